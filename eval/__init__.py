@@ -1,0 +1,1 @@
+"""Studies of the detectors and measurements of speed: run from a checkout."""

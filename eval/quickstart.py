@@ -1,0 +1,306 @@
+"""Plant contamination in a tiny model, then prove it.
+
+Question: do the order tests find test sets that were planted 10 and 50 times, stay
+silent on sets that were never planted or planted in shuffled orders, and does a
+membership score rank what order tests cannot see?
+Command: `python -m eval.quickstart`. Hardware: 2 CPU cores, about 30 seconds.
+Headline: LOG.md has the table of seeds 0 to 9.
+
+An easy setting on purpose: four fifths of the training text is planted. It shows that
+the tool works, not how strong it is on large models.
+"""
+
+import dataclasses
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import tyro
+from rich.console import Console
+
+from eval.python_docs import read_python_docs
+from jaxcontam.cli import run_command
+from jaxcontam.commands.progress import progress_bar
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.data.encoding import Encoded, encode_examples
+from jaxcontam.data.manifest import Manifest, PlantedSet
+from jaxcontam.errors import InputError
+from jaxcontam.methods import METHODS, order_method
+from jaxcontam.methods.method import ScoreMethod
+from jaxcontam.methods.order_test import order_result, plan_test, score_test
+from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
+from jaxcontam.report.document import write_report
+from jaxcontam.report.provenance import library_versions, utc_now
+from jaxcontam.report.table import print_results
+from jaxcontam.results import Evidence, MembershipResult, OrderResult, Report
+from jaxcontam.scoring.local import device_info, local_scorer, model_info
+from jaxcontam.scoring.scorer import Progress, Scorer, n_targets
+from jaxcontam.stats.pretests import pretest_battery
+from jaxcontam.stats.roc import auc_delong
+from jaxcontam.verdict import MIN_EFFECT, decide
+from train.presets import PRESETS
+from train.pretrain import MODEL_DIR, PlannedSet, pretrain
+
+# (name, copies, shuffled): two controls, five duplication counts, and one set whose
+# copies all have orders of their own.
+_SETS = (
+    ("pydocs-0a", 0, False),
+    ("pydocs-0b", 0, False),
+    ("pydocs-1", 1, False),
+    ("pydocs-2", 2, False),
+    ("pydocs-4", 4, False),
+    ("pydocs-10", 10, False),
+    ("pydocs-50", 50, False),
+    ("pydocs-10-shuffled", 10, True),
+)
+_PRIMARY, _SCORE = "stratified", "min_k"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Quickstart:
+    """Plant contamination in a tiny model, then prove it."""
+
+    seed: int = 0
+    """Seeds the benchmark, the model and the tests."""
+    out: Path = Path("runs/quickstart")
+    """Folder for the model, the sets and report.json."""
+    tiny: bool = False
+    """A pulse run of seconds, too small to detect anything."""
+
+    def run(self) -> dict:
+        """Train, test, print the table; returns the report."""
+        started, clock = utc_now(), time.monotonic()
+        console = Console()
+        size = _PULSE if self.tiny else _FULL
+        console.print("Reading the documentation of this Python installation ...")
+        docs = read_python_docs()
+        sets = _planted_sets(docs.questions, size.n_examples, self.seed)
+        with progress_bar("training") as progress:
+            manifest = pretrain(
+                docs.documents,
+                sets,
+                PRESETS[size.preset],
+                out=self.out,
+                seed=self.seed,
+                background_tokens=size.background_tokens,
+                progress=progress,
+            )
+        checkpoint = load_checkpoint(str(self.out / MODEL_DIR))
+        scorer = local_scorer(checkpoint.decoder)
+        with progress_bar("testing orders") as progress:
+            results, evidence = _order_tests(
+                sets, manifest, checkpoint, scorer, self.seed, progress
+            )
+        with progress_bar("scoring texts") as progress:
+            ranked = _membership(sets, manifest, checkpoint, scorer, progress)
+        decided = decide(results, min_effect=MIN_EFFECT)
+        report = Report(
+            command=("eval.quickstart", "--seed", str(self.seed))
+            + (("--tiny",) if self.tiny else ()),
+            seed=self.seed,
+            started=started,
+            wall_seconds=time.monotonic() - clock,
+            model=model_info(checkpoint),
+            device=device_info(),
+            versions=library_versions(),
+            min_effect=MIN_EFFECT,
+            results=(*decided, *ranked),
+            study={
+                "name": "quickstart",
+                "canary_share": manifest.n_canary_tokens / manifest.n_tokens,
+                "n_tokens": manifest.n_tokens,
+                "corpus_digest": manifest.corpus_digest,
+                "n_documents": len(docs.documents),
+                "n_questions": len(docs.questions),
+            },
+        )
+        document = write_report(report, [*evidence, *[None] * len(ranked)], self.out)
+        print_results(report.results, console)
+        _print_reading(document, self.out, console)
+        return document
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Size:
+    preset: str
+    n_examples: int
+    background_tokens: int
+
+
+_FULL = _Size("tiny", 125, 50_000)
+_PULSE = _Size("pulse", 30, 5_000)
+
+
+def _planted_sets(questions, n_examples: int, seed: int) -> list[PlannedSet]:
+    """Disjoint sets in a seeded random order: exchangeable by construction."""
+    needed = n_examples * len(_SETS)
+    if len(questions) < needed:
+        raise InputError(
+            f"this Python installation gives {len(questions)} questions, {needed} needed",
+            hint="use a Python whose standard library has its .py files",
+        )
+    drawn = np.random.default_rng([seed, 3]).permutation(len(questions))[:needed]
+    return [
+        PlannedSet(
+            benchmark=Benchmark(
+                name,
+                tuple(questions[i].text for i in part),
+                (None,) * n_examples,
+                order_provenance="seeded",
+            ),
+            copies=copies,
+            shuffled=shuffled,
+        )
+        for (name, copies, shuffled), part in zip(
+            _SETS, np.split(drawn, len(_SETS)), strict=True
+        )
+    ]
+
+
+def _order_tests(
+    sets: list[PlannedSet],
+    manifest: Manifest,
+    checkpoint: Checkpoint,
+    scorer: Scorer,
+    seed: int,
+    progress: Progress,
+) -> tuple[list[OrderResult], list[Evidence]]:
+    """Stratified (primary), the t-test on the same scores, and reversal, a set."""
+    planned = [
+        plan_test(
+            one.benchmark,
+            _encode(checkpoint, one.benchmark, manifest),
+            order_method(name),
+            prefix_id=checkpoint.prefix_id,
+            context=checkpoint.config.context,
+            seed=seed,
+        )
+        for one in sets
+        for name in (_PRIMARY, "reversal")
+    ]
+    total, done = sum(test.n_targets for test in planned), 0
+    results: list[OrderResult] = []
+    evidence: list[Evidence] = []
+    truth = {row.name: row for row in manifest.sets}
+    for test in planned:
+        scored = score_test(
+            test, scorer, lambda now, _, done=done: progress(done + now, total)
+        )
+        done += test.n_targets
+        benchmark = test.benchmark
+        row: PlantedSet = truth[benchmark.name]
+        pretests = pretest_battery(benchmark.texts, {}, seed=seed)
+        is_primary = test.method.name == _PRIMARY
+        for reused in (None, order_method("sharded_t")) if is_primary else (None,):
+            results.append(
+                order_result(
+                    test,
+                    scored,
+                    primary=is_primary and reused is None,
+                    pretests=pretests,
+                    method=reused,
+                    copies=row.copies,
+                    copies_shuffled=row.shuffled,
+                )
+            )
+            evidence.append(scored)
+    return results, evidence
+
+
+def _membership(
+    sets: list[PlannedSet],
+    manifest: Manifest,
+    checkpoint: Checkpoint,
+    scorer: Scorer,
+    progress: Progress,
+) -> list[MembershipResult]:
+    """Min-20 % AUC of each set against the never-injected ones."""
+    method = METHODS[_SCORE]
+    assert isinstance(method, ScoreMethod)
+    prefix = [] if checkpoint.prefix_id is None else [checkpoint.prefix_id]
+    scores: dict[str, np.ndarray] = {}
+    cost: dict[str, int] = {}
+    encoded = {
+        one.benchmark.name: _encode(checkpoint, one.benchmark, manifest) for one in sets
+    }
+    total = sum(int(ids.lengths.sum()) for ids in encoded.values())
+    done = 0
+    for name, ids in encoded.items():
+        sequences = [np.array([*prefix, *row], np.int32) for row in ids.ids]
+        tokens = scorer.tokens(
+            sequences, lambda now, _, done=done: progress(done + now, total)
+        )
+        scores[name] = np.array([method.score(row) for row in tokens])
+        cost[name] = n_targets(sequences)
+        done += cost[name]
+    controls = [one.benchmark.name for one in sets if one.copies == 0]
+    results = []
+    for one in sets:
+        name = one.benchmark.name
+        reference = tuple(other for other in controls if other != name)
+        auc, auc_se = auc_delong(
+            scores[name], np.concatenate([scores[other] for other in reference])
+        )
+        results.append(
+            MembershipResult(
+                benchmark=name,
+                fingerprint=one.benchmark.fingerprint,
+                n_examples=len(one.benchmark),
+                method=method.name,
+                auc=auc,
+                auc_se=auc_se,
+                reference=reference,
+                tokens_scored=cost[name],
+                copies=one.copies,
+                copies_shuffled=one.shuffled,
+            )
+        )
+    return results
+
+
+def _encode(
+    checkpoint: Checkpoint, benchmark: Benchmark, manifest: Manifest
+) -> Encoded:
+    return encode_examples(
+        checkpoint.tokenizer,
+        benchmark.texts,
+        separator=manifest.separator,
+        max_example_tokens=manifest.max_example_tokens,
+    )
+
+
+def _print_reading(document: dict, out: Path, console: Console) -> None:
+    """What the table shows and does not show, and what to type next."""
+    study = document["study"]
+    console.print(
+        f"\n{study['canary_share']:.0%} of the {study['n_tokens']:,} training tokens are "
+        "planted: an easy setting, which shows that the tool\nworks, not its power on "
+        "large models. Order tests prove that the published order was seen: the\n"
+        "shuffled set stays silent though its texts were seen 10 times. Membership "
+        "scores (AUC) rank presence\nin any order, and prove nothing.\n"
+        f"Python {document['versions']['python']}, corpus "
+        f"{study['corpus_digest'][:19]}..., seed {document['seed']}, "
+        f"{document['wall_seconds']:.0f} s.\n",
+        highlight=False,
+    )
+    console.print(
+        f"report: {out / 'report.json'}\n"
+        f"check it:     jaxcontam verify {out}\n"
+        f"audit again:  jaxcontam audit {out / MODEL_DIR} {out / 'sets/pydocs-10.txt'}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def main() -> int:
+    """Command line of `python -m eval.quickstart`."""
+    return run_command(
+        lambda: tyro.cli(Quickstart, prog="eval.quickstart").run(),
+        name="eval.quickstart",
+    )
+
+
+if __name__ == "__main__":
+    # A report is no exit code.
+    sys.exit(main())

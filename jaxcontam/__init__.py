@@ -1,0 +1,32 @@
+"""jaxcontam: proves, ranks and explains test-set contamination of language models.
+
+Every command of the command line is a frozen dataclass here, under the same words:
+`jaxcontam.Audit(model="DIR", benchmark=("test.jsonl",)).run()`.
+"""
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_EXPORTS = {
+    "Audit": "jaxcontam.commands.audit",
+    "Methods": "jaxcontam.commands.methods",
+    "Prove": "jaxcontam.commands.prove",
+    "Score": "jaxcontam.commands.score",
+    "Verify": "jaxcontam.commands.verify",
+    "METHODS": "jaxcontam.methods",
+    "InputError": "jaxcontam.errors",
+    "load_benchmark": "jaxcontam.data.benchmark",
+    "load_checkpoint": "jaxcontam.models.checkpoint",
+    "randomisation_test": "jaxcontam.stats.randomisation",
+}
+
+__all__ = ["__version__", *_EXPORTS]
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: `import jaxcontam` costs no JAX."""
+    if name not in _EXPORTS:
+        raise AttributeError(f"module 'jaxcontam' has no attribute {name!r}")
+    return getattr(importlib.import_module(_EXPORTS[name]), name)

@@ -1,0 +1,1 @@
+"""Commands: one file each, a frozen dataclass whose fields are the flags."""

@@ -1,0 +1,1 @@
+"""Benchmarks, their encoding, and the record of what was planted."""

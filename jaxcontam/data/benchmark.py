@@ -1,0 +1,265 @@
+"""Benchmarks: examples in published order, with digests of content and of order.
+
+An example is the raw line as published unless a template or a text field is given.
+Nothing here shuffles or samples: a file whose order changed on the way in would make
+every p-value uniform and nobody would notice.
+"""
+
+import csv
+import dataclasses
+import hashlib
+import io
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from jaxcontam.data.templates import fill_template, text_of_field
+from jaxcontam.errors import InputError
+
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".txt")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Benchmark:
+    """A test set as published.
+
+    Attributes:
+        name: The file's name without its suffix.
+        texts: Examples in published order, without line ends.
+        rows: The parsed record of each example; None for plain lines.
+        order_provenance: `published` for a file as the user gives it, `seeded` for
+            an order that was drawn.
+    """
+
+    name: str
+    texts: tuple[str, ...]
+    rows: tuple[dict[str, object] | None, ...]
+    order_provenance: str = "published"
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of the examples in their order."""
+        return fingerprint(self.texts)
+
+    @property
+    def content_digest(self) -> str:
+        """Digest of the examples whatever their order."""
+        return content_digest(self.texts)
+
+    def groups(self, field: str) -> list[object]:
+        """The value of `field` in each example.
+
+        Raises:
+            InputError: If a record lacks the field, or examples are plain lines.
+        """
+        values = []
+        for number, row in enumerate(self.rows, 1):
+            if row is None or field not in row:
+                has = "plain text" if row is None else f"it has: {', '.join(row)}"
+                raise InputError(
+                    f"{self.name}: example {number}: no field {field!r} ({has})",
+                    hint="--group-field must name a field of every record",
+                )
+            value = row[field]
+            values.append(value if isinstance(value, str | int) else json.dumps(value))
+        return values
+
+
+def load_benchmark(
+    path: str | Path,
+    *,
+    template: str | None = None,
+    text_field: str | None = None,
+    limit: int | None = None,
+) -> Benchmark:
+    """Read a benchmark file in its published order.
+
+    Args:
+        path: A .jsonl, .json (array), .csv, .tsv (with header) or .txt file.
+        template: Text of an example with fields in braces.
+        text_field: Or the one field that is the text.
+        limit: Keep the first so many, never a sample.
+
+    Raises:
+        InputError: If the file is missing, empty, not UTF-8 (names the byte), not
+            JSON (names the line), or lacks a field (names those that exist).
+    """
+    path = Path(path)
+    if template is not None and text_field is not None:
+        raise InputError("--template and --text-field exclude each other")
+    records = _parse(path, _read_text(path))
+    if limit is not None:
+        if limit < 1:
+            raise InputError(f"--limit must be at least 1, got {limit}")
+        records = records[:limit]
+    if not records:
+        raise InputError(f"{path}: no examples", hint="the file is empty")
+    texts, rows = [], []
+    for where, raw, row in records:
+        if template is not None:
+            raw = fill_template(template, row, where)
+        elif text_field is not None:
+            raw = text_of_field(text_field, row, where)
+        texts.append(raw)
+        rows.append(row)
+    return Benchmark(path.stem, tuple(texts), tuple(rows))
+
+
+def fingerprint(texts: Sequence[str]) -> str:
+    """SHA-256 over the examples' digests in their order."""
+    return _digest_of(_digests(texts))
+
+
+def content_digest(texts: Sequence[str]) -> str:
+    """SHA-256 over the sorted digests of the examples: blind to their order."""
+    return _digest_of(sorted(_digests(texts)))
+
+
+def _digests(texts: Sequence[str]) -> list[bytes]:
+    return [hashlib.sha256(text.encode("utf-8")).digest() for text in texts]
+
+
+def _digest_of(digests: Sequence[bytes]) -> str:
+    return "sha256:" + hashlib.sha256(b"".join(digests)).hexdigest()
+
+
+def _read_text(path: Path) -> str:
+    if str(path).startswith(("hf:", "tfds:")):
+        raise InputError(
+            f"{path}: only files are read so far",
+            hint=f"export it as one of {', '.join(SUFFIXES)}",
+        )
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder", hint="name one file")
+    if not path.is_file():
+        raise InputError(f"{path}: no such file", hint=_similar_files(path))
+    if path.suffix not in SUFFIXES:
+        raise InputError(
+            f"{path}: unknown suffix {path.suffix!r}",
+            hint=f"one of {', '.join(SUFFIXES)}",
+        )
+    data = path.read_bytes()
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as e:
+        raise InputError(
+            f"{path}: byte {e.start}: not UTF-8 ({data[e.start]:#04x})",
+            hint="convert it, for example with iconv -t utf-8",
+        ) from e
+
+
+def _similar_files(path: Path) -> str:
+    import difflib
+
+    if not path.parent.is_dir():
+        return f"there is no folder {str(path.parent)!r}"
+    names = [p.name for p in path.parent.iterdir() if p.suffix in SUFFIXES]
+    close = difflib.get_close_matches(path.name, names, n=1)
+    return f"did you mean {str(path.parent / close[0])!r}?" if close else ""
+
+
+_Record = tuple[str, str, dict[str, object] | None]
+"""Where an example stands, its raw text, and its parsed fields."""
+
+
+def _parse(path: Path, text: str) -> list[_Record]:
+    if path.suffix == ".jsonl":
+        return list(_json_lines(path, text))
+    if path.suffix == ".json":
+        return list(_json_array(path, text))
+    if path.suffix in _DELIMITERS:
+        return list(_csv_rows(path, text, _DELIMITERS[path.suffix]))
+    return [
+        (f"{path}:{number}", line, None)
+        for number, line in enumerate(_lines(text), 1)
+        if line.strip()
+    ]
+
+
+def _lines(text: str) -> list[str]:
+    """Lines split at line feeds alone: U+2028 and others may stand inside an example."""
+    return [line.removesuffix("\r") for line in text.split("\n")]
+
+
+def _json_lines(path: Path, text: str) -> Iterator[_Record]:
+    for number, line in enumerate(_lines(text), 1):
+        if not line.strip():
+            continue
+        where = f"{path}:{number}"
+        try:
+            value = json.loads(line)
+        except json.JSONDecodeError as e:
+            raise InputError(
+                f"{where}: not JSON ({e.msg}, column {e.colno})",
+                hint="a .jsonl file holds one JSON value a line; .txt takes any text",
+            ) from e
+        yield where, line, value if isinstance(value, dict) else None
+
+
+def _json_array(path: Path, text: str) -> Iterator[_Record]:
+    """Elements of one array; an object keeps its own source text, a string its value."""
+    decoder = json.JSONDecoder()
+    place = len(text) - len(text.lstrip())
+    try:
+        if text[place : place + 1] != "[":
+            raise json.JSONDecodeError("expected an array", text, place)
+        json.loads(text)
+    except json.JSONDecodeError as e:
+        raise InputError(
+            f"{path}:{e.lineno}: not a JSON array ({e.msg}, column {e.colno})",
+            hint="a .json file holds one array; one value a line is .jsonl",
+        ) from e
+    number = 0
+    while True:
+        place += 1  # past '[' or ','
+        while text[place].isspace():
+            place += 1
+        if text[place] == "]":
+            return
+        value, end = decoder.raw_decode(text, place)
+        number += 1
+        raw = value if isinstance(value, str) else text[place:end]
+        yield (
+            f"{path}: element {number}",
+            raw,
+            value if isinstance(value, dict) else None,
+        )
+        place = end
+        while text[place].isspace():
+            place += 1
+        if text[place] == "]":
+            return
+
+
+def _csv_rows(path: Path, text: str, delimiter: str) -> Iterator[_Record]:
+    """Rows below the header; the raw text may span lines inside quotes."""
+    taken: list[str] = []
+
+    def lines() -> Iterator[str]:
+        for line in io.StringIO(text, newline=""):
+            taken.append(line)
+            yield line
+
+    reader = csv.reader(lines(), delimiter=delimiter, strict=True)
+    header: list[str] | None = None
+    try:
+        for values in reader:
+            raw = "".join(taken).rstrip("\r\n")
+            taken.clear()
+            where = f"{path}:{reader.line_num}"
+            if not values:
+                continue
+            if header is None:
+                header = values
+                continue
+            if len(values) != len(header):
+                raise InputError(
+                    f"{where}: {len(values)} columns (the header has {len(header)})"
+                )
+            yield where, raw, dict(zip(header, values, strict=True))
+    except csv.Error as e:
+        raise InputError(f"{path}:{reader.line_num}: not {path.suffix} ({e})") from e

@@ -1,0 +1,126 @@
+"""Examples to token ids: one function for training and for scoring.
+
+Each example is tokenised alone and its separator alone, so the tokenizer never sees
+the joined string, and any order of the examples has exactly the same ids.
+"""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from jaxcontam.errors import InputError
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Encoded:
+    """A benchmark as token ids.
+
+    Attributes:
+        ids: One int32 array an example, its separator at the end.
+        separator: int32 ids of the separator.
+        n_cut_ids: (n_examples,) int32, ids removed by `--max-example-tokens`.
+    """
+
+    ids: tuple[np.ndarray, ...]
+    separator: np.ndarray
+    n_cut_ids: np.ndarray
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """(n_examples,) int64, ids of each example with its separator."""
+        return np.array([len(ids) for ids in self.ids], np.int64)
+
+    def cut(self, index: int, length: int | None) -> np.ndarray:
+        """Ids of one example cut to `length` in all; the separator is never removed."""
+        ids = self.ids[index]
+        if length is None or len(ids) <= length:
+            return ids
+        return np.concatenate([ids[: length - len(self.separator)], self.separator])
+
+
+def encode_examples(
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    *,
+    separator: str = "\n",
+    max_example_tokens: int | None = None,
+) -> Encoded:
+    """Tokenise examples one by one: no special tokens, no dummy prefix space.
+
+    Args:
+        tokenizer: As made by `plain_tokenizer`.
+        texts: Examples without line ends.
+        separator: Belongs to the example before it.
+        max_example_tokens: Longest example, separator included; longer ones are cut.
+
+    Raises:
+        InputError: If the separator alone fills `max_example_tokens`, or an example
+            and its separator give no ids.
+    """
+    separator_ids = np.array(_ids(tokenizer, separator), np.int32)
+    if max_example_tokens is not None and max_example_tokens <= len(separator_ids):
+        raise InputError(
+            f"--max-example-tokens must exceed the separator's {len(separator_ids)} "
+            f"tokens, got {max_example_tokens}"
+        )
+    ids, n_cut_ids = [], []
+    for index, encoding in enumerate(
+        tokenizer.encode_batch(list(texts), add_special_tokens=False)
+    ):
+        content = np.array(encoding.ids, np.int32)
+        keep = len(content)
+        if max_example_tokens is not None:
+            keep = min(keep, max_example_tokens - len(separator_ids))
+        if keep + len(separator_ids) == 0:
+            raise InputError(f"example {index + 1}: no tokens in {texts[index]!r}")
+        ids.append(np.concatenate([content[:keep], separator_ids]))
+        n_cut_ids.append(len(content) - keep)
+    return Encoded(tuple(ids), separator_ids, np.array(n_cut_ids, np.int32))
+
+
+def plain_tokenizer(tokenizer: Tokenizer) -> Tokenizer:
+    """A copy that adds no prefix space, pads nothing and truncates nothing.
+
+    A dummy prefix space before every example of a concatenation would put a token
+    between examples that no training text has.
+    """
+    plain = Tokenizer.from_str(
+        json.dumps(_without_prefix(json.loads(tokenizer.to_str())))
+    )
+    plain.no_padding()
+    plain.no_truncation()
+    return plain
+
+
+def _ids(tokenizer: Tokenizer, text: str) -> list[int]:
+    return tokenizer.encode(text, add_special_tokens=False).ids
+
+
+def _without_prefix(node):
+    """The tokenizer's JSON with every prefix-space switch turned off."""
+    if isinstance(node, list):
+        return [_without_prefix(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    kind = node.get("type")
+    if kind == "Sequence":
+        for key in ("normalizers", "pretokenizers"):
+            if key in node:
+                kept = [part for part in node[key] if part.get("type") != "Prepend"]
+                node = {**node, key: [_without_prefix(part) for part in kept]}
+        return node
+    if kind == "Metaspace":
+        return {**node, "prepend_scheme": "never"}
+    if kind == "ByteLevel":
+        return {**node, "add_prefix_space": False}
+    return {
+        key: None
+        if key == "normalizer" and (value or {}).get("type") == "Prepend"
+        else _without_prefix(value)
+        if key in ("normalizer", "pre_tokenizer")
+        else value
+        for key, value in node.items()
+    }

@@ -1,0 +1,27 @@
+"""The one exception that means "the user can fix this"."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class InputError(ValueError):
+    """Bad input from outside the program: a flag, a file, a record.
+
+    The message says what is wrong and where, in one line; `hint` says what to
+    do. The command line prints both without a traceback and exits with 2;
+    every other exception is a bug and keeps its traceback.
+    """
+
+    def __init__(self, message: str, *, hint: str = ""):
+        super().__init__(message)
+        self.hint = hint
+
+
+def unknown_name(kind: str, name: str, choices: Iterable[str]) -> InputError:
+    """An `InputError` for a name that is not among `choices`, nearest one first."""
+    known = list(choices)
+    nearest = difflib.get_close_matches(name, known, n=1)
+    suggestion = f"did you mean {nearest[0]!r}? " if nearest else ""
+    return InputError(
+        f"unknown {kind} {name!r}", hint=f"{suggestion}choices: {', '.join(known)}"
+    )

@@ -1,0 +1,1 @@
+"""Language models: one decoder, a table of families, safetensors checkpoints."""

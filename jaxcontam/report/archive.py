@@ -1,0 +1,53 @@
+"""`orders.npz`: the arrays that every p-value was computed from.
+
+Entry `r/name` belongs to row r of the report's results; see `Evidence` for names.
+"""
+
+import dataclasses
+import io
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from jaxcontam.errors import InputError
+from jaxcontam.results import Evidence
+
+_NAMES = tuple(field.name for field in dataclasses.fields(Evidence))
+
+
+def archive_bytes(evidence: Sequence[Evidence | None]) -> bytes:
+    """The archive of a run; the same evidence gives the same bytes."""
+    arrays = {
+        f"{r}/{name}": getattr(row, name)
+        for r, row in enumerate(evidence)
+        if row is not None
+        for name in _NAMES
+        if getattr(row, name) is not None
+    }
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def read_archive(path: Path, n_results: int) -> list[Evidence | None]:
+    """Read the evidence of each result; None where a result has none.
+
+    Raises:
+        InputError: If the file is missing or damaged.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except OSError as e:
+        raise InputError(f"{path}: not readable ({e})") from e
+    except (ValueError, zipfile.BadZipFile, zipfile.zlib.error) as e:
+        raise InputError(f"{path}: damaged ({e})") from e
+    evidence: list[Evidence | None] = []
+    for r in range(n_results):
+        found = {
+            name: arrays[f"{r}/{name}"] for name in _NAMES if f"{r}/{name}" in arrays
+        }
+        evidence.append(Evidence(**found) if "scores" in found else None)
+    return evidence

@@ -1,0 +1,139 @@
+"""`report.json`: results under the names of their fields, with digests.
+
+The report carries a digest of all its other fields and of `orders.npz`, so that a
+digit that changed later is found even where it enters no p-value.
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jaxcontam.errors import InputError
+from jaxcontam.report.archive import archive_bytes
+from jaxcontam.results import (
+    Evidence,
+    MembershipResult,
+    OrderResult,
+    Pretest,
+    Report,
+    TestNumbers,
+)
+
+SCHEMA = 1
+REPORT_NAME = "report.json"
+ARCHIVE_NAME = "orders.npz"
+
+_NUMBERS = tuple(field.name for field in dataclasses.fields(TestNumbers))
+
+
+def write_report(
+    report: Report, evidence: Sequence[Evidence | None], out: Path
+) -> dict[str, Any]:
+    """Write `orders.npz` and then `report.json`, each whole or not at all.
+
+    Args:
+        report: What was found.
+        evidence: One a result, None where a result has no orders.
+        out: Folder, created if missing.
+
+    Returns:
+        The document as written.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    archive = archive_bytes(evidence)
+    document = to_document(report)
+    document["digests"] = {ARCHIVE_NAME: _sha256(archive)}
+    document["digest"] = document_digest(document)
+    replace_bytes(out / ARCHIVE_NAME, archive)
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    replace_bytes(out / REPORT_NAME, text.encode())
+    return document
+
+
+def to_document(report: Report) -> dict[str, Any]:
+    """The report as JSON values, before digests."""
+    from jaxcontam import __version__
+
+    model, device = report.model, report.device
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "jaxcontam": __version__,
+        "command": list(report.command),
+        "seed": report.seed,
+        "started": report.started,
+        "wall_seconds": round(report.wall_seconds, 3),
+        "model": None if model is None else dataclasses.asdict(model),
+        "device": None if device is None else dataclasses.asdict(device),
+        "versions": report.versions,
+        "min_effect": report.min_effect,
+        "results": [result_row(result) for result in report.results],
+    }
+    if report.study is not None:
+        document["study"] = report.study
+    return document
+
+
+def result_row(result: OrderResult | MembershipResult) -> dict[str, Any]:
+    """One row of `results`: fields flat, tuples as lists."""
+    fields = dataclasses.asdict(result)
+    numbers = fields.pop("numbers", {})
+    return json.loads(json.dumps(fields | numbers))
+
+
+def order_result_from(row: Mapping[str, Any]) -> OrderResult:
+    """Undo `result_row` for a row of an order test.
+
+    Raises:
+        TypeError: If a field is missing or unknown.
+    """
+    fields = dict(row)
+    numbers = TestNumbers(**{name: fields.pop(name) for name in _NUMBERS})
+    pretests = tuple(Pretest(**test) for test in fields.pop("pretests"))
+    warnings = tuple(fields.pop("warnings"))
+    return OrderResult(**fields, numbers=numbers, pretests=pretests, warnings=warnings)
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """Read a report.
+
+    Raises:
+        InputError: If there is none, or it is not a report of this schema.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as e:
+        raise InputError(
+            f"{path}: no report ({e.strerror})",
+            hint="give the folder of a finished run",
+        ) from e
+    except ValueError as e:
+        raise InputError(f"{path}: not JSON ({e})") from e
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise InputError(f"{path}: not a report of schema {SCHEMA}")
+    return document
+
+
+def document_digest(document: Mapping[str, Any]) -> str:
+    """SHA-256 of all fields but the digest itself, in canonical JSON."""
+    rest = {key: value for key, value in document.items() if key != "digest"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return _sha256(text.encode())
+
+
+def archive_digest(path: Path) -> str:
+    """SHA-256 of a file as the report carries it."""
+    return _sha256(path.read_bytes())
+
+
+def replace_bytes(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_bytes(data)
+    partial.replace(path)
+
+
+def _sha256(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"

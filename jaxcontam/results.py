@@ -1,0 +1,216 @@
+"""Result dataclasses: filled by stats and methods, read by report.
+
+Rows of `report.json` are these fields under these names; None becomes null.
+Arrays live in `Evidence`, which becomes `orders.npz`.
+"""
+
+import dataclasses
+
+import numpy as np
+
+DESIGNED = "designed randomisation"
+"""Null of an order that was drawn from a seed: nothing is assumed of the file."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pretest:
+    """A check of the null's own assumption, made on the file without a model.
+
+    Attributes:
+        name: What was looked at, such as `length_autocorrelation`.
+        statistic: Its value in the published order.
+        p_value: Two-sided, from seeded permutations of the file.
+        passed: False when Holm's correction over the battery rejects at 0.01.
+    """
+
+    name: str
+    statistic: float
+    p_value: float
+    passed: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TestNumbers:
+    """What a test computes from a (K, m + 1) matrix, column 0 the published version.
+
+    Attributes:
+        statistic: The test's own statistic; large is evidence of contamination.
+        p_value: One-sided; for exact tests a rigorous upper bound, not below 1e-300.
+        log10_p: log10 of the same p-value, with no such limit.
+        p_lower: Lower end of the bracket of the exact p-value; None if there is none.
+        p_monte_carlo: Cross-check by re-drawing columns; None if there is none.
+        p_floor: Smallest p-value that the design can give; None if it has no floor.
+        e_value: Soft-rank e-value; None where the method has none.
+        effect: Nats per example boundary (or score units), with `effect_se`.
+        effect_se: Standard error of `effect`; None when one stratum and one order
+            leave nothing to estimate it from.
+        mde: Smallest effect found with power 0.8 at level 0.001; None if no effect
+            can be, because `p_floor` exceeds 0.001.
+        scores: `centred` or `studentised`: how rows became scores.
+    """
+
+    statistic: float
+    p_value: float
+    log10_p: float
+    p_lower: float | None
+    p_monte_carlo: float | None
+    p_floor: float | None
+    e_value: float | None
+    effect: float
+    effect_se: float | None
+    mde: float | None
+    scores: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """Everything that a p-value was computed from.
+
+    Attributes:
+        scores: (K, m + 1) float64; log-likelihoods in nats, column 0 published.
+        orders: (K, m + 1, s_max) int32 example indices, -1 padding; None for `prove`.
+        place: (K,) where the published order stood while it was scored; or None.
+        cut: (n_examples,) int32, ids removed from each example; or None.
+        boundaries: (K,) float64, given by the user of `prove`; None elsewhere.
+    """
+
+    scores: np.ndarray
+    orders: np.ndarray | None = None
+    place: np.ndarray | None = None
+    cut: np.ndarray | None = None
+    boundaries: np.ndarray | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class OrderResult:
+    """One order test of one benchmark: a row of `report.json`.
+
+    Attributes:
+        benchmark: Name of the file or set.
+        fingerprint: Digest of the examples in their order.
+        content_digest: Digest of the examples without their order; seeds the draws.
+        order_provenance: Where the order comes from (see interface of the report).
+        n_examples: Examples in the file as loaded.
+        n_cut: Examples that lost ids to a length limit.
+        method: A row of METHODS.
+        primary: True for the one test that decides.
+        null: Null hypothesis.
+        validity: `exact` or `asymptotic`.
+        n_strata: K, strata with more than one distinct order.
+        n_dropped: Strata left out because they have one order only.
+        n_orders: m, counterfactual orders a stratum.
+        group_field: Field within whose values orders move, or None.
+        tokens_scored: Target tokens that went through the model.
+        cached_tokens: Target tokens whose scores were reused.
+        numbers: What the test computed.
+        p_adjusted: Holm over the benchmarks; None for secondary tests.
+        effect_unit: Unit of `effect`, `effect_se` and `mde`.
+        pretests: Checks of the null's assumption.
+        verdict: One of the words of `jaxcontam.verdict`; None for secondary tests.
+        warnings: What the reader should know, one sentence each.
+        copies: Planted duplication count, in studies; else None.
+        copies_shuffled: True if each planted copy had an order of its own.
+    """
+
+    benchmark: str
+    fingerprint: str
+    content_digest: str
+    order_provenance: str
+    n_examples: int
+    n_cut: int
+    method: str
+    primary: bool
+    null: str
+    validity: str
+    n_strata: int
+    n_dropped: int
+    n_orders: int
+    group_field: str | None
+    tokens_scored: int
+    cached_tokens: int
+    numbers: TestNumbers
+    p_adjusted: float | None = None
+    effect_unit: str
+    pretests: tuple[Pretest, ...] = ()
+    verdict: str | None = None
+    warnings: tuple[str, ...] = ()
+    copies: int | None = None
+    copies_shuffled: bool | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MembershipResult:
+    """How well a membership score separates a planted set from unseen sets.
+
+    A ranking, never a proof: `p_value` and `verdict` are always None.
+
+    Attributes:
+        auc: Probability that a text of the set outscores a text of the reference.
+        auc_se: DeLong standard error.
+        reference: Names of the never-injected sets that it is compared with.
+    """
+
+    benchmark: str
+    fingerprint: str
+    n_examples: int
+    method: str
+    auc: float
+    auc_se: float
+    reference: tuple[str, ...]
+    tokens_scored: int
+    copies: int | None = None
+    copies_shuffled: bool | None = None
+    primary: bool = False
+    p_value: None = None
+    verdict: None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ModelInfo:
+    """The model that was scored."""
+
+    name: str
+    fingerprint: str
+    n_parameters: int
+    dtype: str
+    precision: str
+    context: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceInfo:
+    """The device that scored; results are to the bit on the same one only."""
+
+    platform: str
+    kind: str
+    n: int
+    cpu_cores: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Everything that `report.json` holds.
+
+    Attributes:
+        command: The words that made it.
+        seed: Seeds every random choice of the run.
+        started: ISO 8601, UTC.
+        wall_seconds: Of the whole run.
+        model: None where no model was scored.
+        device: None where no model was scored.
+        versions: Of the libraries that computed the numbers.
+        min_effect: Effect above which `mde` makes a verdict `inconclusive`.
+        results: One row a test.
+        study: What a study planted; None for audits.
+    """
+
+    command: tuple[str, ...]
+    seed: int
+    started: str
+    wall_seconds: float
+    model: ModelInfo | None
+    device: DeviceInfo | None
+    versions: dict[str, str]
+    min_effect: float
+    results: tuple[OrderResult | MembershipResult, ...]
+    study: dict[str, object] | None = None

@@ -1,0 +1,1 @@
+"""Scoring: plans of token rows, batches of few shapes, and the kernel."""

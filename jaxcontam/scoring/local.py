@@ -1,0 +1,65 @@
+"""A scorer over a model of our own."""
+
+import os
+
+import jax
+from flax import nnx
+
+from jaxcontam.models.checkpoint import Checkpoint
+from jaxcontam.models.config import DecoderConfig
+from jaxcontam.models.decoder import Decoder
+from jaxcontam.results import DeviceInfo, ModelInfo
+from jaxcontam.scoring.kernel import PRECISION, score_tokens
+from jaxcontam.scoring.scorer import Scorer
+
+# A batch that keeps a CPU's caches warm, and one that fills an accelerator.
+_BATCH_TOKENS = {"cpu": 1024}
+_BATCH_TOKENS_ACCELERATOR = 16_384
+
+
+def local_scorer(
+    decoder: Decoder, *, batch_tokens: int | None = None, moments: bool = False
+) -> Scorer:
+    """Score with a decoder on JAX's default device.
+
+    Args:
+        decoder: The model.
+        batch_tokens: Tokens of a batch; None chooses by platform.
+        moments: Also compute means and variances.
+    """
+    graphdef, state = nnx.split(decoder)
+    config: DecoderConfig = decoder.config
+    if batch_tokens is None:
+        batch_tokens = _BATCH_TOKENS.get(
+            jax.default_backend(), _BATCH_TOKENS_ACCELERATOR
+        )
+
+    def forward(inputs_BS, targets_BS):
+        return score_tokens(graphdef, state, inputs_BS, targets_BS, moments=moments)
+
+    return Scorer(forward, context=config.context, batch_tokens=batch_tokens)
+
+
+def device_info() -> DeviceInfo:
+    """The device that `local_scorer` uses."""
+    devices = jax.devices()
+    return DeviceInfo(
+        platform=devices[0].platform,
+        kind=devices[0].device_kind,
+        n=len(devices),
+        cpu_cores=len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 1,
+    )
+
+
+def model_info(checkpoint: Checkpoint) -> ModelInfo:
+    """What a report says of the model."""
+    return ModelInfo(
+        name=checkpoint.name,
+        fingerprint=checkpoint.fingerprint,
+        n_parameters=checkpoint.n_parameters,
+        dtype="float32",
+        precision=PRECISION,
+        context=checkpoint.config.context,
+    )

@@ -1,0 +1,1 @@
+"""Statistics: pure functions of arrays and seeds, in float64 on the host."""

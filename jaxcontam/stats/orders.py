@@ -1,0 +1,175 @@
+"""Counterfactual orders of each stratum, drawn so that anybody can draw them again.
+
+Dimension key
+    K  strata
+    M  orders a stratum, M = m + 1; the published one and m counterfactuals
+    S  examples in the largest stratum
+    N  examples in a stratum
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class OrderDesign:
+    """Orders to score, before any model has been asked.
+
+    Attributes:
+        orders: (K, m + 1, s_max) int32 example indices; column 0 is the published
+            order and -1 pads short strata.
+        place: (K,) int64; where the published order stands among the m + 1 while
+            they are scored, so that no column can be told apart by its position.
+        n_dropped: Strata left out because all their orders are the same.
+    """
+
+    orders: np.ndarray
+    place: np.ndarray
+    n_dropped: int
+
+    @property
+    def n_strata(self) -> int:
+        """K, the strata that take part."""
+        return self.orders.shape[0]
+
+    @property
+    def n_orders(self) -> int:
+        """m, the counterfactual orders a stratum."""
+        return self.orders.shape[1] - 1
+
+
+def draw_orders(
+    strata: Sequence[np.ndarray],
+    n_orders: int,
+    *,
+    seed: int,
+    content_digest: str,
+    groups: Sequence[object] | None = None,
+) -> OrderDesign:
+    """Draw m uniform orders for each stratum, with replacement.
+
+    The generator of stratum k is seeded by (seed, content digest, k): the draws
+    depend on what the file holds, never on the order under test, and strata are
+    independent of each other, which the exact test needs.
+
+    Args:
+        strata: Index arrays of contiguous examples.
+        n_orders: m, at least 1.
+        seed: The run's seed.
+        content_digest: `sha256:...` of the sorted example digests.
+        groups: One value an example; orders then move examples only among
+            positions of equal value.
+    """
+    entropy = _digest_entropy(content_digest)
+    columns, places, dropped = [], [], 0
+    for k, stratum_N in enumerate(strata):
+        codes_N = _group_codes(stratum_N, groups)
+        if len(set(codes_N.tolist())) == len(stratum_N):
+            dropped += 1
+            continue
+        rng = np.random.Generator(
+            np.random.PCG64(np.random.SeedSequence([seed, entropy, k]))
+        )
+        by_group_N = np.argsort(codes_N, kind="stable")
+        drawn = [stratum_N]
+        for _ in range(n_orders):
+            order_N = np.empty(len(stratum_N), np.int64)
+            order_N[by_group_N] = np.lexsort((rng.random(len(stratum_N)), codes_N))
+            drawn.append(stratum_N[order_N])
+        columns.append(drawn)
+        places.append(int(rng.integers(n_orders + 1)))
+    return _design(columns, places, dropped, n_orders + 1)
+
+
+def reversed_orders(
+    strata: Sequence[np.ndarray],
+    *,
+    seed: int,
+    content_digest: str,
+    groups: Sequence[object] | None = None,
+) -> OrderDesign:
+    """The published order of each stratum beside its reversal (m = 1).
+
+    Arguments as in `draw_orders`; the seed only places the published order.
+    """
+    entropy = _digest_entropy(content_digest)
+    columns, places, dropped = [], [], 0
+    for k, stratum_N in enumerate(strata):
+        codes_N = _group_codes(stratum_N, groups)
+        if len(set(codes_N.tolist())) == len(stratum_N):
+            dropped += 1
+            continue
+        rng = np.random.Generator(
+            np.random.PCG64(np.random.SeedSequence([seed, entropy, k]))
+        )
+        reversed_N = stratum_N.copy()
+        for code in set(codes_N.tolist()):
+            positions = np.flatnonzero(codes_N == code)
+            reversed_N[positions] = stratum_N[positions[::-1]]
+        columns.append([stratum_N, reversed_N])
+        places.append(int(rng.integers(2)))
+    return _design(columns, places, dropped, 2)
+
+
+def boundaries_gained(orders_KMS: np.ndarray, *, counted: bool) -> np.ndarray:
+    """True neighbours that the published order has over the counterfactual ones.
+
+    Args:
+        orders_KMS: See `OrderDesign`.
+        counted: Count the neighbours that the drawn orders keep (needed with groups;
+            for a reversal it gives s - 1), rather than take the mean over all s!
+            orders, (s - 1)(1 - 1/s).
+
+    Returns:
+        (K,) float64.
+    """
+    sizes_K = (orders_KMS[:, 0] >= 0).sum(-1).astype(np.float64)
+    if counted:
+        left_KMS, right_KMS = orders_KMS[:, :, :-1], orders_KMS[:, :, 1:]
+        kept_KM = ((right_KMS == left_KMS + 1) & (left_KMS >= 0)).sum(-1)
+        return (sizes_K - 1) - kept_KM[:, 1:].mean(-1)
+    return (sizes_K - 1) * (1 - 1 / sizes_K)
+
+
+def to_scoring_columns(values_KM: np.ndarray, place_K: np.ndarray) -> np.ndarray:
+    """Move column 0 to `place` in each row: the order in which rows are scored."""
+    return np.stack(
+        [
+            np.insert(row[1:], place, row[0], axis=0)
+            for row, place in zip(values_KM, place_K, strict=True)
+        ]
+    )
+
+
+def from_scoring_columns(values_KM: np.ndarray, place_K: np.ndarray) -> np.ndarray:
+    """Undo `to_scoring_columns`: the published column comes first again."""
+    return np.stack(
+        [
+            np.concatenate([row[place : place + 1], np.delete(row, place, axis=0)])
+            for row, place in zip(values_KM, place_K, strict=True)
+        ]
+    )
+
+
+def _digest_entropy(content_digest: str) -> int:
+    return int(content_digest.removeprefix("sha256:"), 16)
+
+
+def _group_codes(stratum_N: np.ndarray, groups: Sequence[object] | None) -> np.ndarray:
+    """Codes of equal values in order of first appearance; zeros without groups."""
+    if groups is None:
+        return np.zeros(len(stratum_N), np.int64)
+    seen: dict[object, int] = {}
+    return np.array([seen.setdefault(groups[i], len(seen)) for i in stratum_N])
+
+
+def _design(
+    columns: list[list[np.ndarray]], places: list[int], dropped: int, n_columns: int
+) -> OrderDesign:
+    largest = max((len(drawn[0]) for drawn in columns), default=0)
+    orders_KMS = np.full((len(columns), n_columns, largest), -1, np.int32)
+    for k, drawn in enumerate(columns):
+        orders_KMS[k, :, : len(drawn[0])] = np.stack(drawn)
+    return OrderDesign(orders_KMS, np.array(places, np.int64), dropped)

@@ -1,0 +1,58 @@
+"""Who decides: the primary test alone, corrected for the number of benchmarks.
+
+Rules and words of the report. Nothing is ever called clean.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxcontam.results import DESIGNED, OrderResult
+from jaxcontam.stats.multiple import holm
+
+CONTAMINATED = "contaminated"
+SUSPECTED = "suspected"
+INCONCLUSIVE = "inconclusive"
+NO_EVIDENCE = "no evidence"
+INVALID_DESIGN = "invalid design"
+
+MIN_EFFECT = 0.5
+"""Nats per boundary that a `no evidence` must have been able to find."""
+
+# Levels for the adjusted p-value.
+_CONTAMINATED_LEVEL, _SUSPECTED_LEVEL = 0.001, 0.05
+# Orders that a model may never have seen, so silence says nothing.
+_UNSEEN_ORDERS = ("tfds-hash", "unknown")
+
+
+def decide(results: Sequence[OrderResult], *, min_effect: float) -> list[OrderResult]:
+    """Fill in `p_adjusted` (Holm over benchmarks) and `verdict` of primary tests.
+
+    Args:
+        results: One primary test a benchmark; secondary ones pass unchanged.
+        min_effect: See `MIN_EFFECT`.
+    """
+    primary = [i for i, result in enumerate(results) if result.primary]
+    adjusted = holm(np.array([results[i].numbers.p_value for i in primary]))
+    decided = list(results)
+    for i, p_adjusted in zip(primary, adjusted.tolist(), strict=True):
+        verdict = _verdict(results[i], p_adjusted, min_effect)
+        decided[i] = dataclasses.replace(
+            results[i], p_adjusted=p_adjusted, verdict=verdict
+        )
+    return decided
+
+
+def _verdict(result: OrderResult, p_adjusted: float, min_effect: float) -> str:
+    designed = result.null == DESIGNED
+    if not designed and not all(test.passed for test in result.pretests):
+        return INVALID_DESIGN
+    if p_adjusted <= _CONTAMINATED_LEVEL:
+        return CONTAMINATED
+    if p_adjusted <= _SUSPECTED_LEVEL:
+        return SUSPECTED
+    mde = result.numbers.mde
+    if mde is None or mde > min_effect or result.order_provenance in _UNSEEN_ORDERS:
+        return INCONCLUSIVE
+    return NO_EVIDENCE

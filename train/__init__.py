@@ -1,0 +1,1 @@
+"""Pretraining with injected canary sets: run from a checkout."""

@@ -1,0 +1,269 @@
+"""Train a small model from scratch with test sets planted in its data.
+
+Question: what does a model look like that saw a known test set a known number of
+times? Command: `python -m train.pretrain --corpus DOCS.jsonl --canaries SET.jsonl=10`.
+Hardware: any; the preset `tiny` takes 20 seconds on 2 cores.
+"""
+
+import dataclasses
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import tyro
+
+from jaxcontam import __version__
+from jaxcontam.cli import run_command
+from jaxcontam.commands.progress import progress_bar
+from jaxcontam.data.benchmark import Benchmark, load_benchmark
+from jaxcontam.data.encoding import Encoded, encode_examples, plain_tokenizer
+from jaxcontam.data.manifest import Manifest, PlantedSet, write_manifest
+from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.models.checkpoint import save_checkpoint
+from train.corpus import read_documents
+from train.presets import PRESETS, Preset
+from train.step import train_decoder
+from train.stream import Canary, Stream, build_stream, training_rows
+from train.tokenizer import train_tokenizer
+
+MODEL_DIR = "model"
+SETS_DIR = "sets"
+MANIFEST_NAME = "manifest.json"
+STREAM_NAME = "stream.npy"
+METRICS_NAME = "metrics.jsonl"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSet:
+    """A benchmark and how often to plant it."""
+
+    benchmark: Benchmark
+    copies: int
+    shuffled: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Pretrain:
+    """Train a model from scratch with test sets planted in its data."""
+
+    corpus: tuple[Path, ...]
+    """Background: .jsonl files with a field `text`, or .txt files, or folders."""
+    canaries: tuple[str, ...] = ()
+    """Test sets to plant, each as FILE=COPIES; FILE=0 keeps a control beside them."""
+    preset: str = "tiny"
+    """Shape of the model."""
+    background_tokens: int | None = None
+    """Take random documents up to so many tokens (default: all)."""
+    limit: int | None = None
+    """Plant the first so many examples of each set."""
+    separator: str = "\n"
+    """Text after each example."""
+    max_example_tokens: int | None = None
+    """Longer examples are cut, separator included."""
+    seed: int = 0
+    """Seeds weights, stream and batches."""
+    out: Path = Path("runs/pretrain")
+    """Folder for the model, the sets and manifest.json."""
+
+    def __post_init__(self) -> None:
+        if self.preset not in PRESETS:
+            raise unknown_name("preset", self.preset, PRESETS)
+
+    def run(self) -> Manifest:
+        """Read, train, write; prints where the model stands."""
+        sets = [self._planned(word) for word in self.canaries]
+        documents = read_documents(self.corpus)
+        with progress_bar("training") as progress:
+            manifest = pretrain(
+                documents,
+                sets,
+                PRESETS[self.preset],
+                out=self.out,
+                seed=self.seed,
+                background_tokens=self.background_tokens,
+                separator=self.separator,
+                max_example_tokens=self.max_example_tokens,
+                progress=progress,
+            )
+        print(f"model: {self.out / MODEL_DIR}")
+        return manifest
+
+    def _planned(self, word: str) -> PlannedSet:
+        path, _, copies = word.rpartition("=")
+        if not path or not copies.isdigit():
+            raise InputError(
+                f"--canaries {word!r}: not FILE=COPIES", hint="such as boolq.jsonl=10"
+            )
+        return PlannedSet(
+            benchmark=load_benchmark(path, limit=self.limit), copies=int(copies)
+        )
+
+
+def pretrain(
+    documents: Sequence[str],
+    sets: Sequence[PlannedSet],
+    preset: Preset,
+    *,
+    out: Path,
+    seed: int,
+    background_tokens: int | None = None,
+    separator: str = "\n",
+    max_example_tokens: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Manifest:
+    """Tokenise, plant, train and write a model directory with its manifest.
+
+    Args:
+        documents: Background texts.
+        sets: Test sets and controls.
+        preset: Model and batch.
+        out: Folder; `model/`, `sets/`, `manifest.json`, `stream.npy` and
+            `metrics.jsonl` are written there.
+        seed: The same seed gives the same weights.
+        background_tokens: Random documents up to so many ids; None takes all.
+        separator: Text after each example.
+        max_example_tokens: Cut of an example.
+        progress: Called with targets done and targets in all.
+
+    Raises:
+        InputError: If two sets share a name, or there is too little text.
+    """
+    names = [planned.benchmark.name for planned in sets]
+    if repeated := {name for name in names if names.count(name) > 1}:
+        raise InputError(f"two sets are named {min(repeated)!r}", hint="rename a file")
+    if not documents:
+        raise InputError("the corpus has no documents")
+    out.mkdir(parents=True, exist_ok=True)
+    tokenizer = train_tokenizer(documents, preset.decoder.vocab_size)
+    plain = plain_tokenizer(tokenizer.backend_tokenizer)
+    encoded = [
+        encode_examples(
+            plain,
+            planned.benchmark.texts,
+            separator=separator,
+            max_example_tokens=max_example_tokens,
+        )
+        for planned in sets
+    ]
+    stream = build_stream(
+        _background(plain, documents, background_tokens, seed),
+        [
+            Canary(
+                name=planned.benchmark.name,
+                encoded=ids,
+                copies=planned.copies,
+                shuffled=planned.shuffled,
+            )
+            for planned, ids in zip(sets, encoded, strict=True)
+        ],
+        prefix_id=tokenizer.bos_token_id,
+        seed=seed,
+    )
+    rows = training_rows(stream.ids, preset.decoder.context, seed=seed)
+    if len(rows) < preset.batch_rows:
+        raise InputError(
+            f"the corpus gives {len(stream.ids)} tokens, too few for one step of "
+            f"{preset.batch_rows} x {preset.decoder.context}"
+        )
+    manifest = Manifest(
+        jaxcontam=__version__,
+        code=code_version(),
+        seed=seed,
+        preset=preset.name,
+        corpus_digest=corpus_digest(documents),
+        separator=separator,
+        max_example_tokens=max_example_tokens,
+        context=preset.decoder.context,
+        n_tokens=len(stream.ids),
+        n_canary_tokens=stream.n_canary_ids,
+        n_steps=len(rows) // preset.batch_rows,
+        finished=False,
+        stream=STREAM_NAME,
+        sets=tuple(
+            _planted(planned, ids, stream)
+            for planned, ids in zip(sets, encoded, strict=True)
+        ),
+    )
+    write_manifest(manifest, out / MANIFEST_NAME)
+    np.save(out / STREAM_NAME, stream.ids)
+    (out / SETS_DIR).mkdir(exist_ok=True)
+    for planned, row in zip(sets, manifest.sets, strict=True):
+        text = "".join(text + "\n" for text in planned.benchmark.texts)
+        (out / row.file).write_text(text, encoding="utf-8")
+    decoder, losses = train_decoder(preset, rows, seed=seed, progress=progress)
+    save_checkpoint(decoder, tokenizer, out / MODEL_DIR)
+    with (out / METRICS_NAME).open("w") as metrics:
+        for step, loss in enumerate(losses.tolist(), 1):
+            metrics.write(json.dumps({"step": step, "loss": loss}) + "\n")
+    finished = dataclasses.replace(manifest, finished=True)
+    write_manifest(finished, out / MANIFEST_NAME)
+    return finished
+
+
+def corpus_digest(documents: Sequence[str]) -> str:
+    """SHA-256 over the documents' digests in their order."""
+    digest = hashlib.sha256()
+    for document in documents:
+        digest.update(hashlib.sha256(document.encode("utf-8")).digest())
+    return f"sha256:{digest.hexdigest()}"
+
+
+def code_version() -> str | None:
+    """Git commit of this checkout, or None outside of one."""
+    root = Path(__file__).resolve().parent.parent
+    try:
+        found = subprocess.run(
+            ["git", "rev-parse", "HEAD"],
+            cwd=root,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return found.stdout.strip()
+
+
+def _background(
+    tokenizer, documents: Sequence[str], budget: int | None, seed: int
+) -> list[np.ndarray]:
+    """Documents in random order, up to the budget of ids."""
+    rng = np.random.default_rng([seed, 0])
+    chosen, total = [], 0
+    for index in rng.permutation(len(documents)):
+        ids = tokenizer.encode(documents[index], add_special_tokens=False).ids
+        chosen.append(np.array(ids, np.int32))
+        total += len(ids)
+        if budget is not None and total >= budget:
+            break
+    return chosen
+
+
+def _planted(planned: PlannedSet, encoded: Encoded, stream: Stream) -> PlantedSet:
+    benchmark = planned.benchmark
+    is_jsonl = all(row is not None for row in benchmark.rows)
+    return PlantedSet(
+        name=benchmark.name,
+        copies=planned.copies,
+        shuffled=planned.shuffled,
+        n_examples=len(benchmark),
+        fingerprint=benchmark.fingerprint,
+        content_digest=benchmark.content_digest,
+        token_offsets=stream.offsets[benchmark.name],
+        orders=stream.orders.get(benchmark.name, ()),
+        n_tokens=int(encoded.lengths.sum()),
+        file=f"{SETS_DIR}/{benchmark.name}{'.jsonl' if is_jsonl else '.txt'}",
+    )
+
+
+def main() -> int:
+    """Command line of `python -m train.pretrain`."""
+    return run_command(lambda: tyro.cli(Pretrain, prog="train.pretrain").run())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
