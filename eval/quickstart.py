@@ -16,11 +16,10 @@ import time
 from pathlib import Path
 
 import numpy as np
-import tyro
 from rich.console import Console
 
 from eval.python_docs import read_python_docs
-from jaxcontam.cli import run_command
+from jaxcontam.cli import parse, run_command
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded, encode_examples
@@ -52,7 +51,7 @@ _SETS = (
     ("pydocs-4", 4, False),
     ("pydocs-10", 10, False),
     ("pydocs-50", 50, False),
-    ("pydocs-10-shuffled", 10, True),
+    ("pydocs-shuffled", 10, True),
 )
 _PRIMARY, _SCORE = "stratified", "min_k"
 
@@ -137,7 +136,8 @@ def _planted_sets(questions, n_examples: int, seed: int) -> list[PlannedSet]:
     needed = n_examples * len(_SETS)
     if len(questions) < needed:
         raise InputError(
-            f"this Python installation gives {len(questions)} questions, {needed} needed",
+            f"this Python installation gives {len(questions)} questions, "
+            f"{needed} needed",
             hint="use a Python whose standard library has its .py files",
         )
     drawn = np.random.default_rng([seed, 3]).permutation(len(questions))[:needed]
@@ -183,6 +183,10 @@ def _order_tests(
     results: list[OrderResult] = []
     evidence: list[Evidence] = []
     truth = {row.name: row for row in manifest.sets}
+    pretests = {
+        one.benchmark.name: pretest_battery(one.benchmark.texts, {}, seed=seed)
+        for one in sets
+    }
     for test in planned:
         scored = score_test(
             test, scorer, lambda now, _, done=done: progress(done + now, total)
@@ -190,7 +194,6 @@ def _order_tests(
         done += test.n_targets
         benchmark = test.benchmark
         row: PlantedSet = truth[benchmark.name]
-        pretests = pretest_battery(benchmark.texts, {}, seed=seed)
         is_primary = test.method.name == _PRIMARY
         for reused in (None, order_method("sharded_t")) if is_primary else (None,):
             results.append(
@@ -198,7 +201,7 @@ def _order_tests(
                     test,
                     scored,
                     primary=is_primary and reused is None,
-                    pretests=pretests,
+                    pretests=pretests[benchmark.name],
                     method=reused,
                     copies=row.copies,
                     copies_shuffled=row.shuffled,
@@ -273,21 +276,26 @@ def _encode(
 def _print_reading(document: dict, out: Path, console: Console) -> None:
     """What the table shows and does not show, and what to type next."""
     study = document["study"]
+    largest_se = max(row.get("auc_se", 0.0) for row in document["results"])
     console.print(
-        f"\n{study['canary_share']:.0%} of the {study['n_tokens']:,} training tokens are "
-        "planted: an easy setting, which shows that the tool\nworks, not its power on "
-        "large models. Order tests prove that the published order was seen: the\n"
-        "shuffled set stays silent though its texts were seen 10 times. Membership "
-        "scores (AUC) rank presence\nin any order, and prove nothing.\n"
+        f"\n{study['canary_share']:.0%} of the {study['n_tokens']:,} training tokens "
+        "are planted: an easy setting, which shows that the tool works, not its power "
+        "on large models.\n"
+        "p: chance of so high a score for the published order had the model never "
+        "seen it. Order tests prove that the published order was seen: pydocs-shuffled "
+        "stays silent though its texts were seen 10 times, each time in another order."
+        "\n"
+        "AUC: a ranking by presence in any order, which proves nothing; "
+        f"0.5 ± {2 * largest_se:.2f} is noise.\n"
         f"Python {document['versions']['python']}, corpus "
         f"{study['corpus_digest'][:19]}..., seed {document['seed']}, "
         f"{document['wall_seconds']:.0f} s.\n",
         highlight=False,
     )
     console.print(
-        f"report: {out / 'report.json'}\n"
-        f"check it:     jaxcontam verify {out}\n"
-        f"audit again:  jaxcontam audit {out / MODEL_DIR} {out / 'sets/pydocs-10.txt'}",
+        f"report:      {out / 'report.json'}\n"
+        f"check it:    jaxcontam verify {out}\n"
+        f"audit a set: jaxcontam audit {out / MODEL_DIR} {out / 'sets/pydocs-10.txt'}",
         highlight=False,
         soft_wrap=True,
     )
@@ -296,11 +304,10 @@ def _print_reading(document: dict, out: Path, console: Console) -> None:
 def main() -> int:
     """Command line of `python -m eval.quickstart`."""
     return run_command(
-        lambda: tyro.cli(Quickstart, prog="eval.quickstart").run(),
+        lambda: parse(Quickstart, sys.argv[1:], prog="python -m eval.quickstart").run(),
         name="eval.quickstart",
     )
 
 
 if __name__ == "__main__":
-    # A report is no exit code.
     sys.exit(main())

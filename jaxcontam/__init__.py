@@ -22,7 +22,9 @@ _EXPORTS = {
     "randomisation_test": "jaxcontam.stats.randomisation",
 }
 
-__all__ = ["__version__", *_EXPORTS]
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_EXPORTS])
 
 
 def __getattr__(name: str) -> Any:

@@ -1,12 +1,47 @@
 """`jaxcontam`: parse, call the library, print. No logic lives here."""
 
+import contextlib
+import dataclasses
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from jaxcontam.errors import InputError
+import tyro
+
+from jaxcontam import __version__
+from jaxcontam.allocator import keep_freed_memory
+from jaxcontam.commands.audit import Audit
+from jaxcontam.commands.methods import Methods
+from jaxcontam.commands.prove import Prove
+from jaxcontam.commands.score import Score
+from jaxcontam.commands.verify import Verify
+from jaxcontam.errors import InputError, unknown_name
 
 EXIT_DONE, EXIT_INPUT, EXIT_PARTIAL, EXIT_INTERRUPTED = 0, 2, 3, 130
+
+COMMANDS: dict[str, type] = {
+    "audit": Audit,
+    "prove": Prove,
+    "score": Score,
+    "verify": Verify,
+    "methods": Methods,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse `argv` and run one command; returns the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words in (["--version"], ["-V"]):
+        print(__version__)
+        return EXIT_DONE
+    return run_command(lambda: _run(words))
+
+
+def entry_point() -> None:
+    """Console script."""
+    sys.exit(main())
 
 
 def run_command(command: Callable[[], object], *, name: str = "jaxcontam") -> int:
@@ -15,6 +50,7 @@ def run_command(command: Callable[[], object], *, name: str = "jaxcontam") -> in
     Bad input becomes one line and a hint on stderr; an interruption says that the
     command can be run again. A command may return an exit code of its own.
     """
+    keep_freed_memory()
     try:
         outcome = command()
     except InputError as e:
@@ -32,11 +68,58 @@ def run_command(command: Callable[[], object], *, name: str = "jaxcontam") -> in
     return outcome if isinstance(outcome, int) else EXIT_DONE
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Parse `argv` and run one command; returns the exit code."""
-    raise SystemExit
+def parse(command: type, words: Sequence[str], *, prog: str) -> Any:
+    """Parse words into a dataclass whose fields are the flags.
+
+    Raises:
+        InputError: If a flag is unknown (names the nearest), a value does not fit or
+            a positional is missing.
+        SystemExit: After `--help`.
+    """
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            parsed, unknown = tyro.cli(
+                command, args=list(words), prog=prog, return_unknown_args=True
+            )
+    except SystemExit as e:
+        if not e.code:
+            raise
+        raise InputError(
+            _first_sentence(said.getvalue()), hint=f"see {prog} --help"
+        ) from None
+    if unknown:
+        flags = ["--" + f.name.replace("_", "-") for f in dataclasses.fields(command)]
+        raise unknown_name("flag", unknown[0], flags)
+    return parsed
 
 
-def entry_point() -> None:
-    """Console script."""
-    sys.exit(main())
+def _run(words: list[str]) -> object:
+    if not words or words[0] in ("-h", "--help"):
+        _print_help()
+        return EXIT_DONE
+    if words[0] not in COMMANDS:
+        raise unknown_name("command", words[0], COMMANDS)
+    command = COMMANDS[words[0]]
+    outcome = parse(command, words[1:], prog=f"jaxcontam {words[0]}").run()
+    return outcome if isinstance(outcome, int) else EXIT_DONE
+
+
+def _print_help() -> None:
+    print("usage: jaxcontam COMMAND ...   (jaxcontam COMMAND --help lists its flags)\n")
+    for name, command in COMMANDS.items():
+        print(f"  {name:<9}{(command.__doc__ or '').splitlines()[0]}")
+
+
+def _first_sentence(box: str) -> str:
+    """The parser's framed message as one line, without frame and footer."""
+    lines = []
+    for line in box.splitlines():
+        text = line.strip("│╭╮╰╯ ")
+        if not text.strip("─"):
+            if lines:
+                break
+            continue
+        if "─" not in text:
+            lines.append(text)
+    return " ".join(lines) or "the command line does not parse"

@@ -4,8 +4,10 @@ import difflib
 from collections.abc import Iterable
 
 
-class InputError(ValueError):
+class InputError(Exception):
     """Bad input from outside the program: a flag, a file, a record.
+
+    No ValueError, which argument parsers catch and print in words of their own.
 
     The message says what is wrong and where, in one line; `hint` says what to
     do. The command line prints both without a traceback and exits with 2;

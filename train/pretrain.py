@@ -14,10 +14,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-import tyro
 
 from jaxcontam import __version__
-from jaxcontam.cli import run_command
+from jaxcontam.cli import parse, run_command
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.encoding import Encoded, encode_examples, plain_tokenizer
@@ -28,7 +27,7 @@ from train.corpus import read_documents
 from train.presets import PRESETS, Preset
 from train.step import train_decoder
 from train.stream import Canary, Stream, build_stream, training_rows
-from train.tokenizer import train_tokenizer
+from train.tokenizer import BOS, train_tokenizer
 
 MODEL_DIR = "model"
 SETS_DIR = "sets"
@@ -149,6 +148,8 @@ def pretrain(
         )
         for planned in sets
     ]
+    prefix_id = plain.token_to_id(BOS)
+    assert prefix_id is not None, "the trainer was given BOS as a special token"
     stream = build_stream(
         _background(plain, documents, background_tokens, seed),
         [
@@ -160,7 +161,7 @@ def pretrain(
             )
             for planned, ids in zip(sets, encoded, strict=True)
         ],
-        prefix_id=tokenizer.bos_token_id,
+        prefix_id=prefix_id,
         seed=seed,
     )
     rows = training_rows(stream.ids, preset.decoder.context, seed=seed)
@@ -262,7 +263,10 @@ def _planted(planned: PlannedSet, encoded: Encoded, stream: Stream) -> PlantedSe
 
 def main() -> int:
     """Command line of `python -m train.pretrain`."""
-    return run_command(lambda: tyro.cli(Pretrain, prog="train.pretrain").run())
+    return run_command(
+        lambda: parse(Pretrain, sys.argv[1:], prog="python -m train.pretrain").run(),
+        name="train.pretrain",
+    )
 
 
 if __name__ == "__main__":

@@ -181,7 +181,7 @@ def _parse(path: Path, text: str) -> list[_Record]:
 
 
 def _lines(text: str) -> list[str]:
-    """Lines split at line feeds alone: U+2028 and others may stand inside an example."""
+    """Lines split at line feeds alone: U+2028 may stand inside an example."""
     return [line.removesuffix("\r") for line in text.split("\n")]
 
 
@@ -201,7 +201,7 @@ def _json_lines(path: Path, text: str) -> Iterator[_Record]:
 
 
 def _json_array(path: Path, text: str) -> Iterator[_Record]:
-    """Elements of one array; an object keeps its own source text, a string its value."""
+    """Elements of one array: an object's own source text, a string's value."""
     decoder = json.JSONDecoder()
     place = len(text) - len(text.lstrip())
     try:

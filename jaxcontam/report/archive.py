@@ -6,6 +6,7 @@ Entry `r/name` belongs to row r of the report's results; see `Evidence` for name
 import dataclasses
 import io
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -42,7 +43,7 @@ def read_archive(path: Path, n_results: int) -> list[Evidence | None]:
             arrays = {name: archive[name] for name in archive.files}
     except OSError as e:
         raise InputError(f"{path}: not readable ({e})") from e
-    except (ValueError, zipfile.BadZipFile, zipfile.zlib.error) as e:
+    except (ValueError, zipfile.BadZipFile, zlib.error) as e:
         raise InputError(f"{path}: damaged ({e})") from e
     evidence: list[Evidence | None] = []
     for r in range(n_results):

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from jaxcontam.results import MembershipResult, OrderResult
@@ -16,86 +17,79 @@ _VERDICT_STYLE = {
 }
 # An approximate tail is not quoted deeper than this.
 _ASYMPTOTIC_FLOOR = 1e-15
+# Columns from which standard errors fit.
+_WIDE = 100
 
 
 def print_results(
     results: Sequence[OrderResult | MembershipResult], console: Console
 ) -> None:
-    """One line a benchmark: the primary test, then what stands beside it."""
-    names = list(dict.fromkeys(result.benchmark for result in results))
-    rows = {name: [r for r in results if r.benchmark == name] for name in names}
+    """One line a benchmark: the primary test, then what stands beside it.
+
+    Standard errors are left out where the terminal is narrow.
+    """
+    by_name: dict[str, list[OrderResult | MembershipResult]] = {}
+    for result in results:
+        by_name.setdefault(result.benchmark, []).append(result)
+    primaries = [r for r in results if isinstance(r, OrderResult) and r.primary]
+    beside = dict.fromkeys(r.method for r in results if not r.primary)
     planted = any(result.copies is not None for result in results)
-    secondary = list(
-        dict.fromkeys(
-            r.method for r in results if isinstance(r, OrderResult) and not r.primary
-        )
-    )
-    scores = list(
-        dict.fromkeys(r.method for r in results if isinstance(r, MembershipResult))
-    )
-    primary = next(r for r in results if isinstance(r, OrderResult) and r.primary)
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    wide = console.width >= _WIDE
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("benchmark", overflow="fold")
     if planted:
         table.add_column("copies", justify="right")
-    table.add_column(f"p {primary.method}", justify="right")
-    table.add_column("verdict")
-    table.add_column("effect ± se\nnats/boundary", justify="right")
-    for method in secondary:
-        table.add_column(f"p {method}", justify="right", style="dim")
-    for method in scores:
-        table.add_column(f"AUC {method}", justify="right")
-    for name in names:
-        of_method = {r.method: r for r in rows[name]}
-        main = next(r for r in rows[name] if isinstance(r, OrderResult) and r.primary)
-        cells = [name]
+    table.add_column(f"p\n{primaries[0].method}", justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("effect\nnats" + " / boundary" * wide, justify="right")
+    is_score = {r.method: isinstance(r, MembershipResult) for r in results}
+    for method in beside:
+        quantity = "AUC" if is_score[method] else "p"
+        table.add_column(f"{quantity}\n{method}", justify="right", no_wrap=True)
+    for primary in primaries:
+        of_method = {r.method: r for r in by_name[primary.benchmark]}
+        cells = [escape(primary.benchmark)]
         if planted:
-            cells.append(f"{main.copies}{' shuffled' if main.copies_shuffled else ''}")
-        verdict = main.verdict or ""
+            cells.append(str(primary.copies))
+        verdict = primary.verdict or ""
         style = _VERDICT_STYLE.get(verdict, "")
         cells += [
-            p_text(main),
+            p_text(primary),
             f"[{style}]{verdict}[/]" if style else verdict,
-            effect_text(main),
+            effect_text(primary, with_error=wide),
         ]
-        cells += [
-            p_text(of_method[method]) if method in of_method else ""
-            for method in secondary
-        ]
-        cells += [
-            auc_text(of_method[method]) if method in of_method else ""
-            for method in scores
-        ]
+        for method in beside:
+            result = of_method.get(method)
+            if isinstance(result, MembershipResult):
+                cells.append(auc_text(result, with_error=wide))
+            else:
+                cells.append("" if result is None else p_text(result))
         table.add_row(*cells)
     console.print(table)
 
 
-def p_text(result: OrderResult | MembershipResult) -> str:
-    """A p-value as far as its method supports it; exact ones round up."""
-    if not isinstance(result, OrderResult):
-        return ""
+def p_text(result: OrderResult) -> str:
+    """A p-value as deep as its method supports; rounded up, never down."""
     log10_p = result.numbers.log10_p
     if result.validity == "asymptotic" and log10_p < math.log10(_ASYMPTOTIC_FLOOR):
         return "< 1e-15"
     if log10_p >= -2:
-        return f"{math.ceil(10.0**log10_p * 1000) / 1000:.3f}"
+        return f"{math.ceil(10.0**log10_p * 1000 - 1e-9) / 1000:.3f}"
     exponent = math.floor(log10_p)
-    mantissa = math.ceil(10.0 ** (log10_p - exponent) * 10) / 10
+    mantissa = math.ceil(10.0 ** (log10_p - exponent) * 10 - 1e-9) / 10
     if mantissa >= 10:
         mantissa, exponent = 1.0, exponent + 1
     return f"{mantissa:.1f}e{exponent:d}"
 
 
-def effect_text(result: OrderResult) -> str:
-    """Effect with its standard error."""
+def effect_text(result: OrderResult, *, with_error: bool) -> str:
+    """Effect, with its standard error if there is one and it is wanted."""
     numbers = result.numbers
-    if numbers.effect_se is None:
-        return f"{numbers.effect:.3f}"
-    return f"{numbers.effect:.3f} ± {numbers.effect_se:.3f}"
+    if numbers.effect_se is None or not with_error:
+        return f"{numbers.effect:.2f}"
+    return f"{numbers.effect:.2f} ± {numbers.effect_se:.2f}"
 
 
-def auc_text(result: OrderResult | MembershipResult) -> str:
-    """AUC with its standard error."""
-    if not isinstance(result, MembershipResult):
-        return ""
-    return f"{result.auc:.2f} ± {result.auc_se:.2f}"
+def auc_text(result: MembershipResult, *, with_error: bool) -> str:
+    """AUC, with its standard error if wanted."""
+    return f"{result.auc:.2f}" + f" ± {result.auc_se:.2f}" * with_error

@@ -76,9 +76,7 @@ def score_tokens(
         scores = target_scores(
             hidden_ND, decoder.head_VD, targets_BS.reshape(-1), moments=moments
         )
-    return TokenScores(
-        *(None if part is None else part.reshape(B, S) for part in scores)
-    )
+    return jax.tree.map(lambda part: part.reshape(B, S), scores)
 
 
 def target_scores(

@@ -12,7 +12,7 @@ Progress = Callable[[int, int], None]
 """Called with the target tokens done and the target tokens in all."""
 
 Forward = Callable[[np.ndarray, np.ndarray], Sequence]
-"""(inputs_BS, targets_BS) int32 -> (logprobs_BS, means_BS or None, variances or None)."""
+"""(inputs_BS, targets_BS) int32 -> logprobs_BS, and means and variances or None."""
 
 # Batches in flight: the host prepares one while the device works on another.
 _AHEAD = 2

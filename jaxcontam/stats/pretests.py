@@ -84,7 +84,7 @@ def label_fields(
 
 
 def directional(pretests: Sequence[Pretest]) -> tuple[Pretest, ...]:
-    """Those that a reversible order must pass too: grouping reads the same backwards."""
+    """Those that a reversible order must pass: grouping reads the same backwards."""
     return tuple(test for test in pretests if test.name.endswith("_trend"))
 
 

@@ -1,0 +1,244 @@
+"""`jaxcontam audit`: was this benchmark's order in the training data?"""
+
+import dataclasses
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+from rich.console import Console
+
+from jaxcontam.commands.progress import progress_bar
+from jaxcontam.data.benchmark import Benchmark, load_benchmark
+from jaxcontam.data.encoding import encode_examples
+from jaxcontam.errors import InputError
+from jaxcontam.methods import order_method
+from jaxcontam.methods.order_test import (
+    PlannedTest,
+    order_result,
+    plan_test,
+    score_test,
+)
+from jaxcontam.report.document import write_report
+from jaxcontam.report.provenance import library_versions, utc_now
+from jaxcontam.report.table import print_results
+from jaxcontam.results import Evidence, OrderResult, Pretest, Report
+from jaxcontam.stats.pretests import label_fields, pretest_battery
+from jaxcontam.verdict import INVALID_DESIGN, MIN_EFFECT, decide
+
+if TYPE_CHECKING:
+    from jaxcontam.models.checkpoint import Checkpoint
+    from jaxcontam.scoring.scorer import Scorer
+
+# The primary test comes first.
+_TESTS_OF_EFFORT: dict[str, tuple[str, ...]] = {
+    "quick": ("reversal",),
+    "standard": ("stratified", "reversal"),
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """Test whether a model saw benchmarks in their published order."""
+
+    model: Annotated[str, tyro.conf.Positional]
+    """Model directory in Hugging Face layout, or a hub name such as org/name."""
+    benchmark: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Files in published order: .jsonl, .json, .csv, .tsv, .txt."""
+    tests: str | None = None
+    """Order tests, comma-separated; the first one decides (see: methods)."""
+    effort: Literal["quick", "standard"] = "standard"
+    """quick: reversal, 2 passes; standard: stratified, 10 passes, reversal beside."""
+    n_orders: int | None = None
+    """Random orders a stratum (default: 9; permutation 99; sharded_t 49)."""
+    group_field: str | None = None
+    """Permute only within equal values of this field."""
+    template: str | None = None
+    r"""Text of an example, such as "Question: {question}\nAnswer: {answer}"."""
+    text_field: str | None = None
+    """Field that is the text (default: the raw line)."""
+    separator: str = "\n"
+    """Text after each example, as in the training data."""
+    max_example_tokens: int | None = None
+    """Cut longer examples, separator included."""
+    limit: int | None = None
+    """Take the first so many examples, never a sample."""
+    min_effect: float = MIN_EFFECT
+    """Nats a boundary that `no evidence` must have been able to find."""
+    batch_tokens: int | None = None
+    """Tokens a batch (default: by device)."""
+    seed: int = 0
+    """Seeds every random choice."""
+    out: Path | None = None
+    """Folder for the report (default: runs/audit/MODEL-DIGEST)."""
+    json: bool = False
+    """Print the report on standard output instead of the table."""
+
+    def __post_init__(self) -> None:
+        if self.n_orders is not None and self.n_orders < 1:
+            raise InputError(
+                f"--n-orders must be at least 1, got {self.n_orders}",
+                hint="9 is the default; each more costs one pass over the data",
+            )
+        if self.seed < 0:
+            raise InputError(f"--seed must be at least 0, got {self.seed}")
+        if not self.benchmark:
+            raise InputError("no benchmark file", hint="name at least one")
+        for name in self.test_names:
+            order_method(name)
+
+    @property
+    def test_names(self) -> tuple[str, ...]:
+        """Tests to run, the deciding one first."""
+        if self.tests is None:
+            return _TESTS_OF_EFFORT[self.effort]
+        return tuple(dict.fromkeys(name.strip() for name in self.tests.split(",")))
+
+    def run(self) -> dict:
+        """Load, plan, score, decide, write and print; returns the report."""
+        started, clock = utc_now(), time.monotonic()
+        benchmarks = [
+            load_benchmark(
+                path,
+                template=self.template,
+                text_field=self.text_field,
+                limit=self.limit,
+            )
+            for path in self.benchmark
+        ]
+        names = [benchmark.name for benchmark in benchmarks]
+        if repeated := {name for name in names if names.count(name) > 1}:
+            raise InputError(
+                f"two benchmarks are named {min(repeated)!r}", hint="rename a file"
+            )
+        # JAX and transformers are imported once the input is known to be good.
+        from jaxcontam.models.checkpoint import load_checkpoint
+        from jaxcontam.scoring.local import device_info, local_scorer, model_info
+
+        checkpoint = load_checkpoint(self.model)
+        planned = [
+            test
+            for benchmark in benchmarks
+            for test in self._plan(benchmark, checkpoint)
+        ]
+        scorer = local_scorer(checkpoint.decoder, batch_tokens=self.batch_tokens)
+        results, evidence = self._score(planned, benchmarks, scorer)
+        decided = decide(results, min_effect=self.min_effect)
+        out = self.out or default_out("audit", checkpoint.name, benchmarks)
+        report = Report(
+            command=self._words(),
+            seed=self.seed,
+            started=started,
+            wall_seconds=time.monotonic() - clock,
+            model=model_info(checkpoint),
+            device=device_info(),
+            versions=library_versions(),
+            min_effect=self.min_effect,
+            results=tuple(decided),
+        )
+        document = write_report(report, evidence, out)
+        if self.json:
+            print(json.dumps(document, indent=1, ensure_ascii=False))
+        else:
+            _print(decided, out, Console())
+        return document
+
+    def _plan(
+        self, benchmark: Benchmark, checkpoint: "Checkpoint"
+    ) -> list[PlannedTest]:
+        encoded = encode_examples(
+            checkpoint.tokenizer,
+            benchmark.texts,
+            separator=self.separator,
+            max_example_tokens=self.max_example_tokens,
+        )
+        return [
+            plan_test(
+                benchmark,
+                encoded,
+                order_method(name),
+                prefix_id=checkpoint.prefix_id,
+                context=checkpoint.config.context,
+                seed=self.seed,
+                n_orders=self.n_orders,
+                group_field=self.group_field,
+            )
+            for name in self.test_names
+        ]
+
+    def _score(
+        self,
+        planned: list[PlannedTest],
+        benchmarks: list[Benchmark],
+        scorer: "Scorer",
+    ) -> tuple[list[OrderResult], list[Evidence]]:
+        pretests = {
+            benchmark.name: self._pretests(benchmark) for benchmark in benchmarks
+        }
+        total, done = sum(test.n_targets for test in planned), 0
+        results, evidence = [], []
+        with progress_bar("scoring orders") as progress:
+            for test in planned:
+                scored = score_test(
+                    test, scorer, lambda now, _, done=done: progress(done + now, total)
+                )
+                done += test.n_targets
+                evidence.append(scored)
+                results.append(
+                    order_result(
+                        test,
+                        scored,
+                        primary=test.method.name == self.test_names[0],
+                        pretests=pretests[test.benchmark.name],
+                    )
+                )
+        return results, evidence
+
+    def _pretests(self, benchmark: Benchmark) -> tuple[Pretest, ...]:
+        groups = (
+            None if self.group_field is None else benchmark.groups(self.group_field)
+        )
+        return pretest_battery(
+            benchmark.texts, label_fields(benchmark.rows), seed=self.seed, groups=groups
+        )
+
+    def _words(self) -> tuple[str, ...]:
+        """The words that make this report again: every flag that is not its default."""
+        words = ["audit", self.model, *map(str, self.benchmark)]
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name in ("model", "benchmark", "json") or value == field.default:
+                continue
+            words += ["--" + field.name.replace("_", "-"), str(value)]
+        return tuple(words)
+
+
+def default_out(command: str, model: str, benchmarks: list[Benchmark]) -> Path:
+    """`runs/COMMAND/MODEL-DIGEST`: the same input finds the same folder."""
+    from jaxcontam.data.benchmark import fingerprint
+
+    digest = fingerprint([benchmark.fingerprint for benchmark in benchmarks])
+    return Path("runs") / command / f"{model}-{digest[7:15]}"
+
+
+def _print(results: list[OrderResult], out: Path, console: Console) -> None:
+    print_results(results, console)
+    for result in results:
+        if not result.primary:
+            continue
+        for warning in result.warnings:
+            console.print(
+                f"{result.benchmark}: {warning}", highlight=False, markup=False
+            )
+        if result.verdict == INVALID_DESIGN:
+            failed = ", ".join(t.name for t in result.pretests if not t.passed)
+            console.print(
+                f"{result.benchmark}: the order is not random before any model sees "
+                f"it ({failed}).\n  remedy: permute within a field's values with "
+                "--group-field FIELD, or test the direction alone with "
+                "--tests reversal",
+                highlight=False,
+                markup=False,
+            )
+    console.print(f"\nreport: {out / 'report.json'}", soft_wrap=True, highlight=False)

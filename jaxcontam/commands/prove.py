@@ -1,0 +1,192 @@
+"""`jaxcontam prove`: p-values for a matrix that any engine filled."""
+
+import dataclasses
+import hashlib
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import tyro
+from rich.console import Console
+
+from jaxcontam.errors import InputError
+from jaxcontam.report.document import write_report
+from jaxcontam.report.provenance import library_versions, utc_now
+from jaxcontam.report.table import p_text, print_results
+from jaxcontam.results import Evidence, OrderResult, Report
+from jaxcontam.stats.randomisation import MATRIX_TOLERANCE, randomisation_test
+from jaxcontam.verdict import MIN_EFFECT, decide
+
+METHOD_NAME = "matrix"
+"""`method` of these results: no orders are known, only their scores."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Prove:
+    """Test a matrix of scores: rows are strata, column 0 the published version."""
+
+    matrix: Annotated[Path, tyro.conf.Positional]
+    """A .csv without header, or a .npy: (K, m + 1) numbers."""
+    scores: Literal["centred", "studentised", "auto"] = "centred"
+    """How rows become scores."""
+    boundaries: str | None = None
+    """Boundaries a row, one number or a file of K, for an effect in nats each."""
+    min_effect: float = MIN_EFFECT
+    """Effect that `no evidence` must have been able to find, in the effect's unit."""
+    seed: int = 0
+    """Seeds the Monte Carlo cross-check."""
+    out: Path | None = None
+    """Folder for report.json (default: runs/prove/NAME-DIGEST)."""
+    json: bool = False
+    """Print the report on standard output instead of the table."""
+
+    def run(self) -> dict:
+        """Test, write the report, print; returns the report."""
+        started, clock = utc_now(), time.monotonic()
+        matrix_KM = read_matrix(self.matrix)
+        boundaries_K = self._boundaries(len(matrix_KM))
+        digest = f"sha256:{hashlib.sha256(matrix_KM.tobytes()).hexdigest()}"
+        has_unit = self.boundaries is not None
+        result = OrderResult(
+            benchmark=self.matrix.name,
+            fingerprint=digest,
+            content_digest=digest,
+            order_provenance="declared",
+            n_examples=0,
+            n_cut=0,
+            method=METHOD_NAME,
+            primary=True,
+            null="exchangeability (declared)",
+            validity="exact",
+            n_strata=len(matrix_KM),
+            n_dropped=0,
+            n_orders=matrix_KM.shape[1] - 1,
+            group_field=None,
+            tokens_scored=0,
+            cached_tokens=0,
+            numbers=randomisation_test(
+                matrix_KM,
+                boundaries_K,
+                scores=self.scores,
+                relative_tolerance=MATRIX_TOLERANCE,
+                seed=self.seed,
+            ),
+            effect_unit="nats per example boundary" if has_unit else "score units",
+        )
+        decided = decide([result], min_effect=self.min_effect)
+        out = self.out or Path("runs/prove") / f"{self.matrix.stem}-{digest[7:15]}"
+        report = Report(
+            command=("prove", str(self.matrix), "--scores", self.scores),
+            seed=self.seed,
+            started=started,
+            wall_seconds=time.monotonic() - clock,
+            model=None,
+            device=None,
+            versions=library_versions(),
+            min_effect=self.min_effect,
+            results=tuple(decided),
+        )
+        evidence = Evidence(scores=matrix_KM, boundaries=boundaries_K)
+        document = write_report(report, [evidence], out)
+        if self.json:
+            print(json.dumps(document, indent=1))
+            return document
+        console = Console()
+        print_results(decided, console)
+        numbers = decided[0].numbers
+        console.print(
+            f"\np <= {p_text(decided[0])} by an exact test of {len(matrix_KM)} rows "
+            f"(Monte Carlo {numbers.p_monte_carlo:.2g}, floor {numbers.p_floor:.2g}), "
+            "if every column was equally likely before the model was trained.",
+            highlight=False,
+        )
+        console.print(f"report: {out / 'report.json'}", soft_wrap=True)
+        return document
+
+    def _boundaries(self, n_rows: int) -> np.ndarray:
+        if self.boundaries is None:
+            return np.ones(n_rows)
+        try:
+            values = np.full(n_rows, float(self.boundaries))
+        except ValueError:
+            values = read_matrix(Path(self.boundaries), columns=1)[:, 0]
+        if len(values) != n_rows:
+            raise InputError(
+                f"--boundaries {self.boundaries}: {len(values)} numbers for "
+                f"{n_rows} rows"
+            )
+        if not (np.isfinite(values).all() and (values > 0).all()):
+            raise InputError(f"--boundaries {self.boundaries}: must be positive")
+        return values
+
+
+def read_matrix(path: Path, *, columns: int | None = None) -> np.ndarray:
+    """Read a (K, m + 1) float64 matrix from .csv (no header) or .npy.
+
+    Args:
+        path: The file.
+        columns: Columns that it must have; None asks for at least 2.
+
+    Raises:
+        InputError: If a cell is blank, no number, NaN or infinite, or rows differ in
+            length; names row and column, counted from 1.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    if path.suffix == ".npy":
+        try:
+            matrix = np.load(path, allow_pickle=False)
+        except (ValueError, OSError) as e:
+            raise InputError(f"{path}: not a .npy array of numbers ({e})") from e
+        if matrix.ndim == 1 and columns == 1:
+            matrix = matrix[:, None]
+        if matrix.ndim != 2 or matrix.dtype.kind not in "fiu":
+            raise InputError(
+                f"{path}: expected a matrix of real numbers, got shape {matrix.shape} "
+                f"of {matrix.dtype}"
+            )
+        matrix = matrix.astype(np.float64)
+    else:
+        matrix = _read_csv(path)
+    wanted = f"{columns}" if columns else "at least 2"
+    n_columns = matrix.shape[1]
+    if len(matrix) == 0 or (n_columns != columns if columns else n_columns < 2):
+        raise InputError(f"{path}: {n_columns} columns (needs {wanted})")
+    bad = np.argwhere(~np.isfinite(matrix))
+    if len(bad):
+        row, column = bad[0]
+        raise InputError(
+            f"{path}: row {row + 1}, column {column + 1}: "
+            f"{matrix[row, column]} is not a finite number"
+        )
+    return matrix
+
+
+def _read_csv(path: Path) -> np.ndarray:
+    rows: list[list[float]] = []
+    try:
+        lines = path.read_text(encoding="utf-8").rstrip().split("\n")
+    except UnicodeDecodeError as e:
+        raise InputError(f"{path}: byte {e.start}: not UTF-8") from e
+    if lines == [""]:
+        raise InputError(f"{path}: no numbers", hint="the file is empty")
+    for number, line in enumerate(lines, 1):
+        cells = line.rstrip("\r").split(",")
+        if rows and len(cells) != len(rows[0]):
+            raise InputError(
+                f"{path}: row {number}, column {min(len(cells), len(rows[0])) + 1}: "
+                f"{len(cells)} cells (row 1 has {len(rows[0])})"
+            )
+        rows.append([])
+        for column, cell in enumerate(cells, 1):
+            try:
+                rows[-1].append(float(cell))
+            except ValueError as e:
+                what = "blank" if not cell.strip() else f"{cell.strip()!r} is no number"
+                raise InputError(
+                    f"{path}: row {number}, column {column}: {what}",
+                    hint="comma-separated numbers without a header" * (number == 1),
+                ) from e
+    return np.array(rows)

@@ -1,0 +1,89 @@
+"""`jaxcontam score`: per-token log-probabilities and moments of each text."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import tyro
+
+from jaxcontam.commands.progress import progress_bar
+from jaxcontam.data.benchmark import load_benchmark
+from jaxcontam.data.encoding import encode_examples
+from jaxcontam.errors import InputError
+from jaxcontam.report.document import replace_bytes
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """Score every token of each text: log-probability, and its mean and variance."""
+
+    model: Annotated[str, tyro.conf.Positional]
+    """Model directory in Hugging Face layout, or a hub name such as org/name."""
+    texts: Annotated[Path, tyro.conf.Positional]
+    """File of texts: .jsonl, .json, .csv, .tsv or .txt; by default the raw line."""
+    out: Path
+    """File to write, one JSON row a text."""
+    template: str | None = None
+    """Text of an example, with fields in braces."""
+    text_field: str | None = None
+    """Field that is the text."""
+    limit: int | None = None
+    """Take the first so many texts."""
+    batch_tokens: int | None = None
+    """Tokens a batch (default: by device)."""
+
+    def run(self) -> int:
+        """Score and write; returns 0."""
+        texts = load_benchmark(
+            self.texts,
+            template=self.template,
+            text_field=self.text_field,
+            limit=self.limit,
+        )
+        # JAX and transformers are imported once the input is known to be good.
+        from jaxcontam.models.checkpoint import load_checkpoint
+        from jaxcontam.scoring.local import local_scorer
+        from jaxcontam.scoring.scorer import NonFiniteScoreError
+
+        checkpoint = load_checkpoint(self.model)
+        encoded = encode_examples(checkpoint.tokenizer, texts.texts, separator="")
+        has_prefix = checkpoint.prefix_id is not None
+        prefix = [checkpoint.prefix_id] if has_prefix else []
+        sequences = [np.array([*prefix, *ids], np.int32) for ids in encoded.ids]
+        scorer = local_scorer(
+            checkpoint.decoder, batch_tokens=self.batch_tokens, moments=True
+        )
+        try:
+            with progress_bar("scoring texts") as progress:
+                scores = scorer.tokens(sequences, progress)
+        except NonFiniteScoreError as e:
+            raise InputError(
+                f"{self.texts}: text {e.sequence + 1}: the model's log-probability "
+                "is not finite",
+                hint="check the checkpoint: its weights may hold NaN or be truncated",
+            ) from e
+        lines = []
+        for i, (text, ids, found) in enumerate(
+            zip(texts.texts, encoded.ids, scores, strict=True)
+        ):
+            # Without a prefix the first token has no context and no score.
+            first: list[float | None] = [] if has_prefix else [None]
+            row = {
+                "id": i,
+                "text": text,
+                "prefix_id": checkpoint.prefix_id,
+                "token_ids": ids.tolist(),
+                **{
+                    name: first + values.tolist()
+                    for name, values in zip(
+                        ("logprobs", "means", "variances"), found, strict=True
+                    )
+                },
+            }
+            lines.append(json.dumps(row, ensure_ascii=False, allow_nan=False))
+        self.out.parent.mkdir(parents=True, exist_ok=True)
+        replace_bytes(self.out, ("\n".join(lines) + "\n").encode())
+        print(f"{self.out}: {len(lines)} texts")
+        return 0

@@ -1,0 +1,177 @@
+"""`jaxcontam verify`: recompute a report from its evidence; no model, no JAX."""
+
+import dataclasses
+import functools
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import tyro
+from rich.console import Console
+
+from jaxcontam.commands.prove import METHOD_NAME
+from jaxcontam.errors import InputError
+from jaxcontam.methods import order_method
+from jaxcontam.methods.order_test import numbers_from
+from jaxcontam.report.archive import read_archive
+from jaxcontam.report.document import (
+    ARCHIVE_NAME,
+    REPORT_NAME,
+    archive_digest,
+    document_digest,
+    order_result_from,
+    read_document,
+)
+from jaxcontam.results import Evidence, OrderResult, TestNumbers
+from jaxcontam.stats.orders import draw_orders, reversed_orders
+from jaxcontam.stats.randomisation import MATRIX_TOLERANCE, randomisation_test
+from jaxcontam.verdict import decide
+
+# Sums in another library version may differ in the last digits; p-values deep in the
+# tail amplify them.
+_RTOL = 1e-6
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Verify:
+    """Recompute every p-value and verdict of a report; exit 3 if one differs."""
+
+    directory: Annotated[Path, tyro.conf.Positional]
+    """Folder with report.json and orders.npz."""
+
+    def run(self) -> int:
+        """Print what was checked; 0 if all agrees, 3 if anything does not."""
+        console = Console(highlight=False, soft_wrap=True)
+        faults, n_tests = verify_report(self.directory)
+        for fault in faults:
+            console.print(f"differs: {fault}", markup=False)
+        if faults:
+            console.print(f"{self.directory}: NOT verified, {len(faults)} differences")
+            return 3
+        console.print(
+            f"{self.directory}: verified, {n_tests} tests recomputed from "
+            f"{ARCHIVE_NAME}: p-values, effects, verdicts and digests agree"
+        )
+        return 0
+
+
+def verify_report(directory: Path) -> tuple[list[str], int]:
+    """Check digests, redraw the orders, recompute all numbers and verdicts.
+
+    Returns:
+        What differs, one line each, and the number of tests recomputed.
+
+    Raises:
+        InputError: If the folder has no readable report and archive.
+    """
+    document = read_document(directory / REPORT_NAME)
+    faults = []
+    if document_digest(document) != document.get("digest"):
+        faults.append(f"{REPORT_NAME}: its digest is not that of its content")
+    if archive_digest(directory / ARCHIVE_NAME) != document.get("digests", {}).get(
+        ARCHIVE_NAME
+    ):
+        faults.append(f"{ARCHIVE_NAME}: its digest is not the one in {REPORT_NAME}")
+    rows = document.get("results", [])
+    try:
+        evidence = read_archive(directory / ARCHIVE_NAME, len(rows))
+    except InputError as e:
+        return [*faults, str(e)], 0
+    tests: list[tuple[int, OrderResult]] = []
+    for r, row in enumerate(rows):
+        if "numbers" not in row and "log10_p" not in row:
+            continue
+        try:
+            result = order_result_from(row)
+            found = evidence[r]
+            if found is None:
+                raise ValueError(f"no scores in {ARCHIVE_NAME}")
+            numbers = _recompute(result, found, document["seed"])
+            faults += [
+                f"result {r} ({result.benchmark}, {result.method}): {fault}"
+                for fault in [
+                    *_order_faults(result, found, document["seed"]),
+                    *_differences(result.numbers, numbers),
+                ]
+            ]
+            tests.append((r, dataclasses.replace(result, numbers=numbers)))
+        except (KeyError, TypeError, ValueError, IndexError) as e:
+            faults.append(f"result {r}: not recomputable ({e})")
+    faults += _verdict_faults(tests, rows, document.get("min_effect"))
+    return faults, len(tests)
+
+
+def _recompute(result: OrderResult, evidence: Evidence, seed: int) -> TestNumbers:
+    if result.method == METHOD_NAME:
+        if evidence.boundaries is None:
+            raise ValueError("no boundaries")
+        return randomisation_test(
+            evidence.scores,
+            evidence.boundaries,
+            scores=result.numbers.scores,  # pyright: ignore[reportArgumentType]
+            relative_tolerance=MATRIX_TOLERANCE,
+            seed=seed,
+        )
+    return numbers_from(
+        order_method(result.method),
+        evidence,
+        grouped=result.group_field is not None,
+        seed=seed,
+    )
+
+
+def _order_faults(result: OrderResult, evidence: Evidence, seed: int) -> list[str]:
+    """Whether the orders are those that the seed and the content draw."""
+    if evidence.orders is None or evidence.place is None:
+        return [] if result.method == METHOD_NAME else ["no orders"]
+    if result.group_field is not None:
+        return []  # the groups stand in the benchmark, not in the report
+    n_strata = result.n_strata + result.n_dropped
+    strata = np.array_split(np.arange(result.n_examples), n_strata)
+    draw = (
+        reversed_orders
+        if result.method == "reversal"
+        else functools.partial(draw_orders, n_orders=result.n_orders)
+    )
+    drawn = draw(strata, seed=seed, content_digest=result.content_digest)
+    faults = []
+    if not np.array_equal(drawn.orders, evidence.orders):
+        faults.append("orders are not those of the seed and the content digest")
+    if not np.array_equal(drawn.place, evidence.place):
+        faults.append("places are not those of the seed and the content digest")
+    return faults
+
+
+def _differences(stated: TestNumbers, computed: TestNumbers) -> list[str]:
+    return [
+        f"{field.name} is {a!r}, recomputed {b!r}"
+        for field in dataclasses.fields(TestNumbers)
+        if not _same(
+            a := getattr(stated, field.name), b := getattr(computed, field.name)
+        )
+    ]
+
+
+def _verdict_faults(
+    tests: list[tuple[int, OrderResult]], rows: list[dict[str, Any]], min_effect
+) -> list[str]:
+    if not isinstance(min_effect, int | float):
+        return [f"{REPORT_NAME}: no min_effect"]
+    decided = decide([result for _, result in tests], min_effect=min_effect)
+    return [
+        f"result {r} ({result.benchmark}, {result.method}): {name} is "
+        f"{rows[r].get(name)!r}, recomputed {value!r}"
+        for (r, _), result in zip(tests, decided, strict=True)
+        for name, value in (
+            ("p_adjusted", result.p_adjusted),
+            ("verdict", result.verdict),
+        )
+        if not _same(rows[r].get(name), value)
+    ]
+
+
+def _same(a: object, b: object) -> bool:
+    if isinstance(a, int | float) and isinstance(b, int | float):
+        return math.isclose(a, b, rel_tol=_RTOL, abs_tol=1e-12 if a and b else 0.0)
+    return a == b
