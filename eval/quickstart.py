@@ -38,6 +38,7 @@ from jaxcontam.scoring.scorer import Progress, Scorer, n_targets
 from jaxcontam.stats.pretests import pretest_battery
 from jaxcontam.stats.roc import auc_delong
 from jaxcontam.verdict import MIN_EFFECT, decide
+from train.allocator import keep_freed_memory
 from train.presets import PRESETS
 from train.pretrain import MODEL_DIR, PlannedSet, pretrain
 
@@ -303,6 +304,7 @@ def _print_reading(document: dict, out: Path, console: Console) -> None:
 
 def main() -> int:
     """Command line of `python -m eval.quickstart`."""
+    keep_freed_memory()
     return run_command(
         lambda: parse(Quickstart, sys.argv[1:], prog="python -m eval.quickstart").run(),
         name="eval.quickstart",

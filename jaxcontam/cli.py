@@ -11,7 +11,6 @@ from typing import Any
 import tyro
 
 from jaxcontam import __version__
-from jaxcontam.allocator import keep_freed_memory
 from jaxcontam.commands.audit import Audit
 from jaxcontam.commands.methods import Methods
 from jaxcontam.commands.prove import Prove
@@ -50,7 +49,6 @@ def run_command(command: Callable[[], object], *, name: str = "jaxcontam") -> in
     Bad input becomes one line and a hint on stderr; an interruption says that the
     command can be run again. A command may return an exit code of its own.
     """
-    keep_freed_memory()
     try:
         outcome = command()
     except InputError as e:

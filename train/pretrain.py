@@ -23,6 +23,7 @@ from jaxcontam.data.encoding import Encoded, encode_examples, plain_tokenizer
 from jaxcontam.data.manifest import Manifest, PlantedSet, write_manifest
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.checkpoint import save_checkpoint
+from train.allocator import keep_freed_memory
 from train.corpus import read_documents
 from train.presets import PRESETS, Preset
 from train.step import train_decoder
@@ -263,6 +264,7 @@ def _planted(planned: PlannedSet, encoded: Encoded, stream: Stream) -> PlantedSe
 
 def main() -> int:
     """Command line of `python -m train.pretrain`."""
+    keep_freed_memory()
     return run_command(
         lambda: parse(Pretrain, sys.argv[1:], prog="python -m train.pretrain").run(),
         name="train.pretrain",

@@ -4,11 +4,12 @@ Weights are read from safetensors only. A pickle is refused rather than opened: 
 run any code.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -67,16 +68,13 @@ def load_checkpoint(model: str) -> Checkpoint:
             missing, unknown or do not fit together; names the tensors.
     """
     directory = _locate(model)
-    raw = _read_config(directory)
-    family = family_of(raw, f"{directory}/config.json")
-    config = family.read_config(raw)
-    files = _weight_files(directory)
-    decoder = _read_weights(directory, files, family, config)
+    decoder = load_decoder(directory)
     tokenizer, prefix_id = _read_tokenizer(directory)
-    if tokenizer.get_vocab_size() > config.vocab_size:
+    n_rows = decoder.config.vocab_size
+    if tokenizer.get_vocab_size() > n_rows:
         raise InputError(
             f"{directory}: the tokenizer has {tokenizer.get_vocab_size()} tokens, "
-            f"the model {config.vocab_size}"
+            f"the model {n_rows}"
         )
     return Checkpoint(
         name=directory.resolve().name
@@ -85,7 +83,22 @@ def load_checkpoint(model: str) -> Checkpoint:
         decoder=decoder,
         tokenizer=tokenizer,
         prefix_id=prefix_id,
-        fingerprint=_fingerprint([directory / "config.json", *files], tokenizer),
+        fingerprint=_fingerprint(
+            [directory / "config.json", *_weight_files(directory)], tokenizer
+        ),
+    )
+
+
+def load_decoder(directory: Path) -> Decoder:
+    """Read config.json and the weights of a directory, as float32.
+
+    Raises:
+        InputError: As `load_checkpoint`, but for the tokenizer.
+    """
+    raw = _read_config(directory)
+    family = family_of(raw, f"{directory}/config.json")
+    return _read_weights(
+        directory, _weight_files(directory), family, family.read_config(raw)
     )
 
 
@@ -220,58 +233,65 @@ def _read_weights(
     directory: Path, files: list[Path], family: Family, config: DecoderConfig
 ) -> Decoder:
     decoder = nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0)))
-    shapes = {path: leaf.shape for path, leaf in _flat_state(decoder).items()}
-    handles: dict[str, Callable[[], np.ndarray]] = {}
-    for path in files:
-        try:
-            handle = safe_open(path, "np")
-        except SafetensorError as e:
-            raise InputError(f"{path}: not a safetensors file ({e})") from e
-        for name in handle.keys():  # noqa: SIM118  safe_open is no mapping
-            handles[name] = lambda handle=handle, name=name: handle.get_tensor(name)
-    handles = _with_prefix(handles, family, config)
-    weights: dict[str, np.ndarray] = {
-        path: np.empty(shape, np.float32) for path, shape in shapes.items()
+    weights = {
+        path: np.empty(leaf.shape, np.float32)
+        for path, leaf in _flat_state(decoder).items()
     }
-    wanted = list(_disk_names(family, config))
-    missing = [n for _, names, _, _ in wanted for n in names if n not in handles]
-    if missing:
-        raise InputError(f"{directory}: missing tensors: {_some(missing)}")
-    for ours, names, transposed, layer in wanted:
-        parts = [handles.pop(name)() for name in names]
-        value = np.concatenate(
-            [(part.T if transposed else part).astype(np.float32) for part in parts], -1
-        )
-        target = weights[ours] if layer is None else weights[ours][layer]
-        if value.shape != target.shape:
-            raise InputError(
-                f"{directory}: {names[0]} has shape {value.shape}, "
-                f"config.json says {target.shape}"
+    with contextlib.ExitStack() as open_files:
+        handles = {}
+        for path in files:
+            try:
+                handle = open_files.enter_context(safe_open(path, "np"))
+            except SafetensorError as e:
+                raise InputError(f"{path}: not a safetensors file ({e})") from e
+            handles |= dict.fromkeys(handle.keys(), handle)
+        names = _names_on_disk(list(handles), family, config, directory)
+        for ours, theirs, transposed, layer in _disk_names(family, config):
+            parts = [handles[names[name]].get_tensor(names[name]) for name in theirs]
+            value = np.concatenate(
+                [(part.T if transposed else part).astype(np.float32) for part in parts],
+                axis=-1,
             )
-        target[...] = value
-    if config.tied:
-        handles.pop("lm_head.weight", None)
-    unknown = [name for name in handles if not name.endswith(family.ignored)]
-    if unknown:
-        raise InputError(f"{directory}: unknown tensors: {_some(unknown)}")
-    state = nnx.state(decoder)
-    nnx.update(
-        decoder,
-        jax.tree.map_with_path(
-            lambda path, _: jnp.asarray(weights[_path_name(path)]), state
-        ),
+            target = weights[ours] if layer is None else weights[ours][layer]
+            if value.shape != target.shape:
+                raise InputError(
+                    f"{directory}: {theirs[0]} has shape {value.shape}, "
+                    f"config.json says {target.shape}"
+                )
+            target[...] = value
+    loaded = jax.tree.map_with_path(
+        lambda path, _: jnp.asarray(weights.pop(_path_name(path))), nnx.state(decoder)
     )
+    # Copies to the device run ahead; waiting frees the host's arrays.
+    nnx.update(decoder, jax.block_until_ready(loaded))
     return decoder
 
 
-def _with_prefix(handles: dict, family: Family, config: DecoderConfig) -> dict:
-    """Names with the family's prefix, which some published files leave out."""
-    if any(name.startswith(family.prefix) for name in handles):
-        return handles
-    return {
-        name if name.startswith("lm_head.") else family.prefix + name: read
-        for name, read in handles.items()
+def _names_on_disk(
+    found: list[str], family: Family, config: DecoderConfig, directory: Path
+) -> dict[str, str]:
+    """Full name of each wanted tensor -> its name in the file.
+
+    Some published files leave the family's prefix out.
+
+    Raises:
+        InputError: If a tensor is missing, or one is unknown.
+    """
+    has_prefix = any(name.startswith(family.prefix) for name in found)
+    full = {
+        name
+        if has_prefix or name.startswith("lm_head.")
+        else family.prefix + name: name
+        for name in found
     }
+    wanted = {name for _, names, _, _ in _disk_names(family, config) for name in names}
+    if missing := wanted - full.keys():
+        raise InputError(f"{directory}: missing tensors: {_some(missing)}")
+    tied = {"lm_head.weight"} if config.tied else set()
+    extra = full.keys() - wanted - tied
+    if unknown := {name for name in extra if not name.endswith(family.ignored)}:
+        raise InputError(f"{directory}: unknown tensors: {_some(unknown)}")
+    return full
 
 
 def _flat_state(decoder: Decoder) -> dict[str, Any]:
@@ -286,7 +306,7 @@ def _path_name(path) -> str:
     return ".".join(key for key in keys if key != "value")
 
 
-def _some(names: list[str]) -> str:
+def _some(names: set[str]) -> str:
     shown = ", ".join(sorted(names)[:5])
     return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
 

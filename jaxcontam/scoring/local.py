@@ -13,7 +13,7 @@ from jaxcontam.scoring.kernel import PRECISION, score_tokens
 from jaxcontam.scoring.scorer import Scorer
 
 # A batch that keeps a CPU's caches warm, and one that fills an accelerator.
-_BATCH_TOKENS = {"cpu": 1024}
+_BATCH_TOKENS = {"cpu": 512}
 _BATCH_TOKENS_ACCELERATOR = 16_384
 
 

@@ -1,0 +1,314 @@
+"""How fast are the kernel and the re-draws, beside what people use today?
+
+Question: tokens a second of the kernel against transformers' torch model scored one
+sequence at a time with full logits, on the same 124 M weights; re-draws a second
+against `scipy.stats.permutation_test`. Everything is measured in one run, side by side,
+on one core, so that ratios can be trusted where seconds cannot.
+Command: `python -m eval.speed`. Hardware: one CPU core, about 5 minutes, 3 GB.
+Needs torch (`pip install -e .[test]`). Headline: LOG.md.
+"""
+
+import ctypes
+import dataclasses
+import gc
+import json
+import multiprocessing
+import os
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from jaxcontam.cli import parse, run_command
+from jaxcontam.errors import InputError
+
+_SEQUENCES, _TOKENS = 8, 512
+_PEAK_SHAPE = (4096, 768, 3072)
+# The comparison of the issue: 50 strata of 20 columns.
+_STRATA, _COLUMNS, _SCIPY_DRAWS = 50, 20, 2000
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """Measure kernel and re-draws beside torch and SciPy, on one core."""
+
+    rounds: int = 5
+    """Interleaved rounds."""
+    tiny: bool = False
+    """A small model: a pulse run."""
+    out: Path = Path("runs/speed")
+    """Folder for speed.json."""
+
+    def run(self) -> dict:
+        """Measure, print, write; returns the measurements."""
+        _pin_to_one_core()
+        console = Console(highlight=False)
+        measured = {
+            "cpu": cpu_name(),
+            "kernel": measure_kernel(self.rounds, tiny=self.tiny),
+            "redraws": measure_redraws(self.rounds),
+        }
+        self.out.mkdir(parents=True, exist_ok=True)
+        (self.out / "speed.json").write_text(json.dumps(measured, indent=1) + "\n")
+        _print(measured, console)
+        return measured
+
+
+def cpu_name() -> str:
+    """Model of the CPU as the system names it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def measure_kernel(rounds: int, *, tiny: bool) -> dict:
+    """Tokens a second of torch, one sequence a call, and of the kernel; interleaved.
+
+    Returns:
+        Rates of every round in tokens a second, the median of the rounds' ratios,
+        the largest difference of a log-probability, growth of the peak resident
+        memory while the kernel first scores, in MB, and the run's own sgemm peaks.
+    """
+    try:
+        import torch
+        from transformers import AutoModelForCausalLM
+    except ImportError as e:
+        raise InputError(
+            "torch is not installed", hint="pip install -e '.[test]'"
+        ) from e
+    torch.set_num_threads(1)
+    from flax import nnx
+
+    from jaxcontam.models.checkpoint import save_checkpoint
+    from jaxcontam.models.decoder import Decoder
+    from jaxcontam.scoring.local import local_scorer
+
+    config = _gpt2(tiny)
+    ids = np.random.default_rng(0).integers(
+        config.vocab_size, size=(_SEQUENCES, _TOKENS), dtype=np.int32
+    )
+    decoder = Decoder(config, rngs=nnx.Rngs(0))
+    scorer = local_scorer(decoder)
+    with tempfile.TemporaryDirectory() as directory:
+        save_checkpoint(decoder, None, Path(directory), model_type="gpt2")
+        with multiprocessing.get_context("spawn").Pool(1) as fresh_process:
+            growth = fresh_process.apply(memory_growth_mb, (directory, ids))
+        model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
+    model.eval()
+    ours = scorer.tokens(list(ids))
+
+    def published_way() -> list[np.ndarray]:
+        scores = []
+        with torch.no_grad():
+            for row in ids:
+                tokens = torch.from_numpy(row.astype(np.int64))[None]
+                logprobs = torch.log_softmax(model(tokens).logits[0, :-1], dim=-1)
+                picked = logprobs.gather(1, tokens[0, 1:, None])[:, 0]
+                scores.append(picked.numpy())
+        return scores
+
+    theirs = published_way()
+    difference = max(
+        float(np.abs(a[0] - b).max()) for a, b in zip(ours, theirs, strict=True)
+    )
+    timed = _interleaved(
+        {"torch": published_way, "jaxcontam": lambda: scorer.tokens(list(ids))}, rounds
+    )
+    n_targets = _SEQUENCES * (_TOKENS - 1)
+    rates = {name: [n_targets / s for s in times] for name, times in timed.items()}
+    return {
+        "n_parameters": sum(p.numel() for p in model.parameters()),
+        "shape": [_SEQUENCES, _TOKENS],
+        "tokens_per_second": rates,
+        "ratio": _median_ratio(timed["torch"], timed["jaxcontam"]),
+        "largest_difference": difference,
+        "memory_growth_mb": growth,
+        "sgemm_gflops": _sgemm_peaks(),
+    }
+
+
+def memory_growth_mb(directory: str, ids: np.ndarray) -> float:
+    """Growth of resident memory, at its peak, while a loaded model first scores `ids`.
+
+    Compilation included. To be called in a process of its own, whose peak is not that
+    of something else.
+    """
+    from jaxcontam.models.checkpoint import load_decoder
+    from jaxcontam.scoring.local import local_scorer
+
+    scorer = local_scorer(load_decoder(Path(directory)))
+    # Loading had a peak of its own and leaves garbage. Return it and make the kernel
+    # forget the peak (5): the growth is the scorer's alone.
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _memory_mb("VmRSS")
+    scorer.tokens(list(ids))
+    return _memory_mb("VmHWM") - before
+
+
+def measure_redraws(rounds: int) -> dict:
+    """Re-draws a second of the randomisation engine and of SciPy; interleaved."""
+    from scipy.stats import permutation_test
+
+    from jaxcontam.stats.randomisation import N_MONTE_CARLO, redrawn_sums
+
+    values = np.random.default_rng(0).normal(size=(_STRATA, _COLUMNS))
+    columns = tuple(values.T)
+
+    def scipy_way() -> None:
+        permutation_test(
+            columns,
+            lambda *data, axis: data[0].sum(axis=axis),
+            permutation_type="samples",
+            vectorized=True,
+            n_resamples=_SCIPY_DRAWS,
+            alternative="greater",
+        )
+
+    timed = _interleaved(
+        {
+            "scipy": scipy_way,
+            "jaxcontam": lambda: redrawn_sums(values, n_draws=N_MONTE_CARLO, seed=0),
+        },
+        rounds,
+    )
+    draws = {"scipy": _SCIPY_DRAWS, "jaxcontam": N_MONTE_CARLO}
+    per_draw = {name: [s / draws[name] for s in times] for name, times in timed.items()}
+    return {
+        "shape": [_STRATA, _COLUMNS],
+        "redraws_per_second": {
+            name: [1 / s for s in times] for name, times in per_draw.items()
+        },
+        "ratio": _median_ratio(per_draw["scipy"], per_draw["jaxcontam"]),
+    }
+
+
+def _gpt2(tiny: bool):
+    from jaxcontam.models.config import DecoderConfig
+
+    D, L, H = (64, 2, 4) if tiny else (768, 12, 12)
+    return DecoderConfig(
+        vocab_size=50257,
+        d_model=D,
+        n_layers=L,
+        n_heads=H,
+        n_kv_heads=H,
+        head_dim=D // H,
+        d_ff=4 * D,
+        context=1024,
+        positions="learned",
+        norm="layer",
+        norm_eps=1e-5,
+        activation="gelu_tanh",
+        gated=False,
+        attention_bias=True,
+        mlp_bias=True,
+        tied=True,
+    )
+
+
+def _interleaved(
+    ways: dict[str, Callable[[], object]], rounds: int
+) -> dict[str, list[float]]:
+    """Seconds of each way in each round, after one warm-up."""
+    for way in ways.values():
+        way()
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, way in ways.items():
+            start = time.perf_counter()
+            way()
+            seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def _median_ratio(slow: list[float], fast: list[float]) -> float:
+    return statistics.median(a / b for a, b in zip(slow, fast, strict=True))
+
+
+def _sgemm_peaks() -> dict[str, float]:
+    """Best of 5 float32 products in GFLOP/s, by library."""
+    import jax
+    import jax.numpy as jnp
+    import torch
+
+    m, k, n = _PEAK_SHAPE
+    a, b = np.ones((m, k), np.float32), np.ones((k, n), np.float32)
+    torch_a, torch_b = torch.from_numpy(a), torch.from_numpy(b)
+    jax_a, jax_b = jnp.asarray(a), jnp.asarray(b)
+    product = jax.jit(jnp.matmul)
+    ways: dict[str, Callable[[], object]] = {
+        "jax": lambda: product(jax_a, jax_b).block_until_ready(),
+        "torch": lambda: torch_a @ torch_b,
+    }
+    timed = _interleaved(ways, 5)
+    return {name: 2e-9 * m * k * n / min(times) for name, times in timed.items()}
+
+
+def _pin_to_one_core() -> None:
+    """Both libraries size their thread pools when they are imported."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
+def _memory_mb(field: str) -> float:
+    """A field of /proc/self/status, such as VmRSS (now) or VmHWM (peak)."""
+    status = Path("/proc/self/status").read_text()
+    line = next(line for line in status.splitlines() if line.startswith(field + ":"))
+    return int(line.split()[1]) * 1.024e-3
+
+
+def _print(measured: dict, console: Console) -> None:
+    kernel, redraws = measured["kernel"], measured["redraws"]
+    peaks = kernel["sgemm_gflops"]
+    console.print(
+        f"{measured['cpu']}, one core; sgemm peak of this run: "
+        f"jax {peaks['jax']:.0f}, torch {peaks['torch']:.0f} GFLOP/s\n"
+    )
+    rows = (
+        (
+            f"{kernel['n_parameters'] / 1e6:.0f} M, tokens/s",
+            kernel["tokens_per_second"],
+        ),
+        ("re-draws/s", redraws["redraws_per_second"]),
+    )
+    n_rounds = len(kernel["tokens_per_second"]["torch"])
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for column in ("what", "way", *(f"round {i + 1}" for i in range(n_rounds))):
+        table.add_column(
+            column, justify="left" if column in ("what", "way") else "right"
+        )
+    for what, rates in rows:
+        for way, values in rates.items():
+            table.add_row(what, way, *(f"{value:,.0f}" for value in values))
+    console.print(table)
+    console.print(
+        f"\nkernel: {kernel['ratio']:.2f} x torch one by one (median of rounds), "
+        f"largest difference {kernel['largest_difference']:.1e} nats, memory growth "
+        f"{kernel['memory_growth_mb']:.0f} MB\n"
+        f"re-draws: {redraws['ratio']:.0f} x SciPy (median of rounds)"
+    )
+
+
+def main() -> int:
+    """Command line of `python -m eval.speed`."""
+    return run_command(
+        lambda: parse(Speed, sys.argv[1:], prog="python -m eval.speed").run(),
+        name="eval.speed",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
