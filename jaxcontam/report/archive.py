@@ -39,7 +39,7 @@ def read_archive(path: Path, n_results: int) -> list[Evidence | None]:
         InputError: If the file is missing or damaged.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except OSError as e:
         raise InputError(f"{path}: not readable ({e})") from e

@@ -10,6 +10,8 @@ Plain masses would underflow at 1e-308. Each stratum is therefore tilted by
 exp(theta d) with the theta that moves the mean of the sum to the threshold, and the
 tilt is taken back in log space at the end: exact for any theta.
 
+Few enough combinations of columns are counted instead, one by one.
+
 Dimension key
     K  strata
     M  columns, M = m + 1
@@ -25,10 +27,14 @@ _LN10 = math.log(10)
 # Cells a standard deviation of the sum, for up to 100 strata and above.
 _CELLS_PER_SD = 2000
 _CELLS_PER_SD_PER_STRATUM = 20
+# Combinations of columns up to this many are enumerated.
+_ENUMERABLE = 2**16
 # Tilted masses sum to 1; below this a cell cannot change the 12th digit.
 _NEGLIGIBLE = 1e-250
 # exp(theta * tolerance) stays representable beside `_NEGLIGIBLE`.
 _MAX_TILT = 200.0
+# The tilt need not be exact: a percent off costs nothing.
+_BISECTIONS = 12
 # Covers float rounding of the sums themselves, so that the bound stays a bound.
 _ROUND_UP = 1e-12
 
@@ -66,7 +72,7 @@ def lattice_tail(differences_KM: np.ndarray, tolerance: float) -> LatticeTail:
         raise ValueError("differences must be finite")
     if tolerance < 0:
         raise ValueError(f"tolerance must be at least 0, got {tolerance}")
-    n_strata = differences_KM.shape[0]
+    n_strata, n_columns = differences_KM.shape
     sd = math.sqrt(float(differences_KM.var(axis=1).sum()))
     if sd == 0.0:
         return LatticeTail(0.0, 0.0, 0.0)
@@ -74,6 +80,9 @@ def lattice_tail(differences_KM: np.ndarray, tolerance: float) -> LatticeTail:
     slack = math.floor(tolerance / cell)
     theta = _best_tilt(differences_KM, tolerance, cell, slack)
     chernoff = _log_mean_exp(theta * differences_KM).sum() + theta * tolerance
+    if n_strata * math.log2(n_columns) <= math.log2(_ENUMERABLE):
+        log10_exact = math.log10(_enumerated_share(differences_KM, tolerance))
+        return LatticeTail(log10_exact, log10_exact, min(0.0, float(chernoff) / _LN10))
     scaled_KM = differences_KM / cell
     upper, lower = (
         _log_tail(rounded.astype(np.int64), slack, theta * cell)
@@ -84,6 +93,14 @@ def lattice_tail(differences_KM: np.ndarray, tolerance: float) -> LatticeTail:
         log10_lower=min(0.0, (lower - _ROUND_UP) / _LN10),
         log10_chernoff=min(0.0, float(chernoff) / _LN10),
     )
+
+
+def _enumerated_share(differences_KM: np.ndarray, tolerance: float) -> float:
+    """Share of all column combinations whose sum is at least -tolerance."""
+    sums = np.zeros(1)
+    for differences_M in differences_KM:
+        sums = np.add.outer(sums, differences_M).ravel()
+    return np.count_nonzero(sums >= -tolerance) / len(sums)
 
 
 def _log_mean_exp(values_KM: np.ndarray) -> np.ndarray:
@@ -109,7 +126,7 @@ def _best_tilt(
     while high < ceiling and slope(high) < 0.0:
         low, high = high, 2.0 * high
     high = min(high, ceiling)
-    for _ in range(40):
+    for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         low, high = (middle, high) if slope(middle) < 0.0 else (low, middle)
     return (low + high) / 2

@@ -1,0 +1,24 @@
+"""Strictness for all tests, and the small model that several of them share."""
+
+import jax
+import pytest
+
+# Silent broadcasting is how a statistic goes quietly wrong.
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture
+def strict_dtypes():
+    """For tests of models, scoring and stats; optax.adamw needs the default."""
+    with jax.numpy_dtype_promotion("strict"):
+        yield
+
+
+@pytest.fixture(scope="session")
+def pulse(tmp_path_factory):
+    """Folder of a finished `eval.quickstart --tiny` run with seed 0."""
+    from eval.quickstart import Quickstart
+
+    out = tmp_path_factory.mktemp("quickstart")
+    Quickstart(out=out, tiny=True).run()
+    return out

@@ -1,0 +1,83 @@
+"""`plan_batches`: every row once, in few shapes that depend on lengths alone."""
+
+import collections
+
+import numpy as np
+import pytest
+
+from jaxcontam.scoring.batching import Batch, bucket_lengths, plan_batches
+
+
+def drawn_lengths(context, n=500, seed=0):
+    return np.random.default_rng(seed).integers(0, context + 1, n).tolist()
+
+
+def shapes(batches):
+    return collections.Counter((batch.n_rows, batch.length) for batch in batches)
+
+
+@pytest.mark.parametrize("context", [7, 16, 100, 256, 2048])
+@pytest.mark.parametrize("batch_tokens", [1, 512, 16_384])
+def test_every_row_is_in_one_batch_that_it_fits(context, batch_tokens):
+    lengths = drawn_lengths(context)
+    batches = plan_batches(lengths, context=context, batch_tokens=batch_tokens)
+    rows = [row for batch in batches for row in batch.rows]
+    assert sorted(rows) == list(range(len(lengths)))
+    for batch in batches:
+        assert 1 <= len(batch.rows) <= batch.n_rows
+        assert max(lengths[row] for row in batch.rows) <= batch.length <= context
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 100, 512, 16_384])
+def test_batch_holds_at_most_its_tokens_or_one_row(batch_tokens):
+    for batch in plan_batches(
+        drawn_lengths(256), context=256, batch_tokens=batch_tokens
+    ):
+        assert batch.n_rows == 1 or batch.n_rows * batch.length <= batch_tokens
+        assert (batch.n_rows + 1) * batch.length > batch_tokens
+
+
+@pytest.mark.parametrize(("context", "n_shapes"), [(16, 1), (256, 9), (2048, 15)])
+def test_all_possible_lengths_make_few_shapes(context, n_shapes):
+    # Two a power of two from 16 below the context, and the context itself.
+    batches = plan_batches(range(context + 1), context=context, batch_tokens=512)
+    assert len(shapes(batches)) == n_shapes
+    assert len(bucket_lengths(context)) == n_shapes
+
+
+def test_partly_filled_batch_has_the_shape_of_the_full_ones():
+    batches = plan_batches([20] * 7, context=64, batch_tokens=72)
+    assert batches == [
+        Batch((0, 1, 2), 3, 24),
+        Batch((3, 4, 5), 3, 24),
+        Batch((6,), 3, 24),
+    ]
+
+
+@pytest.mark.parametrize("context", [100, 256, 2048])
+def test_at_most_a_third_of_a_row_of_sixteen_or_more_is_padding(context):
+    for length in range(16, context + 1):
+        (batch,) = plan_batches([length], context=context, batch_tokens=1)
+        assert (batch.length - length) / batch.length < 1 / 3
+
+
+def test_rows_of_a_length_keep_the_order_given():
+    lengths = drawn_lengths(256)
+    order = collections.defaultdict(list)
+    for batch in plan_batches(lengths, context=256, batch_tokens=512):
+        order[batch.length] += batch.rows
+    assert all(rows == sorted(rows) for rows in order.values())
+
+
+def test_order_of_the_rows_changes_no_shape():
+    lengths = drawn_lengths(256)
+    shuffled = np.random.default_rng(1).permutation(lengths).tolist()
+    first, again = (
+        plan_batches(rows, context=256, batch_tokens=512)
+        for rows in (lengths, shuffled)
+    )
+    assert shapes(first) == shapes(again)
+
+
+def test_no_rows_make_no_batches():
+    assert plan_batches([], context=64, batch_tokens=512) == []

@@ -1,0 +1,342 @@
+"""`load_benchmark`: what an example is, its order and digests, and every refusal."""
+
+import hashlib
+import json
+
+import numpy as np
+import pytest
+
+from jaxcontam.data.benchmark import content_digest, fingerprint, load_benchmark
+from jaxcontam.errors import InputError
+
+SUFFIXES = ".jsonl, .json, .csv, .tsv, .txt"
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a file with exactly these bytes; returns its path."""
+
+    def write_file(name, text):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return write_file
+
+
+def texts_of(path, **flags):
+    return list(load_benchmark(path, **flags).texts)
+
+
+def refusal(path, **flags):
+    """(message, hint) of the error that loading raises."""
+    with pytest.raises(InputError) as caught:
+        load_benchmark(path, **flags)
+    return str(caught.value), caught.value.hint
+
+
+def in_each_format(values):
+    """File name -> its content, for strings without quotes, commas and tabs."""
+    return {
+        "set.jsonl": "".join(f"{json.dumps({'q': v})}\n" for v in values),
+        "set.json": json.dumps([{"q": v} for v in values]),
+        "set.csv": "q\n" + "".join(f"{v}\n" for v in values),
+        "set.tsv": "q\n" + "".join(f"{v}\n" for v in values),
+        "set.txt": "".join(f"{v}\n" for v in values),
+    }
+
+
+@pytest.mark.parametrize("name", list(in_each_format([])))
+def test_published_order_and_repeats_are_kept(write, name):
+    values = [f"text {i}" for i in np.random.default_rng(0).integers(0, 300, 500)]
+    path = write(name, in_each_format(values)[name])
+    found = load_benchmark(path)
+    fields = found.texts if name == "set.txt" else [row["q"] for row in found.rows]
+    assert list(fields) == values
+    assert found.name == "set"
+    assert found.order_provenance == "published"
+
+
+def test_raw_line_is_the_example_to_the_last_space(write):
+    lines = ['{"q":"2+2?",  "a": 4}', '  {"q": "\\u00e9"} ', '"a string"', "17"]
+    path = write("set.jsonl", "\n".join(lines) + "\n")
+    found = load_benchmark(path)
+    assert list(found.texts) == lines
+    assert found.rows == ({"q": "2+2?", "a": 4}, {"q": "é"}, None, None)
+
+
+def test_array_elements_keep_their_source_text_and_strings_their_value(write):
+    path = write(
+        "set.json",
+        ' [ {"a" :1.0} , "two ] \\u00e9",[3 , "]"]\n,\tnull , {"b": {"c": []}}]\n',
+    )
+    found = load_benchmark(path)
+    assert list(found.texts) == [
+        '{"a" :1.0}',
+        "two ] é",
+        '[3 , "]"]',
+        "null",
+        '{"b": {"c": []}}',
+    ]
+    assert found.rows == ({"a": 1.0}, None, None, None, {"b": {"c": []}})
+
+
+@pytest.mark.parametrize(("name", "comma"), [("set.csv", ","), ("set.tsv", "\t")])
+def test_quoted_row_over_several_lines_is_one_example(write, name, comma):
+    rows = [f'"one\ntwo\n\nthree"{comma}1', f'"say ""{comma}"""{comma}2', f"x{comma}"]
+    path = write(name, f"q{comma}a\n" + "\n".join(rows) + "\n")
+    found = load_benchmark(path)
+    assert list(found.texts) == rows
+    assert found.rows == (
+        {"q": "one\ntwo\n\nthree", "a": "1"},
+        {"q": f'say "{comma}"', "a": "2"},
+        {"q": "x", "a": ""},
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "separators"),
+    [
+        # JSON forbids raw control characters inside a string.
+        ("set.jsonl", "\u2028\u2029\x85"),
+        ("set.csv", "\u2028\u2029\x85\x0b\x0c\x1c"),
+        ("set.tsv", "\u2028\u2029\x85\x0b\x0c\x1c"),
+        ("set.txt", "\u2028\u2029\x85\x0b\x0c\x1c"),
+    ],
+)
+def test_only_line_feeds_end_a_line(write, name, separators):
+    # str.splitlines would break all of these inside an example.
+    for separator in separators:
+        value = f"one{separator}still one"
+        content = in_each_format([value, "two"])[name]
+        content = content.replace(json.dumps(separator)[1:-1], separator)
+        found = load_benchmark(write(name, content))
+        assert len(found) == 2
+        text = found.texts[0] if name == "set.txt" else found.rows[0]["q"]
+        assert text == value
+
+
+@pytest.mark.parametrize("name", list(in_each_format([])))
+def test_windows_line_ends_and_byte_order_mark_change_nothing(write, name):
+    content = in_each_format(["one", "two", "three"])[name]
+    plain = load_benchmark(write(name, content))
+    marked = b"\xef\xbb\xbf" + content.replace("\n", "\r\n").encode()
+    again = load_benchmark(write(name, marked))
+    assert (again.texts, again.rows) == (plain.texts, plain.rows)
+
+
+@pytest.mark.parametrize("name", ["set.jsonl", "set.csv", "set.txt"])
+def test_blank_lines_are_no_examples_and_the_last_line_end_is_optional(write, name):
+    content = in_each_format(["one", "two"])[name]
+    gaps = write(name, content.replace("\n", "\n\n").rstrip("\n"))
+    assert len(load_benchmark(gaps)) == 2
+
+
+@pytest.mark.parametrize("name", list(in_each_format([])))
+def test_limit_takes_the_head(write, name):
+    path = write(name, in_each_format([f"t{i}" for i in range(20)])[name])
+    everything = texts_of(path)
+    assert texts_of(path, limit=7) == everything[:7]
+    assert texts_of(path, limit=99) == everything
+
+
+def test_template_and_text_field_replace_the_raw_line(write):
+    path = write("set.jsonl", '{"q": "2+2?", "a": 4}\n{"q": "3+3?", "a": 6}\n')
+    assert texts_of(path, text_field="q") == ["2+2?", "3+3?"]
+    assert texts_of(path, template="Q: {q}\\nA: {a}") == [
+        "Q: 2+2?\nA: 4",
+        "Q: 3+3?\nA: 6",
+    ]
+
+
+def test_digests_are_sha256_over_the_examples_own_digests():
+    texts = ["b", "é\n", "a", "b"]
+    digests = [hashlib.sha256(text.encode()).digest() for text in texts]
+    in_order = hashlib.sha256(b"".join(digests)).hexdigest()
+    sorted_ = hashlib.sha256(b"".join(sorted(digests))).hexdigest()
+    assert fingerprint(texts) == f"sha256:{in_order}"
+    assert content_digest(texts) == f"sha256:{sorted_}"
+
+
+def test_fingerprint_depends_on_the_order_and_content_digest_does_not(write):
+    forwards = load_benchmark(write("a.txt", "one\ntwo\nthree\n"))
+    backwards = load_benchmark(write("b.txt", "three\ntwo\none\n"))
+    assert forwards.fingerprint != backwards.fingerprint
+    assert forwards.content_digest == backwards.content_digest
+
+
+@pytest.mark.parametrize("other", [["ab", "c"], ["a", "bc", ""], ["a", "bc", "a"]])
+def test_digests_tell_where_examples_end_and_how_often_they_occur(other):
+    assert fingerprint(["a", "bc"]) != fingerprint(other)
+    assert content_digest(["a", "bc"]) != content_digest(other)
+
+
+def test_loading_again_gives_the_same_digests(write):
+    path = write("set.jsonl", in_each_format(["x", "y", "z"])["set.jsonl"])
+    first, again = load_benchmark(path), load_benchmark(path)
+    assert first.fingerprint == again.fingerprint
+    assert first.fingerprint == fingerprint(path.read_text().splitlines())
+
+
+def test_groups_are_the_values_of_the_field(write):
+    path = write(
+        "set.jsonl",
+        '{"g": "law"}\n{"g": 3}\n{"g": "3"}\n{"g": [1, 2]}\n{"g": [1, 2]}\n',
+    )
+    groups = load_benchmark(path).groups("g")
+    assert groups[:3] == ["law", 3, "3"]
+    assert groups[3] == groups[4], "lists are grouped by their content"
+    assert len(set(groups)) == 4
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        ('{"g": 1, "h": 2}\n{"h": 1, "i": 2}\n', "it has: h, i"),
+        ('{"g": 1}\n"a string"\n', "plain text"),
+    ],
+)
+def test_record_without_the_group_field_is_named(write, content, found):
+    benchmark = load_benchmark(write("set.jsonl", content))
+    with pytest.raises(InputError) as caught:
+        benchmark.groups("g")
+    assert str(caught.value) == f"set: example 2: no field 'g' ({found})"
+    assert caught.value.hint == "--group-field must name a field of every record"
+
+
+def test_missing_file_names_the_nearest_one(write):
+    near = write("boolq.jsonl", "{}\n")
+    path = near.with_name("bool.jsonl")
+    assert refusal(path) == (f"{path}: no such file", f"did you mean {str(near)!r}?")
+
+
+def test_missing_file_in_a_missing_folder_names_the_folder(tmp_path):
+    path = tmp_path / "nowhere" / "set.jsonl"
+    folder = str(path.parent)
+    assert refusal(path) == (f"{path}: no such file", f"there is no folder {folder!r}")
+
+
+def test_missing_file_with_no_similar_one_has_no_hint(tmp_path):
+    path = tmp_path / "set.jsonl"
+    assert refusal(path) == (f"{path}: no such file", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.jsonl", ""),
+        ("a.jsonl", "\n \n"),
+        ("a.json", "[]"),
+        ("a.csv", ""),
+        ("a.tsv", "\n"),
+        ("a.txt", "\r\n\n"),
+    ],
+)
+def test_empty_file_is_refused(write, name, content):
+    path = write(name, content)
+    assert refusal(path) == (f"{path}: no examples", "the file is empty")
+
+
+@pytest.mark.parametrize("name", list(in_each_format([])))
+def test_invalid_utf8_is_named_by_its_byte(write, name):
+    path = write(name, b'"caf\xc3\xa9"\n"caf\xe9"\n')
+    assert refusal(path) == (
+        f"{path}: byte 12: not UTF-8 (0xe9)",
+        "convert it, for example with iconv -t utf-8",
+    )
+
+
+def test_line_that_is_not_json_is_named(write):
+    path = write("set.jsonl", '{"q": 1}\n\n{"q": }\n')
+    assert refusal(path) == (
+        f"{path}:3: not JSON (Expecting value, column 7)",
+        "a .jsonl file holds one JSON value a line; .txt takes any text",
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "fault"),
+    [
+        ('{"q": 1}\n', 1, "expected an array, column 1"),
+        ('\n\n {"q": 1}', 3, "expected an array, column 2"),
+        ('["a",\n "b" "c"]', 2, "Expecting ',' delimiter, column 6"),
+    ],
+)
+def test_file_that_is_no_json_array_is_named_with_its_line(write, content, line, fault):
+    path = write("set.json", content)
+    assert refusal(path) == (
+        f"{path}:{line}: not a JSON array ({fault})",
+        "a .json file holds one array; one value a line is .jsonl",
+    )
+
+
+@pytest.mark.parametrize("flags", [{"text_field": "text"}, {"template": "{text}"}])
+def test_unknown_field_names_the_place_and_the_fields_that_exist(write, flags):
+    jsonl = write("set.jsonl", '{"text": "x"}\n{"q": 1, "a": 2}\n')
+    array = write("set.json", '[{"text": "x"}, {"q": 1, "a": 2}]')
+    table = write("set.csv", 'q,a\n"1\n1",2\n')
+    hint = "name a field that every record has"
+    for path, place in ((jsonl, ":2"), (array, ": element 2"), (table, ":3")):
+        message = f"{path}{place}: no field 'text' (it has: q, a)"
+        assert refusal(path, **flags) == (message, hint)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("set.txt", "one\n"), ("set.jsonl", '"one"\n')]
+)
+def test_fields_of_plain_text_are_refused(write, name, content):
+    path = write(name, content)
+    assert refusal(path, text_field="q") == (
+        f"{path}:1: no field 'q' (the example is plain text)",
+        "leave out --template and --text-field to use the whole line",
+    )
+
+
+@pytest.mark.parametrize("name", ["set.md", "set.jsonl.gz", "set"])
+def test_unknown_suffix_is_refused_with_those_that_are_read(write, name):
+    path = write(name, "x\n")
+    message = f"{path}: unknown suffix {path.suffix!r}"
+    assert refusal(path) == (message, f"one of {SUFFIXES}")
+
+
+def test_folder_is_refused(tmp_path):
+    assert refusal(tmp_path) == (f"{tmp_path}: is a folder", "name one file")
+
+
+@pytest.mark.parametrize("name", ["hf:boolq:validation", "tfds:gsm8k/test"])
+def test_hub_names_are_refused_with_a_way_out(name):
+    message = f"{name}: only files are read so far"
+    assert refusal(name) == (message, f"export it as one of {SUFFIXES}")
+
+
+@pytest.mark.parametrize(("row", "n"), [("1", 1), ("1,2,3", 3), ('"1,2"', 1)])
+def test_row_with_other_columns_than_the_header_is_named(write, row, n):
+    path = write("set.csv", f'q,a\n"x\ny",2\n{row}\n')
+    message, _ = refusal(path)
+    assert message == f"{path}:4: {n} columns (the header has 2)"
+
+
+@pytest.mark.parametrize(
+    ("row", "fault"),
+    [('"x,2', "unexpected end of data"), ('"x"y,2', "',' expected after '\"'")],
+)
+def test_broken_quotes_are_named_with_their_line(write, row, fault):
+    path = write("set.csv", f"q,a\n1,2\n{row}\n")
+    assert refusal(path)[0] == f"{path}:3: not .csv ({fault})"
+
+
+def test_template_and_text_field_exclude_each_other(write):
+    path = write("set.jsonl", '{"q": 1}\n')
+    assert refusal(path, template="{q}", text_field="q") == (
+        "--template and --text-field exclude each other",
+        "",
+    )
+
+
+@pytest.mark.parametrize("limit", [0, -3])
+def test_limit_below_one_is_refused(write, limit):
+    path = write("set.txt", "one\n")
+    assert refusal(path, limit=limit) == (
+        f"--limit must be at least 1, got {limit}",
+        "",
+    )

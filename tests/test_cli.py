@@ -1,0 +1,301 @@
+"""What a user of the command line reads: exit codes, whole stderr, light imports."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jaxcontam import __version__
+from jaxcontam.cli import COMMANDS, main, run_command
+from jaxcontam.errors import InputError
+
+ROOT = Path(__file__).parents[1]
+TESTS = "stratified, reversal, permutation, sharded_t, sharded_t_released"
+
+
+@pytest.fixture
+def benchmark(tmp_path):
+    path = tmp_path / "boolq.jsonl"
+    path.write_text('{"q": "one"}\n{"q": "two"}\n')
+    return str(path)
+
+
+@pytest.fixture
+def refused(capsys):
+    """Run words that must fail; returns stderr, after checking what never changes."""
+
+    def run(*words):
+        assert main(list(words)) == 2
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert said.err.startswith("jaxcontam: error: ")
+        assert said.err.count("\n") <= 2, "one line and a hint"
+        assert "Traceback" not in said.err
+        return said.err
+
+    return run
+
+
+def in_subprocess(*words):
+    """`python -m jaxcontam`: the finished process."""
+    return subprocess.run(
+        [sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])
+def test_help_lists_every_command_and_exits_with_0(words, capsys):
+    assert main(words) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    for name in COMMANDS:
+        assert re.search(rf"^  {name} +[A-Z].*\.$", said.out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_help_of_a_command_names_each_of_its_flags(name, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main([name, "--help"])
+    assert caught.value.code == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert said.out.startswith(f"usage: jaxcontam {name} ")
+
+
+@pytest.mark.parametrize("flag", ["--version", "-V"])
+def test_version_is_that_of_the_package(flag, capsys):
+    assert main([flag]) == 0
+    assert capsys.readouterr().out == f"{__version__}\n"
+
+
+def test_methods_lists_each_method_with_its_source(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["methods"]) == 0
+    said = capsys.readouterr().out
+    for name in [*TESTS.split(", "), "min_k"]:
+        assert re.search(rf"^{name} ", said, re.MULTILINE)
+    assert "arXiv:2310.17623" in said
+
+
+def test_unknown_command_names_the_nearest(refused):
+    assert refused("audi") == (
+        "jaxcontam: error: unknown command 'audi'\n"
+        "  hint: did you mean 'audit'? choices: " + ", ".join(COMMANDS) + "\n"
+    )
+
+
+def test_unknown_command_far_from_all_lists_them(refused):
+    assert refused("xyz", "--help") == (
+        "jaxcontam: error: unknown command 'xyz'\n"
+        "  hint: choices: " + ", ".join(COMMANDS) + "\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "typed", "nearest"),
+    [
+        ("audit", "--n-order", "--n-orders"),
+        ("audit", "--tets", "--tests"),
+        ("prove", "--score", "--scores"),
+        ("score", "--text-feild", "--text-field"),
+    ],
+)
+def test_unknown_flag_names_the_nearest(refused, command, typed, nearest):
+    positionals = {"audit": ["m", "b.txt"], "prove": ["m.csv"], "score": ["m", "b.txt"]}
+    words = [*positionals[command], *["--out", "o"][: 2 * (command == "score")]]
+    error, hint = refused(command, *words, typed, "3").splitlines()
+    assert error == f"jaxcontam: error: unknown flag {typed!r}"
+    assert hint.startswith(f"  hint: did you mean {nearest!r}? choices: --")
+
+
+def test_flag_of_the_wrong_type_names_flag_and_value(refused, benchmark):
+    error, hint = refused("audit", "m", benchmark, "--n-orders", "many").splitlines()
+    # The parser's own words, but its frame and footer never show.
+    assert "--n-orders" in error
+    assert "'many'" in error
+    assert not re.search("[─│╭╰]", error)
+    assert hint == "  hint: see jaxcontam audit --help"
+
+
+def test_value_outside_the_choices_lists_them(refused):
+    error, hint = refused("prove", "m.csv", "--scores", "centered").splitlines()
+    for word in ("'centered'", "--scores", "'centred', 'studentised', 'auto'"):
+        assert word in error
+    assert hint == "  hint: see jaxcontam prove --help"
+
+
+@pytest.mark.parametrize(
+    ("words", "missing"),
+    [
+        (["audit"], "Model directory"),
+        (["prove"], "A .csv without header, or a .npy"),
+        (["score", "m"], "File of texts"),
+        (["score", "m", "b.txt"], "--out"),
+        (["verify"], "Folder with report.json and orders.npz"),
+    ],
+)
+def test_missing_argument_says_what_it_is(refused, words, missing):
+    error, hint = refused(*words).splitlines()
+    assert missing in error
+    assert hint == f"  hint: see jaxcontam {words[0]} --help"
+
+
+@pytest.mark.parametrize("columns", ["40", "200"])
+def test_message_does_not_depend_on_the_width_of_the_terminal(
+    refused, columns, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", "80")
+    usual = refused("prove")
+    monkeypatch.setenv("COLUMNS", columns)
+    assert refused("prove") == usual
+
+
+def test_audit_without_a_benchmark_is_refused(refused):
+    assert refused("audit", "m") == (
+        "jaxcontam: error: no benchmark file\n  hint: name at least one\n"
+    )
+
+
+def test_unknown_test_names_the_nearest_before_any_file_is_opened(refused):
+    assert refused("audit", "m", "nowhere.txt", "--tests", "reversal,stratifed") == (
+        "jaxcontam: error: unknown test 'stratifed'\n"
+        f"  hint: did you mean 'stratified'? choices: {TESTS}\n"
+    )
+
+
+def test_membership_score_is_no_order_test(refused):
+    assert refused("audit", "m", "nowhere.txt", "--tests", "min_k") == (
+        f"jaxcontam: error: unknown test 'min_k'\n  hint: choices: {TESTS}\n"
+    )
+
+
+@pytest.mark.parametrize("n", ["0", "-3"])
+def test_fewer_than_one_order_is_refused(refused, benchmark, n):
+    assert refused("audit", "m", benchmark, "--n-orders", n) == (
+        f"jaxcontam: error: --n-orders must be at least 1, got {n}\n"
+        "  hint: 9 is the default; each more costs one pass over the data\n"
+    )
+
+
+def test_negative_seed_of_audit_is_refused(refused, benchmark):
+    assert refused("audit", "m", benchmark, "--seed", "-1") == (
+        "jaxcontam: error: --seed must be at least 0, got -1\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["audit", "m", "{folder}/bool.jsonl"], "{folder}/bool.jsonl: no such file"),
+        (
+            ["score", "m", "{folder}/bool.jsonl", "--out", "{folder}/o.jsonl"],
+            "{folder}/bool.jsonl: no such file",
+        ),
+    ],
+)
+def test_missing_benchmark_names_the_nearest_file(refused, benchmark, words, message):
+    folder = str(Path(benchmark).parent)
+    assert refused(*(word.format(folder=folder) for word in words)) == (
+        f"jaxcontam: error: {message.format(folder=folder)}\n"
+        f"  hint: did you mean {benchmark!r}?\n"
+    )
+
+
+def test_missing_matrix_is_refused(refused, tmp_path):
+    path = tmp_path / "m.csv"
+    assert refused("prove", str(path)) == f"jaxcontam: error: {path}: no such file\n"
+
+
+def test_missing_report_is_refused(refused, tmp_path):
+    assert refused("verify", str(tmp_path)) == (
+        f"jaxcontam: error: {tmp_path}/report.json: no report "
+        "(No such file or directory)\n"
+        "  hint: give the folder of a finished run\n"
+    )
+
+
+def test_missing_model_is_refused_after_the_benchmark_was_read(
+    refused, benchmark, tmp_path
+):
+    model = str(tmp_path / "model")
+    assert refused("audit", model, benchmark) == (
+        f"jaxcontam: error: {model}: no such model directory\n"
+        "  hint: give a folder with config.json, or a hub name such as org/name\n"
+    )
+
+
+def test_two_benchmarks_of_one_name_are_refused(refused, benchmark):
+    assert refused("audit", "m", benchmark, benchmark) == (
+        "jaxcontam: error: two benchmarks are named 'boolq'\n  hint: rename a file\n"
+    )
+
+
+def test_template_is_checked_before_the_model(refused, benchmark):
+    assert refused("audit", "m", benchmark, "--template", "{question}") == (
+        f"jaxcontam: error: {benchmark}:1: no field 'question' (it has: q)\n"
+        "  hint: name a field that every record has\n"
+    )
+
+
+def test_exit_code_of_a_command_is_passed_on():
+    assert run_command(lambda: 3) == 3
+    assert run_command(lambda: {"a": "report"}) == 0
+
+
+def test_hint_has_a_line_of_its_own_and_only_if_there_is_one(capsys):
+    def fail(hint):
+        raise InputError("m.csv: wrong", hint=hint)
+
+    assert run_command(lambda: fail("do this"), name="train.x") == 2
+    assert capsys.readouterr().err == "train.x: error: m.csv: wrong\n  hint: do this\n"
+    assert run_command(lambda: fail("")) == 2
+    assert capsys.readouterr().err == "jaxcontam: error: m.csv: wrong\n"
+
+
+def test_interruption_exits_with_130_and_says_what_to_do(capsys):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    assert run_command(interrupt) == 130
+    assert capsys.readouterr().err == (
+        "\njaxcontam: interrupted; run the same command again\n"
+    )
+
+
+def test_bug_of_our_own_keeps_its_traceback():
+    with pytest.raises(ZeroDivisionError):
+        run_command(lambda: 1 // 0)
+
+
+def test_module_is_the_same_command():
+    said = in_subprocess("-m", "jaxcontam", "audi")
+    assert said.returncode == 2
+    assert said.stdout == ""
+    assert said.stderr.splitlines()[0] == ("jaxcontam: error: unknown command 'audi'")
+
+
+@pytest.mark.parametrize("command", ["help", "methods", "prove", "verify"])
+def test_command_without_a_model_imports_no_jax_torch_or_transformers(
+    command, tmp_path
+):
+    matrix, out = tmp_path / "m.csv", tmp_path / "out"
+    matrix.write_text("2,1\n2,1\n")
+    assert main(["prove", str(matrix), "--out", str(out)]) == 0
+    words = {
+        "help": ["--help"],
+        "methods": ["methods"],
+        "prove": ["prove", str(matrix), "--out", str(out), "--json"],
+        "verify": ["verify", str(out)],
+    }[command]
+    # Every import, also one that is undone again, is a line on stderr.
+    said = in_subprocess("-X", "importtime", "-m", "jaxcontam", *words)
+    assert said.returncode == 0
+    imported = {line.rpartition("|")[2].strip() for line in said.stderr.splitlines()}
+    assert "jaxcontam.cli" in imported
+    heavy = {"jax", "jaxlib", "flax", "transformers", "torch", "tensorflow"}
+    assert not heavy & {name.partition(".")[0] for name in imported}
+    if command == "prove":
+        assert json.loads(said.stdout)["results"][0]["n_strata"] == 2

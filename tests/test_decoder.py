@@ -1,0 +1,221 @@
+"""The decoder against a dense one in float64 NumPy, and its laws."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.special
+from flax import nnx
+
+from jaxcontam.models.config import DecoderConfig, llama_shape
+from jaxcontam.models.decoder import Decoder
+
+# Queries attend in blocks of 128: two whole blocks and a rest.
+LONG = 300
+
+LLAMA = dataclasses.replace(
+    llama_shape(
+        vocab_size=31, d_model=24, n_layers=2, n_heads=6, d_ff=14, context=LONG
+    ),
+    n_kv_heads=2,
+    head_dim=8,
+    rope_theta=500.0,
+    tied=False,
+)
+GPT2 = DecoderConfig(
+    vocab_size=31,
+    d_model=20,
+    n_layers=2,
+    n_heads=4,
+    n_kv_heads=4,
+    head_dim=5,
+    d_ff=14,
+    context=LONG,
+    positions="learned",
+    norm="layer",
+    norm_eps=1e-5,
+    activation="gelu_tanh",
+    gated=False,
+    attention_bias=True,
+    mlp_bias=True,
+    tied=True,
+)
+
+
+def spread(config, *, seed=0):
+    """A decoder whose every weight, biases and norms too, is far from its start."""
+    decoder = Decoder(config, rngs=nnx.Rngs(seed))
+    rng = np.random.default_rng(seed)
+
+    def moved(leaf):
+        noise = rng.normal(scale=0.3, size=leaf.shape)
+        return leaf + jnp.asarray(noise.astype(np.float32))
+
+    nnx.update(decoder, jax.tree.map(moved, nnx.state(decoder)))
+    return decoder
+
+
+def ids(T, *, B=2, seed=0):
+    return np.random.default_rng(seed).integers(0, 31, size=(B, T), dtype=np.int32)
+
+
+def numpy_weights(module):
+    """Nested dicts of float64 arrays."""
+    pure = nnx.to_pure_dict(nnx.state(module))
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), pure)
+
+
+def dense_norm(x_TD, weights, config):
+    if config.norm == "layer":
+        x_TD = x_TD - x_TD.mean(axis=-1, keepdims=True)
+    size_T1 = np.sqrt((x_TD**2).mean(axis=-1, keepdims=True) + config.norm_eps)
+    return x_TD / size_T1 * weights["scale"] + weights.get("bias", 0.0)
+
+
+def turned(x_TE, config):
+    """Pairs (e, e + E/2) as complex numbers, turned by their position's angle."""
+    if config.positions == "learned":
+        return x_TE
+    T, E = x_TE.shape
+    speeds = config.rope_theta ** (-np.arange(0, E, 2) / E)
+    turns = np.exp(1j * np.arange(T)[:, None] * speeds)
+    z = (x_TE[:, : E // 2] + 1j * x_TE[:, E // 2 :]) * turns
+    return np.concatenate([z.real, z.imag], axis=-1)
+
+
+def affine(x_TD, weights):
+    return x_TD @ weights["kernel"] + weights.get("bias", 0.0)
+
+
+def dense_attention(x_TD, weights, config):
+    """One head at a time over the whole triangle."""
+    H, G, E, T = config.n_heads, config.n_kv_heads, config.head_dim, len(x_TD)
+    heads = np.split(affine(x_TD, weights["qkv"]), H + 2 * G, axis=-1)
+    q, k, v = heads[:H], heads[H : H + G], heads[H + G :]
+    mixed = []
+    for h in range(H):
+        g = h // (H // G)
+        scores_TT = turned(q[h], config) @ turned(k[g], config).T / np.sqrt(E)
+        scores_TT[np.triu_indices(T, 1)] = -np.inf
+        mixed.append(scipy.special.softmax(scores_TT, axis=-1) @ v[g])
+    return affine(np.concatenate(mixed, axis=-1), weights["out"])
+
+
+def dense_mlp(x_TD, weights, config):
+    wide = affine(x_TD, weights["up"])
+    if config.gated:
+        gate, up = np.split(wide, 2, axis=-1)
+        return affine(gate * scipy.special.expit(gate) * up, weights["down"])
+    if config.activation == "gelu":
+        active = wide * scipy.special.ndtr(wide)
+    else:
+        cubic = np.sqrt(2 / np.pi) * (wide + 0.044715 * wide**3)
+        active = 0.5 * wide * (1 + np.tanh(cubic))
+    return affine(active, weights["down"])
+
+
+def dense_decoder(tokens_T, decoder):
+    config, weights = decoder.config, numpy_weights(decoder)
+    x_TD = weights["embedding"][tokens_T]
+    if config.positions == "learned":
+        x_TD = x_TD + weights["position_embedding"][: len(tokens_T)]
+    for i in range(config.n_layers):
+        block = jax.tree.map(lambda leaf, i=i: leaf[i], weights["blocks"])
+        for part, layer in [("attention", dense_attention), ("mlp", dense_mlp)]:
+            normed_TD = dense_norm(x_TD, block[f"{part}_norm"], config)
+            x_TD = x_TD + layer(normed_TD, block[part], config)
+    return dense_norm(x_TD, weights["final_norm"], config)
+
+
+@nnx.jit
+def forward(decoder, tokens_BT):
+    return decoder(tokens_BT)
+
+
+ERF = dataclasses.replace(GPT2, activation="gelu")
+
+
+@pytest.mark.parametrize(
+    ("config", "T"),
+    [(LLAMA, 1), (LLAMA, 129), (LLAMA, LONG), (GPT2, 128), (GPT2, LONG), (ERF, 9)],
+    ids=lambda value: getattr(value, "activation", value),
+)
+def test_hidden_states_equal_a_dense_float64_decoder(config, T):
+    decoder = spread(config)
+    tokens_BT = ids(T)
+    found_BTD = forward(decoder, jnp.asarray(tokens_BT))
+    expected_BTD = np.stack([dense_decoder(row_T, decoder) for row_T in tokens_BT])
+    # Two layers of float32 at a stream of size 10, and angles up to 300 that are
+    # stored to 3e-5.
+    np.testing.assert_allclose(found_BTD, expected_BTD, atol=5e-5)
+
+
+def test_grouped_heads_equal_repeated_heads():
+    grouped = spread(LLAMA)
+    H, G, E = LLAMA.n_heads, LLAMA.n_kv_heads, LLAMA.head_dim
+    repeated = Decoder(dataclasses.replace(LLAMA, n_kv_heads=H), rngs=nnx.Rngs(1))
+    weights = nnx.to_pure_dict(nnx.state(grouped))
+    kernel = weights["blocks"]["attention"]["qkv"]["kernel"]
+    heads = np.split(np.asarray(kernel), H + 2 * G, axis=-1)
+    assert heads[0].shape[-1] == E
+    # Key head g serves query heads 3g, 3g + 1, 3g + 2.
+    keys_and_values = [head for head in heads[H:] for _ in range(H // G)]
+    weights["blocks"]["attention"]["qkv"]["kernel"] = jnp.asarray(
+        np.concatenate([*heads[:H], *keys_and_values], axis=-1)
+    )
+    state = nnx.state(repeated)
+    nnx.replace_by_pure_dict(state, weights)
+    nnx.update(repeated, state)
+    tokens_BT = jnp.asarray(ids(40))
+    # The same sums in another shape: float32 rounding alone.
+    np.testing.assert_allclose(
+        forward(grouped, tokens_BT), forward(repeated, tokens_BT), atol=5e-5
+    )
+
+
+def test_later_tokens_do_not_change_earlier_hidden_states():
+    decoder = spread(LLAMA)
+    tokens_BT = ids(LONG)
+    changed_BT = tokens_BT.copy()
+    changed_BT[:, 200:] = (changed_BT[:, 200:] + 1) % 31
+    before, after = (forward(decoder, jnp.asarray(x)) for x in (tokens_BT, changed_BT))
+    np.testing.assert_array_equal(before[:, :200], after[:, :200])
+    assert (before[:, 200:] != after[:, 200:]).any(axis=-1).all()
+
+
+def test_input_above_the_context_is_refused():
+    decoder = Decoder(dataclasses.replace(LLAMA, context=8), rngs=nnx.Rngs(0))
+    assert nnx.eval_shape(forward, decoder, ids(8)).shape == (2, 8, 24)
+    with pytest.raises(ValueError, match="T must be at most 8, got 9"):
+        forward(decoder, jnp.asarray(ids(9)))
+
+
+@pytest.mark.parametrize("config", [LLAMA, GPT2], ids=["llama", "gpt2"])
+def test_same_seed_gives_same_weights(config):
+    first, again, other = (
+        jax.tree.leaves(nnx.state(Decoder(config, rngs=nnx.Rngs(seed))))
+        for seed in (3, 3, 4)
+    )
+    for one, two in zip(first, again, strict=True):
+        np.testing.assert_array_equal(one, two)
+    assert any((one != two).any() for one, two in zip(first, other, strict=True))
+
+
+def test_layers_start_with_weights_of_their_own():
+    decoder = Decoder(LLAMA, rngs=nnx.Rngs(0))
+    kernel_LDF = np.asarray(decoder.blocks.mlp.down.kernel[...])
+    assert (kernel_LDF[0] != kernel_LDF[1]).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n_kv_heads": 4}, "n_kv_heads must divide n_heads, got 4 and 6"),
+        ({"head_dim": 7}, "head_dim must be even, got 7"),
+    ],
+)
+def test_shapes_that_cannot_be_built_are_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(LLAMA, **change)

@@ -1,0 +1,266 @@
+"""The scoring kernel against SciPy in float64, closed forms and laws."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.special
+from flax import nnx
+
+from jaxcontam.models.config import llama_shape
+from jaxcontam.models.decoder import Decoder
+from jaxcontam.scoring.kernel import score_tokens, target_scores
+
+BLOCK = 1024  # the kernel's vocabulary block
+
+# A float32 dot of 8 terms of size 5 and a log-sum-exp of numbers near 20 are each
+# good to a few units of 2e-6.
+KERNEL = {"rtol": 1e-5, "atol": 1e-5}
+
+
+def problem(V, *, N=23, D=8, scale=2.0, seed=0):
+    """(hidden_ND, head_VD, targets_N), float32 and int32."""
+    rng = np.random.default_rng(seed)
+    hidden_ND = rng.normal(scale=scale, size=(N, D)).astype(np.float32)
+    head_VD = rng.normal(size=(V, D)).astype(np.float32)
+    return hidden_ND, head_VD, rng.integers(0, V, size=N, dtype=np.int32)
+
+
+def float64_scores(hidden_ND, head_VD, targets_N):
+    """Log-probabilities, means and variances by direct sums over [N, V]."""
+    logits_NV = hidden_ND.astype(np.float64) @ head_VD.astype(np.float64).T
+    logprobs_NV = scipy.special.log_softmax(logits_NV, axis=-1)
+    probs_NV = np.exp(logprobs_NV)
+    means_N = (probs_NV * logprobs_NV).sum(axis=-1)
+    centred_NV = logprobs_NV - means_N[:, None]
+    return (
+        logprobs_NV[np.arange(len(targets_N)), targets_N],
+        means_N,
+        (probs_NV * centred_NV**2).sum(axis=-1),
+    )
+
+
+# Below, at, and beside one and three blocks; the last block is a single column.
+@pytest.mark.parametrize(
+    "V", [1, 7, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 3 * BLOCK + 421]
+)
+def test_scores_match_scipy_float64(V):
+    arrays = problem(V)
+    found = target_scores(*map(jnp.asarray, arrays), moments=True)
+    for part, expected_N in zip(found, float64_scores(*arrays), strict=True):
+        np.testing.assert_allclose(part, expected_N, **KERNEL)
+
+
+def test_targets_at_the_edges_of_blocks_get_their_own_logit():
+    V = 2 * BLOCK + 5
+    targets_N = np.array([0, BLOCK - 1, BLOCK, 2 * BLOCK - 1, 2 * BLOCK, V - 1])
+    hidden_ND, head_VD, _ = problem(V, N=len(targets_N))
+    arrays = hidden_ND, head_VD, targets_N.astype(np.int32)
+    found_N = target_scores(*map(jnp.asarray, arrays), moments=False).logprobs
+    np.testing.assert_allclose(found_N, float64_scores(*arrays)[0], **KERNEL)
+
+
+def test_logprobs_are_the_same_with_and_without_moments():
+    arrays = list(map(jnp.asarray, problem(2 * BLOCK + 100)))
+    alone, joint = (target_scores(*arrays, moments=moments) for moments in (0, 1))
+    assert alone.means is None
+    assert alone.variances is None
+    np.testing.assert_array_equal(alone.logprobs, joint.logprobs)
+
+
+@pytest.mark.parametrize("V", [8, BLOCK + 500])
+def test_uniform_logits_give_minus_log_v_and_no_variance(V):
+    found = target_scores(
+        jnp.ones((3, 4)), jnp.zeros((V, 4)), jnp.arange(3), moments=True
+    )
+    np.testing.assert_allclose(found.logprobs, np.full(3, -np.log(V)), rtol=1e-6)
+    np.testing.assert_allclose(found.means, np.full(3, -np.log(V)), rtol=1e-6)
+    np.testing.assert_array_equal(found.variances, np.zeros(3))
+
+
+@pytest.mark.parametrize("shift", [-200.0, 3.5, 100.0])
+def test_a_constant_shift_of_the_logits_changes_nothing(shift):
+    hidden_ND, head_VD, targets_N = problem(BLOCK + 300)
+    expected = float64_scores(hidden_ND, head_VD, targets_N)
+    shifted = target_scores(
+        jnp.asarray(np.pad(hidden_ND, ((0, 0), (0, 1)), constant_values=1.0)),
+        jnp.asarray(np.pad(head_VD, ((0, 0), (0, 1)), constant_values=shift)),
+        jnp.asarray(targets_N),
+        moments=True,
+    )
+    # A logit near 200 is stored to 2e-5, and a log-probability takes two of them.
+    # A variance moves by that times twice a deviation of up to 10.
+    for part, expected_N, atol in zip(
+        shifted, expected, (5e-5, 5e-5, 4e-4), strict=True
+    ):
+        np.testing.assert_allclose(part, expected_N, rtol=1e-5, atol=atol)
+
+
+def test_variance_of_nearly_constant_logits_is_tiny_and_not_negative():
+    """Means of squares minus squared means would be off by 1e-3 at a logit of 100."""
+    hidden_ND, head_VD, targets_N = problem(BLOCK + 300, scale=1e-3)
+    found_N = target_scores(
+        jnp.asarray(np.pad(hidden_ND, ((0, 0), (0, 1)), constant_values=1.0)),
+        jnp.asarray(np.pad(head_VD, ((0, 0), (0, 1)), constant_values=100.0)),
+        jnp.asarray(targets_N),
+        moments=True,
+    ).variances
+    expected_N = float64_scores(hidden_ND, head_VD, targets_N)[2]
+    assert (np.asarray(found_N) >= 0).all()
+    # Logits near 100 are stored to 4e-6, beside a deviation of 2e-3 that is squared.
+    np.testing.assert_allclose(found_N, expected_N, rtol=4e-3)
+
+
+@pytest.mark.parametrize("peak", [0, BLOCK - 1, BLOCK + 250])
+def test_variance_of_a_peaked_distribution_is_zero_and_not_negative(peak):
+    V = BLOCK + 300
+    head_VD = np.random.default_rng(0).normal(size=(V, 4)).astype(np.float32)
+    head_VD[peak] = 500.0
+    found = target_scores(
+        jnp.ones((2, 4)), jnp.asarray(head_VD), jnp.array([peak, 1]), moments=True
+    )
+    # exp(-1990) is 0 in float32: all mass is on the peak.
+    np.testing.assert_array_equal(found.variances, [0.0, 0.0])
+    np.testing.assert_array_equal(found.means, [0.0, 0.0])
+    np.testing.assert_allclose(
+        found.logprobs, [0.0, head_VD[1].sum() - 2000.0], rtol=1e-6
+    )
+
+
+def test_large_logits_stay_finite():
+    hidden_ND, head_VD, targets_N = problem(BLOCK + 300, scale=1e6)
+    found = target_scores(
+        *map(jnp.asarray, (hidden_ND, head_VD, targets_N)), moments=True
+    )
+    assert all(np.isfinite(part).all() for part in found)
+    # Logits near 1e7 are stored to 1.
+    expected_N = float64_scores(hidden_ND, head_VD, targets_N)[0]
+    np.testing.assert_allclose(found.logprobs, expected_N, rtol=1e-6, atol=4.0)
+
+
+def test_logprobs_are_never_positive():
+    # With one token of all the mass, rounding alone decides the sign.
+    hidden_ND, head_VD, _ = problem(5, N=500, scale=20.0)
+    targets_N = (hidden_ND @ head_VD.T).argmax(axis=-1)
+    logprobs_N = target_scores(
+        *map(jnp.asarray, (hidden_ND, head_VD, targets_N)), moments=False
+    ).logprobs
+    assert (np.asarray(logprobs_N) <= 0).all()
+
+
+def largest_array(jaxpr):
+    """Elements of the largest array that any equation makes, nested ones included."""
+    largest = 0
+    for equation in jaxpr.eqns:
+        largest = max([largest, *(var.aval.size for var in equation.outvars)])
+        for value in jax.tree.leaves(list(equation.params.values())):
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                largest = max(largest, largest_array(inner))
+    return largest
+
+
+@pytest.mark.parametrize("moments", [False, True])
+def test_no_array_of_all_positions_by_the_vocabulary_exists(moments):
+    N, V = 64, 5 * BLOCK + 77
+    arrays = list(map(jnp.asarray, problem(V, N=N)))
+    jaxpr = jax.make_jaxpr(lambda *a: target_scores(*a, moments=moments))(*arrays)
+    assert largest_array(jaxpr.jaxpr) < N * V
+    # The walk does find such an array where there is one, inside a jit.
+    dense = jax.jit(lambda hidden_ND, head_VD: jnp.exp(hidden_ND @ head_VD.T))
+    assert largest_array(jax.make_jaxpr(dense)(*arrays[:2]).jaxpr) == N * V
+
+
+# One shape for all tests of whole decoders: one compilation.
+B, S = 5, 16
+
+
+@pytest.fixture(scope="module")
+def decoder():
+    """(graphdef, state) of a two-layer model whose scores spread over nats."""
+    config = dataclasses.replace(
+        llama_shape(
+            vocab_size=BLOCK + 76,
+            d_model=24,
+            n_layers=2,
+            n_heads=4,
+            d_ff=20,
+            context=16,
+        ),
+        n_kv_heads=2,
+    )
+    graphdef, state = nnx.split(Decoder(config, rngs=nnx.Rngs(0)))
+    return graphdef, jax.tree.map(lambda leaf: 8 * leaf, state)
+
+
+def rows(seed=0):
+    """(inputs_BS, targets_BS) of random texts."""
+    rng = np.random.default_rng(seed)
+    ids = rng.integers(0, BLOCK + 76, size=(B, S + 1), dtype=np.int32)
+    return jnp.asarray(ids[:, :-1]), jnp.asarray(ids[:, 1:])
+
+
+@pytest.mark.parametrize("place", [0, 2, 4])
+def test_a_row_is_bit_equal_under_any_batch_mates(decoder, place):
+    own = [part_BS[0] for part_BS in rows()]
+    scores = []
+    for seed, at in [(1, 0), (2, place), (3, place)]:
+        batch = [
+            part_BS.at[at].set(row_S)
+            for part_BS, row_S in zip(rows(seed=seed), own, strict=True)
+        ]
+        found = score_tokens(*decoder, *batch, moments=True)
+        scores.append(np.stack([part_BS[at] for part_BS in found]))
+    np.testing.assert_array_equal(scores[0], scores[1])
+    np.testing.assert_array_equal(scores[0], scores[2])
+
+
+def test_future_tokens_do_not_change_the_past(decoder):
+    inputs_BS, targets_BS = rows()
+    changed_BS = inputs_BS.at[:, 9:].set((inputs_BS[:, 9:] + 1) % BLOCK)
+    before = score_tokens(*decoder, inputs_BS, targets_BS, moments=True)
+    after = score_tokens(*decoder, changed_BS, targets_BS, moments=True)
+    for before_BS, after_BS in zip(before, after, strict=True):
+        np.testing.assert_array_equal(before_BS[:, :9], after_BS[:, :9])
+        assert (before_BS[:, 9:] != after_BS[:, 9:]).all()
+
+
+def test_a_target_changes_its_own_logprob_alone(decoder):
+    inputs_BS, targets_BS = rows()
+    changed_BS = targets_BS.at[1, 4].set((targets_BS[1, 4] + 1) % BLOCK)
+    before = score_tokens(*decoder, inputs_BS, targets_BS, moments=True)
+    after = score_tokens(*decoder, inputs_BS, changed_BS, moments=True)
+    differs_BS = np.asarray(before.logprobs != after.logprobs)
+    np.testing.assert_array_equal(np.argwhere(differs_BS), [[1, 4]])
+    np.testing.assert_array_equal(before.means, after.means)
+    np.testing.assert_array_equal(before.variances, after.variances)
+
+
+def test_a_row_alone_and_without_jit_scores_the_same(decoder):
+    batch = rows()
+    together = score_tokens(*decoder, *batch, moments=True)
+    with jax.disable_jit():
+        alone = score_tokens(*decoder, *(x_BS[1:2] for x_BS in batch), moments=True)
+    for part_BS, expected_BS in zip(together, alone, strict=True):
+        # Other shapes and unfused sums round otherwise, through two layers.
+        np.testing.assert_allclose(part_BS[1:2], expected_BS, rtol=5e-5, atol=5e-5)
+
+
+@pytest.mark.parametrize("moments", [False, True])
+def test_nothing_is_promoted_in_silence(decoder, moments):
+    """Tracing is where a promotion of dtypes or ranks would raise."""
+    with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
+        found = jax.eval_shape(
+            lambda *batch: score_tokens(*decoder, *batch, moments=moments), *rows()
+        )
+    kept = [part for part in found if part is not None]
+    assert len(kept) == (3 if moments else 1)
+    assert all(part.dtype == np.float32 and part.shape == (B, S) for part in kept)
+
+
+def test_mismatched_shapes_name_both(decoder):
+    inputs_BS, targets_BS = rows()
+    with pytest.raises(ValueError, match=r"shape \(5, 16\), got \(5, 15\)"):
+        score_tokens(*decoder, inputs_BS, targets_BS[:, :-1], moments=False)

@@ -1,0 +1,259 @@
+"""The whole path loader -> plan -> scorer -> p, with a stub in place of a model."""
+
+import hashlib
+import json
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from jaxcontam.data.benchmark import load_benchmark
+from jaxcontam.data.encoding import encode_examples
+from jaxcontam.errors import InputError
+from jaxcontam.methods import METHODS, order_method
+from jaxcontam.methods.order_test import order_result, plan_test, score_test
+from jaxcontam.scoring.scorer import Scorer
+
+CONTEXT, PREFIX = 64, 0
+ORDER_TESTS = ["stratified", "reversal", "permutation", "sharded_t"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    """One id a byte: any text encodes, and nothing is learned."""
+    vocab = {
+        c: i + 1 for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))
+    }
+    tokenizer = Tokenizer(models.BPE({**vocab, "<s>": PREFIX}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    return tokenizer
+
+
+def random_bigrams(seed):
+    """A stub model: its log-probabilities depend on two ids, and on nothing else."""
+    table = -np.random.default_rng(seed).gamma(1.0, size=(300, 300)).astype(np.float32)
+    return Scorer(
+        lambda inputs, targets: (table[inputs, targets], None, None),
+        context=CONTEXT,
+        batch_tokens=512,
+    )
+
+
+def memoriser(benchmark_ids):
+    """A stub that finds an example's first id likely after the one before it."""
+    table = np.full((300, 300), -5.0, np.float32)
+    stream = np.concatenate([[PREFIX], *benchmark_ids])
+    table[stream[:-1], stream[1:]] = -0.1
+    return Scorer(
+        lambda inputs, targets: (table[inputs, targets], None, None),
+        context=CONTEXT,
+        batch_tokens=512,
+    )
+
+
+def write_lines(path, rng, n=40):
+    """Examples of 4 to 9 letters in random order: exchangeable by construction."""
+    letters = list("abcdefghijklmnopqrstuvwxyz")
+    texts = ["".join(rng.choice(letters, size=rng.integers(4, 10))) for _ in range(n)]
+    path.write_text("".join(f"{text}\n" for text in texts))
+    return path
+
+
+def run(path, tokenizer, scorer, name="stratified", seed=0, **kwargs):
+    benchmark = load_benchmark(path)
+    planned = plan_test(
+        benchmark,
+        encode_examples(tokenizer, benchmark.texts),
+        order_method(name),
+        prefix_id=PREFIX,
+        context=CONTEXT,
+        seed=seed,
+        **kwargs,
+    )
+    evidence = score_test(planned, scorer)
+    result = order_result(planned, evidence, primary=True, pretests=())
+    return result, evidence, planned
+
+
+def test_pvalues_of_unseen_files_are_uniform_through_the_whole_path(
+    tmp_path, tokenizer
+):
+    n = 300
+    p = np.empty(n)
+    for i in range(n):
+        path = write_lines(tmp_path / "x.txt", np.random.default_rng([7, i]))
+        p[i] = run(path, tokenizer, random_bigrams(i), seed=i)[0].numbers.p_value
+    assert scipy.stats.kstest(p, "uniform").pvalue > 1e-3
+    for level in (0.01, 0.05):
+        # 3.3 standard errors of 300 files.
+        assert np.mean(p <= level) <= level + 3.3 * math.sqrt(level * (1 - level) / n)
+
+
+@pytest.mark.parametrize("name", ORDER_TESTS)
+def test_model_that_memorised_the_order_is_found_by_every_test(
+    tmp_path, tokenizer, name
+):
+    # Distinct first and last letters: the stub knows each boundary of the file alone.
+    n = 26
+    letters = [chr(ord("a") + i) for i in range(n)]
+    order = np.random.default_rng(0).permutation(n)
+    path = tmp_path / "x.txt"
+    path.write_text("".join(f"{letters[i]}0{letters[i].upper()}\n" for i in order))
+    benchmark = load_benchmark(path)
+    ids = encode_examples(tokenizer, benchmark.texts, separator="|").ids
+    scorer = memoriser([x[:-1] for x in ids])
+    planned = plan_test(
+        benchmark,
+        encode_examples(tokenizer, benchmark.texts, separator=""),
+        order_method(name),
+        prefix_id=PREFIX,
+        context=CONTEXT,
+        seed=0,
+    )
+    evidence = score_test(planned, scorer)
+    numbers = order_result(planned, evidence, primary=True, pretests=()).numbers
+    floor = numbers.p_floor if numbers.p_floor is not None else 1e-6
+    assert numbers.p_value <= max(1.01 * floor, 1e-3)
+    assert numbers.effect > 0
+
+
+@pytest.mark.parametrize("name", ORDER_TESTS)
+def test_indifferent_model_gives_pvalue_one(tmp_path, tokenizer, name):
+    path = write_lines(tmp_path / "x.txt", np.random.default_rng(0))
+    scorer = Scorer(
+        lambda inputs, targets: (np.full(inputs.shape, -2.5, np.float32), None, None),
+        context=CONTEXT,
+        batch_tokens=512,
+    )
+    assert run(path, tokenizer, scorer, name)[0].numbers.p_value == 1.0
+
+
+def test_matrix_holds_the_log_likelihood_of_each_order(tmp_path, tokenizer):
+    path = write_lines(tmp_path / "x.txt", np.random.default_rng(1))
+    scorer = random_bigrams(3)
+    _, evidence, planned = run(path, tokenizer, scorer)
+    ids = planned.encoded.ids
+    for k, j in [(0, 0), (3, 4), (evidence.scores.shape[0] - 1, 9)]:
+        order = [i for i in evidence.orders[k, j].tolist() if i >= 0]
+        tokens = np.concatenate([[PREFIX], *[ids[i] for i in order]]).astype(np.int32)
+        expected = scorer.log_likelihoods([tokens])[0]
+        assert evidence.scores[k, j] == expected
+    np.testing.assert_array_equal(evidence.orders[0, 0], np.arange(0, 2))
+
+
+def test_scores_do_not_depend_on_where_the_published_order_stood(tmp_path, tokenizer):
+    path = write_lines(tmp_path / "x.txt", np.random.default_rng(1))
+    a, b = (run(path, tokenizer, random_bigrams(3), seed=s)[1] for s in (1, 2))
+    assert not np.array_equal(a.place, b.place)
+    np.testing.assert_array_equal(a.scores[:, 0], b.scores[:, 0])
+
+
+def test_equal_rows_are_scored_once(tmp_path, tokenizer):
+    path = tmp_path / "x.txt"
+    path.write_text("same\n" * 30 + "other\n" * 2)
+    result, _, planned = run(path, tokenizer, random_bigrams(0))
+    sequences = [s.tobytes() for s in planned.plan.sequences]
+    assert len(set(sequences)) == len(sequences) < 6
+    assert "30 of 32 examples repeat another one" in result.warnings
+
+
+def test_long_examples_are_cut_alike_and_counted(tmp_path, tokenizer):
+    path = tmp_path / "x.txt"
+    path.write_text("".join(f"{chr(97 + i % 26)}" * 200 + "\n" for i in range(20)))
+    result, evidence, planned = run(path, tokenizer, random_bigrams(0))
+    assert result.n_cut == 20
+    assert "20 of 20 examples were cut to fit" in result.warnings
+    # Two examples share 63 targets: 31 ids each, the separator kept.
+    assert set(evidence.cut.tolist()) == {201 - 31}
+    separator = planned.encoded.separator[-1]
+    for sequence in planned.plan.sequences:
+        assert len(sequence) == 63
+        assert sequence[31] == sequence[62] == separator
+
+
+def test_whole_file_permutation_is_scored_in_windows_and_never_cut(tmp_path, tokenizer):
+    path = write_lines(tmp_path / "x.txt", np.random.default_rng(2))
+    result, evidence, planned = run(path, tokenizer, random_bigrams(0), "permutation")
+    assert evidence.scores.shape == (1, 100)
+    assert {len(s) for s in planned.plan.sequences} == {
+        1 + int(planned.encoded.lengths.sum())
+    }
+    assert result.n_cut == 0
+    rank = 1 + np.sum(evidence.scores[0, 1:] >= evidence.scores[0, 0])
+    assert result.numbers.p_value == pytest.approx(rank / 100)
+    assert result.numbers.p_monte_carlo == result.numbers.p_value
+
+
+def test_groups_restrict_orders_and_name_the_null(tmp_path, tokenizer):
+    path = tmp_path / "x.jsonl"
+    rows = [{"t": f"{i}", "subject": "ab"[i // 3 % 2]} for i in range(40)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    result, evidence, _ = run(
+        path, tokenizer, random_bigrams(0), group_field="subject", n_orders=5
+    )
+    subject = np.arange(40) // 3 % 2
+    assert (subject[evidence.orders] == subject[evidence.orders[:, :1]]).all()
+    assert result.n_dropped > 0
+    assert result.null == "within-group exchangeability"
+    assert result.n_orders == 5
+
+
+def test_reversal_keeps_its_one_counterfactual(tmp_path, tokenizer):
+    path = write_lines(tmp_path / "x.txt", np.random.default_rng(2))
+    result, _, _ = run(path, tokenizer, random_bigrams(0), "reversal", n_orders=30)
+    assert result.n_orders == 1
+
+
+def test_nan_names_the_example(tmp_path, tokenizer):
+    path = write_lines(tmp_path / "x.txt", np.random.default_rng(0))
+    texts = path.read_text().splitlines()
+    poison = tokenizer.encode("Z").ids[0]
+    texts[17] = "aaZaa"
+    path.write_text("".join(f"{text}\n" for text in texts))
+
+    def forward(inputs, targets):
+        scores = np.full(inputs.shape, -1.0, np.float32)
+        scores[targets == poison] = np.nan
+        return scores, None, None
+
+    scorer = Scorer(forward, context=CONTEXT, batch_tokens=512)
+    with pytest.raises(InputError, match="x: example 18: the model's log-prob"):
+        run(path, tokenizer, scorer)
+
+
+@pytest.mark.parametrize(
+    ("lines", "context", "message"),
+    [
+        (["one"], 64, "x: one example"),
+        (["one", "two"], 2, "no two examples fit the model's context of 2 tokens"),
+    ],
+)
+def test_files_that_cannot_be_tested_say_why(
+    tmp_path, tokenizer, lines, context, message
+):
+    path = tmp_path / "x.txt"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    benchmark = load_benchmark(path)
+    with pytest.raises(InputError, match=message):
+        plan_test(
+            benchmark,
+            encode_examples(tokenizer, benchmark.texts),
+            METHODS["stratified"],
+            prefix_id=PREFIX,
+            context=context,
+            seed=0,
+        )
+
+
+def test_loading_and_planning_leave_the_published_order_alone(tmp_path, tokenizer):
+    path = write_lines(tmp_path / "x.txt", np.random.default_rng(9))
+    lines = path.read_text().splitlines()
+    digest = hashlib.sha256(
+        b"".join(hashlib.sha256(line.encode()).digest() for line in lines)
+    ).hexdigest()
+    result, evidence, _ = run(path, tokenizer, random_bigrams(0))
+    assert result.fingerprint == f"sha256:{digest}"
+    published = evidence.orders[:, 0]
+    np.testing.assert_array_equal(published[published >= 0], np.arange(40))

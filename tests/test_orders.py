@@ -1,0 +1,188 @@
+"""Strata and orders: definitions by hand, and what may not depend on what."""
+
+import math
+
+import numpy as np
+import pytest
+
+from jaxcontam.data.benchmark import content_digest
+from jaxcontam.stats.lattice import lattice_tail
+from jaxcontam.stats.orders import (
+    boundaries_gained,
+    draw_orders,
+    from_scoring_columns,
+    reversed_orders,
+    to_scoring_columns,
+)
+from jaxcontam.stats.strata import (
+    cut_to_budget,
+    fewest_strata,
+    split_strata,
+    stratum_size,
+)
+
+DIGEST = "sha256:" + "5e" * 32
+
+
+@pytest.mark.parametrize(("n_orders", "wanted"), [(1, 40), (2, 26), (9, 20), (99, 20)])
+def test_fewest_strata_keep_the_floor_at_1e_12(n_orders, wanted):
+    assert fewest_strata(n_orders) == wanted
+    assert (n_orders + 1.0) ** -wanted <= 1e-12
+
+
+@pytest.mark.parametrize(
+    ("n", "n_ids", "context", "n_orders", "limit", "size"),
+    [
+        (125, 125 * 27, 128, 9, None, 4),  # four examples of 27 ids fit 127
+        (1000, 1000 * 10, 2048, 9, None, 50),  # 20 strata rather than one of 204
+        (1000, 1000 * 10, 2048, 1, 6, 6),  # the method's own limit
+        (100, 100 * 500, 128, 9, None, 2),  # nothing fits: two, and they are cut
+        (7, 70, 128, 9, None, 2),
+    ],
+)
+def test_stratum_size_is_the_smallest_of_its_limits(
+    n, n_ids, context, n_orders, limit, size
+):
+    assert stratum_size(n, n_ids, context, n_orders, limit=limit) == size
+
+
+@pytest.mark.parametrize(("n", "size"), [(100, 4), (125, 4), (7, 2), (2, 2), (999, 50)])
+def test_strata_are_contiguous_and_differ_by_at_most_one(n, size):
+    strata = split_strata(n, size)
+    np.testing.assert_array_equal(np.concatenate(strata), np.arange(n))
+    sizes = [len(stratum) for stratum in strata]
+    assert len(strata) == math.ceil(n / size)
+    assert max(sizes) <= size
+    assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_cut_is_the_largest_that_fits(seed):
+    rng = np.random.default_rng(seed)
+    lengths, budget = rng.integers(1, 60, size=5), int(rng.integers(5, 200))
+    cut = cut_to_budget(lengths, budget)
+    if cut is None:
+        assert lengths.sum() <= budget
+    else:
+        assert np.minimum(lengths, cut).sum() <= budget
+        assert np.minimum(lengths, cut + 1).sum() > budget
+
+
+def test_orders_permute_their_own_stratum_with_the_published_one_first():
+    design = draw_orders(split_strata(25, 4), 9, seed=0, content_digest=DIGEST)
+    assert design.orders.shape == (7, 10, 4)
+    for stratum, orders in zip(split_strata(25, 4), design.orders, strict=True):
+        np.testing.assert_array_equal(orders[0][orders[0] >= 0], stratum)
+        for order in orders:
+            np.testing.assert_array_equal(np.sort(order[order >= 0]), stratum)
+
+
+def test_every_order_of_three_is_equally_likely():
+    n = 6000
+    design = draw_orders([np.arange(3)], n, seed=1, content_digest=DIGEST)
+    _, counts = np.unique(design.orders[0, 1:], axis=0, return_counts=True)
+    assert len(counts) == 6
+    # Four standard errors of a binomial count.
+    assert np.abs(counts - n / 6).max() < 4 * math.sqrt(n * 5 / 36)
+
+
+def test_draws_depend_on_content_and_never_on_the_order_under_test():
+    texts = [f"example {i}" for i in range(20)]
+    shuffled = [texts[i] for i in np.random.default_rng(0).permutation(20)]
+    designs = [
+        draw_orders(split_strata(20, 5), 9, seed=0, content_digest=content_digest(t))
+        for t in (texts, shuffled)
+    ]
+    np.testing.assert_array_equal(designs[0].orders, designs[1].orders)
+    np.testing.assert_array_equal(designs[0].place, designs[1].place)
+
+
+@pytest.mark.parametrize(("seed", "digest"), [(1, DIGEST), (0, DIGEST[:-1] + "f")])
+def test_another_seed_or_content_draws_other_orders(seed, digest):
+    strata = split_strata(40, 5)
+    first = draw_orders(strata, 9, seed=0, content_digest=DIGEST)
+    other = draw_orders(strata, 9, seed=seed, content_digest=digest)
+    assert not np.array_equal(first.orders, other.orders)
+
+
+def test_strata_have_draws_of_their_own():
+    design = draw_orders(split_strata(400, 10), 9, seed=0, content_digest=DIGEST)
+    relative = design.orders - design.orders[:, :1].min(axis=2, keepdims=True)
+    assert len(np.unique(relative[:, 1:].reshape(40, -1), axis=0)) == 40
+    assert len(np.unique(design.place)) > 5
+
+
+def test_groups_keep_examples_among_positions_of_equal_value():
+    groups = list("aabbababcc") * 3
+    design = draw_orders(
+        split_strata(30, 10), 20, seed=0, content_digest=DIGEST, groups=groups
+    )
+    of_example = np.array(groups)
+    for orders in design.orders:
+        assert (of_example[orders] == of_example[orders[:1]]).all()
+    assert (design.orders[:, 1:] != design.orders[:, :1]).any()
+
+
+def test_reversal_within_groups_reverses_each_group_on_its_own_positions():
+    design = reversed_orders(
+        [np.arange(6)], seed=0, content_digest=DIGEST, groups=list("abaabb")
+    )
+    np.testing.assert_array_equal(design.orders[0, 1], [3, 5, 2, 0, 4, 1])
+
+
+def test_strata_with_one_order_are_dropped_and_counted():
+    groups = ["a", "b", "c", "d", "d", "e"]
+    design = draw_orders(
+        split_strata(6, 2), 3, seed=0, content_digest=DIGEST, groups=groups
+    )
+    assert (design.n_strata, design.n_dropped) == (0, 3)
+    singles = draw_orders(split_strata(5, 2), 3, seed=0, content_digest=DIGEST)
+    assert (singles.n_strata, singles.n_dropped) == (2, 1)
+
+
+def test_dropping_a_stratum_leaves_the_draws_of_the_others():
+    groups = ["a", "b", *"cccc"]
+    strata = [np.arange(2), np.arange(2, 6)]
+    grouped = draw_orders(strata, 5, seed=0, content_digest=DIGEST, groups=groups)
+    plain = draw_orders(strata, 5, seed=0, content_digest=DIGEST)
+    np.testing.assert_array_equal(grouped.orders[0], plain.orders[1])
+
+
+@pytest.mark.parametrize("size", [2, 5, 24])
+def test_boundaries_gained_is_the_mean_over_random_orders(size):
+    closed = boundaries_gained(np.arange(size)[None, None], counted=False)[0]
+    n = 20_000
+    design = draw_orders([np.arange(size)], n, seed=0, content_digest=DIGEST)
+    counted = boundaries_gained(design.orders, counted=True)[0]
+    # A random order keeps about one neighbour, with variance near one.
+    assert counted == pytest.approx(closed, abs=4 * math.sqrt(1.5 / n))
+
+
+def test_reversal_gains_every_boundary():
+    design = reversed_orders(split_strata(11, 6), seed=0, content_digest=DIGEST)
+    np.testing.assert_array_equal(
+        boundaries_gained(design.orders, counted=True), [5, 4]
+    )
+
+
+def test_scoring_columns_undo_themselves_and_move_the_published_one():
+    matrix = np.arange(12.0).reshape(3, 4)
+    place = np.array([0, 3, 1])
+    moved = to_scoring_columns(matrix, place)
+    np.testing.assert_array_equal(moved[np.arange(3), place], matrix[:, 0])
+    np.testing.assert_array_equal(from_scoring_columns(moved, place), matrix)
+
+
+def test_scorer_that_returns_its_row_number_keeps_nominal_size():
+    """A drift along the rows is evidence of nothing: the published place is random."""
+    n, strata = 2000, split_strata(40, 5)
+    p = np.empty(n)
+    for seed in range(n):
+        design = draw_orders(strata, 9, seed=seed, content_digest=DIGEST)
+        rows = np.arange(80.0).reshape(8, 10)
+        scores = from_scoring_columns(rows, design.place)
+        p[seed] = 10.0 ** lattice_tail(scores - scores[:, :1], 1e-6).log10_upper
+    for level in (0.01, 0.05, 0.5):
+        # 3.3 standard errors of 2,000 runs.
+        assert np.mean(p <= level) <= level + 3.3 * math.sqrt(level * (1 - level) / n)
+    assert np.mean(p <= 0.5) > 0.4, "a test that never rejects keeps any size"

@@ -1,0 +1,365 @@
+"""`jaxcontam prove`: matrices in, exact p-values and whole reports out.
+
+Dimension key
+    K  rows (strata)
+    M  columns, M = m + 1; column 0 is the published version
+"""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from jaxcontam.cli import main
+from jaxcontam.commands.prove import Prove, read_matrix
+from jaxcontam.errors import InputError
+
+
+@pytest.fixture
+def save(tmp_path):
+    """Write a matrix, text or bytes under a name; returns the path."""
+
+    def save_file(name, content):
+        path = tmp_path / name
+        if isinstance(content, np.ndarray) and path.suffix == ".npy":
+            np.save(path, content)
+        elif isinstance(content, np.ndarray):
+            path.write_text(
+                "".join(",".join(map(repr, row)) + "\n" for row in content.tolist())
+            )
+        else:
+            path.write_bytes(
+                content if isinstance(content, bytes) else content.encode()
+            )
+        return path
+
+    return save_file
+
+
+@pytest.fixture
+def prove(tmp_path, capsys):
+    """Run the command on a path; returns the only row of the report."""
+
+    def run(path, **flags):
+        document = Prove(matrix=path, out=tmp_path / "out", **flags).run()
+        capsys.readouterr()
+        (row,) = document["results"]
+        return row
+
+    return run
+
+
+def drawn(K, M, seed=0, shift=0.5):
+    matrix_KM = np.random.default_rng(seed).normal(size=(K, M))
+    matrix_KM[:, 0] += shift
+    return matrix_KM
+
+
+def enumerated_p(scores_KM):
+    """Share of all M^K column choices that sum to at least the published one."""
+    sums = np.array([sum(choice) for choice in itertools.product(*scores_KM)])
+    return np.mean(sums >= scores_KM[:, 0].sum() - 1e-9)
+
+
+@pytest.mark.parametrize("name", ["m.csv", "m.npy"])
+def test_matrix_is_read_to_the_last_bit(save, name):
+    matrix_KM = drawn(7, 4) * 10.0 ** np.arange(-3, 4)[:, None]
+    found = read_matrix(save(name, matrix_KM))
+    assert found.dtype == np.float64
+    np.testing.assert_array_equal(found, matrix_KM)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.float16, np.float32])
+def test_npy_of_any_real_type_is_read_as_float64(save, dtype):
+    found = read_matrix(save("m.npy", np.array([[3, 1], [2, 2]], dtype)))
+    assert found.dtype == np.float64
+    assert found.tolist() == [[3.0, 1.0], [2.0, 2.0]]
+
+
+def test_csv_takes_windows_line_ends_spaces_and_exponents(save):
+    path = save("m.csv", "1, 2.5\r\n -3e2,+.5\r\n\r\n")
+    assert read_matrix(path).tolist() == [[1.0, 2.5], [-300.0, 0.5]]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("K", "M"), [(1, 7), (4, 4), (8, 2)])
+def test_pvalue_equals_the_share_of_all_column_choices(save, prove, K, M, seed):
+    matrix_KM = drawn(K, M, seed)
+    exact = enumerated_p(matrix_KM)
+    found = prove(save("m.csv", matrix_KM))
+    # Rounding on the grid may only raise p; among at most 256 choices no second sum
+    # lies within a cell of the published one.
+    assert found["p_value"] == pytest.approx(exact, rel=1e-9)
+    assert found["p_value"] >= exact * (1 - 1e-12)
+    assert found["p_lower"] <= exact * (1 + 1e-12)
+    # Four standard errors of 99,999 draws, and the added 1.
+    slack = 4 * np.sqrt(exact * (1 - exact) / 99_999) + 1e-5
+    assert found["p_monte_carlo"] == pytest.approx(exact, abs=slack)
+
+
+def test_studentised_rows_are_weighed_by_their_own_spread(save, prove):
+    matrix_KM = drawn(5, 4) * np.array([[1.0], [1e3], [1.0], [50.0], [1e-2]])
+    spread_K1 = matrix_KM.std(axis=1, ddof=1, keepdims=True)
+    scores_KM = (matrix_KM - matrix_KM.mean(axis=1, keepdims=True)) / spread_K1
+    found = prove(save("m.npy", matrix_KM), scores="studentised")
+    assert found["scores"] == "studentised"
+    assert found["p_value"] == pytest.approx(enumerated_p(scores_KM), rel=1e-9)
+    assert found["p_value"] != prove(save("m.npy", matrix_KM))["p_value"]
+
+
+@pytest.mark.parametrize(
+    ("matrix", "p"),
+    [
+        ("2,1\n", 1 / 2),
+        ("1,2\n", 1.0),
+        ("1,1\n", 1.0),
+        ("3,1,4,1,5,2\n", 3 / 6),
+        ("2,1\n2,1\n2,1\n", 1 / 8),
+        ("2,1\n1,2\n2,2\n", 3 / 4),
+    ],
+)
+def test_one_row_and_one_counterfactual_have_their_closed_forms(save, prove, matrix, p):
+    found = prove(save("m.csv", matrix))
+    assert found["p_value"] == pytest.approx(p, rel=1e-9)
+    assert found["p_value"] >= p
+
+
+def test_constant_matrix_gives_pvalue_one_and_effect_zero(save, prove):
+    found = prove(save("m.npy", np.full((20, 10), -417.3)))
+    assert (found["p_value"], found["effect"], found["statistic"]) == (1.0, 0.0, 0.0)
+
+
+def test_published_best_everywhere_is_contaminated_at_the_floor(save, prove):
+    matrix_KM = drawn(20, 10)
+    matrix_KM[:, 0] = matrix_KM.max(axis=1) + 1.0
+    found = prove(save("m.npy", matrix_KM))
+    assert found["log10_p"] == pytest.approx(-20.0, abs=1e-9)
+    assert found["p_floor"] == pytest.approx(1e-20)
+    assert found["verdict"] == "contaminated"
+
+
+def test_boundaries_as_number_and_as_file_give_an_effect_per_boundary(
+    save, prove, tmp_path
+):
+    matrix_KM, boundaries_K = drawn(6, 3), np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.5])
+    path = save("m.csv", matrix_KM)
+    gain = (matrix_KM[:, 0] - matrix_KM[:, 1:].mean(axis=1)).sum()
+
+    plain = prove(path)
+    assert plain["effect_unit"] == "score units"
+    assert plain["effect"] == pytest.approx(gain / 6)
+
+    four = prove(path, boundaries="4")
+    assert four["effect_unit"] == "nats per example boundary"
+    assert four["effect"] == pytest.approx(gain / 24)
+    same = prove(path, boundaries=str(save("four.csv", "4\n" * 6)))
+    assert same["effect"] == four["effect"]
+
+    for name, content in (
+        ("b.csv", boundaries_K[:, None]),
+        ("b.npy", boundaries_K),
+        ("column.npy", boundaries_K[:, None]),
+    ):
+        found = prove(path, boundaries=str(save(name, content)))
+        assert found["effect"] == pytest.approx(gain / boundaries_K.sum())
+        assert found["p_value"] == plain["p_value"], "boundaries scale the effect alone"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("1,2\n3,\n", "row 2, column 2: blank"),
+        ("1,2\n , 3\n", "row 2, column 1: blank"),
+        ("1,nan\n3,4\n", "row 1, column 2: nan is not a finite number"),
+        ("1,2\n-inf,4\n", "row 2, column 1: -inf is not a finite number"),
+        ("1,2\n3,1e999\n", "row 2, column 2: inf is not a finite number"),
+        ("1,2\n3,4\n5,x6\n", "row 3, column 2: 'x6' is no number"),
+        ("1,2\n3\n", "row 2, column 2: 1 cells (row 1 has 2)"),
+        ("1,2\n3,4,5\n", "row 2, column 3: 3 cells (row 1 has 2)"),
+        ("1,2\n\n3,4\n", "row 2, column 2: 1 cells (row 1 has 2)"),
+        ("1\n2\n", "1 columns (needs at least 2)"),
+    ],
+)
+def test_bad_csv_names_row_and_column(save, content, message):
+    path = save("m.csv", content)
+    with pytest.raises(InputError) as caught:
+        read_matrix(path)
+    assert (str(caught.value), caught.value.hint) == (f"{path}: {message}", "")
+
+
+@pytest.mark.parametrize(
+    ("content", "message", "hint"),
+    [
+        (
+            "published,shuffled\n1,2\n",
+            "row 1, column 1: 'published' is no number",
+            "comma-separated numbers without a header",
+        ),
+        (
+            "1;2\n3;4\n",
+            "row 1, column 1: '1;2' is no number",
+            "comma-separated numbers without a header",
+        ),
+        ("", "no numbers", "the file is empty"),
+        ("\n\n", "no numbers", "the file is empty"),
+        (b"1,2\n3,\xe9\n", "byte 6: not UTF-8", ""),
+    ],
+)
+def test_file_that_is_no_matrix_is_refused_with_a_way_out(save, content, message, hint):
+    path = save("m.csv", content)
+    with pytest.raises(InputError) as caught:
+        read_matrix(path)
+    assert (str(caught.value), caught.value.hint) == (f"{path}: {message}", hint)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        (
+            np.array([[1.0, 2.0], [np.nan, 3.0]]),
+            "row 2, column 1: nan is not a finite number",
+        ),
+        (np.array([[1.0, np.inf]]), "row 1, column 2: inf is not a finite number"),
+        (np.ones((3, 1)), "1 columns (needs at least 2)"),
+        (
+            np.ones(4),
+            "expected a matrix of real numbers, got shape (4,) of float64",
+        ),
+        (
+            np.ones((2, 2, 2)),
+            "expected a matrix of real numbers, got shape (2, 2, 2) of float64",
+        ),
+        (
+            np.ones((2, 2), complex),
+            "expected a matrix of real numbers, got shape (2, 2) of complex128",
+        ),
+        (
+            np.ones((2, 2), bool),
+            "expected a matrix of real numbers, got shape (2, 2) of bool",
+        ),
+        (
+            np.array([["1", "2"]]),
+            "expected a matrix of real numbers, got shape (1, 2) of <U1",
+        ),
+    ],
+)
+def test_bad_npy_names_what_was_found(save, matrix, message):
+    path = save("m.npy", matrix)
+    with pytest.raises(InputError) as caught:
+        read_matrix(path)
+    assert str(caught.value) == f"{path}: {message}"
+
+
+class _Trap:
+    def __reduce__(self):
+        return pytest.fail, ("the pickle was opened",)
+
+
+def test_object_array_is_refused_without_opening_its_pickle(tmp_path):
+    path = tmp_path / "m.npy"
+    np.save(path, np.array([[_Trap(), 1.0]], dtype=object), allow_pickle=True)
+    with pytest.raises(InputError) as caught:
+        read_matrix(path)
+    assert str(caught.value).startswith(f"{path}: not a .npy array of numbers (Object")
+
+
+@pytest.mark.parametrize(
+    ("boundaries", "message"),
+    [
+        ("0", "--boundaries 0: must be positive"),
+        ("-1", "--boundaries -1: must be positive"),
+        ("nan", "--boundaries nan: must be positive"),
+        ("inf", "--boundaries inf: must be positive"),
+    ],
+)
+def test_boundary_number_that_is_not_positive_is_refused(
+    save, prove, boundaries, message
+):
+    with pytest.raises(InputError) as caught:
+        prove(save("m.csv", "1,2\n3,4\n"), boundaries=boundaries)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("1\n2\n3\n", "--boundaries {b}: 3 numbers for 2 rows"),
+        ("1\n-2\n", "--boundaries {b}: must be positive"),
+        ("1,2\n", "{b}: 2 columns (needs 1)"),
+        ("1\nx\n", "{b}: row 2, column 1: 'x' is no number"),
+    ],
+)
+def test_boundary_file_that_does_not_fit_is_refused(save, prove, content, message):
+    path = save("b.csv", content)
+    with pytest.raises(InputError) as caught:
+        prove(save("m.csv", "1,2\n3,4\n"), boundaries=str(path))
+    assert str(caught.value) == message.format(b=path)
+
+
+def test_report_has_the_fields_of_the_interface_and_the_archive_the_scores(
+    save, tmp_path, capsys
+):
+    matrix_KM = drawn(5, 4)
+    path, out = save("scores.npy", matrix_KM), tmp_path / "out"
+    assert main(["prove", str(path), "--out", str(out), "--seed", "3"]) == 0
+    assert f"report: {out / 'report.json'}" in capsys.readouterr().out
+
+    document = json.loads((out / "report.json").read_text(encoding="utf-8"))
+    assert document["schema"] == 1
+    assert document["command"][:2] == ["prove", str(path)]
+    assert document["seed"] == 3
+    assert (document["model"], document["device"]) == (None, None)
+    assert {"jaxcontam", "started", "wall_seconds", "versions"} <= document.keys()
+    (row,) = document["results"]
+    stated = {
+        "benchmark": "scores.npy",
+        "order_provenance": "declared",
+        "method": "matrix",
+        "primary": True,
+        "null": "exchangeability (declared)",
+        "validity": "exact",
+        "n_strata": 5,
+        "n_orders": 3,
+        "tokens_scored": 0,
+        "effect_unit": "score units",
+        "pretests": [],
+        "warnings": [],
+    }
+    assert {name: row[name] for name in stated} == stated
+    assert row["fingerprint"].startswith("sha256:")
+    assert row["p_adjusted"] == row["p_value"]
+    numbers = (
+        "n_examples n_cut cached_tokens statistic log10_p p_lower p_monte_carlo "
+        "p_floor e_value effect effect_se mde verdict"
+    )
+    assert set(numbers.split()) <= row.keys()
+
+    with np.load(out / "orders.npz") as archive:
+        assert set(archive.files) == {"0/scores", "0/boundaries"}
+        np.testing.assert_array_equal(archive["0/scores"], matrix_KM)
+
+
+def test_json_prints_the_report_and_nothing_else(save, tmp_path, capsys):
+    path, out = save("m.csv", "2,1\n2,1\n"), tmp_path / "out"
+    assert main(["prove", str(path), "--out", str(out), "--json"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == json.loads((out / "report.json").read_text())
+    assert printed.err == ""
+
+
+def test_same_matrix_finds_its_own_folder_again(save, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name, content in (("m.csv", "2,1\n"), ("m.csv", "2,1\n"), ("m.csv", "3,1\n")):
+        assert main(["prove", str(save(name, content))]) == 0
+    capsys.readouterr()
+    reports = sorted((tmp_path / "runs" / "prove").glob("m-????????/report.json"))
+    assert len(reports) == 2
+
+
+def test_same_seed_gives_the_same_numbers(save, prove):
+    path = save("m.npy", drawn(30, 10, shift=0.2))
+    first, again, other = (prove(path, seed=seed) for seed in (1, 1, 2))
+    assert first == again
+    assert first["p_monte_carlo"] != other["p_monte_carlo"]
+    assert first["p_value"] == other["p_value"]

@@ -1,0 +1,219 @@
+"""The main job end to end, in its pulse size, and what `verify` finds in its report."""
+
+import json
+import shutil
+import zipfile
+
+import numpy as np
+import pytest
+
+from eval.quickstart import Quickstart
+from jaxcontam.cli import main
+from jaxcontam.commands.verify import verify_report
+from jaxcontam.report.document import document_digest
+
+VOLATILE = {"started", "wall_seconds", "digest"}
+
+RESULT_FIELDS = {
+    "benchmark",
+    "fingerprint",
+    "order_provenance",
+    "n_examples",
+    "n_cut",
+    "method",
+    "primary",
+    "null",
+    "validity",
+    "n_strata",
+    "n_orders",
+    "tokens_scored",
+    "cached_tokens",
+    "statistic",
+    "p_value",
+    "log10_p",
+    "p_lower",
+    "p_monte_carlo",
+    "p_floor",
+    "p_adjusted",
+    "e_value",
+    "effect",
+    "effect_se",
+    "effect_unit",
+    "mde",
+    "pretests",
+    "verdict",
+    "warnings",
+    "copies",
+    "copies_shuffled",
+}
+
+
+def read(directory):
+    return json.loads((directory / "report.json").read_text())
+
+
+def rows_of(document, method):
+    return [row for row in document["results"] if row["method"] == method]
+
+
+def test_report_has_the_fields_of_its_contract(pulse):
+    document = read(pulse)
+    assert {"schema", "jaxcontam", "command", "seed", "started", "wall_seconds"} <= set(
+        document
+    )
+    assert set(document["model"]) == {
+        "name",
+        "fingerprint",
+        "n_parameters",
+        "dtype",
+        "precision",
+        "context",
+    }
+    for row in rows_of(document, "stratified"):
+        assert set(row) >= RESULT_FIELDS
+        assert row["null"] == "designed randomisation"
+        assert row["order_provenance"] == "seeded"
+    for row in rows_of(document, "min_k"):
+        assert row["p_value"] is None
+        assert row["verdict"] is None
+        assert 0 <= row["auc"] <= 1
+
+
+def test_every_set_has_one_primary_test_and_a_name_of_its_own(pulse):
+    primary = [row for row in read(pulse)["results"] if row["primary"]]
+    assert [row["copies"] for row in primary] == [0, 0, 1, 2, 4, 10, 50, 10]
+    assert len({row["benchmark"] for row in primary}) == 8
+    assert [row["copies_shuffled"] for row in primary] == [False] * 7 + [True]
+
+
+def test_controls_are_ranked_against_each_other_and_add_to_one(pulse):
+    rows = {row["benchmark"]: row for row in rows_of(read(pulse), "min_k")}
+    assert rows["pydocs-0a"]["reference"] == ["pydocs-0b"]
+    assert rows["pydocs-10"]["reference"] == ["pydocs-0a", "pydocs-0b"]
+    both = rows["pydocs-0a"]["auc"] + rows["pydocs-0b"]["auc"]
+    assert both == pytest.approx(1.0)
+
+
+def test_fifty_copies_are_ranked_above_unseen_texts_even_by_a_pulse_model(pulse):
+    rows = {row["benchmark"]: row for row in rows_of(read(pulse), "min_k")}
+    assert rows["pydocs-50"]["auc"] > 0.9
+
+
+def test_same_seed_gives_the_same_report(pulse, tmp_path):
+    Quickstart(out=tmp_path, tiny=True).run()
+    first, again = read(pulse), read(tmp_path)
+    for key in first.keys() - VOLATILE:
+        assert first[key] == again[key], key
+
+
+def test_audit_of_a_planted_set_gives_the_quickstarts_numbers(pulse, tmp_path, capsys):
+    words = ["audit", str(pulse / "model"), str(pulse / "sets/pydocs-50.txt")]
+    assert main([*words, "--out", str(tmp_path), "--json"]) == 0
+    audited = json.loads(capsys.readouterr().out)
+    assert audited == read(tmp_path)
+    expected = next(
+        row
+        for row in rows_of(read(pulse), "stratified")
+        if row["benchmark"] == "pydocs-50"
+    )
+    found = audited["results"][0]
+    for name in ("p_value", "statistic", "effect", "fingerprint", "n_strata"):
+        assert found[name] == expected[name]
+    assert found["order_provenance"] == "published"
+    assert found["null"] == "exchangeability"
+    assert len(found["pretests"]) == 3
+
+
+def test_audit_of_several_benchmarks_corrects_for_their_number(pulse, tmp_path):
+    files = [str(pulse / f"sets/pydocs-{name}.txt") for name in ("0a", "50", "2")]
+    words = ["audit", str(pulse / "model"), *files, "--tests", "stratified"]
+    assert main([*words, "--out", str(tmp_path)]) == 0
+    rows = read(tmp_path)["results"]
+    p = sorted((row["p_value"], row["p_adjusted"]) for row in rows)
+    assert p[0][1] == pytest.approx(min(1.0, 3 * p[0][0]))
+
+
+def test_sorted_file_is_an_invalid_design_with_a_remedy(pulse, tmp_path, capsys):
+    lines = (pulse / "sets/pydocs-0a.txt").read_text().splitlines()
+    path = tmp_path / "sorted.txt"
+    path.write_text("".join(f"{line}\n" for line in sorted(lines, key=len)))
+    words = ["audit", str(pulse / "model"), str(path), "--out", str(tmp_path / "o")]
+    assert main(words) == 0
+    assert read(tmp_path / "o")["results"][0]["verdict"] == "invalid design"
+    assert "--group-field" in capsys.readouterr().out
+
+
+def test_untouched_report_is_verified(pulse):
+    assert verify_report(pulse) == ([], 24)
+    assert main(["verify", str(pulse)]) == 0
+
+
+@pytest.fixture
+def copied(pulse, tmp_path):
+    for name in ("report.json", "orders.npz"):
+        shutil.copy(pulse / name, tmp_path / name)
+    return tmp_path
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_flipped_digit_in_the_report_is_found(copied, seed):
+    path = copied / "report.json"
+    text = path.read_text()
+    digits = [i for i, c in enumerate(text) if c.isdigit()]
+    place = digits[int(np.random.default_rng(seed).integers(len(digits)))]
+    flipped = str((int(text[place]) + 1) % 10)
+    path.write_text(text[:place] + flipped + text[place + 1 :])
+    assert main(["verify", str(copied)]) != 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["p_value", "log10_p", "effect", "effect_se", "mde", "e_value", "p_adjusted"],
+)
+def test_number_changed_together_with_the_digest_is_still_found(copied, name):
+    document = read(copied)
+    document["results"][0][name] = document["results"][0][name] * 1.001
+    document["digest"] = document_digest(document)
+    (copied / "report.json").write_text(json.dumps(document))
+    faults, _ = verify_report(copied)
+    assert any(name in fault for fault in faults)
+
+
+def test_verdict_changed_together_with_the_digest_is_still_found(copied):
+    document = read(copied)
+    document["results"][0]["verdict"] = "contaminated"
+    document["digest"] = document_digest(document)
+    (copied / "report.json").write_text(json.dumps(document))
+    faults, _ = verify_report(copied)
+    assert any("verdict is 'contaminated'" in fault for fault in faults)
+
+
+@pytest.mark.parametrize("array", ["scores", "orders", "place"])
+def test_flipped_digit_in_the_archive_is_found(copied, array):
+    path = copied / "orders.npz"
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    changed = arrays[f"0/{array}"]
+    changed.flat[1] += 1
+    np.savez(path, **arrays)
+    assert main(["verify", str(copied)]) == 3
+    # Even if the digests are made to fit.
+    from jaxcontam.report.document import ARCHIVE_NAME, archive_digest
+
+    document = read(copied)
+    document["digests"] = {ARCHIVE_NAME: archive_digest(path)}
+    document["digest"] = document_digest(document)
+    (copied / "report.json").write_text(json.dumps(document))
+    assert verify_report(copied)[0]
+
+
+def test_truncated_archive_is_found(copied):
+    path = copied / "orders.npz"
+    path.write_bytes(path.read_bytes()[:-100])
+    assert not zipfile.is_zipfile(path)
+    assert main(["verify", str(copied)]) == 3
+
+
+def test_folder_without_a_report_is_named(tmp_path, capsys):
+    assert main(["verify", str(tmp_path)]) == 2
+    assert "report.json: no report" in capsys.readouterr().err

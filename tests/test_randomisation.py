@@ -1,0 +1,267 @@
+"""The randomisation engine: exact values, size under nulls, power, witnesses."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from jaxcontam.stats.effect import order_effect
+from jaxcontam.stats.evalue import soft_rank_log_e
+from jaxcontam.stats.lattice import lattice_tail
+from jaxcontam.stats.randomisation import (
+    monte_carlo_p,
+    randomisation_test,
+    redrawn_sums,
+    row_scores,
+)
+
+# Null data sets a law, here and in the slow suite; the band is 3.3 standard errors.
+N_NULL, N_NULL_SLOW = 1000, 10_000
+
+
+def normal(rng, shape):
+    return rng.normal(size=shape)
+
+
+def left_skewed(rng, shape):
+    return -rng.gamma(1.0, size=shape)
+
+
+def heavy_tailed(rng, shape):
+    return rng.standard_t(3, size=shape)
+
+
+def heteroscedastic(rng, shape):
+    return rng.normal(size=shape) * rng.lognormal(sigma=1.5, size=(shape[0], 1))
+
+
+def tied(rng, shape):
+    return rng.integers(-1, 2, size=shape).astype(float)
+
+
+LAWS = [normal, left_skewed, heavy_tailed, heteroscedastic, tied]
+
+
+def exact_p(loglik_KM, kind="centred"):
+    """The p-value alone, without the Monte Carlo cross-check."""
+    scored = row_scores(loglik_KM, kind=kind, relative_tolerance=1e-9)
+    gaps_KM = scored.values - scored.values[:, :1]
+    return 10.0 ** lattice_tail(gaps_KM, scored.tolerance).log10_upper
+
+
+def ones(matrix):
+    return np.ones(len(matrix))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_pvalue_equals_enumeration_of_all_column_choices(seed):
+    rng = np.random.default_rng(seed)
+    matrix = rng.normal(size=(5, 4))
+    matrix[:, 0] += 0.5
+    sums = [sum(choice) for choice in itertools.product(*matrix)]
+    exact = np.mean(np.array(sums) >= matrix[:, 0].sum() - 1e-9)
+    found = randomisation_test(matrix, ones(matrix), relative_tolerance=1e-9)
+    assert found.p_value == pytest.approx(exact, rel=1e-12)
+    assert found.p_lower == pytest.approx(exact, rel=1e-12)
+
+
+def test_single_row_gives_the_permutation_pvalue():
+    row = np.array([[3.0, 1.0, 4.0, 1.0, 5.0, 2.0]])
+    assert randomisation_test(row, np.ones(1)).p_value == pytest.approx(3 / 6)
+
+
+def test_sign_flips_agree_with_scipy_permutation_test():
+    rng = np.random.default_rng(5)
+    matrix = rng.normal(size=(6, 2))
+    matrix[:, 0] += 0.7
+    found = randomisation_test(matrix, ones(matrix), relative_tolerance=1e-9)
+    witness = scipy.stats.permutation_test(
+        (matrix[:, 0], matrix[:, 1]),
+        lambda x, y, axis: (x - y).sum(axis=axis),
+        permutation_type="samples",
+        n_resamples=np.inf,
+        vectorized=True,
+        alternative="greater",
+    )
+    # Both enumerate all 64 sign flips.
+    assert found.p_value == pytest.approx(witness.pvalue, rel=1e-12)
+
+
+def test_constant_scorer_gives_pvalue_one_and_evalue_one():
+    matrix = np.full((20, 10), -417.3)
+    found = randomisation_test(matrix, ones(matrix))
+    assert (found.p_value, found.p_monte_carlo, found.effect) == (1.0, 1.0, 0.0)
+    assert found.e_value == pytest.approx(1.0)
+
+
+def test_published_best_everywhere_gives_the_floor():
+    matrix = np.random.default_rng(0).normal(size=(20, 10)) - 100.0
+    matrix[:, 0] = -90.0
+    found = randomisation_test(matrix, ones(matrix))
+    assert found.p_floor == pytest.approx(1e-20)
+    assert found.log10_p == pytest.approx(-20.0, abs=1e-9)
+
+
+def test_pvalue_stops_at_1e_300_and_its_logarithm_goes_on():
+    matrix = np.random.default_rng(0).normal(size=(400, 10))
+    matrix[:, 0] += 50.0
+    found = randomisation_test(matrix, ones(matrix))
+    assert (found.p_value, found.p_floor) == (1e-300, 1e-300)
+    assert found.log10_p == pytest.approx(-400.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("law", [normal, left_skewed, tied])
+@pytest.mark.parametrize(("n_strata", "n_columns"), [(10, 10), (40, 2)])
+def test_size_under_the_null_is_at_most_nominal(law, n_strata, n_columns):
+    assert_size_is_nominal(law, n_strata, n_columns, N_NULL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize(("n_strata", "n_columns"), [(10, 10), (40, 2), (50, 20)])
+def test_size_over_ten_thousand_null_sets_is_at_most_nominal(law, n_strata, n_columns):
+    assert_size_is_nominal(law, n_strata, n_columns, N_NULL_SLOW)
+
+
+def assert_size_is_nominal(law, n_strata, n_columns, n_sets):
+    rng = np.random.default_rng([LAWS.index(law), n_strata])
+    kind = "auto" if n_columns > 2 else "centred"
+    p = np.array(
+        [exact_p(law(rng, (n_strata, n_columns)), kind) for _ in range(n_sets)]
+    )
+    for level in (0.001, 0.01, 0.05, 0.5):
+        standard_error = math.sqrt(level * (1 - level) / n_sets)
+        assert np.mean(p <= level) <= level + 3.3 * standard_error
+
+
+def test_untied_null_pvalues_are_uniform():
+    rng = np.random.default_rng(11)
+    p = [exact_p(normal(rng, (20, 10))) for _ in range(N_NULL)]
+    # 10^20 equally likely sums: p is as good as continuous.
+    assert scipy.stats.kstest(p, "uniform").pvalue > 1e-3
+
+
+def test_power_at_a_planted_effect_is_near_the_normal_formula():
+    # Shift of half a standard deviation, K = 50, m = 9 at level 0.01: the mean of z is
+    # 0.5 * sqrt(50 / (1 + 1/9)) = 3.35, so power is about Phi(3.35 - 2.33) = 0.85.
+    rng = np.random.default_rng(4)
+    found = []
+    for _ in range(400):
+        matrix = rng.normal(size=(50, 10))
+        matrix[:, 0] += 0.5
+        found.append(exact_p(matrix) <= 0.01)
+    assert 0.75 < np.mean(found) < 0.92
+
+
+def test_very_unequal_rows_are_studentised_and_gain_power():
+    # Scales of the rows over three decades, and a shift of one own sd in each.
+    rng = np.random.default_rng(7)
+    scale = 10.0 ** np.linspace(0, 3, 30)[:, None]
+    matrix = scale * rng.normal(size=(30, 10))
+    matrix[:, :1] += 1.2 * scale
+    scored = row_scores(matrix, kind="auto", relative_tolerance=1e-9)
+    assert scored.kind == "studentised"
+    assert exact_p(matrix, "auto") < exact_p(matrix, "centred") / 10
+
+
+def test_few_columns_are_never_studentised():
+    matrix = np.random.default_rng(0).normal(size=(30, 2))
+    matrix *= 10.0 ** np.linspace(0, 3, 30)[:, None]
+    assert row_scores(matrix, kind="auto", relative_tolerance=1e-9).kind == "centred"
+
+
+def test_choice_of_scores_does_not_look_at_the_published_column():
+    rng = np.random.default_rng(2)
+    matrix = rng.normal(size=(25, 10)) * rng.lognormal(sigma=2.0, size=(25, 1))
+    kinds = {
+        row_scores(
+            np.roll(matrix, j, axis=1), kind="auto", relative_tolerance=1e-9
+        ).kind
+        for j in range(10)
+    }
+    assert len(kinds) == 1
+
+
+def test_monte_carlo_agrees_with_the_exact_pvalue():
+    rng = np.random.default_rng(8)
+    matrix = rng.normal(size=(25, 10))
+    matrix[:, 0] += 0.3
+    found = randomisation_test(matrix, ones(matrix))
+    p, n = found.p_value, 99_999
+    assert 1e-3 < p < 0.2
+    # Four standard errors of 99,999 draws, and the width of the bracket.
+    slack = 4 * math.sqrt(p * (1 - p) / n) + (p - found.p_lower)
+    assert abs(found.p_monte_carlo - p) < slack
+
+
+@pytest.mark.parametrize(("n_strata", "n_columns"), [(1, 3), (7, 2), (50, 20)])
+def test_redrawn_sums_have_the_law_of_independent_columns(n_strata, n_columns):
+    values = np.random.default_rng(1).normal(size=(n_strata, n_columns))
+    n = 200_000
+    sums = redrawn_sums(values, n_draws=n, seed=3)
+    mean, variance = values.mean(axis=1).sum(), values.var(axis=1).sum()
+    assert abs(sums.mean() - mean) < 4 * math.sqrt(variance / n)
+    # The variance of a variance is at most (kurtosis - 1) / n; sums of bounded rows
+    # have kurtosis below 3.
+    assert abs(sums.var() / variance - 1) < 4 * math.sqrt(2 / n)
+
+
+def test_monte_carlo_depends_on_the_seed_alone():
+    values = np.random.default_rng(0).normal(size=(12, 10))
+    first, again, other = (
+        redrawn_sums(values, n_draws=1000, seed=seed) for seed in (5, 5, 6)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_monte_carlo_pvalue_is_never_zero():
+    values = np.zeros((30, 10))
+    values[:, 0] = 1.0
+    assert monte_carlo_p(values, tolerance=0.0, seed=0, n_draws=999) == 1 / 1000
+
+
+def test_mean_evalue_is_one_under_the_null():
+    rng = np.random.default_rng(3)
+    e = np.exp([soft_rank_log_e(left_skewed(rng, (10, 10))) for _ in range(4000)])
+    # Four standard errors of the sample mean.
+    assert abs(e.mean() - 1.0) < 4 * e.std() / math.sqrt(len(e))
+
+
+def test_effect_and_its_error_follow_their_formulas():
+    rng = np.random.default_rng(6)
+    matrix, boundaries = rng.normal(size=(8, 5)), rng.uniform(1, 4, size=8)
+    gains = matrix[:, 0] - matrix[:, 1:].mean(axis=1)
+    variance = sum(np.var(row[1:], ddof=1) * (1 + 1 / 4) for row in matrix)
+    found = order_effect(matrix, boundaries, p_floor=1e-5)
+    assert found.effect == pytest.approx(gains.sum() / boundaries.sum())
+    assert found.effect_se == pytest.approx(math.sqrt(variance) / boundaries.sum())
+    assert found.mde == pytest.approx((3.090 + 0.842) * found.effect_se)
+
+
+def test_one_counterfactual_takes_its_error_from_the_spread_of_gains():
+    matrix = np.array([[3.0, 1.0], [2.0, 2.0], [5.0, 1.0], [0.0, 1.0]])
+    found = order_effect(matrix, np.full(4, 2.0), p_floor=1 / 16)
+    assert found.effect == pytest.approx(5 / 8)
+    assert found.effect_se == pytest.approx(2 * np.std([2, 0, 4, -1], ddof=1) / 8)
+    assert found.mde is None, "p cannot reach 0.001, so nothing is detectable"
+
+
+def test_one_row_with_one_counterfactual_has_no_error():
+    found = order_effect(np.array([[3.0, 1.0]]), np.ones(1), p_floor=0.5)
+    assert (found.effect, found.effect_se, found.mde) == (2.0, None, None)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        (np.zeros((0, 3)), r"K >= 1 rows and 2 columns, got \(0, 3\)"),
+        (np.zeros((3, 1)), r"K >= 1 rows and 2 columns, got \(3, 1\)"),
+        (np.array([[0.0, np.inf]]), "log-likelihoods must be finite"),
+    ],
+)
+def test_bad_matrices_are_named(matrix, message):
+    with pytest.raises(ValueError, match=message):
+        randomisation_test(matrix, np.ones(len(matrix)))

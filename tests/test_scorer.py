@@ -1,0 +1,195 @@
+"""`Scorer` over NumPy stubs whose scores are known in closed form.
+
+Dimension key
+    B  rows of a batch
+    S  scored tokens of a row
+"""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from jaxcontam.scoring.scorer import NonFiniteScoreError, Scorer, n_targets
+
+V = 50
+_LOGITS = np.random.default_rng(0).normal(scale=3.0, size=(V, V))
+_LOGITS -= np.log(np.exp(_LOGITS).sum(axis=1, keepdims=True))
+BIGRAM = _LOGITS.astype(np.float32)
+"""log p(column | row)."""
+
+
+def bigram(inputs_BS, targets_BS):
+    return BIGRAM[inputs_BS, targets_BS], None, None
+
+
+def n_seen(inputs_BS, targets_BS):
+    """How many inputs each target can look back on."""
+    S = inputs_BS.shape[1]
+    return (np.broadcast_to(np.arange(1, S + 1, dtype=np.float32), inputs_BS.shape),)
+
+
+def only_real_tokens(inputs_BS, targets_BS):
+    """`bigram`, but NaN wherever an input or a target is the padding id 0."""
+    padding_BS = (inputs_BS == 0) | (targets_BS == 0)
+    return (np.where(padding_BS, np.float32("nan"), bigram(inputs_BS, targets_BS)[0]),)
+
+
+def drawn_sequences(n=40, longest=60, seed=1):
+    """Sequences of 1 to `longest` ids, none of them the padding id 0."""
+    rng = np.random.default_rng(seed)
+    return [
+        rng.integers(1, V, size, dtype=np.int32)
+        for size in rng.integers(1, longest + 1, n)
+    ]
+
+
+def direct(ids):
+    """Sum of a sequence's bigram log-probabilities, correctly rounded."""
+    return math.fsum(float(BIGRAM[a, b]) for a, b in itertools.pairwise(ids))
+
+
+# Float64 sums of up to a thousand terms; a float32 sum is off by 1e-7.
+FLOAT64 = {"rtol": 1e-12, "atol": 1e-12}
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 64, 100_000])
+@pytest.mark.parametrize("context", [64, 16, 5, 2])
+def test_log_likelihoods_are_the_direct_sums_with_and_without_windows(
+    context, batch_tokens
+):
+    sequences = drawn_sequences()
+    scorer = Scorer(bigram, context=context, batch_tokens=batch_tokens)
+    np.testing.assert_allclose(
+        scorer.log_likelihoods(sequences), [direct(ids) for ids in sequences], **FLOAT64
+    )
+
+
+def test_log_likelihoods_are_summed_in_float64():
+    ids = np.random.default_rng(2).integers(1, V, 20_000, dtype=np.int32)
+    scorer = Scorer(bigram, context=20_000, batch_tokens=1)
+    (found,) = scorer.log_likelihoods([ids])
+    np.testing.assert_allclose(found, direct(ids), **FLOAT64)
+    assert found != np.float64(np.float32(found)), "more digits than a float32 holds"
+
+
+@pytest.mark.parametrize("context", [64, 16])
+def test_tokens_are_those_of_each_target_in_order(context):
+    sequences = drawn_sequences()
+    found = Scorer(bigram, context=context, batch_tokens=64).tokens(sequences)
+    for ids, scores in zip(sequences, found, strict=True):
+        assert scores.dtype == np.float32
+        np.testing.assert_array_equal(scores, [BIGRAM[ids[:-1], ids[1:]]])
+
+
+def test_moments_stand_below_the_log_probabilities():
+    def forward(inputs_BS, targets_BS):
+        logprobs_BS, _, _ = bigram(inputs_BS, targets_BS)
+        return logprobs_BS, 2 * logprobs_BS, logprobs_BS**2
+
+    ids = drawn_sequences(1, longest=40, seed=3)[0]
+    (found,) = Scorer(forward, context=16, batch_tokens=64).tokens([ids])
+    logprobs_S = BIGRAM[ids[:-1], ids[1:]]
+    np.testing.assert_array_equal(found, [logprobs_S, 2 * logprobs_S, logprobs_S**2])
+
+
+def test_sequence_in_the_context_is_scored_on_its_whole_prefix():
+    (found,) = Scorer(n_seen, context=30, batch_tokens=64).tokens(
+        [np.ones(30, np.int32)]
+    )
+    np.testing.assert_array_equal(found, [np.arange(1, 30)])
+
+
+@pytest.mark.parametrize("n_ids", [31, 44, 45, 46, 100])
+def test_every_target_of_a_long_sequence_sees_at_least_half_a_context(n_ids):
+    scorer = Scorer(n_seen, context=30, batch_tokens=64)
+    (found,) = scorer.tokens([np.ones(n_ids, np.int32)])
+    seen = found[0]
+    assert len(seen) == n_ids - 1
+    np.testing.assert_array_equal(seen[:29], np.arange(1, 30))
+    assert (seen[29:] >= 15).all()
+    assert (seen <= 29).all()
+
+
+@pytest.mark.parametrize("context", [64, 16])
+def test_padding_ids_never_matter(context):
+    sequences = drawn_sequences()
+    padded = Scorer(only_real_tokens, context=context, batch_tokens=256)
+    np.testing.assert_allclose(
+        padded.log_likelihoods(sequences), [direct(ids) for ids in sequences], **FLOAT64
+    )
+
+
+def test_order_of_the_sequences_changes_no_score():
+    sequences = drawn_sequences()
+    scorer = Scorer(bigram, context=16, batch_tokens=64)
+    order = np.random.default_rng(4).permutation(len(sequences))
+    np.testing.assert_array_equal(
+        scorer.log_likelihoods([sequences[i] for i in order]),
+        scorer.log_likelihoods(sequences)[order],
+    )
+
+
+def test_forward_is_called_with_few_shapes_of_int32():
+    shapes = set()
+
+    def forward(inputs_BS, targets_BS):
+        assert inputs_BS.dtype == targets_BS.dtype == np.int32
+        assert inputs_BS.shape == targets_BS.shape
+        shapes.add(inputs_BS.shape)
+        return bigram(inputs_BS, targets_BS)
+
+    sequences = drawn_sequences(n=300, longest=200)
+    Scorer(forward, context=64, batch_tokens=192).log_likelihoods(sequences)
+    # Lengths 16, 24, 32, 48 and 64 with 192 tokens a batch.
+    assert shapes == {(12, 16), (8, 24), (6, 32), (4, 48), (3, 64)}
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf, np.inf])
+@pytest.mark.parametrize("position", [1, 7, 39])
+@pytest.mark.parametrize("context", [64, 10])
+def test_score_that_is_not_finite_names_sequence_and_position(context, position, value):
+    def forward(inputs_BS, targets_BS):
+        logprobs_BS, _, _ = bigram(inputs_BS, targets_BS)
+        return (np.where(targets_BS == 17, np.float32(value), logprobs_BS),)
+
+    sequences = [np.full(40, 3, np.int32) for _ in range(9)]
+    sequences[5][position] = 17
+    scorer = Scorer(forward, context=context, batch_tokens=64)
+    for score in (scorer.log_likelihoods, scorer.tokens):
+        with pytest.raises(NonFiniteScoreError) as caught:
+            score(sequences)
+        assert (caught.value.sequence, caught.value.position) == (5, position)
+        assert str(caught.value) == f"sequence 5, id {position}: not finite"
+
+
+def test_moment_that_is_not_finite_is_an_error_too():
+    def forward(inputs_BS, targets_BS):
+        logprobs_BS, _, _ = bigram(inputs_BS, targets_BS)
+        means_BS = np.where(targets_BS == 17, np.float32("nan"), logprobs_BS)
+        return logprobs_BS, means_BS, logprobs_BS
+
+    scorer = Scorer(forward, context=64, batch_tokens=64)
+    with pytest.raises(NonFiniteScoreError, match="sequence 0, id 2: not finite"):
+        scorer.tokens([np.array([3, 4, 17], np.int32)])
+
+
+@pytest.mark.parametrize("context", [64, 16])
+def test_progress_only_grows_and_reaches_the_total(context):
+    calls = []
+    sequences = drawn_sequences()
+    Scorer(bigram, context=context, batch_tokens=64).log_likelihoods(
+        sequences, lambda done, total: calls.append((done, total))
+    )
+    total = sum(len(ids) - 1 for ids in sequences)
+    assert calls[-1] == (total, total)
+    assert n_targets(sequences) == total
+    assert [done for done, _ in calls] == sorted({done for done, _ in calls})
+
+
+def test_sequence_of_one_id_has_no_target_and_log_likelihood_zero():
+    scorer = Scorer(bigram, context=64, batch_tokens=64)
+    assert scorer.log_likelihoods([np.array([3], np.int32)]).tolist() == [0.0]
+    (found,) = scorer.tokens([np.array([3], np.int32)])
+    assert found.shape == (1, 0)

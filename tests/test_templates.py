@@ -1,0 +1,102 @@
+r"""`fill_template` and `text_of_field`: plain names, `\n`, and what is refused."""
+
+import pytest
+
+from jaxcontam.data.templates import fill_template, text_of_field
+from jaxcontam.errors import InputError
+
+ROW = {"q": "2+2?", "a": 4, "choices": ["3", "é"], "a.b": "dotted", "none": None}
+
+
+def refusal(function, *args):
+    """(message, hint) of the error that a call raises."""
+    with pytest.raises(InputError) as caught:
+        function(*args)
+    return str(caught.value), caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("Question: {q} Answer: {a}", "Question: 2+2? Answer: 4"),
+        ("{q}{q}", "2+2?2+2?"),
+        ("{choices}", '["3", "é"]'),
+        ("no field", "no field"),
+        ("", ""),
+        ("{{{q}}} {{}}", "{2+2?} {}"),
+        ("{a:}", "4"),
+    ],
+)
+def test_fields_in_braces_are_filled_and_doubled_braces_are_braces(template, text):
+    assert fill_template(template, ROW, "set:1") == text
+
+
+def test_backslash_n_is_a_line_feed_as_a_shell_passes_it():
+    typed = r"Q: {q}\nA: {a}\n"
+    assert fill_template(typed, ROW, "set:1") == "Q: 2+2?\nA: 4\n"
+    assert fill_template("{q}\n{a}", ROW, "set:1") == "2+2?\n4"
+
+
+def test_values_are_never_expanded():
+    row = {"q": r"{a} \n {{", "a": "filled"}
+    assert fill_template("{q}", row, "set:1") == r"{a} \n {{"
+
+
+@pytest.mark.parametrize("field", ["q.upper", "choices[0]", "0", "", "__class__"])
+def test_attributes_indices_and_positions_are_only_names(field):
+    assert fill_template("{a.b}", ROW, "set:1") == "dotted"
+    assert refusal(fill_template, f"{{{field}}}", ROW, "set.jsonl:7") == (
+        f"set.jsonl:7: no field {field!r} (it has: q, a, choices, a.b, none)",
+        "name a field that every record has",
+    )
+
+
+@pytest.mark.parametrize("place", ["{q!r}", "{q!s}", "{q:>9}", "{q:{a}}"])
+def test_formats_are_refused(place):
+    assert refusal(fill_template, f"Q: {place}", ROW, "set:1") == (
+        f"--template 'Q: {place}': 'q' has a format",
+        "write plain names in braces, such as {question}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("template", "fault"),
+    [
+        ("{q", "expected '}' before end of string"),
+        ("q}", "Single '}' encountered in format string"),
+        ("{q} {", "Single '{' encountered in format string"),
+    ],
+)
+def test_malformed_braces_are_named(template, fault):
+    message, _ = refusal(fill_template, template, ROW, "set:1")
+    assert message == f"--template {template!r}: {fault}"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("as it is\n", "as it is\n"),
+        ("", ""),
+        (4, "4"),
+        (0.5, "0.5"),
+        (True, "true"),
+        (None, "null"),
+        (["é", {"k": 1}], '["é", {"k": 1}]'),
+    ],
+)
+def test_strings_are_taken_as_they_are_and_others_as_json(value, text):
+    assert text_of_field("f", {"f": value}, "set:1") == text
+
+
+def test_missing_field_names_the_place_and_those_that_exist():
+    assert refusal(text_of_field, "text", {"q": 1, "a": 2}, "set.jsonl:3") == (
+        "set.jsonl:3: no field 'text' (it has: q, a)",
+        "name a field that every record has",
+    )
+
+
+def test_plain_text_has_no_fields():
+    assert refusal(text_of_field, "q", None, "set.txt:3") == (
+        "set.txt:3: no field 'q' (the example is plain text)",
+        "leave out --template and --text-field to use the whole line",
+    )

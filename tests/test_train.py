@@ -1,0 +1,190 @@
+"""Pretraining: what is planted is what is scored, and seeds are kept."""
+
+import json
+
+import numpy as np
+import pytest
+
+from eval.python_docs import read_python_docs
+from jaxcontam.data.benchmark import load_benchmark
+from jaxcontam.data.encoding import encode_examples
+from jaxcontam.data.manifest import read_manifest
+from jaxcontam.errors import InputError
+from jaxcontam.methods import order_method
+from jaxcontam.methods.order_test import plan_test
+from jaxcontam.models.checkpoint import load_checkpoint
+from train.corpus import read_documents
+from train.presets import PRESETS
+from train.pretrain import Pretrain
+from train.step import train_decoder
+from train.stream import Canary, build_stream, training_rows
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """A .jsonl of 60 short documents and a canary file of 12 lines."""
+    rng = np.random.default_rng(0)
+    words = [f"word{i}" for i in range(50)]
+    documents = [" ".join(rng.choice(words, size=80)) for _ in range(60)]
+    path = tmp_path / "docs.jsonl"
+    path.write_text("".join(json.dumps({"text": d}) + "\n" for d in documents))
+    canaries = tmp_path / "quiz.txt"
+    canaries.write_text("".join(f"question {i} word{i}\n" for i in range(12)))
+    return path, canaries
+
+
+def test_ids_at_the_manifests_offsets_are_the_ids_that_the_plan_scores(pulse):
+    manifest = read_manifest(pulse / "manifest.json")
+    stream = np.load(pulse / manifest.stream)
+    checkpoint = load_checkpoint(str(pulse / "model"))
+    for row in manifest.sets:
+        benchmark = load_benchmark(pulse / row.file)
+        assert benchmark.fingerprint == row.fingerprint
+        encoded = encode_examples(
+            checkpoint.tokenizer, benchmark.texts, separator=manifest.separator
+        )
+        assert len(row.token_offsets) == row.copies
+        orders = row.orders or [range(row.n_examples)] * row.copies
+        for offset, order in zip(row.token_offsets, orders, strict=True):
+            planted = stream[offset : offset + row.n_tokens]
+            expected = np.concatenate([encoded.ids[i] for i in order])
+            np.testing.assert_array_equal(planted, expected)
+            assert stream[offset - 1] == checkpoint.prefix_id
+        planned = plan_test(
+            benchmark,
+            encoded,
+            order_method("permutation"),
+            prefix_id=checkpoint.prefix_id,
+            context=checkpoint.config.context,
+            seed=0,
+        )
+        published = planned.plan.sequences[planned.plan.index[0, planned.plan.place[0]]]
+        np.testing.assert_array_equal(published[1:], np.concatenate(encoded.ids))
+
+
+def test_shuffled_copies_all_have_orders_of_their_own(pulse):
+    manifest = read_manifest(pulse / "manifest.json")
+    (shuffled,) = [row for row in manifest.sets if row.shuffled]
+    assert len(set(shuffled.orders)) == shuffled.copies == 10
+
+
+def test_canary_tokens_are_counted(pulse):
+    manifest = read_manifest(pulse / "manifest.json")
+    planted = sum(row.copies * row.n_tokens for row in manifest.sets)
+    assert manifest.n_canary_tokens == planted
+    assert manifest.finished
+
+
+def test_same_seed_gives_the_same_weights_and_another_seed_others():
+    rows = np.random.default_rng(0).integers(0, 512, size=(40, 65), dtype=np.int32)
+    runs = [train_decoder(PRESETS["pulse"], rows, seed=seed) for seed in (3, 3, 4)]
+    embeddings = [np.asarray(decoder.embedding[...]) for decoder, _ in runs]
+    np.testing.assert_array_equal(embeddings[0], embeddings[1])
+    np.testing.assert_array_equal(runs[0][1], runs[1][1])
+    assert not np.array_equal(embeddings[0], embeddings[2])
+
+
+def test_training_lowers_the_loss_from_that_of_the_uniform_distribution():
+    rows = np.tile(np.arange(65, dtype=np.int32)[None], (200, 1))
+    _, losses = train_decoder(PRESETS["pulse"], rows, seed=0)
+    assert losses[0] == pytest.approx(np.log(512), rel=0.02)
+    assert losses[-1] < 1.0
+
+
+def test_every_id_is_a_target_once_but_for_the_last_partial_row():
+    ids = np.arange(1000, dtype=np.int32)
+    rows = training_rows(ids, 64, seed=5)
+    targets = np.sort(rows[:, 1:].ravel())
+    assert rows.shape == (15, 65)
+    assert len(np.unique(targets)) == 15 * 64
+    np.testing.assert_array_equal((rows[:, 1:] - rows[:, :-1]) % 1000, 1)
+
+
+def test_background_documents_keep_their_order_around_the_blocks(corpus):
+    documents = [np.full(5, i, np.int32) for i in range(1, 8)]
+    encoded = _encoded(4)
+    stream = build_stream(
+        documents,
+        [Canary(name="c", encoded=encoded, copies=3)],
+        prefix_id=0,
+        seed=1,
+    )
+    without = np.delete(
+        stream.ids,
+        np.concatenate([np.arange(o - 1, o + 12) for o in stream.offsets["c"]]),
+    )
+    expected = np.concatenate([np.concatenate([[0], d]) for d in documents])
+    np.testing.assert_array_equal(without, expected)
+    assert stream.n_canary_ids == 36
+
+
+def test_blocks_fall_before_between_and_after_documents():
+    documents = [np.full(5, i, np.int32) for i in range(1, 4)]
+    starts = set()
+    for seed in range(200):
+        canary = Canary(name="c", encoded=_encoded(2), copies=1)
+        stream = build_stream(documents, [canary], prefix_id=0, seed=seed)
+        starts.add(stream.offsets["c"][0])
+    assert starts == {1, 7, 13, 19}
+
+
+def test_pretrain_command_writes_a_model_that_audits_read(corpus, tmp_path):
+    docs, canaries = corpus
+    out = tmp_path / "run"
+    manifest = Pretrain(
+        corpus=(docs,), canaries=(f"{canaries}=3",), preset="pulse", out=out
+    ).run()
+    assert manifest == read_manifest(out / "manifest.json")
+    assert load_checkpoint(str(out / "model")).config == PRESETS["pulse"].decoder
+    losses = [json.loads(line)["loss"] for line in (out / "metrics.jsonl").open()]
+    assert len(losses) == manifest.n_steps
+
+
+@pytest.mark.parametrize(
+    ("canaries", "message"),
+    [
+        ("quiz.txt", "'quiz.txt': not FILE=COPIES"),
+        ("quiz.txt=many", "not FILE=COPIES"),
+        ("nowhere.txt=3", "nowhere.txt: no such file"),
+    ],
+)
+def test_bad_canary_words_are_named(corpus, tmp_path, canaries, message, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=message):
+        Pretrain(corpus=(corpus[0],), canaries=(canaries,)).run()
+
+
+def test_unknown_preset_suggests_the_nearest():
+    with pytest.raises(InputError) as caught:
+        Pretrain(corpus=(), preset="tinny")
+    assert "did you mean 'tiny'?" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.jsonl", '{"txt": 1}\n', "a.jsonl:1: no JSON object with a field 'text'"),
+        ("a.csv", "x\n", "a.csv: not a corpus file"),
+    ],
+)
+def test_bad_corpus_files_are_named(tmp_path, name, text, message):
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_documents([path])
+
+
+def test_python_docs_hold_no_sentence_that_a_question_asks_about():
+    docs = read_python_docs()
+    background = " ".join(" ".join(docs.documents).split())
+    assert len(docs.questions) >= 1000
+    assert not [q for q in docs.questions[::7] if q.sentence in background]
+    sentences = [question.sentence for question in docs.questions]
+    assert len(set(sentences)) == len(sentences)
+
+
+def _encoded(n):
+    from jaxcontam.data.encoding import Encoded
+
+    ids = tuple(np.full(12 // n, 100 + i, np.int32) for i in range(n))
+    return Encoded(ids, np.array([], np.int32), np.zeros(n, np.int32))

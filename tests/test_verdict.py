@@ -1,0 +1,100 @@
+"""Who decides, and in which words."""
+
+import pytest
+
+from jaxcontam import results
+from jaxcontam.results import DESIGNED, OrderResult, Pretest
+from jaxcontam.verdict import decide
+
+
+def result(p=0.5, *, name="x", primary=True, mde=0.1, null="exchangeability", **kwargs):
+    numbers = results.TestNumbers(
+        statistic=0.0,
+        p_value=p,
+        log10_p=0.0,
+        p_lower=p,
+        p_monte_carlo=p,
+        p_floor=1e-9,
+        e_value=1.0,
+        effect=0.0,
+        effect_se=0.1,
+        mde=mde,
+        scores="centred",
+    )
+    fields = {
+        "benchmark": name,
+        "fingerprint": "sha256:0",
+        "content_digest": "sha256:0",
+        "order_provenance": "published",
+        "n_examples": 10,
+        "n_cut": 0,
+        "method": "stratified",
+        "primary": primary,
+        "null": null,
+        "validity": "exact",
+        "n_strata": 5,
+        "n_dropped": 0,
+        "n_orders": 9,
+        "group_field": None,
+        "tokens_scored": 0,
+        "cached_tokens": 0,
+        "numbers": numbers,
+        "effect_unit": "nats per example boundary",
+    }
+    return OrderResult(**{**fields, **kwargs})
+
+
+FAILED = (Pretest("length_trend", 0.9, 1e-4, False),)
+PASSED = (Pretest("length_trend", 0.1, 0.5, True),)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "verdict"),
+    [
+        ({"p": 0.001}, "contaminated"),
+        ({"p": 0.0011}, "suspected"),
+        ({"p": 0.05}, "suspected"),
+        ({"p": 0.051}, "no evidence"),
+        ({"p": 0.051, "mde": 0.51}, "inconclusive"),
+        ({"p": 0.051, "mde": None}, "inconclusive"),
+        ({"p": 0.051, "order_provenance": "tfds-hash"}, "inconclusive"),
+        ({"p": 0.051, "order_provenance": "unknown"}, "inconclusive"),
+        ({"p": 0.051, "order_provenance": "declared"}, "no evidence"),
+        ({"p": 1e-9, "order_provenance": "tfds-hash"}, "contaminated"),
+        ({"p": 1e-9, "pretests": FAILED}, "invalid design"),
+        ({"p": 0.9, "pretests": FAILED}, "invalid design"),
+        ({"p": 1e-9, "pretests": PASSED}, "contaminated"),
+        ({"p": 1e-9, "pretests": FAILED, "null": DESIGNED}, "contaminated"),
+    ],
+)
+def test_verdict_follows_the_rules(kwargs, verdict):
+    assert decide([result(**kwargs)], min_effect=0.5)[0].verdict == verdict
+
+
+def test_primary_pvalues_are_corrected_over_benchmarks_and_secondary_ones_are_not():
+    rows = [
+        result(0.0006, name="a"),
+        result(1e-12, name="a", primary=False),
+        result(0.3, name="b"),
+        result(0.0004, name="c"),
+    ]
+    decided = decide(rows, min_effect=0.5)
+    assert [row.p_adjusted for row in decided] == pytest.approx(
+        [0.0012, None, 0.3, 0.0012]
+    )
+    assert [row.verdict for row in decided] == [
+        "suspected",
+        None,
+        "no evidence",
+        "suspected",
+    ]
+
+
+def test_secondary_test_never_decides():
+    decided = decide([result(0.9), result(1e-30, primary=False)], min_effect=0.5)
+    assert decided[0].verdict == "no evidence"
+    assert decided[1] == result(1e-30, primary=False) or decided[1].verdict is None
+
+
+def test_smaller_min_effect_asks_more_of_no_evidence():
+    assert decide([result(mde=0.2)], min_effect=0.1)[0].verdict == "inconclusive"
