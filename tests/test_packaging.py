@@ -1,0 +1,170 @@
+"""The house: what a wheel holds, what imports what, and what no file may say."""
+
+import ast
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("jaxcontam", "train", "eval")
+SOURCES = sorted(path for name in PACKAGES for path in (ROOT / name).rglob("*.py"))
+
+# Rooms in the order of imports: a file may import from its own room and those after.
+ROOMS = ["cli", "commands", "methods", "report", "verdict", "scoring", "stats"]
+ROOMS += ["models", "data", "results", "errors"]
+
+
+def tree_of(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imported(path):
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def room_of(module):
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else None
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    out = tmp_path_factory.mktemp("dist")
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation"]
+    subprocess.run(
+        [*build, "--outdir", str(out), str(ROOT)], check=True, capture_output=True
+    )
+    (path,) = out.glob("*.whl")
+    return path
+
+
+def test_wheel_holds_jaxcontam_alone(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.split("/")[0] for name in names}
+    assert tops == {"jaxcontam", f"{wheel.name.split('-py3')[0]}.dist-info"}
+    assert "jaxcontam/cli.py" in names
+
+
+def test_command_of_the_wheel_answers_help_without_jax(wheel, tmp_path):
+    # The wheel itself on the path, not the checkout.
+    code = (
+        "import sys; from jaxcontam.cli import main; code = main(['--help']); "
+        "assert 'jax' not in sys.modules and 'transformers' not in sys.modules; "
+        "import jaxcontam; assert '.whl' in jaxcontam.__file__; sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": str(wheel), "PATH": ""},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "audit" in done.stdout
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_modules_stay_below_400_lines(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
+
+
+def test_library_never_imports_training_or_studies():
+    for path in (ROOT / "jaxcontam").rglob("*.py"):
+        tops = {module.split(".")[0] for module in imported(path)}
+        assert tops.isdisjoint({"train", "eval", "tests"}), path
+
+
+def test_imports_point_one_way():
+    wrong = []
+    for path in (ROOT / "jaxcontam").rglob("*.py"):
+        room = path.relative_to(ROOT / "jaxcontam").parts[0].removesuffix(".py")
+        if room not in ROOMS:
+            continue
+        for module in imported(path):
+            other = room_of(module) if module.startswith("jaxcontam.") else None
+            if other in ROOMS and ROOMS.index(other) < ROOMS.index(room):
+                wrong.append(f"{path.relative_to(ROOT)} imports {module}")
+    assert not wrong
+
+
+def test_report_reads_results_alone():
+    allowed = {"report", "results", "errors", None}
+    for path in (ROOT / "jaxcontam/report").glob("*.py"):
+        for module in imported(path):
+            if module.startswith("jaxcontam."):
+                assert room_of(module) in allowed, (path, module)
+
+
+def test_no_family_has_a_branch_of_its_own_in_the_decoder():
+    source = (ROOT / "jaxcontam/models/decoder.py").read_text(encoding="utf-8")
+    assert not re.search(r"if .*(family|model_type|gpt2|llama)", source, re.IGNORECASE)
+
+
+def test_public_functions_and_classes_have_docstrings():
+    missing = [
+        f"{path.relative_to(ROOT)}: {node.name}"
+        for path in SOURCES
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        and not node.name.startswith("_")
+        and node.col_offset == 0
+        and not ast.get_docstring(node)
+    ]
+    assert not missing
+
+
+def test_tracked_files_name_no_registry_and_no_unpickling():
+    # The words are put together here, so that this file does not hold them.
+    forbidden = ["--" + "index-url", "--extra-" + "index-url", "--find-" + "links"]
+    unsafe = ["pickle" + ".load", "trust_remote_code=True", "allow_pickle=True"]
+    names = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True
+    ).stdout.splitlines()
+    names = names or [str(p.relative_to(ROOT)) for p in SOURCES]
+    assert "uv.lock" not in names
+    for name in names:
+        path = ROOT / name
+        if path.suffix in {".png", ".npz"} or not path.is_file():
+            continue
+        text = path.read_text(encoding="utf-8")
+        words = forbidden if path.parts[-2] == "tests" else forbidden + unsafe
+        assert not [word for word in words if word in text], name
+
+
+def test_readme_has_the_two_commands_and_only_flags_that_exist():
+    from jaxcontam.cli import COMMANDS
+
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    installs = [line for line in readme.splitlines() if "venv .venv" in line]
+    assert len(installs) == 2
+    assert "eval.quickstart" in installs[0]
+    assert "pytest" in installs[1]
+    for name in re.findall(r"^jaxcontam (\w+)", readme, re.MULTILINE):
+        assert name in COMMANDS
+
+
+def test_methods_of_the_readme_are_the_methods_of_the_table():
+    from jaxcontam.methods import METHODS
+
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = set(re.findall(r"^\| `(\w+)`", readme, re.MULTILINE))
+    assert rows == set(METHODS) - {"sharded_t_released"}
+
+
+def test_constraints_pin_every_dependency():
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    pinned = (ROOT / "constraints.txt").read_text().lower().replace("_", "-")
+    wanted = project["dependencies"] + project["optional-dependencies"]["test"]
+    for requirement in wanted:
+        name = re.match(r"[\w-]+", requirement)[0].lower().replace("_", "-")
+        assert f"\n{name}==" in f"\n{pinned}", name
