@@ -87,9 +87,21 @@ def parse(command: type, words: Sequence[str], *, prog: str) -> Any:
             _first_sentence(said.getvalue()), hint=f"see {prog} --help"
         ) from None
     if unknown:
-        flags = ["--" + f.name.replace("_", "-") for f in dataclasses.fields(command)]
-        raise unknown_name("flag", unknown[0], flags)
+        if not unknown[0].startswith("-"):
+            raise InputError(
+                f"unexpected argument {unknown[0]!r}", hint=f"see {prog} --help"
+            )
+        raise unknown_name("flag", unknown[0], _flags(command))
     return parsed
+
+
+def _flags(command: type) -> list[str]:
+    """Names of a command's flags; positionals have none."""
+    return [
+        "--" + field.name.replace("_", "-")
+        for field in dataclasses.fields(command)
+        if tyro.conf.Positional not in getattr(field.type, "__metadata__", ())
+    ] + ["--help"]
 
 
 def _run(words: list[str]) -> object:
@@ -111,13 +123,15 @@ def _print_help() -> None:
 
 def _first_sentence(box: str) -> str:
     """The parser's framed message as one line, without frame and footer."""
-    lines = []
+    lines: list[str] = []
+    below_title = False
     for line in box.splitlines():
         text = line.strip("│╭╮╰╯ ")
-        if not text.strip("─"):
-            if lines:
-                break
-            continue
-        if "─" not in text:
+        # Where the terminal has no UTF-8 the rules are drawn with hyphens.
+        is_rule = "─" in text or "---" in text
+        if lines and (is_rule or not text):
+            break
+        if below_title and text and not is_rule:
             lines.append(text)
+        below_title = below_title or is_rule
     return " ".join(lines) or "the command line does not parse"

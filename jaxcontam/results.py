@@ -30,7 +30,7 @@ class Pretest:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class TestNumbers:
+class OrderNumbers:
     """What a test computes from a (K, m + 1) matrix, column 0 the published version.
 
     Attributes:
@@ -128,7 +128,7 @@ class OrderResult:
     group_field: str | None
     tokens_scored: int
     cached_tokens: int
-    numbers: TestNumbers
+    numbers: OrderNumbers
     p_adjusted: float | None = None
     effect_unit: str
     pretests: tuple[Pretest, ...] = ()

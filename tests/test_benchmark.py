@@ -125,6 +125,13 @@ def test_windows_line_ends_and_byte_order_mark_change_nothing(write, name):
     assert (again.texts, again.rows) == (plain.texts, plain.rows)
 
 
+def test_line_ends_inside_quotes_stay_as_published(write):
+    path = write("set.csv", 'q,a\r\n"one\r\ntwo\nthree",1\r\n')
+    found = load_benchmark(path)
+    assert found.texts == ('"one\r\ntwo\nthree",1',)
+    assert found.rows == ({"q": "one\r\ntwo\nthree", "a": "1"},)
+
+
 @pytest.mark.parametrize("name", ["set.jsonl", "set.csv", "set.txt"])
 def test_blank_lines_are_no_examples_and_the_last_line_end_is_optional(write, name):
     content = in_each_format(["one", "two"])[name]
@@ -234,7 +241,7 @@ def test_missing_file_with_no_similar_one_has_no_hint(tmp_path):
 )
 def test_empty_file_is_refused(write, name, content):
     path = write(name, content)
-    assert refusal(path) == (f"{path}: no examples", "the file is empty")
+    assert refusal(path) == (f"{path}: no examples", "nothing to test in this file")
 
 
 @pytest.mark.parametrize("name", list(in_each_format([])))

@@ -83,15 +83,18 @@ def test_tokens_are_those_of_each_target_in_order(context):
         np.testing.assert_array_equal(scores, [BIGRAM[ids[:-1], ids[1:]]])
 
 
-def test_moments_stand_below_the_log_probabilities():
+def test_moments_stand_below_the_log_probabilities_and_enter_no_sum():
     def forward(inputs_BS, targets_BS):
         logprobs_BS, _, _ = bigram(inputs_BS, targets_BS)
         return logprobs_BS, 2 * logprobs_BS, logprobs_BS**2
 
     ids = drawn_sequences(1, longest=40, seed=3)[0]
-    (found,) = Scorer(forward, context=16, batch_tokens=64).tokens([ids])
+    scorer = Scorer(forward, context=16, batch_tokens=64)
+    (found,) = scorer.tokens([ids])
     logprobs_S = BIGRAM[ids[:-1], ids[1:]]
     np.testing.assert_array_equal(found, [logprobs_S, 2 * logprobs_S, logprobs_S**2])
+    (loglik,) = scorer.log_likelihoods([ids])
+    np.testing.assert_allclose(loglik, direct(ids), **FLOAT64)
 
 
 def test_sequence_in_the_context_is_scored_on_its_whole_prefix():

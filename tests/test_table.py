@@ -19,7 +19,7 @@ GRACE = 1e-9
 
 def order_result(log10_p=-1.0, **fields):
     """A row of the report with these fields."""
-    numbers = results.TestNumbers(
+    numbers = results.OrderNumbers(
         statistic=1.0,
         p_value=max(10.0**log10_p, 1e-300),
         log10_p=log10_p,

@@ -8,7 +8,7 @@ from jaxcontam.verdict import decide
 
 
 def result(p=0.5, *, name="x", primary=True, mde=0.1, null="exchangeability", **kwargs):
-    numbers = results.TestNumbers(
+    numbers = results.OrderNumbers(
         statistic=0.0,
         p_value=p,
         log10_p=0.0,

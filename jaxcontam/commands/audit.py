@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 from rich.console import Console
 
+from jaxcontam.commands.flags import check_shared_flags, flags_of
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.encoding import encode_examples
@@ -20,7 +21,7 @@ from jaxcontam.methods.order_test import (
     plan_test,
     score_test,
 )
-from jaxcontam.report.document import write_report
+from jaxcontam.report.document import make_folder, write_report
 from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.report.table import print_results
 from jaxcontam.results import Evidence, OrderResult, Pretest, Report
@@ -81,8 +82,12 @@ class Audit:
                 f"--n-orders must be at least 1, got {self.n_orders}",
                 hint="9 is the default; each more costs one pass over the data",
             )
-        if self.seed < 0:
-            raise InputError(f"--seed must be at least 0, got {self.seed}")
+        for name in ("batch_tokens", "max_example_tokens", "limit"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                flag = "--" + name.replace("_", "-")
+                raise InputError(f"{flag} must be at least 1, got {value}")
+        check_shared_flags(self.seed, self.min_effect)
         if not self.benchmark:
             raise InputError("no benchmark file", hint="name at least one")
         for name in self.test_names:
@@ -117,6 +122,8 @@ class Audit:
         from jaxcontam.scoring.local import device_info, local_scorer, model_info
 
         checkpoint = load_checkpoint(self.model)
+        out = self.out or default_out("audit", checkpoint.name, benchmarks)
+        make_folder(out)
         planned = [
             test
             for benchmark in benchmarks
@@ -125,9 +132,8 @@ class Audit:
         scorer = local_scorer(checkpoint.decoder, batch_tokens=self.batch_tokens)
         results, evidence = self._score(planned, benchmarks, scorer)
         decided = decide(results, min_effect=self.min_effect)
-        out = self.out or default_out("audit", checkpoint.name, benchmarks)
         report = Report(
-            command=self._words(),
+            command=("audit", self.model, *map(str, self.benchmark), *flags_of(self)),
             seed=self.seed,
             started=started,
             wall_seconds=time.monotonic() - clock,
@@ -202,16 +208,6 @@ class Audit:
         return pretest_battery(
             benchmark.texts, label_fields(benchmark.rows), seed=self.seed, groups=groups
         )
-
-    def _words(self) -> tuple[str, ...]:
-        """The words that make this report again: every flag that is not its default."""
-        words = ["audit", self.model, *map(str, self.benchmark)]
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.name in ("model", "benchmark", "json") or value == field.default:
-                continue
-            words += ["--" + field.name.replace("_", "-"), str(value)]
-        return tuple(words)
 
 
 def default_out(command: str, model: str, benchmarks: list[Benchmark]) -> Path:

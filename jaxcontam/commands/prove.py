@@ -11,6 +11,7 @@ import numpy as np
 import tyro
 from rich.console import Console
 
+from jaxcontam.commands.flags import check_shared_flags, flags_of
 from jaxcontam.errors import InputError
 from jaxcontam.report.document import write_report
 from jaxcontam.report.provenance import library_versions, utc_now
@@ -18,6 +19,9 @@ from jaxcontam.report.table import p_text, print_results
 from jaxcontam.results import Evidence, OrderResult, Report
 from jaxcontam.stats.randomisation import MATRIX_TOLERANCE, randomisation_test
 from jaxcontam.verdict import MIN_EFFECT, decide
+
+# Largest number that a cell may hold.
+_LARGEST = 1e100
 
 METHOD_NAME = "matrix"
 """`method` of these results: no orders are known, only their scores."""
@@ -41,6 +45,9 @@ class Prove:
     """Folder for report.json (default: runs/prove/NAME-DIGEST)."""
     json: bool = False
     """Print the report on standard output instead of the table."""
+
+    def __post_init__(self) -> None:
+        check_shared_flags(self.seed, self.min_effect)
 
     def run(self) -> dict:
         """Test, write the report, print; returns the report."""
@@ -78,7 +85,7 @@ class Prove:
         decided = decide([result], min_effect=self.min_effect)
         out = self.out or Path("runs/prove") / f"{self.matrix.stem}-{digest[7:15]}"
         report = Report(
-            command=("prove", str(self.matrix), "--scores", self.scores),
+            command=("prove", str(self.matrix), *flags_of(self)),
             seed=self.seed,
             started=started,
             wall_seconds=time.monotonic() - clock,
@@ -134,12 +141,15 @@ def read_matrix(path: Path, *, columns: int | None = None) -> np.ndarray:
             length; names row and column, counted from 1.
     """
     if not path.is_file():
-        raise InputError(f"{path}: no such file")
+        what = "is a folder" if path.is_dir() else "no such file"
+        raise InputError(f"{path}: {what}")
     if path.suffix == ".npy":
         try:
             matrix = np.load(path, allow_pickle=False)
-        except (ValueError, OSError) as e:
+        except (ValueError, OSError, EOFError) as e:
             raise InputError(f"{path}: not a .npy array of numbers ({e})") from e
+        if not isinstance(matrix, np.ndarray):
+            raise InputError(f"{path}: an archive of arrays, not one .npy array")
         if matrix.ndim == 1 and columns == 1:
             matrix = matrix[:, None]
         if matrix.ndim != 2 or matrix.dtype.kind not in "fiu":
@@ -152,14 +162,18 @@ def read_matrix(path: Path, *, columns: int | None = None) -> np.ndarray:
         matrix = _read_csv(path)
     wanted = f"{columns}" if columns else "at least 2"
     n_columns = matrix.shape[1]
-    if len(matrix) == 0 or (n_columns != columns if columns else n_columns < 2):
+    if matrix.size == 0:
+        raise InputError(f"{path}: no numbers", hint="the file is empty")
+    if n_columns != columns if columns else n_columns < 2:
         raise InputError(f"{path}: {n_columns} columns (needs {wanted})")
-    bad = np.argwhere(~np.isfinite(matrix))
+    # Squares of larger numbers overflow; a log-likelihood is far below them.
+    bad = np.argwhere(~(np.abs(matrix) <= _LARGEST))
     if len(bad):
         row, column = bad[0]
+        value = matrix[row, column]
+        fault = "too large" if np.isfinite(value) else "not a finite number"
         raise InputError(
-            f"{path}: row {row + 1}, column {column + 1}: "
-            f"{matrix[row, column]} is not a finite number"
+            f"{path}: row {row + 1}, column {column + 1}: {value} is {fault}"
         )
     return matrix
 
@@ -167,7 +181,7 @@ def read_matrix(path: Path, *, columns: int | None = None) -> np.ndarray:
 def _read_csv(path: Path) -> np.ndarray:
     rows: list[list[float]] = []
     try:
-        lines = path.read_text(encoding="utf-8").rstrip().split("\n")
+        lines = path.read_text(encoding="utf-8-sig").rstrip().split("\n")
     except UnicodeDecodeError as e:
         raise InputError(f"{path}: byte {e.start}: not UTF-8") from e
     if lines == [""]:
@@ -182,7 +196,8 @@ def _read_csv(path: Path) -> np.ndarray:
         rows.append([])
         for column, cell in enumerate(cells, 1):
             try:
-                rows[-1].append(float(cell))
+                # float() takes 1_000 for 1000.
+                rows[-1].append(float(cell if "_" not in cell else "not a number"))
             except ValueError as e:
                 what = "blank" if not cell.strip() else f"{cell.strip()!r} is no number"
                 raise InputError(

@@ -23,7 +23,7 @@ from jaxcontam.report.document import (
     order_result_from,
     read_document,
 )
-from jaxcontam.results import Evidence, OrderResult, TestNumbers
+from jaxcontam.results import Evidence, OrderNumbers, OrderResult
 from jaxcontam.stats.orders import draw_orders, reversed_orders
 from jaxcontam.stats.randomisation import MATRIX_TOLERANCE, randomisation_test
 from jaxcontam.verdict import decide
@@ -69,13 +69,14 @@ def verify_report(directory: Path) -> tuple[list[str], int]:
     faults = []
     if document_digest(document) != document.get("digest"):
         faults.append(f"{REPORT_NAME}: its digest is not that of its content")
-    if archive_digest(directory / ARCHIVE_NAME) != document.get("digests", {}).get(
-        ARCHIVE_NAME
-    ):
+    archive = directory / ARCHIVE_NAME
+    if not archive.is_file():
+        raise InputError(f"{archive}: no such file", hint="it stands beside the report")
+    if archive_digest(archive) != document.get("digests", {}).get(ARCHIVE_NAME):
         faults.append(f"{ARCHIVE_NAME}: its digest is not the one in {REPORT_NAME}")
     rows = document.get("results", [])
     try:
-        evidence = read_archive(directory / ARCHIVE_NAME, len(rows))
+        evidence = read_archive(archive, len(rows))
     except InputError as e:
         return [*faults, str(e)], 0
     tests: list[tuple[int, OrderResult]] = []
@@ -102,7 +103,7 @@ def verify_report(directory: Path) -> tuple[list[str], int]:
     return faults, len(tests)
 
 
-def _recompute(result: OrderResult, evidence: Evidence, seed: int) -> TestNumbers:
+def _recompute(result: OrderResult, evidence: Evidence, seed: int) -> OrderNumbers:
     if result.method == METHOD_NAME:
         if evidence.boundaries is None:
             raise ValueError("no boundaries")
@@ -143,10 +144,10 @@ def _order_faults(result: OrderResult, evidence: Evidence, seed: int) -> list[st
     return faults
 
 
-def _differences(stated: TestNumbers, computed: TestNumbers) -> list[str]:
+def _differences(stated: OrderNumbers, computed: OrderNumbers) -> list[str]:
     return [
         f"{field.name} is {a!r}, recomputed {b!r}"
-        for field in dataclasses.fields(TestNumbers)
+        for field in dataclasses.fields(OrderNumbers)
         if not _same(
             a := getattr(stated, field.name), b := getattr(computed, field.name)
         )

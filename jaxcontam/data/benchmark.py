@@ -97,13 +97,17 @@ def load_benchmark(
             raise InputError(f"--limit must be at least 1, got {limit}")
         records = records[:limit]
     if not records:
-        raise InputError(f"{path}: no examples", hint="the file is empty")
+        raise InputError(f"{path}: no examples", hint="nothing to test in this file")
     texts, rows = [], []
     for where, raw, row in records:
         if template is not None:
             raw = fill_template(template, row, where)
         elif text_field is not None:
             raw = text_of_field(text_field, row, where)
+        try:
+            raw.encode("utf-8")
+        except UnicodeEncodeError as e:
+            raise InputError(f"{where}: half a character ({raw[e.start]!a})") from e
         texts.append(raw)
         rows.append(row)
     return Benchmark(path.stem, tuple(texts), tuple(rows))
@@ -133,23 +137,31 @@ def _read_text(path: Path) -> str:
             f"{path}: only files are read so far",
             hint=f"export it as one of {', '.join(SUFFIXES)}",
         )
-    if path.is_dir():
-        raise InputError(f"{path}: is a folder", hint="name one file")
-    if not path.is_file():
-        raise InputError(f"{path}: no such file", hint=_similar_files(path))
-    if path.suffix not in SUFFIXES:
+    try:
+        if path.is_dir():
+            raise InputError(f"{path}: is a folder", hint="name one file")
+        if not path.is_file():
+            raise InputError(f"{path}: no such file", hint=_similar_files(path))
+    except OSError as e:
+        raise InputError(f"{path}: not readable ({e.strerror})") from e
+    if _suffix(path) not in SUFFIXES:
         raise InputError(
             f"{path}: unknown suffix {path.suffix!r}",
             hint=f"one of {', '.join(SUFFIXES)}",
         )
     data = path.read_bytes()
     try:
-        return data.decode("utf-8-sig")
+        # Not utf-8-sig, which counts bytes from after the mark.
+        return data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as e:
         raise InputError(
             f"{path}: byte {e.start}: not UTF-8 ({data[e.start]:#04x})",
             hint="convert it, for example with iconv -t utf-8",
         ) from e
+
+
+def _suffix(path: Path) -> str:
+    return path.suffix.lower()
 
 
 def _similar_files(path: Path) -> str:
@@ -167,12 +179,13 @@ _Record = tuple[str, str, dict[str, object] | None]
 
 
 def _parse(path: Path, text: str) -> list[_Record]:
-    if path.suffix == ".jsonl":
+    suffix = _suffix(path)
+    if suffix == ".jsonl":
         return list(_json_lines(path, text))
-    if path.suffix == ".json":
+    if suffix == ".json":
         return list(_json_array(path, text))
-    if path.suffix in _DELIMITERS:
-        return list(_csv_rows(path, text, _DELIMITERS[path.suffix]))
+    if suffix in _DELIMITERS:
+        return list(_csv_rows(path, text, _DELIMITERS[suffix]))
     return [
         (f"{path}:{number}", line, None)
         for number, line in enumerate(_lines(text), 1)
@@ -192,9 +205,9 @@ def _json_lines(path: Path, text: str) -> Iterator[_Record]:
         where = f"{path}:{number}"
         try:
             value = json.loads(line)
-        except json.JSONDecodeError as e:
+        except (ValueError, RecursionError) as e:
             raise InputError(
-                f"{where}: not JSON ({e.msg}, column {e.colno})",
+                f"{where}: not JSON ({_json_fault(e)})",
                 hint="a .jsonl file holds one JSON value a line; .txt takes any text",
             ) from e
         yield where, line, value if isinstance(value, dict) else None
@@ -208,9 +221,10 @@ def _json_array(path: Path, text: str) -> Iterator[_Record]:
         if text[place : place + 1] != "[":
             raise json.JSONDecodeError("expected an array", text, place)
         json.loads(text)
-    except json.JSONDecodeError as e:
+    except (ValueError, RecursionError) as e:
+        line = f":{e.lineno}" if isinstance(e, json.JSONDecodeError) else ""
         raise InputError(
-            f"{path}:{e.lineno}: not a JSON array ({e.msg}, column {e.colno})",
+            f"{path}{line}: not a JSON array ({_json_fault(e)})",
             hint="a .json file holds one array; one value a line is .jsonl",
         ) from e
     number = 0
@@ -235,6 +249,13 @@ def _json_array(path: Path, text: str) -> Iterator[_Record]:
             return
 
 
+def _json_fault(e: Exception) -> str:
+    """What is wrong; very long numbers and very deep values have no column."""
+    return (
+        f"{e.msg}, column {e.colno}" if isinstance(e, json.JSONDecodeError) else str(e)
+    )
+
+
 def _csv_rows(path: Path, text: str, delimiter: str) -> Iterator[_Record]:
     """Rows below the header; the raw text may span lines inside quotes."""
     taken: list[str] = []
@@ -244,6 +265,7 @@ def _csv_rows(path: Path, text: str, delimiter: str) -> Iterator[_Record]:
             taken.append(line)
             yield line
 
+    csv.field_size_limit(max(csv.field_size_limit(), len(text) + 1))
     reader = csv.reader(lines(), delimiter=delimiter, strict=True)
     header: list[str] | None = None
     try:
@@ -255,6 +277,8 @@ def _csv_rows(path: Path, text: str, delimiter: str) -> Iterator[_Record]:
                 continue
             if header is None:
                 header = values
+                if repeated := {name for name in header if header.count(name) > 1}:
+                    raise InputError(f"{where}: two columns named {min(repeated)!r}")
                 continue
             if len(values) != len(header):
                 raise InputError(

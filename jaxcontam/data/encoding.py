@@ -7,6 +7,7 @@ the joined string, and any order of the examples has exactly the same ids.
 import dataclasses
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -87,9 +88,11 @@ def plain_tokenizer(tokenizer: Tokenizer) -> Tokenizer:
     A dummy prefix space before every example of a concatenation would put a token
     between examples that no training text has.
     """
-    plain = Tokenizer.from_str(
-        json.dumps(_without_prefix(json.loads(tokenizer.to_str())))
-    )
+    fields = _without_prefix(json.loads(tokenizer.to_str()))
+    if "dropout" in fields["model"]:
+        # Random merges would give a text other ids each time.
+        fields["model"]["dropout"] = None
+    plain = Tokenizer.from_str(json.dumps(fields))
     plain.no_padding()
     plain.no_truncation()
     return plain
@@ -99,7 +102,7 @@ def _ids(tokenizer: Tokenizer, text: str) -> list[int]:
     return tokenizer.encode(text, add_special_tokens=False).ids
 
 
-def _without_prefix(node):
+def _without_prefix(node: Any) -> Any:
     """The tokenizer's JSON with every prefix-space switch turned off."""
     if isinstance(node, list):
         return [_without_prefix(item) for item in node]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from jaxcontam.results import TestNumbers
+from jaxcontam.results import OrderNumbers
 from jaxcontam.stats.orders import OrderDesign
 
 
@@ -51,7 +51,7 @@ class OrderMethod:
 
     name: str
     design: Callable[[OrderFile, int], OrderDesign]
-    analyse: Callable[[np.ndarray, np.ndarray, int], TestNumbers]
+    analyse: Callable[[np.ndarray, np.ndarray, int], OrderNumbers]
     default_orders: int
     windowed: bool = False
     counted_boundaries: bool = False

@@ -8,7 +8,7 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.errors import InputError
 from jaxcontam.methods.method import OrderFile, OrderMethod
-from jaxcontam.results import DESIGNED, Evidence, OrderResult, Pretest, TestNumbers
+from jaxcontam.results import DESIGNED, Evidence, OrderNumbers, OrderResult, Pretest
 from jaxcontam.scoring.plan import ScoringPlan, plan_orders
 from jaxcontam.scoring.scorer import NonFiniteScoreError, Progress, Scorer, n_targets
 from jaxcontam.stats.orders import OrderDesign, boundaries_gained
@@ -121,7 +121,7 @@ def score_test(
 
 def numbers_from(
     method: OrderMethod, evidence: Evidence, *, grouped: bool, seed: int
-) -> TestNumbers:
+) -> OrderNumbers:
     """What the test says of stored evidence; `verify` recomputes it with this."""
     if evidence.boundaries is not None:
         boundaries_K = evidence.boundaries

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from jaxcontam.methods.method import OrderFile, OrderMethod
-from jaxcontam.results import TestNumbers
+from jaxcontam.results import OrderNumbers
 from jaxcontam.stats.orders import OrderDesign, draw_orders
 from jaxcontam.stats.randomisation import randomisation_test
 
@@ -21,7 +21,7 @@ def design(file: OrderFile, n_orders: int) -> OrderDesign:
     )
 
 
-def analyse(loglik_KM: np.ndarray, boundaries_K: np.ndarray, seed: int) -> TestNumbers:
+def analyse(loglik_KM: np.ndarray, boundaries_K: np.ndarray, seed: int) -> OrderNumbers:
     """(1 + #{orders that score as high}) / (m + 1), ties counting against detection.
 
     Null hypothesis: the model is indifferent to the order of exchangeable examples.

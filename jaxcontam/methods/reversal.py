@@ -3,7 +3,7 @@
 import numpy as np
 
 from jaxcontam.methods.method import OrderFile, OrderMethod
-from jaxcontam.results import TestNumbers
+from jaxcontam.results import OrderNumbers
 from jaxcontam.stats.orders import OrderDesign, reversed_orders
 from jaxcontam.stats.randomisation import randomisation_test
 from jaxcontam.stats.strata import split_strata, stratum_size
@@ -27,7 +27,7 @@ def design(file: OrderFile, n_orders: int) -> OrderDesign:
     )
 
 
-def analyse(loglik_KM: np.ndarray, boundaries_K: np.ndarray, seed: int) -> TestNumbers:
+def analyse(loglik_KM: np.ndarray, boundaries_K: np.ndarray, seed: int) -> OrderNumbers:
     """Exact sign-flip p-value that strata score higher forwards than backwards.
 
     Null hypothesis: reversibility, which grouped and label-sorted files satisfy too.

@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 from jaxcontam.methods.method import OrderFile, OrderMethod
-from jaxcontam.results import TestNumbers
+from jaxcontam.results import OrderNumbers
 from jaxcontam.stats.effect import order_effect
 from jaxcontam.stats.orders import OrderDesign, draw_orders
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, SMALLEST_P
@@ -29,7 +29,7 @@ def design(file: OrderFile, n_orders: int) -> OrderDesign:
 
 def analyse(
     loglik_KM: np.ndarray, boundaries_K: np.ndarray, seed: int, *, ddof: int = 1
-) -> TestNumbers:
+) -> OrderNumbers:
     """One-sided t-test that shards score higher in the published order.
 
     Null hypothesis: the mean over shards of (published minus mean of m random
@@ -65,7 +65,7 @@ def analyse(
         statistic = float(gains_K.mean()) / max(spread, tolerance) * math.sqrt(K)
         log_p = float(stats.t.logsf(statistic, K - 1))
     effect = order_effect(loglik_KM, boundaries_K, p_floor=None)
-    return TestNumbers(
+    return OrderNumbers(
         statistic=statistic,
         p_value=max(math.exp(log_p), SMALLEST_P),
         log10_p=log_p / math.log(10),

@@ -3,7 +3,7 @@
 import numpy as np
 
 from jaxcontam.methods.method import OrderFile, OrderMethod
-from jaxcontam.results import TestNumbers
+from jaxcontam.results import OrderNumbers
 from jaxcontam.stats.orders import OrderDesign, draw_orders
 from jaxcontam.stats.randomisation import randomisation_test
 from jaxcontam.stats.strata import split_strata, stratum_size
@@ -21,7 +21,7 @@ def design(file: OrderFile, n_orders: int) -> OrderDesign:
     )
 
 
-def analyse(loglik_KM: np.ndarray, boundaries_K: np.ndarray, seed: int) -> TestNumbers:
+def analyse(loglik_KM: np.ndarray, boundaries_K: np.ndarray, seed: int) -> OrderNumbers:
     """Exact p-value that the published orders' summed scores are this high.
 
     Null hypothesis: the model is indifferent to the order of exchangeable examples

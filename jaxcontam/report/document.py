@@ -16,17 +16,17 @@ from jaxcontam.report.archive import archive_bytes
 from jaxcontam.results import (
     Evidence,
     MembershipResult,
+    OrderNumbers,
     OrderResult,
     Pretest,
     Report,
-    TestNumbers,
 )
 
 SCHEMA = 1
 REPORT_NAME = "report.json"
 ARCHIVE_NAME = "orders.npz"
 
-_NUMBERS = tuple(field.name for field in dataclasses.fields(TestNumbers))
+_NUMBERS = tuple(field.name for field in dataclasses.fields(OrderNumbers))
 
 
 def write_report(
@@ -42,7 +42,7 @@ def write_report(
     Returns:
         The document as written.
     """
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     archive = archive_bytes(evidence)
     document = to_document(report)
     document["digests"] = {ARCHIVE_NAME: _sha256(archive)}
@@ -90,7 +90,7 @@ def order_result_from(row: Mapping[str, Any]) -> OrderResult:
         TypeError: If a field is missing or unknown.
     """
     fields = dict(row)
-    numbers = TestNumbers(**{name: fields.pop(name) for name in _NUMBERS})
+    numbers = OrderNumbers(**{name: fields.pop(name) for name in _NUMBERS})
     pretests = tuple(Pretest(**test) for test in fields.pop("pretests"))
     warnings = tuple(fields.pop("warnings"))
     return OrderResult(**fields, numbers=numbers, pretests=pretests, warnings=warnings)
@@ -126,6 +126,20 @@ def document_digest(document: Mapping[str, Any]) -> str:
 def archive_digest(path: Path) -> str:
     """SHA-256 of a file as the report carries it."""
     return _sha256(path.read_bytes())
+
+
+def make_folder(out: Path) -> None:
+    """Create the output folder.
+
+    Raises:
+        InputError: If something else stands there, or it cannot be written.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise InputError(
+            f"{out}: cannot be made ({e.strerror})", hint="--out names a folder"
+        ) from e
 
 
 def replace_bytes(path: Path, data: bytes) -> None:

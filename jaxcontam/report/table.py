@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from jaxcontam.results import MembershipResult, OrderResult
 
@@ -41,14 +41,19 @@ def print_results(
         table.add_column("copies", justify="right")
     table.add_column(f"p\n{primaries[0].method}", justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
-    table.add_column("effect\nnats" + " / boundary" * wide, justify="right")
+    unit = primaries[0].effect_unit.replace("per example", "/")
+    table.add_column(
+        f"effect\n{unit if wide else unit.split(' /')[0]}",
+        justify="right",
+        no_wrap=True,
+    )
     is_score = {r.method: isinstance(r, MembershipResult) for r in results}
     for method in beside:
         quantity = "AUC" if is_score[method] else "p"
         table.add_column(f"{quantity}\n{method}", justify="right", no_wrap=True)
     for primary in primaries:
         of_method = {r.method: r for r in by_name[primary.benchmark]}
-        cells = [escape(primary.benchmark)]
+        cells: list[str | Text] = [Text(primary.benchmark)]
         if planted:
             cells.append(str(primary.copies))
         verdict = primary.verdict or ""

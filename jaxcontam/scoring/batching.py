@@ -24,7 +24,7 @@ class Batch:
 def bucket_lengths(context: int) -> list[int]:
     """Padded lengths: powers of two and their halves more, up to the context.
 
-    At most a third of a row is padding, and a context of 2,048 has 14 shapes.
+    At most a third of a row of 16 ids or more is padding; a context of 2,048 has 15.
     """
     lengths, power = [], 16
     while power < context:

@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from jaxcontam.results import TestNumbers
+from jaxcontam.results import OrderNumbers
 from jaxcontam.stats.effect import Effect, order_effect
 from jaxcontam.stats.evalue import soft_rank_log_e
 from jaxcontam.stats.lattice import lattice_tail
@@ -61,7 +61,7 @@ def randomisation_test(
     scores: ScoreKind = "centred",
     relative_tolerance: float = MODEL_TOLERANCE,
     seed: int = 0,
-) -> TestNumbers:
+) -> OrderNumbers:
     """Exact p-value that the published version's scores are this large by chance.
 
     Null hypothesis: within each row the m + 1 versions are exchangeable. The
@@ -102,7 +102,7 @@ def randomisation_test(
     log10_e = soft_rank_log_e(loglik_KM) / math.log(10)
     p_floor = _power_of_ten(log10_floor)
     effect: Effect = order_effect(loglik_KM, boundaries_K, p_floor=p_floor)
-    return TestNumbers(
+    return OrderNumbers(
         statistic=statistic,
         p_value=_power_of_ten(log10_p),
         log10_p=log10_p,

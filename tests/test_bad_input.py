@@ -1,0 +1,181 @@
+"""Bad input through the command line: one line, a hint, exit 2, nothing half-written."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from jaxcontam.cli import main
+
+
+def refused(words, capsys):
+    """The message of a refusal, after checking its form."""
+    assert main([str(word) for word in words]) == 2
+    captured = capsys.readouterr()
+    lines = captured.err.splitlines()
+    assert captured.out == ""
+    assert 1 <= len(lines) <= 2
+    assert lines[0].startswith("jaxcontam: error: ")
+    assert len(lines) == 1 or lines[1].startswith("  hint: ")
+    return captured.err
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(name, content):
+        path = tmp_path / name
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            path.write_text(content)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def model(pulse, tmp_path):
+    """A copy of the small model, to be spoilt."""
+    return shutil.copytree(pulse / "model", tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "flags", "message"),
+    [
+        ("x.txt", "", [], "x.txt: no examples"),
+        ("x.txt", "only one\n", [], "x: one example"),
+        ("x.txt", b"good\nb\xffd\n", [], "x.txt: byte 6: not UTF-8 (0xff)"),
+        ("x.txt", b"\xef\xbb\xbfgood\nb\xffd\n", [], "x.txt: byte 9: not UTF-8 (0xff)"),
+        ("x.jsonl", '{"a": 1}\n{"a": \n', [], "x.jsonl:2: not JSON"),
+        ("x.jsonl", "9" * 5000 + "\n", [], "x.jsonl:1: not JSON"),
+        (
+            "x.jsonl",
+            '{"q": "1"}\n{"q": "2"}\n',
+            ["--text-field", "question"],
+            "x.jsonl:1: no field 'question' (it has: q)",
+        ),
+        (
+            "x.jsonl",
+            '{"q": "1"}\n{"q": "2"}\n',
+            ["--group-field", "subject"],
+            "x: example 1: no field 'subject' (it has: q)",
+        ),
+        (
+            "x.jsonl",
+            '{"q": "a"}\n{"q": "\\ud800"}\n',
+            ["--text-field", "q"],
+            "x.jsonl:2: half a character ('\\ud800')",
+        ),
+        ("x.csv", "q,q\na,b\nc,d\n", [], "x.csv:1: two columns named 'q'"),
+    ],
+)
+def test_bad_files_are_named(pulse, file, capsys, name, content, flags, message):
+    path = file(name, content)
+    out = path.parent / "out"
+    words = ["audit", pulse / "model", path, "--out", out, *flags]
+    assert message in refused(words, capsys)
+    assert not (out / "report.json").exists()
+    assert not (out / "orders.npz").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--seed", "-1"], "--seed must be at least 0, got -1"),
+        (["--min-effect", "nan"], "--min-effect must be positive, got nan"),
+        (["--batch-tokens", "0"], "--batch-tokens must be at least 1, got 0"),
+        (["--n-orders", "0"], "--n-orders must be at least 1, got 0"),
+        (["--tests", "permutatoin"], "did you mean 'permutation'?"),
+    ],
+)
+def test_bad_flags_are_refused_before_the_model_loads(file, capsys, flags, message):
+    path = file("x.txt", "a\nb\n")
+    words = ["audit", "no-such-model", path, *flags]
+    assert message in refused(words, capsys)
+
+
+def test_output_that_is_a_file_is_refused_before_scoring(pulse, file, capsys):
+    path, out = file("x.txt", "a\nb\nc\n"), file("out", "mine")
+    words = ["audit", pulse / "model", path, "--out", out]
+    assert "out: cannot be made" in refused(words, capsys)
+    assert out.read_text() == "mine"
+
+
+def test_two_benchmarks_of_one_name_are_refused(pulse, file, capsys):
+    first, second = file("x.txt", "a\nb\n"), file("x.jsonl", "1\n2\n")
+    words = ["audit", pulse / "model", first, second]
+    assert "two benchmarks are named 'x'" in refused(words, capsys)
+
+
+def test_nan_weights_name_the_example(model, file, capsys):
+    weights = load_file(model / "model.safetensors")
+    weights["model.norm.weight"][0] = np.nan
+    save_file(weights, model / "model.safetensors")
+    path = file("x.txt", "a\nb\nc\nd\n")
+    message = refused(["audit", model, path, "--out", path.parent / "o"], capsys)
+    assert "x: example " in message
+    assert "not finite" in message
+
+
+def test_pickled_weights_are_refused_with_the_way_to_convert(model, file, capsys):
+    (model / "model.safetensors").unlink()
+    (model / "pytorch_model.bin").write_bytes(b"\x80\x04.")
+    path = file("x.txt", "a\nb\n")
+    message = refused(["audit", model, path], capsys)
+    assert "only pickled weights (pytorch_model.bin)" in message
+    assert "save_pretrained" in message
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("model.safetensors", "no weights (model.safetensors is missing)"),
+        ("tokenizer.json", "no tokenizer (tokenizer.json is missing)"),
+        ("config.json", "no config.json"),
+    ],
+)
+def test_incomplete_model_directories_say_what_is_missing(
+    model, file, capsys, name, message
+):
+    (model / name).unlink()
+    path = file("x.txt", "a\nb\n")
+    assert message in refused(["audit", model, path], capsys)
+
+
+def test_report_without_its_archive_is_named(pulse, tmp_path, capsys):
+    shutil.copy(pulse / "report.json", tmp_path)
+    message = refused(["verify", tmp_path], capsys)
+    assert "orders.npz: no such file" in message
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "flags", "message"),
+    [
+        ("m.csv", "1e200,1\n2,3\n", [], "row 1, column 1: 1e+200 is too large"),
+        ("m.csv", "1_0,1\n2,3\n", [], "row 1, column 1: '1_0' is no number"),
+        ("m.npy", b"", [], "m.npy: not a .npy array of numbers"),
+        ("m.csv", "1,2\n3,4\n", ["--seed", "-1"], "--seed must be at least 0"),
+    ],
+)
+def test_bad_matrices_are_named(file, capsys, name, content, flags, message):
+    path = file(name, content)
+    words = ["prove", path, "--out", path.parent / "out", *flags]
+    assert message in refused(words, capsys)
+    assert not (path.parent / "out").exists()
+
+
+def test_archive_of_arrays_is_no_matrix(tmp_path, capsys):
+    np.savez(tmp_path / "m.npz", a=np.ones((2, 2)))
+    path = (tmp_path / "m.npz").rename(tmp_path / "m.npy")
+    assert "an archive of arrays" in refused(["prove", path], capsys)
+
+
+def test_report_names_the_flags_that_make_it_again(file):
+    path = file("m.csv", "1,2\n3,4\n")
+    out = path.parent / "out"
+    flags = ["--boundaries", "2.0", "--seed", "5", "--out", str(out)]
+    assert main(["prove", str(path), *flags]) == 0
+    command = json.loads((out / "report.json").read_text())["command"]
+    assert command == ["prove", str(path), *flags]
