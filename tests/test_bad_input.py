@@ -1,4 +1,4 @@
-"""Bad input through the command line: one line, a hint, exit 2, nothing half-written."""
+"""Bad input on the command line: one line, a hint, exit 2, nothing half-written."""
 
 import json
 import shutil
