@@ -21,6 +21,7 @@ from rich.console import Console
 from eval.python_docs import read_python_docs
 from jaxcontam.cli import parse, run_command
 from jaxcontam.commands.progress import progress_bar
+from jaxcontam.commands.report import write_page
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded, encode_examples
 from jaxcontam.data.manifest import Manifest, PlantedSet
@@ -116,8 +117,9 @@ class Quickstart:
             },
         )
         document = write_report(report, [*evidence, *[None] * len(ranked)], self.out)
+        page = write_page(document, self.out)
         print_results(report.results, console)
-        _print_reading(document, self.out, console)
+        _print_reading(document, self.out, page, console)
         return document
 
 
@@ -274,7 +276,7 @@ def _encode(
     )
 
 
-def _print_reading(document: dict, out: Path, console: Console) -> None:
+def _print_reading(document: dict, out: Path, page: Path, console: Console) -> None:
     """What the table shows and does not show, and what to type next."""
     study = document["study"]
     largest_se = max(row.get("auc_se", 0.0) for row in document["results"])
@@ -294,7 +296,7 @@ def _print_reading(document: dict, out: Path, console: Console) -> None:
         highlight=False,
     )
     console.print(
-        f"report:      {out / 'report.json'}\n"
+        f"report:      {page}\n"
         f"check it:    jaxcontam verify {out}\n"
         f"audit a set: jaxcontam audit {out / MODEL_DIR} {out / 'sets/pydocs-10.txt'}",
         highlight=False,

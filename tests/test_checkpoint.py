@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pickle
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -232,9 +233,8 @@ def test_unknown_tensor_is_named(copy):
 def test_layers_beyond_the_configured_ones_are_unknown_tensors(copy):
     folder = copy()
     edit_config(folder, num_hidden_layers=1)
-    message = refusal(load_decoder, folder)
-    assert "unknown tensors: model.layers.1." in message
-    assert "and 4 more" in message
+    wanted = r"unknown tensors: model\.layers\.1\.\S+, .* and 4 more$"
+    assert re.search(wanted, refusal(load_decoder, folder))
 
 
 @pytest.mark.parametrize(
@@ -301,8 +301,8 @@ def test_config_that_is_missing_or_not_json_is_named(copy):
 def test_folder_without_weights_names_the_file_it_looked_for(copy):
     folder = copy()
     (folder / "model.safetensors").unlink()
-    found = refusal(load_decoder, folder)
-    assert found == f"{folder}: no weights (model.safetensors is missing)"
+    wanted = f"{folder}: no weights (model.safetensors is missing)"
+    assert refusal(load_decoder, folder) == wanted
 
 
 @pytest.mark.parametrize("kept", [0, 7, 200, -4])
@@ -321,9 +321,8 @@ def test_folder_without_tokenizer_is_refused(copy):
 
 
 def test_tokenizer_with_more_tokens_than_the_model_is_refused(copy):
-    small = dataclasses.replace(LLAMA, vocab_size=VOCAB - 100)
     folder = copy()
-    save_checkpoint(drawn(small), None, folder)
+    save_checkpoint(drawn(dataclasses.replace(LLAMA, vocab_size=200)), None, folder)
     size = len(json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"])
     message = refusal(load_checkpoint, str(folder))
     assert f"the tokenizer has {size} tokens, the model 200" in message
@@ -395,6 +394,5 @@ def test_fingerprint_changes_with_one_weight_or_one_setting(saved, copy):
     weight, setting = copy(to="weight"), copy(to="setting")
     edit_tensors(weight, nudged)
     edit_config(setting, rms_norm_eps=2e-5)
-    folders = (saved / "llama", weight, setting)
-    found = {load_checkpoint(str(folder)).fingerprint for folder in folders}
-    assert len(found) == 3
+    found = [load_checkpoint(str(f)) for f in (saved / "llama", weight, setting)]
+    assert len({checkpoint.fingerprint for checkpoint in found}) == 3

@@ -156,7 +156,7 @@ def test_gpt2_scores_agree(case, tmp_path):
     assert_scores_agree(load_decoder(tmp_path), model)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("make", [torch_llama, torch_gpt2])
 def test_scores_agree_for_any_weights(make, seed, tmp_path):
     model = make(seed)

@@ -17,7 +17,7 @@ from train.corpus import read_documents
 from train.presets import PRESETS
 from train.pretrain import Pretrain
 from train.step import train_decoder
-from train.stream import Canary, build_stream, training_rows
+from train.stream import Canary, build_stream, steps_of_copy, training_rows
 
 
 @pytest.fixture
@@ -94,11 +94,22 @@ def test_training_lowers_the_loss_from_that_of_the_uniform_distribution():
 
 def test_every_id_is_a_target_once_but_for_the_last_partial_row():
     ids = np.arange(1000, dtype=np.int32)
-    rows = training_rows(ids, 64, seed=5)
+    rows, starts = training_rows(ids, 64, seed=5)
+    np.testing.assert_array_equal(rows[:, 0], starts)
     targets = np.sort(rows[:, 1:].ravel())
     assert rows.shape == (15, 65)
     assert len(np.unique(targets)) == 15 * 64
     np.testing.assert_array_equal((rows[:, 1:] - rows[:, :-1]) % 1000, 1)
+
+
+@pytest.mark.parametrize(("offset", "n_ids"), [(0, 5), (130, 200), (990, 10)])
+def test_steps_of_a_copy_are_the_rows_that_hold_its_targets(offset, n_ids):
+    ids = np.arange(1000, dtype=np.int32)
+    rows, starts = training_rows(ids, 64, seed=5)
+    found = steps_of_copy(offset, n_ids, starts_R=starts, context=64, n_ids_in_all=1000)
+    copy = np.arange(offset, offset + n_ids)
+    expected = np.flatnonzero(np.isin(rows[:, 1:], copy).any(axis=1))
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_background_documents_keep_their_order_around_the_blocks(corpus):

@@ -27,7 +27,13 @@ from train.allocator import keep_freed_memory
 from train.corpus import read_documents
 from train.presets import PRESETS, Preset
 from train.step import train_decoder
-from train.stream import Canary, Stream, build_stream, training_rows
+from train.stream import (
+    Canary,
+    Stream,
+    build_stream,
+    steps_of_copy,
+    training_rows,
+)
 from train.tokenizer import BOS, train_tokenizer
 
 MODEL_DIR = "model"
@@ -165,7 +171,7 @@ def pretrain(
         prefix_id=prefix_id,
         seed=seed,
     )
-    rows = training_rows(stream.ids, preset.decoder.context, seed=seed)
+    rows, starts = training_rows(stream.ids, preset.decoder.context, seed=seed)
     if len(rows) < preset.batch_rows:
         raise InputError(
             f"the corpus gives {len(stream.ids)} tokens, too few for one step of "
@@ -186,7 +192,7 @@ def pretrain(
         finished=False,
         stream=STREAM_NAME,
         sets=tuple(
-            _planted(planned, ids, stream)
+            _planted(planned, ids, stream, starts, preset)
             for planned, ids in zip(sets, encoded, strict=True)
         ),
     )
@@ -245,8 +251,26 @@ def _background(
     return chosen
 
 
-def _planted(planned: PlannedSet, encoded: Encoded, stream: Stream) -> PlantedSet:
-    benchmark = planned.benchmark
+def _planted(
+    planned: PlannedSet,
+    encoded: Encoded,
+    stream: Stream,
+    starts: np.ndarray,
+    preset: Preset,
+) -> PlantedSet:
+    benchmark, n_tokens = planned.benchmark, int(encoded.lengths.sum())
+    n_steps = len(starts) // preset.batch_rows
+    steps = []
+    for offset in stream.offsets[benchmark.name]:
+        rows = steps_of_copy(
+            offset,
+            n_tokens,
+            starts_R=starts,
+            context=preset.decoder.context,
+            n_ids_in_all=len(stream.ids),
+        )
+        seen = np.unique(rows // preset.batch_rows + 1)
+        steps.append(tuple(seen[seen <= n_steps].tolist()))
     is_jsonl = all(row is not None for row in benchmark.rows)
     return PlantedSet(
         name=benchmark.name,
@@ -257,7 +281,8 @@ def _planted(planned: PlannedSet, encoded: Encoded, stream: Stream) -> PlantedSe
         content_digest=benchmark.content_digest,
         token_offsets=stream.offsets[benchmark.name],
         orders=stream.orders.get(benchmark.name, ()),
-        n_tokens=int(encoded.lengths.sum()),
+        steps=tuple(steps),
+        n_tokens=n_tokens,
         file=f"{SETS_DIR}/{benchmark.name}{'.jsonl' if is_jsonl else '.txt'}",
     )
 

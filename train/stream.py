@@ -98,17 +98,35 @@ def build_stream(
     )
 
 
-def training_rows(ids_N: np.ndarray, context: int, *, seed: int) -> np.ndarray:
+def training_rows(
+    ids_N: np.ndarray, context: int, *, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Cut the stream into rows at a random phase, and shuffle the rows.
 
     Returns:
-        (R, T + 1) int32: each row's last id is the next one's first, so that every
-        id is a target once. The stream is taken as a circle; what does not fill a
-        row is left out.
+        (R, T + 1) int32 rows, each one's last id the first of the next in the stream,
+        so that every id is a target once; and (R,) where each row starts. The stream
+        is taken as a circle; what does not fill a row is left out.
     """
     rng = np.random.default_rng([seed, 2])
-    circle_N = np.roll(ids_N, -int(rng.integers(context)))
-    n_rows = (len(circle_N) - 1) // context
-    starts_R = np.arange(n_rows) * context
-    rows_RT = circle_N[starts_R[:, None] + np.arange(context + 1)]
-    return rows_RT[rng.permutation(n_rows)]
+    N = len(ids_N)
+    phase, n_rows = int(rng.integers(context)), (N - 1) // context
+    starts_R = (phase + context * rng.permutation(n_rows)) % N
+    return ids_N[(starts_R[:, None] + np.arange(context + 1)) % N], starts_R
+
+
+def steps_of_copy(
+    offset: int, n_ids: int, *, starts_R: np.ndarray, context: int, n_ids_in_all: int
+) -> np.ndarray:
+    """Rows, in the order of training, that hold any target of a copy.
+
+    Args:
+        offset: Place of the copy's first id in the stream.
+        n_ids: Ids of the copy.
+        starts_R: From `training_rows`.
+        context: T.
+        n_ids_in_all: N.
+    """
+    # Row targets are start + 1 .. start + T; the copy is offset .. offset + n - 1.
+    gap_R = (starts_R - (offset - context)) % n_ids_in_all
+    return np.flatnonzero(gap_R <= n_ids + context - 2)

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from jaxcontam.models.checkpoint import quiet_transformers
+
 BOS = "<|bos|>"
 
 
@@ -13,6 +15,7 @@ def train_tokenizer(documents: Iterable[str], vocab_size: int):
     Byte-level, so any text encodes. No prefix space and no post-processor: nothing is
     added that was not asked for.
     """
+    quiet_transformers()
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = Tokenizer(models.BPE())

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from jaxcontam.commands.flags import check_shared_flags, flags_of
 from jaxcontam.commands.progress import progress_bar
+from jaxcontam.commands.report import write_page
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.errors import InputError
@@ -144,10 +145,11 @@ class Audit:
             results=tuple(decided),
         )
         document = write_report(report, evidence, out)
+        page = write_page(document, out)
         if self.json:
             print(json.dumps(document, indent=1, ensure_ascii=False))
         else:
-            _print(decided, out, Console())
+            _print(decided, page, Console())
         return document
 
     def _plan(
@@ -218,7 +220,7 @@ def default_out(command: str, model: str, benchmarks: list[Benchmark]) -> Path:
     return Path("runs") / command / f"{model}-{digest[7:15]}"
 
 
-def _print(results: list[OrderResult], out: Path, console: Console) -> None:
+def _print(results: list[OrderResult], page: Path, console: Console) -> None:
     print_results(results, console)
     for result in results:
         if not result.primary:
@@ -237,4 +239,4 @@ def _print(results: list[OrderResult], out: Path, console: Console) -> None:
                 highlight=False,
                 markup=False,
             )
-    console.print(f"\nreport: {out / 'report.json'}", soft_wrap=True, highlight=False)
+    console.print(f"\nreport: {page}", soft_wrap=True, highlight=False)

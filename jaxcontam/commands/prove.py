@@ -12,6 +12,7 @@ import tyro
 from rich.console import Console
 
 from jaxcontam.commands.flags import check_shared_flags, flags_of
+from jaxcontam.commands.report import write_page
 from jaxcontam.errors import InputError
 from jaxcontam.report.document import write_report
 from jaxcontam.report.provenance import library_versions, utc_now
@@ -97,6 +98,7 @@ class Prove:
         )
         evidence = Evidence(scores=matrix_KM, boundaries=boundaries_K)
         document = write_report(report, [evidence], out)
+        page = write_page(document, out)
         if self.json:
             print(json.dumps(document, indent=1))
             return document
@@ -109,7 +111,7 @@ class Prove:
             "if every column was equally likely before the model was trained.",
             highlight=False,
         )
-        console.print(f"report: {out / 'report.json'}", soft_wrap=True)
+        console.print(f"report: {page}", soft_wrap=True)
         return document
 
     def _boundaries(self, n_rows: int) -> np.ndarray:

@@ -21,6 +21,7 @@ class PlantedSet:
         token_offsets: Where each copy's first id stands in the stream.
         orders: Order of each copy: one list of example indices a copy for shuffled
             sets, empty when every copy has the published order.
+        steps: For each copy, the optimiser steps (from 1) that trained on any of it.
         n_tokens: Ids of one copy.
         file: The set's file beside the manifest.
     """
@@ -33,6 +34,7 @@ class PlantedSet:
     content_digest: str
     token_offsets: tuple[int, ...]
     orders: tuple[tuple[int, ...], ...]
+    steps: tuple[tuple[int, ...], ...]
     n_tokens: int
     file: str
 
@@ -98,6 +100,7 @@ def read_manifest(path: Path) -> Manifest:
                     **row,
                     "token_offsets": tuple(row["token_offsets"]),
                     "orders": tuple(tuple(order) for order in row["orders"]),
+                    "steps": tuple(tuple(copy) for copy in row["steps"]),
                 }
             )
             for row in fields.pop("sets")

@@ -139,6 +139,11 @@ def save_checkpoint(
     (directory / "config.json").write_text(json.dumps(fields, indent=1) + "\n")
 
 
+def quiet_transformers() -> None:
+    """Before its first import: no word about torch, which nothing here needs."""
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+
+
 def _locate(model: str) -> Path:
     directory = Path(model)
     if directory.is_dir():
@@ -320,7 +325,7 @@ def _read_tokenizer(directory: Path) -> tuple[Tokenizer, int | None]:
             f"{directory}: no tokenizer (tokenizer.json is missing)",
             hint="copy the tokenizer files of the model into its folder",
         )
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    quiet_transformers()
     from transformers import AutoTokenizer
 
     try:

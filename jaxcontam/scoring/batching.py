@@ -34,7 +34,7 @@ def bucket_lengths(context: int) -> list[int]:
 
 
 def plan_batches(
-    lengths: Sequence[int], *, context: int, batch_tokens: int
+    lengths: Sequence[int], *, context: int, batch_tokens: int, n_devices: int = 1
 ) -> list[Batch]:
     """Group rows by padded length, in the order given.
 
@@ -43,7 +43,8 @@ def plan_batches(
     Args:
         lengths: Input positions of each row, at most `context`.
         context: Longest row.
-        batch_tokens: B * S of a batch, at least one row.
+        batch_tokens: B * S of a batch on one device, at least one row.
+        n_devices: B is a multiple of this.
     """
     buckets = bucket_lengths(context)
     of_bucket: dict[int, list[int]] = {}
@@ -52,7 +53,7 @@ def plan_batches(
         of_bucket.setdefault(bucket, []).append(row)
     batches = []
     for bucket, rows in sorted(of_bucket.items()):
-        n_rows = max(1, batch_tokens // bucket)
+        n_rows = n_devices * max(1, batch_tokens // bucket)
         batches += [
             Batch(tuple(rows[start : start + n_rows]), n_rows, bucket)
             for start in range(0, len(rows), n_rows)

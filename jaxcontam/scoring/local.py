@@ -9,7 +9,8 @@ from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.results import DeviceInfo, ModelInfo
-from jaxcontam.scoring.kernel import PRECISION, score_tokens
+from jaxcontam.scoring.kernel import PRECISION
+from jaxcontam.scoring.mesh import data_mesh, sharded_forward
 from jaxcontam.scoring.scorer import Scorer
 
 # A batch that keeps a CPU's caches warm, and one that fills an accelerator.
@@ -20,11 +21,11 @@ _BATCH_TOKENS_ACCELERATOR = 16_384
 def local_scorer(
     decoder: Decoder, *, batch_tokens: int | None = None, moments: bool = False
 ) -> Scorer:
-    """Score with a decoder on JAX's default device.
+    """Score with a decoder, rows split over all devices.
 
     Args:
         decoder: The model.
-        batch_tokens: Tokens of a batch; None chooses by platform.
+        batch_tokens: Tokens of a batch on one device; None chooses by platform.
         moments: Also compute means and variances.
     """
     graphdef, state = nnx.split(decoder)
@@ -33,11 +34,13 @@ def local_scorer(
         batch_tokens = _BATCH_TOKENS.get(
             jax.default_backend(), _BATCH_TOKENS_ACCELERATOR
         )
-
-    def forward(inputs_BS, targets_BS):
-        return score_tokens(graphdef, state, inputs_BS, targets_BS, moments=moments)
-
-    return Scorer(forward, context=config.context, batch_tokens=batch_tokens)
+    mesh = data_mesh()
+    return Scorer(
+        sharded_forward(graphdef, state, mesh, moments=moments),
+        context=config.context,
+        batch_tokens=batch_tokens,
+        n_devices=mesh.size,
+    )
 
 
 def device_info() -> DeviceInfo:

@@ -35,17 +35,21 @@ class NonFiniteScoreError(ArithmeticError):
 class Scorer:
     """Scores sequences with one forward function and one rule of windows."""
 
-    def __init__(self, forward: Forward, *, context: int, batch_tokens: int):
+    def __init__(
+        self, forward: Forward, *, context: int, batch_tokens: int, n_devices: int = 1
+    ):
         """Wrap a forward function.
 
         Args:
             forward: See `Forward`; called with few shapes.
             context: Most input positions of a row.
-            batch_tokens: Tokens of a batch.
+            batch_tokens: Tokens of a batch on one device.
+            n_devices: Devices that share a batch's rows evenly.
         """
         self._forward = forward
         self.context = context
         self.batch_tokens = batch_tokens
+        self.n_devices = n_devices
 
     def log_likelihoods(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
@@ -101,6 +105,7 @@ class Scorer:
             [window.stop - window.start - 1 for _, window in rows],
             context=self.context,
             batch_tokens=self.batch_tokens,
+            n_devices=self.n_devices,
         )
         total = sum(len(ids) - 1 for ids in sequences)
         done = 0

@@ -1,0 +1,87 @@
+"""`jaxcontam report`: render report.html again from report.json and orders.npz."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import tyro
+
+from jaxcontam.data.manifest import Manifest, read_manifest
+from jaxcontam.report.archive import read_archive
+from jaxcontam.report.document import (
+    ARCHIVE_NAME,
+    REPORT_NAME,
+    read_document,
+    replace_bytes,
+)
+from jaxcontam.results import LossPicture, NullPicture
+from jaxcontam.stats.randomisation import MODEL_TOLERANCE, redrawn_sums, row_scores
+
+# Bars of a histogram need no more.
+_N_DRAWN = 20_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Render:
+    """Render report.html again from report.json and orders.npz."""
+
+    directory: Annotated[Path, tyro.conf.Positional]
+    """Folder of a finished run."""
+
+    def run(self) -> None:
+        """Write the page beside the report."""
+        document = read_document(self.directory / REPORT_NAME)
+        print(write_page(document, self.directory))
+
+
+def write_page(document: dict[str, Any], directory: Path) -> Path:
+    """Write report.html for a report whose archive stands in `directory`.
+
+    The loss curve is drawn where a manifest and metrics stand beside it.
+
+    Returns:
+        The page's path.
+    """
+    rows = document["results"]
+    evidence = read_archive(directory / ARCHIVE_NAME, len(rows))
+    pictures = [
+        None
+        if found is None or not row["primary"]
+        else _picture(found.scores, row["scores"], document["seed"])
+        for row, found in zip(rows, evidence, strict=True)
+    ]
+    # matplotlib and jinja2 take a third of a second to import: only for a page.
+    from jaxcontam.report.page import PAGE_NAME, render_page
+
+    page = render_page(document, pictures, _loss(directory))
+    replace_bytes(directory / PAGE_NAME, page.encode())
+    return directory / PAGE_NAME
+
+
+def _picture(loglik_KM: np.ndarray, kind: Any, seed: int) -> NullPicture:
+    values_KM = row_scores(
+        loglik_KM, kind=kind, relative_tolerance=MODEL_TOLERANCE
+    ).values
+    return NullPicture(
+        null_sums=redrawn_sums(values_KM, n_draws=_N_DRAWN, seed=seed),
+        observed=float(values_KM[:, 0].sum()),
+        contributions=values_KM[:, 0],
+    )
+
+
+def _loss(directory: Path) -> LossPicture | None:
+    metrics, manifest_path = directory / "metrics.jsonl", directory / "manifest.json"
+    if not (metrics.is_file() and manifest_path.is_file()):
+        return None
+    manifest: Manifest = read_manifest(manifest_path)
+    lines = metrics.read_text(encoding="utf-8").splitlines()
+    return LossPicture(
+        losses=np.array([json.loads(line)["loss"] for line in lines]),
+        injections={
+            row.name: np.array(steps)
+            for row in manifest.sets
+            if (steps := [step for copy in row.steps for step in copy])
+        },
+    )

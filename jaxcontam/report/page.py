@@ -1,0 +1,163 @@
+"""`report.html`: one self-contained file, for people."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+import jinja2
+
+from jaxcontam.report.plots import copies_plot, evidence_plot, loss_plot, null_plot
+from jaxcontam.report.sentences import (
+    assumed_sentence,
+    chance_sentence,
+    checked_sentence,
+    p_words,
+    remedy,
+    verdict_sentence,
+)
+from jaxcontam.results import LossPicture, NullPicture
+
+PAGE_NAME = "report.html"
+
+
+def render_page(
+    document: Mapping[str, Any],
+    pictures: Sequence[NullPicture | None],
+    loss: LossPicture | None = None,
+) -> str:
+    """The page of a report; every text from outside is escaped.
+
+    Args:
+        document: As in `report.json`.
+        pictures: One a result, None where there is nothing to draw.
+        loss: The training run behind a study, if it stands beside the report.
+    """
+    results = document["results"]
+    primary = [(i, row) for i, row in enumerate(results) if row["primary"]]
+    planted = any(row.get("copies") is not None for _, row in primary)
+    beside = list(dict.fromkeys(r["method"] for r in results if not r["primary"]))
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    template = environment.from_string(
+        resources.files("jaxcontam.report").joinpath("page.html.j2").read_text("utf-8")
+    )
+    study, model = document.get("study"), document["model"]
+    title = "Contamination report"
+    if model is not None:
+        title += f": {model['name']}"
+    return template.render(
+        title=title,
+        subtitle=_subtitle(document),
+        blocks=[_block(row, pictures[i], document["command"]) for i, row in primary],
+        header=_header(primary[0][1]["method"], beside, planted),
+        rows=[_row(row, results, beside, planted) for _, row in primary],
+        scores=any("auc" in row for row in results),
+        copies_svg=copies_plot([row for _, row in primary]) if planted else None,
+        loss_svg=None if loss is None else loss_plot(loss),
+        command=_command(document["command"], is_study=study is not None),
+        provenance=_provenance(document),
+    )
+
+
+def _block(
+    row: Mapping[str, Any], picture: NullPicture | None, command: Sequence[str]
+) -> dict[str, Any]:
+    return {
+        "name": row["benchmark"],
+        "verdict": row["verdict"],
+        "badge": _badge(row["verdict"]),
+        "sentence": verdict_sentence(row),
+        "assumed": assumed_sentence(row),
+        "checked": checked_sentence(row),
+        "chance": chance_sentence(row),
+        "warnings": row["warnings"],
+        "remedy": remedy(row, command),
+        "null_svg": None if picture is None else null_plot(picture),
+        "evidence_svg": None if picture is None else evidence_plot(picture),
+    }
+
+
+def _header(method: str, beside: Sequence[str], planted: bool) -> list[dict[str, Any]]:
+    cells: list[dict[str, Any]] = [{"text": "benchmark", "word": True}]
+    if planted:
+        cells.append({"text": "copies", "word": False})
+    cells += [
+        {"text": f"p, {method}", "word": False},
+        {"text": "verdict", "word": True},
+        {"text": "effect ± se", "word": False},
+        {"text": "detectable", "word": False},
+    ]
+    return cells + [{"text": name, "word": False} for name in beside]
+
+
+def _row(
+    row: Mapping[str, Any],
+    results: Sequence[Mapping[str, Any]],
+    beside: Sequence[str],
+    planted: bool,
+) -> list[dict[str, Any]]:
+    same = {r["method"]: r for r in results if r["benchmark"] == row["benchmark"]}
+    cells: list[dict[str, Any]] = [{"text": row["benchmark"], "word": True}]
+    if planted:
+        how = " shuffled" if row["copies_shuffled"] else ""
+        cells.append({"text": f"{row['copies']}{how}", "word": False})
+    effect = f"{row['effect']:.2f}"
+    if row["effect_se"] is not None:
+        effect += f" ± {row['effect_se']:.2f}"
+    mde = "-" if row["mde"] is None else f"{row['mde']:.2g}"
+    cells += [
+        {"text": p_words(row), "word": False},
+        {"text": row["verdict"], "word": True, "badge": _badge(row["verdict"])},
+        {"text": effect, "word": False},
+        {"text": mde, "word": False},
+    ]
+    for name in beside:
+        other = same.get(name)
+        if other is None:
+            text = ""
+        elif "auc" in other:
+            text = f"AUC {other['auc']:.2f} ± {other['auc_se']:.2f}"
+        else:
+            text = p_words(other)
+        cells.append({"text": text, "word": False})
+    return cells
+
+
+def _badge(verdict: str) -> str:
+    return verdict.replace(" ", "-")
+
+
+def _subtitle(document: Mapping[str, Any]) -> str:
+    parts = []
+    if (model := document["model"]) is not None:
+        parts.append(
+            f"{model['n_parameters']:,} parameters, context {model['context']}, "
+            f"{model['dtype']}"
+        )
+    if (study := document.get("study")) is not None and "canary_share" in study:
+        parts.append(
+            f"{study['canary_share']:.0%} of {study['n_tokens']:,} training tokens are "
+            "planted: an easy setting, which shows that the tool works, not its power "
+            "on large models"
+        )
+    parts.append(f"made {document['started']} in {document['wall_seconds']:.0f} s")
+    return ". ".join(parts) + "."
+
+
+def _command(words: Sequence[str], *, is_study: bool) -> str:
+    return shlex.join(["python", "-m", *words] if is_study else ["jaxcontam", *words])
+
+
+def _provenance(document: Mapping[str, Any]) -> str:
+    parts = [f"jaxcontam {document['jaxcontam']}, seed {document['seed']}"]
+    if (device := document["device"]) is not None:
+        parts.append(f"{device['n']} x {device['kind']} ({device['platform']})")
+    parts.append(", ".join(f"{k} {v}" for k, v in document["versions"].items()))
+    if (model := document["model"]) is not None:
+        parts.append(f"model {model['fingerprint']}")
+    parts += [
+        f"{row['benchmark']} {row['fingerprint']}"
+        for row in document["results"]
+        if row["primary"]
+    ]
+    return "; ".join(parts)

@@ -1,0 +1,138 @@
+"""Results in plain words: one sentence to paste, and what to do about it."""
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_ASSUMED = {
+    "exchangeability": "that, before any model was trained, every order of these "
+    "examples was equally likely to be the published one",
+    "reversibility": "that, before any model was trained, the published order and its "
+    "reverse were equally likely",
+    "designed randomisation": "nothing about the file: its order was drawn at random "
+    "from a recorded seed",
+    "exchangeability (declared)": "that, before any model was trained, every column of "
+    "a row was equally likely to be the published one (declared by whoever made the "
+    "matrix)",
+}
+
+
+def verdict_sentence(row: Mapping[str, Any]) -> str:
+    """One sentence about a primary test that can be pasted anywhere."""
+    name, p, test = row["benchmark"], p_words(row), _kind_of_test(row)
+    saw = "order seen, presence in other orders not tested"
+    verdict = row["verdict"]
+    if verdict == "contaminated":
+        return f"{name}: contaminated, {p} by {test}; {saw}."
+    if verdict == "suspected":
+        adjusted = f"{row['p_adjusted']:.2g} adjusted"
+        return f"{name}: suspected, {p} by {test} ({adjusted}); {saw}."
+    if verdict == "no evidence":
+        return (
+            f"{name}: no evidence that its order was seen, {p} by {test}; an effect of "
+            f"{row['mde']:.2g} {row['effect_unit']} would have been found with "
+            "probability 0.8."
+        )
+    if verdict == "inconclusive":
+        return f"{name}: inconclusive, {p} by {test}; {_why_inconclusive(row)}."
+    failed = ", ".join(_plain(t["name"]) for t in row["pretests"] if not t["passed"])
+    return (
+        f"{name}: invalid design: the file's own order is not random ({failed}), so a "
+        "model that never saw it could prefer it."
+    )
+
+
+def assumed_sentence(row: Mapping[str, Any]) -> str:
+    """What the p-value rests on."""
+    null: str = row["null"].removeprefix("within-group ")
+    words = _ASSUMED.get(null, null)
+    if null != row["null"]:
+        words += f", among examples of equal {row['group_field']}"
+    if row["validity"] == "asymptotic":
+        words += "; and that many shards make a t-test exact, which few do not"
+    return f"Assumed: {words}."
+
+
+def checked_sentence(row: Mapping[str, Any]) -> str:
+    """Which pre-tests the file passed."""
+    if not row["pretests"]:
+        return "Checked: nothing, since only scores were given."
+    parts = [
+        f"{_plain(test['name'])} (p = {test['p_value']:.2g}"
+        f"{'' if test['passed'] else ', failed'})"
+        for test in row["pretests"]
+    ]
+    tail = ""
+    if row["null"] == "designed randomisation":
+        tail = " Shown only: a drawn order needs no such check."
+    return f"Checked: {'; '.join(parts)}.{tail}"
+
+
+def chance_sentence(row: Mapping[str, Any]) -> str:
+    """What would have been seen had the model never seen the file."""
+    m = row["n_orders"]
+    return (
+        f"By chance: in each of {row['n_strata']} strata the published order would be "
+        f"as likely as any of {m} other{'s' * (m > 1)} to score best; the summed score "
+        f"would reach the observed one with probability {p_words(row)}."
+    )
+
+
+def remedy(row: Mapping[str, Any], command: Sequence[str]) -> str | None:
+    """A line to run next, for verdicts that settle nothing; else None."""
+    words = ["jaxcontam", *command]
+    if list(command[:1]) != ["audit"]:
+        return None
+    if row["verdict"] == "invalid design":
+        field = next(
+            (
+                test["name"].partition(":")[2]
+                for test in row["pretests"]
+                if not test["passed"] and ":" in test["name"]
+            ),
+            None,
+        )
+        extra = ["--group-field", field] if field else ["--tests", "reversal"]
+        return shlex.join([*words, *extra])
+    if row["verdict"] == "inconclusive":
+        orders = max(19, 2 * row["n_orders"] + 1)
+        return shlex.join([*words, "--n-orders", str(orders)])
+    return None
+
+
+def p_words(row: Mapping[str, Any]) -> str:
+    """`p <= 4e-16`: rounded up, and no deeper than the method supports."""
+    log10_p = row["log10_p"]
+    if row["validity"] == "asymptotic":
+        if log10_p < -15:
+            return "p < 1e-15"
+        return f"p = {10.0**log10_p:.2g}"
+    exponent = math.floor(log10_p)
+    mantissa = math.ceil(10.0 ** (log10_p - exponent) * 10 - 1e-9) / 10
+    if exponent >= -2:
+        return f"p <= {math.ceil(10.0**log10_p * 1000 - 1e-9) / 1000:.3f}"
+    if mantissa >= 10:
+        mantissa, exponent = 1.0, exponent + 1
+    return f"p <= {mantissa:.1f}e{exponent}"
+
+
+def _kind_of_test(row: Mapping[str, Any]) -> str:
+    if row["validity"] == "asymptotic":
+        return "an approximate test"
+    return "an exact test"
+
+
+def _why_inconclusive(row: Mapping[str, Any]) -> str:
+    if row["mde"] is None:
+        return "this design cannot reach p = 0.001"
+    if row["order_provenance"] in ("tfds-hash", "unknown"):
+        return "the model may have seen the file in another order than this one"
+    return (
+        f"only an effect of {row['mde']:.2g} {row['effect_unit']} or more would have "
+        "been found with probability 0.8"
+    )
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", " ").replace(":", " of ")

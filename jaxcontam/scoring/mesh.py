@@ -1,0 +1,59 @@
+"""Scoring on every device: rows split over a `data` axis, weights on each.
+
+`jax.pmap` is today a wrapper over `jit` and `shard_map`, so these are used directly.
+
+Dimension key
+    B  sequences in the batch, a multiple of the number of devices
+    S  input positions
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from flax import nnx
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from jaxcontam.scoring.kernel import TokenScores, score_tokens
+
+
+def data_mesh(devices: Sequence[Any] | None = None) -> Mesh:
+    """All devices (or those given) on one axis named `data`."""
+    devices = jax.devices() if devices is None else devices
+    # Written out: the default differs between versions of JAX.
+    return jax.make_mesh(
+        (len(devices),), ("data",), axis_types=(AxisType.Auto,), devices=devices
+    )
+
+
+def sharded_forward(
+    graphdef: nnx.GraphDef, state: nnx.State, mesh: Mesh, *, moments: bool
+) -> Callable[[Any, Any], TokenScores]:
+    """The kernel over a mesh: each device scores its own rows, none talks to another.
+
+    Args:
+        graphdef: Of the decoder, from `nnx.split`.
+        state: Its weights; copied to every device.
+        mesh: From `data_mesh`.
+        moments: Also return means and variances.
+
+    Returns:
+        (inputs_BS, targets_BS) -> scores `[B, S]`.
+    """
+    replicated = jax.device_put(state, NamedSharding(mesh, PartitionSpec()))
+    rows = PartitionSpec("data")
+
+    def score(state: nnx.State, inputs_BS: jax.Array, targets_BS: jax.Array):
+        return score_tokens(graphdef, state, inputs_BS, targets_BS, moments=moments)
+
+    sharded = jax.jit(
+        jax.shard_map(
+            score,
+            mesh=mesh,
+            in_specs=(PartitionSpec(), rows, rows),
+            out_specs=rows,
+            # Scans start from constants; the check takes them for equal everywhere.
+            check_vma=False,
+        )
+    )
+    return lambda inputs_BS, targets_BS: sharded(replicated, inputs_BS, targets_BS)
