@@ -37,6 +37,7 @@ def render_page(
     primary = [(i, row) for i, row in enumerate(results) if row["primary"]]
     planted = any(row.get("copies") is not None for _, row in primary)
     beside = list(dict.fromkeys(r["method"] for r in results if not r["primary"]))
+    scores = {row["method"] for row in results if "auc" in row}
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(
         resources.files("jaxcontam.report").joinpath("page.html.j2").read_text("utf-8")
@@ -49,9 +50,9 @@ def render_page(
         title=title,
         subtitle=_subtitle(document),
         blocks=[_block(row, pictures[i], document["command"]) for i, row in primary],
-        header=_header(primary[0][1]["method"], beside, planted),
+        header=_header(primary[0][1]["method"], beside, scores, planted),
         rows=[_row(row, results, beside, planted) for _, row in primary],
-        scores=any("auc" in row for row in results),
+        scores=bool(scores),
         copies_svg=copies_plot([row for _, row in primary]) if planted else None,
         loss_svg=None if loss is None else loss_plot(loss),
         command=_command(document["command"], is_study=study is not None),
@@ -77,7 +78,9 @@ def _block(
     }
 
 
-def _header(method: str, beside: Sequence[str], planted: bool) -> list[dict[str, Any]]:
+def _header(
+    method: str, beside: Sequence[str], scores: set[str], planted: bool
+) -> list[dict[str, Any]]:
     cells: list[dict[str, Any]] = [{"text": "benchmark", "word": True}]
     if planted:
         cells.append({"text": "copies", "word": False})
@@ -87,7 +90,10 @@ def _header(method: str, beside: Sequence[str], planted: bool) -> list[dict[str,
         {"text": "effect ± se", "word": False},
         {"text": "detectable", "word": False},
     ]
-    return cells + [{"text": name, "word": False} for name in beside]
+    return cells + [
+        {"text": f"{'AUC' if name in scores else 'p'}, {name}", "word": False}
+        for name in beside
+    ]
 
 
 def _row(
@@ -106,7 +112,7 @@ def _row(
         effect += f" ± {row['effect_se']:.2f}"
     mde = "-" if row["mde"] is None else f"{row['mde']:.2g}"
     cells += [
-        {"text": p_words(row), "word": False},
+        {"text": p_words(row).removeprefix("p "), "word": False},
         {"text": row["verdict"], "word": True, "badge": _badge(row["verdict"])},
         {"text": effect, "word": False},
         {"text": mde, "word": False},
@@ -116,9 +122,9 @@ def _row(
         if other is None:
             text = ""
         elif "auc" in other:
-            text = f"AUC {other['auc']:.2f} ± {other['auc_se']:.2f}"
+            text = f"{other['auc']:.2f} ± {other['auc_se']:.2f}"
         else:
-            text = p_words(other)
+            text = p_words(other).removeprefix("p ")
         cells.append({"text": text, "word": False})
     return cells
 
@@ -140,7 +146,7 @@ def _subtitle(document: Mapping[str, Any]) -> str:
             "planted: an easy setting, which shows that the tool works, not its power "
             "on large models"
         )
-    parts.append(f"made {document['started']} in {document['wall_seconds']:.0f} s")
+    parts.append(f"Made {document['started']} in {document['wall_seconds']:.0f} s")
     return ". ".join(parts) + "."
 
 

@@ -110,6 +110,7 @@ def loss_plot(picture: LossPicture) -> str:
             seen = picture.injections[name]
             axes.plot(seen, np.full(len(seen), height), "|", color=_ORANGE, ms=6)
             axes.text(steps[-1] * 1.01, height, name, va="center", fontsize=7)
+        axes.set_yticks([tick for tick in axes.get_yticks() if low <= tick <= high])
         axes.set_ylim(low - (len(names) + 1.5) * gap, high + gap)
         return _svg(figure)
 
