@@ -71,10 +71,11 @@ def load_checkpoint(model: str) -> Checkpoint:
     decoder = load_decoder(directory)
     tokenizer, prefix_id = _read_tokenizer(directory)
     n_rows = decoder.config.vocab_size
-    if tokenizer.get_vocab_size() > n_rows:
+    token, largest = max(tokenizer.get_vocab().items(), key=lambda item: item[1])
+    if largest >= n_rows:
         raise InputError(
-            f"{directory}: the tokenizer has {tokenizer.get_vocab_size()} tokens, "
-            f"the model {n_rows}"
+            f"{directory}: the tokenizer's token {token!r} has id {largest}, "
+            f"the model has {n_rows} rows"
         )
     return Checkpoint(
         name=directory.resolve().name
@@ -95,11 +96,16 @@ def load_decoder(directory: Path) -> Decoder:
     Raises:
         InputError: As `load_checkpoint`, but for the tokenizer.
     """
+    where = f"{directory}/config.json"
     raw = _read_config(directory)
-    family = family_of(raw, f"{directory}/config.json")
-    return _read_weights(
-        directory, _weight_files(directory), family, family.read_config(raw)
-    )
+    family = family_of(raw, where)
+    try:
+        config = family.read_config(raw)
+    except InputError as e:
+        raise InputError(f"{where}: {e}", hint=e.hint) from e
+    except (ValueError, TypeError, AttributeError, ZeroDivisionError) as e:
+        raise InputError(f"{where}: {_first_line(e)}") from e
+    return _read_weights(directory, _weight_files(directory), family, config)
 
 
 def save_checkpoint(
@@ -131,7 +137,7 @@ def save_checkpoint(
     for ours, names, transposed, layer in _disk_names(family, config):
         value = np.asarray(state[ours])
         value = value if layer is None else value[layer]
-        bounds = np.cumsum(_output_sizes(ours, names, config, value.shape[-1]))[:-1]
+        bounds = np.cumsum(_output_sizes(names, config, value.shape[-1]))[:-1]
         for name, part in zip(names, np.split(value, bounds, axis=-1), strict=True):
             part = part.T if transposed else part
             tensors[name] = np.ascontiguousarray(part)
@@ -179,9 +185,12 @@ def _read_config(directory: Path) -> Mapping[str, Any]:
             f"{directory}: no config.json", hint="not a Hugging Face model directory"
         )
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        raw = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as e:
         raise InputError(f"{path}: not JSON ({e})") from e
+    if not isinstance(raw, dict):
+        raise InputError(f"{path}: expected an object, got {type(raw).__name__}")
+    return raw
 
 
 def _weight_files(directory: Path) -> list[Path]:
@@ -190,9 +199,13 @@ def _weight_files(directory: Path) -> list[Path]:
     if index.is_file():
         try:
             weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-        except (ValueError, KeyError, TypeError) as e:
+            names = sorted(set(weight_map.values()))
+            # A name with a folder in it could lead out of the model's.
+            if strangers := [name for name in names if Path(name).name != name]:
+                raise ValueError(f"{strangers[0]!r} is no plain file name")
+        except (ValueError, KeyError, TypeError, AttributeError) as e:
             raise InputError(f"{index}: not an index of weights ({e!r})") from e
-        files = [directory / name for name in sorted(set(weight_map.values()))]
+        files = [directory / name for name in names]
     else:
         files = [directory / "model.safetensors"]
     missing = [path.name for path in files if not path.is_file()]
@@ -225,7 +238,7 @@ def _disk_names(
 
 
 def _output_sizes(
-    ours: str, names: tuple[str, ...], config: DecoderConfig, total: int
+    names: tuple[str, ...], config: DecoderConfig, total: int
 ) -> list[int]:
     """Outputs of each tensor that is joined into one of ours."""
     if len(names) == 3:
@@ -252,24 +265,46 @@ def _read_weights(
             handles |= dict.fromkeys(handle.keys(), handle)
         names = _names_on_disk(list(handles), family, config, directory)
         for ours, theirs, transposed, layer in _disk_names(family, config):
-            parts = [handles[names[name]].get_tensor(names[name]) for name in theirs]
-            value = np.concatenate(
-                [(part.T if transposed else part).astype(np.float32) for part in parts],
-                axis=-1,
-            )
             target = weights[ours] if layer is None else weights[ours][layer]
-            if value.shape != target.shape:
-                raise InputError(
-                    f"{directory}: {theirs[0]} has shape {value.shape}, "
-                    f"config.json says {target.shape}"
-                )
-            target[...] = value
+            stop = 0
+            sizes = _output_sizes(theirs, config, target.shape[-1])
+            for name, size in zip(theirs, sizes, strict=True):
+                part = handles[names[name]].get_tensor(names[name])
+                shape = (*target.shape[:-1], size)
+                wanted = shape[::-1] if transposed else shape
+                if part.shape != wanted:
+                    raise InputError(
+                        f"{directory}: {name} has shape {part.shape}, config.json "
+                        f"says {wanted}"
+                    )
+                start, stop = stop, stop + size
+                target[..., start:stop] = part.T if transposed else part
+        if config.tied:
+            _check_tie(handles, names, weights["embedding"], directory)
     loaded = jax.tree.map_with_path(
         lambda path, _: jnp.asarray(weights.pop(_path_name(path))), nnx.state(decoder)
     )
     # Copies to the device run ahead; waiting frees the host's arrays.
     nnx.update(decoder, jax.block_until_ready(loaded))
     return decoder
+
+
+def _check_tie(
+    handles: dict[str, Any], names: dict[str, str], embedding: np.ndarray, where: Path
+) -> None:
+    """Refuse a head that config.json calls tied and the file holds with other values.
+
+    Raises:
+        InputError: If the two differ; scoring with either could be wrong.
+    """
+    if "lm_head.weight" not in names:
+        return
+    head = handles[names["lm_head.weight"]].get_tensor(names["lm_head.weight"])
+    if not np.array_equal(head.astype(np.float32), embedding):
+        raise InputError(
+            f"{where}: lm_head.weight differs from the embedding",
+            hint='config.json should say "tie_word_embeddings": false',
+        )
 
 
 def _names_on_disk(
@@ -333,7 +368,10 @@ def _read_tokenizer(directory: Path) -> tuple[Tokenizer, int | None]:
             directory, local_files_only=True, trust_remote_code=False
         )
     except Exception as e:  # transformers raises many types for a broken file
-        raise InputError(f"{directory}: the tokenizer does not load ({e})") from e
+        raise InputError(
+            f"{directory}: the tokenizer does not load "
+            f"({type(e).__name__}: {_first_line(e)})"
+        ) from e
     backend = getattr(loaded, "backend_tokenizer", None)
     if backend is None:
         raise InputError(f"{directory}: no fast tokenizer", hint="needs tokenizer.json")
@@ -341,6 +379,10 @@ def _read_tokenizer(directory: Path) -> tuple[Tokenizer, int | None]:
     if prefix_id is None:
         prefix_id = loaded.eos_token_id
     return plain_tokenizer(backend), prefix_id
+
+
+def _first_line(e: Exception) -> str:
+    return (str(e).strip().splitlines() or [""])[0]
 
 
 def _fingerprint(files: list[Path], tokenizer: Tokenizer) -> str:

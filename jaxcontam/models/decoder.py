@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 
 from jaxcontam.models.config import DecoderConfig
@@ -193,7 +194,10 @@ def _weight(rngs: nnx.Rngs, shape: tuple[int, ...]) -> nnx.Param:
 
 def _rotation(T: int, E: int, theta: float) -> tuple[jax.Array, jax.Array]:
     """Cosines and sines of the rotary angles, `[T, E / 2]` each."""
-    frequencies = theta ** (-jnp.arange(0, E, 2, dtype=jnp.float32) / E)
+    # On the host: XLA's float32 power is off by several units in the last place, which
+    # thousands of positions multiply.
+    powers = np.arange(0, E, 2, dtype=np.float32) / np.float32(E)
+    frequencies = np.float32(1) / np.float32(theta) ** powers
     angles = jnp.arange(T, dtype=jnp.float32)[:, None] * frequencies[None]
     return jnp.cos(angles), jnp.sin(angles)
 

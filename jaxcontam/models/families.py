@@ -57,7 +57,7 @@ def family_of(raw: Mapping[str, Any], where: str) -> Family:
     """
     model_type = raw.get("model_type")
     if not isinstance(model_type, str):
-        raise InputError(f"{where}: no model_type")
+        raise InputError(f"{where}: no model_type (found {model_type!r})")
     if model_type not in FAMILIES:
         error = unknown_name("model_type", model_type, FAMILIES)
         raise InputError(f"{where}: {error}", hint=error.hint)
@@ -80,17 +80,20 @@ def _activation(name: str) -> Any:
 
 
 def _need(raw: Mapping[str, Any], field: str) -> Any:
-    if raw.get(field) is None:
-        raise InputError(f"config.json: no field {field!r}")
-    return raw[field]
+    value = raw.get(field)
+    if value is None:
+        raise InputError(f"no field {field!r}")
+    if not isinstance(value, int) or value < 1:
+        raise InputError(f"{field} must be a positive integer, got {value!r}")
+    return value
 
 
 def _read_gpt2(raw: Mapping[str, Any]) -> DecoderConfig:
     for switch in ("scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn"):
         if raw.get(switch):
-            raise InputError(f"config.json: {switch} is not supported")
+            raise InputError(f"{switch} is not supported")
     if raw.get("scale_attn_weights") is False:
-        raise InputError("config.json: scale_attn_weights false is not supported")
+        raise InputError("scale_attn_weights false is not supported")
     D, H = _need(raw, "n_embd"), _need(raw, "n_head")
     return DecoderConfig(
         vocab_size=_need(raw, "vocab_size"),
@@ -160,7 +163,9 @@ def _read_llama(raw: Mapping[str, Any]) -> DecoderConfig:
     rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind != "default":
-        raise InputError(f"config.json: rope_type {kind!r} is not supported yet")
+        raise InputError(
+            f"rope_type {kind!r} is not supported yet", hint="only the default is"
+        )
     return DecoderConfig(
         vocab_size=_need(raw, "vocab_size"),
         d_model=D,

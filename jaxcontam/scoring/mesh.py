@@ -7,6 +7,7 @@ Dimension key
     S  input positions
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -41,12 +42,19 @@ def sharded_forward(
         (inputs_BS, targets_BS) -> scores `[B, S]`.
     """
     replicated = jax.device_put(state, NamedSharding(mesh, PartitionSpec()))
+    sharded = _compiled(graphdef, mesh, moments)
+    return lambda inputs_BS, targets_BS: sharded(replicated, inputs_BS, targets_BS)
+
+
+@functools.lru_cache(maxsize=8)
+def _compiled(graphdef: nnx.GraphDef, mesh: Mesh, moments: bool):
+    """One jitted function a model shape, so that its scorers share what is compiled."""
     rows = PartitionSpec("data")
 
     def score(state: nnx.State, inputs_BS: jax.Array, targets_BS: jax.Array):
         return score_tokens(graphdef, state, inputs_BS, targets_BS, moments=moments)
 
-    sharded = jax.jit(
+    return jax.jit(
         jax.shard_map(
             score,
             mesh=mesh,
@@ -56,4 +64,3 @@ def sharded_forward(
             check_vma=False,
         )
     )
-    return lambda inputs_BS, targets_BS: sharded(replicated, inputs_BS, targets_BS)
