@@ -1,34 +1,26 @@
 """Hugging Face directories in and out: config.json, safetensors, tokenizer.
 
-Weights are read from safetensors only. A pickle is refused rather than opened: it can
-run any code.
+No remote code runs and nothing is unpickled.
 """
 
-import contextlib
 import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import ml_dtypes  # noqa: F401  lets safetensors return bfloat16 as NumPy arrays
-import numpy as np
 from flax import nnx
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 from tokenizers import Tokenizer
 
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.errors import InputError
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.families import FAMILIES, Family, family_of
-
-_INDEX = "model.safetensors.index.json"
+from jaxcontam.models.families import FAMILIES, family_of
+from jaxcontam.models.weights import read_weights, weight_files, write_weights
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -85,7 +77,7 @@ def load_checkpoint(model: str) -> Checkpoint:
         tokenizer=tokenizer,
         prefix_id=prefix_id,
         fingerprint=_fingerprint(
-            [directory / "config.json", *_weight_files(directory)], tokenizer
+            [directory / "config.json", *weight_files(directory)], tokenizer
         ),
     )
 
@@ -105,7 +97,7 @@ def load_decoder(directory: Path) -> Decoder:
         raise InputError(f"{where}: {e}", hint=e.hint) from e
     except (ValueError, TypeError, AttributeError, ZeroDivisionError) as e:
         raise InputError(f"{where}: {_first_line(e)}") from e
-    return _read_weights(directory, _weight_files(directory), family, config)
+    return read_weights(directory, weight_files(directory), family, config)
 
 
 def save_checkpoint(
@@ -132,16 +124,7 @@ def save_checkpoint(
         tokenizer.save_pretrained(directory)
         fields["bos_token_id"] = tokenizer.bos_token_id
         fields["eos_token_id"] = tokenizer.eos_token_id
-    state = _flat_state(decoder)
-    tensors = {}
-    for ours, names, transposed, layer in _disk_names(family, config):
-        value = np.asarray(state[ours])
-        value = value if layer is None else value[layer]
-        bounds = np.cumsum(_output_sizes(names, config, value.shape[-1]))[:-1]
-        for name, part in zip(names, np.split(value, bounds, axis=-1), strict=True):
-            part = part.T if transposed else part
-            tensors[name] = np.ascontiguousarray(part)
-    save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
+    write_weights(decoder, family, directory / "model.safetensors")
     (directory / "config.json").write_text(json.dumps(fields, indent=1) + "\n")
 
 
@@ -191,164 +174,6 @@ def _read_config(directory: Path) -> Mapping[str, Any]:
     if not isinstance(raw, dict):
         raise InputError(f"{path}: expected an object, got {type(raw).__name__}")
     return raw
-
-
-def _weight_files(directory: Path) -> list[Path]:
-    """Safetensors files; refuses pickles and says how to convert them."""
-    index = directory / _INDEX
-    if index.is_file():
-        try:
-            weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-            names = sorted(set(weight_map.values()))
-            # A name with a folder in it could lead out of the model's.
-            if strangers := [name for name in names if Path(name).name != name]:
-                raise ValueError(f"{strangers[0]!r} is no plain file name")
-        except (ValueError, KeyError, TypeError, AttributeError) as e:
-            raise InputError(f"{index}: not an index of weights ({e!r})") from e
-        files = [directory / name for name in names]
-    else:
-        files = [directory / "model.safetensors"]
-    missing = [path.name for path in files if not path.is_file()]
-    if not missing:
-        return files
-    pickles = sorted(
-        path.name
-        for suffix in ("*.bin", "*.pt", "*.pth", "*.ckpt")
-        for path in directory.glob(suffix)
-    )
-    if pickles:
-        raise InputError(
-            f"{directory}: only pickled weights ({pickles[0]}), which can run code",
-            hint="convert where you trust them: AutoModelForCausalLM.from_pretrained("
-            "DIR).save_pretrained(NEW_DIR) writes safetensors",
-        )
-    raise InputError(f"{directory}: no weights ({', '.join(missing)} is missing)")
-
-
-def _disk_names(
-    family: Family, config: DecoderConfig
-) -> Iterator[tuple[str, tuple[str, ...], bool, int | None]]:
-    """Each of our weights with its names on disk, layer by layer."""
-    for ours, tensor in family.tensors(config).items():
-        prefix = "" if ours == "head" else family.prefix
-        layers = range(config.n_layers) if ours.startswith("blocks.") else (None,)
-        for layer in layers:
-            names = tuple(prefix + name.format(i=layer) for name in tensor.names)
-            yield ours, names, tensor.transposed, layer
-
-
-def _output_sizes(
-    names: tuple[str, ...], config: DecoderConfig, total: int
-) -> list[int]:
-    """Outputs of each tensor that is joined into one of ours."""
-    if len(names) == 3:
-        kv = config.n_kv_heads * config.head_dim
-        return [config.n_heads * config.head_dim, kv, kv]
-    return [total // len(names)] * len(names)
-
-
-def _read_weights(
-    directory: Path, files: list[Path], family: Family, config: DecoderConfig
-) -> Decoder:
-    decoder = nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0)))
-    weights = {
-        path: np.empty(leaf.shape, np.float32)
-        for path, leaf in _flat_state(decoder).items()
-    }
-    with contextlib.ExitStack() as open_files:
-        handles = {}
-        for path in files:
-            try:
-                handle = open_files.enter_context(safe_open(path, "np"))
-            except SafetensorError as e:
-                raise InputError(f"{path}: not a safetensors file ({e})") from e
-            handles |= dict.fromkeys(handle.keys(), handle)
-        names = _names_on_disk(list(handles), family, config, directory)
-        for ours, theirs, transposed, layer in _disk_names(family, config):
-            target = weights[ours] if layer is None else weights[ours][layer]
-            stop = 0
-            sizes = _output_sizes(theirs, config, target.shape[-1])
-            for name, size in zip(theirs, sizes, strict=True):
-                part = handles[names[name]].get_tensor(names[name])
-                shape = (*target.shape[:-1], size)
-                wanted = shape[::-1] if transposed else shape
-                if part.shape != wanted:
-                    raise InputError(
-                        f"{directory}: {name} has shape {part.shape}, config.json "
-                        f"says {wanted}"
-                    )
-                start, stop = stop, stop + size
-                target[..., start:stop] = part.T if transposed else part
-        if config.tied:
-            _check_tie(handles, names, weights["embedding"], directory)
-    loaded = jax.tree.map_with_path(
-        lambda path, _: jnp.asarray(weights.pop(_path_name(path))), nnx.state(decoder)
-    )
-    # Copies to the device run ahead; waiting frees the host's arrays.
-    nnx.update(decoder, jax.block_until_ready(loaded))
-    return decoder
-
-
-def _check_tie(
-    handles: dict[str, Any], names: dict[str, str], embedding: np.ndarray, where: Path
-) -> None:
-    """Refuse a head that config.json calls tied and the file holds with other values.
-
-    Raises:
-        InputError: If the two differ; scoring with either could be wrong.
-    """
-    if "lm_head.weight" not in names:
-        return
-    head = handles[names["lm_head.weight"]].get_tensor(names["lm_head.weight"])
-    if not np.array_equal(head.astype(np.float32), embedding):
-        raise InputError(
-            f"{where}: lm_head.weight differs from the embedding",
-            hint='config.json should say "tie_word_embeddings": false',
-        )
-
-
-def _names_on_disk(
-    found: list[str], family: Family, config: DecoderConfig, directory: Path
-) -> dict[str, str]:
-    """Full name of each wanted tensor -> its name in the file.
-
-    Some published files leave the family's prefix out.
-
-    Raises:
-        InputError: If a tensor is missing, or one is unknown.
-    """
-    has_prefix = any(name.startswith(family.prefix) for name in found)
-    full = {
-        name
-        if has_prefix or name.startswith("lm_head.")
-        else family.prefix + name: name
-        for name in found
-    }
-    wanted = {name for _, names, _, _ in _disk_names(family, config) for name in names}
-    if missing := wanted - full.keys():
-        raise InputError(f"{directory}: missing tensors: {_some(missing)}")
-    tied = {"lm_head.weight"} if config.tied else set()
-    extra = full.keys() - wanted - tied
-    if unknown := {name for name in extra if not name.endswith(family.ignored)}:
-        raise InputError(f"{directory}: unknown tensors: {_some(unknown)}")
-    return full
-
-
-def _flat_state(decoder: Decoder) -> dict[str, Any]:
-    return {
-        _path_name(path): leaf
-        for path, leaf in jax.tree.leaves_with_path(nnx.state(decoder))
-    }
-
-
-def _path_name(path) -> str:
-    keys = [str(getattr(part, "key", getattr(part, "name", part))) for part in path]
-    return ".".join(key for key in keys if key != "value")
-
-
-def _some(names: set[str]) -> str:
-    shown = ", ".join(sorted(names)[:5])
-    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
 
 
 def _read_tokenizer(directory: Path) -> tuple[Tokenizer, int | None]:
