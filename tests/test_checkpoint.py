@@ -325,7 +325,7 @@ def test_tokenizer_with_more_tokens_than_the_model_is_refused(copy):
     save_checkpoint(drawn(dataclasses.replace(LLAMA, vocab_size=200)), None, folder)
     size = len(json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"])
     message = refusal(load_checkpoint, str(folder))
-    assert f"the tokenizer has {size} tokens, the model 200" in message
+    assert f"has id {size - 1}, the model has 200 rows" in message
 
 
 def test_path_that_is_a_file_or_does_not_exist_is_refused(tmp_path):

@@ -105,14 +105,13 @@ def _row(
     same = {r["method"]: r for r in results if r["benchmark"] == row["benchmark"]}
     cells: list[dict[str, Any]] = [{"text": row["benchmark"], "word": True}]
     if planted:
-        how = " shuffled" if row["copies_shuffled"] else ""
-        cells.append({"text": f"{row['copies']}{how}", "word": False})
+        cells.append({"text": str(row["copies"]), "word": False})
     effect = f"{row['effect']:.2f}"
     if row["effect_se"] is not None:
         effect += f" ± {row['effect_se']:.2f}"
     mde = "-" if row["mde"] is None else f"{row['mde']:.2g}"
     cells += [
-        {"text": p_words(row).removeprefix("p "), "word": False},
+        {"text": _p_cell(row), "word": False},
         {"text": row["verdict"], "word": True, "badge": _badge(row["verdict"])},
         {"text": effect, "word": False},
         {"text": mde, "word": False},
@@ -124,9 +123,14 @@ def _row(
         elif "auc" in other:
             text = f"{other['auc']:.2f} ± {other['auc_se']:.2f}"
         else:
-            text = p_words(other).removeprefix("p ")
+            text = _p_cell(other)
         cells.append({"text": text, "word": False})
     return cells
+
+
+def _p_cell(row: Mapping[str, Any]) -> str:
+    """The p-value under a header that already says p."""
+    return p_words(row).removeprefix("p ").removeprefix("= ").replace("<=", "≤")
 
 
 def _badge(verdict: str) -> str:
