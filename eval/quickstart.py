@@ -20,6 +20,7 @@ from rich.console import Console
 
 from eval.python_docs import read_python_docs
 from jaxcontam.cli import parse, run_command
+from jaxcontam.commands.flags import check_seed
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.commands.report import write_page
 from jaxcontam.data.benchmark import Benchmark
@@ -68,6 +69,9 @@ class Quickstart:
     """Folder for the model, the sets and report.json."""
     tiny: bool = False
     """A pulse run of seconds, too small to detect anything."""
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
 
     def run(self) -> dict:
         """Train, test, print the table; returns the report."""

@@ -28,6 +28,7 @@ from rich.table import Table
 
 from jaxcontam.cli import parse, run_command
 from jaxcontam.errors import InputError
+from jaxcontam.report.document import make_folder
 
 _SEQUENCES, _TOKENS = 8, 512
 _PEAK_SHAPE = (4096, 768, 3072)
@@ -48,6 +49,7 @@ class Speed:
 
     def run(self) -> dict:
         """Measure, print, write; returns the measurements."""
+        make_folder(self.out)
         _pin_to_one_core()
         console = Console(highlight=False)
         measured = {
@@ -55,7 +57,6 @@ class Speed:
             "kernel": measure_kernel(self.rounds, tiny=self.tiny),
             "redraws": measure_redraws(self.rounds),
         }
-        self.out.mkdir(parents=True, exist_ok=True)
         (self.out / "speed.json").write_text(json.dumps(measured, indent=1) + "\n")
         _print(measured, console)
         return measured

@@ -13,6 +13,7 @@ _EXPORTS = {
     "Audit": "jaxcontam.commands.audit",
     "Methods": "jaxcontam.commands.methods",
     "Prove": "jaxcontam.commands.prove",
+    "Report": "jaxcontam.commands.report",
     "Score": "jaxcontam.commands.score",
     "Verify": "jaxcontam.commands.verify",
     "METHODS": "jaxcontam.methods",

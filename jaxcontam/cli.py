@@ -14,7 +14,7 @@ from jaxcontam import __version__
 from jaxcontam.commands.audit import Audit
 from jaxcontam.commands.methods import Methods
 from jaxcontam.commands.prove import Prove
-from jaxcontam.commands.report import Render
+from jaxcontam.commands.report import Report
 from jaxcontam.commands.score import Score
 from jaxcontam.commands.verify import Verify
 from jaxcontam.errors import InputError, unknown_name
@@ -26,7 +26,7 @@ COMMANDS: dict[str, type] = {
     "prove": Prove,
     "score": Score,
     "verify": Verify,
-    "report": Render,
+    "report": Report,
     "methods": Methods,
 }
 

@@ -41,7 +41,8 @@ class OrderNumbers:
         p_monte_carlo: Cross-check by re-drawing columns; None if there is none.
         p_floor: Smallest p-value that the design can give; None if it has no floor.
         e_value: Soft-rank e-value; None where the method has none.
-        effect: Nats per example boundary (or score units), with `effect_se`.
+        effect: Nats per example boundary (or score units), with `effect_se`; None if
+            the drawn orders keep every boundary.
         effect_se: Standard error of `effect`; None when one stratum and one order
             leave nothing to estimate it from.
         mde: Smallest effect found with power 0.8 at level 0.001; None if no effect
@@ -56,7 +57,7 @@ class OrderNumbers:
     p_monte_carlo: float | None
     p_floor: float | None
     e_value: float | None
-    effect: float
+    effect: float | None
     effect_se: float | None
     mde: float | None
     scores: str

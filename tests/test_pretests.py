@@ -119,3 +119,10 @@ def test_fields_with_two_to_a_quarter_distinct_values_are_looked_at():
     ]
     assert set(label_fields(rows)) == {"label", "tags"}
     assert label_fields([None] * 40) == {}
+
+
+def test_many_label_fields_do_not_drown_a_sorted_file():
+    rng = np.random.default_rng(10)
+    texts = sorted(sentences(rng, 240), key=len)
+    fields = {f"label{i}": rng.integers(0, 3, 240).tolist() for i in range(60)}
+    assert {"length_autocorrelation", "length_trend"} <= failed(texts, fields)

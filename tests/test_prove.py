@@ -303,7 +303,7 @@ def test_report_has_the_fields_of_the_interface_and_the_archive_the_scores(
     matrix_KM = drawn(5, 4)
     path, out = save("scores.npy", matrix_KM), tmp_path / "out"
     assert main(["prove", str(path), "--out", str(out), "--seed", "3"]) == 0
-    assert f"report: {out / 'report.json'}" in capsys.readouterr().out
+    assert f"report: {out / 'report.html'}" in capsys.readouterr().out
 
     document = json.loads((out / "report.json").read_text(encoding="utf-8"))
     assert document["schema"] == 1

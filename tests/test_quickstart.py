@@ -100,8 +100,9 @@ def test_fifty_copies_are_ranked_above_unseen_texts_even_by_a_pulse_model(pulse)
 
 
 def test_same_seed_gives_the_same_report(pulse, tmp_path):
-    Quickstart(out=tmp_path, tiny=True).run()
-    first, again = read(pulse), read(tmp_path)
+    out = tmp_path / pulse.name
+    Quickstart(out=out, tiny=True).run()
+    first, again = read(pulse), read(out)
     for key in first.keys() - VOLATILE:
         assert first[key] == again[key], key
 
@@ -177,6 +178,53 @@ def test_number_changed_together_with_the_digest_is_still_found(copied, name):
     (copied / "report.json").write_text(json.dumps(document))
     faults, _ = verify_report(copied)
     assert any(name in fault for fault in faults)
+
+
+@pytest.mark.parametrize("name", ["p_value", "p_lower", "p_adjusted", "p_floor"])
+def test_smaller_pvalue_is_found_however_deep_it_lies(copied, name):
+    document = read(copied)
+    (deep,) = [
+        row
+        for row in rows_of(document, "stratified")
+        if row["benchmark"] == "pydocs-50"
+    ]
+    deep[name] = min(deep[name], 1e-13) * 1e-20
+    document["digest"] = document_digest(document)
+    (copied / "report.json").write_text(json.dumps(document))
+    assert any(name in fault for fault in verify_report(copied)[0])
+
+
+@pytest.mark.parametrize("field", ["results", "digests"])
+@pytest.mark.parametrize("value", [None, [1], []])
+def test_report_of_another_shape_is_found_without_a_traceback(copied, field, value):
+    document = read(copied)
+    document[field] = value
+    (copied / "report.json").write_text(json.dumps(document))
+    assert main(["verify", str(copied)]) == 3
+
+
+def test_orders_of_a_grouped_file_must_permute_their_strata(pulse, tmp_path):
+    lines = (pulse / "sets/pydocs-0a.txt").read_text().splitlines()
+    path = tmp_path / "grouped.jsonl"
+    rows = [{"text": line, "half": i // 15} for i, line in enumerate(lines)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = tmp_path / "out"
+    words = ["audit", str(pulse / "model"), str(path), "--group-field", "half"]
+    assert main([*words, "--out", str(out)]) == 0
+    assert verify_report(out)[0] == []
+    with (out / "orders.npz").open("rb") as file, np.load(file) as archive:
+        arrays = dict(archive)
+    arrays["0/orders"][0, 1] = arrays["0/orders"][1, 1]
+    np.savez(out / "orders.npz", **arrays)
+    from jaxcontam.report.document import ARCHIVE_NAME, archive_digest
+
+    document = read(out)
+    document["digests"] = {ARCHIVE_NAME: archive_digest(out / "orders.npz")}
+    document["digest"] = document_digest(document)
+    (out / "report.json").write_text(json.dumps(document))
+    assert any(
+        "no permutation of its stratum" in fault for fault in verify_report(out)[0]
+    )
 
 
 def test_verdict_changed_together_with_the_digest_is_still_found(copied):

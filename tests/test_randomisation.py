@@ -235,22 +235,40 @@ def test_effect_and_its_error_follow_their_formulas():
     matrix, boundaries = rng.normal(size=(8, 5)), rng.uniform(1, 4, size=8)
     gains = matrix[:, 0] - matrix[:, 1:].mean(axis=1)
     variance = sum(np.var(row[1:], ddof=1) * (1 + 1 / 4) for row in matrix)
-    found = order_effect(matrix, boundaries, p_floor=1e-5)
+    found = order_effect(matrix, boundaries, p_floor=1e-5, tolerance=0.0)
     assert found.effect == pytest.approx(gains.sum() / boundaries.sum())
     assert found.effect_se == pytest.approx(math.sqrt(variance) / boundaries.sum())
     assert found.mde == pytest.approx((3.090 + 0.842) * found.effect_se)
 
 
+def test_scorer_that_cannot_tell_orders_apart_detects_nothing_of_any_size():
+    found = randomisation_test(np.full((40, 10), -100.0), np.ones(40))
+    assert found.mde is None
+
+
+def test_gain_that_ties_hide_is_not_called_detectable():
+    rng = np.random.default_rng(0)
+    matrix = -1e4 + 1e-2 * rng.normal(size=(40, 10))
+    found = randomisation_test(matrix, np.ones(40))
+    # Ties span 1e-6 of 40 x 10^4 nats: smaller gains cannot reject.
+    assert found.mde >= 1e-6 * 40 * 1e4 / 40 * 0.99
+
+
+def test_orders_that_keep_every_boundary_have_no_effect():
+    found = order_effect(np.zeros((2, 2)), np.zeros(2), p_floor=0.25, tolerance=0.0)
+    assert (found.effect, found.effect_se, found.mde) == (None, None, None)
+
+
 def test_one_counterfactual_takes_its_error_from_the_spread_of_gains():
     matrix = np.array([[3.0, 1.0], [2.0, 2.0], [5.0, 1.0], [0.0, 1.0]])
-    found = order_effect(matrix, np.full(4, 2.0), p_floor=1 / 16)
+    found = order_effect(matrix, np.full(4, 2.0), p_floor=1 / 16, tolerance=0.0)
     assert found.effect == pytest.approx(5 / 8)
     assert found.effect_se == pytest.approx(2 * np.std([2, 0, 4, -1], ddof=1) / 8)
     assert found.mde is None, "p cannot reach 0.001, so nothing is detectable"
 
 
 def test_one_row_with_one_counterfactual_has_no_error():
-    found = order_effect(np.array([[3.0, 1.0]]), np.ones(1), p_floor=0.5)
+    found = order_effect(np.array([[3.0, 1.0]]), np.ones(1), p_floor=0.5, tolerance=0.0)
     assert (found.effect, found.effect_se, found.mde) == (2.0, None, None)
 
 

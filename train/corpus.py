@@ -46,7 +46,10 @@ def _read(path: Path) -> list[str]:
         if not line.strip():
             continue
         try:
-            documents.append(json.loads(line)["text"])
+            document = json.loads(line)["text"]
+            if not isinstance(document, str):
+                raise TypeError("text is no string")
+            documents.append(document)
         except (ValueError, KeyError, TypeError) as e:
             raise InputError(
                 f"{path}:{number}: no JSON object with a field 'text'"

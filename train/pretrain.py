@@ -17,12 +17,15 @@ import numpy as np
 
 from jaxcontam import __version__
 from jaxcontam.cli import parse, run_command
+from jaxcontam.commands.flags import check_seed
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.encoding import Encoded, encode_examples, plain_tokenizer
 from jaxcontam.data.manifest import Manifest, PlantedSet, write_manifest
+from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.checkpoint import save_checkpoint
+from jaxcontam.report.document import make_folder
 from train.allocator import keep_freed_memory
 from train.corpus import read_documents
 from train.presets import PRESETS, Preset
@@ -76,6 +79,7 @@ class Pretrain:
     """Folder for the model, the sets and manifest.json."""
 
     def __post_init__(self) -> None:
+        check_seed(self.seed)
         if self.preset not in PRESETS:
             raise unknown_name("preset", self.preset, PRESETS)
 
@@ -91,7 +95,7 @@ class Pretrain:
                 out=self.out,
                 seed=self.seed,
                 background_tokens=self.background_tokens,
-                separator=self.separator,
+                separator=typed_newlines(self.separator),
                 max_example_tokens=self.max_example_tokens,
                 progress=progress,
             )
@@ -143,7 +147,14 @@ def pretrain(
         raise InputError(f"two sets are named {min(repeated)!r}", hint="rename a file")
     if not documents:
         raise InputError("the corpus has no documents")
-    out.mkdir(parents=True, exist_ok=True)
+    for planned in sets:
+        for number, text in enumerate(planned.benchmark.texts, 1):
+            if "\n" in text or not text.strip():
+                raise InputError(
+                    f"{planned.benchmark.name}: example {number} is not one line",
+                    hint="plant one-line examples, such as the lines of a .jsonl",
+                )
+    make_folder(out)
     tokenizer = train_tokenizer(documents, preset.decoder.vocab_size)
     plain = plain_tokenizer(tokenizer.backend_tokenizer)
     encoded = [
@@ -271,7 +282,7 @@ def _planted(
         )
         seen = np.unique(rows // preset.batch_rows + 1)
         steps.append(tuple(seen[seen <= n_steps].tolist()))
-    is_jsonl = all(row is not None for row in benchmark.rows)
+    is_jsonl = all(text.lstrip().startswith("{") for text in benchmark.texts)
     return PlantedSet(
         name=benchmark.name,
         copies=planned.copies,

@@ -14,6 +14,7 @@ from jaxcontam.commands.progress import progress_bar
 from jaxcontam.commands.report import write_page
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.encoding import encode_examples
+from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError
 from jaxcontam.methods import order_method
 from jaxcontam.methods.order_test import (
@@ -158,7 +159,7 @@ class Audit:
         encoded = encode_examples(
             checkpoint.tokenizer,
             benchmark.texts,
-            separator=self.separator,
+            separator=typed_newlines(self.separator),
             max_example_tokens=self.max_example_tokens,
         )
         return [

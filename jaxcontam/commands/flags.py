@@ -18,10 +18,19 @@ def check_shared_flags(seed: int, min_effect: float) -> None:
     Raises:
         InputError: If the seed is negative or the effect is no positive number.
     """
-    if seed < 0:
-        raise InputError(f"--seed must be at least 0, got {seed}")
+    check_seed(seed)
     if not (math.isfinite(min_effect) and min_effect > 0):
         raise InputError(f"--min-effect must be positive, got {min_effect}")
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a negative seed.
+
+    Raises:
+        InputError: If it is negative.
+    """
+    if seed < 0:
+        raise InputError(f"--seed must be at least 0, got {seed}")
 
 
 def flags_of(command: Any) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import time
+import zipfile
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -128,6 +129,8 @@ class Prove:
             )
         if not (np.isfinite(values).all() and (values > 0).all()):
             raise InputError(f"--boundaries {self.boundaries}: must be positive")
+        if values.min() < 1e-9:
+            raise InputError(f"--boundaries {self.boundaries}: smaller than 1e-9")
         return values
 
 
@@ -148,7 +151,7 @@ def read_matrix(path: Path, *, columns: int | None = None) -> np.ndarray:
     if path.suffix == ".npy":
         try:
             matrix = np.load(path, allow_pickle=False)
-        except (ValueError, OSError, EOFError) as e:
+        except (ValueError, OSError, EOFError, zipfile.BadZipFile) as e:
             raise InputError(f"{path}: not a .npy array of numbers ({e})") from e
         if not isinstance(matrix, np.ndarray):
             raise InputError(f"{path}: an archive of arrays, not one .npy array")

@@ -24,7 +24,7 @@ _N_DRAWN = 20_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Render:
+class Report:
     """Render report.html again from report.json and orders.npz."""
 
     directory: Annotated[Path, tyro.conf.Positional]
@@ -48,7 +48,7 @@ def write_page(document: dict[str, Any], directory: Path) -> Path:
     evidence = read_archive(directory / ARCHIVE_NAME, len(rows))
     pictures = [
         None
-        if found is None or not row["primary"]
+        if found is None or not row["primary"] or row["validity"] != "exact"
         else _picture(found.scores, row["scores"], document["seed"])
         for row, found in zip(rows, evidence, strict=True)
     ]

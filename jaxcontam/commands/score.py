@@ -12,7 +12,7 @@ from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.errors import InputError
-from jaxcontam.report.document import replace_bytes
+from jaxcontam.report.document import make_folder, replace_bytes
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +42,9 @@ class Score:
             text_field=self.text_field,
             limit=self.limit,
         )
+        if self.out.is_dir():
+            raise InputError(f"{self.out}: is a folder", hint="--out names a file")
+        make_folder(self.out.parent)
         # JAX and transformers are imported once the input is known to be good.
         from jaxcontam.models.checkpoint import load_checkpoint
         from jaxcontam.scoring.local import local_scorer
@@ -83,7 +86,6 @@ class Score:
                 },
             }
             lines.append(json.dumps(row, ensure_ascii=False, allow_nan=False))
-        self.out.parent.mkdir(parents=True, exist_ok=True)
         replace_bytes(self.out, ("\n".join(lines) + "\n").encode())
         print(f"{self.out}: {len(lines)} texts")
         return 0

@@ -16,7 +16,7 @@ def fill_template(template: str, row: Mapping[str, object] | None, where: str) -
     """
     parts = []
     try:
-        pieces = list(string.Formatter().parse(template.replace("\\n", "\n")))
+        pieces = list(string.Formatter().parse(typed_newlines(template)))
     except ValueError as e:
         raise InputError(f"--template {template!r}: {e}") from e
     for literal, field, spec, conversion in pieces:
@@ -30,6 +30,11 @@ def fill_template(template: str, row: Mapping[str, object] | None, where: str) -
             )
         parts.append(text_of_field(field, row, where))
     return "".join(parts)
+
+
+def typed_newlines(text: str) -> str:
+    r"""Line feeds for `\n` typed as two characters, as a shell passes it on."""
+    return text.replace("\\n", "\n")
 
 
 def text_of_field(field: str, row: Mapping[str, object] | None, where: str) -> str:

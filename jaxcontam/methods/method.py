@@ -41,6 +41,7 @@ class OrderMethod:
         default_orders: m unless `--n-orders` says otherwise.
         windowed: Strata may exceed the context and are scored in windows.
         counted_boundaries: The effect counts the neighbours that its orders keep.
+        fewest_strata: Strata with more than one order that the analysis needs.
         null: What is assumed of a model that never saw the file.
         validity: `exact` or `asymptotic`.
         needs: What the model must expose.
@@ -55,6 +56,7 @@ class OrderMethod:
     default_orders: int
     windowed: bool = False
     counted_boundaries: bool = False
+    fewest_strata: int = 1
     null: str
     validity: str
     needs: str = "log-probabilities"

@@ -69,10 +69,11 @@ def plan_test(
         ),
         method.default_orders if n_orders is None or fixed else n_orders,
     )
-    if design.n_strata == 0:
+    if design.n_strata < method.fewest_strata:
         raise InputError(
-            f"{benchmark.name}: no stratum has two different orders",
-            hint=f"--group-field {group_field} leaves nothing to permute"
+            f"{benchmark.name}: {design.n_strata} strata have two different orders, "
+            f"{method.name} needs {method.fewest_strata}",
+            hint=f"--group-field {group_field} leaves too little to permute"
             if group_field
             else "the file is too short",
         )
@@ -122,7 +123,17 @@ def score_test(
 def numbers_from(
     method: OrderMethod, evidence: Evidence, *, grouped: bool, seed: int
 ) -> OrderNumbers:
-    """What the test says of stored evidence; `verify` recomputes it with this."""
+    """What the test says of stored evidence; `verify` recomputes it with this.
+
+    Args:
+        method: The test.
+        evidence: Its (K, m + 1) scores, with orders or boundaries.
+        grouped: Whether orders moved examples within groups only.
+        seed: The run's seed.
+
+    Raises:
+        ValueError: If a score is not finite or there are too few strata.
+    """
     if evidence.boundaries is not None:
         boundaries_K = evidence.boundaries
     elif evidence.orders is not None:
@@ -194,10 +205,11 @@ def _warnings(planned: PlannedTest) -> tuple[str, ...]:
     warnings = []
     if n_cut := int(np.count_nonzero(cut)):
         warnings.append(f"{n_cut} of {n} examples were cut to fit")
+    encoded = planned.encoded
     kept = [
-        ids[: len(ids) - int(more)].tobytes()
-        for ids, more in zip(
-            planned.encoded.ids, cut - planned.encoded.n_cut_ids, strict=True
+        encoded.cut(i, len(ids) - int(more)).tobytes()
+        for i, (ids, more) in enumerate(
+            zip(encoded.ids, cut - encoded.n_cut_ids, strict=True)
         )
     ]
     if n_same := n - len(set(kept)):

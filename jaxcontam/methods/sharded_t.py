@@ -64,7 +64,9 @@ def analyse(
     else:
         statistic = float(gains_K.mean()) / max(spread, tolerance) * math.sqrt(K)
         log_p = float(stats.t.logsf(statistic, K - 1))
-    effect = order_effect(loglik_KM, boundaries_K, p_floor=None)
+    effect = order_effect(
+        loglik_KM, boundaries_K, p_floor=None, tolerance=tolerance * K
+    )
     return OrderNumbers(
         statistic=statistic,
         p_value=max(math.exp(log_p), SMALLEST_P),
@@ -86,6 +88,7 @@ METHOD = OrderMethod(
     analyse=analyse,
     default_orders=49,
     windowed=True,
+    fewest_strata=2,
     null="exchangeability",
     validity="asymptotic",
     cost="m + 1 passes (50; the paper: 251), twice that in windows",
@@ -99,6 +102,7 @@ RELEASED = OrderMethod(
     analyse=functools.partial(analyse, ddof=0),
     default_orders=49,
     windowed=True,
+    fewest_strata=2,
     null="exchangeability",
     validity="asymptotic",
     cost=METHOD.cost,

@@ -28,7 +28,7 @@ class Checkpoint:
     """A model ready to score.
 
     Attributes:
-        name: The directory's name.
+        name: The directory's name, or its parent's where it is called `model`.
         decoder: The model, float32.
         tokenizer: Adds no special tokens and no prefix space.
         prefix_id: BOS id, or EOS id where there is no BOS, or None.
@@ -70,9 +70,7 @@ def load_checkpoint(model: str) -> Checkpoint:
             f"the model has {n_rows} rows"
         )
     return Checkpoint(
-        name=directory.resolve().name
-        if directory.name in ("", ".")
-        else Path(model).name,
+        name=_name(model),
         decoder=decoder,
         tokenizer=tokenizer,
         prefix_id=prefix_id,
@@ -159,6 +157,12 @@ def _locate(model: str) -> Path:
         raise InputError(
             f"{model}: no such folder, and not on the hub ({first_line})"
         ) from e
+
+
+def _name(model: str) -> str:
+    """A name that tells models apart: training here calls every folder `model`."""
+    path = Path(model).resolve()
+    return path.parent.name if path.name == "model" else path.name
 
 
 def _read_config(directory: Path) -> Mapping[str, Any]:

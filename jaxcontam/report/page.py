@@ -106,7 +106,7 @@ def _row(
     cells: list[dict[str, Any]] = [{"text": row["benchmark"], "word": True}]
     if planted:
         cells.append({"text": str(row["copies"]), "word": False})
-    effect = f"{row['effect']:.2f}"
+    effect = "-" if row["effect"] is None else f"{row['effect']:.2f}"
     if row["effect_se"] is not None:
         effect += f" ± {row['effect_se']:.2f}"
     mde = "-" if row["mde"] is None else f"{row['mde']:.2g}"

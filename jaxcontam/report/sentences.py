@@ -71,6 +71,12 @@ def checked_sentence(row: Mapping[str, Any]) -> str:
 
 def chance_sentence(row: Mapping[str, Any]) -> str:
     """What would have been seen had the model never seen the file."""
+    if row["validity"] == "asymptotic":
+        return (
+            f"By chance: the mean gain of {row['n_strata']} shards over random orders "
+            "would be as many standard errors above 0 with probability "
+            f"{p_words(row)}, if shards were many and their gains normal."
+        )
     m = row["n_orders"]
     return (
         f"By chance: in each of {row['n_strata']} strata the published order would be "
@@ -80,25 +86,27 @@ def chance_sentence(row: Mapping[str, Any]) -> str:
 
 
 def remedy(row: Mapping[str, Any], command: Sequence[str]) -> str | None:
-    """A line to run next, for verdicts that settle nothing; else None."""
-    words = ["jaxcontam", *command]
-    if list(command[:1]) != ["audit"]:
+    """A line to run next where one helps; else None.
+
+    More orders of the same file after a look at the result would be a second test,
+    and hardly a stronger one: only more examples are.
+    """
+    if list(command[:1]) != ["audit"] or row["verdict"] != "invalid design":
         return None
-    if row["verdict"] == "invalid design":
-        field = next(
-            (
-                test["name"].partition(":")[2]
-                for test in row["pretests"]
-                if not test["passed"] and ":" in test["name"]
-            ),
-            None,
-        )
-        extra = ["--group-field", field] if field else ["--tests", "reversal"]
-        return shlex.join([*words, *extra])
-    if row["verdict"] == "inconclusive":
-        orders = max(19, 2 * row["n_orders"] + 1)
-        return shlex.join([*words, "--n-orders", str(orders)])
-    return None
+    fields = [
+        test["name"].partition(":")[2]
+        for test in row["pretests"]
+        if not test["passed"] and ":" in test["name"]
+    ]
+    words = ["jaxcontam", *command]
+    if fields and row["group_field"] is None:
+        return shlex.join([*words, "--group-field", fields[0]])
+    if row["method"] == "reversal":
+        return None
+    if "--tests" in words:
+        place = words.index("--tests")
+        del words[place : place + 2]
+    return shlex.join([*words, "--tests", "reversal"])
 
 
 def p_words(row: Mapping[str, Any]) -> str:
@@ -124,13 +132,15 @@ def _kind_of_test(row: Mapping[str, Any]) -> str:
 
 
 def _why_inconclusive(row: Mapping[str, Any]) -> str:
+    if row["effect_se"] == 0.0:
+        return "the model scores all orders alike"
     if row["mde"] is None:
-        return "this design cannot reach p = 0.001"
+        return "this design cannot reach p = 0.001; more examples or orders are needed"
     if row["order_provenance"] in ("tfds-hash", "unknown"):
         return "the model may have seen the file in another order than this one"
     return (
         f"only an effect of {row['mde']:.2g} {row['effect_unit']} or more would have "
-        "been found with probability 0.8"
+        "been found with probability 0.8; more examples are needed"
     )
 
 

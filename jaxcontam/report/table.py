@@ -90,6 +90,8 @@ def p_text(result: OrderResult) -> str:
 def effect_text(result: OrderResult, *, with_error: bool) -> str:
     """Effect, with its standard error if there is one and it is wanted."""
     numbers = result.numbers
+    if numbers.effect is None:
+        return "-"
     if numbers.effect_se is None or not with_error:
         return f"{numbers.effect:.2f}"
     return f"{numbers.effect:.2f} ± {numbers.effect_se:.2f}"

@@ -20,28 +20,41 @@ class Effect:
     """Effect size of an order test.
 
     Attributes:
-        effect: Mean gain of the published order, nats per boundary.
+        effect: Mean gain of the published order, nats per boundary; None if the
+            counterfactual orders that were drawn keep every boundary.
         effect_se: Its standard error; None for one stratum with one order.
-        mde: (3.090 + 0.842) standard errors; None where the floor exceeds 0.001.
+        mde: (3.090 + 0.842) standard errors, and no less than the gain that ties
+            hide; None where the floor exceeds 0.001 or nothing ever differs.
     """
 
-    effect: float
+    effect: float | None
     effect_se: float | None
     mde: float | None
 
 
 def order_effect(
-    loglik_KM: np.ndarray, boundaries_K: np.ndarray, *, p_floor: float | None
+    loglik_KM: np.ndarray,
+    boundaries_K: np.ndarray,
+    *,
+    p_floor: float | None,
+    tolerance: float,
 ) -> Effect:
     """Gain of column 0 over the mean of the others, per boundary gained.
 
     The spread is that of the counterfactual columns within a stratum; a single
-    counterfactual leaves only the spread of the gains between strata. `p_floor` is
-    None for a test without a floor.
+    counterfactual leaves only the spread of the gains between strata.
+
+    Args:
+        loglik_KM: (K, m + 1) float64, nats, column 0 the published version.
+        boundaries_K: Boundaries gained in each stratum.
+        p_floor: Smallest p-value of the design; None for a test without a floor.
+        tolerance: Sums of scores that differ by no more are ties, nats.
     """
     K, M = loglik_KM.shape
     gains_K = loglik_KM[:, 0] - loglik_KM[:, 1:].mean(axis=1)
     total = float(boundaries_K.sum())
+    if total <= 0:
+        return Effect(None, None, None)
     if M > 2:
         variance = float(loglik_KM[:, 1:].var(axis=1, ddof=1).sum()) * M / (M - 1)
         se = variance**0.5 / total
@@ -49,9 +62,8 @@ def order_effect(
         se = K**0.5 * float(gains_K.std(ddof=1)) / total
     else:
         se = None
-    detectable = p_floor is None or p_floor <= LEVEL
-    return Effect(
-        effect=float(gains_K.sum()) / total,
-        effect_se=se,
-        mde=(_Z_LEVEL + _Z_POWER) * se if se is not None and detectable else None,
-    )
+    mde = None
+    # A scorer that cannot tell any order from another finds nothing of any size.
+    if se is not None and se * total > tolerance / 4 and (p_floor or 0.0) <= LEVEL:
+        mde = max((_Z_LEVEL + _Z_POWER) * se, tolerance / total)
+    return Effect(float(gains_K.sum()) / total, se, mde)

@@ -29,14 +29,13 @@ _CELLS_PER_SD = 2000
 _CELLS_PER_SD_PER_STRATUM = 20
 # Combinations of columns up to this many are enumerated.
 _ENUMERABLE = 2**16
-# Tilted masses sum to 1; below this a cell cannot change the 12th digit.
-_NEGLIGIBLE = 1e-250
+# Tilted masses sum to 1. Tails of less than this are cut off, and counted: they are
+# added to the upper bound and left out of the lower one.
+_NEGLIGIBLE = 1e-18
 # exp(theta * tolerance) stays representable beside `_NEGLIGIBLE`.
 _MAX_TILT = 200.0
 # The tilt need not be exact: a percent off costs nothing.
 _BISECTIONS = 12
-# Covers float rounding of the sums themselves, so that the bound stays a bound.
-_ROUND_UP = 1e-12
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,12 +45,10 @@ class LatticeTail:
     Attributes:
         log10_upper: Rigorous upper bound, at most 0.
         log10_lower: Rigorous lower bound; -inf if rounding down empties the tail.
-        log10_chernoff: Closed-form bound min over theta; never below the truth.
     """
 
     log10_upper: float
     log10_lower: float
-    log10_chernoff: float
 
 
 def lattice_tail(differences_KM: np.ndarray, tolerance: float) -> LatticeTail:
@@ -75,23 +72,22 @@ def lattice_tail(differences_KM: np.ndarray, tolerance: float) -> LatticeTail:
     n_strata, n_columns = differences_KM.shape
     sd = math.sqrt(float(differences_KM.var(axis=1).sum()))
     if sd == 0.0:
-        return LatticeTail(0.0, 0.0, 0.0)
+        return LatticeTail(0.0, 0.0)
     cell = sd / max(_CELLS_PER_SD, _CELLS_PER_SD_PER_STRATUM * n_strata)
     slack = math.floor(tolerance / cell)
     theta = _best_tilt(differences_KM, tolerance, cell, slack)
-    chernoff = _log_mean_exp(theta * differences_KM).sum() + theta * tolerance
     if n_strata * math.log2(n_columns) <= math.log2(_ENUMERABLE):
         log10_exact = math.log10(_enumerated_share(differences_KM, tolerance))
-        return LatticeTail(log10_exact, log10_exact, min(0.0, float(chernoff) / _LN10))
+        return LatticeTail(log10_exact, log10_exact)
     scaled_KM = differences_KM / cell
-    upper, lower = (
-        _log_tail(rounded.astype(np.int64), slack, theta * cell)
-        for rounded in (np.ceil(scaled_KM), np.floor(scaled_KM))
-    )
+    _, upper = _log_tail(np.ceil(scaled_KM).astype(np.int64), slack, theta * cell)
+    lower, _ = _log_tail(np.floor(scaled_KM).astype(np.int64), slack, theta * cell)
+    # Each of K steps rounds sums of M terms and a logarithm as large as the result.
+    n_roundings = 4 * n_strata * (n_columns + abs(min(upper, 0.0)))
+    rounding = n_roundings * float(np.finfo(np.float64).eps)
     return LatticeTail(
-        log10_upper=min(0.0, (upper + _ROUND_UP) / _LN10),
-        log10_lower=min(0.0, (lower - _ROUND_UP) / _LN10),
-        log10_chernoff=min(0.0, float(chernoff) / _LN10),
+        log10_upper=min(0.0, (upper + rounding) / _LN10),
+        log10_lower=min(0.0, (lower - rounding) / _LN10),
     )
 
 
@@ -101,11 +97,6 @@ def _enumerated_share(differences_KM: np.ndarray, tolerance: float) -> float:
     for differences_M in differences_KM:
         sums = np.add.outer(sums, differences_M).ravel()
     return np.count_nonzero(sums >= -tolerance) / len(sums)
-
-
-def _log_mean_exp(values_KM: np.ndarray) -> np.ndarray:
-    top_K1 = values_KM.max(axis=1, keepdims=True)
-    return np.log(np.exp(values_KM - top_K1).mean(axis=1)) + top_K1[:, 0]
 
 
 def _best_tilt(
@@ -132,10 +123,12 @@ def _best_tilt(
     return (low + high) / 2
 
 
-def _log_tail(offsets_KM: np.ndarray, slack: int, tilt: float) -> float:
-    """Natural log of P(sum of one random offset a row >= -slack)."""
+def _log_tail(offsets_KM: np.ndarray, slack: int, tilt: float) -> tuple[float, float]:
+    """Log P(sum of a random offset a row >= -slack), without and with what was cut."""
     remaining_K = np.append(np.cumsum(offsets_KM.max(axis=1)[::-1])[::-1][1:], 0)
-    log_scale, low = 0.0, 0
+    log_scale, low, cut_off = 0.0, 0, 0.0
+    # Taking the tilt back multiplies what was cut by at most exp(tilt * slack).
+    negligible = _NEGLIGIBLE * math.exp(-tilt * slack)
     mass_C = np.ones(1)
     for offsets_M, remaining in zip(offsets_KM, remaining_K.tolist(), strict=True):
         values, counts = np.unique(offsets_M, return_counts=True)
@@ -145,21 +138,26 @@ def _log_tail(offsets_KM: np.ndarray, slack: int, tilt: float) -> float:
         log_scale += math.log(total / len(offsets_M)) + tilt * top
         mass_C = _convolve(mass_C, values - values[0], weights / total)
         low += int(values[0])
-        # Cells that cannot reach the threshold any more, and cells without mass.
+        # Cells that cannot reach the threshold any more are no part of the tail.
         start = max(0, -slack - remaining - low)
-        alive = np.flatnonzero(mass_C[start:] > _NEGLIGIBLE)
-        if len(alive) == 0:
-            return -math.inf
-        first, last = start + int(alive[0]), start + int(alive[-1])
-        mass_C, low = mass_C[first : last + 1], low + first
+        mass_C, low = mass_C[start:], low + start
+        below_C, above_C = np.cumsum(mass_C), np.cumsum(mass_C[::-1])
+        first = int(np.searchsorted(below_C, negligible, side="right"))
+        last = len(mass_C) - int(np.searchsorted(above_C, negligible, side="right"))
+        if first >= last:
+            return -math.inf, log_scale + math.log(negligible) + tilt * slack
+        cut_off += float(mass_C[:first].sum() + mass_C[last:].sum())
+        mass_C, low = mass_C[first:last], low + first
     sums_C = np.arange(low, low + len(mass_C))
     mass_C, sums_C = mass_C[sums_C >= -slack], sums_C[sums_C >= -slack]
     mass_C, sums_C = mass_C[mass_C > 0], sums_C[mass_C > 0]
-    if len(mass_C) == 0:
-        return -math.inf
     logs_C = np.log(mass_C) - tilt * sums_C
-    top = float(logs_C.max())
-    return log_scale + top + math.log(float(np.exp(logs_C - top).sum()))
+    top = float(logs_C.max(initial=-math.inf))
+    inside = -math.inf
+    if len(logs_C):
+        inside = top + math.log(float(np.exp(logs_C - top).sum()))
+    outside = math.log(cut_off) + tilt * slack if cut_off > 0 else -math.inf
+    return log_scale + inside, log_scale + float(np.logaddexp(inside, outside))
 
 
 def _convolve(mass_C: np.ndarray, shifts: np.ndarray, weights: np.ndarray):

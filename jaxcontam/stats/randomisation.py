@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 
 from jaxcontam.results import OrderNumbers
-from jaxcontam.stats.effect import Effect, order_effect
+from jaxcontam.stats.effect import order_effect
 from jaxcontam.stats.evalue import soft_rank_log_e
 from jaxcontam.stats.lattice import lattice_tail
 
@@ -101,7 +101,8 @@ def randomisation_test(
     statistic = float(values_KM[:, 0].sum())
     log10_e = soft_rank_log_e(loglik_KM) / math.log(10)
     p_floor = _power_of_ten(log10_floor)
-    effect: Effect = order_effect(loglik_KM, boundaries_K, p_floor=p_floor)
+    ties = relative_tolerance * float(np.abs(loglik_KM).max(axis=1).sum())
+    effect = order_effect(loglik_KM, boundaries_K, p_floor=p_floor, tolerance=ties)
     return OrderNumbers(
         statistic=statistic,
         p_value=_power_of_ten(log10_p),
@@ -127,7 +128,13 @@ def row_scores(
 
     `auto` studentises where m >= 9 and the 90th percentile of the rows' standard
     deviations exceeds four times the 10th (constant rows left out): a symmetric
-    rule, so the test stays exact. A row whose values are tied scores 0.
+    rule, so the test stays exact. A row whose values are tied scores 0, and the
+    tolerance is divided row by row like the scores.
+
+    Args:
+        loglik_KM: (K, m + 1) float64.
+        kind: How to score.
+        relative_tolerance: Ties, relative to each row's largest value.
     """
     ties_K = relative_tolerance * np.abs(loglik_KM).max(axis=1)
     centred_KM = loglik_KM - loglik_KM.mean(axis=1, keepdims=True)
@@ -150,7 +157,14 @@ def monte_carlo_p(
     seed: int,
     n_draws: int = N_MONTE_CARLO,
 ) -> float:
-    """p-value (1 + #{T* >= T}) / (B + 1) from B random columns a row."""
+    """p-value (1 + #{T* >= T}) / (B + 1) from B random columns a row.
+
+    Args:
+        values_KM: (K, M) float64 scores, column 0 the published version.
+        tolerance: Sums that differ by no more are ties, and count against detection.
+        seed: Seeds the draws.
+        n_draws: B.
+    """
     sums_B = redrawn_sums(values_KM, n_draws=n_draws, seed=seed)
     published = float(values_KM[:, 0].sum())
     n_as_large = int(np.count_nonzero(sums_B >= published - tolerance))
@@ -162,6 +176,11 @@ def redrawn_sums(values_KM: np.ndarray, *, n_draws: int, seed: int) -> np.ndarra
 
     Sums of several rows are tabulated over all their column choices first, so that
     one draw and one look-up serve them together: the same law, fewer draws.
+
+    Args:
+        values_KM: (K, M) float64 scores.
+        n_draws: B.
+        seed: The same seed gives the same sums.
 
     Returns:
         (B,) float64.
