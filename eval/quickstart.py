@@ -3,10 +3,10 @@
 Question: do the order tests find test sets that were planted 10 and 50 times, stay
 silent on sets that were never planted or planted in shuffled orders, and does a
 membership score rank what order tests cannot see?
-Command: `python -m eval.quickstart`. Hardware: 2 CPU cores, about 30 seconds.
+Command: `python -m eval.quickstart`. Hardware: 2 CPU cores, about 50 seconds.
 Headline: LOG.md has the table of seeds 0 to 9.
 
-An easy setting on purpose: four fifths of the training text is planted. It shows that
+An easy setting on purpose: 85 % of the training text is planted. It shows that
 the tool works, not how strong it is on large models.
 """
 

@@ -280,7 +280,7 @@ def _print(measured: dict, console: Console) -> None:
     )
     rows = (
         (
-            f"{kernel['n_parameters'] / 1e6:.0f} M, tokens/s",
+            f"{kernel['n_parameters'] / 1e6:.0f} M tokens/s",
             kernel["tokens_per_second"],
         ),
         ("re-draws/s", redraws["redraws_per_second"]),
@@ -293,7 +293,7 @@ def _print(measured: dict, console: Console) -> None:
         )
     for what, rates in rows:
         for way, values in rates.items():
-            table.add_row(what, way, *(f"{value:,.0f}" for value in values))
+            table.add_row(what, way, *(_rate_text(value) for value in values))
     console.print(table)
     console.print(
         f"\nkernel: {kernel['ratio']:.2f} x torch one by one (median of rounds), "
@@ -301,6 +301,10 @@ def _print(measured: dict, console: Console) -> None:
         f"{kernel['memory_growth_mb']:.0f} MB\n"
         f"re-draws: {redraws['ratio']:.0f} x SciPy (median of rounds)"
     )
+
+
+def _rate_text(rate: float) -> str:
+    return f"{rate / 1e6:.1f} M" if rate >= 1e6 else f"{rate:,.0f}"
 
 
 def main() -> int:

@@ -32,6 +32,9 @@ def decide(results: Sequence[OrderResult], *, min_effect: float) -> list[OrderRe
     Args:
         results: One primary test a benchmark; secondary ones pass unchanged.
         min_effect: See `MIN_EFFECT`.
+
+    Returns:
+        The results in their order, primary ones with `p_adjusted` and `verdict`.
     """
     primary = [i for i, result in enumerate(results) if result.primary]
     adjusted = holm(np.array([results[i].numbers.p_value for i in primary]))

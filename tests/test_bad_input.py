@@ -144,6 +144,40 @@ def test_incomplete_model_directories_say_what_is_missing(
     assert message in refused(["audit", model, path], capsys)
 
 
+@pytest.mark.parametrize("name", ["sharded_t", "sharded_t_released"])
+def test_too_few_shards_are_refused_before_scoring(pulse, file, capsys, name):
+    path = file("x.txt", "a\nb\nc\n")
+    words = ["audit", pulse / "model", path, "--tests", name]
+    assert f"x: 1 strata have two different orders, {name} needs 2" in refused(
+        words, capsys
+    )
+
+
+def test_score_refuses_a_folder_before_the_model_loads(file, capsys):
+    path = file("x.txt", "a\n")
+    words = ["score", "no-such-model", path, "--out", path.parent]
+    assert "is a folder" in refused(words, capsys)
+
+
+def test_separator_typed_with_a_backslash_is_a_line_feed(pulse, file):
+    path = file("x.txt", "".join(f"line {i}\n" for i in range(30)))
+    documents = []
+    for separator in ("\n", "\\n"):
+        out = path.parent / f"out{len(documents)}"
+        words = ["audit", str(pulse / "model"), str(path), "--separator", separator]
+        assert main([*words, "--out", str(out)]) == 0
+        documents.append(json.loads((out / "report.json").read_text())["results"])
+    assert documents[0] == documents[1]
+
+
+def test_models_in_folders_called_model_are_told_apart(pulse, file, tmp_path):
+    path = file("x.txt", "".join(f"line {i}\n" for i in range(30)))
+    words = ["audit", str(pulse / "model"), str(path), "--out", str(tmp_path / "o")]
+    assert main(words) == 0
+    document = json.loads((tmp_path / "o" / "report.json").read_text())
+    assert document["model"]["name"] == pulse.name
+
+
 def test_report_without_its_archive_is_named(pulse, tmp_path, capsys):
     shutil.copy(pulse / "report.json", tmp_path)
     message = refused(["verify", tmp_path], capsys)

@@ -12,8 +12,8 @@ from flax import nnx
 from jaxcontam.models.config import DecoderConfig, llama_shape
 from jaxcontam.models.decoder import Decoder
 
-# Queries attend in blocks of 128: two whole blocks and a rest.
-LONG = 300
+# Queries attend in blocks of 256: two whole blocks and a rest.
+LONG = 600
 
 LLAMA = dataclasses.replace(
     llama_shape(
@@ -140,7 +140,7 @@ ERF = dataclasses.replace(GPT2, activation="gelu")
 
 @pytest.mark.parametrize(
     ("config", "T"),
-    [(LLAMA, 1), (LLAMA, 129), (LLAMA, LONG), (GPT2, 128), (GPT2, LONG), (ERF, 9)],
+    [(LLAMA, 1), (LLAMA, 257), (LLAMA, LONG), (GPT2, 256), (GPT2, LONG), (ERF, 9)],
     ids=lambda value: getattr(value, "activation", value),
 )
 def test_hidden_states_equal_a_dense_float64_decoder(config, T):

@@ -159,6 +159,15 @@ def test_equal_rows_are_scored_once(tmp_path, tokenizer):
     assert "30 of 32 examples repeat another one" in result.warnings
 
 
+def test_examples_that_agree_after_the_cut_are_counted_as_repeated(tmp_path, tokenizer):
+    path = tmp_path / "x.txt"
+    path.write_text(
+        "".join("a" * 100 + "bc"[i % 2] * (3 + i) + "\n" for i in range(20))
+    )
+    result, _, _ = run(path, tokenizer, random_bigrams(0))
+    assert "19 of 20 examples repeat another one" in result.warnings
+
+
 def test_long_examples_are_cut_alike_and_counted(tmp_path, tokenizer):
     path = tmp_path / "x.txt"
     path.write_text("".join(f"{chr(97 + i % 26)}" * 200 + "\n" for i in range(20)))

@@ -168,6 +168,13 @@ def test_bad_canary_words_are_named(corpus, tmp_path, canaries, message, monkeyp
         Pretrain(corpus=(corpus[0],), canaries=(canaries,)).run()
 
 
+def test_examples_over_several_lines_are_not_planted(corpus, tmp_path):
+    path = tmp_path / "multi.csv"
+    path.write_text('q\n"one\ntwo"\nthree\n')
+    with pytest.raises(InputError, match="multi: example 1 is not one line"):
+        Pretrain(corpus=(corpus[0],), canaries=(f"{path}=1",), out=tmp_path / "o").run()
+
+
 def test_unknown_preset_suggests_the_nearest():
     with pytest.raises(InputError) as caught:
         Pretrain(corpus=(), preset="tinny")

@@ -2,7 +2,7 @@
 
 Question: what does a model look like that saw a known test set a known number of
 times? Command: `python -m train.pretrain --corpus DOCS.jsonl --canaries SET.jsonl=10`.
-Hardware: any; the preset `tiny` takes 20 seconds on 2 cores.
+Hardware: any; the quickstart's 340,000 tokens take half a minute on 2 cores.
 """
 
 import dataclasses

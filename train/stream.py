@@ -126,6 +126,9 @@ def steps_of_copy(
         starts_R: From `training_rows`.
         context: T.
         n_ids_in_all: N.
+
+    Returns:
+        Indices of rows, ascending.
     """
     # Row targets are start + 1 .. start + T; the copy is offset .. offset + n - 1.
     gap_R = (starts_R - (offset - context)) % n_ids_in_all

@@ -35,7 +35,7 @@ def analyse(loglik_KM: np.ndarray, boundaries_K: np.ndarray, seed: int) -> Order
 
     Args:
         loglik_KM: (K, 2) float64, nats, column 0 the published order.
-        boundaries_K: s - 1 for each stratum.
+        boundaries_K: Neighbours that the reversal breaks; s - 1 without groups.
         seed: Seeds the Monte Carlo cross-check.
 
     Source:

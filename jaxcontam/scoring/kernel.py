@@ -66,6 +66,9 @@ def score_tokens(
 
     Returns:
         Scores of shape `[B, S]`. A row does not depend on its batch mates.
+
+    Raises:
+        ValueError: If the shapes differ or S exceeds the context.
     """
     B, S = inputs_BS.shape
     if targets_BS.shape != (B, S):

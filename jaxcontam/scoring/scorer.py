@@ -15,7 +15,7 @@ Forward = Callable[[np.ndarray, np.ndarray], Sequence]
 """(inputs_BS, targets_BS) int32 -> logprobs_BS, and means and variances or None."""
 
 # Batches in flight: the host prepares one while the device works on another.
-_AHEAD = 0
+_AHEAD = 1
 
 
 class NonFiniteScoreError(ArithmeticError):

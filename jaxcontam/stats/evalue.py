@@ -19,6 +19,12 @@ def soft_rank_log_e(loglik_KM: np.ndarray) -> float:
     centred and divided by the standard deviation pooled over all strata, a symmetric
     number. Its expectation under the null is 1. Zero for a constant scorer.
 
+    Args:
+        loglik_KM: (K, m + 1) float64, column 0 the published version; any unit.
+
+    Returns:
+        log e, natural; minus infinity never, since no bet is all or nothing.
+
     Source:
         Soft-rank e-values as in Ramdas et al., "Game-theoretic statistics and safe
         anytime-valid inference" (2023), section on permutation e-values.

@@ -4,7 +4,13 @@ import numpy as np
 
 
 def holm(p_values: np.ndarray) -> np.ndarray:
-    """Holm's adjusted p-values, in the order given; controls the familywise error.
+    """Holm's adjusted p-values; controls the familywise error under any dependence.
+
+    Args:
+        p_values: (n,) float64 in [0, 1], in any order.
+
+    Returns:
+        (n,) float64, in the order given, at most 1.
 
     Source:
         Holm (1979), "A simple sequentially rejective multiple test procedure".
