@@ -12,8 +12,8 @@ from flax import nnx
 from jaxcontam.models.config import DecoderConfig, llama_shape
 from jaxcontam.models.decoder import Decoder
 
-# Queries attend in blocks of 256: two whole blocks and a rest.
-LONG = 600
+# Queries attend in blocks of 256: one whole block and a rest.
+LONG = 300
 
 LLAMA = dataclasses.replace(
     llama_shape(
