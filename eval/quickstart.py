@@ -11,6 +11,7 @@ the tool works, not how strong it is on large models.
 """
 
 import dataclasses
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -299,13 +300,24 @@ def _print_reading(document: dict, out: Path, page: Path, console: Console) -> N
         f"{document['wall_seconds']:.0f} s.\n",
         highlight=False,
     )
+    program = _program()
     console.print(
         f"report:      {page}\n"
-        f"check it:    jaxcontam verify {out}\n"
-        f"audit a set: jaxcontam audit {out / MODEL_DIR} {out / 'sets/pydocs-10.txt'}",
+        f"check it:    {program} verify {out}\n"
+        f"audit a set: {program} audit {out / MODEL_DIR} {out / 'sets/pydocs-10.txt'}",
         highlight=False,
         soft_wrap=True,
     )
+
+
+def _program() -> str:
+    """How `jaxcontam` can be called from here: by name, or beside this Python."""
+    if shutil.which("jaxcontam"):
+        return "jaxcontam"
+    program = Path(sys.executable).parent / "jaxcontam"
+    if program.is_relative_to(Path.cwd()):
+        program = program.relative_to(Path.cwd())
+    return str(program)
 
 
 def main() -> int:

@@ -45,9 +45,11 @@ _TESTS_OF_EFFORT: dict[str, tuple[str, ...]] = {
 class Audit:
     """Test whether a model saw benchmarks in their published order."""
 
-    model: Annotated[str, tyro.conf.Positional]
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """Model directory in Hugging Face layout, or a hub name such as org/name."""
-    benchmark: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    benchmark: Annotated[
+        tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="BENCHMARK...")
+    ]
     """Files in published order: .jsonl, .json, .csv, .tsv, .txt."""
     tests: str | None = None
     """Order tests, comma-separated; the first one decides (see: methods)."""

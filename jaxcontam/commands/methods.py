@@ -17,7 +17,7 @@ class Methods:
         """Print the table."""
         table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
         for column in ("method", "gives", "null", "cost", "finds", "source"):
-            table.add_column(column, overflow="fold")
+            table.add_column(column, overflow="fold", no_wrap=column == "method")
         for method in METHODS.values():
             is_test = isinstance(method, OrderMethod)
             table.add_row(

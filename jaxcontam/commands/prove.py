@@ -33,7 +33,7 @@ METHOD_NAME = "matrix"
 class Prove:
     """Test a matrix of scores: rows are strata, column 0 the published version."""
 
-    matrix: Annotated[Path, tyro.conf.Positional]
+    matrix: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MATRIX")]
     """A .csv without header, or a .npy: (K, m + 1) numbers."""
     scores: Literal["centred", "studentised", "auto"] = "centred"
     """How rows become scores."""

@@ -27,7 +27,7 @@ _N_DRAWN = 20_000
 class Report:
     """Render report.html again from report.json and orders.npz."""
 
-    directory: Annotated[Path, tyro.conf.Positional]
+    directory: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
     """Folder of a finished run."""
 
     def run(self) -> None:

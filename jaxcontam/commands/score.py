@@ -19,9 +19,9 @@ from jaxcontam.report.document import make_folder, replace_bytes
 class Score:
     """Score every token of each text: log-probability, and its mean and variance."""
 
-    model: Annotated[str, tyro.conf.Positional]
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """Model directory in Hugging Face layout, or a hub name such as org/name."""
-    texts: Annotated[Path, tyro.conf.Positional]
+    texts: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TEXTS")]
     """File of texts: .jsonl, .json, .csv, .tsv or .txt; by default the raw line."""
     out: Path
     """File to write, one JSON row a text."""

@@ -38,7 +38,7 @@ _SIGNED = {"statistic", "effect"}
 class Verify:
     """Recompute every p-value and verdict of a report; exit 3 if one differs."""
 
-    directory: Annotated[Path, tyro.conf.Positional]
+    directory: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
     """Folder with report.json and orders.npz."""
 
     def run(self) -> int:
