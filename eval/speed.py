@@ -197,27 +197,11 @@ def measure_redraws(rounds: int) -> dict:
 
 
 def _gpt2(tiny: bool):
-    from jaxcontam.models.config import DecoderConfig
+    """GPT-2's smallest shape, or one for a pulse run."""
+    from jaxcontam.models.config import gpt2_shape
 
     D, L, H = (64, 2, 4) if tiny else (768, 12, 12)
-    return DecoderConfig(
-        vocab_size=50257,
-        d_model=D,
-        n_layers=L,
-        n_heads=H,
-        n_kv_heads=H,
-        head_dim=D // H,
-        d_ff=4 * D,
-        context=1024,
-        positions="learned",
-        norm="layer",
-        norm_eps=1e-5,
-        activation="gelu_tanh",
-        gated=False,
-        attention_bias=True,
-        mlp_bias=True,
-        tied=True,
-    )
+    return gpt2_shape(vocab_size=50257, d_model=D, n_layers=L, n_heads=H, context=1024)
 
 
 def _interleaved(

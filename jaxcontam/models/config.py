@@ -84,3 +84,27 @@ def llama_shape(
         mlp_bias=False,
         tied=True,
     )
+
+
+def gpt2_shape(
+    *, vocab_size: int, d_model: int, n_layers: int, n_heads: int, context: int
+) -> DecoderConfig:
+    """A GPT-2-shaped decoder."""
+    return DecoderConfig(
+        vocab_size=vocab_size,
+        d_model=d_model,
+        n_layers=n_layers,
+        n_heads=n_heads,
+        n_kv_heads=n_heads,
+        head_dim=d_model // n_heads,
+        d_ff=4 * d_model,
+        context=context,
+        positions="learned",
+        norm="layer",
+        norm_eps=1e-5,
+        activation="gelu_tanh",
+        gated=False,
+        attention_bias=True,
+        mlp_bias=True,
+        tied=True,
+    )

@@ -8,7 +8,7 @@ Dimension key
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -62,25 +62,19 @@ def draw_orders(
         groups: One value an example; orders then move examples only among
             positions of equal value.
     """
-    entropy = _digest_entropy(content_digest)
-    columns, places, dropped = [], [], 0
-    for k, stratum_N in enumerate(strata):
-        codes_N = _group_codes(stratum_N, groups)
-        if len(set(codes_N.tolist())) == len(stratum_N):
-            dropped += 1
-            continue
-        rng = np.random.Generator(
-            np.random.PCG64(np.random.SeedSequence([seed, entropy, k]))
-        )
+
+    def shuffled(
+        stratum_N: np.ndarray, codes_N: np.ndarray, rng: np.random.Generator
+    ) -> list[np.ndarray]:
         by_group_N = np.argsort(codes_N, kind="stable")
-        drawn = [stratum_N]
+        drawn = []
         for _ in range(n_orders):
             order_N = np.empty(len(stratum_N), np.int64)
             order_N[by_group_N] = np.lexsort((rng.random(len(stratum_N)), codes_N))
             drawn.append(stratum_N[order_N])
-        columns.append(drawn)
-        places.append(int(rng.integers(n_orders + 1)))
-    return _design(columns, places, dropped, n_orders + 1)
+        return drawn
+
+    return _design(strata, shuffled, n_orders, seed, content_digest, groups)
 
 
 def reversed_orders(
@@ -94,23 +88,17 @@ def reversed_orders(
 
     Arguments as in `draw_orders`; the seed only places the published order.
     """
-    entropy = _digest_entropy(content_digest)
-    columns, places, dropped = [], [], 0
-    for k, stratum_N in enumerate(strata):
-        codes_N = _group_codes(stratum_N, groups)
-        if len(set(codes_N.tolist())) == len(stratum_N):
-            dropped += 1
-            continue
-        rng = np.random.Generator(
-            np.random.PCG64(np.random.SeedSequence([seed, entropy, k]))
-        )
+
+    def reversal(
+        stratum_N: np.ndarray, codes_N: np.ndarray, rng: np.random.Generator
+    ) -> list[np.ndarray]:
         reversed_N = stratum_N.copy()
-        for code in set(codes_N.tolist()):
+        for code in np.unique(codes_N):
             positions = np.flatnonzero(codes_N == code)
             reversed_N[positions] = stratum_N[positions[::-1]]
-        columns.append([stratum_N, reversed_N])
-        places.append(int(rng.integers(2)))
-    return _design(columns, places, dropped, 2)
+        return [reversed_N]
+
+    return _design(strata, reversal, 1, seed, content_digest, groups)
 
 
 def boundaries_gained(orders_KMS: np.ndarray, *, counted: bool) -> np.ndarray:
@@ -153,8 +141,34 @@ def from_scoring_columns(values_KM: np.ndarray, place_K: np.ndarray) -> np.ndarr
     )
 
 
-def _digest_entropy(content_digest: str) -> int:
-    return int(content_digest.removeprefix("sha256:"), 16)
+def _design(
+    strata: Sequence[np.ndarray],
+    counterfactuals: Callable[
+        [np.ndarray, np.ndarray, np.random.Generator], list[np.ndarray]
+    ],
+    n_orders: int,
+    seed: int,
+    content_digest: str,
+    groups: Sequence[object] | None,
+) -> OrderDesign:
+    """Orders of every stratum that has more than one, each from its own generator."""
+    entropy = int(content_digest.removeprefix("sha256:"), 16)
+    columns, places, dropped = [], [], 0
+    for k, stratum_N in enumerate(strata):
+        codes_N = _group_codes(stratum_N, groups)
+        if len(np.unique(codes_N)) == len(stratum_N):
+            dropped += 1
+            continue
+        rng = np.random.Generator(
+            np.random.PCG64(np.random.SeedSequence([seed, entropy, k]))
+        )
+        columns.append([stratum_N, *counterfactuals(stratum_N, codes_N, rng)])
+        places.append(int(rng.integers(n_orders + 1)))
+    largest = max((len(orders[0]) for orders in columns), default=0)
+    orders_KMS = np.full((len(columns), n_orders + 1, largest), -1, np.int32)
+    for k, orders in enumerate(columns):
+        orders_KMS[k, :, : len(orders[0])] = np.stack(orders)
+    return OrderDesign(orders_KMS, np.array(places, np.int64), dropped)
 
 
 def _group_codes(stratum_N: np.ndarray, groups: Sequence[object] | None) -> np.ndarray:
@@ -163,13 +177,3 @@ def _group_codes(stratum_N: np.ndarray, groups: Sequence[object] | None) -> np.n
         return np.zeros(len(stratum_N), np.int64)
     seen: dict[object, int] = {}
     return np.array([seen.setdefault(groups[i], len(seen)) for i in stratum_N])
-
-
-def _design(
-    columns: list[list[np.ndarray]], places: list[int], dropped: int, n_columns: int
-) -> OrderDesign:
-    largest = max((len(drawn[0]) for drawn in columns), default=0)
-    orders_KMS = np.full((len(columns), n_columns, largest), -1, np.int32)
-    for k, drawn in enumerate(columns):
-        orders_KMS[k, :, : len(drawn[0])] = np.stack(drawn)
-    return OrderDesign(orders_KMS, np.array(places, np.int64), dropped)
