@@ -8,6 +8,7 @@ Hardware: any; the quickstart's 340,000 tokens take half a minute on 2 cores.
 import dataclasses
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -214,7 +215,12 @@ def pretrain(
         text = "".join(text + "\n" for text in planned.benchmark.texts)
         (out / row.file).write_text(text, encoding="utf-8")
     decoder, losses = train_decoder(preset, rows, seed=seed, progress=progress)
-    save_checkpoint(decoder, tokenizer, out / MODEL_DIR)
+    # Whole or not at all: an older model stands until the new one is complete.
+    partial = out / f"{MODEL_DIR}.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    save_checkpoint(decoder, tokenizer, partial)
+    shutil.rmtree(out / MODEL_DIR, ignore_errors=True)
+    partial.rename(out / MODEL_DIR)
     with (out / METRICS_NAME).open("w") as metrics:
         for step, loss in enumerate(losses.tolist(), 1):
             metrics.write(json.dumps({"step": step, "loss": loss}) + "\n")

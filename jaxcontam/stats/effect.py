@@ -63,7 +63,9 @@ def order_effect(
     else:
         se = None
     mde = None
-    # A scorer that cannot tell any order from another finds nothing of any size.
-    if se is not None and se * total > tolerance / 4 and (p_floor or 0.0) <= LEVEL:
+    # Where the largest difference that sums could show is a tie, p is 1 whatever the
+    # effect.
+    differs = float(np.ptp(loglik_KM, axis=1).sum()) > tolerance
+    if se is not None and differs and (p_floor or 0.0) <= LEVEL:
         mde = max((_Z_LEVEL + _Z_POWER) * se, tolerance / total)
     return Effect(float(gains_K.sum()) / total, se, mde)
