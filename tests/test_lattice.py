@@ -145,3 +145,16 @@ def test_many_columns_agree_with_the_normal_tail(n_columns):
 def test_bad_arguments_are_named(values, tolerance, message):
     with pytest.raises(ValueError, match=message):
         lattice_tail(np.array(values), tolerance)
+
+
+def test_bound_holds_where_almost_all_mass_is_cut_off():
+    # A tolerance of many cells caps the tilt; what is cut must then count in full.
+    scores_KM = np.zeros((60, 10))
+    scores_KM[:, 0] = 1.0
+    for tolerance in (1e-9, 0.5, 3.5):
+        tail = lattice_tail(differences(scores_KM), tolerance)
+        lost = math.floor(tolerance)
+        terms = [math.comb(60, k) * 9**k for k in range(lost + 1)]
+        exact = math.log10(sum(terms)) - 60
+        assert tail.log10_lower <= exact + 1e-9
+        assert exact - 1e-9 <= tail.log10_upper <= exact + 0.01

@@ -73,12 +73,12 @@ def lattice_tail(differences_KM: np.ndarray, tolerance: float) -> LatticeTail:
     sd = math.sqrt(float(differences_KM.var(axis=1).sum()))
     if sd == 0.0:
         return LatticeTail(0.0, 0.0)
-    cell = sd / max(_CELLS_PER_SD, _CELLS_PER_SD_PER_STRATUM * n_strata)
-    slack = math.floor(tolerance / cell)
-    theta = _best_tilt(differences_KM, tolerance, cell, slack)
     if n_strata * math.log2(n_columns) <= math.log2(_ENUMERABLE):
         log10_exact = math.log10(_enumerated_share(differences_KM, tolerance))
         return LatticeTail(log10_exact, log10_exact)
+    cell = sd / max(_CELLS_PER_SD, _CELLS_PER_SD_PER_STRATUM * n_strata)
+    slack = math.floor(tolerance / cell)
+    theta = _best_tilt(differences_KM, tolerance, cell, slack)
     scaled_KM = differences_KM / cell
     _, upper = _log_tail(np.ceil(scaled_KM).astype(np.int64), slack, theta * cell)
     lower, _ = _log_tail(np.floor(scaled_KM).astype(np.int64), slack, theta * cell)
@@ -126,17 +126,18 @@ def _best_tilt(
 def _log_tail(offsets_KM: np.ndarray, slack: int, tilt: float) -> tuple[float, float]:
     """Log P(sum of a random offset a row >= -slack), without and with what was cut."""
     remaining_K = np.append(np.cumsum(offsets_KM.max(axis=1)[::-1])[::-1][1:], 0)
-    log_scale, low, cut_off = 0.0, 0, 0.0
+    # What tilting divides by, over all strata: the exponent K(theta).
+    tops_K = offsets_KM.max(axis=1)
+    shares_K = np.exp(tilt * (offsets_KM - tops_K[:, None])).mean(axis=1)
+    log_scale = float((np.log(shares_K) + tilt * tops_K).sum())
+    low, cut_off = 0, 0.0
     # Taking the tilt back multiplies what was cut by at most exp(tilt * slack).
     negligible = _NEGLIGIBLE * math.exp(-tilt * slack)
     mass_C = np.ones(1)
     for offsets_M, remaining in zip(offsets_KM, remaining_K.tolist(), strict=True):
         values, counts = np.unique(offsets_M, return_counts=True)
-        top = int(values[-1])
-        weights = counts * np.exp(tilt * (values - top))
-        total = float(weights.sum())
-        log_scale += math.log(total / len(offsets_M)) + tilt * top
-        mass_C = _convolve(mass_C, values - values[0], weights / total)
+        weights = counts * np.exp(tilt * (values - values[-1]))
+        mass_C = _convolve(mass_C, values - values[0], weights / weights.sum())
         low += int(values[0])
         # Cells that cannot reach the threshold any more are no part of the tail.
         start = max(0, -slack - remaining - low)
@@ -145,7 +146,9 @@ def _log_tail(offsets_KM: np.ndarray, slack: int, tilt: float) -> tuple[float, f
         first = int(np.searchsorted(below_C, negligible, side="right"))
         last = len(mass_C) - int(np.searchsorted(above_C, negligible, side="right"))
         if first >= last:
-            return -math.inf, log_scale + math.log(negligible) + tilt * slack
+            # Nothing but what a later step would cut; the bound takes it all.
+            left = cut_off + float(mass_C.sum()) + negligible
+            return -math.inf, log_scale + math.log(left) + tilt * slack
         cut_off += float(mass_C[:first].sum() + mass_C[last:].sum())
         mass_C, low = mass_C[first:last], low + first
     sums_C = np.arange(low, low + len(mass_C))
