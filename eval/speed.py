@@ -32,7 +32,7 @@ from jaxcontam.report.document import make_folder
 
 _SEQUENCES, _TOKENS = 8, 512
 _PEAK_SHAPE = (4096, 768, 3072)
-# The comparison of the issue: 50 strata of 20 columns.
+# Fifty strata of 20 columns, the size of the published sharded test with fewer orders.
 _STRATA, _COLUMNS, _SCIPY_DRAWS = 50, 20, 2000
 
 
