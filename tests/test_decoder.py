@@ -9,7 +9,7 @@ import pytest
 import scipy.special
 from flax import nnx
 
-from jaxcontam.models.config import DecoderConfig, llama_shape
+from jaxcontam.models.config import gpt2_shape, llama_shape
 from jaxcontam.models.decoder import Decoder
 
 # Queries attend in blocks of 256: one whole block and a rest.
@@ -24,23 +24,8 @@ LLAMA = dataclasses.replace(
     rope_theta=500.0,
     tied=False,
 )
-GPT2 = DecoderConfig(
-    vocab_size=31,
-    d_model=20,
-    n_layers=2,
-    n_heads=4,
-    n_kv_heads=4,
-    head_dim=5,
-    d_ff=14,
-    context=LONG,
-    positions="learned",
-    norm="layer",
-    norm_eps=1e-5,
-    activation="gelu_tanh",
-    gated=False,
-    attention_bias=True,
-    mlp_bias=True,
-    tied=True,
+GPT2 = dataclasses.replace(
+    gpt2_shape(vocab_size=31, d_model=20, n_layers=2, n_heads=4, context=LONG), d_ff=14
 )
 
 

@@ -16,7 +16,7 @@ from flax import nnx
 
 from jaxcontam.commands.score import Score
 from jaxcontam.models.checkpoint import load_checkpoint, load_decoder, save_checkpoint
-from jaxcontam.models.config import DecoderConfig, llama_shape
+from jaxcontam.models.config import gpt2_shape, llama_shape
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.windows import windows
@@ -216,22 +216,10 @@ OURS = {
         mlp_bias=True,
         tied=False,
     ),
-    "gpt2": DecoderConfig(
-        vocab_size=97,
-        d_model=35,
-        n_layers=3,
-        n_heads=5,
-        n_kv_heads=5,
-        head_dim=7,
+    "gpt2": dataclasses.replace(
+        gpt2_shape(vocab_size=97, d_model=35, n_layers=3, n_heads=5, context=CONTEXT),
         d_ff=37,
-        context=CONTEXT,
-        positions="learned",
-        norm="layer",
         norm_eps=1e-2,
-        activation="gelu_tanh",
-        gated=False,
-        attention_bias=True,
-        mlp_bias=True,
         tied=False,
     ),
 }
