@@ -19,26 +19,24 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
+from eval.planted import encode_planted, order_tests
 from eval.python_docs import read_python_docs
 from jaxcontam.cli import parse, run_command
 from jaxcontam.commands.flags import check_seed
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.commands.report import write_page
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.encoding import Encoded, encode_examples
-from jaxcontam.data.manifest import Manifest, PlantedSet
+from jaxcontam.data.manifest import Manifest
 from jaxcontam.errors import InputError
-from jaxcontam.methods import METHODS, order_method
+from jaxcontam.methods import METHODS
 from jaxcontam.methods.method import ScoreMethod
-from jaxcontam.methods.order_test import order_result, plan_test, score_test
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
 from jaxcontam.report.document import write_report
 from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.report.table import print_results
-from jaxcontam.results import Evidence, MembershipResult, OrderResult, Report
+from jaxcontam.results import MembershipResult, Report
 from jaxcontam.scoring.local import device_info, local_scorer, model_info
 from jaxcontam.scoring.scorer import Progress, Scorer, n_targets
-from jaxcontam.stats.pretests import pretest_battery
 from jaxcontam.stats.roc import auc_delong
 from jaxcontam.verdict import MIN_EFFECT, decide
 from train.allocator import keep_freed_memory
@@ -57,7 +55,7 @@ _SETS = (
     ("pydocs-50", 50, False),
     ("pydocs-shuffled", 10, True),
 )
-_PRIMARY, _SCORE = "stratified", "min_k"
+_SCORE = "min_k"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +93,14 @@ class Quickstart:
         checkpoint = load_checkpoint(str(self.out / MODEL_DIR))
         scorer = local_scorer(checkpoint.decoder)
         with progress_bar("testing orders") as progress:
-            results, evidence = _order_tests(
-                sets, manifest, checkpoint, scorer, self.seed, progress
+            results, evidence = order_tests(
+                sets,
+                manifest,
+                checkpoint,
+                scorer,
+                n_orders={"stratified": None, "reversal": None},
+                seed=self.seed,
+                progress=progress,
             )
         with progress_bar("scoring texts") as progress:
             ranked = _membership(sets, manifest, checkpoint, scorer, progress)
@@ -166,59 +170,6 @@ def _planted_sets(questions, n_examples: int, seed: int) -> list[PlannedSet]:
     ]
 
 
-def _order_tests(
-    sets: list[PlannedSet],
-    manifest: Manifest,
-    checkpoint: Checkpoint,
-    scorer: Scorer,
-    seed: int,
-    progress: Progress,
-) -> tuple[list[OrderResult], list[Evidence]]:
-    """Stratified (primary), the t-test on the same scores, and reversal, a set."""
-    planned = [
-        plan_test(
-            one.benchmark,
-            _encode(checkpoint, one.benchmark, manifest),
-            order_method(name),
-            prefix_id=checkpoint.prefix_id,
-            context=checkpoint.config.context,
-            seed=seed,
-        )
-        for one in sets
-        for name in (_PRIMARY, "reversal")
-    ]
-    total, done = sum(test.n_targets for test in planned), 0
-    results: list[OrderResult] = []
-    evidence: list[Evidence] = []
-    truth = {row.name: row for row in manifest.sets}
-    pretests = {
-        one.benchmark.name: pretest_battery(one.benchmark.texts, {}, seed=seed)
-        for one in sets
-    }
-    for test in planned:
-        scored = score_test(
-            test, scorer, lambda now, _, done=done: progress(done + now, total)
-        )
-        done += test.n_targets
-        benchmark = test.benchmark
-        row: PlantedSet = truth[benchmark.name]
-        is_primary = test.method.name == _PRIMARY
-        for reused in (None, order_method("sharded_t")) if is_primary else (None,):
-            results.append(
-                order_result(
-                    test,
-                    scored,
-                    primary=is_primary and reused is None,
-                    pretests=pretests[benchmark.name],
-                    method=reused,
-                    copies=row.copies,
-                    copies_shuffled=row.shuffled,
-                )
-            )
-            evidence.append(scored)
-    return results, evidence
-
-
 def _membership(
     sets: list[PlannedSet],
     manifest: Manifest,
@@ -233,7 +184,8 @@ def _membership(
     scores: dict[str, np.ndarray] = {}
     cost: dict[str, int] = {}
     encoded = {
-        one.benchmark.name: _encode(checkpoint, one.benchmark, manifest) for one in sets
+        one.benchmark.name: encode_planted(checkpoint, one.benchmark, manifest)
+        for one in sets
     }
     total = sum(int(ids.lengths.sum()) for ids in encoded.values())
     done = 0
@@ -268,17 +220,6 @@ def _membership(
             )
         )
     return results
-
-
-def _encode(
-    checkpoint: Checkpoint, benchmark: Benchmark, manifest: Manifest
-) -> Encoded:
-    return encode_examples(
-        checkpoint.tokenizer,
-        benchmark.texts,
-        separator=manifest.separator,
-        max_example_tokens=manifest.max_example_tokens,
-    )
 
 
 def _print_reading(document: dict, out: Path, page: Path, console: Console) -> None:

@@ -22,7 +22,7 @@ from jaxcontam.commands.flags import check_seed
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.encoding import Encoded, encode_examples, plain_tokenizer
-from jaxcontam.data.manifest import Manifest, PlantedSet, write_manifest
+from jaxcontam.data.manifest import Manifest, PlantedSet, read_manifest, write_manifest
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.checkpoint import save_checkpoint
@@ -128,6 +128,9 @@ def pretrain(
 ) -> Manifest:
     """Tokenise, plant, train and write a model directory with its manifest.
 
+    A finished model in `out` that the same committed code made of the same inputs is
+    not trained again.
+
     Args:
         documents: Background texts.
         sets: Test sets and controls.
@@ -208,6 +211,10 @@ def pretrain(
             for planned, ids in zip(sets, encoded, strict=True)
         ),
     )
+    finished = dataclasses.replace(manifest, finished=True)
+    if finished == _earlier_manifest(out):
+        print(f"reusing the finished model in {out}", file=sys.stderr)
+        return finished
     write_manifest(manifest, out / MANIFEST_NAME)
     np.save(out / STREAM_NAME, stream.ids)
     (out / SETS_DIR).mkdir(exist_ok=True)
@@ -224,7 +231,6 @@ def pretrain(
     with (out / METRICS_NAME).open("w") as metrics:
         for step, loss in enumerate(losses.tolist(), 1):
             metrics.write(json.dumps({"step": step, "loss": loss}) + "\n")
-    finished = dataclasses.replace(manifest, finished=True)
     write_manifest(finished, out / MANIFEST_NAME)
     return finished
 
@@ -238,19 +244,31 @@ def corpus_digest(documents: Sequence[str]) -> str:
 
 
 def code_version() -> str | None:
-    """Git commit of this checkout, or None outside of one."""
+    """Git commit of this checkout, with what was edited since; None outside of one."""
     root = Path(__file__).resolve().parent.parent
     try:
-        found = subprocess.run(
-            ["git", "rev-parse", "HEAD"],
-            cwd=root,
-            capture_output=True,
-            text=True,
-            check=True,
+        commit, edits = (
+            subprocess.run(
+                ["git", *words], cwd=root, capture_output=True, check=True
+            ).stdout
+            for words in (("rev-parse", "HEAD"), ("diff", "HEAD"))
         )
     except (OSError, subprocess.CalledProcessError):
         return None
-    return found.stdout.strip()
+    version = commit.decode().strip()
+    if edits:
+        version += f"+{hashlib.sha256(edits).hexdigest()[:8]}"
+    return version
+
+
+def _earlier_manifest(out: Path) -> Manifest | None:
+    """That of a finished model, if one stands here."""
+    if not (out / MODEL_DIR).is_dir():
+        return None
+    try:
+        return read_manifest(out / MANIFEST_NAME)
+    except InputError:
+        return None
 
 
 def _background(

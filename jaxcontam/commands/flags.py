@@ -41,5 +41,9 @@ def flags_of(command: Any) -> tuple[str, ...]:
         is_positional = tyro.conf.Positional in getattr(field.type, "__metadata__", ())
         if is_positional or field.name in _PRINTING or value == field.default:
             continue
-        words += ["--" + field.name.replace("_", "-"), str(value)]
+        words.append("--" + field.name.replace("_", "-"))
+        if isinstance(value, tuple):
+            words += map(str, value)
+        elif value is not True:
+            words.append(str(value))
     return tuple(words)

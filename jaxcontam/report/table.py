@@ -1,7 +1,7 @@
 """The table on the terminal."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -22,11 +22,20 @@ _WIDE = 100
 
 
 def print_results(
-    results: Sequence[OrderResult | MembershipResult], console: Console
+    results: Sequence[OrderResult | MembershipResult],
+    console: Console,
+    *,
+    quoted: tuple[str, Mapping[str, str]] | None = None,
 ) -> None:
     """One line a benchmark: the primary test, then what stands beside it.
 
     Standard errors are left out where the terminal is narrow.
+
+    Args:
+        results: Of one run.
+        console: Where to print.
+        quoted: A last column of figures from elsewhere: its header, and the text of
+            each benchmark that has one.
     """
     by_name: dict[str, list[OrderResult | MembershipResult]] = {}
     for result in results:
@@ -51,6 +60,8 @@ def print_results(
     for method in beside:
         quantity = "AUC" if is_score[method] else "p"
         table.add_column(f"{quantity}\n{method}", justify="right", no_wrap=True)
+    if quoted is not None:
+        table.add_column(quoted[0], justify="right", no_wrap=True)
     for primary in primaries:
         of_method = {r.method: r for r in by_name[primary.benchmark]}
         cells: list[str | Text] = [Text(primary.benchmark)]
@@ -69,6 +80,8 @@ def print_results(
                 cells.append(auc_text(result, with_error=wide))
             else:
                 cells.append("" if result is None else p_text(result))
+        if quoted is not None:
+            cells.append(quoted[1].get(primary.benchmark, ""))
         table.add_row(*cells)
     console.print(table)
 

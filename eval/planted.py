@@ -1,0 +1,99 @@
+"""Order tests of planted sets: what the studies that train a model share."""
+
+from collections.abc import Mapping, Sequence
+
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.data.encoding import Encoded, encode_examples
+from jaxcontam.data.manifest import Manifest
+from jaxcontam.methods import order_method
+from jaxcontam.methods.order_test import order_result, plan_test, score_test
+from jaxcontam.models.checkpoint import Checkpoint
+from jaxcontam.results import Evidence, OrderResult
+from jaxcontam.scoring.scorer import Progress, Scorer
+from jaxcontam.stats.pretests import label_fields, pretest_battery
+from train.pretrain import PlannedSet
+
+PRIMARY = "stratified"
+
+
+def order_tests(
+    sets: Sequence[PlannedSet],
+    manifest: Manifest,
+    checkpoint: Checkpoint,
+    scorer: Scorer,
+    *,
+    n_orders: Mapping[str, int | None],
+    seed: int,
+    progress: Progress,
+) -> tuple[list[OrderResult], list[Evidence]]:
+    """Test every set; the t-test is computed of the stratified test's scores.
+
+    Args:
+        sets: Planted sets and controls of the manifest.
+        manifest: Says how examples were cut and what ended them.
+        checkpoint: The trained model.
+        scorer: Its scorer.
+        n_orders: m of each test to score; None is the method's own. `stratified`
+            is the primary one.
+        seed: The run's seed.
+        progress: Called with target tokens done and in all.
+
+    Returns:
+        Results before verdicts, and the scores of each.
+    """
+    planned = [
+        plan_test(
+            one.benchmark,
+            encode_planted(checkpoint, one.benchmark, manifest),
+            order_method(name),
+            prefix_id=checkpoint.prefix_id,
+            context=checkpoint.config.context,
+            seed=seed,
+            n_orders=m,
+        )
+        for one in sets
+        for name, m in n_orders.items()
+    ]
+    pretests = {
+        one.benchmark.name: pretest_battery(
+            one.benchmark.texts, label_fields(one.benchmark.rows), seed=seed
+        )
+        for one in sets
+    }
+    truth = {row.name: row for row in manifest.sets}
+    total, done = sum(test.n_targets for test in planned), 0
+    results: list[OrderResult] = []
+    evidence: list[Evidence] = []
+    for test in planned:
+        scored = score_test(
+            test, scorer, lambda now, _, done=done: progress(done + now, total)
+        )
+        done += test.n_targets
+        row = truth[test.benchmark.name]
+        is_primary = test.method.name == PRIMARY
+        for reused in (None, order_method("sharded_t")) if is_primary else (None,):
+            results.append(
+                order_result(
+                    test,
+                    scored,
+                    primary=is_primary and reused is None,
+                    pretests=pretests[row.name],
+                    method=reused,
+                    copies=row.copies,
+                    copies_shuffled=row.shuffled,
+                )
+            )
+            evidence.append(scored)
+    return results, evidence
+
+
+def encode_planted(
+    checkpoint: Checkpoint, benchmark: Benchmark, manifest: Manifest
+) -> Encoded:
+    """The ids of a set as training planted them: same separator, same cut."""
+    return encode_examples(
+        checkpoint.tokenizer,
+        benchmark.texts,
+        separator=manifest.separator,
+        max_example_tokens=manifest.max_example_tokens,
+    )
