@@ -10,7 +10,7 @@ import pytest
 from eval.quickstart import Quickstart
 from jaxcontam.cli import main
 from jaxcontam.commands.verify import verify_report
-from jaxcontam.report.document import document_digest
+from jaxcontam.report.document import sealed_text
 
 VOLATILE = {"started", "wall_seconds", "digest"}
 
@@ -167,6 +167,20 @@ def test_any_flipped_digit_in_the_report_is_found(copied, seed):
     assert main(["verify", str(copied)]) != 0
 
 
+def test_flipped_digit_that_leaves_every_number_equal_is_found(copied):
+    """About one digit in a hundred: the last of 17, between two floats."""
+    path = copied / "report.json"
+    text = path.read_text()
+    document = json.loads(text)
+    changed = (
+        text[:i] + str((int(c) + 1) % 10) + text[i + 1 :]
+        for i, c in enumerate(text)
+        if c.isdigit() and not text[i + 1].isdigit() and text[i - 16 : i].isdigit()
+    )
+    path.write_text(next(t for t in changed if json.loads(t) == document))
+    assert main(["verify", str(copied)]) == 3
+
+
 @pytest.mark.parametrize(
     "name",
     ["p_value", "log10_p", "effect", "effect_se", "mde", "e_value", "p_adjusted"],
@@ -174,8 +188,7 @@ def test_any_flipped_digit_in_the_report_is_found(copied, seed):
 def test_number_changed_together_with_the_digest_is_still_found(copied, name):
     document = read(copied)
     document["results"][0][name] = document["results"][0][name] * 1.001
-    document["digest"] = document_digest(document)
-    (copied / "report.json").write_text(json.dumps(document))
+    (copied / "report.json").write_text(sealed_text(document))
     faults, _ = verify_report(copied)
     assert any(name in fault for fault in faults)
 
@@ -189,8 +202,7 @@ def test_smaller_pvalue_is_found_however_deep_it_lies(copied, name):
         if row["benchmark"] == "pydocs-50"
     ]
     deep[name] = min(deep[name], 1e-13) * 1e-20
-    document["digest"] = document_digest(document)
-    (copied / "report.json").write_text(json.dumps(document))
+    (copied / "report.json").write_text(sealed_text(document))
     assert any(name in fault for fault in verify_report(copied)[0])
 
 
@@ -220,8 +232,7 @@ def test_orders_of_a_grouped_file_must_permute_their_strata(pulse, tmp_path):
 
     document = read(out)
     document["digests"] = {ARCHIVE_NAME: archive_digest(out / "orders.npz")}
-    document["digest"] = document_digest(document)
-    (out / "report.json").write_text(json.dumps(document))
+    (out / "report.json").write_text(sealed_text(document))
     assert any(
         "no permutation of its stratum" in fault for fault in verify_report(out)[0]
     )
@@ -230,8 +241,7 @@ def test_orders_of_a_grouped_file_must_permute_their_strata(pulse, tmp_path):
 def test_verdict_changed_together_with_the_digest_is_still_found(copied):
     document = read(copied)
     document["results"][0]["verdict"] = "contaminated"
-    document["digest"] = document_digest(document)
-    (copied / "report.json").write_text(json.dumps(document))
+    (copied / "report.json").write_text(sealed_text(document))
     faults, _ = verify_report(copied)
     assert any("verdict is 'contaminated'" in fault for fault in faults)
 
@@ -250,8 +260,7 @@ def test_flipped_digit_in_the_archive_is_found(copied, array):
 
     document = read(copied)
     document["digests"] = {ARCHIVE_NAME: archive_digest(path)}
-    document["digest"] = document_digest(document)
-    (copied / "report.json").write_text(json.dumps(document))
+    (copied / "report.json").write_text(sealed_text(document))
     assert verify_report(copied)[0]
 
 

@@ -1,7 +1,8 @@
 """`report.json`: results under the names of their fields, with digests.
 
-The report carries a digest of all its other fields and of `orders.npz`, so that a
-digit that changed later is found even where it enters no p-value.
+The report carries a digest of the rest of its text and of `orders.npz`, so that a
+digit that changed later is found even where it enters no p-value, or where two texts
+stand for the same float.
 """
 
 import dataclasses
@@ -46,9 +47,8 @@ def write_report(
     archive = archive_bytes(evidence)
     document = to_document(report)
     document["digests"] = {ARCHIVE_NAME: _sha256(archive)}
-    document["digest"] = document_digest(document)
+    text = sealed_text(document)
     replace_bytes(out / ARCHIVE_NAME, archive)
-    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     replace_bytes(out / REPORT_NAME, text.encode())
     return document
 
@@ -116,11 +116,20 @@ def read_document(path: Path) -> dict[str, Any]:
     return document
 
 
-def document_digest(document: Mapping[str, Any]) -> str:
-    """SHA-256 of all fields but the digest itself, in canonical JSON."""
-    rest = {key: value for key, value in document.items() if key != "digest"}
-    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return _sha256(text.encode())
+def sealed_text(document: dict[str, Any]) -> str:
+    """The text of a report; sets its digest, which is that of the text without it."""
+    document["digest"] = ""
+    document["digest"] = text_digest(_to_text(document), "")
+    return _to_text(document)
+
+
+def text_digest(text: str, digest: str) -> str:
+    """SHA-256 of a report's text with its digest taken out."""
+    return _sha256(text.replace(digest, "").encode())
+
+
+def _to_text(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def archive_digest(path: Path) -> str:
