@@ -67,10 +67,10 @@ def membership_result(auc=0.881, auc_se=0.031, **fields):
     return results.MembershipResult(auc=auc, auc_se=auc_se, **(stated | fields))
 
 
-def printed(rows, width):
+def printed(rows, width, **options):
     """Lines of the table without the spaces at their ends."""
     out = io.StringIO()
-    print_results(rows, Console(file=out, width=width))
+    print_results(rows, Console(file=out, width=width), **options)
     return [line.rstrip() for line in out.getvalue().splitlines()]
 
 
@@ -189,6 +189,24 @@ def test_wide_table_has_standard_errors_and_the_whole_unit():
         "boolq        3.1e-31 contaminated     1.23 ± 0.06    0.100 0.88 ± 0.03",
         "fresh          0.420 no evidence     -0.01 ± 0.06",
     ]
+
+
+def test_table_that_does_not_fit_leaves_out_the_effect_and_cuts_no_number():
+    assert printed(ROWS, width=50) == [
+        "                   p                     p   AUC",
+        "benchmark stratified verdict      reversal min_k",
+        "boolq        3.1e-31 contaminated    0.100  0.88",
+        "fresh          0.420 no evidence",
+    ]
+    assert printed(ROWS, width=20) == printed(ROWS, width=50)
+
+
+def test_figures_from_elsewhere_stand_last():
+    table = printed(ROWS, width=120, quoted=("paper\nsharded", {"boolq": "0.156"}))
+    assert table[0].endswith("paper")
+    assert table[1].endswith("sharded")
+    assert table[2].endswith("0.156")
+    assert table[3].endswith("0.06")
 
 
 def test_effect_without_an_error_stands_alone():

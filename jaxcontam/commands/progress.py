@@ -1,6 +1,7 @@
-"""Progress on stderr: share done, rate, time left; silent when nobody watches."""
+"""Progress on stderr: a bar on a terminal, a line a minute in a log."""
 
 import contextlib
+import time
 from collections.abc import Iterator
 
 from rich.console import Console
@@ -15,6 +16,8 @@ from rich.progress import (
 from rich.text import Text
 
 from jaxcontam.scoring.scorer import Progress as Callback
+
+_SECONDS_A_LINE = 60.0
 
 
 @contextlib.contextmanager
@@ -31,7 +34,24 @@ def progress_bar(title: str, *, unit: str = "tok/s") -> Iterator[Callback]:
         disable=not console.is_terminal,
     ) as bar:
         task = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        started = printed = time.monotonic()
+
+        def update(done: int, total: int) -> None:
+            nonlocal printed
+            bar.update(task, completed=done, total=total)
+            now = time.monotonic()
+            if console.is_terminal or now - printed < _SECONDS_A_LINE or not done:
+                return
+            printed = now
+            rate = done / (now - started)
+            minutes_left = (total - done) / rate / 60
+            console.print(
+                f"{title}: {done / total:.0%}, {rate:,.0f} {unit}, "
+                f"{minutes_left:.0f} min left",
+                highlight=False,
+            )
+
+        yield update
 
 
 class _Rate(ProgressColumn):

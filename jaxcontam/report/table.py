@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -19,6 +20,8 @@ _VERDICT_STYLE = {
 _ASYMPTOTIC_FLOOR = 1e-15
 # Columns from which standard errors fit.
 _WIDE = 100
+# Long names are folded, but not to less than this.
+_NAME_WIDTH = 16
 
 
 def print_results(
@@ -29,7 +32,8 @@ def print_results(
 ) -> None:
     """One line a benchmark: the primary test, then what stands beside it.
 
-    Standard errors are left out where the terminal is narrow.
+    Where the terminal is narrow, standard errors are left out, then the effect; what
+    is still too wide is printed so, since a number cut short is a wrong one.
 
     Args:
         results: Of one run.
@@ -37,25 +41,44 @@ def print_results(
         quoted: A last column of figures from elsewhere: its header, and the text of
             each benchmark that has one.
     """
+    unbound = console.options.update(max_width=1_000)
+    for effect, errors in ((True, console.width >= _WIDE), (True, False), (False,) * 2):
+        table = _table(results, quoted, effect=effect, errors=errors)
+        needed = Measurement.get(console, unbound, table).minimum
+        if needed <= console.width:
+            break
+    else:
+        table.width = needed
+    console.print(table, crop=False)
+
+
+def _table(
+    results: Sequence[OrderResult | MembershipResult],
+    quoted: tuple[str, Mapping[str, str]] | None,
+    *,
+    effect: bool,
+    errors: bool,
+) -> Table:
     by_name: dict[str, list[OrderResult | MembershipResult]] = {}
     for result in results:
         by_name.setdefault(result.benchmark, []).append(result)
     primaries = [r for r in results if isinstance(r, OrderResult) and r.primary]
     beside = dict.fromkeys(r.method for r in results if not r.primary)
     planted = any(result.copies is not None for result in results)
-    wide = console.width >= _WIDE
+    longest = max(len(primary.benchmark) for primary in primaries)
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column("benchmark", overflow="fold")
+    table.add_column("benchmark", overflow="fold", min_width=min(longest, _NAME_WIDTH))
     if planted:
         table.add_column("copies", justify="right")
     table.add_column(f"p\n{primaries[0].method}", justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     unit = primaries[0].effect_unit.replace("per example", "/")
-    table.add_column(
-        f"effect\n{unit if wide else unit.split(' /')[0]}",
-        justify="right",
-        no_wrap=True,
-    )
+    if effect:
+        table.add_column(
+            f"effect\n{unit if errors else unit.split(' /')[0]}",
+            justify="right",
+            no_wrap=True,
+        )
     is_score = {r.method: isinstance(r, MembershipResult) for r in results}
     for method in beside:
         quantity = "AUC" if is_score[method] else "p"
@@ -72,18 +95,19 @@ def print_results(
         cells += [
             p_text(primary),
             f"[{style}]{verdict}[/]" if style else verdict,
-            effect_text(primary, with_error=wide),
         ]
+        if effect:
+            cells.append(effect_text(primary, with_error=errors))
         for method in beside:
             result = of_method.get(method)
             if isinstance(result, MembershipResult):
-                cells.append(auc_text(result, with_error=wide))
+                cells.append(auc_text(result, with_error=errors))
             else:
                 cells.append("" if result is None else p_text(result))
         if quoted is not None:
             cells.append(quoted[1].get(primary.benchmark, ""))
         table.add_row(*cells)
-    console.print(table)
+    return table
 
 
 def p_text(result: OrderResult) -> str:
