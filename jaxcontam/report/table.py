@@ -20,7 +20,7 @@ _VERDICT_STYLE = {
 _ASYMPTOTIC_FLOOR = 1e-15
 # Columns from which standard errors fit.
 _WIDE = 100
-# Long names are folded, but not to less than this.
+# Longer names are folded where the terminal is narrow, to no less than this.
 _NAME_WIDTH = 16
 
 
@@ -41,14 +41,19 @@ def print_results(
         quoted: A last column of figures from elsewhere: its header, and the text of
             each benchmark that has one.
     """
+    longest = max(len("benchmark"), *(len(result.benchmark) for result in results))
+    name_width = min(longest, _NAME_WIDTH)
     unbound = console.options.update(max_width=1_000)
     for effect, errors in ((True, console.width >= _WIDE), (True, False), (False,) * 2):
         table = _table(results, quoted, effect=effect, errors=errors)
+        table.columns[0].width = name_width
         needed = Measurement.get(console, unbound, table).minimum
         if needed <= console.width:
             break
     else:
         table.width = needed
+    spare = max(0, console.width - needed)
+    table.columns[0].width = min(longest, name_width + spare)
     console.print(table, crop=False)
 
 
@@ -65,11 +70,10 @@ def _table(
     primaries = [r for r in results if isinstance(r, OrderResult) and r.primary]
     beside = dict.fromkeys(r.method for r in results if not r.primary)
     planted = any(result.copies is not None for result in results)
-    longest = max(len(primary.benchmark) for primary in primaries)
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column("benchmark", overflow="fold", min_width=min(longest, _NAME_WIDTH))
+    table.add_column("benchmark", overflow="fold")
     if planted:
-        table.add_column("copies", justify="right")
+        table.add_column("copies", justify="right", no_wrap=True)
     table.add_column(f"p\n{primaries[0].method}", justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     unit = primaries[0].effect_unit.replace("per example", "/")
