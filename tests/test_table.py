@@ -248,3 +248,14 @@ def test_long_benchmark_name_is_folded_and_never_shortened():
 )
 def test_verdict_is_printed_word_for_word(verdict):
     assert verdict in printed([order_result(verdict=verdict)], width=80)[-1]
+
+
+@pytest.mark.parametrize("width", range(20, 150, 7))
+def test_no_width_cuts_a_cell_short(width):
+    name = "mmlu_professional_psychology-held"
+    row = order_result(benchmark=name, copies=100)
+    beside = order_result(benchmark=name, method="permutation", primary=False)
+    lines = printed([row, beside], width)
+    assert "…" not in "".join(lines)
+    assert "".join(line.split()[0] for line in lines[2:]) == name
+    assert lines[2].split()[1:4] == ["100", "0.100", "contaminated"]

@@ -47,7 +47,7 @@ def print_results(
     for effect, errors in ((True, console.width >= _WIDE), (True, False), (False,) * 2):
         table = _table(results, quoted, effect=effect, errors=errors)
         table.columns[0].width = name_width
-        needed = Measurement.get(console, unbound, table).minimum
+        needed = Measurement.get(console, unbound, table).maximum
         if needed <= console.width:
             break
     else:
