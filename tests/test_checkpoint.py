@@ -34,7 +34,8 @@ LLAMA_FULL = dataclasses.replace(
     rope_theta=500_000.0,
     norm_eps=3e-6,
     activation="gelu_tanh",
-    attention_bias=True,
+    qkv_bias=True,
+    output_bias=True,
     mlp_bias=True,
     tied=False,
 )
@@ -45,7 +46,8 @@ GPT2 = dataclasses.replace(
     norm_eps=1e-4,
     activation="gelu",
     gated=False,
-    attention_bias=True,
+    qkv_bias=True,
+    output_bias=True,
     mlp_bias=True,
 )
 # Names start with the model_type.
@@ -277,8 +279,8 @@ def test_tensor_of_the_wrong_shape_is_named_with_both(tensor, found, wanted, cop
         ("llama", {"rope_parameters": {"rope_type": "yarn", "factor": 2}}, "'yarn'"),
         (
             "llama",
-            {"rope_parameters": None, "rope_scaling": {"type": "linear", "factor": 2}},
-            "'linear'",
+            {"rope_parameters": None, "rope_scaling": {"type": "dynamic", "factor": 2}},
+            "'dynamic'",
         ),
         ("gpt2", {"scale_attn_weights": False}, "scale_attn_weights"),
         ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse"),

@@ -1,6 +1,7 @@
 """The decoder against a dense one in float64 NumPy, and its laws."""
 
 import dataclasses
+import inspect
 
 import jax
 import jax.numpy as jnp
@@ -9,8 +10,10 @@ import pytest
 import scipy.special
 from flax import nnx
 
+from jaxcontam.models import decoder as decoder_module
 from jaxcontam.models.config import gpt2_shape, llama_shape
 from jaxcontam.models.decoder import Decoder
+from jaxcontam.models.families import FAMILIES
 
 # Queries attend in blocks of 256: one whole block and a rest.
 LONG = 300
@@ -198,9 +201,16 @@ def test_layers_start_with_weights_of_their_own():
     ("change", "message"),
     [
         ({"n_kv_heads": 4}, "n_kv_heads must divide n_heads, got 4 and 6"),
-        ({"head_dim": 7}, "head_dim must be even, got 7"),
+        ({"head_dim": 7}, "rotated dimensions must be even, got 7"),
     ],
 )
 def test_shapes_that_cannot_be_built_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(LLAMA, **change)
+
+
+def test_decoder_knows_no_family_by_name():
+    """A family is data: what differs stands in its row, never in the decoder."""
+    source = inspect.getsource(decoder_module)
+    assert "model_type" not in source
+    assert not [name for name in FAMILIES if f'"{name}' in source]

@@ -16,7 +16,7 @@ import numpy as np
 import optax
 from flax import nnx
 
-from jaxcontam.models.decoder import Decoder
+from jaxcontam.models.decoder import Decoder, softcapped
 from train.presets import Preset
 
 _WARMUP_SHARE = 0.05
@@ -82,6 +82,7 @@ def _loss(params: nnx.State, graphdef: nnx.GraphDef, batch_BT: jax.Array) -> jax
     decoder = nnx.merge(graphdef, params)
     hidden_BTD = decoder(batch_BT[:, :-1])
     logits_BTV = jnp.einsum("btd,vd->btv", hidden_BTD, decoder.head_VD)
+    logits_BTV = softcapped(logits_BTV, decoder.config.logit_softcap)
     losses_BT = optax.losses.softmax_cross_entropy_with_integer_labels(
         logits_BTV.astype(jnp.float32), batch_BT[:, 1:]
     )

@@ -108,15 +108,23 @@ def save_checkpoint(
         tokenizer: A transformers fast tokenizer; None writes the weights alone.
         directory: Created if missing.
         model_type: A row of FAMILIES whose shape the decoder has.
+
+    Raises:
+        ValueError: If that family is only read, or cannot express the shape.
     """
     family = FAMILIES[model_type]
     config = decoder.config
+    if family.write_config is None:
+        raise ValueError(f"{model_type} is read and not written")
+    shape = family.write_config(config)
+    if family.read_config(shape) != config:
+        raise ValueError(f"no {model_type} has this shape: {config}")
     directory.mkdir(parents=True, exist_ok=True)
     fields = {
         "architectures": [family.architecture],
         "model_type": model_type,
         "dtype": "float32",
-        **family.write_config(config),
+        **shape,
     }
     if tokenizer is not None:
         tokenizer.save_pretrained(directory)

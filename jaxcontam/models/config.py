@@ -5,6 +5,26 @@ from typing import Literal
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RopeScaling:
+    """How rotary frequencies are slowed for contexts longer than first trained on.
+
+    Attributes:
+        kind: `linear` (all of them) or `llama3` (the slow ones alone).
+        factor: Slowed by so much.
+        low_factor: `llama3`: periods over `first_context / low_factor` are slowed.
+        high_factor: `llama3`: periods under `first_context / high_factor` are kept;
+            between the two lies a ramp.
+        first_context: `llama3`: the context of the first training.
+    """
+
+    kind: Literal["linear", "llama3"]
+    factor: float
+    low_factor: float = 1.0
+    high_factor: float = 4.0
+    first_context: int = 8192
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderConfig:
     """A decoder-only transformer.
 
@@ -19,12 +39,25 @@ class DecoderConfig:
         context: Most tokens that one forward pass reads.
         positions: `rotary` (half-split rotation of queries and keys) or `learned`.
         rope_theta: Base of the rotary frequencies.
+        rope_scaling: How they are slowed, or None.
+        rotary_dim: First so many dimensions of a head are rotated; None is all.
         norm: `rms` (scale alone) or `layer` (scale and bias).
         norm_eps: Added to the variance.
-        activation: `silu`, `gelu` (erf) or `gelu_tanh`.
+        query_key_norm: An RMS norm of each query and key head.
+        post_norms: A second norm after attention and after the feed-forward layer,
+            before they are added to the stream.
+        parallel: Attention and feed-forward both read the block's input.
+        activation: `silu`, `gelu` (erf), `gelu_tanh` or `relu`.
         gated: Multiply the activation by a second projection.
-        attention_bias: Biases of the query, key, value and output projections.
+        qkv_bias: Biases of the query, key and value projections.
+        output_bias: Bias of attention's output projection.
         mlp_bias: Biases of the feed-forward projections.
+        windows: For each layer the tokens that a position sees, itself included;
+            None is all before it. Empty: no layer has a window.
+        attention_scale: Factor of the attention scores; None is head_dim^-1/2.
+        attention_softcap: Attention scores x become cap * tanh(x / cap).
+        logit_softcap: Logits likewise.
+        embedding_scale: Factor of the embedded tokens.
         tied: The head is the embedding.
     """
 
@@ -38,12 +71,23 @@ class DecoderConfig:
     context: int
     positions: Literal["rotary", "learned"]
     rope_theta: float = 10_000.0
+    rope_scaling: RopeScaling | None = None
+    rotary_dim: int | None = None
     norm: Literal["rms", "layer"]
     norm_eps: float
-    activation: Literal["silu", "gelu", "gelu_tanh"]
+    query_key_norm: bool = False
+    post_norms: bool = False
+    parallel: bool = False
+    activation: Literal["silu", "gelu", "gelu_tanh", "relu"]
     gated: bool
-    attention_bias: bool
+    qkv_bias: bool
+    output_bias: bool
     mlp_bias: bool
+    windows: tuple[int | None, ...] = ()
+    attention_scale: float | None = None
+    attention_softcap: float | None = None
+    logit_softcap: float | None = None
+    embedding_scale: float = 1.0
     tied: bool
 
     def __post_init__(self) -> None:
@@ -52,8 +96,27 @@ class DecoderConfig:
                 f"n_kv_heads must divide n_heads, got {self.n_kv_heads} "
                 f"and {self.n_heads}"
             )
-        if self.positions == "rotary" and self.head_dim % 2:
-            raise ValueError(f"head_dim must be even, got {self.head_dim}")
+        if self.positions == "rotary" and self.n_rotated % 2:
+            raise ValueError(f"rotated dimensions must be even, got {self.n_rotated}")
+        if not 0 < self.n_rotated <= self.head_dim:
+            raise ValueError(
+                f"rotated dimensions must be 1 to {self.head_dim}, got {self.n_rotated}"
+            )
+        if self.windows and len(self.windows) != self.n_layers:
+            raise ValueError(
+                f"windows must name {self.n_layers} layers, got {len(self.windows)}"
+            )
+        if any(window is not None and window < 1 for window in self.windows):
+            raise ValueError(f"windows must be at least 1, got {self.windows}")
+        for name in ("attention_softcap", "logit_softcap"):
+            cap = getattr(self, name)
+            if cap is not None and cap <= 0:
+                raise ValueError(f"{name} must be positive, got {cap}")
+
+    @property
+    def n_rotated(self) -> int:
+        """Dimensions of a head that rotary positions turn."""
+        return self.head_dim if self.rotary_dim is None else self.rotary_dim
 
 
 def llama_shape(
@@ -80,7 +143,8 @@ def llama_shape(
         norm_eps=1e-5,
         activation="silu",
         gated=True,
-        attention_bias=False,
+        qkv_bias=False,
+        output_bias=False,
         mlp_bias=False,
         tied=True,
     )
@@ -104,7 +168,8 @@ def gpt2_shape(
         norm_eps=1e-5,
         activation="gelu_tanh",
         gated=False,
-        attention_bias=True,
+        qkv_bias=True,
+        output_bias=True,
         mlp_bias=True,
         tied=True,
     )

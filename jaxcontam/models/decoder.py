@@ -3,6 +3,7 @@
 Dimension key
     B  sequences in the batch
     T  tokens in a sequence
+    L  layers
     D  model width
     H  query heads
     G  key and value heads
@@ -16,10 +17,10 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import nnx
 
 from jaxcontam.models.config import DecoderConfig
+from jaxcontam.models.rope import rotate, rotation
 
 # Queries attend in blocks of this many, each to its own prefix: most of the upper
 # triangle of the score matrix is never computed. Blocks of 128 are as fast and take
@@ -32,6 +33,7 @@ _ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "silu": jax.nn.silu,
     "gelu": lambda x: jax.nn.gelu(x, approximate=False),
     "gelu_tanh": lambda x: jax.nn.gelu(x, approximate=True),
+    "relu": jax.nn.relu,
 }
 
 
@@ -55,7 +57,7 @@ class Decoder(nnx.Module):
             return Block(config, rngs=rngs)
 
         self.blocks = stacked(rngs)
-        self.final_norm = Norm(config)
+        self.final_norm = Norm(config, D)
         if not config.tied:
             self.head = _weight(rngs, (V, D))
 
@@ -79,17 +81,23 @@ class Decoder(nnx.Module):
         if config.context < T:
             raise ValueError(f"T must be at most {config.context}, got {T}")
         hidden_BTD = self.embedding[...][tokens_BT]
-        rotation_TE = None
+        if config.embedding_scale != 1.0:
+            hidden_BTD = hidden_BTD * config.embedding_scale
+        turn = None
         if config.positions == "learned":
             hidden_BTD = hidden_BTD + self.position_embedding[...][None, :T]
         else:
-            rotation_TE = _rotation(T, config.head_dim, config.rope_theta)
+            turn = rotation(config, T)
         graphdef, stacked = nnx.split(self.blocks)
+        windows_L = None
+        if any(config.windows):
+            windows_L = jnp.array([window or T for window in config.windows])
 
         def step(hidden_BTD: jax.Array, layer) -> tuple[jax.Array, None]:
-            return nnx.merge(graphdef, layer)(hidden_BTD, rotation_TE), None
+            weights, window = layer
+            return nnx.merge(graphdef, weights)(hidden_BTD, turn, window), None
 
-        hidden_BTD, _ = jax.lax.scan(step, hidden_BTD, stacked)
+        hidden_BTD, _ = jax.lax.scan(step, hidden_BTD, (stacked, windows_L))
         return self.final_norm(hidden_BTD)
 
 
@@ -97,14 +105,31 @@ class Block(nnx.Module):
     """Attention and feed-forward, each after a norm and added to the stream."""
 
     def __init__(self, config: DecoderConfig, *, rngs: nnx.Rngs):
-        self.attention_norm = Norm(config)
+        self.config = config
+        D = config.d_model
+        self.attention_norm = Norm(config, D)
         self.attention = Attention(config, rngs=rngs)
-        self.mlp_norm = Norm(config)
+        self.mlp_norm = Norm(config, D)
         self.mlp = Mlp(config, rngs=rngs)
+        if config.post_norms:
+            self.attention_post_norm = Norm(config, D)
+            self.mlp_post_norm = Norm(config, D)
 
-    def __call__(self, hidden_BTD: jax.Array, rotation_TE) -> jax.Array:
-        """The residual stream after this block; shapes as its input."""
-        hidden_BTD += self.attention(self.attention_norm(hidden_BTD), rotation_TE)
+    def __call__(self, hidden_BTD: jax.Array, turn, window) -> jax.Array:
+        """The residual stream after this block.
+
+        Args:
+            hidden_BTD: The stream before it.
+            turn: Of `rotation`, or None where positions are learned.
+            window: Tokens that a position sees; None where no layer has a window.
+        """
+        mixed_BTD = self.attention(self.attention_norm(hidden_BTD), turn, window)
+        if self.config.parallel:
+            return hidden_BTD + mixed_BTD + self.mlp(self.mlp_norm(hidden_BTD))
+        if self.config.post_norms:
+            hidden_BTD = hidden_BTD + self.attention_post_norm(mixed_BTD)
+            return hidden_BTD + self.mlp_post_norm(self.mlp(self.mlp_norm(hidden_BTD)))
+        hidden_BTD = hidden_BTD + mixed_BTD
         return hidden_BTD + self.mlp(self.mlp_norm(hidden_BTD))
 
 
@@ -115,21 +140,33 @@ class Attention(nnx.Module):
         self.config = config
         D, E = config.d_model, config.head_dim
         n_fused = (config.n_heads + 2 * config.n_kv_heads) * E
-        self.qkv = Linear(D, n_fused, bias=config.attention_bias, rngs=rngs)
-        self.out = Linear(config.n_heads * E, D, bias=config.attention_bias, rngs=rngs)
+        self.qkv = Linear(D, n_fused, bias=config.qkv_bias, rngs=rngs)
+        self.out = Linear(config.n_heads * E, D, bias=config.output_bias, rngs=rngs)
+        if config.query_key_norm:
+            self.query_norm, self.key_norm = Norm(config, E), Norm(config, E)
 
-    def __call__(self, hidden_BTD: jax.Array, rotation_TE) -> jax.Array:
-        """Mixed values after the output projection, `[B, T, D]`."""
+    def __call__(self, hidden_BTD: jax.Array, turn, window) -> jax.Array:
+        """Mixed values after the output projection, `[B, T, D]`; see `Block`."""
         B, T, _ = hidden_BTD.shape
-        H, G, E = self.config.n_heads, self.config.n_kv_heads, self.config.head_dim
+        config = self.config
+        H, G, E = config.n_heads, config.n_kv_heads, config.head_dim
         fused = self.qkv(hidden_BTD)
         q_BTHE = fused[..., : H * E].reshape(B, T, H, E)
         k_BTGE = fused[..., H * E : (H + G) * E].reshape(B, T, G, E)
         v_BTGE = fused[..., (H + G) * E :].reshape(B, T, G, E)
-        if rotation_TE is not None:
-            q_BTHE, k_BTGE = _rotate(q_BTHE, rotation_TE), _rotate(k_BTGE, rotation_TE)
+        if config.query_key_norm:
+            q_BTHE, k_BTGE = self.query_norm(q_BTHE), self.key_norm(k_BTGE)
+        if turn is not None:
+            q_BTHE, k_BTGE = rotate(q_BTHE, turn), rotate(k_BTGE, turn)
         q_BTGRE = q_BTHE.reshape(B, T, G, H // G, E)
-        mixed = _causal_attention(q_BTGRE, k_BTGE, v_BTGE)
+        mixed = _causal_attention(
+            q_BTGRE,
+            k_BTGE,
+            v_BTGE,
+            window,
+            scale=config.attention_scale or E**-0.5,
+            softcap=config.attention_softcap,
+        )
         return self.out(mixed.reshape(B, T, H * E))
 
 
@@ -171,63 +208,61 @@ class Linear(nnx.Module):
 class Norm(nnx.Module):
     """RMS norm or layer norm over the last axis, in float32."""
 
-    def __init__(self, config: DecoderConfig):
+    def __init__(self, config: DecoderConfig, width: int):
         self.kind, self.eps = config.norm, config.norm_eps
-        self.scale = nnx.Param(jnp.ones((config.d_model,)))
+        self.scale = nnx.Param(jnp.ones((width,)))
         if config.norm == "layer":
-            self.bias = nnx.Param(jnp.zeros((config.d_model,)))
+            self.bias = nnx.Param(jnp.zeros((width,)))
 
-    def __call__(self, x_BTD: jax.Array) -> jax.Array:
-        """Normalised `x_BTD`, in its own dtype."""
-        x = x_BTD.astype(jnp.float32)
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Normalised `x`, in its own dtype."""
+        wide = x.astype(jnp.float32)
+        outer = tuple(range(x.ndim - 1))
         if self.kind == "layer":
-            x = x - x.mean(axis=-1, keepdims=True)
-        x = x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + self.eps)
-        x = x * self.scale[...][None, None]
+            wide = wide - wide.mean(axis=-1, keepdims=True)
+        square = jnp.mean(wide * wide, axis=-1, keepdims=True)
+        wide = wide * jax.lax.rsqrt(square + self.eps)
+        wide = wide * jnp.expand_dims(self.scale[...], outer)
         if self.kind == "layer":
-            x = x + self.bias[...][None, None]
-        return x.astype(x_BTD.dtype)
+            wide = wide + jnp.expand_dims(self.bias[...], outer)
+        return wide.astype(x.dtype)
+
+
+def softcapped(x: jax.Array, cap: float | None) -> jax.Array:
+    """Smoothly limit `x` to plus and minus `cap`; None leaves it."""
+    return x if cap is None else cap * jnp.tanh(x / cap)
 
 
 def _weight(rngs: nnx.Rngs, shape: tuple[int, ...]) -> nnx.Param:
     return nnx.Param(_INIT_STD * jax.random.normal(rngs.params(), shape))
 
 
-def _rotation(T: int, E: int, theta: float) -> tuple[jax.Array, jax.Array]:
-    """Cosines and sines of the rotary angles, `[T, E / 2]` each."""
-    # On the host: XLA's float32 power is off by several units in the last place, which
-    # thousands of positions multiply.
-    powers = np.arange(0, E, 2, dtype=np.float32) / np.float32(E)
-    frequencies = np.float32(1) / np.float32(theta) ** powers
-    angles = jnp.arange(T, dtype=jnp.float32)[:, None] * frequencies[None]
-    return jnp.cos(angles), jnp.sin(angles)
-
-
-def _rotate(x_BTHE: jax.Array, rotation) -> jax.Array:
-    """Rotate pairs (e, e + E/2) by the position's angle."""
-    cos, sin = (part[None, :, None, :] for part in rotation)
-    first, second = jnp.split(x_BTHE, 2, axis=-1)
-    return jnp.concatenate(
-        [first * cos - second * sin, second * cos + first * sin], axis=-1
-    )
-
-
 def _causal_attention(
-    q_BTGRE: jax.Array, k_BTGE: jax.Array, v_BTGE: jax.Array
+    q_BTGRE: jax.Array,
+    k_BTGE: jax.Array,
+    v_BTGE: jax.Array,
+    window,
+    *,
+    scale: float,
+    softcap: float | None,
 ) -> jax.Array:
     """Softmax attention, block of queries by block, each over its own prefix."""
-    T, E = q_BTGRE.shape[1], q_BTGRE.shape[-1]
+    T = q_BTGRE.shape[1]
     blocks = []
     for start in range(0, T, _QUERY_BLOCK):
         stop = min(start + _QUERY_BLOCK, T)
-        seen = jnp.arange(start, stop)[:, None] >= jnp.arange(stop)[None]
+        distance = jnp.arange(start, stop)[:, None] - jnp.arange(stop)[None]
+        seen = distance >= 0
+        if window is not None:
+            seen &= distance < window
         scores = jnp.einsum(
             "btgre,bsge->bgrts",
             q_BTGRE[:, start:stop],
             k_BTGE[:, :stop],
             preferred_element_type=jnp.float32,
         )
-        scores = jnp.where(seen[None, None, None], scores * E**-0.5, -1e30)
+        scores = softcapped(scores * scale, softcap)
+        scores = jnp.where(seen[None, None, None], scores, -1e30)
         weights = jax.nn.softmax(scores, axis=-1).astype(v_BTGE.dtype)
         blocks.append(jnp.einsum("bgrts,bsge->btgre", weights, v_BTGE[:, :stop]))
     return jnp.concatenate(blocks, axis=1)

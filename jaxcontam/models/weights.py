@@ -4,8 +4,9 @@ A pickle is refused rather than opened: it can run any code.
 """
 
 import contextlib
+import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,11 @@ from safetensors.numpy import save_file
 from jaxcontam.errors import InputError
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.families import Family
+from jaxcontam.models.families import Family, Tensor
 
 _INDEX = "model.safetensors.index.json"
+# Weights of ours with a first axis over the layers.
+_STACKED = "blocks."
 
 
 def weight_files(directory: Path) -> list[Path]:
@@ -66,15 +69,15 @@ def read_weights(
 ) -> Decoder:
     """Fill a decoder from files, as float32.
 
+    One weight of ours after the other, so that the host holds no second copy.
+
     Raises:
         InputError: If a tensor is missing, unknown, of a wrong shape, or a head that
             config.json calls tied differs from the embedding; names the tensor.
     """
     decoder = nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0)))
-    weights = {
-        path: np.empty(leaf.shape, np.float32)
-        for path, leaf in _flat_state(decoder).items()
-    }
+    shapes = {path: leaf.shape for path, leaf in _flat_state(decoder).items()}
+    loaded: dict[str, jax.Array] = {}
     with contextlib.ExitStack() as open_files:
         handles = {}
         for path in files:
@@ -84,28 +87,26 @@ def read_weights(
                 raise InputError(f"{path}: not a safetensors file ({e})") from e
             handles |= dict.fromkeys(handle.keys(), handle)
         names = _names_on_disk(list(handles), family, config, directory)
-        for ours, theirs, transposed, layer in _disk_names(family, config):
-            target = weights[ours] if layer is None else weights[ours][layer]
-            stop = 0
-            sizes = _output_sizes(theirs, config, target.shape[-1])
-            for name, size in zip(theirs, sizes, strict=True):
-                part = handles[names[name]].get_tensor(names[name])
-                shape = (*target.shape[:-1], size)
-                wanted = shape[::-1] if transposed else shape
-                if part.shape != wanted:
-                    raise InputError(
-                        f"{directory}: {name} has shape {part.shape}, config.json "
-                        f"says {wanted}"
-                    )
-                start, stop = stop, stop + size
-                target[..., start:stop] = part.T if transposed else part
-        if config.tied:
-            _check_tie(handles, names, weights["embedding"], directory)
-    loaded = jax.tree.map_with_path(
-        lambda path, _: jnp.asarray(weights.pop(_path_name(path))), nnx.state(decoder)
+
+        def read(name: str) -> np.ndarray:
+            return handles[names[name]].get_tensor(names[name])
+
+        for ours, tensor in _tensors(family, config).items():
+
+            def host(shape=shapes[ours], ours=ours, tensor=tensor) -> np.ndarray:
+                weight = np.empty(shape, np.float32)
+                for layer, target in _layers(ours, weight):
+                    _fill(target, tensor, layer, read, config, directory)
+                return weight
+
+            # Waiting frees the host's array before the next one is made.
+            loaded[ours] = jax.block_until_ready(jnp.asarray(host()))
+        if config.tied and family.head in names:
+            _check_tie(read(family.head), loaded["embedding"], family.head, directory)
+    filled = jax.tree.map_with_path(
+        lambda path, _: loaded.pop(_path_name(path)), nnx.state(decoder)
     )
-    # Copies to the device run ahead; waiting frees the host's arrays.
-    nnx.update(decoder, jax.block_until_ready(loaded))
+    nnx.update(decoder, filled)
     return decoder
 
 
@@ -114,26 +115,60 @@ def write_weights(decoder: Decoder, family: Family, path: Path) -> None:
     state = _flat_state(decoder)
     config = decoder.config
     tensors = {}
-    for ours, names, transposed, layer in _disk_names(family, config):
-        value = np.asarray(state[ours])
-        value = value if layer is None else value[layer]
-        bounds = np.cumsum(_output_sizes(names, config, value.shape[-1]))[:-1]
-        for name, part in zip(names, np.split(value, bounds, axis=-1), strict=True):
-            part = part.T if transposed else part
-            tensors[name] = np.ascontiguousarray(part)
+    for ours, tensor in _tensors(family, config).items():
+        for layer, value in _layers(ours, np.asarray(state[ours])):
+            sizes = _output_sizes(tensor.names, config, value.shape[-1])
+            parts = np.split(value, np.cumsum(sizes)[:-1], axis=-1)
+            for name, part in zip(tensor.names, parts, strict=True):
+                part = part.T if tensor.transposed else part
+                tensors[name.format(i=layer)] = np.ascontiguousarray(part)
     save_file(tensors, path, metadata={"format": "pt"})
 
 
-def _disk_names(
-    family: Family, config: DecoderConfig
-) -> Iterator[tuple[str, tuple[str, ...], bool, int | None]]:
-    """Each of our weights with its names on disk, layer by layer."""
-    for ours, tensor in family.tensors(config).items():
-        prefix = "" if ours == "head" else family.prefix
-        layers = range(config.n_layers) if ours.startswith("blocks.") else (None,)
-        for layer in layers:
-            names = tuple(prefix + name.format(i=layer) for name in tensor.names)
-            yield ours, names, tensor.transposed, layer
+def _tensors(family: Family, config: DecoderConfig) -> dict[str, Tensor]:
+    """Each of our weights with its full names on disk."""
+    tensors = {
+        ours: dataclasses.replace(
+            tensor, names=tuple(family.prefix + name for name in tensor.names)
+        )
+        for ours, tensor in family.tensors(config).items()
+    }
+    return tensors if config.tied else tensors | {"head": Tensor((family.head,))}
+
+
+def _layers(ours: str, value: np.ndarray) -> Iterator[tuple[int | None, np.ndarray]]:
+    """Views of a weight, layer by layer where blocks are stacked."""
+    return enumerate(value) if ours.startswith(_STACKED) else iter([(None, value)])
+
+
+def _fill(
+    target: np.ndarray,
+    tensor: Tensor,
+    layer: int | None,
+    read: Callable[[str], np.ndarray],
+    config: DecoderConfig,
+    directory: Path,
+) -> None:
+    """Copy one layer of a weight from its tensors on disk."""
+    stop = 0
+    sizes = _output_sizes(tensor.names, config, target.shape[-1])
+    for template, size in zip(tensor.names, sizes, strict=True):
+        name = template.format(i=layer)
+        part = read(name)
+        wanted = (*target.shape[:-1], size)
+        if tensor.skipped_rows:
+            wanted = (wanted[0] + tensor.skipped_rows, *wanted[1:])
+        if tensor.transposed:
+            wanted = wanted[::-1]
+        if part.shape != wanted:
+            raise InputError(
+                f"{directory}: {name} has shape {part.shape}, config.json says {wanted}"
+            )
+        part = (part.T if tensor.transposed else part)[tensor.skipped_rows :]
+        start, stop = stop, stop + size
+        target[..., start:stop] = (
+            part if tensor.convert is None else tensor.convert(part, config)
+        )
 
 
 def _output_sizes(
@@ -147,19 +182,16 @@ def _output_sizes(
 
 
 def _check_tie(
-    handles: dict[str, Any], names: dict[str, str], embedding: np.ndarray, where: Path
+    head: np.ndarray, embedding: jax.Array, name: str, directory: Path
 ) -> None:
     """Refuse a head that config.json calls tied and the file holds with other values.
 
     Raises:
         InputError: If the two differ; scoring with either could be wrong.
     """
-    if "lm_head.weight" not in names:
-        return
-    head = handles[names["lm_head.weight"]].get_tensor(names["lm_head.weight"])
-    if not np.array_equal(head.astype(np.float32), embedding):
+    if not np.array_equal(head.astype(np.float32), np.asarray(embedding)):
         raise InputError(
-            f"{where}: lm_head.weight differs from the embedding",
+            f"{directory}: {name} differs from the embedding",
             hint='config.json should say "tie_word_embeddings": false',
         )
 
@@ -176,15 +208,18 @@ def _names_on_disk(
     """
     has_prefix = any(name.startswith(family.prefix) for name in found)
     full = {
-        name
-        if has_prefix or name.startswith("lm_head.")
-        else family.prefix + name: name
+        name if has_prefix or name == family.head else family.prefix + name: name
         for name in found
     }
-    wanted = {name for _, names, _, _ in _disk_names(family, config) for name in names}
+    wanted = {
+        name.format(i=layer)
+        for ours, tensor in _tensors(family, config).items()
+        for name in tensor.names
+        for layer in (range(config.n_layers) if ours.startswith(_STACKED) else (0,))
+    }
     if missing := wanted - full.keys():
         raise InputError(f"{directory}: missing tensors: {_some(missing)}")
-    tied = {"lm_head.weight"} if config.tied else set()
+    tied = {family.head} if config.tied else set()
     extra = full.keys() - wanted - tied
     if unknown := {name for name in extra if not name.endswith(family.ignored)}:
         raise InputError(f"{directory}: unknown tensors: {_some(unknown)}")

@@ -22,6 +22,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from jaxcontam.models.decoder import softcapped
+
 VERSION = 1
 """Changes when the same inputs could give other numbers."""
 
@@ -77,13 +79,22 @@ def score_tokens(
     with jax.default_matmul_precision(PRECISION):
         hidden_ND = decoder(inputs_BS).reshape(B * S, -1)
         scores = target_scores(
-            hidden_ND, decoder.head_VD, targets_BS.reshape(-1), moments=moments
+            hidden_ND,
+            decoder.head_VD,
+            targets_BS.reshape(-1),
+            moments=moments,
+            softcap=decoder.config.logit_softcap,
         )
     return jax.tree.map(lambda part: part.reshape(B, S), scores)
 
 
 def target_scores(
-    hidden_ND: jax.Array, head_VD: jax.Array, targets_N: jax.Array, *, moments: bool
+    hidden_ND: jax.Array,
+    head_VD: jax.Array,
+    targets_N: jax.Array,
+    *,
+    moments: bool,
+    softcap: float | None = None,
 ) -> TokenScores:
     """Log-probabilities of targets from hidden states, block of vocabulary by block.
 
@@ -113,6 +124,7 @@ def target_scores(
             preferred_element_type=jnp.float32,
         )
         fresh_C = start + jnp.arange(C) >= block * C
+        logits_NC = softcapped(logits_NC, softcap)
         logits_NC = jnp.where(fresh_C[None], logits_NC, -jnp.inf)
         return _merge(carry, logits_NC, fresh_C, moments=moments), None
 
@@ -128,6 +140,7 @@ def target_scores(
         head_VD[targets_N],
         preferred_element_type=jnp.float32,
     )
+    target_logit_N = softcapped(target_logit_N, softcap)
     # The sum holds the target's own term; rounding alone could exceed it.
     logprobs_N = jnp.minimum(target_logit_N - normaliser_N, 0.0)
     if not moments:

@@ -1,0 +1,39 @@
+"""Model families as data: config mapping and tensor names of each `model_type`.
+
+A family says how its config.json reads, and where on disk each of our weights
+lives. Names carry `{i}` for the layer. Several names in one row stand side by side
+along the output axis of ours (query, key and value; gate and up).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.models.families.family import Family, Tensor
+from jaxcontam.models.families.gemma2 import GEMMA2
+from jaxcontam.models.families.gpt2 import GPT2
+from jaxcontam.models.families.gpt_neox import GPT_NEOX
+from jaxcontam.models.families.llama import LLAMA, MISTRAL, QWEN2, QWEN3
+from jaxcontam.models.families.opt import OPT
+
+__all__ = ["FAMILIES", "Family", "Tensor", "family_of"]
+
+FAMILIES: Mapping[str, Family] = {
+    family.model_type: family
+    for family in (GPT2, GPT_NEOX, LLAMA, MISTRAL, QWEN2, QWEN3, OPT, GEMMA2)
+}
+
+
+def family_of(raw: Mapping[str, Any], where: str) -> Family:
+    """The family of a config.json.
+
+    Raises:
+        InputError: If its model_type is missing or unknown.
+    """
+    model_type = raw.get("model_type")
+    if not isinstance(model_type, str):
+        raise InputError(f"{where}: no model_type (found {model_type!r})")
+    if model_type not in FAMILIES:
+        error = unknown_name("model_type", model_type, FAMILIES)
+        raise InputError(f"{where}: {error}", hint=error.hint)
+    return FAMILIES[model_type]

@@ -1,0 +1,160 @@
+"""What a row of FAMILIES is made of, and how fields of a config.json are read."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.models.config import DecoderConfig, RopeScaling
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tensor:
+    """Where one of our weights lives on disk.
+
+    Attributes:
+        names: Tensor names; more than one are joined along our output axis.
+        transposed: True where the file holds [outputs, inputs].
+        skipped_rows: Rows on disk before the first one that is used.
+        convert: (array as ours, config) -> same shape, where the family keeps other
+            values or another order of outputs.
+    """
+
+    names: tuple[str, ...]
+    transposed: bool = False
+    skipped_rows: int = 0
+    convert: Callable[[np.ndarray, DecoderConfig], np.ndarray] | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """One `model_type` of Hugging Face.
+
+    Attributes:
+        model_type: As config.json names it.
+        architecture: Class that transformers opens it with.
+        read_config: config.json -> DecoderConfig.
+        write_config: DecoderConfig -> fields of config.json; None: not written.
+        tensors: Path of our weight -> where it lives, the head aside.
+        head: Name of the head, which a tied model's file may leave out.
+        prefix: Put before every name but the head's; optional on disk.
+        ignored: Suffixes of buffers that hold no weights.
+    """
+
+    model_type: str
+    architecture: str
+    read_config: Callable[[Mapping[str, Any]], DecoderConfig]
+    write_config: Callable[[DecoderConfig], dict[str, Any]] | None = None
+    tensors: Callable[[DecoderConfig], dict[str, Tensor]]
+    head: str = "lm_head.weight"
+    prefix: str
+    ignored: tuple[str, ...] = ()
+
+
+_ACTIVATION_NAMES = {
+    "gelu": "gelu",
+    "gelu_fast": "gelu_tanh",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+}
+
+
+def activation(name: str) -> Any:
+    """Our name of an activation.
+
+    Raises:
+        InputError: If it is unknown.
+    """
+    if name not in _ACTIVATION_NAMES:
+        raise unknown_name("activation", name, _ACTIVATION_NAMES)
+    return _ACTIVATION_NAMES[name]
+
+
+def need(raw: Mapping[str, Any], field: str) -> Any:
+    """A field that must be a positive integer.
+
+    Raises:
+        InputError: If it is missing or anything else.
+    """
+    value = raw.get(field)
+    if value is None:
+        raise InputError(f"no field {field!r}")
+    if not isinstance(value, int) or value < 1:
+        raise InputError(f"{field} must be a positive integer, got {value!r}")
+    return value
+
+
+def refuse(raw: Mapping[str, Any], **unsupported: Any) -> None:
+    """Stop at a switch that would change the numbers and that nothing here knows.
+
+    Args:
+        raw: config.json.
+        **unsupported: Fields with the one value that is refused.
+
+    Raises:
+        InputError: Names the first such field.
+    """
+    for field, value in unsupported.items():
+        if raw.get(field) == value and raw.get(field) is not None:
+            raise InputError(f"{field} {str(value).lower()} is not supported")
+
+
+def rope_fields(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Rotary settings: transformers 5 nests them, older configs keep them flat."""
+    flat = {"rope_theta": raw.get("rope_theta") or 10_000.0}
+    return flat | (raw.get("rope_parameters") or raw.get("rope_scaling") or {})
+
+
+def rope_scaling(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> Any:
+    """The scaling that rotary settings ask for, or None.
+
+    Raises:
+        InputError: If its kind is unknown.
+    """
+    kind = fields.get("rope_type", fields.get("type", "default"))
+    if kind == "default":
+        return None
+    if kind == "linear":
+        return RopeScaling(kind="linear", factor=float(fields["factor"]))
+    if kind == "llama3":
+        return RopeScaling(
+            kind="llama3",
+            factor=float(fields["factor"]),
+            low_factor=float(fields["low_freq_factor"]),
+            high_factor=float(fields["high_freq_factor"]),
+            first_context=fields.get("original_max_position_embeddings")
+            or need(raw, "max_position_embeddings"),
+        )
+    raise InputError(
+        f"rope_type {kind!r} is not supported yet", hint="default, linear, llama3 are"
+    )
+
+
+def layer_windows(
+    raw: Mapping[str, Any], n_layers: int, is_sliding: Callable[[int], bool]
+) -> tuple[int | None, ...]:
+    """Windows of the layers; `layer_types`, where it is given, says which slide.
+
+    Args:
+        raw: config.json.
+        n_layers: Layers.
+        is_sliding: The family's rule where nothing is said, from the layer's index.
+
+    Raises:
+        InputError: If `layer_types` holds another type of attention.
+    """
+    if (window := raw.get("sliding_window")) is None:
+        return ()
+    types = raw.get("layer_types") or [
+        "sliding_attention" if is_sliding(i) else "full_attention"
+        for i in range(n_layers)
+    ]
+    if unknown := set(types) - {"sliding_attention", "full_attention"}:
+        raise InputError(f"layer type {min(unknown)!r} is not supported")
+    windows = tuple(window if kind == "sliding_attention" else None for kind in types)
+    return windows if set(windows) != {None} else ()

@@ -1,0 +1,88 @@
+"""GPT-2."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from jaxcontam.models.config import DecoderConfig
+from jaxcontam.models.families.family import Family, Tensor, activation, need, refuse
+
+
+def _read(raw: Mapping[str, Any]) -> DecoderConfig:
+    refuse(
+        raw,
+        scale_attn_by_inverse_layer_idx=True,
+        reorder_and_upcast_attn=True,
+        scale_attn_weights=False,
+    )
+    D, H = need(raw, "n_embd"), need(raw, "n_head")
+    return DecoderConfig(
+        vocab_size=need(raw, "vocab_size"),
+        d_model=D,
+        n_layers=need(raw, "n_layer"),
+        n_heads=H,
+        n_kv_heads=H,
+        head_dim=D // H,
+        d_ff=raw.get("n_inner") or 4 * D,
+        context=need(raw, "n_positions"),
+        positions="learned",
+        norm="layer",
+        norm_eps=raw.get("layer_norm_epsilon", 1e-5),
+        activation=activation(raw.get("activation_function", "gelu_new")),
+        gated=False,
+        qkv_bias=True,
+        output_bias=True,
+        mlp_bias=True,
+        tied=raw.get("tie_word_embeddings", True),
+    )
+
+
+def _write(config: DecoderConfig) -> dict[str, Any]:
+    return {
+        "vocab_size": config.vocab_size,
+        "n_embd": config.d_model,
+        "n_layer": config.n_layers,
+        "n_head": config.n_heads,
+        "n_inner": config.d_ff,
+        "n_positions": config.context,
+        "layer_norm_epsilon": config.norm_eps,
+        "activation_function": "gelu_new"
+        if config.activation == "gelu_tanh"
+        else config.activation,
+        "tie_word_embeddings": config.tied,
+        "attn_pdrop": 0.0,
+        "embd_pdrop": 0.0,
+        "resid_pdrop": 0.0,
+    }
+
+
+def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
+    tensors = {
+        "embedding": Tensor(("wte.weight",)),
+        "position_embedding": Tensor(("wpe.weight",)),
+    }
+    # GPT-2 keeps its kernels as [inputs, outputs], like ours.
+    for ours, theirs in {
+        "attention_norm": "ln_1",
+        "attention.qkv": "attn.c_attn",
+        "attention.out": "attn.c_proj",
+        "mlp_norm": "ln_2",
+        "mlp.up": "mlp.c_fc",
+        "mlp.down": "mlp.c_proj",
+    }.items():
+        weight = "scale" if ours.endswith("norm") else "kernel"
+        tensors[f"blocks.{ours}.{weight}"] = Tensor((f"h.{{i}}.{theirs}.weight",))
+        tensors[f"blocks.{ours}.bias"] = Tensor((f"h.{{i}}.{theirs}.bias",))
+    tensors["final_norm.scale"] = Tensor(("ln_f.weight",))
+    tensors["final_norm.bias"] = Tensor(("ln_f.bias",))
+    return tensors
+
+
+GPT2 = Family(
+    model_type="gpt2",
+    architecture="GPT2LMHeadModel",
+    read_config=_read,
+    write_config=_write,
+    tensors=_tensors,
+    prefix="transformer.",
+    ignored=(".attn.bias", ".attn.masked_bias"),
+)

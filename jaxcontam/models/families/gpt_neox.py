@@ -1,0 +1,94 @@
+"""GPT-NeoX and Pythia: parallel blocks, rotary positions on a part of each head."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from jaxcontam.models.config import DecoderConfig
+from jaxcontam.models.families.family import (
+    Family,
+    Tensor,
+    activation,
+    need,
+    rope_fields,
+    rope_scaling,
+)
+
+
+def _read(raw: Mapping[str, Any]) -> DecoderConfig:
+    D, H = need(raw, "hidden_size"), need(raw, "num_attention_heads")
+    # Older files have names of their own for the rotary settings.
+    old = {"rope_theta": raw.get("rotary_emb_base") or raw.get("rope_theta")}
+    rope = {
+        "partial_rotary_factor": raw.get("rotary_pct", 0.25),
+        **rope_fields({**raw, **old}),
+    }
+    has_bias = raw.get("attention_bias", True)
+    return DecoderConfig(
+        vocab_size=need(raw, "vocab_size"),
+        d_model=D,
+        n_layers=need(raw, "num_hidden_layers"),
+        n_heads=H,
+        n_kv_heads=H,
+        head_dim=D // H,
+        d_ff=need(raw, "intermediate_size"),
+        context=need(raw, "max_position_embeddings"),
+        positions="rotary",
+        rope_theta=float(rope["rope_theta"]),
+        rope_scaling=rope_scaling(raw, rope),
+        rotary_dim=int(D // H * rope["partial_rotary_factor"]),
+        norm="layer",
+        norm_eps=raw.get("layer_norm_eps", 1e-5),
+        parallel=raw.get("use_parallel_residual", True),
+        activation=activation(raw.get("hidden_act", "gelu")),
+        gated=False,
+        qkv_bias=has_bias,
+        output_bias=has_bias,
+        mlp_bias=True,
+        tied=raw.get("tie_word_embeddings", False),
+    )
+
+
+def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
+    tensors = {"embedding": Tensor(("embed_in.weight",))}
+    rows = {
+        "attention.qkv": ("attention.query_key_value", config.qkv_bias),
+        "attention.out": ("attention.dense", config.output_bias),
+        "mlp.up": ("mlp.dense_h_to_4h", True),
+        "mlp.down": ("mlp.dense_4h_to_h", True),
+    }
+    for ours, (theirs, bias) in rows.items():
+        convert = _heads_apart if ours == "attention.qkv" else None
+        name = f"layers.{{i}}.{theirs}"
+        tensors[f"blocks.{ours}.kernel"] = Tensor(
+            (f"{name}.weight",), transposed=True, convert=convert
+        )
+        if bias:
+            tensors[f"blocks.{ours}.bias"] = Tensor((f"{name}.bias",), convert=convert)
+    for ours, theirs in {
+        "blocks.attention_norm": "layers.{i}.input_layernorm",
+        "blocks.mlp_norm": "layers.{i}.post_attention_layernorm",
+        "final_norm": "final_layer_norm",
+    }.items():
+        tensors[f"{ours}.scale"] = Tensor((f"{theirs}.weight",))
+        tensors[f"{ours}.bias"] = Tensor((f"{theirs}.bias",))
+    return tensors
+
+
+def _heads_apart(fused: np.ndarray, config: DecoderConfig) -> np.ndarray:
+    """Query, key, value of each head in turn -> all queries, all keys, all values."""
+    outer, H, E = fused.shape[:-1], config.n_heads, config.head_dim
+    by_head = fused.reshape(*outer, H, 3, E)
+    return np.moveaxis(by_head, -2, -3).reshape(*outer, 3 * H * E)
+
+
+GPT_NEOX = Family(
+    model_type="gpt_neox",
+    architecture="GPTNeoXForCausalLM",
+    read_config=_read,
+    tensors=_tensors,
+    head="embed_out.weight",
+    prefix="gpt_neox.",
+    ignored=(".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq"),
+)

@@ -1,0 +1,158 @@
+"""LLaMA, and the families that differ from it in a few switches."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from jaxcontam.models.config import DecoderConfig
+from jaxcontam.models.families.family import (
+    Family,
+    Tensor,
+    activation,
+    layer_windows,
+    need,
+    rope_fields,
+    rope_scaling,
+)
+
+
+def read_llama(raw: Mapping[str, Any]) -> DecoderConfig:
+    """The shape of a LLaMA, and the start of its relatives' shapes."""
+    D, H = need(raw, "hidden_size"), need(raw, "num_attention_heads")
+    rope = rope_fields(raw)
+    has_bias = raw.get("attention_bias", False)
+    return DecoderConfig(
+        vocab_size=need(raw, "vocab_size"),
+        d_model=D,
+        n_layers=need(raw, "num_hidden_layers"),
+        n_heads=H,
+        n_kv_heads=raw.get("num_key_value_heads") or H,
+        head_dim=raw.get("head_dim") or D // H,
+        d_ff=need(raw, "intermediate_size"),
+        context=need(raw, "max_position_embeddings"),
+        positions="rotary",
+        rope_theta=float(rope["rope_theta"]),
+        rope_scaling=rope_scaling(raw, rope),
+        norm="rms",
+        norm_eps=raw.get("rms_norm_eps", 1e-6),
+        activation=activation(raw.get("hidden_act", "silu")),
+        gated=True,
+        qkv_bias=has_bias,
+        output_bias=has_bias,
+        mlp_bias=raw.get("mlp_bias", False),
+        tied=raw.get("tie_word_embeddings", False),
+    )
+
+
+def _read_mistral(raw: Mapping[str, Any]) -> DecoderConfig:
+    # What a file leaves out is the family's default, not LLaMA's.
+    raw = {"num_key_value_heads": 8, "sliding_window": 4096, **raw}
+    config = read_llama(raw)
+    windows = layer_windows(raw, config.n_layers, lambda _: True)
+    return dataclasses.replace(config, windows=windows)
+
+
+def _read_qwen2(raw: Mapping[str, Any]) -> DecoderConfig:
+    return dataclasses.replace(
+        read_llama(raw), qkv_bias=True, output_bias=False, windows=_qwen_windows(raw)
+    )
+
+
+def _read_qwen3(raw: Mapping[str, Any]) -> DecoderConfig:
+    return dataclasses.replace(
+        read_llama({"head_dim": 128, **raw}),
+        query_key_norm=True,
+        windows=_qwen_windows(raw),
+    )
+
+
+def _qwen_windows(raw: Mapping[str, Any]) -> tuple[int | None, ...]:
+    if not raw.get("use_sliding_window"):
+        return ()
+    first = raw.get("max_window_layers", 28)
+    return layer_windows(raw, need(raw, "num_hidden_layers"), lambda i: i >= first)
+
+
+def _write(config: DecoderConfig) -> dict[str, Any]:
+    return {
+        "vocab_size": config.vocab_size,
+        "hidden_size": config.d_model,
+        "num_hidden_layers": config.n_layers,
+        "num_attention_heads": config.n_heads,
+        "num_key_value_heads": config.n_kv_heads,
+        "head_dim": config.head_dim,
+        "intermediate_size": config.d_ff,
+        "max_position_embeddings": config.context,
+        "rope_parameters": {"rope_type": "default", "rope_theta": config.rope_theta},
+        "rms_norm_eps": config.norm_eps,
+        "hidden_act": "gelu_pytorch_tanh"
+        if config.activation == "gelu_tanh"
+        else config.activation,
+        "attention_bias": config.qkv_bias,
+        "mlp_bias": config.mlp_bias,
+        "tie_word_embeddings": config.tied,
+    }
+
+
+def llama_tensors(config: DecoderConfig) -> dict[str, Tensor]:
+    """Tensor names that LLaMA and its relatives share."""
+    tensors = {"embedding": Tensor(("embed_tokens.weight",))}
+    qkv = tuple(f"self_attn.{part}_proj" for part in "qkv")
+    rows = {
+        "attention.qkv": (qkv, config.qkv_bias),
+        "attention.out": (("self_attn.o_proj",), config.output_bias),
+        "mlp.up": (("mlp.gate_proj", "mlp.up_proj"), config.mlp_bias),
+        "mlp.down": (("mlp.down_proj",), config.mlp_bias),
+    }
+    for ours, (theirs, bias) in rows.items():
+        weights = tuple(f"layers.{{i}}.{name}.weight" for name in theirs)
+        tensors[f"blocks.{ours}.kernel"] = Tensor(weights, transposed=True)
+        if bias:
+            biases = tuple(f"layers.{{i}}.{name}.bias" for name in theirs)
+            tensors[f"blocks.{ours}.bias"] = Tensor(biases)
+    norms = {
+        "attention_norm": "input_layernorm",
+        "mlp_norm": "post_attention_layernorm",
+    }
+    if config.query_key_norm:
+        norms["attention.query_norm"] = "self_attn.q_norm"
+        norms["attention.key_norm"] = "self_attn.k_norm"
+    for ours, theirs in norms.items():
+        name = f"layers.{{i}}.{theirs}.weight"
+        tensors[f"blocks.{ours}.scale"] = Tensor((name,))
+    tensors["final_norm.scale"] = Tensor(("norm.weight",))
+    return tensors
+
+
+LLAMA = Family(
+    model_type="llama",
+    architecture="LlamaForCausalLM",
+    read_config=read_llama,
+    write_config=_write,
+    tensors=llama_tensors,
+    prefix="model.",
+    ignored=(".rotary_emb.inv_freq",),
+)
+MISTRAL = Family(
+    model_type="mistral",
+    architecture="MistralForCausalLM",
+    read_config=_read_mistral,
+    tensors=llama_tensors,
+    prefix="model.",
+    ignored=(".rotary_emb.inv_freq",),
+)
+QWEN2 = Family(
+    model_type="qwen2",
+    architecture="Qwen2ForCausalLM",
+    read_config=_read_qwen2,
+    tensors=llama_tensors,
+    prefix="model.",
+    ignored=(".rotary_emb.inv_freq",),
+)
+QWEN3 = Family(
+    model_type="qwen3",
+    architecture="Qwen3ForCausalLM",
+    read_config=_read_qwen3,
+    tensors=llama_tensors,
+    prefix="model.",
+)

@@ -1,0 +1,83 @@
+"""OPT: learned positions that start at row 2."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from jaxcontam.errors import InputError
+from jaxcontam.models.config import DecoderConfig
+from jaxcontam.models.families.family import Family, Tensor, activation, need, refuse
+
+# Rows of the position embedding that no token uses.
+_UNUSED_ROWS = 2
+
+
+def _read(raw: Mapping[str, Any]) -> DecoderConfig:
+    refuse(
+        raw,
+        do_layer_norm_before=False,
+        layer_norm_elementwise_affine=False,
+        _remove_final_layer_norm=True,
+    )
+    D, H = need(raw, "hidden_size"), need(raw, "num_attention_heads")
+    if raw.get("word_embed_proj_dim") not in (None, D):
+        raise InputError("word_embed_proj_dim other than hidden_size is not supported")
+    has_bias = raw.get("enable_bias", True)
+    return DecoderConfig(
+        vocab_size=need(raw, "vocab_size"),
+        d_model=D,
+        n_layers=need(raw, "num_hidden_layers"),
+        n_heads=H,
+        n_kv_heads=H,
+        head_dim=D // H,
+        d_ff=need(raw, "ffn_dim"),
+        context=need(raw, "max_position_embeddings"),
+        positions="learned",
+        norm="layer",
+        norm_eps=1e-5,
+        activation=activation(raw.get("activation_function", "relu")),
+        gated=False,
+        qkv_bias=has_bias,
+        output_bias=has_bias,
+        mlp_bias=has_bias,
+        tied=raw.get("tie_word_embeddings", True),
+    )
+
+
+def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
+    tensors = {
+        "embedding": Tensor(("decoder.embed_tokens.weight",)),
+        "position_embedding": Tensor(
+            ("decoder.embed_positions.weight",), skipped_rows=_UNUSED_ROWS
+        ),
+    }
+    qkv = tuple(f"self_attn.{part}_proj" for part in "qkv")
+    rows = {
+        "attention.qkv": (qkv, config.qkv_bias),
+        "attention.out": (("self_attn.out_proj",), config.output_bias),
+        "mlp.up": (("fc1",), config.mlp_bias),
+        "mlp.down": (("fc2",), config.mlp_bias),
+    }
+    for ours, (theirs, bias) in rows.items():
+        names = tuple(f"decoder.layers.{{i}}.{name}" for name in theirs)
+        weights = tuple(f"{name}.weight" for name in names)
+        tensors[f"blocks.{ours}.kernel"] = Tensor(weights, transposed=True)
+        if bias:
+            biases = tuple(f"{name}.bias" for name in names)
+            tensors[f"blocks.{ours}.bias"] = Tensor(biases)
+    for ours, theirs in {
+        "blocks.attention_norm": "decoder.layers.{i}.self_attn_layer_norm",
+        "blocks.mlp_norm": "decoder.layers.{i}.final_layer_norm",
+        "final_norm": "decoder.final_layer_norm",
+    }.items():
+        tensors[f"{ours}.scale"] = Tensor((f"{theirs}.weight",))
+        tensors[f"{ours}.bias"] = Tensor((f"{theirs}.bias",))
+    return tensors
+
+
+OPT = Family(
+    model_type="opt",
+    architecture="OPTForCausalLM",
+    read_config=_read,
+    tensors=_tensors,
+    prefix="model.",
+)

@@ -1,0 +1,292 @@
+"""Every model family's token scores against transformers' torch models."""
+
+import json
+
+import numpy as np
+import pytest
+import transformers
+from safetensors.numpy import load_file, save_file
+
+from jaxcontam.errors import InputError
+from jaxcontam.models.checkpoint import load_decoder, save_checkpoint
+from jaxcontam.models.config import llama_shape
+from jaxcontam.models.families import FAMILIES
+from tests.torch_reference import CONTEXT, assert_scores_agree, randomised, torch
+
+pytestmark = pytest.mark.parity
+
+# Odd sizes, and three layers, so that no axis can be taken for another.
+LLAMA_SIZES = {
+    "vocab_size": 97,
+    "hidden_size": 42,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "head_dim": 14,
+    "intermediate_size": 53,
+    "max_position_embeddings": CONTEXT,
+    "tie_word_embeddings": False,
+}
+# Heads of hidden_size / num_attention_heads.
+QWEN2_SIZES = {k: v for k, v in LLAMA_SIZES.items() if k != "head_dim"} | {
+    "hidden_size": 60
+}
+NEOX_SIZES = {
+    "vocab_size": 97,
+    "hidden_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 3,
+    "intermediate_size": 53,
+    "max_position_embeddings": CONTEXT,
+}
+OPT_SIZES = {
+    "vocab_size": 97,
+    "hidden_size": 42,
+    "word_embed_proj_dim": 42,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 6,
+    "ffn_dim": 53,
+    "max_position_embeddings": CONTEXT,
+}
+# Windows, caps and scaled positions must bite within 16 tokens.
+LLAMA3_ROPE = {
+    "rope_type": "llama3",
+    "rope_theta": 500_000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8,
+}
+GEMMA2_CHANGES = {
+    "tie_word_embeddings": True,
+    "query_pre_attn_scalar": 9,
+    "sliding_window": 5,
+    "attn_logit_softcapping": 2.0,
+    "final_logit_softcapping": 3.0,
+}
+CASES = {
+    "llama 3": ("llama", LLAMA_SIZES | {"rope_parameters": LLAMA3_ROPE}),
+    "llama, linear": (
+        "llama",
+        LLAMA_SIZES
+        | {
+            "rope_parameters": {
+                "rope_type": "linear",
+                "rope_theta": 1e4,
+                "factor": 4.0,
+            }
+        },
+    ),
+    "mistral": ("mistral", LLAMA_SIZES | {"sliding_window": 5}),
+    "mistral, no window": ("mistral", LLAMA_SIZES | {"sliding_window": None}),
+    "qwen2": ("qwen2", QWEN2_SIZES),
+    "qwen2, windows": (
+        "qwen2",
+        QWEN2_SIZES
+        | {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1},
+    ),
+    "qwen3": ("qwen3", LLAMA_SIZES),
+    "qwen3, biases, tied": (
+        "qwen3",
+        LLAMA_SIZES | {"attention_bias": True, "tie_word_embeddings": True},
+    ),
+    "pythia": ("gpt_neox", NEOX_SIZES),
+    "gpt_neox, not parallel": (
+        "gpt_neox",
+        NEOX_SIZES
+        | {
+            "use_parallel_residual": False,
+            "attention_bias": False,
+            "hidden_act": "gelu_fast",
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 777.0,
+                "partial_rotary_factor": 0.5,
+            },
+        },
+    ),
+    "opt": ("opt", OPT_SIZES),
+    "opt, no biases, untied": (
+        "opt",
+        OPT_SIZES | {"enable_bias": False, "tie_word_embeddings": False},
+    ),
+    "gemma2": ("gemma2", LLAMA_SIZES | GEMMA2_CHANGES),
+    "gemma2, no caps": (
+        "gemma2",
+        LLAMA_SIZES
+        | GEMMA2_CHANGES
+        | {"attn_logit_softcapping": None, "final_logit_softcapping": None},
+    ),
+}
+NEW_FAMILIES = [case for case in CASES if "," not in case and case != "llama 3"]
+
+
+def torch_model(case, seed=0):
+    model_type, fields = CASES[case]
+    config = transformers.AutoConfig.for_model(model_type, **fields)
+    # Other implementations than eager leave out Gemma's caps.
+    model = transformers.AutoModelForCausalLM.from_config(
+        config, attn_implementation="eager"
+    )
+    return randomised(model, seed)
+
+
+def reopened(folder):
+    return transformers.AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager"
+    )
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_scores_agree(case, tmp_path):
+    model = torch_model(case, seed=len(case))
+    model.save_pretrained(tmp_path)
+    assert_scores_agree(load_decoder(tmp_path), model)
+
+
+@pytest.mark.parametrize("case", NEW_FAMILIES)
+def test_sharded_bfloat16_files_score_as_torch_does_in_float32(case, tmp_path):
+    torch_model(case).to(torch.bfloat16).save_pretrained(
+        tmp_path, max_shard_size="20KB"
+    )
+    assert len(list(tmp_path.glob("model-*.safetensors"))) > 2
+    assert_scores_agree(load_decoder(tmp_path), reopened(tmp_path))
+
+
+def edit_config(folder, *, drop=(), **changes):
+    path = folder / "config.json"
+    raw = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps({k: v for k, v in raw.items() if k not in drop}))
+
+
+OLD_FORMS = {
+    "pythia": {"rotary_pct": 0.5, "rotary_emb_base": 700},
+    "llama 3": {
+        "rope_theta": 1e4,
+        "rope_scaling": {**LLAMA3_ROPE, "type": "llama3"},
+    },
+    "llama, linear": {
+        "rope_theta": 1e4,
+        "rope_scaling": {"type": "linear", "factor": 2.0},
+    },
+    "mistral": {"rope_theta": 5e5},
+    "qwen2, windows": {"rope_theta": 1e6},
+    "qwen3": {"rope_theta": 1e6, "rope_scaling": None},
+    "gemma2": {"rope_theta": 3e4},
+}
+
+
+@pytest.mark.parametrize("case", OLD_FORMS)
+def test_config_of_an_older_transformers_scores_alike(case, tmp_path):
+    torch_model(case).save_pretrained(tmp_path)
+    drop = ("rope_parameters", "layer_types", "dtype")
+    edit_config(tmp_path, drop=drop, torch_dtype="float32", **OLD_FORMS[case])
+    assert_scores_agree(load_decoder(tmp_path), reopened(tmp_path))
+
+
+DEFAULTS = {
+    "mistral": ("sliding_window",),
+    "gemma2": (
+        "head_dim",
+        "tie_word_embeddings",
+        "attn_logit_softcapping",
+        "final_logit_softcapping",
+        "query_pre_attn_scalar",
+        "hidden_activation",
+        "layer_types",
+    ),
+    "opt": ("word_embed_proj_dim", "tie_word_embeddings", "enable_bias"),
+    "pythia": ("use_parallel_residual", "attention_bias", "tie_word_embeddings"),
+    "qwen3": ("attention_bias", "use_sliding_window", "layer_types"),
+}
+
+
+@pytest.mark.parametrize("case", DEFAULTS)
+def test_field_that_a_config_leaves_out_is_the_familys_default(case, tmp_path):
+    model_type, fields = CASES[case]
+    fields = {k: v for k, v in fields.items() if k not in DEFAULTS[case]}
+    config = transformers.AutoConfig.for_model(model_type, **fields)
+    model = randomised(
+        transformers.AutoModelForCausalLM.from_config(
+            config, attn_implementation="eager"
+        ),
+        seed=1,
+    )
+    model.save_pretrained(tmp_path)
+    edit_config(tmp_path, drop=DEFAULTS[case])
+    assert_scores_agree(load_decoder(tmp_path), model)
+
+
+@pytest.mark.parametrize("case", NEW_FAMILIES)
+def test_unknown_and_missing_tensors_are_named(case, tmp_path):
+    torch_model(case).save_pretrained(tmp_path)
+    path = tmp_path / "model.safetensors"
+    tensors = load_file(path)
+    family = FAMILIES[CASES[case][0]]
+    stranger = f"{family.prefix}layers.0.adapter.weight"
+    save_file(tensors | {stranger: np.zeros(3, np.float32)}, path)
+    with pytest.raises(InputError, match=f"unknown tensors: {stranger}"):
+        load_decoder(tmp_path)
+    lost = next(name for name in tensors if "norm" in name)
+    save_file({k: v for k, v in tensors.items() if k != lost}, path)
+    with pytest.raises(InputError, match=f"missing tensors: {lost}"):
+        load_decoder(tmp_path)
+
+
+def test_buffers_of_old_pythia_files_are_ignored(tmp_path):
+    model = torch_model("pythia")
+    model.save_pretrained(tmp_path)
+    path = tmp_path / "model.safetensors"
+    buffers = {
+        f"gpt_neox.layers.{i}.attention.{name}": np.zeros(2, np.float32)
+        for i in range(3)
+        for name in ("bias", "masked_bias", "rotary_emb.inv_freq")
+    }
+    save_file(load_file(path) | buffers, path)
+    assert_scores_agree(load_decoder(tmp_path), model)
+
+
+def test_opt_files_without_the_first_prefix_score_alike(tmp_path):
+    model = torch_model("opt")
+    model.save_pretrained(tmp_path)
+    path = tmp_path / "model.safetensors"
+    tensors = {k.removeprefix("model."): v for k, v in load_file(path).items()}
+    save_file(tensors, path)
+    assert_scores_agree(load_decoder(tmp_path), model)
+
+
+@pytest.mark.parametrize(
+    ("case", "change", "error"),
+    [
+        ("qwen2", {"rope_parameters": {"rope_type": "yarn"}}, "rope_type 'yarn'"),
+        ("opt", {"do_layer_norm_before": False}, "do_layer_norm_before false"),
+        ("opt", {"word_embed_proj_dim": 20}, "word_embed_proj_dim"),
+        ("gemma2", {"layer_types": ["chunked_attention"] * 3}, "chunked_attention"),
+        ("gemma2", {"layer_types": ["sliding_attention"]}, "must name 3 layers"),
+        ("pythia", {"hidden_act": "quick_gelu"}, "unknown activation"),
+        ("pythia", {"hidden_size": 51}, "has shape"),
+        ("mistral", {"sliding_window": 0}, "at least 1"),
+    ],
+)
+def test_what_no_switch_covers_is_refused_in_one_line(case, change, error, tmp_path):
+    torch_model(case).save_pretrained(tmp_path)
+    edit_config(tmp_path, **change)
+    with pytest.raises(InputError, match=error) as caught:
+        load_decoder(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_family_that_is_only_read_is_not_written(tmp_path):
+    from flax import nnx
+
+    from jaxcontam.models.decoder import Decoder
+
+    shape = llama_shape(
+        vocab_size=97, d_model=8, n_layers=1, n_heads=2, d_ff=8, context=8
+    )
+    decoder = Decoder(shape, rngs=nnx.Rngs(0))
+    with pytest.raises(ValueError, match="opt is read and not written"):
+        save_checkpoint(decoder, None, tmp_path, model_type="opt")
+    with pytest.raises(ValueError, match="no gpt2 has this shape"):
+        save_checkpoint(decoder, None, tmp_path, model_type="gpt2")
+    assert not list(tmp_path.iterdir())
