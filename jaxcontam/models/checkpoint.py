@@ -4,7 +4,6 @@ No remote code runs and nothing is unpickled.
 """
 
 import dataclasses
-import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES, family_of
+from jaxcontam.models.fingerprint import fingerprint_files
 from jaxcontam.models.weights import read_weights, weight_files, write_weights
 
 
@@ -74,8 +74,8 @@ def load_checkpoint(model: str) -> Checkpoint:
         decoder=decoder,
         tokenizer=tokenizer,
         prefix_id=prefix_id,
-        fingerprint=_fingerprint(
-            [directory / "config.json", *weight_files(directory)], tokenizer
+        fingerprint=fingerprint_files(
+            [directory / "config.json", *weight_files(directory)], tokenizer.to_str()
         ),
     )
 
@@ -220,12 +220,3 @@ def _read_tokenizer(directory: Path) -> tuple[Tokenizer, int | None]:
 
 def _first_line(e: Exception) -> str:
     return (str(e).strip().splitlines() or [""])[0]
-
-
-def _fingerprint(files: list[Path], tokenizer: Tokenizer) -> str:
-    digest = hashlib.sha256()
-    for path in files:
-        with path.open("rb") as handle:
-            digest.update(hashlib.file_digest(handle, "sha256").digest())
-    digest.update(tokenizer.to_str().encode())
-    return f"sha256:{digest.hexdigest()}"

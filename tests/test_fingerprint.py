@@ -1,0 +1,79 @@
+"""Digests of model files, and the cache that saves hashing them again."""
+
+import hashlib
+import json
+import os
+
+import pytest
+
+from jaxcontam.models.fingerprint import fingerprint_files
+
+OLD = 1_600_000_000
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    paths = [tmp_path / "config.json", tmp_path / "model.safetensors"]
+    for path in paths:
+        path.write_bytes(path.name.encode())
+        os.utime(path, (OLD, OLD))
+    return paths
+
+
+def cached(files):
+    path = files[0].parent / "cache/jaxcontam/digests.json"
+    return json.loads(path.read_text()) if path.is_file() else {}
+
+
+def test_fingerprint_is_the_digest_of_digests(files):
+    parts = [hashlib.sha256(path.read_bytes()).digest() for path in files]
+    expected = hashlib.sha256(b"".join(parts) + b"tokens").hexdigest()
+    assert fingerprint_files(files, "tokens") == f"sha256:{expected}"
+    assert fingerprint_files(files, "others") != f"sha256:{expected}"
+
+
+def test_file_is_hashed_once_until_it_changes(files, monkeypatch):
+    hashed = []
+    digest = hashlib.file_digest
+    monkeypatch.setattr(
+        hashlib, "file_digest", lambda f, n: hashed.append(f.name) or digest(f, n)
+    )
+    first = fingerprint_files(files, "")
+    assert len(hashed) == 2
+    assert fingerprint_files(files, "") == first
+    assert len(hashed) == 2
+    # Same size, another time of change.
+    files[1].write_bytes(b"MODEL.safetensors")
+    os.utime(files[1], ns=(OLD * 10**9, OLD * 10**9 + 1))
+    assert fingerprint_files(files, "") != first
+    assert len(hashed) == 3
+
+
+def test_file_that_was_written_just_now_is_not_trusted_to_stay(files):
+    os.utime(files[1])
+    fingerprint_files(files, "")
+    assert [key.split(":")[0] for key in cached(files)] == [str(files[0])]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"a": 3}', "null"])
+def test_damaged_cache_is_done_without(files, text):
+    first = fingerprint_files(files, "")
+    path = files[0].parent / "cache/jaxcontam/digests.json"
+    path.write_text(text)
+    assert fingerprint_files(files, "") == first
+    assert len(cached(files)) == 2
+
+
+def test_cached_digest_that_is_none_is_not_used(files):
+    first = fingerprint_files(files, "")
+    path = files[0].parent / "cache/jaxcontam/digests.json"
+    path.write_text(json.dumps(dict.fromkeys(cached(files), "zz")))
+    assert fingerprint_files(files, "") == first
+
+
+def test_cache_that_cannot_be_written_stops_nothing(files, monkeypatch, tmp_path):
+    first = fingerprint_files(files, "")
+    (tmp_path / "a file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a file"))
+    assert fingerprint_files(files, "") == first
