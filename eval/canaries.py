@@ -21,7 +21,7 @@ from rich.console import Console
 
 from eval.planted import order_tests
 from jaxcontam.cli import parse, run_command
-from jaxcontam.commands.flags import check_seed, flags_of
+from jaxcontam.commands.flags import STORE_DIR, check_seed, flags_of
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.commands.report import write_page
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
@@ -31,7 +31,7 @@ from jaxcontam.report.document import write_report
 from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.report.table import print_results
 from jaxcontam.results import OrderResult, Report
-from jaxcontam.scoring.local import device_info, local_scorer, model_info
+from jaxcontam.scoring.local import checkpoint_scorer, device_info, model_info
 from jaxcontam.verdict import MIN_EFFECT, decide
 from train.allocator import keep_freed_memory
 from train.corpus import read_documents
@@ -93,7 +93,7 @@ class Canaries:
     seed: int = 0
     """Seeds weights, stream, batches and tests."""
     out: Path = Path("runs/canaries")
-    """Folder for the model, the sets and report.json; a finished model is reused."""
+    """Folder for the model, the sets and report.json; finished work is reused."""
     tiny: bool = False
     """A pulse run of half a minute, too small to detect anything."""
 
@@ -143,7 +143,7 @@ class Canaries:
                 sorted(sets, key=lambda one: one.copies == 0),
                 manifest,
                 checkpoint,
-                local_scorer(checkpoint.decoder),
+                checkpoint_scorer(checkpoint, store=self.out / STORE_DIR),
                 n_orders={
                     "stratified": None,
                     "reversal": None,

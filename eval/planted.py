@@ -83,7 +83,7 @@ def order_tests(
                     copies_shuffled=row.shuffled,
                 )
             )
-            evidence.append(scored)
+            evidence.append(scored.evidence)
     return results, evidence
 
 

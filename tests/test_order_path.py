@@ -72,9 +72,9 @@ def run(path, tokenizer, scorer, name="stratified", seed=0, **kwargs):
         seed=seed,
         **kwargs,
     )
-    evidence = score_test(planned, scorer)
-    result = order_result(planned, evidence, primary=True, pretests=())
-    return result, evidence, planned
+    scored = score_test(planned, scorer)
+    result = order_result(planned, scored, primary=True, pretests=())
+    return result, scored.evidence, planned
 
 
 def test_pvalues_of_unseen_files_are_uniform_through_the_whole_path(
@@ -112,8 +112,8 @@ def test_model_that_memorised_the_order_is_found_by_every_test(
         context=CONTEXT,
         seed=0,
     )
-    evidence = score_test(planned, scorer)
-    numbers = order_result(planned, evidence, primary=True, pretests=()).numbers
+    scored = score_test(planned, scorer)
+    numbers = order_result(planned, scored, primary=True, pretests=()).numbers
     floor = numbers.p_floor if numbers.p_floor is not None else 1e-6
     assert numbers.p_value <= max(1.01 * floor, 1e-3)
     assert numbers.effect > 0

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 from rich.console import Console
 
-from jaxcontam.commands.flags import check_shared_flags, flags_of
+from jaxcontam.commands.dry_run import estimate_tests, print_estimate
+from jaxcontam.commands.flags import (
+    STORE_DIR,
+    check_shared_flags,
+    check_store_flags,
+    flags_of,
+)
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.commands.report import write_page
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
@@ -77,6 +83,12 @@ class Audit:
     """Seeds every random choice."""
     out: Path | None = None
     """Folder for the report (default: runs/audit/MODEL-DIGEST)."""
+    store: Path | None = None
+    """Folder of scores, from which a rerun goes on (default: OUT/store)."""
+    no_store: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Keep no scores."""
+    dry_run: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Say what would be scored and how long it takes; score and write nothing."""
     json: bool = False
     """Print the report on standard output instead of the table."""
 
@@ -92,6 +104,7 @@ class Audit:
                 flag = "--" + name.replace("_", "-")
                 raise InputError(f"{flag} must be at least 1, got {value}")
         check_shared_flags(self.seed, self.min_effect)
+        check_store_flags(self.store, self.no_store)
         if not self.benchmark:
             raise InputError("no benchmark file", hint="name at least one")
         for name in self.test_names:
@@ -105,7 +118,10 @@ class Audit:
         return tuple(dict.fromkeys(name.strip() for name in self.tests.split(",")))
 
     def run(self) -> dict:
-        """Load, plan, score, decide, write and print; returns the report."""
+        """Load, plan, score, decide, write and print; returns the report.
+
+        A dry run returns its estimate instead.
+        """
         started, clock = utc_now(), time.monotonic()
         benchmarks = [
             load_benchmark(
@@ -123,17 +139,30 @@ class Audit:
             )
         # JAX and transformers are imported once the input is known to be good.
         from jaxcontam.models.checkpoint import load_checkpoint
-        from jaxcontam.scoring.local import device_info, local_scorer, model_info
+        from jaxcontam.scoring.local import (
+            checkpoint_scorer,
+            device_info,
+            model_info,
+        )
 
         checkpoint = load_checkpoint(self.model)
         out = self.out or default_out("audit", checkpoint.name, benchmarks)
-        make_folder(out)
+        if not self.dry_run:
+            make_folder(out)
         planned = [
             test
             for benchmark in benchmarks
             for test in self._plan(benchmark, checkpoint)
         ]
-        scorer = local_scorer(checkpoint.decoder, batch_tokens=self.batch_tokens)
+        scorer = checkpoint_scorer(
+            checkpoint,
+            store=None if self.no_store else self.store or out / STORE_DIR,
+            batch_tokens=self.batch_tokens,
+        )
+        if self.dry_run:
+            found = estimate_tests(planned, scorer)
+            print_estimate(found, Console(), as_json=self.json)
+            return dataclasses.asdict(found)
         results, evidence = self._score(planned, benchmarks, scorer)
         decided = decide(results, min_effect=self.min_effect)
         report = Report(
@@ -195,7 +224,7 @@ class Audit:
                     test, scorer, lambda now, _, done=done: progress(done + now, total)
                 )
                 done += test.n_targets
-                evidence.append(scored)
+                evidence.append(scored.evidence)
                 results.append(
                     order_result(
                         test,

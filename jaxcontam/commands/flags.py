@@ -2,11 +2,15 @@
 
 import dataclasses
 import math
+from pathlib import Path
 from typing import Any
 
 import tyro
 
 from jaxcontam.errors import InputError
+
+STORE_DIR = "store"
+"""Folder of scores under `--out`."""
 
 # Fields that change what is printed and not what is computed.
 _PRINTING = {"json"}
@@ -31,6 +35,18 @@ def check_seed(seed: int) -> None:
     """
     if seed < 0:
         raise InputError(f"--seed must be at least 0, got {seed}")
+
+
+def check_store_flags(store: Path | None, no_store: bool) -> None:
+    """Refuse a folder of scores that cannot be one, before anything slow.
+
+    Raises:
+        InputError: If it is a file, or both flags are given.
+    """
+    if store is not None and no_store:
+        raise InputError("--store and --no-store contradict each other")
+    if store is not None and store.exists() and not store.is_dir():
+        raise InputError(f"{store}: is a file", hint="--store names a folder")
 
 
 def flags_of(command: Any) -> tuple[str, ...]:

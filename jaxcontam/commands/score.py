@@ -8,6 +8,7 @@ from typing import Annotated
 import numpy as np
 import tyro
 
+from jaxcontam.commands.flags import check_store_flags
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
@@ -33,6 +34,13 @@ class Score:
     """Take the first so many texts."""
     batch_tokens: int | None = None
     """Tokens a batch (default: by device)."""
+    store: Path | None = None
+    """Folder of scores, from which a rerun goes on (default: OUT.store)."""
+    no_store: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Keep no scores."""
+
+    def __post_init__(self) -> None:
+        check_store_flags(self.store, self.no_store)
 
     def run(self) -> int:
         """Score and write; returns 0."""
@@ -47,7 +55,7 @@ class Score:
         make_folder(self.out.parent)
         # JAX and transformers are imported once the input is known to be good.
         from jaxcontam.models.checkpoint import load_checkpoint
-        from jaxcontam.scoring.local import local_scorer
+        from jaxcontam.scoring.local import checkpoint_scorer
         from jaxcontam.scoring.scorer import NonFiniteScoreError
 
         checkpoint = load_checkpoint(self.model)
@@ -55,8 +63,12 @@ class Score:
         has_prefix = checkpoint.prefix_id is not None
         prefix = [checkpoint.prefix_id] if has_prefix else []
         sequences = [np.array([*prefix, *ids], np.int32) for ids in encoded.ids]
-        scorer = local_scorer(
-            checkpoint.decoder, batch_tokens=self.batch_tokens, moments=True
+        beside = self.out.with_name(self.out.name + ".store")
+        scorer = checkpoint_scorer(
+            checkpoint,
+            store=None if self.no_store else self.store or beside,
+            batch_tokens=self.batch_tokens,
+            moments=True,
         )
         try:
             with progress_bar("scoring texts") as progress:

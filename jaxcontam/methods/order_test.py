@@ -35,6 +35,19 @@ class PlannedTest:
         return n_targets(self.plan.sequences)
 
 
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class ScoredTest:
+    """What scoring a planned test gave.
+
+    Attributes:
+        evidence: The scores beside what was scored.
+        n_cached: Target tokens whose scores the store held.
+    """
+
+    evidence: Evidence
+    n_cached: int
+
+
 def plan_test(
     benchmark: Benchmark,
     encoded: Encoded,
@@ -97,14 +110,14 @@ def plan_test(
 
 def score_test(
     planned: PlannedTest, scorer: Scorer, progress: Progress | None = None
-) -> Evidence:
+) -> ScoredTest:
     """Score every order of a planned test.
 
     Raises:
         InputError: If the model gives a number that is not finite; names the example.
     """
     try:
-        loglik = scorer.log_likelihoods(planned.plan.sequences, progress)
+        sums = scorer.sums(planned.plan.sequences, progress)
     except NonFiniteScoreError as e:
         example = planned.plan.example_at(e.sequence, e.position)
         raise InputError(
@@ -112,12 +125,13 @@ def score_test(
             "log-probability is not finite",
             hint="check the checkpoint: its weights may hold NaN or be truncated",
         ) from e
-    return Evidence(
-        scores=planned.plan.matrix(loglik),
+    evidence = Evidence(
+        scores=planned.plan.matrix(sums.loglik),
         orders=planned.design.orders,
         place=planned.design.place,
         cut=planned.plan.cut,
     )
+    return ScoredTest(evidence, sums.n_cached)
 
 
 def numbers_from(
@@ -146,7 +160,7 @@ def numbers_from(
 
 def order_result(
     planned: PlannedTest,
-    evidence: Evidence,
+    scored: ScoredTest,
     *,
     primary: bool,
     pretests: tuple[Pretest, ...],
@@ -158,17 +172,18 @@ def order_result(
 
     Args:
         planned: The test.
-        evidence: Its scores.
+        scored: Its scores.
         primary: Whether this test decides.
         pretests: Of the file; only those that bear on the null are kept.
         method: Analyse the same scores by another method, at no cost.
         copies: Planted duplication count, in studies.
         copies_shuffled: Whether each planted copy had an order of its own.
     """
-    benchmark, reused = planned.benchmark, method is not None
+    benchmark = planned.benchmark
+    n_cached = scored.n_cached if method is None else planned.n_targets
     method = method or planned.method
     grouped = planned.group_field is not None
-    numbers = numbers_from(method, evidence, grouped=grouped, seed=planned.seed)
+    numbers = numbers_from(method, scored.evidence, grouped=grouped, seed=planned.seed)
     cut = planned.plan.cut
     null = f"within-group {method.null}" if grouped else method.null
     if benchmark.order_provenance == "seeded":
@@ -189,8 +204,8 @@ def order_result(
         n_dropped=planned.design.n_dropped,
         n_orders=planned.design.n_orders,
         group_field=planned.group_field,
-        tokens_scored=0 if reused else planned.n_targets,
-        cached_tokens=planned.n_targets if reused else 0,
+        tokens_scored=planned.n_targets - n_cached,
+        cached_tokens=n_cached,
         numbers=numbers,
         effect_unit=EFFECT_UNIT,
         pretests=bearing,

@@ -1,6 +1,8 @@
 """A scorer over a model of our own."""
 
+import importlib.metadata
 import os
+from pathlib import Path
 
 import jax
 from flax import nnx
@@ -9,17 +11,50 @@ from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.results import DeviceInfo, ModelInfo
-from jaxcontam.scoring.kernel import PRECISION
+from jaxcontam.scoring.identity import ScoreIdentity, cpu_kind
+from jaxcontam.scoring.kernel import PRECISION, VERSION
 from jaxcontam.scoring.mesh import data_mesh, sharded_forward
 from jaxcontam.scoring.scorer import Scorer
+from jaxcontam.scoring.store import ScoreStore
+
+DTYPE = "float32"
+"""Of weights and activations."""
 
 # A batch that keeps a CPU's caches warm, and one that fills an accelerator.
 _BATCH_TOKENS = {"cpu": 512}
 _BATCH_TOKENS_ACCELERATOR = 16_384
+# What the environment can ask of the compiler and of the libraries that it calls.
+_SETTINGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "NVIDIA_TF32_OVERRIDE", "NPROC")
+
+
+def checkpoint_scorer(
+    checkpoint: Checkpoint,
+    *,
+    store: Path | None,
+    batch_tokens: int | None = None,
+    moments: bool = False,
+) -> Scorer:
+    """`local_scorer` of a checkpoint, with a store if a folder is given.
+
+    Raises:
+        InputError: If the folder is none, or not readable.
+    """
+    return local_scorer(
+        checkpoint.decoder,
+        batch_tokens=batch_tokens,
+        moments=moments,
+        store=None
+        if store is None
+        else ScoreStore(store, score_identity(checkpoint, moments=moments)),
+    )
 
 
 def local_scorer(
-    decoder: Decoder, *, batch_tokens: int | None = None, moments: bool = False
+    decoder: Decoder,
+    *,
+    batch_tokens: int | None = None,
+    moments: bool = False,
+    store: ScoreStore | None = None,
 ) -> Scorer:
     """Score with a decoder, rows split over all devices.
 
@@ -27,6 +62,7 @@ def local_scorer(
         decoder: The model.
         batch_tokens: Tokens of a batch on one device; None chooses by platform.
         moments: Also compute means and variances.
+        store: Where scores of this very decoder are kept.
     """
     graphdef, state = nnx.split(decoder)
     config: DecoderConfig = decoder.config
@@ -40,6 +76,33 @@ def local_scorer(
         context=config.context,
         batch_tokens=batch_tokens,
         n_devices=mesh.size,
+        store=store,
+    )
+
+
+def score_identity(checkpoint: Checkpoint, *, moments: bool) -> ScoreIdentity:
+    """What the scores of a checkpoint depend on here and now."""
+    device = device_info()
+    is_cpu = device.platform == "cpu"
+    client = jax.devices()[0].client
+    return ScoreIdentity(
+        model=checkpoint.fingerprint,
+        prefix_id=checkpoint.prefix_id,
+        context=checkpoint.config.context,
+        moments=moments,
+        dtype=DTYPE,
+        precision=PRECISION,
+        kernel=VERSION,
+        platform=device.platform,
+        # JAX calls every CPU `cpu`, and different ones round differently.
+        device=cpu_kind() if is_cpu else device.kind,
+        n_devices=device.n,
+        cpu_threads=device.cpu_cores if is_cpu else None,
+        compiler=f"jax {jax.__version__}, "
+        f"jaxlib {importlib.metadata.version('jaxlib')}, {client.platform_version}",
+        settings=tuple(
+            f"{name}={os.environ[name]}" for name in _SETTINGS if name in os.environ
+        ),
     )
 
 
@@ -62,7 +125,7 @@ def model_info(checkpoint: Checkpoint) -> ModelInfo:
         name=checkpoint.name,
         fingerprint=checkpoint.fingerprint,
         n_parameters=checkpoint.n_parameters,
-        dtype="float32",
+        dtype=DTYPE,
         precision=PRECISION,
         context=checkpoint.config.context,
     )

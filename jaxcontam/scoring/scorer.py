@@ -1,12 +1,14 @@
 """Sequences of ids in, log-probabilities out: windows, batches, one host copy."""
 
 import collections
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from jaxcontam.scoring.batching import Batch, plan_batches
-from jaxcontam.scoring.windows import Window, windows
+from jaxcontam.scoring.rows import SUMS, TOKENS, Kept, Row, fill, rows_of
+from jaxcontam.scoring.store import ScoreStore
 
 Progress = Callable[[int, int], None]
 """Called with the target tokens done and the target tokens in all."""
@@ -32,11 +34,43 @@ class NonFiniteScoreError(ArithmeticError):
         self.position = position
 
 
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class SequenceSums:
+    """Log-probabilities of sequences, summed in float64, in nats.
+
+    Attributes:
+        loglik: (n_sequences,) over all ids after the first.
+        first: (n_sequences,) over the first `FIRST_K` of these, or as many of them as
+            the first window holds.
+        n_cached: Target tokens in all whose scores the store held.
+    """
+
+    loglik: np.ndarray
+    first: np.ndarray
+    n_cached: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Started:
+    """A batch on its way: its keys, and what the store or else the device gives."""
+
+    batch: Batch
+    keys: list[bytes]
+    stored: list[bytes] | None
+    scores: Sequence | None
+
+
 class Scorer:
     """Scores sequences with one forward function and one rule of windows."""
 
     def __init__(
-        self, forward: Forward, *, context: int, batch_tokens: int, n_devices: int = 1
+        self,
+        forward: Forward,
+        *,
+        context: int,
+        batch_tokens: int,
+        n_devices: int = 1,
+        store: ScoreStore | None = None,
     ):
         """Wrap a forward function.
 
@@ -45,11 +79,13 @@ class Scorer:
             context: Most input positions of a row.
             batch_tokens: Tokens of a batch on one device.
             n_devices: Devices that share a batch's rows evenly.
+            store: Where scores of this very function are kept.
         """
-        self._forward = forward
+        self.forward = forward
         self.context = context
         self.batch_tokens = batch_tokens
         self.n_devices = n_devices
+        self.store = store
 
     def log_likelihoods(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
@@ -62,10 +98,24 @@ class Scorer:
         Raises:
             NonFiniteScoreError: Names the sequence and the id.
         """
-        sums = np.zeros(len(sequences))
-        for sequence, _, scores in self._rows(sequences, progress):
-            sums[sequence] += scores[0].sum(dtype=np.float64)
-        return sums
+        return self.sums(sequences, progress).loglik
+
+    def sums(
+        self, sequences: Sequence[np.ndarray], progress: Progress | None = None
+    ) -> SequenceSums:
+        """Sums of each sequence's log-probabilities, and where they came from.
+
+        Raises:
+            NonFiniteScoreError: Names the sequence and the id.
+        """
+        loglik, first = np.zeros(len(sequences)), np.zeros(len(sequences))
+        n_cached = 0
+        for row, (whole, start), cached in self._rows(sequences, SUMS, progress):
+            loglik[row.sequence] += whole[0]
+            if row.window.start == 0:
+                first[row.sequence] = start[0]
+            n_cached += cached * row.n_targets
+        return SequenceSums(loglik, first, n_cached)
 
     def tokens(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
@@ -80,8 +130,8 @@ class Scorer:
             NonFiniteScoreError: Names the sequence and the id.
         """
         parts: list[list[tuple[int, np.ndarray]]] = [[] for _ in sequences]
-        for sequence, window, scores in self._rows(sequences, progress):
-            parts[sequence].append((window.first_target, scores))
+        for row, scores, _ in self._rows(sequences, TOKENS, progress):
+            parts[row.sequence].append((row.window.first_target, scores))
         return [
             np.concatenate(
                 [scores for _, scores in sorted(found, key=lambda part: part[0])],
@@ -91,63 +141,95 @@ class Scorer:
         ]
 
     def _rows(
-        self, sequences: Sequence[np.ndarray], progress: Progress | None
-    ) -> Iterator[tuple[int, Window, np.ndarray]]:
-        """Each window's (sequence, window, scores of its own targets)."""
-        # A row of `context` inputs has context + 1 tokens, but the plan's sequences
-        # hold at most `context`, and windows of that size keep one rule for all.
-        rows = [
-            (sequence, window)
-            for sequence, ids in enumerate(sequences)
-            for window in windows(len(ids), self.context)
-        ]
+        self, sequences: Sequence[np.ndarray], kept: Kept, progress: Progress | None
+    ) -> Iterator[tuple[Row, np.ndarray, bool]]:
+        """Each row, what is kept of it, and whether the store held it."""
+        rows, batches = self.plan(sequences)
+        total, done = n_targets(sequences), 0
+        waiting: collections.deque[_Started] = collections.deque()
+        for batch in [*batches, None]:
+            if batch is not None:
+                waiting.append(self._start(batch, rows, sequences, kept))
+            while waiting and (batch is None or len(waiting) > _AHEAD):
+                started = waiting.popleft()
+                values = self._finish(started, rows, kept)
+                for index, value in zip(started.batch.rows, values, strict=True):
+                    done += rows[index].n_targets
+                    yield rows[index], value, started.stored is not None
+                if progress is not None:
+                    progress(done, total)
+
+    def plan(self, sequences: Sequence[np.ndarray]) -> tuple[list[Row], list[Batch]]:
+        """Rows and batches; they follow from the sequences, not from the store."""
+        rows = rows_of(sequences, self.context)
         batches = plan_batches(
-            [window.stop - window.start - 1 for _, window in rows],
+            [row.length for row in rows],
             context=self.context,
             batch_tokens=self.batch_tokens,
             n_devices=self.n_devices,
         )
-        total = sum(len(ids) - 1 for ids in sequences)
-        done = 0
-        waiting: collections.deque[tuple[Batch, Sequence]] = collections.deque()
-        for batch in [*batches, None]:
-            if batch is not None:
-                waiting.append((batch, self._forward(*_fill(batch, rows, sequences))))
-            while waiting and (batch is None or len(waiting) > _AHEAD):
-                finished, scores = waiting.popleft()
-                host = [np.asarray(part) for part in scores if part is not None]
-                for i, row in enumerate(finished.rows):
-                    sequence, window = rows[row]
-                    first = window.first_target - window.start - 1
-                    last = window.stop - window.start - 1
-                    own = np.stack([part[i, first:last] for part in host])
-                    bad = np.flatnonzero(~np.isfinite(own).all(axis=0))
-                    if len(bad):
-                        raise NonFiniteScoreError(
-                            sequence, window.first_target + int(bad[0])
-                        )
-                    done += own.shape[1]
-                    yield sequence, window, own
-                if progress is not None:
-                    progress(done, total)
+        return rows, batches
+
+    def _start(
+        self,
+        batch: Batch,
+        rows: Sequence[Row],
+        sequences: Sequence[np.ndarray],
+        kept: Kept,
+    ) -> _Started:
+        """Ask the store and, if a row is missing, the device for the whole batch."""
+        keys, stored, scores = [], None, None
+        if self.store is not None:
+            keys = batch_keys(self.store, batch, rows, sequences, kept)
+            stored = self.store.values(keys)
+        if stored is None:
+            scores = self.forward(*fill(batch, rows, sequences))
+        return _Started(batch, keys, stored, scores)
+
+    def _finish(
+        self, started: _Started, rows: Sequence[Row], kept: Kept
+    ) -> list[np.ndarray]:
+        """Kept values of a batch's rows; those of the device go into the store.
+
+        Raises:
+            NonFiniteScoreError: Before anything of the batch is stored.
+        """
+        if started.scores is None:
+            assert started.stored is not None
+            assert self.store is not None
+            n_scores = 3 if self.store.identity.moments else 1
+            return [kept.from_bytes(data, n_scores=n_scores) for data in started.stored]
+        host = [np.asarray(part) for part in started.scores if part is not None]
+        values = []
+        for i, index in enumerate(started.batch.rows):
+            row = rows[index]
+            own = np.stack([part[i, row.first : row.length] for part in host])
+            bad = np.flatnonzero(~np.isfinite(own).all(axis=0))
+            if len(bad):
+                target = row.window.first_target + int(bad[0])
+                raise NonFiniteScoreError(row.sequence, target)
+            values.append(kept.reduce(own))
+        if self.store is not None:
+            data = [kept.to_bytes(value) for value in values]
+            self.store.commit(list(zip(started.keys, data, strict=True)))
+        return values
+
+
+def batch_keys(
+    store: ScoreStore,
+    batch: Batch,
+    rows: Sequence[Row],
+    sequences: Sequence[np.ndarray],
+    kept: Kept,
+) -> list[bytes]:
+    """Key of each row of a batch."""
+    shape = (batch.n_rows, batch.length)
+    return [
+        store.row_key(kept.name, shape, rows[i].first, rows[i].ids(sequences))
+        for i in batch.rows
+    ]
 
 
 def n_targets(sequences: Sequence[np.ndarray]) -> int:
     """Target tokens of a list of sequences."""
     return sum(len(ids) - 1 for ids in sequences)
-
-
-def _fill(
-    batch: Batch,
-    rows: Sequence[tuple[int, Window]],
-    sequences: Sequence[np.ndarray],
-) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs and targets of a batch; zeros pad the end, where nothing looks back."""
-    inputs_BS = np.zeros((batch.n_rows, batch.length), np.int32)
-    targets_BS = np.zeros((batch.n_rows, batch.length), np.int32)
-    for i, row in enumerate(batch.rows):
-        sequence, window = rows[row]
-        ids = sequences[sequence][window.start : window.stop]
-        inputs_BS[i, : len(ids) - 1] = ids[:-1]
-        targets_BS[i, : len(ids) - 1] = ids[1:]
-    return inputs_BS, targets_BS

@@ -1,0 +1,84 @@
+"""What a score depends on besides the ids: equal for all rows of a run."""
+
+import dataclasses
+import hashlib
+import json
+import platform
+from pathlib import Path
+
+# The last two are what Linux says on ARM in place of the others.
+_CPU_FIELDS = ("vendor_id", "cpu family", "model", "flags", "CPU part", "Features")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreIdentity:
+    """Everything that could change a bit of a score, but for the row and its batch.
+
+    Separator, template and cuts stand in no field, because they act on the ids alone.
+
+    Attributes:
+        model: Fingerprint of the config, the weights and the tokenizer.
+        prefix_id: Id put before each sequence, or None.
+        context: Most input positions of a row; windows follow from it.
+        moments: Whether means and variances are computed beside log-probabilities.
+        dtype: Of the weights and activations.
+        precision: Of matrix products.
+        kernel: Version of the kernel.
+        platform: Such as cpu or gpu.
+        device: Kind of the device; on a CPU its model and instruction sets.
+        n_devices: Devices that share a batch.
+        cpu_threads: Threads of a CPU, whose number splits sums; None elsewhere.
+        compiler: Version of the library that compiles the kernel.
+        settings: What the environment asks of the compiler.
+    """
+
+    model: str
+    prefix_id: int | None
+    context: int
+    moments: bool
+    dtype: str
+    precision: str
+    kernel: int
+    platform: str
+    device: str
+    n_devices: int
+    cpu_threads: int | None
+    compiler: str
+    settings: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """One line of JSON; equal identities have equal lines."""
+        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of the text."""
+        return hashlib.sha256(self.text.encode()).digest()
+
+
+def cpu_name() -> str:
+    """Model of the CPU as the system names it."""
+    name = _cpu_fields().get("model name")
+    return name or platform.processor() or platform.machine()
+
+
+def cpu_kind() -> str:
+    """The model's name and 8 digits for what decides which instructions are used.
+
+    Virtual machines call different CPUs by one name.
+    """
+    fields = _cpu_fields()
+    known = [f"{name}: {fields[name]}" for name in _CPU_FIELDS if name in fields]
+    digest = hashlib.sha256("\n".join(known).encode()).hexdigest()
+    return f"{cpu_name()} {digest[:8]}"
+
+
+def _cpu_fields() -> dict[str, str]:
+    """What the system says of its first CPU; empty where it says nothing."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return {}
+    pairs = (line.partition(":") for line in text.partition("\n\n")[0].splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}

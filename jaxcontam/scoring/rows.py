@@ -1,0 +1,122 @@
+"""Rows: the windows of sequences that go through the model, and what is kept of them.
+
+Dimension key
+    B  rows of a batch
+    S  input positions
+    R  scores of a target: its log-probability, and its mean and variance if asked
+    T  own targets of a row
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from jaxcontam.scoring.batching import Batch
+from jaxcontam.scoring.windows import Window, windows
+
+FIRST_K = 8
+"""Targets of a sequence's start that are summed apart."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """One window of one sequence.
+
+    Attributes:
+        sequence: Index of the sequence.
+        window: Where it stands in the sequence.
+    """
+
+    sequence: int
+    window: Window
+
+    @property
+    def length(self) -> int:
+        """Input positions."""
+        return self.window.stop - self.window.start - 1
+
+    @property
+    def first(self) -> int:
+        """First input position that predicts a target of this row's own."""
+        return self.window.first_target - self.window.start - 1
+
+    @property
+    def n_targets(self) -> int:
+        """Targets whose scores are this row's own."""
+        return self.length - self.first
+
+    def ids(self, sequences: Sequence[np.ndarray]) -> np.ndarray:
+        """Its inputs and, last, its last target."""
+        return sequences[self.sequence][self.window.start : self.window.stop]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kept:
+    """What is kept of a row's scores.
+
+    Attributes:
+        name: Part of the key in the store.
+        dtype: Of the kept values, little-endian.
+        reduce: Own scores of a row (R, T) float32 -> kept values.
+        n_values: Rows of the kept values; None is one a score.
+    """
+
+    name: str
+    dtype: str
+    reduce: Callable[[np.ndarray], np.ndarray]
+    n_values: int | None
+
+    def to_bytes(self, values: np.ndarray) -> bytes:
+        """Kept values as the store holds them."""
+        return values.astype(self.dtype, copy=False).tobytes()
+
+    def from_bytes(self, data: bytes, *, n_scores: int) -> np.ndarray:
+        """Undo `to_bytes`, to the bit."""
+        values = np.frombuffer(data, self.dtype)
+        return values.reshape(self.n_values or n_scores, -1)
+
+
+def _sums(own_RT: np.ndarray) -> np.ndarray:
+    """(2, 1) float64: log-probabilities summed over all own targets and the first."""
+    return np.array(
+        [
+            [own_RT[0].sum(dtype=np.float64)],
+            [own_RT[0, :FIRST_K].sum(dtype=np.float64)],
+        ]
+    )
+
+
+def _whole(own_RT: np.ndarray) -> np.ndarray:
+    return own_RT
+
+
+SUMS = Kept(f"sums{FIRST_K}", "<f8", _sums, n_values=2)
+"""For order tests: float64 sums, 16 bytes a row."""
+
+TOKENS = Kept("tokens", "<f4", _whole, n_values=None)
+"""For membership scores: every score, 4 bytes each."""
+
+
+def rows_of(sequences: Sequence[np.ndarray], context: int) -> list[Row]:
+    """Rows of all sequences, in their order."""
+    # A row of `context` inputs has context + 1 tokens, but the plan's sequences
+    # hold at most `context`, and windows of that size keep one rule for all.
+    return [
+        Row(sequence, window)
+        for sequence, ids in enumerate(sequences)
+        for window in windows(len(ids), context)
+    ]
+
+
+def fill(
+    batch: Batch, rows: Sequence[Row], sequences: Sequence[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs and targets of a batch; zeros pad the end, where nothing looks back."""
+    inputs_BS = np.zeros((batch.n_rows, batch.length), np.int32)
+    targets_BS = np.zeros((batch.n_rows, batch.length), np.int32)
+    for i, index in enumerate(batch.rows):
+        ids = rows[index].ids(sequences)
+        inputs_BS[i, : len(ids) - 1] = ids[:-1]
+        targets_BS[i, : len(ids) - 1] = ids[1:]
+    return inputs_BS, targets_BS
