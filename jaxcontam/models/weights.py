@@ -6,12 +6,12 @@ A pickle is refused rather than opened: it can run any code.
 import contextlib
 import dataclasses
 import json
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import ml_dtypes  # noqa: F401  lets safetensors return bfloat16 as NumPy arrays
 import numpy as np
 from flax import nnx
@@ -26,6 +26,8 @@ from jaxcontam.models.families import Family, Tensor
 _INDEX = "model.safetensors.index.json"
 # Weights of ours with a first axis over the layers.
 _STACKED = "blocks."
+# Bytes; what XLA asks of memory that it takes over.
+_ALIGNMENT = 64
 
 
 def weight_files(directory: Path) -> list[Path]:
@@ -77,32 +79,28 @@ def read_weights(
     """
     decoder = nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0)))
     shapes = {path: leaf.shape for path, leaf in _flat_state(decoder).items()}
-    loaded: dict[str, jax.Array] = {}
-    with contextlib.ExitStack() as open_files:
-        handles = {}
-        for path in files:
-            try:
-                handle = open_files.enter_context(safe_open(path, "np"))
-            except SafetensorError as e:
-                raise InputError(f"{path}: not a safetensors file ({e})") from e
-            handles |= dict.fromkeys(handle.keys(), handle)
-        names = _names_on_disk(list(handles), family, config, directory)
+    places: dict[str, Path] = {}
+    for path in files:
+        with _open(path) as handle:
+            places |= dict.fromkeys(handle.keys(), path)
+    names = _names_on_disk(list(places), family, config, directory)
 
-        def read(name: str) -> np.ndarray:
-            return handles[names[name]].get_tensor(names[name])
+    def read(name: str) -> np.ndarray:
+        # Opened anew for each: pages of a mapped file stay in memory until it closes.
+        with _open(places[names[name]]) as handle:
+            return handle.get_tensor(names[name])
 
-        for ours, tensor in _tensors(family, config).items():
+    def load(ours: str, tensor: Tensor) -> jax.Array:
+        host = _aligned(shapes[ours])
+        for layer, target in _layers(ours, host):
+            _fill(target, tensor, layer, read, config, directory)
+        # Waiting frees the host's array, where it was copied, before the next.
+        return jax.block_until_ready(jax.device_put(host))
 
-            def host(shape=shapes[ours], ours=ours, tensor=tensor) -> np.ndarray:
-                weight = np.empty(shape, np.float32)
-                for layer, target in _layers(ours, weight):
-                    _fill(target, tensor, layer, read, config, directory)
-                return weight
-
-            # Waiting frees the host's array before the next one is made.
-            loaded[ours] = jax.block_until_ready(jnp.asarray(host()))
-        if config.tied and family.head in names:
-            _check_tie(read(family.head), loaded["embedding"], family.head, directory)
+    tensors = _tensors(family, config)
+    loaded = {ours: load(ours, tensor) for ours, tensor in tensors.items()}
+    if config.tied and family.head in names:
+        _check_tie(read(family.head), loaded["embedding"], family.head, directory)
     filled = jax.tree.map_with_path(
         lambda path, _: loaded.pop(_path_name(path)), nnx.state(decoder)
     )
@@ -123,6 +121,23 @@ def write_weights(decoder: Decoder, family: Family, path: Path) -> None:
                 part = part.T if tensor.transposed else part
                 tensors[name.format(i=layer)] = np.ascontiguousarray(part)
     save_file(tensors, path, metadata={"format": "pt"})
+
+
+@contextlib.contextmanager
+def _open(path: Path) -> Iterator[Any]:
+    try:
+        with safe_open(path, "np") as handle:
+            yield handle
+    except SafetensorError as e:
+        raise InputError(f"{path}: not a safetensors file ({e})") from e
+
+
+def _aligned(shape: tuple[int, ...]) -> np.ndarray:
+    """Uninitialised float32 that a CPU device takes over without a copy."""
+    n_bytes = 4 * math.prod(shape)
+    raw = np.empty(n_bytes + _ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % _ALIGNMENT
+    return raw[start : start + n_bytes].view(np.float32).reshape(shape)
 
 
 def _tensors(family: Family, config: DecoderConfig) -> dict[str, Tensor]:
