@@ -1,0 +1,630 @@
+"""The store of scores: killed, torn, damaged, shared, full and deleted.
+
+The numbers come from a stub in NumPy, except where the real kernel is named.
+"""
+
+import dataclasses
+import itertools
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from store_process import (
+    BATCH_TOKENS,
+    CONTEXT,
+    IDENTITY,
+    N_KILLS,
+    TABLE,
+    V,
+    drawn_sequences,
+    scorer_with,
+)
+
+from jaxcontam.cli import main
+from jaxcontam.errors import InputError
+from jaxcontam.scoring.rows import FIRST_K, SUMS, TOKENS, fill
+from jaxcontam.scoring.scorer import NonFiniteScoreError, Scorer, batch_keys
+from jaxcontam.scoring.store import ScoreStore
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def process(name, folder, log, seed=0):
+    """A process of `store_process`, running."""
+    script = Path(__file__).with_name("store_process.py")
+    return subprocess.Popen(
+        [sys.executable, script, name, folder, log, str(seed)],
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def said_by(name, folder, log, seed=0):
+    """What a task printed, as JSON."""
+    out, err = process(name, folder, log, seed).communicate(timeout=60)
+    assert err == ""
+    return json.loads(out or "null")
+
+
+def counted(folder, *, forward=None, identity=IDENTITY):
+    """A scorer with a store, and the list of the inputs it asks the stub for."""
+    asked = []
+
+    def count(inputs_BS, targets_BS):
+        asked.append(inputs_BS.copy())
+        if forward is not None:
+            return forward(inputs_BS, targets_BS)
+        return TABLE[inputs_BS, targets_BS], None, None
+
+    store = ScoreStore(folder, identity)
+    return Scorer(count, context=CONTEXT, batch_tokens=BATCH_TOKENS, store=store), asked
+
+
+def moments(inputs_BS, targets_BS):
+    logprobs_BS = TABLE[inputs_BS, targets_BS]
+    return logprobs_BS, 2 * logprobs_BS, logprobs_BS**2
+
+
+def assert_same_bits(found, expected):
+    for a, b in zip(found, expected, strict=True):
+        assert a.dtype == b.dtype
+        assert a.shape == b.shape
+        assert a.tobytes() == b.tobytes()
+
+
+def rows_in(n_rows=3, n_records=6, size=16, seed=0):
+    """Records of (key, value) rows."""
+    rng = np.random.default_rng(seed)
+    return [
+        [(rng.bytes(32), rng.bytes(size)) for _ in range(n_rows)]
+        for _ in range(n_records)
+    ]
+
+
+@pytest.fixture
+def filled(tmp_path):
+    """A folder with one file, its records, and the file's size after each of them."""
+    store, records, sizes = ScoreStore(tmp_path / "store", IDENTITY), rows_in(), []
+    for rows in records:
+        store.commit(rows)
+        (path,) = (tmp_path / "store").iterdir()
+        sizes.append(path.stat().st_size)
+    return path, records, sizes
+
+
+def n_held(directory, records):
+    """Records that a new reader finds whole; each value it gives must be right."""
+    store, n = ScoreStore(directory, IDENTITY), 0
+    for rows in records:
+        found = store.values([key for key, _ in rows])
+        if found is not None:
+            assert found == [value for _, value in rows]
+            n += 1
+    return n
+
+
+@pytest.mark.parametrize("n_scores", [1, 3])
+def test_rerun_asks_the_model_for_nothing_and_gives_the_same_bits(tmp_path, n_scores):
+    forward = moments if n_scores == 3 else None
+    identity = dataclasses.replace(IDENTITY, moments=n_scores == 3)
+    # Ids alone, one window, several windows.
+    sequences = [*drawn_sequences(60), np.array([3], np.int32)]
+    first, asked = counted(tmp_path, forward=forward, identity=identity)
+    sums, tokens = first.sums(sequences), first.tokens(sequences)
+    assert len(asked) > 0
+    assert sums.n_cached == 0
+    again, asked = counted(tmp_path, forward=forward, identity=identity)
+    sums_again, tokens_again = again.sums(sequences), again.tokens(sequences)
+    assert asked == []
+    assert sums_again.n_cached == sum(len(ids) - 1 for ids in sequences)
+    assert_same_bits([sums_again.loglik], [sums.loglik])
+    assert_same_bits([sums_again.first], [sums.first])
+    assert_same_bits(tokens_again, tokens)
+    without = Scorer(
+        forward or (lambda a, b: (TABLE[a, b],)),
+        context=CONTEXT,
+        batch_tokens=BATCH_TOKENS,
+    )
+    assert_same_bits([without.sums(sequences).loglik], [sums.loglik])
+    assert_same_bits(without.tokens(sequences), tokens)
+
+
+def test_first_sums_are_those_of_the_first_targets():
+    sequences = drawn_sequences(30)
+    found = scorer_with(None).sums(sequences).first
+    direct = [
+        TABLE[ids[:-1], ids[1:]][:FIRST_K].astype(np.float64).sum() for ids in sequences
+    ]
+    np.testing.assert_allclose(found, direct, rtol=1e-15)
+
+
+def test_progress_counts_stored_rows_as_done(tmp_path):
+    sequences, calls = drawn_sequences(50), []
+    scorer_with(tmp_path).sums(sequences)
+    scorer_with(tmp_path).sums(sequences, lambda *call: calls.append(call))
+    total = sum(len(ids) - 1 for ids in sequences)
+    assert calls[-1] == (total, total)
+
+
+def test_batches_follow_from_the_plan_and_not_from_the_store(tmp_path):
+    sequences = drawn_sequences(80)
+    whole, planned = counted(tmp_path / "whole")
+    whole.sums(sequences)
+    partial, _ = counted(tmp_path / "partial")
+    partial.sums(sequences[::3])
+    rest, asked = counted(tmp_path / "partial")
+    rest.sums(sequences)
+    names = [inputs_BS.tobytes() for inputs_BS in planned]
+    assert 0 < len(asked) <= len(planned)
+    assert all(inputs_BS.tobytes() in names for inputs_BS in asked)
+
+
+def test_a_full_batch_of_another_plan_is_not_scored_again(tmp_path):
+    # Two rows a batch of this length: the same rows in another order.
+    sequences = [np.full(CONTEXT, 1 + i, np.int32) for i in range(8)]
+    scorer_with(tmp_path).sums(sequences)
+    scorer, asked = counted(tmp_path)
+    scorer.sums(sequences[::-1])
+    assert asked == []
+
+
+def test_rows_of_another_window_or_kept_otherwise_are_other_rows(tmp_path):
+    store = ScoreStore(tmp_path, IDENTITY)
+    ids = np.arange(5, dtype=np.int32)
+    keys = {
+        store.row_key("sums8", (2, 16), 0, ids),
+        store.row_key("tokens", (2, 16), 0, ids),
+        store.row_key("sums8", (3, 16), 0, ids),
+        store.row_key("sums8", (2, 24), 0, ids),
+        store.row_key("sums8", (2, 16), 1, ids),
+        store.row_key("sums8", (2, 16), 0, ids[:-1]),
+        store.row_key("sums8", (2, 16), 0, ids[::-1]),
+    }
+    assert len(keys) == 7
+    assert store.row_key("sums8", (2, 16), 0, ids.astype(np.int64)) in keys
+
+
+def test_every_field_of_the_identity_makes_other_keys(tmp_path):
+    sequences = drawn_sequences(5)
+    scorer_with(tmp_path).sums(sequences)
+    others = {
+        "model": "sha256:1",
+        "prefix_id": 0,
+        "context": 64,
+        "moments": True,
+        "dtype": "bfloat16",
+        "precision": "default",
+        "kernel": 2,
+        "platform": "gpu",
+        "device": "other",
+        "n_devices": 2,
+        "cpu_threads": 2,
+        "compiler": "another",
+        "settings": ("XLA_FLAGS=x",),
+    }
+    assert set(others) == {field.name for field in dataclasses.fields(IDENTITY)}
+    for name, value in others.items():
+        other = dataclasses.replace(IDENTITY, **{name: value})
+        scorer, asked = counted(tmp_path, identity=other)
+        assert scorer.sums(sequences).n_cached == 0, name
+        assert asked, name
+    scorer, asked = counted(tmp_path)
+    scorer.sums(sequences)
+    assert asked == []
+
+
+def test_scores_that_are_not_finite_are_never_stored(tmp_path):
+    def poisoned(inputs_BS, targets_BS):
+        scores_BS = TABLE[inputs_BS, targets_BS]
+        return (np.where(targets_BS == 17, np.float32("nan"), scores_BS),)
+
+    sequences = [np.array([3, 4, 5], np.int32), np.array([3, 17, 5], np.int32)]
+    scorer, asked = counted(tmp_path, forward=poisoned)
+    for _ in range(2):
+        with pytest.raises(NonFiniteScoreError):
+            scorer.sums(sequences)
+    assert len(asked) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_device_that_gives_other_numbers_for_stored_rows_is_refused(tmp_path):
+    scorer_with(tmp_path).sums([np.array([3, 4, 5], np.int32)])
+    scorer, _ = counted(
+        tmp_path, forward=lambda a, b: (np.nextafter(TABLE[a, b], np.float32(0)),)
+    )
+    with pytest.raises(InputError, match="other scores than those kept") as caught:
+        scorer.sums([np.array([3, 4, 5], np.int32), np.array([3, 4, 6], np.int32)])
+    assert "--no-store" in caught.value.hint
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    """Folder after N_KILLS killed runs, and what each of them asked for."""
+    folder = tmp_path_factory.mktemp("killed")
+    found = said_by("kill_at_random_moments", folder / "store", folder / "log")
+    return folder / "store", found
+
+
+def test_runs_killed_at_random_moments_never_repeat_a_committed_batch(killed):
+    _, found = killed
+    assert len(found) == N_KILLS
+    held = [row[0] for row in found]
+    assert held == sorted(held)
+    # The kills fell into the scoring, not all before or after it.
+    assert len(set(held)) > N_KILLS / 4
+    assert [repeated for _, _, repeated in found] == [0] * N_KILLS
+    # Only what was in flight is lost: one batch on the device, one before it.
+    for (before, asked, _), (after, _, _) in itertools.pairwise(found):
+        assert after - before >= asked - 2
+
+
+def test_run_after_the_kills_gives_the_bits_of_an_uninterrupted_one(killed):
+    folder, found = killed
+    sequences = drawn_sequences()
+    uninterrupted = scorer_with(None).sums(sequences)
+    resumed, asked = counted(folder)
+    sums = resumed.sums(sequences)
+    assert_same_bits([sums.loglik], [uninterrupted.loglik])
+    assert_same_bits([sums.first], [uninterrupted.first])
+    _, batches = resumed.plan(sequences)
+    assert len(asked) <= len(batches) - found[-1][0]
+    assert sums.n_cached > 0
+
+
+def test_file_cut_at_any_byte_gives_the_whole_records_before_the_cut(filled, capsys):
+    path, records, sizes = filled
+    data = path.read_bytes()
+    for cut in range(len(data) + 1):
+        path.write_bytes(data[:cut])
+        assert n_held(path.parent, records) == sum(size <= cut for size in sizes)
+    assert capsys.readouterr().err == "", "a torn end is no damage"
+
+
+def test_damaged_bit_never_gives_a_wrong_value_and_is_said_once(filled, capsys):
+    path, records, sizes = filled
+    data = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for place in rng.choice(len(data), 200, replace=False).tolist():
+        damaged = bytearray(data)
+        damaged[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(damaged)
+        start = sum(size <= place for size in sizes)
+        in_head = place < data.index(b"\n") + 1
+        assert n_held(path.parent, records) == (0 if in_head else start)
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"jaxcontam: warning: {path}: is damaged after byte ")
+        assert path.read_bytes() == damaged, "left as it is"
+
+
+@pytest.mark.parametrize("content", [b"\0" * 4096, b"not scores at all", None])
+def test_foreign_file_is_left_alone_with_one_line(filled, capsys, content):
+    path, records, _ = filled
+    foreign = path.with_name(path.name.split("-")[0] + "-0.scores")
+    if content is None:
+        foreign.mkdir()
+    else:
+        foreign.write_bytes(content)
+    assert n_held(path.parent, records) == len(records)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(foreign) in line
+    assert foreign.exists()
+
+
+def test_interrupted_run_goes_on_in_the_same_process(tmp_path):
+    sequences, calls = drawn_sequences(60), []
+
+    def interrupt(done, total):
+        calls.append(done)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+
+    scorer, asked = counted(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        scorer.sums(sequences, interrupt)
+    n_before = len(asked)
+    found = scorer.sums(sequences)
+    _, batches = scorer.plan(sequences)
+    # The batch that was on the device when the run ended is the one asked for twice.
+    assert len(asked) == len(batches) + 1
+    assert n_before == 6
+    assert_same_bits([found.loglik], [scorer_with(None).sums(sequences).loglik])
+
+
+@pytest.mark.parametrize("limit", [0, 100, 5_000])
+def test_full_disk_is_one_line_and_corrupts_nothing(tmp_path, capsys, limit):
+    folder = tmp_path / "store"
+    message, hint = said_by("full_disk", folder, tmp_path / "log", limit)
+    assert message.startswith(f"{folder}: scores cannot be written (")
+    assert "\n" not in message
+    assert "--no-store" in hint
+    assert "--store DIR" in hint
+    sizes = [path.stat().st_size for path in folder.iterdir()]
+    assert limit in sizes, "the disk was full to its last byte"
+    assert len(sizes) == 2
+    # What the same process scored once there was room again is all there.
+    scorer, asked = counted(folder)
+    scorer.sums(drawn_sequences()[:500])
+    assert asked == []
+    sequences = drawn_sequences()
+    found = scorer.sums(sequences)
+    assert_same_bits([found.loglik], [scorer_with(None).sums(sequences).loglik])
+    assert capsys.readouterr().err == ""
+
+
+def test_deleted_folder_is_filled_again(tmp_path):
+    sequences, folder = drawn_sequences(40), tmp_path / "store"
+    expected = scorer_with(folder).sums(sequences).loglik
+    shutil.rmtree(folder)
+    scorer, asked = counted(folder)
+    assert_same_bits([scorer.sums(sequences).loglik], [expected])
+    assert len(asked) == len(scorer.plan(sequences)[1])
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_folder_deleted_while_a_run_uses_it_changes_no_number(tmp_path):
+    sequences, folder = drawn_sequences(100), tmp_path / "store"
+    scorer, calls = scorer_with(folder), []
+
+    def delete(done, total):
+        calls.append(done)
+        if len(calls) % 7 == 0:
+            shutil.rmtree(folder)
+
+    expected = scorer_with(None).sums(sequences).loglik
+    for _ in range(3):
+        assert_same_bits([scorer.sums(sequences, delete).loglik], [expected])
+    # The last deletion was some batches ago: these are there.
+    (path,) = folder.iterdir()
+    assert path.stat().st_size > 0
+
+
+def test_reader_sees_whole_batches_while_another_process_writes(tmp_path):
+    sequences, folder = drawn_sequences(), tmp_path / "store"
+    reader = scorer_with(folder)
+    rows, batches = reader.plan(sequences)
+    writer = process("run_once", folder, tmp_path / "log")
+    seen, rng = set(), np.random.default_rng(0)
+    try:
+        while writer.poll() is None:
+            held = 0
+            for i in rng.choice(len(batches), 40).tolist():
+                keys = batch_keys(reader.store, batches[i], rows, sequences, SUMS)
+                values = reader.store.values(keys)
+                held += values is not None
+                if values is None:
+                    continue
+                inputs_BS, targets_BS = fill(batches[i], rows, sequences)
+                for at, (index, data) in enumerate(
+                    zip(batches[i].rows, values, strict=True)
+                ):
+                    own = slice(rows[index].first, rows[index].length)
+                    scores_T = TABLE[inputs_BS[at, own], targets_BS[at, own]]
+                    (total,), _ = SUMS.from_bytes(data, n_scores=1)
+                    assert total == scores_T.sum(dtype=np.float64)
+            seen.add(held)
+    finally:
+        writer.kill()
+        assert writer.communicate() == ("", "")
+    assert len(seen) > 5, "the reader never saw the store grow"
+    assert reader.sums(sequences).n_cached > 0
+
+
+def test_two_processes_fill_one_folder(tmp_path, capsys):
+    folder, sequences = tmp_path / "store", drawn_sequences()
+    said_by("two_at_once", folder, tmp_path / "log")
+    assert len(list(folder.iterdir())) == 2
+    for part in (sequences[:600], sequences[400:]):
+        scorer, asked = counted(folder)
+        assert_same_bits(scorer.tokens(part), scorer_with(None).tokens(part))
+        assert asked == []
+    assert capsys.readouterr().err == ""
+
+
+def test_values_survive_their_own_bytes():
+    rng = np.random.default_rng(0)
+    own_RT = rng.normal(size=(3, 11)).astype(np.float32)
+    for kept, expected in ((SUMS, SUMS.reduce(own_RT)), (TOKENS, own_RT)):
+        found = kept.from_bytes(kept.to_bytes(expected), n_scores=3)
+        assert_same_bits([found], [expected])
+    assert SUMS.reduce(own_RT).tolist() == [
+        [own_RT[0].sum(dtype=np.float64)],
+        [own_RT[0, :FIRST_K].sum(dtype=np.float64)],
+    ]
+
+
+def test_kernel_gives_a_row_the_same_bits_in_every_batch_of_a_shape(tmp_path):
+    import jax
+    from flax import nnx
+
+    from jaxcontam.models.config import llama_shape
+    from jaxcontam.models.decoder import Decoder
+    from jaxcontam.scoring.local import local_scorer
+
+    config = llama_shape(
+        vocab_size=V, d_model=48, n_layers=2, n_heads=2, d_ff=80, context=CONTEXT
+    )
+    decoder = Decoder(config, rngs=nnx.Rngs(0))
+    rng = np.random.default_rng(0)
+    n_devices = len(jax.devices())
+    identity = dataclasses.replace(IDENTITY, moments=True, n_devices=n_devices)
+    shared = drawn_sequences(40, CONTEXT)
+    plans = [
+        [
+            (shared + drawn_sequences(40, CONTEXT, seed=s))[i]
+            for i in rng.permutation(80)
+        ]
+        for s in (1, 2)
+    ]
+    without = local_scorer(decoder, batch_tokens=100, moments=True)
+    for plan in plans:
+        # Rows that both plans have are compared to the bit when they are scored again
+        # with other mates; a difference is an InputError.
+        store = ScoreStore(tmp_path, identity)
+        scorer = local_scorer(decoder, batch_tokens=100, moments=True, store=store)
+        assert_same_bits(scorer.tokens(plan), without.tokens(plan))
+
+
+@pytest.fixture
+def asked_of_kernel(monkeypatch):
+    """List of the batches that scorers ask the kernel for."""
+    from jaxcontam.scoring import local
+
+    asked, sharded = [], local.sharded_forward
+
+    def counting(*args, **kwargs):
+        forward = sharded(*args, **kwargs)
+
+        def count(inputs_BS, targets_BS):
+            asked.append(inputs_BS.shape)
+            return forward(inputs_BS, targets_BS)
+
+        return count
+
+    monkeypatch.setattr(local, "sharded_forward", counting)
+    return asked
+
+
+@pytest.fixture
+def benchmark(tmp_path):
+    path = tmp_path / "x.txt"
+    path.write_text("".join(f"question {i} of many\n" for i in range(60)))
+    return path
+
+
+def comparable(out):
+    """The report without what differs between two runs of one command."""
+    document = json.loads((out / "report.json").read_text())
+    for name in ("command", "started", "wall_seconds", "digest"):
+        del document[name]
+    for row in document["results"]:
+        for name in ("tokens_scored", "cached_tokens"):
+            del row[name]
+    return document
+
+
+def test_interrupted_audit_goes_on_and_gives_the_report_of_an_uninterrupted_one(
+    pulse, benchmark, tmp_path, capsys, monkeypatch, asked_of_kernel
+):
+    from jaxcontam.scoring import scorer
+
+    words = ["audit", str(pulse / "model"), str(benchmark), "--batch-tokens", "128"]
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    assert main([*words, "--out", str(whole), "--no-store"]) == 0
+    assert not (whole / "store").exists()
+    n_batches = len(asked_of_kernel)
+    asked_of_kernel.clear()
+
+    finish, calls = scorer.Scorer._finish, []
+
+    def interrupt(*args):
+        calls.append(args)
+        if len(calls) == n_batches // 2:
+            raise KeyboardInterrupt
+        return finish(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scorer.Scorer, "_finish", interrupt)
+        assert main([*words, "--out", str(out)]) == 130
+    assert "run the same command again" in capsys.readouterr().err
+    assert not (out / "report.json").exists()
+    n_committed = n_batches // 2 - 1
+    asked_of_kernel.clear()
+    assert main([*words, "--out", str(out)]) == 0
+    assert len(asked_of_kernel) == n_batches - n_committed
+    assert comparable(out) == comparable(whole)
+    archive = (out / "orders.npz").read_bytes()
+    assert archive == (whole / "orders.npz").read_bytes()
+
+    asked_of_kernel.clear()
+    document = json.loads((out / "report.json").read_text())
+    assert main([*words, "--out", str(out)]) == 0
+    assert asked_of_kernel == []
+    assert comparable(out) == comparable(whole)
+    assert (out / "orders.npz").read_bytes() == archive
+    again = json.loads((out / "report.json").read_text())
+    for before, after in zip(document["results"], again["results"], strict=True):
+        total = before["tokens_scored"] + before["cached_tokens"]
+        assert before["tokens_scored"] > 0
+        assert (after["tokens_scored"], after["cached_tokens"]) == (0, total)
+
+
+def test_dry_run_says_what_would_be_scored_and_writes_nothing(
+    pulse, benchmark, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    words = ["audit", str(pulse / "model"), str(benchmark)]
+    files = sorted(tmp_path.rglob("*"))
+    assert main([*words, "--dry-run", "--json"]) == 0
+    before = json.loads(capsys.readouterr().out)
+    assert sorted(tmp_path.rglob("*")) == files
+    assert [test["method"] for test in before["tests"]] == ["stratified", "reversal"]
+    assert before["minutes"] > 0
+    out = tmp_path / "out"
+    assert main([*words, "--out", str(out)]) == 0
+    document = json.loads((out / "report.json").read_text())
+    (path,) = (out / "store").iterdir()
+    head = len(path.read_bytes().split(b"\n", 1)[0]) + 1
+    assert path.stat().st_size - head == round(
+        1000 * sum(test["store_kb"] for test in before["tests"])
+    )
+    for test, row in zip(before["tests"], document["results"], strict=True):
+        assert test["n_targets"] - test["n_cached"] == row["tokens_scored"]
+        assert 10 ** test["log10_p_floor"] == pytest.approx(row["p_floor"])
+    capsys.readouterr()
+    assert main([*words, "--out", str(out), "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "The store holds every score." in said
+    assert re.search(r"x +stratified +[\d,]+ +([\d,]+) +\1 ", said)
+
+
+def test_scores_of_a_killed_run_are_served_to_the_next(
+    pulse, benchmark, tmp_path, capsys, asked_of_kernel
+):
+    words = ["score", str(pulse / "model"), str(benchmark), "--out"]
+    first, second, third = (tmp_path / f"{name}.jsonl" for name in "abc")
+    assert main([*words, str(first)]) == 0
+    assert [path.name for path in tmp_path.glob("*.store")] == ["a.jsonl.store"]
+    n_batches = len(asked_of_kernel)
+    assert n_batches > 0
+    assert main([*words, str(second), "--store", f"{first}.store"]) == 0
+    assert len(asked_of_kernel) == n_batches
+    assert main([*words, str(third), "--no-store"]) == 0
+    assert len(asked_of_kernel) == 2 * n_batches
+    assert first.read_bytes() == second.read_bytes() == third.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--store", "{file}"], "is a file"),
+        (["--store", "{file}/below"], "scores cannot be read (Not a directory)"),
+        (["--store", "{file}", "--no-store"], "contradict each other"),
+    ],
+)
+def test_folder_that_cannot_be_one_is_refused_in_one_line(
+    pulse, benchmark, tmp_path, capsys, flags, message
+):
+    flags = [flag.format(file=benchmark) for flag in flags]
+    words = [
+        "audit",
+        str(pulse / "model"),
+        str(benchmark),
+        "--out",
+        str(tmp_path / "o"),
+    ]
+    assert main([*words, *flags]) == 2
+    captured = capsys.readouterr()
+    lines = captured.err.splitlines()
+    assert captured.out == ""
+    assert lines[0].startswith("jaxcontam: error: ")
+    assert message in lines[0]
+    assert len(lines) == 1 or (len(lines) == 2 and lines[1].startswith("  hint: "))
+    assert not (tmp_path / "o" / "report.json").exists()
