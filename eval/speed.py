@@ -2,7 +2,8 @@
 
 Question: tokens a second of the kernel against transformers' torch model scored one
 sequence at a time with full logits, on the same 124 M weights; re-draws a second
-against `scipy.stats.permutation_test`. Everything is measured in one run, side by side,
+against `scipy.stats.permutation_test`; and how much the store of scores adds to the
+scoring time of a 30 M model. Everything is measured in one run, side by side,
 on one core, so that ratios can be trusted where seconds cannot.
 Command: `python -m eval.speed`. Hardware: one CPU core, about 5 minutes, 3 GB.
 Needs torch (`pip install -e .[test]`). Headline: LOG.md.
@@ -11,10 +12,10 @@ Needs torch (`pip install -e .[test]`). Headline: LOG.md.
 import ctypes
 import dataclasses
 import gc
+import itertools
 import json
 import multiprocessing
 import os
-import platform
 import statistics
 import sys
 import tempfile
@@ -29,6 +30,7 @@ from rich.table import Table
 from jaxcontam.cli import parse, run_command
 from jaxcontam.errors import InputError
 from jaxcontam.report.document import make_folder
+from jaxcontam.scoring.identity import cpu_name
 
 _SEQUENCES, _TOKENS = 8, 512
 _PEAK_SHAPE = (4096, 768, 3072)
@@ -38,7 +40,7 @@ _STRATA, _COLUMNS, _SCIPY_DRAWS = 50, 20, 2000
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """Measure kernel and re-draws beside torch and SciPy, on one core."""
+    """Measure kernel, re-draws and the store of scores, on one core."""
 
     rounds: int = 5
     """Interleaved rounds."""
@@ -56,21 +58,11 @@ class Speed:
             "cpu": cpu_name(),
             "kernel": measure_kernel(self.rounds, tiny=self.tiny),
             "redraws": measure_redraws(self.rounds),
+            "store": measure_store(self.rounds, tiny=self.tiny),
         }
         (self.out / "speed.json").write_text(json.dumps(measured, indent=1) + "\n")
         _print(measured, console)
         return measured
-
-
-def cpu_name() -> str:
-    """Model of the CPU as the system names it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
 
 
 def measure_kernel(rounds: int, *, tiny: bool) -> dict:
@@ -196,6 +188,100 @@ def measure_redraws(rounds: int) -> dict:
     }
 
 
+def measure_store(rounds: int, *, tiny: bool) -> dict:
+    """What keeping and finding scores adds to scoring them, for texts of all lengths.
+
+    The store is timed under a forward function that costs nothing, since its share of
+    the real one's time is smaller than that time's noise.
+
+    Returns:
+        Seconds of each way in each round, microseconds a batch, and the share of the
+        scoring time that a look for missing rows and their write take together.
+    """
+    import jax
+    from flax import nnx
+
+    from jaxcontam.models.decoder import Decoder
+    from jaxcontam.scoring.local import local_scorer
+    from jaxcontam.scoring.scorer import Scorer
+    from jaxcontam.scoring.store import ScoreStore
+
+    config = _thirty_million(tiny)
+    decoder = Decoder(config, rngs=nnx.Rngs(0))
+    real, rng = local_scorer(decoder), np.random.default_rng(0)
+    texts = [
+        rng.integers(config.vocab_size, size=n, dtype=np.int32)
+        for n in rng.integers(16, 513, 16 if tiny else 64)
+    ]
+    n_batches = len(real.plan(texts)[1])
+
+    def free(inputs_BS: np.ndarray, targets_BS: np.ndarray) -> list[np.ndarray]:
+        return [np.zeros(inputs_BS.shape, np.float32)]
+
+    with tempfile.TemporaryDirectory() as directory:
+        folders = (Path(directory) / str(i) for i in itertools.count())
+
+        def score(folder: Path | None) -> None:
+            store = None if folder is None else ScoreStore(folder, _stub_identity())
+            Scorer(
+                free,
+                context=config.context,
+                batch_tokens=real.batch_tokens,
+                store=store,
+            ).sums(texts)
+
+        full = next(folders)
+        score(full)
+        timed = _interleaved(
+            {
+                "scoring": lambda: real.sums(texts),
+                "nothing": lambda: score(None),
+                "write": lambda: score(next(folders)),
+                "read": lambda: score(full),
+            },
+            rounds,
+        )
+    median = {name: statistics.median(times) for name, times in timed.items()}
+    write = median["write"] - median["nothing"]
+    return {
+        "n_parameters": sum(x.size for x in jax.tree.leaves(nnx.state(decoder))),
+        "n_batches": n_batches,
+        "seconds": timed,
+        "write_us": 1e6 * write / n_batches,
+        "read_us": 1e6 * median["read"] / n_batches,
+        "batch_us": 1e6 * median["scoring"] / n_batches,
+        "share": write / median["scoring"],
+    }
+
+
+def _thirty_million(tiny: bool):
+    """30.6 M parameters in GPT-2's shape, or few for a pulse run."""
+    from jaxcontam.models.config import gpt2_shape
+
+    D, L, H = (64, 2, 4) if tiny else (512, 7, 8)
+    return gpt2_shape(vocab_size=16384, d_model=D, n_layers=L, n_heads=H, context=512)
+
+
+def _stub_identity():
+    """Of scores that stand for nothing."""
+    from jaxcontam.scoring.identity import ScoreIdentity
+
+    return ScoreIdentity(
+        model="",
+        prefix_id=None,
+        context=512,
+        moments=False,
+        dtype="float32",
+        precision="highest",
+        kernel=0,
+        platform="cpu",
+        device=cpu_name(),
+        n_devices=1,
+        cpu_threads=1,
+        compiler="",
+    )
+
+
 def _gpt2(tiny: bool):
     """GPT-2's smallest shape, or one for a pulse run."""
     from jaxcontam.models.config import gpt2_shape
@@ -256,7 +342,7 @@ def _memory_mb(field: str) -> float:
 
 
 def _print(measured: dict, console: Console) -> None:
-    kernel, redraws = measured["kernel"], measured["redraws"]
+    kernel, redraws, store = (measured[k] for k in ("kernel", "redraws", "store"))
     peaks = kernel["sgemm_gflops"]
     console.print(
         f"{measured['cpu']}, one core; sgemm peak of this run: "
@@ -283,7 +369,11 @@ def _print(measured: dict, console: Console) -> None:
         f"\nkernel: {kernel['ratio']:.2f} x torch one by one (median of rounds), "
         f"largest difference {kernel['largest_difference']:.1e} nats, memory growth "
         f"{kernel['memory_growth_mb']:.0f} MB\n"
-        f"re-draws: {redraws['ratio']:.0f} x SciPy (median of rounds)"
+        f"re-draws: {redraws['ratio']:.0f} x SciPy (median of rounds)\n"
+        f"store: {store['write_us']:.0f} us a batch to look for rows and write them, "
+        f"{store['share']:.2%} of the {store['batch_us'] / 1000:.0f} ms that a "
+        f"{store['n_parameters'] / 1e6:.0f} M model takes for it; "
+        f"{store['read_us']:.0f} us to read them again"
     )
 
 

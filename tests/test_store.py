@@ -359,6 +359,36 @@ def test_full_disk_is_one_line_and_corrupts_nothing(tmp_path, capsys, limit):
     assert capsys.readouterr().err == ""
 
 
+def test_write_that_the_system_cuts_short_is_continued(filled, monkeypatch):
+    path, records, _ = filled
+    open_path = Path.open
+
+    class Short:
+        def __init__(self, file):
+            self.file, self.tell = file, file.tell
+
+        def write(self, data):
+            return self.file.write(data[:7])
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            self.file.close()
+
+    def open_short(self, mode, **kwargs):
+        file = open_path(self, mode, **kwargs)
+        return Short(file) if mode == "ab" else file
+
+    more = rows_in(seed=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", open_short)
+        store = ScoreStore(path.parent, IDENTITY)
+        for rows in more:
+            store.commit(rows)
+    assert n_held(path.parent, records + more) == len(records + more)
+
+
 def test_deleted_folder_is_filled_again(tmp_path):
     sequences, folder = drawn_sequences(40), tmp_path / "store"
     expected = scorer_with(folder).sums(sequences).loglik
