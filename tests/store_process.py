@@ -146,4 +146,5 @@ TASKS = {
 
 if __name__ == "__main__":
     name, *words = sys.argv[1:]
+    assert "jax" not in sys.modules, "the scorer and the store need no JAX"
     TASKS[name](Path(words[0]), Path(words[1]), int(words[2]))
