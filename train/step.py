@@ -16,7 +16,8 @@ import numpy as np
 import optax
 from flax import nnx
 
-from jaxcontam.models.decoder import Decoder, softcapped
+from jaxcontam.models.attention import softcapped
+from jaxcontam.models.decoder import Decoder
 from train.presets import Preset
 
 _WARMUP_SHARE = 0.05

@@ -1,8 +1,12 @@
 """The decoder: embedding, a scan over stacked blocks, final norm, head.
 
+Products take operands in the dtype of the weights (float32, or bfloat16 where they
+were read so) and add up in float32; the residual stream and the norms are float32.
+
 Dimension key
     B  sequences in the batch
     T  tokens in a sequence
+    P  tokens of a prefix
     L  layers
     D  model width
     H  query heads
@@ -14,18 +18,16 @@ Dimension key
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from jaxcontam.models.attention import Memory, View, attend
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.rope import rotate, rotation
 
-# Queries attend in blocks of this many, each to its own prefix: most of the upper
-# triangle of the score matrix is never computed. Blocks of 128 are as fast and take
-# more memory to compile.
-_QUERY_BLOCK = 256
 # GPT-2's initial scale.
 _INIT_STD = 0.02
 
@@ -66,39 +68,69 @@ class Decoder(nnx.Module):
         """Rows whose products with a hidden state are the logits."""
         return (self.embedding if self.config.tied else self.head)[...]
 
-    def __call__(self, tokens_BT: jax.Array) -> jax.Array:
+    def __call__(self, tokens_BT: jax.Array, memory: Memory | None = None) -> jax.Array:
         """Hidden state after each token.
 
         Args:
             tokens_BT: int32 ids in [0, V); T at most the context. Position t sees
                 tokens 0..t of its own row, so padding at the end changes nothing.
+            memory: Of a prefix that stands before every row; see `remember`.
 
         Returns:
-            `hidden_BTD` after the final norm, in the weights' dtype.
+            `hidden_BTD` float32, after the final norm.
         """
+        return self._run(tokens_BT, memory)[0]
+
+    def remember(
+        self, tokens_P: jax.Array, length: jax.Array
+    ) -> tuple[jax.Array, Memory]:
+        """Read a prefix once, for any number of continuations.
+
+        Args:
+            tokens_P: int32 ids, padding at the end.
+            length: int32 scalar, ids that are no padding.
+
+        Returns:
+            Hidden states `[P, D]` and the memory of all layers.
+        """
+        hidden_BPD, (keys, values) = self._run(tokens_P[None], None, keep=True)
+        lengths_L = jnp.broadcast_to(length, (self.config.n_layers,))
+        return hidden_BPD[0], Memory(keys[:, 0], values[:, 0], lengths_L)
+
+    def _run(
+        self, tokens_BT: jax.Array, memory: Memory | None, *, keep: bool = False
+    ) -> tuple[jax.Array, Any]:
+        """Hidden states and, if asked, the keys and values of every layer."""
         _, T = tokens_BT.shape
         config = self.config
         if config.context < T:
             raise ValueError(f"T must be at most {config.context}, got {T}")
-        hidden_BTD = self.embedding[...][tokens_BT]
+        positions_T = jnp.arange(T)
+        if memory is not None:
+            positions_T += memory.length[0]
+        hidden_BTD = self.embedding[...][tokens_BT].astype(jnp.float32)
         if config.embedding_scale != 1.0:
-            hidden_BTD = hidden_BTD * config.embedding_scale
+            hidden_BTD *= config.embedding_scale
         turn = None
         if config.positions == "learned":
-            hidden_BTD = hidden_BTD + self.position_embedding[...][None, :T]
+            hidden_BTD += self.position_embedding[...][positions_T][None]
         else:
-            turn = rotation(config, T)
+            turn = rotation(config, positions_T)
         graphdef, stacked = nnx.split(self.blocks)
         windows_L = None
         if any(config.windows):
-            windows_L = jnp.array([window or T for window in config.windows])
+            # A window as long as the context hides nothing.
+            windows_L = jnp.array([size or config.context for size in config.windows])
 
-        def step(hidden_BTD: jax.Array, layer) -> tuple[jax.Array, None]:
-            weights, window = layer
-            return nnx.merge(graphdef, weights)(hidden_BTD, turn, window), None
+        def step(hidden_BTD: jax.Array, layer):
+            weights, window, prefix = layer
+            view = View(turn, positions_T, window, prefix)
+            hidden_BTD, kept = nnx.merge(graphdef, weights)(hidden_BTD, view)
+            return hidden_BTD, kept if keep else None
 
-        hidden_BTD, _ = jax.lax.scan(step, hidden_BTD, (stacked, windows_L))
-        return self.final_norm(hidden_BTD)
+        layers = (stacked, windows_L, memory)
+        hidden_BTD, kept = jax.lax.scan(step, hidden_BTD, layers)
+        return self.final_norm(hidden_BTD), kept
 
 
 class Block(nnx.Module):
@@ -115,22 +147,21 @@ class Block(nnx.Module):
             self.attention_post_norm = Norm(config, D)
             self.mlp_post_norm = Norm(config, D)
 
-    def __call__(self, hidden_BTD: jax.Array, turn, window) -> jax.Array:
-        """The residual stream after this block.
-
-        Args:
-            hidden_BTD: The stream before it.
-            turn: Of `rotation`, or None where positions are learned.
-            window: Tokens that a position sees; None where no layer has a window.
-        """
-        mixed_BTD = self.attention(self.attention_norm(hidden_BTD), turn, window)
+    def __call__(
+        self, hidden_BTD: jax.Array, view: View
+    ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+        """The residual stream after this block; keys and values of its attention."""
+        mixed_BTD, kept = self.attention(self.attention_norm(hidden_BTD), view)
         if self.config.parallel:
-            return hidden_BTD + mixed_BTD + self.mlp(self.mlp_norm(hidden_BTD))
+            fed_BTD = self.mlp(self.mlp_norm(hidden_BTD))
+            return hidden_BTD + mixed_BTD + fed_BTD, kept
         if self.config.post_norms:
-            hidden_BTD = hidden_BTD + self.attention_post_norm(mixed_BTD)
-            return hidden_BTD + self.mlp_post_norm(self.mlp(self.mlp_norm(hidden_BTD)))
-        hidden_BTD = hidden_BTD + mixed_BTD
-        return hidden_BTD + self.mlp(self.mlp_norm(hidden_BTD))
+            mixed_BTD = self.attention_post_norm(mixed_BTD)
+        hidden_BTD += mixed_BTD
+        fed_BTD = self.mlp(self.mlp_norm(hidden_BTD))
+        if self.config.post_norms:
+            fed_BTD = self.mlp_post_norm(fed_BTD)
+        return hidden_BTD + fed_BTD, kept
 
 
 class Attention(nnx.Module):
@@ -145,8 +176,10 @@ class Attention(nnx.Module):
         if config.query_key_norm:
             self.query_norm, self.key_norm = Norm(config, E), Norm(config, E)
 
-    def __call__(self, hidden_BTD: jax.Array, turn, window) -> jax.Array:
-        """Mixed values after the output projection, `[B, T, D]`; see `Block`."""
+    def __call__(
+        self, hidden_BTD: jax.Array, view: View
+    ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+        """Mixed values after the output projection, `[B, T, D]`; keys and values."""
         B, T, _ = hidden_BTD.shape
         config = self.config
         H, G, E = config.n_heads, config.n_kv_heads, config.head_dim
@@ -156,18 +189,13 @@ class Attention(nnx.Module):
         v_BTGE = fused[..., (H + G) * E :].reshape(B, T, G, E)
         if config.query_key_norm:
             q_BTHE, k_BTGE = self.query_norm(q_BTHE), self.key_norm(k_BTGE)
-        if turn is not None:
-            q_BTHE, k_BTGE = rotate(q_BTHE, turn), rotate(k_BTGE, turn)
-        q_BTGRE = q_BTHE.reshape(B, T, G, H // G, E)
-        mixed = _causal_attention(
-            q_BTGRE,
-            k_BTGE,
-            v_BTGE,
-            window,
-            scale=config.attention_scale or E**-0.5,
-            softcap=config.attention_softcap,
-        )
-        return self.out(mixed.reshape(B, T, H * E))
+        if view.turn is not None:
+            q_BTHE, k_BTGE = rotate(q_BTHE, view.turn), rotate(k_BTGE, view.turn)
+        dtype = self.qkv.kernel[...].dtype
+        q_BTGRE = q_BTHE.reshape(B, T, G, H // G, E).astype(dtype)
+        k_BTGE, v_BTGE = k_BTGE.astype(dtype), v_BTGE.astype(dtype)
+        mixed_BTGRE = attend(q_BTGRE, k_BTGE, v_BTGE, view, config)
+        return self.out(mixed_BTGRE.reshape(B, T, H * E)), (k_BTGE, v_BTGE)
 
 
 class Mlp(nnx.Module):
@@ -200,13 +228,16 @@ class Linear(nnx.Module):
         self.has_bias = bias
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        """`x @ kernel + bias` over the last axis."""
-        y = x @ self.kernel[...]
+        """`x @ kernel + bias` over the last axis, float32."""
+        kernel = self.kernel[...]
+        y = jnp.matmul(
+            x.astype(kernel.dtype), kernel, preferred_element_type=jnp.float32
+        )
         return y + self.bias[...][None, None] if self.has_bias else y
 
 
 class Norm(nnx.Module):
-    """RMS norm or layer norm over the last axis, in float32."""
+    """RMS norm or layer norm over the last axis."""
 
     def __init__(self, config: DecoderConfig, width: int):
         self.kind, self.eps = config.norm, config.norm_eps
@@ -215,54 +246,14 @@ class Norm(nnx.Module):
             self.bias = nnx.Param(jnp.zeros((width,)))
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        """Normalised `x`, in its own dtype."""
-        wide = x.astype(jnp.float32)
+        """Normalised `x`, float32."""
         outer = tuple(range(x.ndim - 1))
         if self.kind == "layer":
-            wide = wide - wide.mean(axis=-1, keepdims=True)
-        square = jnp.mean(wide * wide, axis=-1, keepdims=True)
-        wide = wide * jax.lax.rsqrt(square + self.eps)
-        wide = wide * jnp.expand_dims(self.scale[...], outer)
-        if self.kind == "layer":
-            wide = wide + jnp.expand_dims(self.bias[...], outer)
-        return wide.astype(x.dtype)
-
-
-def softcapped(x: jax.Array, cap: float | None) -> jax.Array:
-    """Smoothly limit `x` to plus and minus `cap`; None leaves it."""
-    return x if cap is None else cap * jnp.tanh(x / cap)
+            x = x - x.mean(axis=-1, keepdims=True)
+        x = x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + self.eps)
+        x = x * jnp.expand_dims(self.scale[...], outer)
+        return x + jnp.expand_dims(self.bias[...], outer) if self.kind == "layer" else x
 
 
 def _weight(rngs: nnx.Rngs, shape: tuple[int, ...]) -> nnx.Param:
     return nnx.Param(_INIT_STD * jax.random.normal(rngs.params(), shape))
-
-
-def _causal_attention(
-    q_BTGRE: jax.Array,
-    k_BTGE: jax.Array,
-    v_BTGE: jax.Array,
-    window,
-    *,
-    scale: float,
-    softcap: float | None,
-) -> jax.Array:
-    """Softmax attention, block of queries by block, each over its own prefix."""
-    T = q_BTGRE.shape[1]
-    blocks = []
-    for start in range(0, T, _QUERY_BLOCK):
-        stop = min(start + _QUERY_BLOCK, T)
-        distance = jnp.arange(start, stop)[:, None] - jnp.arange(stop)[None]
-        seen = distance >= 0
-        if window is not None:
-            seen &= distance < window
-        scores = jnp.einsum(
-            "btgre,bsge->bgrts",
-            q_BTGRE[:, start:stop],
-            k_BTGE[:, :stop],
-            preferred_element_type=jnp.float32,
-        )
-        scores = softcapped(scores * scale, softcap)
-        scores = jnp.where(seen[None, None, None], scores, -1e30)
-        weights = jax.nn.softmax(scores, axis=-1).astype(v_BTGE.dtype)
-        blocks.append(jnp.einsum("bgrts,bsge->btgre", weights, v_BTGE[:, :stop]))
-    return jnp.concatenate(blocks, axis=1)

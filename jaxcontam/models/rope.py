@@ -14,9 +14,11 @@ import numpy as np
 from jaxcontam.models.config import DecoderConfig, RopeScaling
 
 
-def rotation(config: DecoderConfig, T: int) -> tuple[jax.Array, jax.Array]:
+def rotation(
+    config: DecoderConfig, positions_T: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """Cosines and sines of the angle of each position, `[T, R / 2]` each."""
-    angles = jnp.arange(T, dtype=jnp.float32)[:, None] * frequencies(config)[None]
+    angles = positions_T.astype(jnp.float32)[:, None] * frequencies(config)[None]
     return jnp.cos(angles), jnp.sin(angles)
 
 

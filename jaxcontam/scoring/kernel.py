@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from jaxcontam.models.decoder import softcapped
+from jaxcontam.models.attention import softcapped
 
 VERSION = 1
 """Changes when the same inputs could give other numbers."""
@@ -111,6 +111,7 @@ def target_scores(
     N, _ = hidden_ND.shape
     V, _ = head_VD.shape
     C = min(_VOCAB_BLOCK, V)
+    hidden_ND = hidden_ND.astype(head_VD.dtype)
     n_blocks = -(-V // C)
 
     def step(carry, block: jax.Array):
