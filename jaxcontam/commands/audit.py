@@ -77,6 +77,8 @@ class Audit:
     """Take the first so many examples, never a sample."""
     min_effect: float = MIN_EFFECT
     """Nats a boundary that `no evidence` must have been able to find."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of the operands of matrix products; bfloat16 is faster, and not as exact."""
     batch_tokens: int | None = None
     """Tokens a batch (default: by device)."""
     seed: int = 0
@@ -145,7 +147,7 @@ class Audit:
             model_info,
         )
 
-        checkpoint = load_checkpoint(self.model)
+        checkpoint = load_checkpoint(self.model, dtype=self.dtype)
         out = self.out or default_out("audit", checkpoint.name, benchmarks)
         if not self.dry_run:
             make_folder(out)

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import tyro
@@ -32,6 +32,8 @@ class Score:
     """Field that is the text."""
     limit: int | None = None
     """Take the first so many texts."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of the operands of matrix products; bfloat16 is faster, and not as exact."""
     batch_tokens: int | None = None
     """Tokens a batch (default: by device)."""
     store: Path | None = None
@@ -58,7 +60,7 @@ class Score:
         from jaxcontam.scoring.local import checkpoint_scorer
         from jaxcontam.scoring.scorer import NonFiniteScoreError
 
-        checkpoint = load_checkpoint(self.model)
+        checkpoint = load_checkpoint(self.model, dtype=self.dtype)
         encoded = encode_examples(checkpoint.tokenizer, texts.texts, separator="")
         has_prefix = checkpoint.prefix_id is not None
         prefix = [checkpoint.prefix_id] if has_prefix else []

@@ -29,7 +29,7 @@ class Checkpoint:
 
     Attributes:
         name: The directory's name, or its parent's where it is called `model`.
-        decoder: The model, float32.
+        decoder: The model.
         tokenizer: Adds no special tokens and no prefix space.
         prefix_id: BOS id, or EOS id where there is no BOS, or None.
         fingerprint: SHA-256 of the config, the weights and the tokenizer.
@@ -52,15 +52,19 @@ class Checkpoint:
         return sum(leaf.size for leaf in jax.tree.leaves(nnx.state(self.decoder)))
 
 
-def load_checkpoint(model: str) -> Checkpoint:
+def load_checkpoint(model: str, *, dtype: str = "float32") -> Checkpoint:
     """Open a directory in Hugging Face layout, or a name on the hub.
+
+    Args:
+        model: The directory or name.
+        dtype: See `read_weights`.
 
     Raises:
         InputError: If there is no such model, or config, weights or tokenizer are
             missing, unknown or do not fit together; names the tensors.
     """
     directory = _locate(model)
-    decoder = load_decoder(directory)
+    decoder = load_decoder(directory, dtype=dtype)
     tokenizer, prefix_id = _read_tokenizer(directory)
     n_rows = decoder.config.vocab_size
     token, largest = max(tokenizer.get_vocab().items(), key=lambda item: item[1])
@@ -80,8 +84,8 @@ def load_checkpoint(model: str) -> Checkpoint:
     )
 
 
-def load_decoder(directory: Path) -> Decoder:
-    """Read config.json and the weights of a directory, as float32.
+def load_decoder(directory: Path, *, dtype: str = "float32") -> Decoder:
+    """Read config.json and the weights of a directory.
 
     Raises:
         InputError: As `load_checkpoint`, but for the tokenizer.
@@ -95,7 +99,7 @@ def load_decoder(directory: Path) -> Decoder:
         raise InputError(f"{where}: {e}", hint=e.hint) from e
     except (ValueError, TypeError, AttributeError, ZeroDivisionError) as e:
         raise InputError(f"{where}: {_first_line(e)}") from e
-    return read_weights(directory, weight_files(directory), family, config)
+    return read_weights(directory, weight_files(directory), family, config, dtype=dtype)
 
 
 def save_checkpoint(

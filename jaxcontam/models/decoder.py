@@ -68,6 +68,11 @@ class Decoder(nnx.Module):
         """Rows whose products with a hidden state are the logits."""
         return (self.embedding if self.config.tied else self.head)[...]
 
+    @property
+    def dtype(self) -> str:
+        """Of the operands of matrix products."""
+        return str(self.embedding[...].dtype)
+
     def __call__(self, tokens_BT: jax.Array, memory: Memory | None = None) -> jax.Array:
         """Hidden state after each token.
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import ml_dtypes  # noqa: F401  lets safetensors return bfloat16 as NumPy arrays
+import ml_dtypes  # also lets safetensors return bfloat16 as NumPy arrays
 import numpy as np
 from flax import nnx
 from safetensors import SafetensorError, safe_open
@@ -67,11 +67,24 @@ def weight_files(directory: Path) -> list[Path]:
 
 
 def read_weights(
-    directory: Path, files: list[Path], family: Family, config: DecoderConfig
+    directory: Path,
+    files: list[Path],
+    family: Family,
+    config: DecoderConfig,
+    *,
+    dtype: str = "float32",
 ) -> Decoder:
-    """Fill a decoder from files, as float32.
+    """Fill a decoder from files.
 
     One weight of ours after the other, so that the host holds no second copy.
+
+    Args:
+        directory: Of the model, for messages.
+        files: From `weight_files`.
+        family: The model's.
+        config: Its shape.
+        dtype: Of the operands of matrix products, float32 or bfloat16. Norms, biases
+            and learned positions are float32 always.
 
     Raises:
         InputError: If a tensor is missing, unknown, of a wrong shape, or a head that
@@ -91,7 +104,8 @@ def read_weights(
             return handle.get_tensor(names[name])
 
     def load(ours: str, tensor: Tensor) -> jax.Array:
-        host = _aligned(shapes[ours])
+        is_operand = ours.endswith((".kernel", "head")) or ours == "embedding"
+        host = _aligned(shapes[ours], dtype if is_operand else "float32")
         for layer, target in _layers(ours, host):
             _fill(target, tensor, layer, read, config, directory)
         # Waiting frees the host's array, where it was copied, before the next.
@@ -132,12 +146,13 @@ def _open(path: Path) -> Iterator[Any]:
         raise InputError(f"{path}: not a safetensors file ({e})") from e
 
 
-def _aligned(shape: tuple[int, ...]) -> np.ndarray:
-    """Uninitialised float32 that a CPU device takes over without a copy."""
-    n_bytes = 4 * math.prod(shape)
+def _aligned(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Uninitialised memory that a CPU device takes over without a copy."""
+    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.float32
+    n_bytes = np.dtype(kind).itemsize * math.prod(shape)
     raw = np.empty(n_bytes + _ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % _ALIGNMENT
-    return raw[start : start + n_bytes].view(np.float32).reshape(shape)
+    return raw[start : start + n_bytes].view(kind).reshape(shape)
 
 
 def _tensors(family: Family, config: DecoderConfig) -> dict[str, Tensor]:
@@ -204,7 +219,7 @@ def _check_tie(
     Raises:
         InputError: If the two differ; scoring with either could be wrong.
     """
-    if not np.array_equal(head.astype(np.float32), np.asarray(embedding)):
+    if not np.array_equal(head.astype(embedding.dtype), np.asarray(embedding)):
         raise InputError(
             f"{directory}: {name} differs from the embedding",
             hint='config.json should say "tie_word_embeddings": false',

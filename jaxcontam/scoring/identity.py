@@ -21,7 +21,7 @@ class ScoreIdentity:
         prefix_id: Id put before each sequence, or None.
         context: Most input positions of a row; windows follow from it.
         moments: Whether means and variances are computed beside log-probabilities.
-        dtype: Of the weights and activations.
+        dtype: Of the operands of matrix products.
         precision: Of matrix products.
         kernel: Version of the kernel.
         platform: Such as cpu or gpu.

@@ -17,9 +17,6 @@ from jaxcontam.scoring.mesh import data_mesh, sharded_forward
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.scoring.store import ScoreStore
 
-DTYPE = "float32"
-"""Of weights and activations."""
-
 # A batch that keeps a CPU's caches warm, and one that fills an accelerator.
 _BATCH_TOKENS = {"cpu": 512}
 _BATCH_TOKENS_ACCELERATOR = 16_384
@@ -90,7 +87,7 @@ def score_identity(checkpoint: Checkpoint, *, moments: bool) -> ScoreIdentity:
         prefix_id=checkpoint.prefix_id,
         context=checkpoint.config.context,
         moments=moments,
-        dtype=DTYPE,
+        dtype=checkpoint.decoder.dtype,
         precision=PRECISION,
         kernel=VERSION,
         platform=device.platform,
@@ -125,7 +122,7 @@ def model_info(checkpoint: Checkpoint) -> ModelInfo:
         name=checkpoint.name,
         fingerprint=checkpoint.fingerprint,
         n_parameters=checkpoint.n_parameters,
-        dtype=DTYPE,
+        dtype=checkpoint.decoder.dtype,
         precision=PRECISION,
         context=checkpoint.config.context,
     )

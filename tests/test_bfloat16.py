@@ -1,0 +1,102 @@
+"""bfloat16 operands: what they change, and what stays float32."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from jaxcontam.cli import main
+from jaxcontam.models.checkpoint import load_decoder, save_checkpoint
+from jaxcontam.models.config import gpt2_shape, llama_shape
+from jaxcontam.models.decoder import Decoder
+from jaxcontam.scoring.local import local_scorer
+
+SHAPES = {
+    "llama": llama_shape(
+        vocab_size=91, d_model=32, n_layers=2, n_heads=4, d_ff=40, context=32
+    ),
+    "gpt2": gpt2_shape(vocab_size=91, d_model=32, n_layers=2, n_heads=4, context=32),
+}
+
+
+@pytest.fixture(params=SHAPES)
+def folder(request, tmp_path):
+    decoder = Decoder(SHAPES[request.param], rngs=nnx.Rngs(0))
+    nnx.update(decoder, jax.tree.map(lambda x: 4 * x, nnx.state(decoder)))
+    save_checkpoint(decoder, None, tmp_path, model_type=request.param)
+    return tmp_path
+
+
+def sequences(n=6):
+    rng = np.random.default_rng(0)
+    return [rng.integers(0, 91, 30).astype(np.int32) for _ in range(n)]
+
+
+def scores(decoder):
+    found = local_scorer(decoder, moments=True).tokens(sequences())
+    return np.concatenate(found, axis=1)
+
+
+def test_only_operands_of_products_are_rounded(folder):
+    decoder = load_decoder(folder, dtype="bfloat16")
+    assert decoder.dtype == "bfloat16"
+    for path, leaf in jax.tree.leaves_with_path(nnx.state(decoder)):
+        name = jax.tree_util.keystr(path)
+        is_operand = "kernel" in name or name.startswith("['embedding']")
+        assert leaf.dtype == (jnp.bfloat16 if is_operand else jnp.float32), name
+
+
+def test_scores_are_near_those_of_float32_and_are_float32(folder):
+    exact = scores(load_decoder(folder))
+    rounded = scores(load_decoder(folder, dtype="bfloat16"))
+    assert rounded.dtype == np.float32
+    assert np.abs(exact[0]).mean() > 3
+    difference = np.abs(rounded - exact)
+    # bfloat16 keeps 8 bits: the operands differ, and are no parity.
+    assert difference[0].max() > 1e-3
+    assert difference[0].mean() < 0.05
+    assert (rounded[0] <= 0).all()
+    assert (rounded[2] >= 0).all()
+
+
+def test_hidden_states_stay_float32(folder):
+    decoder = load_decoder(folder, dtype="bfloat16")
+    hidden = jax.eval_shape(decoder, jax.ShapeDtypeStruct((2, 5), jnp.int32))
+    assert hidden.dtype == jnp.float32
+
+
+def test_sums_of_products_are_float32(folder):
+    """No product of the compiled program rounds its sum to bfloat16."""
+    decoder = load_decoder(folder, dtype="bfloat16")
+    jaxpr = str(jax.make_jaxpr(decoder)(jnp.zeros((2, 5), jnp.int32)))
+    products = [line for line in jaxpr.splitlines() if "= dot_general[" in line]
+    assert products
+    assert all("f32[" in line.split("=")[0] for line in products)
+
+
+def test_audit_says_its_dtype_and_its_scores_are_not_taken_for_float32(pulse, tmp_path):
+    words = ["audit", str(pulse / "model"), str(pulse / "sets/pydocs-0a.txt")]
+    words += ["--tests", "reversal", "--store", str(tmp_path / "store")]
+    reports = {}
+    for dtype in ("float32", "bfloat16", "bfloat16"):
+        out = tmp_path / dtype
+        assert main([*words, "--dtype", dtype, "--out", str(out)]) == 0
+        seen = reports.setdefault(dtype, [])
+        seen.append(json.loads((out / "report.json").read_text()))
+    first, again = reports["bfloat16"]
+    assert first["model"]["dtype"] == "bfloat16"
+    assert reports["float32"][0]["model"]["dtype"] == "float32"
+    assert first["results"][0]["cached_tokens"] == 0
+    assert again["results"][0]["tokens_scored"] == 0
+    statistics = [r["results"][0]["statistic"] for r in (*reports["float32"], first)]
+    assert statistics[0] != statistics[1]
+    assert again["results"][0]["statistic"] == first["results"][0]["statistic"]
+
+
+def test_unknown_dtype_is_one_line(pulse, capsys):
+    words = ["audit", str(pulse / "model"), str(pulse / "sets/pydocs-0a.txt")]
+    assert main([*words, "--dtype", "float8"]) == 2
+    assert "float8" in capsys.readouterr().err
