@@ -144,6 +144,14 @@ def test_scores_agree(case, tmp_path):
     assert_scores_agree(load_decoder(tmp_path), model)
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("case", NEW_FAMILIES)
+def test_scores_agree_for_any_weights(case, seed, tmp_path):
+    model = torch_model(case, seed)
+    model.save_pretrained(tmp_path)
+    assert_scores_agree(load_decoder(tmp_path), model)
+
+
 @pytest.mark.parametrize("case", NEW_FAMILIES)
 def test_sharded_bfloat16_files_score_as_torch_does_in_float32(case, tmp_path):
     torch_model(case).to(torch.bfloat16).save_pretrained(

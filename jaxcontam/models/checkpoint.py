@@ -162,6 +162,8 @@ def _locate(model: str) -> Path:
             snapshot_download(
                 model,
                 allow_patterns=["*.json", "*.safetensors", "tokenizer.model", "*.txt"],
+                # Second copies of the weights in other layouts.
+                ignore_patterns=["*/*", "consolidated*"],
             )
         )
     except (OSError, ValueError) as e:

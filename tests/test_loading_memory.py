@@ -1,0 +1,47 @@
+"""Loading a model takes little more memory than the model."""
+
+import multiprocessing
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+
+from jaxcontam.models.checkpoint import load_decoder, save_checkpoint
+from jaxcontam.models.config import gpt2_shape
+from jaxcontam.models.decoder import Decoder
+
+STATUS = Path("/proc/self/status")
+# 16 M parameters in a few large stacks: a second copy of one would be seen.
+SHAPE = gpt2_shape(vocab_size=4000, d_model=384, n_layers=8, n_heads=4, context=64)
+
+
+def memory_mb(field):
+    line = next(row for row in STATUS.read_text().splitlines() if row.startswith(field))
+    return int(line.split()[1]) * 1.024e-3
+
+
+def growth_and_size(folder):
+    """Peak of resident memory while loading over that before, and the model's size."""
+    nothing = np.zeros(1, np.float32)
+    jax.block_until_ready(jax.device_put(nothing))
+    load_decoder(folder / "warm")
+    Path("/proc/self/clear_refs").write_text("5")
+    before = memory_mb("VmRSS")
+    decoder = load_decoder(folder / "model")
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(nnx.state(decoder))) * 1e-6
+    return memory_mb("VmHWM") - before, size
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
+def test_host_holds_less_than_a_fifth_more_than_the_model(tmp_path):
+    small = gpt2_shape(vocab_size=40, d_model=8, n_layers=1, n_heads=1, context=8)
+    for name, shape in {"warm": small, "model": SHAPE}.items():
+        decoder = Decoder(shape, rngs=nnx.Rngs(0))
+        save_checkpoint(decoder, None, tmp_path / name, model_type="gpt2")
+    with multiprocessing.get_context("spawn").Pool(1) as fresh_process:
+        growth, size = fresh_process.apply(growth_and_size, (tmp_path,))
+    assert size > 60
+    assert growth < 1.2 * size
