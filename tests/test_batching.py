@@ -29,12 +29,44 @@ def test_every_row_is_in_one_batch_that_it_fits(context, batch_tokens):
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 100, 512, 16_384])
-def test_batch_holds_at_most_its_tokens_or_one_row(batch_tokens):
-    for batch in plan_batches(
-        drawn_lengths(256), context=256, batch_tokens=batch_tokens
-    ):
+@pytest.mark.parametrize("n", [500, 5000])
+def test_batch_holds_at_most_its_tokens_or_one_row(batch_tokens, n):
+    batches = plan_batches(
+        drawn_lengths(256, n), context=256, batch_tokens=batch_tokens
+    )
+    for batch in batches:
         assert batch.n_rows == 1 or batch.n_rows * batch.length <= batch_tokens
-        assert (batch.n_rows + 1) * batch.length > batch_tokens
+    for (n_rows, length), n_batches in shapes(batches).items():
+        # Few batches are split evenly, down to a row each; many are full.
+        if n_batches > 8:
+            assert (n_rows + 1) * length > batch_tokens
+
+
+@pytest.mark.parametrize("context", [100, 256, 2048])
+@pytest.mark.parametrize("n", [1, 7, 60])
+def test_few_rows_of_a_length_leave_less_than_a_row_a_batch_empty(context, n):
+    batches = plan_batches(drawn_lengths(context, n), context=context, batch_tokens=512)
+    n_rows = collections.Counter()
+    for batch in batches:
+        n_rows[batch.length] += len(batch.rows)
+    for (rows, length), n_batches in shapes(batches).items():
+        assert 0 <= rows * n_batches - n_rows[length] < n_batches
+
+
+@pytest.mark.parametrize("n", [1, 60, 500, 5000])
+def test_rows_of_one_padded_length_have_one_shape(n):
+    batches = plan_batches(drawn_lengths(512, n), context=1024, batch_tokens=512)
+    found = shapes(batches)
+    assert len({length for _, length in found}) == len(found) <= 11
+
+
+@pytest.mark.parametrize("n_devices", [1, 3, 8])
+@pytest.mark.parametrize("n", [1, 8, 61, 5000])
+def test_rows_of_a_batch_are_shared_evenly_by_devices(n_devices, n):
+    lengths = drawn_lengths(256, n)
+    batches = plan_batches(lengths, context=256, batch_tokens=512, n_devices=n_devices)
+    assert all(batch.n_rows % n_devices == 0 for batch in batches)
+    assert sorted(row for b in batches for row in b.rows) == list(range(n))
 
 
 @pytest.mark.parametrize(("context", "n_shapes"), [(16, 1), (256, 9), (2048, 15)])

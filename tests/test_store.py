@@ -236,12 +236,13 @@ def test_scores_that_are_not_finite_are_never_stored(tmp_path):
 
 
 def test_device_that_gives_other_numbers_for_stored_rows_is_refused(tmp_path):
-    scorer_with(tmp_path).sums([np.array([3, 4, 5], np.int32)])
+    rows = np.array([[3, 4, 5], [3, 4, 7], [3, 4, 6]], np.int32)
+    scorer_with(tmp_path).sums(list(rows[:2]))
     scorer, _ = counted(
         tmp_path, forward=lambda a, b: (np.nextafter(TABLE[a, b], np.float32(0)),)
     )
     with pytest.raises(InputError, match="other scores than those kept") as caught:
-        scorer.sums([np.array([3, 4, 5], np.int32), np.array([3, 4, 6], np.int32)])
+        scorer.sums([rows[0], rows[2]])
     assert "--no-store" in caught.value.hint
 
 

@@ -141,12 +141,14 @@ class Audit:
             )
         # JAX and transformers are imported once the input is known to be good.
         from jaxcontam.models.checkpoint import load_checkpoint
+        from jaxcontam.scoring.compiled import keep_compiled
         from jaxcontam.scoring.local import (
             checkpoint_scorer,
             device_info,
             model_info,
         )
 
+        keep_compiled()
         checkpoint = load_checkpoint(self.model, dtype=self.dtype)
         out = self.out or default_out("audit", checkpoint.name, benchmarks)
         if not self.dry_run:

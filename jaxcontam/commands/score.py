@@ -57,9 +57,11 @@ class Score:
         make_folder(self.out.parent)
         # JAX and transformers are imported once the input is known to be good.
         from jaxcontam.models.checkpoint import load_checkpoint
+        from jaxcontam.scoring.compiled import keep_compiled
         from jaxcontam.scoring.local import checkpoint_scorer
         from jaxcontam.scoring.scorer import NonFiniteScoreError
 
+        keep_compiled()
         checkpoint = load_checkpoint(self.model, dtype=self.dtype)
         encoded = encode_examples(checkpoint.tokenizer, texts.texts, separator="")
         has_prefix = checkpoint.prefix_id is not None

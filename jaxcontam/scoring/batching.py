@@ -5,13 +5,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
+# From so many on, padding rows of a length's last batch hardly count, and all plans
+# share one shape, which is compiled once and finds its scores in a store.
+_MANY_BATCHES = 8
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Batch:
     """Rows that are scored together.
 
     Attributes:
-        rows: Indices of the rows; fewer than `n_rows` in the last of a length.
+        rows: Indices of the rows; fewer than `n_rows` in the last ones of a length.
         n_rows: B of the batch, padding rows included.
         length: S of the batch.
     """
@@ -38,7 +42,10 @@ def plan_batches(
 ) -> list[Batch]:
     """Group rows by padded length, in the order given.
 
-    A function of the rows' lengths alone, so the same plan has the same batches.
+    A function of the rows' lengths alone, so the same plan has the same batches. All
+    rows of one padded length have one shape: full batches where they are many, and
+    where they are few an even split, so that texts of many lengths, a few of each, are
+    not mostly scored as padding.
 
     Args:
         lengths: Input positions of each row, at most `context`.
@@ -53,9 +60,17 @@ def plan_batches(
         of_bucket.setdefault(bucket, []).append(row)
     batches = []
     for bucket, rows in sorted(of_bucket.items()):
-        n_rows = n_devices * max(1, batch_tokens // bucket)
+        n_rows = n_devices * _rows_of_a_batch(
+            -(-len(rows) // n_devices), max(1, batch_tokens // bucket)
+        )
         batches += [
             Batch(tuple(rows[start : start + n_rows]), n_rows, bucket)
             for start in range(0, len(rows), n_rows)
         ]
     return batches
+
+
+def _rows_of_a_batch(n: int, most: int) -> int:
+    """Rows of each batch of `n` in all, at most `most`."""
+    n_batches = -(-n // most)
+    return most if n_batches > _MANY_BATCHES else -(-n // n_batches)

@@ -1,0 +1,1 @@
+"""Speed of scoring, beside what people use today: one room a question."""

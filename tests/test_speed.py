@@ -1,0 +1,137 @@
+"""`eval.speed`: its arithmetic in closed form, and a pulse run of every part."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from eval.speed.__main__ import PARTS, main
+from eval.speed.measure import interleaved, median_ratio, scoring_flops
+from eval.speed.subjects import flops_of, n_parameters, real_lengths
+from eval.speed.targets import judge
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Clock:
+    """Time that ways spend by saying so."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+    def spend(self, seconds):
+        self.now += seconds
+
+
+def test_ways_take_turns_and_only_their_own_time_counts():
+    clock, calls = Clock(), []
+
+    def way(name, seconds):
+        def run():
+            calls.append(name)
+            clock.spend(seconds)
+            return len(calls)
+
+        return run
+
+    timed = interleaved({"a": way("a", 6), "b": way("b", 2)}, 3, clock=clock)
+    assert calls == ["a", "b"] * 4
+    assert timed.seconds == {"a": [6, 6, 6], "b": [2, 2, 2]}
+    assert timed.warm_seconds == {"a": 6, "b": 2}
+    assert timed.last == {"a": 7, "b": 8}
+    assert timed.ratio("a", "b") == 3
+
+
+def test_ratio_is_the_median_of_rounds_not_the_ratio_of_medians():
+    assert median_ratio([1, 10, 3], [1, 5, 1]) == 2
+
+
+def test_flops_are_two_a_weight_and_half_of_the_attention_square():
+    # 7 body weights, a head of 5 x 3, attention of one layer and width 3 at T = 4:
+    # two products of 2 * 3 * 4 * 4, halved.
+    found = scoring_flops(n_body=7, n_layers=1, d_model=3, vocab_size=5, lengths=[4])
+    assert found == 4 * (2 * 7 + 2 * 15) + 2 * (2 * 3 * 4 * 4) / 2
+
+
+def test_flops_of_a_decoder_leave_its_embeddings_out():
+    from eval.speed.subjects import decoder_of
+
+    decoder = decoder_of("30m", tiny=True)
+    D, V, T = 32, 1200, 1024
+    n_body = n_parameters(decoder) - (V + T) * D
+    # Two blocks of 12 D^2 weights, 13 D biases and norms each, and the final norm.
+    assert n_body == 2 * (12 * D * D + 13 * D) + 2 * D
+    assert flops_of(decoder, [1]) == 2 * n_body + 2 * V * D + 2 * 2 * D
+
+
+def test_real_lengths_have_the_stated_law():
+    lengths = np.array(real_lengths(4000, tiny=False))
+    assert lengths.min() >= 8
+    assert lengths.max() <= 512
+    # Standard error of the median of 4,000: 60 * 1.25 * 0.8 / sqrt(4000) = 0.95.
+    assert abs(np.median(lengths) - 60) < 4
+    assert real_lengths(64, tiny=False) == real_lengths(64, tiny=False)
+
+
+@pytest.mark.parametrize(("share", "met"), [(0.05, True), (0.0501, False)])
+def test_target_is_met_at_its_bound_and_not_beyond(share, met):
+    (row,) = judge({"store": {"share": share}})
+    assert row["met"] is met
+    assert row["wanted"] == "at most 5 %"
+
+
+def test_lower_bounds_are_lower_bounds():
+    cell = {"ratio_to_scratch": 1.79}
+    (row,) = judge({"pairs": {"64/64": cell}})
+    assert (row["met"], row["measured"]) == (False, "1.79 x")
+
+
+def test_torch_batches_hold_each_sequence_once_sorted_by_length():
+    torch_ways = pytest.importorskip("eval.speed.torch_ways")
+    lengths = [5, 900, 40, 45, 4096, 7]
+    batches = torch_ways.batches_of([np.zeros(n) for n in lengths], batch_tokens=100)
+    assert batches == [[0, 5], [2, 3], [1], [4]]
+
+
+@pytest.mark.parity
+def test_pulse_run_measures_every_part_and_every_way_gives_the_same_scores(tmp_path):
+    pytest.importorskip("torch")
+    words = "-m eval.speed --tiny --rounds 1 --out"
+    # A process of its own, because it pins itself to one core.
+    done = subprocess.run(
+        [sys.executable, *words.split(), str(tmp_path)],
+        cwd=ROOT,
+        env={**os.environ, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= 100
+    found = json.loads((tmp_path / "speed.json").read_text())
+    assert set(PARTS) <= found.keys()
+    for part in (name for name in PARTS if name.startswith(("kernel", "real"))):
+        for length, cell in found[part]["cells"].items():
+            ways = set(cell["tokens_per_second"])
+            assert ("jaxcontam_alone" in ways) == (length == "real")
+            # Float32 sums in another order; operands of 8 bits are no parity.
+            assert cell["largest_difference"] < 1e-4
+            assert cell["largest_difference_bf16"] < 0.5
+    for cell in found["pairs"].values():
+        assert cell["largest_difference"] < 1e-4
+    assert found["compiled"]["same_bits"]
+    assert found["compiled"]["n_files"] > 0
+
+
+def test_unknown_part_is_one_line(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["speed", "--only", "momens"])
+    assert main() == 2
+    error = capsys.readouterr().err
+    assert "unknown part 'momens'" in error
+    assert "did you mean 'moments'?" in error
