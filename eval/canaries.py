@@ -195,7 +195,7 @@ def _set_and_control(path: Path, copies: int, limit: int) -> tuple[PlannedSet, .
     if len(whole) < 2 * limit:
         raise InputError(
             f"{path}: {len(whole)} lines, {2 * limit} needed for a set and a control",
-            hint=f"--limit {len(whole) // 2} or less",
+            hint=f"--limit {len(whole) // 2} or less" if len(whole) > 1 else "",
         )
     return tuple(
         PlannedSet(

@@ -33,6 +33,7 @@ IDENTITY = ScoreIdentity(
     dtype="float32",
     precision="highest",
     kernel=1,
+    code="",
     platform="cpu",
     device="stub",
     n_devices=1,

@@ -3,16 +3,27 @@
 import hashlib
 import json
 import os
+import time
 
 import pytest
+from flax import nnx
 
+from jaxcontam.errors import InputError
+from jaxcontam.models import checkpoint, fingerprint
+from jaxcontam.models.checkpoint import load_checkpoint, save_checkpoint
+from jaxcontam.models.config import llama_shape
+from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.fingerprint import fingerprint_files
+from train.tokenizer import train_tokenizer
 
 OLD = 1_600_000_000
 
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
+    """Two files that count as settled: the clock stands a minute later."""
+    now = time.time()
+    monkeypatch.setattr(fingerprint.time, "time", lambda: now + 60)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     paths = [tmp_path / "config.json", tmp_path / "model.safetensors"]
     for path in paths:
@@ -51,9 +62,18 @@ def test_file_is_hashed_once_until_it_changes(files, monkeypatch):
 
 
 def test_file_that_was_written_just_now_is_not_trusted_to_stay(files):
-    os.utime(files[1])
+    later = time.time()
+    os.utime(files[1], (later, later))
     fingerprint_files(files, "")
     assert [key.split(":")[0] for key in cached(files)] == [str(files[0])]
+
+
+def test_file_of_equal_size_and_modification_time_is_another_file(files):
+    """Archives set the modification times of all their files alike."""
+    first = fingerprint_files(files, "")
+    files[1].write_bytes(b"MODEL.safetensors")
+    os.utime(files[1], (OLD, OLD))
+    assert fingerprint_files(files, "") != first
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"a": 3}', "null"])
@@ -77,3 +97,23 @@ def test_cache_that_cannot_be_written_stops_nothing(files, monkeypatch, tmp_path
     (tmp_path / "a file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a file"))
     assert fingerprint_files(files, "") == first
+
+
+def test_model_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
+    folder = tmp_path / "model"
+    shape = llama_shape(
+        vocab_size=300, d_model=8, n_layers=1, n_heads=2, d_ff=8, context=8
+    )
+    save_checkpoint(
+        Decoder(shape, rngs=nnx.Rngs(0)), train_tokenizer(["abc"], 300), folder
+    )
+    read = checkpoint.read_weights
+
+    def read_and_change(*args, **kwargs):
+        decoder = read(*args, **kwargs)
+        (folder / "config.json").touch()
+        return decoder
+
+    monkeypatch.setattr(checkpoint, "read_weights", read_and_change)
+    with pytest.raises(InputError, match="changed while it was read"):
+        load_checkpoint(str(folder))

@@ -274,3 +274,13 @@ def test_truncated_archive_is_found(copied):
 def test_folder_without_a_report_is_named(tmp_path, capsys):
     assert main(["verify", str(tmp_path)]) == 2
     assert "report.json: no report" in capsys.readouterr().err
+
+
+def test_report_that_holds_its_digest_twice_or_other_line_ends_is_found(copied):
+    path = copied / "report.json"
+    text = path.read_bytes()
+    digest = json.loads(text)["digest"].encode()
+    path.write_bytes(text.replace(b'"name": "', b'"name": "' + digest, 1))
+    assert main(["verify", str(copied)]) == 3
+    path.write_bytes(text.replace(b"\n", b"\r\n"))
+    assert main(["verify", str(copied)]) == 3

@@ -6,7 +6,6 @@ The numbers come from a stub in NumPy, except where the real kernel is named.
 import dataclasses
 import itertools
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -25,7 +24,6 @@ from store_process import (
     scorer_with,
 )
 
-from jaxcontam.cli import main
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.rows import FIRST_K, SUMS, TOKENS, fill
 from jaxcontam.scoring.scorer import NonFiniteScoreError, Scorer, batch_keys
@@ -203,6 +201,7 @@ def test_every_field_of_the_identity_makes_other_keys(tmp_path):
         "dtype": "bfloat16",
         "precision": "default",
         "kernel": 2,
+        "code": "other",
         "platform": "gpu",
         "device": "other",
         "n_devices": 2,
@@ -241,7 +240,9 @@ def test_device_that_gives_other_numbers_for_stored_rows_is_refused(tmp_path):
     scorer, _ = counted(
         tmp_path, forward=lambda a, b: (np.nextafter(TABLE[a, b], np.float32(0)),)
     )
-    with pytest.raises(InputError, match="other scores than those kept") as caught:
+    with pytest.raises(
+        InputError, match="other scores are kept for the same rows"
+    ) as caught:
         scorer.sums([rows[0], rows[2]])
     assert "--no-store" in caught.value.hint
 
@@ -501,161 +502,3 @@ def test_kernel_gives_a_row_the_same_bits_in_every_batch_of_a_shape(tmp_path):
         store = ScoreStore(tmp_path, identity)
         scorer = local_scorer(decoder, batch_tokens=100, moments=True, store=store)
         assert_same_bits(scorer.tokens(plan), without.tokens(plan))
-
-
-@pytest.fixture
-def asked_of_kernel(monkeypatch):
-    """List of the batches that scorers ask the kernel for."""
-    from jaxcontam.scoring import local
-
-    asked, sharded = [], local.sharded_forward
-
-    def counting(*args, **kwargs):
-        forward = sharded(*args, **kwargs)
-
-        def count(inputs_BS, targets_BS):
-            asked.append(inputs_BS.shape)
-            return forward(inputs_BS, targets_BS)
-
-        return count
-
-    monkeypatch.setattr(local, "sharded_forward", counting)
-    return asked
-
-
-@pytest.fixture
-def benchmark(tmp_path):
-    path = tmp_path / "x.txt"
-    path.write_text("".join(f"question {i} of many\n" for i in range(60)))
-    return path
-
-
-def comparable(out):
-    """The report without what differs between two runs of one command."""
-    document = json.loads((out / "report.json").read_text())
-    for name in ("command", "started", "wall_seconds", "digest"):
-        del document[name]
-    for row in document["results"]:
-        for name in ("tokens_scored", "cached_tokens"):
-            del row[name]
-    return document
-
-
-def test_interrupted_audit_goes_on_and_gives_the_report_of_an_uninterrupted_one(
-    pulse, benchmark, tmp_path, capsys, monkeypatch, asked_of_kernel
-):
-    from jaxcontam.scoring import scorer
-
-    words = ["audit", str(pulse / "model"), str(benchmark), "--batch-tokens", "128"]
-    whole, out = tmp_path / "whole", tmp_path / "out"
-    assert main([*words, "--out", str(whole), "--no-store"]) == 0
-    assert not (whole / "store").exists()
-    n_batches = len(asked_of_kernel)
-    asked_of_kernel.clear()
-
-    finish, calls = scorer.Scorer._finish, []
-
-    def interrupt(*args):
-        calls.append(args)
-        if len(calls) == n_batches // 2:
-            raise KeyboardInterrupt
-        return finish(*args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(scorer.Scorer, "_finish", interrupt)
-        assert main([*words, "--out", str(out)]) == 130
-    assert "run the same command again" in capsys.readouterr().err
-    assert not (out / "report.json").exists()
-    n_committed = n_batches // 2 - 1
-    asked_of_kernel.clear()
-    assert main([*words, "--out", str(out)]) == 0
-    assert len(asked_of_kernel) == n_batches - n_committed
-    assert comparable(out) == comparable(whole)
-    archive = (out / "orders.npz").read_bytes()
-    assert archive == (whole / "orders.npz").read_bytes()
-
-    asked_of_kernel.clear()
-    document = json.loads((out / "report.json").read_text())
-    assert main([*words, "--out", str(out)]) == 0
-    assert asked_of_kernel == []
-    assert comparable(out) == comparable(whole)
-    assert (out / "orders.npz").read_bytes() == archive
-    again = json.loads((out / "report.json").read_text())
-    for before, after in zip(document["results"], again["results"], strict=True):
-        total = before["tokens_scored"] + before["cached_tokens"]
-        assert before["tokens_scored"] > 0
-        assert (after["tokens_scored"], after["cached_tokens"]) == (0, total)
-
-
-def test_dry_run_says_what_would_be_scored_and_writes_nothing(
-    pulse, benchmark, tmp_path, capsys, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    words = ["audit", str(pulse / "model"), str(benchmark)]
-    files = sorted(tmp_path.rglob("*"))
-    assert main([*words, "--dry-run", "--json"]) == 0
-    before = json.loads(capsys.readouterr().out)
-    assert sorted(tmp_path.rglob("*")) == files
-    assert [test["method"] for test in before["tests"]] == ["stratified", "reversal"]
-    assert before["minutes"] > 0
-    out = tmp_path / "out"
-    assert main([*words, "--out", str(out)]) == 0
-    document = json.loads((out / "report.json").read_text())
-    (path,) = (out / "store").iterdir()
-    head = len(path.read_bytes().split(b"\n", 1)[0]) + 1
-    assert path.stat().st_size - head == round(
-        1000 * sum(test["store_kb"] for test in before["tests"])
-    )
-    for test, row in zip(before["tests"], document["results"], strict=True):
-        assert test["n_targets"] - test["n_cached"] == row["tokens_scored"]
-        assert 10 ** test["log10_p_floor"] == pytest.approx(row["p_floor"])
-    capsys.readouterr()
-    assert main([*words, "--out", str(out), "--dry-run"]) == 0
-    said = capsys.readouterr().out
-    assert "The store holds every score." in said
-    assert re.search(r"x +stratified +[\d,]+ +([\d,]+) +\1 ", said)
-
-
-def test_scores_of_a_killed_run_are_served_to_the_next(
-    pulse, benchmark, tmp_path, capsys, asked_of_kernel
-):
-    words = ["score", str(pulse / "model"), str(benchmark), "--out"]
-    first, second, third = (tmp_path / f"{name}.jsonl" for name in "abc")
-    assert main([*words, str(first)]) == 0
-    assert [path.name for path in tmp_path.glob("*.store")] == ["a.jsonl.store"]
-    n_batches = len(asked_of_kernel)
-    assert n_batches > 0
-    assert main([*words, str(second), "--store", f"{first}.store"]) == 0
-    assert len(asked_of_kernel) == n_batches
-    assert main([*words, str(third), "--no-store"]) == 0
-    assert len(asked_of_kernel) == 2 * n_batches
-    assert first.read_bytes() == second.read_bytes() == third.read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--store", "{file}"], "is a file"),
-        (["--store", "{file}/below"], "scores cannot be read (Not a directory)"),
-        (["--store", "{file}", "--no-store"], "contradict each other"),
-    ],
-)
-def test_folder_that_cannot_be_one_is_refused_in_one_line(
-    pulse, benchmark, tmp_path, capsys, flags, message
-):
-    flags = [flag.format(file=benchmark) for flag in flags]
-    words = [
-        "audit",
-        str(pulse / "model"),
-        str(benchmark),
-        "--out",
-        str(tmp_path / "o"),
-    ]
-    assert main([*words, *flags]) == 2
-    captured = capsys.readouterr()
-    lines = captured.err.splitlines()
-    assert captured.out == ""
-    assert lines[0].startswith("jaxcontam: error: ")
-    assert message in lines[0]
-    assert len(lines) == 1 or (len(lines) == 2 and lines[1].startswith("  hint: "))
-    assert not (tmp_path / "o" / "report.json").exists()

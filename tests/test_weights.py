@@ -93,3 +93,21 @@ def test_index_that_is_none_is_refused(model, weight_map):
     index.write_text(json.dumps({"weight_map": weight_map}))
     with pytest.raises(InputError, match="not an index of weights"):
         load_decoder(model)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"num_key_value_heads": -1}, "num_key_value_heads must be a positive integer"),
+        ({"num_key_value_heads": True}, "must be a positive integer, got True"),
+        ({"rms_norm_eps": "x"}, "rms_norm_eps must be a positive number, got 'x'"),
+        ({"tie_word_embeddings": []}, "tie_word_embeddings must be true or false"),
+        ({"rope_parameters": {"rope_type": "linear"}}, "no field 'factor'"),
+        ({"rope_parameters": "linear"}, "rope settings must be an object"),
+        ({"rope_theta": 0}, "rope_theta must be a positive number"),
+    ],
+)
+def test_field_of_a_wrong_kind_is_one_line(spoil, fields, message):
+    with pytest.raises(InputError, match=message) as caught:
+        load_decoder(spoil(**fields))
+    assert "config.json" in str(caught.value)

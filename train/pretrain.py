@@ -128,8 +128,8 @@ def pretrain(
 ) -> Manifest:
     """Tokenise, plant, train and write a model directory with its manifest.
 
-    A finished model in `out` that the same committed code made of the same inputs is
-    not trained again.
+    A finished model in `out` that the same code made of the same inputs is not trained
+    again, where git can tell the code.
 
     Args:
         documents: Background texts.
@@ -212,7 +212,7 @@ def pretrain(
         ),
     )
     finished = dataclasses.replace(manifest, finished=True)
-    if finished == _earlier_manifest(out):
+    if manifest.code is not None and finished == _earlier_manifest(out):
         print(f"reusing the finished model in {out}", file=sys.stderr)
         return finished
     write_manifest(manifest, out / MANIFEST_NAME)

@@ -82,6 +82,7 @@ def _stub_identity() -> ScoreIdentity:
         dtype="float32",
         precision="highest",
         kernel=0,
+        code="",
         platform="cpu",
         device=cpu_name(),
         n_devices=1,

@@ -34,20 +34,20 @@ def progress_bar(title: str, *, unit: str = "tok/s") -> Iterator[Callback]:
         disable=not console.is_terminal,
     ) as bar:
         task = bar.add_task(title, total=None)
-        started = printed = time.monotonic()
+        printed, done_then = time.monotonic(), 0
 
         def update(done: int, total: int) -> None:
-            nonlocal printed
+            nonlocal printed, done_then
             bar.update(task, completed=done, total=total)
             now = time.monotonic()
-            if console.is_terminal or now - printed < _SECONDS_A_LINE or not done:
+            if console.is_terminal or now - printed < _SECONDS_A_LINE:
                 return
-            printed = now
-            rate = done / (now - started)
-            minutes_left = (total - done) / rate / 60
+            # Of the last minute: what came from a store before says nothing of now.
+            rate = (done - done_then) / (now - printed)
+            printed, done_then = now, done
+            left = f"{(total - done) / rate / 60:.0f} min left" if rate else "waiting"
             console.print(
-                f"{title}: {done / total:.0%}, {rate:,.0f} {unit}, "
-                f"{minutes_left:.0f} min left",
+                f"{title}: {done / total:.0%}, {rate:,.0f} {unit}, {left}",
                 highlight=False,
             )
 

@@ -19,9 +19,9 @@ from jaxcontam.report.document import (
     ARCHIVE_NAME,
     REPORT_NAME,
     archive_digest,
+    is_sealed,
     order_result_from,
     read_document,
-    text_digest,
 )
 from jaxcontam.results import Evidence, OrderNumbers, OrderResult
 from jaxcontam.stats.orders import draw_orders, reversed_orders
@@ -68,8 +68,8 @@ def verify_report(directory: Path) -> tuple[list[str], int]:
     """
     document = read_document(directory / REPORT_NAME)
     faults = []
-    digest, text = document.get("digest"), (directory / REPORT_NAME).read_text("utf-8")
-    if not isinstance(digest, str) or text_digest(text, digest) != digest:
+    digest, text = document.get("digest"), (directory / REPORT_NAME).read_bytes()
+    if not isinstance(digest, str) or not is_sealed(text, digest):
         faults.append(f"{REPORT_NAME}: its digest is not that of its content")
     archive = directory / ARCHIVE_NAME
     if not archive.is_file():

@@ -19,7 +19,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES, family_of
-from jaxcontam.models.fingerprint import fingerprint_files
+from jaxcontam.models.fingerprint import file_state, fingerprint_files
 from jaxcontam.models.weights import read_weights, weight_files, write_weights
 
 
@@ -31,7 +31,8 @@ class Checkpoint:
         name: The directory's name, or its parent's where it is called `model`.
         decoder: The model.
         tokenizer: Adds no special tokens and no prefix space.
-        prefix_id: BOS id, or EOS id where there is no BOS, or None.
+        prefix_id: The tokenizer's BOS id, else the config's, else the tokenizer's EOS
+            id, or None.
         fingerprint: SHA-256 of the config, the weights and the tokenizer.
     """
 
@@ -64,8 +65,11 @@ def load_checkpoint(model: str, *, dtype: str = "float32") -> Checkpoint:
             missing, unknown or do not fit together; names the tensors.
     """
     directory = _locate(model)
+    raw = _read_config(directory)
+    files = [directory / "config.json", *weight_files(directory)]
+    states = [file_state(path) for path in files]
     decoder = load_decoder(directory, dtype=dtype)
-    tokenizer, prefix_id = _read_tokenizer(directory)
+    tokenizer, prefix_id = _read_tokenizer(directory, raw)
     n_rows = decoder.config.vocab_size
     token, largest = max(tokenizer.get_vocab().items(), key=lambda item: item[1])
     if largest >= n_rows:
@@ -73,14 +77,17 @@ def load_checkpoint(model: str, *, dtype: str = "float32") -> Checkpoint:
             f"{directory}: the tokenizer's token {token!r} has id {largest}, "
             f"the model has {n_rows} rows"
         )
+    fingerprint = fingerprint_files(files, tokenizer.to_str())
+    if [file_state(path) for path in files] != states:
+        raise InputError(
+            f"{directory}: changed while it was read", hint="wait until it is written"
+        )
     return Checkpoint(
         name=_name(model),
         decoder=decoder,
         tokenizer=tokenizer,
         prefix_id=prefix_id,
-        fingerprint=fingerprint_files(
-            [directory / "config.json", *weight_files(directory)], tokenizer.to_str()
-        ),
+        fingerprint=fingerprint,
     )
 
 
@@ -97,6 +104,8 @@ def load_decoder(directory: Path, *, dtype: str = "float32") -> Decoder:
         config = family.read_config(raw)
     except InputError as e:
         raise InputError(f"{where}: {e}", hint=e.hint) from e
+    except KeyError as e:
+        raise InputError(f"{where}: no field {e}") from e
     except (ValueError, TypeError, AttributeError, ZeroDivisionError) as e:
         raise InputError(f"{where}: {_first_line(e)}") from e
     return read_weights(directory, weight_files(directory), family, config, dtype=dtype)
@@ -194,7 +203,9 @@ def _read_config(directory: Path) -> Mapping[str, Any]:
     return raw
 
 
-def _read_tokenizer(directory: Path) -> tuple[Tokenizer, int | None]:
+def _read_tokenizer(
+    directory: Path, config: Mapping[str, Any]
+) -> tuple[Tokenizer, int | None]:
     if not any(
         (directory / n).is_file()
         for n in ("tokenizer.json", "tokenizer.model", "vocab.json")
@@ -218,10 +229,12 @@ def _read_tokenizer(directory: Path) -> tuple[Tokenizer, int | None]:
     backend = getattr(loaded, "backend_tokenizer", None)
     if backend is None:
         raise InputError(f"{directory}: no fast tokenizer", hint="needs tokenizer.json")
-    prefix_id = loaded.bos_token_id
-    if prefix_id is None:
-        prefix_id = loaded.eos_token_id
-    return plain_tokenizer(backend), prefix_id
+    # A chat model's tokenizer may have no BOS and an EOS that no document starts with,
+    # where its config still names the token that does.
+    for prefix_id in (loaded.bos_token_id, config.get("bos_token_id")):
+        if isinstance(prefix_id, int):
+            return plain_tokenizer(backend), prefix_id
+    return plain_tokenizer(backend), loaded.eos_token_id
 
 
 def _first_line(e: Exception) -> str:

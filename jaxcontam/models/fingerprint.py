@@ -15,18 +15,18 @@ _SETTLED_SECONDS = 2.0
 def fingerprint_files(files: Sequence[Path], tokenizer: str) -> str:
     """`sha256:...` over the digests of the files and the tokenizer's text.
 
-    A file's digest is kept in the user's cache folder under its path, size and time
-    of change (nanoseconds), so that a large model is hashed once.
+    A file's digest is kept in the user's cache folder under its `file_state`, so that
+    a large model is hashed once.
     """
     digest = hashlib.sha256()
     known = _read_cache()
     fresh: dict[str, str] = {}
     for path in files:
-        key = _key(path)
+        key = file_state(path)
         if (found := known.get(key)) is None:
             with path.open("rb") as handle:
                 found = hashlib.file_digest(handle, "sha256").hexdigest()
-            if _key(path) == key and _is_settled(path):
+            if file_state(path) == key and _is_settled(path):
                 fresh[key] = found
         digest.update(bytes.fromhex(found))
     if fresh:
@@ -35,13 +35,20 @@ def fingerprint_files(files: Sequence[Path], tokenizer: str) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
-def _key(path: Path) -> str:
+def file_state(path: Path) -> str:
+    """Path, size, times of change and inode: another text has another state.
+
+    The time of the last modification alone can be set, and archives set it alike for
+    all their files; the inode's own time cannot.
+    """
     stat = path.stat()
-    return f"{path.resolve()}:{stat.st_size}:{stat.st_mtime_ns}"
+    times = f"{stat.st_mtime_ns}:{stat.st_ctime_ns}"
+    return f"{path.resolve()}:{stat.st_size}:{times}:{stat.st_ino}"
 
 
 def _is_settled(path: Path) -> bool:
-    return time.time() - path.stat().st_mtime > _SETTLED_SECONDS
+    stat = path.stat()
+    return time.time() - max(stat.st_mtime, stat.st_ctime) > _SETTLED_SECONDS
 
 
 def _cache_path() -> Path:

@@ -24,6 +24,10 @@ from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import Family, Tensor
 
 _INDEX = "model.safetensors.index.json"
+_CONVERT = (
+    "convert pickled ones where you trust them: AutoModelForCausalLM.from_pretrained("
+    "MODEL).save_pretrained(NEW_DIR) writes safetensors"
+)
 # Weights of ours with a first axis over the layers.
 _STACKED = "blocks."
 # Bytes; what XLA asks of memory that it takes over.
@@ -60,10 +64,11 @@ def weight_files(directory: Path) -> list[Path]:
     if pickles:
         raise InputError(
             f"{directory}: only pickled weights ({pickles[0]}), which can run code",
-            hint="convert where you trust them: AutoModelForCausalLM.from_pretrained("
-            "DIR).save_pretrained(NEW_DIR) writes safetensors",
+            hint=_CONVERT,
         )
-    raise InputError(f"{directory}: no weights ({', '.join(missing)} is missing)")
+    raise InputError(
+        f"{directory}: no weights ({', '.join(missing)} is missing)", hint=_CONVERT
+    )
 
 
 def read_weights(

@@ -119,13 +119,14 @@ def read_document(path: Path) -> dict[str, Any]:
 def sealed_text(document: dict[str, Any]) -> str:
     """The text of a report; sets its digest, which is that of the text without it."""
     document["digest"] = ""
-    document["digest"] = text_digest(_to_text(document), "")
+    document["digest"] = _sha256(_to_text(document).encode())
     return _to_text(document)
 
 
-def text_digest(text: str, digest: str) -> str:
-    """SHA-256 of a report's text with its digest taken out."""
-    return _sha256(text.replace(digest, "").encode())
+def is_sealed(text: bytes, digest: str) -> bool:
+    """Whether a report's text holds its digest once, and the rest has that digest."""
+    seal = digest.encode()
+    return text.count(seal) == 1 and _sha256(text.replace(seal, b"")) == digest
 
 
 def _to_text(document: Mapping[str, Any]) -> str:

@@ -70,6 +70,8 @@ def copies_plot(rows: Sequence[Mapping[str, Any]]) -> str:
             (True, _ORANGE, "s", "each copy in an order of its own"),
         ):
             chosen = [row for row in rows if bool(row["copies_shuffled"]) == shuffled]
+            if not chosen:
+                continue
             axes.scatter(
                 [row["copies"] for row in chosen],
                 [-row["log10_p"] for row in chosen],

@@ -6,6 +6,10 @@ import json
 import platform
 from pathlib import Path
 
+import jaxcontam
+
+# What turns ids and files of weights into scores.
+_CODE = ("models/**/*.py", *(f"scoring/{n}.py" for n in ("kernel", "mesh", "rows")))
 # The last two are what Linux says on ARM in place of the others.
 _CPU_FIELDS = ("vendor_id", "cpu family", "model", "flags", "CPU part", "Features")
 
@@ -24,6 +28,7 @@ class ScoreIdentity:
         dtype: Of the operands of matrix products.
         precision: Of matrix products.
         kernel: Version of the kernel.
+        code: Digest of the source files that decide a score.
         platform: Such as cpu or gpu.
         device: Kind of the device; on a CPU its model and instruction sets.
         n_devices: Devices that share a batch.
@@ -39,6 +44,7 @@ class ScoreIdentity:
     dtype: str
     precision: str
     kernel: int
+    code: str
     platform: str
     device: str
     n_devices: int
@@ -55,6 +61,17 @@ class ScoreIdentity:
     def digest(self) -> bytes:
         """SHA-256 of the text."""
         return hashlib.sha256(self.text.encode()).digest()
+
+
+def code_digest() -> str:
+    """Digest of how scores are made here: a mended bug is another code."""
+    package = Path(jaxcontam.__file__).parent
+    digest = hashlib.sha256(jaxcontam.__version__.encode())
+    for pattern in _CODE:
+        for path in sorted(package.glob(pattern)):
+            digest.update(str(path.relative_to(package)).encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def cpu_name() -> str:

@@ -11,7 +11,7 @@ from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.results import DeviceInfo, ModelInfo
-from jaxcontam.scoring.identity import ScoreIdentity, cpu_kind
+from jaxcontam.scoring.identity import ScoreIdentity, code_digest, cpu_kind
 from jaxcontam.scoring.kernel import PRECISION, VERSION
 from jaxcontam.scoring.mesh import data_mesh, sharded_forward
 from jaxcontam.scoring.scorer import Scorer
@@ -90,6 +90,7 @@ def score_identity(checkpoint: Checkpoint, *, moments: bool) -> ScoreIdentity:
         dtype=checkpoint.decoder.dtype,
         precision=PRECISION,
         kernel=VERSION,
+        code=code_digest(),
         platform=device.platform,
         # JAX calls every CPU `cpu`, and different ones round differently.
         device=cpu_kind() if is_cpu else device.kind,

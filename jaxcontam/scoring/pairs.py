@@ -1,5 +1,7 @@
 """Many continuations of one prefix: the prefix is read once, its cache is shared.
 
+For tests of pairs of examples; not yet behind a method, and not kept in the store.
+
 Dimension key
     I  prefixes
     P  ids of a prefix

@@ -109,9 +109,10 @@ class ScoreStore:
                 fresh[key] = value
             elif stored != [value]:
                 raise InputError(
-                    f"{self.directory}: the device gives other scores than those kept "
-                    "for the same rows",
-                    hint="delete the folder; if it happens again, --no-store",
+                    f"{self.directory}: other scores are kept for the same rows than "
+                    "the device gives now",
+                    hint="its numbers may not repeat from run to run: --no-store, or "
+                    "--store with a new folder",
                 )
         if not fresh:
             return
@@ -130,18 +131,25 @@ class ScoreStore:
         # Until the record is whole the file is not the own one: whatever interrupts
         # the write, nothing is ever appended to a part of a record.
         path, self._own = self._own, None
-        if path is not None and not path.exists():
-            self._forget(path)
-            path = None
-        if path is None:
+        # Unbuffered: what is written is with the system, which outlives the process.
+        try:
+            # Not `ab`: that would make a deleted file anew, where places still point.
+            file = None if path is None else path.open("r+b", buffering=0)
+        except FileNotFoundError:
+            file = None
+        if file is None or path is None:
+            if path is not None:
+                self._forget(path)
             # A new name each time: known places may never point into another file.
             name = f"{self._prefix}{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
             path = self.directory / name
             self.directory.mkdir(parents=True, exist_ok=True)
-        # Unbuffered: what is written is with the system, which outlives the process.
-        with path.open("ab", buffering=0) as file:
-            start = file.tell()
+            file = path.open("xb", buffering=0)
+        with file:
+            start = file.seek(0, os.SEEK_END)
             head = self._head if start == 0 else b""
+            if head:
+                self._forget(path)
             rest = memoryview(head + record)
             while rest:
                 rest = rest[file.write(rest) :]

@@ -75,17 +75,47 @@ def activation(name: str) -> Any:
     return _ACTIVATION_NAMES[name]
 
 
-def need(raw: Mapping[str, Any], field: str) -> Any:
-    """A field that must be a positive integer.
+def need(raw: Mapping[str, Any], field: str, default: int | None = None) -> int:
+    """A field that must be a positive integer; null and missing are the default.
 
     Raises:
-        InputError: If it is missing or anything else.
+        InputError: If it is anything else, or missing without a default.
     """
     value = raw.get(field)
+    value = default if value is None else value
     if value is None:
         raise InputError(f"no field {field!r}")
-    if not isinstance(value, int) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InputError(f"{field} must be a positive integer, got {value!r}")
+    return value
+
+
+def number(raw: Mapping[str, Any], field: str, default: float | None = None) -> float:
+    """A field that must be a positive number; null and missing are the default.
+
+    Raises:
+        InputError: If it is anything else, or missing without a default.
+    """
+    value = raw.get(field)
+    value = default if value is None else value
+    if value is None:
+        raise InputError(f"no field {field!r}")
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 < value < float("inf"):
+        raise InputError(f"{field} must be a positive number, got {value!r}")
+    return float(value)
+
+
+def switch(raw: Mapping[str, Any], field: str, default: bool) -> bool:
+    """A field that must be true or false; null and missing are the default.
+
+    Raises:
+        InputError: If it is anything else.
+    """
+    value = raw.get(field)
+    value = default if value is None else value
+    if not isinstance(value, bool):
+        raise InputError(f"{field} must be true or false, got {value!r}")
     return value
 
 
@@ -106,8 +136,10 @@ def refuse(raw: Mapping[str, Any], **unsupported: Any) -> None:
 
 def rope_fields(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     """Rotary settings: transformers 5 nests them, older configs keep them flat."""
-    flat = {"rope_theta": raw.get("rope_theta") or 10_000.0}
-    return flat | (raw.get("rope_parameters") or raw.get("rope_scaling") or {})
+    nested = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
+    if not isinstance(nested, Mapping):
+        raise InputError(f"rope settings must be an object, got {nested!r}")
+    return {"rope_theta": number(raw, "rope_theta", 10_000.0), **nested}
 
 
 def rope_scaling(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> Any:
@@ -120,15 +152,18 @@ def rope_scaling(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> Any:
     if kind == "default":
         return None
     if kind == "linear":
-        return RopeScaling(kind="linear", factor=float(fields["factor"]))
+        return RopeScaling(kind="linear", factor=number(fields, "factor"))
     if kind == "llama3":
         return RopeScaling(
             kind="llama3",
-            factor=float(fields["factor"]),
-            low_factor=float(fields["low_freq_factor"]),
-            high_factor=float(fields["high_freq_factor"]),
-            first_context=fields.get("original_max_position_embeddings")
-            or need(raw, "max_position_embeddings"),
+            factor=number(fields, "factor"),
+            low_factor=number(fields, "low_freq_factor"),
+            high_factor=number(fields, "high_freq_factor"),
+            first_context=need(
+                fields,
+                "original_max_position_embeddings",
+                need(raw, "max_position_embeddings"),
+            ),
         )
     raise InputError(
         f"rope_type {kind!r} is not supported yet", hint="default, linear, llama3 are"

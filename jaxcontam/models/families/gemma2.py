@@ -7,13 +7,25 @@ from typing import Any
 import numpy as np
 
 from jaxcontam.models.config import DecoderConfig
-from jaxcontam.models.families.family import Family, Tensor, activation, layer_windows
+from jaxcontam.models.families.family import (
+    Family,
+    Tensor,
+    activation,
+    layer_windows,
+    number,
+)
 from jaxcontam.models.families.llama import llama_tensors, read_llama
 
 
 def _read(raw: Mapping[str, Any]) -> DecoderConfig:
     # What a file leaves out is the family's default, not LLaMA's.
-    raw = {"tie_word_embeddings": True, "head_dim": 256, "sliding_window": 4096, **raw}
+    raw = {
+        "tie_word_embeddings": True,
+        "head_dim": 256,
+        "num_key_value_heads": 4,
+        "sliding_window": 4096,
+        **raw,
+    }
     name = raw.get("hidden_activation") or "gelu_pytorch_tanh"
     config = read_llama({**raw, "hidden_act": name})
     return dataclasses.replace(
@@ -21,11 +33,16 @@ def _read(raw: Mapping[str, Any]) -> DecoderConfig:
         post_norms=True,
         activation=activation(name),
         windows=layer_windows(raw, config.n_layers, lambda i: i % 2 == 0),
-        attention_scale=float(raw.get("query_pre_attn_scalar", 256)) ** -0.5,
-        attention_softcap=raw.get("attn_logit_softcapping", 50.0),
-        logit_softcap=raw.get("final_logit_softcapping", 30.0),
+        attention_scale=number(raw, "query_pre_attn_scalar", 256) ** -0.5,
+        attention_softcap=_cap(raw, "attn_logit_softcapping", 50.0),
+        logit_softcap=_cap(raw, "final_logit_softcapping", 30.0),
         embedding_scale=float(config.d_model) ** 0.5,
     )
+
+
+def _cap(raw: Mapping[str, Any], field: str, default: float) -> float | None:
+    """A cap; null is none, and a missing field is the default."""
+    return None if raw.get(field, default) is None else number(raw, field, default)
 
 
 def _tensors(config: DecoderConfig) -> dict[str, Tensor]:

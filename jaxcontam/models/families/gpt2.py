@@ -4,7 +4,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxcontam.models.config import DecoderConfig
-from jaxcontam.models.families.family import Family, Tensor, activation, need, refuse
+from jaxcontam.models.families.family import (
+    Family,
+    Tensor,
+    activation,
+    need,
+    number,
+    refuse,
+    switch,
+)
 
 
 def _read(raw: Mapping[str, Any]) -> DecoderConfig:
@@ -22,17 +30,17 @@ def _read(raw: Mapping[str, Any]) -> DecoderConfig:
         n_heads=H,
         n_kv_heads=H,
         head_dim=D // H,
-        d_ff=raw.get("n_inner") or 4 * D,
+        d_ff=need(raw, "n_inner", 4 * D),
         context=need(raw, "n_positions"),
         positions="learned",
         norm="layer",
-        norm_eps=raw.get("layer_norm_epsilon", 1e-5),
+        norm_eps=number(raw, "layer_norm_epsilon", 1e-5),
         activation=activation(raw.get("activation_function", "gelu_new")),
         gated=False,
         qkv_bias=True,
         output_bias=True,
         mlp_bias=True,
-        tied=raw.get("tie_word_embeddings", True),
+        tied=switch(raw, "tie_word_embeddings", True),
     )
 
 

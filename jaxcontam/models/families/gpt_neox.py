@@ -11,8 +11,10 @@ from jaxcontam.models.families.family import (
     Tensor,
     activation,
     need,
+    number,
     rope_fields,
     rope_scaling,
+    switch,
 )
 
 
@@ -20,11 +22,9 @@ def _read(raw: Mapping[str, Any]) -> DecoderConfig:
     D, H = need(raw, "hidden_size"), need(raw, "num_attention_heads")
     # Older files have names of their own for the rotary settings.
     old = {"rope_theta": raw.get("rotary_emb_base") or raw.get("rope_theta")}
-    rope = {
-        "partial_rotary_factor": raw.get("rotary_pct", 0.25),
-        **rope_fields({**raw, **old}),
-    }
-    has_bias = raw.get("attention_bias", True)
+    rope = rope_fields({**raw, **old})
+    part = number(rope, "partial_rotary_factor", number(raw, "rotary_pct", 0.25))
+    has_bias = switch(raw, "attention_bias", True)
     return DecoderConfig(
         vocab_size=need(raw, "vocab_size"),
         d_model=D,
@@ -35,18 +35,18 @@ def _read(raw: Mapping[str, Any]) -> DecoderConfig:
         d_ff=need(raw, "intermediate_size"),
         context=need(raw, "max_position_embeddings"),
         positions="rotary",
-        rope_theta=float(rope["rope_theta"]),
+        rope_theta=number(rope, "rope_theta"),
         rope_scaling=rope_scaling(raw, rope),
-        rotary_dim=int(D // H * rope["partial_rotary_factor"]),
+        rotary_dim=int(D // H * part),
         norm="layer",
-        norm_eps=raw.get("layer_norm_eps", 1e-5),
-        parallel=raw.get("use_parallel_residual", True),
+        norm_eps=number(raw, "layer_norm_eps", 1e-5),
+        parallel=switch(raw, "use_parallel_residual", True),
         activation=activation(raw.get("hidden_act", "gelu")),
         gated=False,
         qkv_bias=has_bias,
         output_bias=has_bias,
         mlp_bias=True,
-        tied=raw.get("tie_word_embeddings", False),
+        tied=switch(raw, "tie_word_embeddings", False),
     )
 
 

@@ -11,8 +11,10 @@ from jaxcontam.models.families.family import (
     activation,
     layer_windows,
     need,
+    number,
     rope_fields,
     rope_scaling,
+    switch,
 )
 
 
@@ -20,27 +22,27 @@ def read_llama(raw: Mapping[str, Any]) -> DecoderConfig:
     """The shape of a LLaMA, and the start of its relatives' shapes."""
     D, H = need(raw, "hidden_size"), need(raw, "num_attention_heads")
     rope = rope_fields(raw)
-    has_bias = raw.get("attention_bias", False)
+    has_bias = switch(raw, "attention_bias", False)
     return DecoderConfig(
         vocab_size=need(raw, "vocab_size"),
         d_model=D,
         n_layers=need(raw, "num_hidden_layers"),
         n_heads=H,
-        n_kv_heads=raw.get("num_key_value_heads") or H,
-        head_dim=raw.get("head_dim") or D // H,
+        n_kv_heads=need(raw, "num_key_value_heads", H),
+        head_dim=need(raw, "head_dim", D // H),
         d_ff=need(raw, "intermediate_size"),
         context=need(raw, "max_position_embeddings"),
         positions="rotary",
-        rope_theta=float(rope["rope_theta"]),
+        rope_theta=number(rope, "rope_theta"),
         rope_scaling=rope_scaling(raw, rope),
         norm="rms",
-        norm_eps=raw.get("rms_norm_eps", 1e-6),
+        norm_eps=number(raw, "rms_norm_eps", 1e-6),
         activation=activation(raw.get("hidden_act", "silu")),
         gated=True,
         qkv_bias=has_bias,
         output_bias=has_bias,
-        mlp_bias=raw.get("mlp_bias", False),
-        tied=raw.get("tie_word_embeddings", False),
+        mlp_bias=switch(raw, "mlp_bias", False),
+        tied=switch(raw, "tie_word_embeddings", False),
     )
 
 
@@ -53,6 +55,7 @@ def _read_mistral(raw: Mapping[str, Any]) -> DecoderConfig:
 
 
 def _read_qwen2(raw: Mapping[str, Any]) -> DecoderConfig:
+    raw = {"num_key_value_heads": 32, **raw}
     return dataclasses.replace(
         read_llama(raw), qkv_bias=True, output_bias=False, windows=_qwen_windows(raw)
     )
@@ -60,16 +63,17 @@ def _read_qwen2(raw: Mapping[str, Any]) -> DecoderConfig:
 
 def _read_qwen3(raw: Mapping[str, Any]) -> DecoderConfig:
     return dataclasses.replace(
-        read_llama({"head_dim": 128, **raw}),
+        read_llama({"head_dim": 128, "num_key_value_heads": 32, **raw}),
         query_key_norm=True,
         windows=_qwen_windows(raw),
     )
 
 
 def _qwen_windows(raw: Mapping[str, Any]) -> tuple[int | None, ...]:
-    if not raw.get("use_sliding_window"):
+    if not switch(raw, "use_sliding_window", False):
         return ()
-    first = raw.get("max_window_layers", 28)
+    raw = {"sliding_window": 4096, "max_window_layers": 28, **raw}
+    first = raw["max_window_layers"]
     return layer_windows(raw, need(raw, "num_hidden_layers"), lambda i: i >= first)
 
 

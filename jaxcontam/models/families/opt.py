@@ -5,7 +5,14 @@ from typing import Any
 
 from jaxcontam.errors import InputError
 from jaxcontam.models.config import DecoderConfig
-from jaxcontam.models.families.family import Family, Tensor, activation, need, refuse
+from jaxcontam.models.families.family import (
+    Family,
+    Tensor,
+    activation,
+    need,
+    refuse,
+    switch,
+)
 
 # Rows of the position embedding that no token uses.
 _UNUSED_ROWS = 2
@@ -21,7 +28,7 @@ def _read(raw: Mapping[str, Any]) -> DecoderConfig:
     D, H = need(raw, "hidden_size"), need(raw, "num_attention_heads")
     if raw.get("word_embed_proj_dim") not in (None, D):
         raise InputError("word_embed_proj_dim other than hidden_size is not supported")
-    has_bias = raw.get("enable_bias", True)
+    has_bias = switch(raw, "enable_bias", True)
     return DecoderConfig(
         vocab_size=need(raw, "vocab_size"),
         d_model=D,
@@ -39,7 +46,7 @@ def _read(raw: Mapping[str, Any]) -> DecoderConfig:
         qkv_bias=has_bias,
         output_bias=has_bias,
         mlp_bias=has_bias,
-        tied=raw.get("tie_word_embeddings", True),
+        tied=switch(raw, "tie_word_embeddings", True),
     )
 
 
