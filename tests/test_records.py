@@ -8,6 +8,7 @@ from store_process import (
     IDENTITY,
 )
 
+from jaxcontam.scoring.rows import FIRST_K, SUMS, TOKENS
 from jaxcontam.scoring.store import ScoreStore
 
 
@@ -123,3 +124,15 @@ def test_file_deleted_between_two_commits_is_not_made_anew(tmp_path):
     assert other.name != path.name
     assert store.values([key for key, _ in first]) is None
     assert store.values([key for key, _ in second]) == [value for _, value in second]
+
+
+def test_values_survive_their_own_bytes():
+    rng = np.random.default_rng(0)
+    own_RT = rng.normal(size=(3, 11)).astype(np.float32)
+    for kept, expected in ((SUMS, SUMS.reduce(own_RT)), (TOKENS, own_RT)):
+        found = kept.from_bytes(kept.to_bytes(expected), n_scores=3)
+        assert found.tobytes() == expected.tobytes()
+    assert SUMS.reduce(own_RT).tolist() == [
+        [own_RT[0].sum(dtype=np.float64)],
+        [own_RT[0, :FIRST_K].sum(dtype=np.float64)],
+    ]

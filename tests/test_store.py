@@ -25,7 +25,7 @@ from store_process import (
 )
 
 from jaxcontam.errors import InputError
-from jaxcontam.scoring.rows import FIRST_K, SUMS, TOKENS, fill
+from jaxcontam.scoring.rows import FIRST_K, SUMS, fill
 from jaxcontam.scoring.scorer import NonFiniteScoreError, Scorer, batch_keys
 from jaxcontam.scoring.store import ScoreStore
 
@@ -337,18 +337,6 @@ def test_two_processes_fill_one_folder(tmp_path, capsys):
         assert_same_bits(scorer.tokens(part), scorer_with(None).tokens(part))
         assert asked == []
     assert capsys.readouterr().err == ""
-
-
-def test_values_survive_their_own_bytes():
-    rng = np.random.default_rng(0)
-    own_RT = rng.normal(size=(3, 11)).astype(np.float32)
-    for kept, expected in ((SUMS, SUMS.reduce(own_RT)), (TOKENS, own_RT)):
-        found = kept.from_bytes(kept.to_bytes(expected), n_scores=3)
-        assert_same_bits([found], [expected])
-    assert SUMS.reduce(own_RT).tolist() == [
-        [own_RT[0].sum(dtype=np.float64)],
-        [own_RT[0, :FIRST_K].sum(dtype=np.float64)],
-    ]
 
 
 def test_kernel_gives_a_row_the_same_bits_in_every_batch_of_a_shape(tmp_path):
