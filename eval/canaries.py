@@ -21,7 +21,7 @@ from rich.console import Console
 
 from eval.planted import order_tests
 from jaxcontam.cli import parse, run_command
-from jaxcontam.commands.flags import STORE_DIR, check_seed, flags_of
+from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.commands.report import write_page
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
@@ -99,15 +99,9 @@ class Canaries:
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
-        for name in (
-            "limit",
-            "max_example_tokens",
-            "background_tokens",
-            "n_permutations",
-        ):
-            if (value := getattr(self, name)) < 1:
-                flag = "--" + name.replace("_", "-")
-                raise InputError(f"{flag} must be at least 1, got {value}")
+        check_positive(
+            self, "limit", "max_example_tokens", "background_tokens", "n_permutations"
+        )
         if self.preset not in PRESETS:
             raise unknown_name("preset", self.preset, PRESETS)
 

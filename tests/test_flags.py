@@ -4,9 +4,12 @@ import dataclasses
 from pathlib import Path
 from typing import Annotated
 
+import pytest
 import tyro
 
-from jaxcontam.commands.flags import flags_of
+from jaxcontam.commands.flags import check_positive, flags_of
+from jaxcontam.commands.score import Score
+from jaxcontam.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,3 +30,18 @@ def test_flags_parse_back_to_the_same_command():
     words = flags_of(command)
     assert words == ("--corpus", "a", "b c", "--limit", "3", "--tiny")
     assert tyro.cli(Command, args=["m", *words]) == command
+
+
+@pytest.mark.parametrize("value", [0, -5])
+def test_number_below_one_is_named_as_its_flag(value):
+    with pytest.raises(InputError, match=f"--limit must be at least 1, got {value}"):
+        check_positive(Command(model="m", limit=value), "limit")
+
+
+def test_number_that_is_not_given_passes():
+    check_positive(Command(model="m"), "limit")
+
+
+def test_score_refuses_batches_of_no_tokens_before_it_reads_anything():
+    with pytest.raises(InputError, match="--batch-tokens must be at least 1"):
+        Score(model="none", texts=Path("none"), out=Path("none"), batch_tokens=-5)

@@ -12,6 +12,7 @@ from rich.console import Console
 from jaxcontam.commands.dry_run import estimate_tests, print_estimate
 from jaxcontam.commands.flags import (
     STORE_DIR,
+    check_positive,
     check_shared_flags,
     check_store_flags,
     flags_of,
@@ -100,11 +101,7 @@ class Audit:
                 f"--n-orders must be at least 1, got {self.n_orders}",
                 hint="9 is the default; each more costs one pass over the data",
             )
-        for name in ("batch_tokens", "max_example_tokens", "limit"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                flag = "--" + name.replace("_", "-")
-                raise InputError(f"{flag} must be at least 1, got {value}")
+        check_positive(self, "batch_tokens", "max_example_tokens", "limit")
         check_shared_flags(self.seed, self.min_effect)
         check_store_flags(self.store, self.no_store)
         if not self.benchmark:

@@ -27,6 +27,19 @@ def check_shared_flags(seed: int, min_effect: float) -> None:
         raise InputError(f"--min-effect must be positive, got {min_effect}")
 
 
+def check_positive(command: Any, *names: str) -> None:
+    """Refuse fields below 1, named as the flags that the user typed; None passes.
+
+    Raises:
+        InputError: Names the first such flag.
+    """
+    for name in names:
+        value = getattr(command, name)
+        if value is not None and value < 1:
+            flag = "--" + name.replace("_", "-")
+            raise InputError(f"{flag} must be at least 1, got {value}")
+
+
 def check_seed(seed: int) -> None:
     """Refuse a negative seed.
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import numpy as np
 import tyro
 
-from jaxcontam.commands.flags import check_store_flags
+from jaxcontam.commands.flags import check_positive, check_store_flags
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
@@ -42,6 +42,7 @@ class Score:
     """Keep no scores."""
 
     def __post_init__(self) -> None:
+        check_positive(self, "batch_tokens", "limit")
         check_store_flags(self.store, self.no_store)
 
     def run(self) -> int:
