@@ -21,7 +21,12 @@ from rich.console import Console
 
 from eval.planted import order_tests
 from jaxcontam.cli import parse, run_command
-from jaxcontam.commands.flags import check_positive, check_seed, flags_of
+from jaxcontam.commands.flags import (
+    STORE_DIR,
+    check_positive,
+    check_seed,
+    flags_of,
+)
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.commands.report import write_page
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
