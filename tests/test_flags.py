@@ -39,7 +39,7 @@ def test_number_below_one_is_named_as_its_flag(value):
 
 
 def test_number_that_is_not_given_passes():
-    check_positive(Command(model="m"), "limit")
+    assert check_positive(Command(model="m"), "limit") is None
 
 
 def test_score_refuses_batches_of_no_tokens_before_it_reads_anything():
