@@ -42,10 +42,18 @@ def study(files, out, **changes):
     )
 
 
+@pytest.fixture(autouse=True)
+def known_code(monkeypatch):
+    """As in a checkout; tests may run where git knows nothing."""
+    monkeypatch.setattr("train.pretrain.code_version", lambda: "a commit")
+
+
 @pytest.fixture(scope="module")
 def finished(files, tmp_path_factory):
     out = tmp_path_factory.mktemp("out")
-    return study(files, out).run(), out
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("train.pretrain.code_version", lambda: "a commit")
+        return study(files, out).run(), out
 
 
 def test_every_set_and_its_control_is_tested_four_ways(finished):
@@ -105,9 +113,20 @@ def test_finished_model_is_not_trained_again(finished, files, capsys, monkeypatc
     ]
 
 
-@pytest.mark.parametrize("change", [{"seed": 1}, {"dup_counts": "lower"}])
-def test_model_of_other_inputs_is_not_reused(finished, files, monkeypatch, change):
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"seed": 1}, "a commit"),
+        ({"dup_counts": "lower"}, "a commit"),
+        ({}, "another commit"),
+        ({}, None),
+    ],
+)
+def test_model_of_other_inputs_or_code_is_not_reused(
+    finished, files, monkeypatch, change, code
+):
     _, out = finished
+    monkeypatch.setattr("train.pretrain.code_version", lambda: code)
     called = []
     monkeypatch.setattr(
         "train.pretrain.train_decoder", lambda *_, **__: called.append(1) or 1 / 0
