@@ -4,7 +4,7 @@ Question: does a small model that saw the paper's ten test sets at the paper's
 duplication counts give the paper's verdicts, and are the same files' later lines,
 which it never saw, left alone?
 Command: `python -m eval.canaries --corpus DIR --canaries DIR`. Hardware: 2 CPU cores,
-about an hour. Headline: LOG.md has the table.
+an hour or two. Headline: LOG.md has the table.
 
 The ten files are those that the authors published with their code, in the order in
 which they planted them; the paper's model has 1.4 B parameters and saw all lines.
@@ -76,7 +76,7 @@ class Canaries:
     """Train with the paper's ten test sets planted, then test them and their controls.
 
     Question: are the paper's verdicts found on a small model, and the lines that it
-    never saw left alone? Hardware: 2 CPU cores, about an hour (--tiny: half a minute).
+    never saw left alone? Hardware: 2 CPU cores, an hour or two (--tiny: half a minute).
     """
 
     corpus: tuple[Path, ...]
