@@ -47,7 +47,13 @@ class OrderNumbers:
             leave nothing to estimate it from.
         mde: Smallest effect found with power 0.8 at level 0.001; None if no effect
             can be, because `p_floor` exceeds 0.001.
-        scores: `centred` or `studentised`: how rows became scores.
+        scores: `centred`, `studentised` or `double-centred`: how log-likelihoods
+            became scores.
+        first_tokens: Of pair tests: tokens of each example that count after those that
+            all examples share; -1 is all.
+        symmetry: Of pair tests: correlation of [i, j] with [j, i] by chance.
+        lag_profile: Of pair tests: mean centred entry [i, i + h] in standard
+            deviations, for h = -5..-1 and 1..5.
     """
 
     statistic: float
@@ -61,6 +67,9 @@ class OrderNumbers:
     effect_se: float | None
     mde: float | None
     scores: str
+    first_tokens: int | None = None
+    symmetry: float | None = None
+    lag_profile: tuple[float | None, ...] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -68,18 +77,26 @@ class Evidence:
     """Everything that a p-value was computed from.
 
     Attributes:
-        scores: (K, m + 1) float64; log-likelihoods in nats, column 0 published.
+        scores: (K, m + 1) float64; log-likelihoods in nats, column 0 published; None
+            for pair tests.
         orders: (K, m + 1, s_max) int32 example indices, -1 padding; None for `prove`.
+            Pair tests hold the published order alone.
         place: (K,) where the published order stood while it was scored; or None.
         cut: (n_examples,) int32, ids removed from each example; or None.
         boundaries: (K,) float64, given by the user of `prove`; None elsewhere.
+        pairs: (Q, K, s_max, s_max) float64 pair matrices of a pair test, nats.
+        first_tokens: (Q,) int64, tokens that count in each of the Q; -1 is all.
+        codes: (K, s_max) int64, the group of each example, numbered within its stratum.
     """
 
-    scores: np.ndarray
+    scores: np.ndarray | None = None
     orders: np.ndarray | None = None
     place: np.ndarray | None = None
     cut: np.ndarray | None = None
     boundaries: np.ndarray | None = None
+    pairs: np.ndarray | None = None
+    first_tokens: np.ndarray | None = None
+    codes: np.ndarray | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,11 +213,13 @@ class NullPicture:
         null_sums: (n,) float64; the statistic with columns drawn at random.
         observed: The statistic of the published order.
         contributions: (K,) float64; the published score of each stratum, in file order.
+        lag_profile: Lag -> mean centred pair score in standard deviations; or None.
     """
 
     null_sums: np.ndarray
     observed: float
     contributions: np.ndarray
+    lag_profile: dict[int, float | None] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)

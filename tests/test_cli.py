@@ -14,7 +14,10 @@ from jaxcontam.cli import COMMANDS, main, run_command
 from jaxcontam.errors import InputError
 
 ROOT = Path(__file__).parents[1]
-TESTS = "stratified, reversal, permutation, sharded_t, sharded_t_released"
+TESTS = (
+    "adjacency, stratified, reversal, permutation, adjacency_normal, sharded_t, "
+    "sharded_t_released"
+)
 
 
 @pytest.fixture

@@ -14,10 +14,11 @@ from jaxcontam.data.encoding import encode_examples
 from jaxcontam.errors import InputError
 from jaxcontam.methods import METHODS, order_method
 from jaxcontam.methods.order_test import order_result, plan_test, score_test
+from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.scorer import Scorer
 
 CONTEXT, PREFIX = 64, 0
-ORDER_TESTS = ["stratified", "reversal", "permutation", "sharded_t"]
+ORDER_TESTS = ["adjacency", "stratified", "reversal", "permutation", "sharded_t"]
 
 
 @pytest.fixture(scope="module")
@@ -31,14 +32,28 @@ def tokenizer():
     return tokenizer
 
 
-def random_bigrams(seed):
+def bigrams(table):
     """A stub model: its log-probabilities depend on two ids, and on nothing else."""
-    table = -np.random.default_rng(seed).gamma(1.0, size=(300, 300)).astype(np.float32)
+
+    def after_prefixes(prefixes_IP, lengths_I, ids_IKT, at_once):
+        _, K, _ = ids_IKT.shape
+        last_I = np.take_along_axis(prefixes_IP, lengths_I[:, None] - 1, axis=1)
+        last_IK1 = np.repeat(last_I, K, axis=1)[..., None]
+        before_IKT = np.concatenate([last_IK1, ids_IKT[..., :-1]], axis=-1)
+        return table[before_IKT, ids_IKT]
+
     return Scorer(
         lambda inputs, targets: (table[inputs, targets], None, None),
         context=CONTEXT,
         batch_tokens=512,
+        pairs=PairScorer(after_prefixes, context=CONTEXT, batch_tokens=512),
     )
+
+
+def random_bigrams(seed):
+    """A stub that never saw the file."""
+    gamma = np.random.default_rng(seed).gamma(1.0, size=(300, 300))
+    return bigrams(-gamma.astype(np.float32))
 
 
 def memoriser(benchmark_ids):
@@ -46,11 +61,7 @@ def memoriser(benchmark_ids):
     table = np.full((300, 300), -5.0, np.float32)
     stream = np.concatenate([[PREFIX], *benchmark_ids])
     table[stream[:-1], stream[1:]] = -0.1
-    return Scorer(
-        lambda inputs, targets: (table[inputs, targets], None, None),
-        context=CONTEXT,
-        batch_tokens=512,
-    )
+    return bigrams(table)
 
 
 def write_lines(path, rng, n=40):
@@ -122,11 +133,7 @@ def test_model_that_memorised_the_order_is_found_by_every_test(
 @pytest.mark.parametrize("name", ORDER_TESTS)
 def test_indifferent_model_gives_pvalue_one(tmp_path, tokenizer, name):
     path = write_lines(tmp_path / "x.txt", np.random.default_rng(0))
-    scorer = Scorer(
-        lambda inputs, targets: (np.full(inputs.shape, -2.5, np.float32), None, None),
-        context=CONTEXT,
-        batch_tokens=512,
-    )
+    scorer = bigrams(np.full((300, 300), -2.5, np.float32))
     assert run(path, tokenizer, scorer, name)[0].numbers.p_value == 1.0
 
 
@@ -154,7 +161,7 @@ def test_equal_rows_are_scored_once(tmp_path, tokenizer):
     path = tmp_path / "x.txt"
     path.write_text("same\n" * 30 + "other\n" * 2)
     result, _, planned = run(path, tokenizer, random_bigrams(0))
-    sequences = [s.tobytes() for s in planned.plan.sequences]
+    sequences = [s.tobytes() for s in planned.layout.plan.sequences]
     assert len(set(sequences)) == len(sequences) < 6
     assert "30 of 32 examples repeat another one" in result.warnings
 
@@ -177,7 +184,7 @@ def test_long_examples_are_cut_alike_and_counted(tmp_path, tokenizer):
     # Two examples share 63 targets: 31 ids each, the separator kept.
     assert set(evidence.cut.tolist()) == {201 - 31}
     separator = planned.encoded.separator[-1]
-    for sequence in planned.plan.sequences:
+    for sequence in planned.layout.plan.sequences:
         assert len(sequence) == 63
         assert sequence[31] == sequence[62] == separator
 
@@ -186,7 +193,7 @@ def test_whole_file_permutation_is_scored_in_windows_and_never_cut(tmp_path, tok
     path = write_lines(tmp_path / "x.txt", np.random.default_rng(2))
     result, evidence, planned = run(path, tokenizer, random_bigrams(0), "permutation")
     assert evidence.scores.shape == (1, 100)
-    assert {len(s) for s in planned.plan.sequences} == {
+    assert {len(s) for s in planned.layout.plan.sequences} == {
         1 + int(planned.encoded.lengths.sum())
     }
     assert result.n_cut == 0
@@ -235,7 +242,7 @@ def test_nan_names_the_example(tmp_path, tokenizer):
 @pytest.mark.parametrize(
     ("lines", "context", "message"),
     [
-        (["one"], 64, "x: one example"),
+        (["one"], 64, "x: 1 example, stratified needs 2"),
         (["one", "two"], 2, "no two examples fit the model's context of 2 tokens"),
     ],
 )

@@ -10,7 +10,8 @@ from flax import nnx
 from jaxcontam.models.config import gpt2_shape, llama_shape
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.scoring.local import local_scorer
-from jaxcontam.scoring.pairs import continuation_logprobs, score_continuations
+from jaxcontam.scoring.pair_plan import PairGroup
+from jaxcontam.scoring.pairs import score_continuations
 
 CONTEXT = 64
 LLAMA = llama_shape(
@@ -37,6 +38,16 @@ def sharp(config, seed=0):
     decoder = Decoder(config, rngs=nnx.Rngs(seed))
     nnx.update(decoder, jax.tree.map(lambda x: 4 * x, nnx.state(decoder)))
     return decoder
+
+
+def continuation_logprobs(decoder, prefixes, continuations):
+    groups = [
+        PairGroup(prefix, tuple(group), i, tuple(range(len(group))))
+        for i, (prefix, group) in enumerate(zip(prefixes, continuations, strict=True))
+    ]
+    scorer = local_scorer(decoder).pairs
+    assert scorer is not None
+    return scorer.logprobs(groups).logprobs
 
 
 def draw(lengths, seed):
@@ -118,10 +129,8 @@ def test_prefix_is_never_copied_for_its_continuations():
 @pytest.mark.parametrize(
     ("prefixes", "continuations", "error"),
     [
-        ([3], [[1, 2], [1, 2]], "same number"),
-        ([3, 3], [[1, 2], [1]], "same number"),
-        ([0], [[1]], "prefix 0: it or a continuation of it is empty"),
-        ([3, 3], [[1], [0]], "prefix 1: it or a continuation"),
+        ([0], [[1]], "group 0: its prefix or a continuation is empty"),
+        ([3, 3], [[1], [0]], "group 1: its prefix or a continuation"),
         ([60], [[6]], "60 \\+ 6 ids exceed the context of 64"),
     ],
 )

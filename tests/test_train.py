@@ -58,7 +58,9 @@ def test_ids_at_the_manifests_offsets_are_the_ids_that_the_plan_scores(pulse):
             context=checkpoint.config.context,
             seed=0,
         )
-        published = planned.plan.sequences[planned.plan.index[0, planned.plan.place[0]]]
+        published = planned.layout.plan.sequences[
+            planned.layout.plan.index[0, planned.layout.plan.place[0]]
+        ]
         np.testing.assert_array_equal(published[1:], np.concatenate(encoded.ids))
 
 

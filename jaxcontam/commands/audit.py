@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 # The primary test comes first.
 _TESTS_OF_EFFORT: dict[str, tuple[str, ...]] = {
     "quick": ("reversal",),
-    "standard": ("stratified", "reversal"),
+    "standard": ("adjacency", "reversal"),
 }
 
 
@@ -61,7 +61,7 @@ class Audit:
     tests: str | None = None
     """Order tests, comma-separated; the first one decides (see: methods)."""
     effort: Literal["quick", "standard"] = "standard"
-    """quick: reversal, 2 passes; standard: stratified, 10 passes, reversal beside."""
+    """quick: reversal, 2 passes; standard: adjacency, 8 passes, reversal beside."""
     n_orders: int | None = None
     """Random orders a stratum (default: 9; permutation 99; sharded_t 49)."""
     group_field: str | None = None

@@ -4,13 +4,13 @@ import collections
 import dataclasses
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
 
 from jaxcontam.methods.order_test import PlannedTest
-from jaxcontam.scoring.cost import batch_seconds, scoring_costs
+from jaxcontam.scoring.cost import batch_seconds, n_positions
 from jaxcontam.scoring.scorer import Scorer
 
 
@@ -21,7 +21,7 @@ class TestEstimate:
     Attributes:
         benchmark: Name of the file.
         method: Name of the test.
-        n_sequences: Distinct sequences.
+        n_sequences: Distinct sequences, or pairs.
         n_targets: Target tokens.
         n_cached: Of these, how many the store holds, or will hold after the tests
             before this one.
@@ -44,7 +44,7 @@ class Estimate:
 
     Attributes:
         tests: One a test.
-        minutes: Scoring time at the speed of one timed batch of zeros; loading,
+        minutes: Scoring time at the speed of a timed batch of zeros; loading,
             compiling and the analysis come on top.
     """
 
@@ -53,29 +53,36 @@ class Estimate:
 
 
 def estimate_tests(planned: Sequence[PlannedTest], scorer: Scorer) -> Estimate:
-    """Cost of planned tests; times one batch, and scores none of their sequences."""
+    """Cost of planned tests; times a batch of each kind, and scores none of theirs."""
     tests = []
-    positions: collections.Counter[tuple[int, int]] = collections.Counter()
-    costs = scoring_costs(scorer, [test.plan.sequences for test in planned])
-    for test, cost in zip(planned, costs, strict=True):
+    positions: collections.Counter[tuple[int, ...]] = collections.Counter()
+    promised: set[bytes] = set()
+    for test in planned:
+        cost = test.layout.cost(scorer, promised)
         positions += cost.positions
         tests.append(
             TestEstimate(
                 benchmark=test.benchmark.name,
                 method=test.method.name,
-                n_sequences=len(test.plan.sequences),
+                n_sequences=test.layout.n_scored,
                 n_targets=cost.n_targets,
                 n_cached=cost.n_cached,
                 store_kb=cost.store_bytes / 1000,
                 log10_p_floor=_log10_p_floor(test),
             )
         )
-    seconds = 0.0
-    if positions:
-        ((shape, _),) = positions.most_common(1)
-        n_batches = positions.total() / math.prod(shape)
-        seconds = n_batches * batch_seconds(scorer, shape)
+    seconds = sum(
+        _seconds(scorer, {s: n for s, n in positions.items() if len(s) == rank})
+        for rank in {len(shape) for shape in positions}
+    )
     return Estimate(tests=tuple(tests), minutes=seconds / 60)
+
+
+def _seconds(scorer: Scorer, positions: Mapping[tuple[int, ...], int]) -> float:
+    """Time of batches of one kind, at the speed of their commonest shape."""
+    shape = max(positions, key=lambda shape: positions[shape])
+    n_batches = sum(positions.values()) / n_positions(shape)
+    return n_batches * batch_seconds(scorer, shape)
 
 
 def print_estimate(found: Estimate, console: Console, *, as_json: bool) -> None:
@@ -113,7 +120,7 @@ def _log10_p_floor(test: PlannedTest) -> float | None:
     """The published order is best in every stratum, and nothing ties with it."""
     if test.method.validity != "exact":
         return None
-    return -test.design.n_strata * math.log10(test.design.n_orders + 1)
+    return test.layout.log10_floor
 
 
 def _floor_text(log10_p: float | None) -> str:

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from jaxcontam.methods import METHODS
-from jaxcontam.methods.method import OrderMethod
+from jaxcontam.methods.method import ScoreMethod
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,11 +19,11 @@ class Methods:
         for column in ("method", "gives", "null", "cost", "finds", "source"):
             table.add_column(column, overflow="fold", no_wrap=column == "method")
         for method in METHODS.values():
-            is_test = isinstance(method, OrderMethod)
+            is_score = isinstance(method, ScoreMethod)
             table.add_row(
                 method.name,
-                f"p-value, {method.validity}" if is_test else "score, a ranking",
-                method.null if is_test else "none",
+                "score, a ranking" if is_score else f"p-value, {method.validity}",
+                "none" if is_score else method.null,
                 method.cost,
                 method.finds,
                 method.source,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import tyro
 
 from jaxcontam.data.manifest import Manifest, read_manifest
+from jaxcontam.methods.method import pair_strata
 from jaxcontam.report.archive import read_archive
 from jaxcontam.report.document import (
     ARCHIVE_NAME,
@@ -16,7 +18,9 @@ from jaxcontam.report.document import (
     read_document,
     replace_bytes,
 )
-from jaxcontam.results import LossPicture, NullPicture
+from jaxcontam.results import Evidence, LossPicture, NullPicture
+from jaxcontam.stats.adjacency import LAGS
+from jaxcontam.stats.pair_test import drawn_sums
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, redrawn_sums, row_scores
 
 # Bars of a histogram need no more.
@@ -49,7 +53,7 @@ def write_page(document: dict[str, Any], directory: Path) -> Path:
     pictures = [
         None
         if found is None or not row["primary"] or row["validity"] != "exact"
-        else _picture(found.scores, row["scores"], document["seed"])
+        else _picture(found, row, document["seed"])
         for row, found in zip(rows, evidence, strict=True)
     ]
     # matplotlib and jinja2 take a third of a second to import: only for a page.
@@ -60,14 +64,33 @@ def write_page(document: dict[str, Any], directory: Path) -> Path:
     return directory / PAGE_NAME
 
 
-def _picture(loglik_KM: np.ndarray, kind: Any, seed: int) -> NullPicture:
-    values_KM = row_scores(
-        loglik_KM, kind=kind, relative_tolerance=MODEL_TOLERANCE
-    ).values
+def _picture(evidence: Evidence, row: Mapping[str, Any], seed: int) -> NullPicture:
+    if evidence.scores is None:
+        strata = pair_strata(evidence)
+        (q,) = np.flatnonzero(strata.first_tokens == row["first_tokens"])[:1]
+        contributions_K = np.array(
+            [np.trace(matrix, 1) for matrix in strata.centred(int(q))]
+        )
+        sums = drawn_sums(
+            strata,
+            seed=seed,
+            content_digest=row["content_digest"],
+            n_draws=_N_DRAWN,
+            q=int(q),
+        )
+    else:
+        values_KM = row_scores(
+            evidence.scores, kind=row["scores"], relative_tolerance=MODEL_TOLERANCE
+        ).values
+        sums = redrawn_sums(values_KM, n_draws=_N_DRAWN, seed=seed)
+        contributions_K = values_KM[:, 0]
     return NullPicture(
-        null_sums=redrawn_sums(values_KM, n_draws=_N_DRAWN, seed=seed),
-        observed=float(values_KM[:, 0].sum()),
-        contributions=values_KM[:, 0],
+        null_sums=sums,
+        observed=float(contributions_K.sum()),
+        contributions=contributions_K,
+        lag_profile=None
+        if row["lag_profile"] is None
+        else dict(zip(LAGS, row["lag_profile"], strict=True)),
     )
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from jaxcontam.commands.prove import METHOD_NAME
 from jaxcontam.errors import InputError
 from jaxcontam.methods import order_method
-from jaxcontam.methods.order_test import numbers_from
+from jaxcontam.methods.method import PairMethod
 from jaxcontam.report.archive import read_archive
 from jaxcontam.report.document import (
     ARCHIVE_NAME,
@@ -24,14 +24,18 @@ from jaxcontam.report.document import (
     read_document,
 )
 from jaxcontam.results import Evidence, OrderNumbers, OrderResult
-from jaxcontam.stats.orders import draw_orders, reversed_orders
+from jaxcontam.stats.orders import (
+    draw_orders,
+    published_orders,
+    reversed_orders,
+)
 from jaxcontam.stats.randomisation import MATRIX_TOLERANCE, randomisation_test
 from jaxcontam.verdict import decide
 
 # Sums in another version of NumPy may differ in the last digits. Only a statistic or an
 # effect can be a difference of large numbers near 0; they have a scale of their own.
 _RTOL = 1e-6
-_SIGNED = {"statistic", "effect"}
+_SIGNED = {"statistic", "effect", "symmetry", "lag_profile"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +105,7 @@ def verify_report(directory: Path) -> tuple[list[str], int]:
                 f"result {r} ({result.benchmark}, {result.method}): {fault}"
                 for fault in [
                     *_order_faults(result, found, document["seed"]),
-                    *_differences(result.numbers, numbers, found.scores),
+                    *_differences(result.numbers, numbers, found),
                 ]
             ]
             tests.append((r, dataclasses.replace(result, numbers=numbers)))
@@ -113,8 +117,8 @@ def verify_report(directory: Path) -> tuple[list[str], int]:
 
 def _recompute(result: OrderResult, evidence: Evidence, seed: int) -> OrderNumbers:
     if result.method == METHOD_NAME:
-        if evidence.boundaries is None:
-            raise ValueError("no boundaries")
+        if evidence.boundaries is None or evidence.scores is None:
+            raise ValueError("no scores or boundaries")
         return randomisation_test(
             evidence.scores,
             evidence.boundaries,
@@ -122,18 +126,22 @@ def _recompute(result: OrderResult, evidence: Evidence, seed: int) -> OrderNumbe
             relative_tolerance=MATRIX_TOLERANCE,
             seed=seed,
         )
-    return numbers_from(
-        order_method(result.method),
+    return order_method(result.method).numbers(
         evidence,
         grouped=result.group_field is not None,
         seed=seed,
+        content_digest=result.content_digest,
     )
 
 
 def _order_faults(result: OrderResult, evidence: Evidence, seed: int) -> list[str]:
     """Whether the orders are those that the seed and the content draw."""
-    if evidence.orders is None or evidence.place is None:
-        return [] if result.method == METHOD_NAME else ["no orders"]
+    if result.method == METHOD_NAME:
+        return []
+    if isinstance(order_method(result.method), PairMethod):
+        return _pair_faults(result, evidence)
+    if evidence.orders is None or evidence.place is None or evidence.scores is None:
+        return ["no orders"]
     if evidence.orders.shape[:2] != evidence.scores.shape:
         return ["orders and scores differ in shape"]
     if result.group_field is not None:
@@ -155,6 +163,26 @@ def _order_faults(result: OrderResult, evidence: Evidence, seed: int) -> list[st
     return faults
 
 
+def _pair_faults(result: OrderResult, evidence: Evidence) -> list[str]:
+    """Whether the pair matrices are those of the file's strata."""
+    orders, pairs, codes = evidence.orders, evidence.pairs, evidence.codes
+    if orders is None or pairs is None or codes is None:
+        return ["no pair matrices"]
+    if pairs.shape[1:3] != orders[:, 0].shape or codes.shape != orders[:, 0].shape:
+        return ["orders, groups and pair matrices differ in shape"]
+    if result.group_field is not None:
+        # The groups stand in the benchmark, not in the report.
+        return _permutation_faults(orders)
+    strata = np.array_split(np.arange(result.n_examples), result.n_strata)
+    published, _ = published_orders(strata)
+    faults = []
+    if not np.array_equal(published.orders, orders):
+        faults.append("strata are not those of the file")
+    if codes.any():
+        faults.append("there are groups, and no --group-field")
+    return faults
+
+
 def _permutation_faults(orders_KMS: np.ndarray) -> list[str]:
     """Whether rows are disjoint runs of the file, and columns permute their run."""
     published_KS = orders_KMS[:, 0]
@@ -168,9 +196,11 @@ def _permutation_faults(orders_KMS: np.ndarray) -> list[str]:
 
 
 def _differences(
-    stated: OrderNumbers, computed: OrderNumbers, scores_KM: np.ndarray
+    stated: OrderNumbers, computed: OrderNumbers, evidence: Evidence
 ) -> list[str]:
-    noise = _RTOL * 1e-6 * float(np.abs(scores_KM).sum())
+    scored = evidence.pairs if evidence.scores is None else evidence.scores
+    assert scored is not None
+    noise = _RTOL * 1e-6 * float(np.abs(scored).sum())
     return [
         f"{field.name} is {a!r}, recomputed {b!r}"
         for field in dataclasses.fields(OrderNumbers)
@@ -203,4 +233,8 @@ def _verdict_faults(
 def _same(a: object, b: object, noise: float = 0.0) -> bool:
     if isinstance(a, int | float) and isinstance(b, int | float):
         return math.isclose(a, b, rel_tol=_RTOL, abs_tol=noise)
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(
+            _same(x, y, noise) for x, y in zip(a, b, strict=True)
+        )
     return a == b

@@ -3,15 +3,24 @@
 from collections.abc import Mapping
 
 from jaxcontam.errors import unknown_name
-from jaxcontam.methods import min_k, permutation, reversal, sharded_t, stratified
-from jaxcontam.methods.method import OrderMethod, ScoreMethod
+from jaxcontam.methods import (
+    adjacency,
+    min_k,
+    permutation,
+    reversal,
+    sharded_t,
+    stratified,
+)
+from jaxcontam.methods.method import ScoreMethod, TestMethod
 
-METHODS: Mapping[str, OrderMethod | ScoreMethod] = {
+METHODS: Mapping[str, TestMethod | ScoreMethod] = {
     method.name: method
     for method in (
+        adjacency.METHOD,
         stratified.METHOD,
         reversal.METHOD,
         permutation.METHOD,
+        adjacency.NORMAL,
         sharded_t.METHOD,
         sharded_t.RELEASED,
         min_k.METHOD,
@@ -19,14 +28,14 @@ METHODS: Mapping[str, OrderMethod | ScoreMethod] = {
 }
 
 
-def order_method(name: str) -> OrderMethod:
+def order_method(name: str) -> TestMethod:
     """Look an order test up by name.
 
     Raises:
         InputError: If there is none of that name; suggests the nearest one.
     """
     method = METHODS.get(name)
-    if isinstance(method, OrderMethod):
+    if method is not None and not isinstance(method, ScoreMethod):
         return method
-    tests = [key for key, row in METHODS.items() if isinstance(row, OrderMethod)]
+    tests = [key for key, row in METHODS.items() if not isinstance(row, ScoreMethod)]
     raise unknown_name("test", name, tests)

@@ -5,8 +5,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from jaxcontam.results import OrderNumbers
-from jaxcontam.stats.orders import OrderDesign
+from jaxcontam.data.encoding import Encoded
+from jaxcontam.methods.layouts import Layout, PairLayout, SequenceLayout
+from jaxcontam.results import Evidence, OrderNumbers
+from jaxcontam.scoring.pair_plan import ALL_TOKENS, plan_pairs
+from jaxcontam.scoring.plan import plan_orders
+from jaxcontam.stats.adjacency import FEWEST_EXAMPLES
+from jaxcontam.stats.orders import OrderDesign, boundaries_gained, published_orders
+from jaxcontam.stats.pair_test import PairStrata
+from jaxcontam.stats.strata import split_strata
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +27,7 @@ class OrderFile:
         seed: The run's seed.
         content_digest: Digest of the sorted example digests.
         groups: One value an example, or None.
+        first_tokens: Of pair tests: how many tokens of each example may count.
     """
 
     n_examples: int
@@ -28,11 +36,12 @@ class OrderFile:
     seed: int
     content_digest: str
     groups: Sequence[object] | None = None
+    first_tokens: tuple[int, ...] = (ALL_TOKENS,)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OrderMethod:
-    """An order test.
+    """An order test that scores whole orders.
 
     Attributes:
         name: As typed after `--tests`.
@@ -42,6 +51,8 @@ class OrderMethod:
         windowed: Strata may exceed the context and are scored in windows.
         counted_boundaries: The effect counts the neighbours that its orders keep.
         fewest_strata: Strata with more than one order that the analysis needs.
+        fewest_examples: Examples that the design needs.
+        grouped: Whether orders can keep to groups.
         null: What is assumed of a model that never saw the file.
         validity: `exact` or `asymptotic`.
         needs: What the model must expose.
@@ -57,12 +68,143 @@ class OrderMethod:
     windowed: bool = False
     counted_boundaries: bool = False
     fewest_strata: int = 1
+    fewest_examples: int = 2
+    grouped: bool = True
     null: str
     validity: str
     needs: str = "log-probabilities"
     cost: str
     finds: str
     source: str
+
+    def lay_out(
+        self,
+        file: OrderFile,
+        encoded: Encoded,
+        *,
+        prefix_id: int | None,
+        n_orders: int | None,
+    ) -> Layout:
+        """Orders of the file as sequences; see `plan_orders` for what it raises."""
+        # A method with one fixed counterfactual, such as reversal, keeps its own m.
+        fixed = self.default_orders == 1
+        m = self.default_orders if n_orders is None or fixed else n_orders
+        design = self.design(file, m)
+        plan = plan_orders(
+            design,
+            encoded,
+            prefix_id=prefix_id,
+            context=file.context,
+            windowed=self.windowed,
+        )
+        return SequenceLayout(design, plan)
+
+    def numbers(
+        self, evidence: Evidence, *, grouped: bool, seed: int, content_digest: str
+    ) -> OrderNumbers:
+        """What the test says of stored evidence; `verify` recomputes it with this.
+
+        Args:
+            evidence: Its (K, m + 1) scores, with orders or boundaries.
+            grouped: Whether orders moved examples within groups only.
+            seed: The run's seed.
+            content_digest: Unused: the orders are in the evidence.
+
+        Raises:
+            ValueError: If a score is not finite or there are too few strata.
+        """
+        if evidence.scores is None:
+            raise ValueError("no scores")
+        if evidence.boundaries is not None:
+            boundaries_K = evidence.boundaries
+        elif evidence.orders is not None:
+            counted = grouped or self.counted_boundaries
+            boundaries_K = boundaries_gained(evidence.orders, counted=counted)
+        else:
+            boundaries_K = np.ones(len(evidence.scores))
+        return self.analyse(evidence.scores, boundaries_K, seed)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PairMethod:
+    """An order test that scores each example after each other one of its stratum.
+
+    Attributes:
+        name: As typed after `--tests`.
+        size: Most examples of a stratum.
+        analyse: (strata, seed, content_digest) -> numbers.
+        grouped: As for `OrderMethod`, like all that follow.
+        fewest_strata: Strata with more than one order that the analysis needs.
+        fewest_examples: Examples that the design needs.
+        null: What is assumed of a model that never saw the file.
+        validity: `exact` or `asymptotic`.
+        needs: What the model must expose.
+        cost: Passes over the data.
+        finds: What it can and cannot see.
+        source: Paper.
+    """
+
+    name: str
+    size: int
+    analyse: Callable[..., OrderNumbers]
+    grouped: bool = True
+    fewest_strata: int = 1
+    fewest_examples: int = FEWEST_EXAMPLES
+    null: str
+    validity: str
+    needs: str = "log-probabilities"
+    cost: str
+    finds: str
+    source: str
+
+    def lay_out(
+        self,
+        file: OrderFile,
+        encoded: Encoded,
+        *,
+        prefix_id: int | None,
+        n_orders: int | None,
+    ) -> Layout:
+        """All pairs of each stratum; all its orders are columns, whatever n_orders.
+
+        Raises:
+            InputError: If no two examples fit the context.
+        """
+        del n_orders
+        # Other than for sequences, a stratum need not fit the context, only two
+        # examples, and the floor of p is low however few the strata are.
+        design, codes_KS = published_orders(
+            split_strata(file.n_examples, self.size), groups=file.groups
+        )
+        plan = plan_pairs(
+            [row[row >= 0] for row in design.orders[:, 0]],
+            encoded,
+            prefix_id=prefix_id,
+            context=file.context,
+        )
+        return PairLayout(design, codes_KS, plan, file.first_tokens)
+
+    def numbers(
+        self, evidence: Evidence, *, grouped: bool, seed: int, content_digest: str
+    ) -> OrderNumbers:
+        """What the test says of stored evidence.
+
+        Args:
+            evidence: Pair matrices, published orders and groups.
+            grouped: Unused: the groups are in the evidence.
+            seed: The run's seed.
+            content_digest: Of the benchmark.
+
+        Raises:
+            ValueError: If an entry is missing or not finite.
+        """
+        return self.analyse(
+            pair_strata(evidence), seed=seed, content_digest=content_digest
+        )
+
+
+TestMethod = OrderMethod | PairMethod
+"""A method that gives a p-value."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,3 +226,22 @@ class ScoreMethod:
     cost: str
     finds: str
     source: str
+
+
+def pair_strata(evidence: Evidence) -> PairStrata:
+    """Pair matrices of stored evidence.
+
+    Raises:
+        ValueError: If a part of them is missing.
+    """
+    pairs, orders = evidence.pairs, evidence.orders
+    first_tokens, codes = evidence.first_tokens, evidence.codes
+    if pairs is None or orders is None or first_tokens is None or codes is None:
+        raise ValueError("no pair matrices")
+    return PairStrata(
+        pairs=pairs,
+        first_tokens=first_tokens,
+        sizes=(orders[:, 0] >= 0).sum(axis=1),
+        codes=codes,
+        starts=orders[:, 0, 0].astype(np.int64),
+    )

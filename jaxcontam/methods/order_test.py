@@ -7,11 +7,11 @@ import numpy as np
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.errors import InputError
-from jaxcontam.methods.method import OrderFile, OrderMethod
-from jaxcontam.results import DESIGNED, Evidence, OrderNumbers, OrderResult, Pretest
-from jaxcontam.scoring.plan import ScoringPlan, plan_orders
-from jaxcontam.scoring.scorer import NonFiniteScoreError, Progress, Scorer, n_targets
-from jaxcontam.stats.orders import OrderDesign, boundaries_gained
+from jaxcontam.methods.layouts import Layout, ScoredTest, UnscorableExampleError
+from jaxcontam.methods.method import OrderFile, TestMethod
+from jaxcontam.results import DESIGNED, OrderResult, Pretest
+from jaxcontam.scoring.pair_plan import ALL_TOKENS
+from jaxcontam.scoring.scorer import Progress, Scorer
 from jaxcontam.stats.pretests import directional
 
 EFFECT_UNIT = "nats per example boundary"
@@ -23,55 +23,59 @@ class PlannedTest:
 
     benchmark: Benchmark
     encoded: Encoded
-    method: OrderMethod
-    design: OrderDesign
-    plan: ScoringPlan
+    method: TestMethod
+    layout: Layout
     group_field: str | None
     seed: int
 
     @property
     def n_targets(self) -> int:
         """Target tokens that scoring will cost."""
-        return n_targets(self.plan.sequences)
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class ScoredTest:
-    """What scoring a planned test gave.
-
-    Attributes:
-        evidence: The scores beside what was scored.
-        n_cached: Target tokens whose scores the store held.
-    """
-
-    evidence: Evidence
-    n_cached: int
+        return self.layout.n_targets
 
 
 def plan_test(
     benchmark: Benchmark,
     encoded: Encoded,
-    method: OrderMethod,
+    method: TestMethod,
     *,
     prefix_id: int | None,
     context: int,
     seed: int,
     n_orders: int | None = None,
     group_field: str | None = None,
+    first_tokens: tuple[int, ...] = (ALL_TOKENS,),
 ) -> PlannedTest:
     """Design and lay out a test; asks no model.
 
+    Args:
+        benchmark: Examples in published order.
+        encoded: Their ids.
+        method: A row of METHODS.
+        prefix_id: Put before each sequence if the tokenizer has one.
+        context: Tokens that the model reads at once.
+        seed: The run's seed.
+        n_orders: m; None is the method's own. Pair tests have all orders anyway.
+        group_field: Orders move examples only within equal values of this field.
+        first_tokens: Of pair tests: how many tokens of each example may count.
+
     Raises:
-        InputError: If the file has one example, no two examples fit the context, or
-            groups leave no order to compare with.
+        InputError: If the file has too few examples, no two examples fit the context,
+            or groups leave no order to compare with.
     """
-    if len(benchmark) < 2:
+    if len(benchmark) < method.fewest_examples:
         raise InputError(
-            f"{benchmark.name}: one example", hint="an order needs at least two"
+            f"{benchmark.name}: {len(benchmark)} example"
+            f"{'s' * (len(benchmark) > 1)}, {method.name} needs "
+            f"{method.fewest_examples}",
+            hint="an order needs examples that could stand otherwise",
         )
-    # A method with one fixed counterfactual, such as reversal, keeps its own number.
-    fixed = method.default_orders == 1
-    design = method.design(
+    if group_field is not None and not method.grouped:
+        raise InputError(
+            f"{method.name} cannot keep orders to groups",
+            hint=f"drop --group-field {group_field}, or use --tests adjacency",
+        )
+    layout = method.lay_out(
         OrderFile(
             n_examples=len(benchmark),
             n_ids=int(encoded.lengths.sum()),
@@ -79,30 +83,25 @@ def plan_test(
             seed=seed,
             content_digest=benchmark.content_digest,
             groups=None if group_field is None else benchmark.groups(group_field),
+            first_tokens=first_tokens,
         ),
-        method.default_orders if n_orders is None or fixed else n_orders,
+        encoded,
+        prefix_id=prefix_id,
+        n_orders=n_orders,
     )
-    if design.n_strata < method.fewest_strata:
+    if layout.n_strata < method.fewest_strata:
         raise InputError(
-            f"{benchmark.name}: {design.n_strata} strata have two different orders, "
+            f"{benchmark.name}: {layout.n_strata} strata have two different orders, "
             f"{method.name} needs {method.fewest_strata}",
             hint=f"--group-field {group_field} leaves too little to permute"
             if group_field
             else "the file is too short",
         )
-    plan = plan_orders(
-        design,
-        encoded,
-        prefix_id=prefix_id,
-        context=context,
-        windowed=method.windowed,
-    )
     return PlannedTest(
         benchmark=benchmark,
         encoded=encoded,
         method=method,
-        design=design,
-        plan=plan,
+        layout=layout,
         group_field=group_field,
         seed=seed,
     )
@@ -111,51 +110,19 @@ def plan_test(
 def score_test(
     planned: PlannedTest, scorer: Scorer, progress: Progress | None = None
 ) -> ScoredTest:
-    """Score every order of a planned test.
+    """Score everything that a planned test asks for.
 
     Raises:
         InputError: If the model gives a number that is not finite; names the example.
     """
     try:
-        sums = scorer.sums(planned.plan.sequences, progress)
-    except NonFiniteScoreError as e:
-        example = planned.plan.example_at(e.sequence, e.position)
+        return planned.layout.score(scorer, progress)
+    except UnscorableExampleError as e:
         raise InputError(
-            f"{planned.benchmark.name}: example {example + 1}: the model's "
+            f"{planned.benchmark.name}: example {e.example + 1}: the model's "
             "log-probability is not finite",
             hint="check the checkpoint: its weights may hold NaN or be truncated",
         ) from e
-    evidence = Evidence(
-        scores=planned.plan.matrix(sums.loglik),
-        orders=planned.design.orders,
-        place=planned.design.place,
-        cut=planned.plan.cut,
-    )
-    return ScoredTest(evidence, sums.n_cached)
-
-
-def numbers_from(
-    method: OrderMethod, evidence: Evidence, *, grouped: bool, seed: int
-) -> OrderNumbers:
-    """What the test says of stored evidence; `verify` recomputes it with this.
-
-    Args:
-        method: The test.
-        evidence: Its (K, m + 1) scores, with orders or boundaries.
-        grouped: Whether orders moved examples within groups only.
-        seed: The run's seed.
-
-    Raises:
-        ValueError: If a score is not finite or there are too few strata.
-    """
-    if evidence.boundaries is not None:
-        boundaries_K = evidence.boundaries
-    elif evidence.orders is not None:
-        counted = grouped or method.counted_boundaries
-        boundaries_K = boundaries_gained(evidence.orders, counted=counted)
-    else:
-        boundaries_K = np.ones(len(evidence.scores))
-    return method.analyse(evidence.scores, boundaries_K, seed)
 
 
 def order_result(
@@ -164,7 +131,7 @@ def order_result(
     *,
     primary: bool,
     pretests: tuple[Pretest, ...],
-    method: OrderMethod | None = None,
+    method: TestMethod | None = None,
     copies: int | None = None,
     copies_shuffled: bool | None = None,
 ) -> OrderResult:
@@ -183,8 +150,13 @@ def order_result(
     n_cached = scored.n_cached if method is None else planned.n_targets
     method = method or planned.method
     grouped = planned.group_field is not None
-    numbers = numbers_from(method, scored.evidence, grouped=grouped, seed=planned.seed)
-    cut = planned.plan.cut
+    numbers = method.numbers(
+        scored.evidence,
+        grouped=grouped,
+        seed=planned.seed,
+        content_digest=benchmark.content_digest,
+    )
+    layout = planned.layout
     null = f"within-group {method.null}" if grouped else method.null
     if benchmark.order_provenance == "seeded":
         null = DESIGNED
@@ -195,14 +167,14 @@ def order_result(
         content_digest=benchmark.content_digest,
         order_provenance=benchmark.order_provenance,
         n_examples=len(benchmark),
-        n_cut=int(np.count_nonzero(cut)),
+        n_cut=int(np.count_nonzero(layout.cut)),
         method=method.name,
         primary=primary,
         null=null,
         validity=method.validity,
-        n_strata=planned.design.n_strata,
-        n_dropped=planned.design.n_dropped,
-        n_orders=planned.design.n_orders,
+        n_strata=layout.n_strata,
+        n_dropped=layout.n_dropped,
+        n_orders=layout.n_orders,
         group_field=planned.group_field,
         tokens_scored=planned.n_targets - n_cached,
         cached_tokens=n_cached,
@@ -216,7 +188,8 @@ def order_result(
 
 
 def _warnings(planned: PlannedTest) -> tuple[str, ...]:
-    n, cut = len(planned.benchmark), planned.plan.cut
+    n, layout = len(planned.benchmark), planned.layout
+    cut = layout.cut
     warnings = []
     if n_cut := int(np.count_nonzero(cut)):
         warnings.append(f"{n_cut} of {n} examples were cut to fit")
@@ -229,6 +202,6 @@ def _warnings(planned: PlannedTest) -> tuple[str, ...]:
     ]
     if n_same := n - len(set(kept)):
         warnings.append(f"{n_same} of {n} examples repeat another one")
-    if dropped := planned.design.n_dropped:
+    if dropped := layout.n_dropped:
         warnings.append(f"{dropped} strata have a single order and were left out")
     return tuple(warnings)

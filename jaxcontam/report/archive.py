@@ -50,5 +50,5 @@ def read_archive(path: Path, n_results: int) -> list[Evidence | None]:
         found = {
             name: arrays[f"{r}/{name}"] for name in _NAMES if f"{r}/{name}" in arrays
         }
-        evidence.append(Evidence(**found) if "scores" in found else None)
+        evidence.append(Evidence(**found) if found else None)
     return evidence

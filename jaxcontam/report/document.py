@@ -91,6 +91,9 @@ def order_result_from(row: Mapping[str, Any]) -> OrderResult:
     """
     fields = dict(row)
     numbers = OrderNumbers(**{name: fields.pop(name) for name in _NUMBERS})
+    if numbers.lag_profile is not None:
+        profile = tuple(numbers.lag_profile)
+        numbers = dataclasses.replace(numbers, lag_profile=profile)
     pretests = tuple(Pretest(**test) for test in fields.pop("pretests"))
     warnings = tuple(fields.pop("warnings"))
     return OrderResult(**fields, numbers=numbers, pretests=pretests, warnings=warnings)

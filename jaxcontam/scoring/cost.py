@@ -2,72 +2,151 @@
 
 import collections
 import dataclasses
+import math
 import statistics
 import time
 from collections.abc import Sequence
 
 import numpy as np
 
+from jaxcontam.scoring.pair_plan import PairGroup
+from jaxcontam.scoring.pair_scorer import pair_keys
 from jaxcontam.scoring.records import record_size
 from jaxcontam.scoring.rows import SUMS
 from jaxcontam.scoring.scorer import Scorer, batch_keys, n_targets
+from jaxcontam.scoring.store import ScoreStore
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ScoringCost:
-    """What the sums of sequences would cost.
+    """What scoring a plan would cost.
 
     Attributes:
         n_targets: Target tokens.
         n_cached: Of these, how many are in whole batches that the store holds, or
             that plans before this one put there.
-        positions: Input positions still to be scored, padding included, by (B, S).
+        positions: Input positions still to be scored, padding included, by the shape
+            of their batch: (B, S), or `PairBatch.shape`.
         store_bytes: What scoring them adds to the store.
     """
 
     n_targets: int
     n_cached: int
-    positions: collections.Counter[tuple[int, int]]
+    positions: collections.Counter[tuple[int, ...]]
     store_bytes: int
 
 
-def scoring_costs(
-    scorer: Scorer, plans: Sequence[Sequence[np.ndarray]]
-) -> list[ScoringCost]:
-    """What `Scorer.sums` of each plan's sequences would cost; asks no model."""
-    planned: set[bytes] = set()
-    return [_cost(scorer, sequences, planned) for sequences in plans]
+def sequence_cost(
+    scorer: Scorer, sequences: Sequence[np.ndarray], planned: set[bytes]
+) -> ScoringCost:
+    """What `Scorer.sums` of sequences would cost; asks no model.
+
+    Args:
+        scorer: Its plan, and its store if it has one.
+        sequences: As for `Scorer.sums`.
+        planned: Keys that plans before this one put into the store; grows.
+    """
+    rows, batches = scorer.plan(sequences)
+    value_size = len(SUMS.to_bytes(np.zeros((2, 1))))
+    asked = []
+    for batch in batches:
+        keys = None
+        if scorer.store is not None:
+            keys = batch_keys(scorer.store, batch, rows, sequences, SUMS)
+        asked.append(
+            _Asked(
+                shape=(batch.n_rows, batch.length),
+                n_targets=sum(rows[i].n_targets for i in batch.rows),
+                keys=keys,
+                value_bytes=[value_size] * len(batch.rows),
+            )
+        )
+    return _cost(scorer.store, asked, n_targets(sequences), planned)
+
+
+def pair_cost(
+    scorer: Scorer, groups: Sequence[PairGroup], planned: set[bytes]
+) -> ScoringCost:
+    """What `PairScorer.logprobs` of groups would cost; arguments as above."""
+    pairs = scorer.pairs
+    assert pairs is not None
+    asked = [
+        _Asked(
+            shape=batch.shape,
+            n_targets=sum(groups[i].n_targets for i in batch.groups),
+            keys=None if pairs.store is None else pair_keys(pairs.store, batch, groups),
+            value_bytes=[4 * groups[i].n_targets for i in batch.groups],
+        )
+        for batch in pairs.plan(groups)
+    ]
+    total = sum(group.n_targets for group in groups)
+    return _cost(pairs.store, asked, total, planned)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Asked:
+    """A batch of a plan; `keys` is None without a store."""
+
+    shape: tuple[int, ...]
+    n_targets: int
+    keys: list[bytes] | None
+    value_bytes: list[int]
 
 
 def _cost(
-    scorer: Scorer, sequences: Sequence[np.ndarray], planned: set[bytes]
+    store: ScoreStore | None,
+    asked: Sequence[_Asked],
+    n_targets_in_all: int,
+    planned: set[bytes],
 ) -> ScoringCost:
-    """Cost of one plan, whose keys are added to those of the plans before it."""
-    rows, batches = scorer.plan(sequences)
-    store, value_size = scorer.store, len(SUMS.to_bytes(np.zeros((2, 1))))
     n_cached = store_bytes = 0
-    positions: collections.Counter[tuple[int, int]] = collections.Counter()
-    for batch in batches:
-        fresh: set[bytes] | None = None
-        if store is not None:
-            keys = batch_keys(store, batch, rows, sequences, SUMS)
-            fresh = {k for k in keys if k not in planned and not store.holds([k])}
-        if fresh is not None and not fresh:
-            n_cached += sum(rows[i].n_targets for i in batch.rows)
+    positions: collections.Counter[tuple[int, ...]] = collections.Counter()
+    for batch in asked:
+        if batch.keys is None or store is None:
+            positions[batch.shape] += n_positions(batch.shape)
             continue
-        positions[batch.n_rows, batch.length] += batch.n_rows * batch.length
-        if fresh is not None:
-            planned |= fresh
-            store_bytes += record_size(len(fresh), len(fresh) * value_size)
-    return ScoringCost(n_targets(sequences), n_cached, positions, store_bytes)
+        fresh = {
+            key: size
+            for key, size in zip(batch.keys, batch.value_bytes, strict=True)
+            if key not in planned and not store.holds([key])
+        }
+        if not fresh:
+            n_cached += batch.n_targets
+            continue
+        positions[batch.shape] += n_positions(batch.shape)
+        planned |= fresh.keys()
+        store_bytes += record_size(len(fresh), sum(fresh.values()))
+    return ScoringCost(n_targets_in_all, n_cached, positions, store_bytes)
 
 
-def batch_seconds(scorer: Scorer, shape: tuple[int, int], *, rounds: int = 3) -> float:
-    """Median time of a batch of zeros, after one that compiles."""
-    ids_BS = np.zeros(shape, np.int32)
+def n_positions(shape: tuple[int, ...]) -> int:
+    """Input positions of a batch, from its shape; see `ScoringCost.positions`."""
+    if len(shape) == 2:
+        return math.prod(shape)
+    n_rows, prefix_length, n_continuations, length, _ = shape
+    return n_rows * (prefix_length + n_continuations * length)
+
+
+def batch_seconds(scorer: Scorer, shape: tuple[int, ...], *, rounds: int = 3) -> float:
+    """Median time of a batch of zeros, after one that compiles.
+
+    Args:
+        scorer: Its forward functions.
+        shape: (B, S) of sequences, or `PairBatch.shape`.
+        rounds: Batches that are timed.
+    """
     times = []
     for _ in range(1 + rounds):
         start = time.perf_counter()
-        np.asarray(scorer.forward(ids_BS, ids_BS)[0])
+        if len(shape) == 2:
+            ids_BS = np.zeros(shape, np.int32)
+            np.asarray(scorer.forward(ids_BS, ids_BS)[0])
+        else:
+            assert scorer.pairs is not None
+            n_rows, P, K, T, at_once = shape
+            lengths_I = np.full(n_rows, P, np.int32)
+            prefixes_IP = np.zeros((n_rows, P), np.int32)
+            ids_IKT = np.zeros((n_rows, K, T), np.int32)
+            np.asarray(scorer.pairs.forward(prefixes_IP, lengths_I, ids_IKT, at_once))
         times.append(time.perf_counter() - start)
     return statistics.median(times[1:])

@@ -9,7 +9,10 @@ from pathlib import Path
 import jaxcontam
 
 # What turns ids and files of weights into scores.
-_CODE = ("models/**/*.py", *(f"scoring/{n}.py" for n in ("kernel", "mesh", "rows")))
+_CODE = (
+    "models/**/*.py",
+    *(f"scoring/{name}.py" for name in ("kernel", "mesh", "pairs", "rows")),
+)
 # The last two are what Linux says on ARM in place of the others.
 _CPU_FIELDS = ("vendor_id", "cpu family", "model", "flags", "CPU part", "Features")
 

@@ -13,7 +13,13 @@ from jaxcontam.models.decoder import Decoder
 from jaxcontam.results import DeviceInfo, ModelInfo
 from jaxcontam.scoring.identity import ScoreIdentity, code_digest, cpu_kind
 from jaxcontam.scoring.kernel import PRECISION, VERSION
-from jaxcontam.scoring.mesh import data_mesh, sharded_forward
+from jaxcontam.scoring.mesh import (
+    data_mesh,
+    on_every_device,
+    sharded_forward,
+    sharded_pairs,
+)
+from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.scoring.store import ScoreStore
 
@@ -68,12 +74,21 @@ def local_scorer(
             jax.default_backend(), _BATCH_TOKENS_ACCELERATOR
         )
     mesh = data_mesh()
+    state = on_every_device(state, mesh)
+    pairs = PairScorer(
+        sharded_pairs(graphdef, state, mesh),
+        context=config.context,
+        batch_tokens=batch_tokens,
+        n_devices=mesh.size,
+        store=store,
+    )
     return Scorer(
         sharded_forward(graphdef, state, mesh, moments=moments),
         context=config.context,
         batch_tokens=batch_tokens,
         n_devices=mesh.size,
         store=store,
+        pairs=pairs,
     )
 
 

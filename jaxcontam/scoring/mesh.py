@@ -16,6 +16,7 @@ from flax import nnx
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from jaxcontam.scoring.kernel import TokenScores, score_tokens
+from jaxcontam.scoring.pairs import score_continuations
 
 
 def data_mesh(devices: Sequence[Any] | None = None) -> Mesh:
@@ -41,9 +42,32 @@ def sharded_forward(
     Returns:
         (inputs_BS, targets_BS) -> scores `[B, S]`.
     """
-    replicated = jax.device_put(state, NamedSharding(mesh, PartitionSpec()))
+    replicated = on_every_device(state, mesh)
     sharded = _compiled(graphdef, mesh, moments)
     return lambda inputs_BS, targets_BS: sharded(replicated, inputs_BS, targets_BS)
+
+
+def sharded_pairs(
+    graphdef: nnx.GraphDef, state: nnx.State, mesh: Mesh
+) -> Callable[..., jax.Array]:
+    """`score_continuations` over a mesh: each device takes its own prefixes.
+
+    Returns:
+        (prefixes_IP, lengths_I, continuations_IKT, at_once) -> log-probabilities
+        `[I, K, T]`; I is a multiple of the number of devices.
+    """
+    replicated = on_every_device(state, mesh)
+
+    def forward(prefixes_IP, lengths_I, continuations_IKT, at_once: int) -> jax.Array:
+        sharded = _compiled_pairs(graphdef, mesh, at_once)
+        return sharded(replicated, prefixes_IP, lengths_I, continuations_IKT)
+
+    return forward
+
+
+def on_every_device(state: nnx.State, mesh: Mesh) -> nnx.State:
+    """Weights copied to every device of a mesh; what is there already stays."""
+    return jax.device_put(state, NamedSharding(mesh, PartitionSpec()))
 
 
 @functools.lru_cache(maxsize=8)
@@ -61,6 +85,31 @@ def _compiled(graphdef: nnx.GraphDef, mesh: Mesh, moments: bool):
             in_specs=(PartitionSpec(), rows, rows),
             out_specs=rows,
             # Scans start from constants; the check takes them for equal everywhere.
+            check_vma=False,
+        )
+    )
+
+
+@functools.lru_cache(maxsize=32)
+def _compiled_pairs(graphdef: nnx.GraphDef, mesh: Mesh, at_once: int):
+    rows = PartitionSpec("data")
+
+    def score(state: nnx.State, prefixes_IP, lengths_I, continuations_IKT):
+        return score_continuations(
+            graphdef,
+            state,
+            prefixes_IP,
+            lengths_I,
+            continuations_IKT,
+            at_once=at_once,
+        ).logprobs
+
+    return jax.jit(
+        jax.shard_map(
+            score,
+            mesh=mesh,
+            in_specs=(PartitionSpec(), rows, rows, rows),
+            out_specs=rows,
             check_vma=False,
         )
     )

@@ -1,37 +1,23 @@
 """Sequences of ids in, log-probabilities out: windows, batches, one host copy."""
 
-import collections
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from jaxcontam.scoring.batching import Batch, plan_batches
+from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.rows import SUMS, TOKENS, Kept, Row, fill, rows_of
 from jaxcontam.scoring.store import ScoreStore
-
-Progress = Callable[[int, int], None]
-"""Called with the target tokens done and the target tokens in all."""
+from jaxcontam.scoring.stored import (
+    NonFiniteScoreError,
+    Progress,
+    Work,
+    scored_batches,
+)
 
 Forward = Callable[[np.ndarray, np.ndarray], Sequence]
 """(inputs_BS, targets_BS) int32 -> logprobs_BS, and means and variances or None."""
-
-# Batches in flight: the host prepares one while the device works on another.
-_AHEAD = 1
-
-
-class NonFiniteScoreError(ArithmeticError):
-    """The model gave a log-probability that is not finite.
-
-    Attributes:
-        sequence: Index of the sequence.
-        position: Index of the id within it.
-    """
-
-    def __init__(self, sequence: int, position: int):
-        super().__init__(f"sequence {sequence}, id {position}: not finite")
-        self.sequence = sequence
-        self.position = position
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -50,16 +36,6 @@ class SequenceSums:
     n_cached: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class _Started:
-    """A batch on its way: its keys, and what the store or else the device gives."""
-
-    batch: Batch
-    keys: list[bytes]
-    stored: list[bytes] | None
-    scores: Sequence | None
-
-
 class Scorer:
     """Scores sequences with one forward function and one rule of windows."""
 
@@ -71,6 +47,7 @@ class Scorer:
         batch_tokens: int,
         n_devices: int = 1,
         store: ScoreStore | None = None,
+        pairs: PairScorer | None = None,
     ):
         """Wrap a forward function.
 
@@ -80,12 +57,14 @@ class Scorer:
             batch_tokens: Tokens of a batch on one device.
             n_devices: Devices that share a batch's rows evenly.
             store: Where scores of this very function are kept.
+            pairs: Scores continuations of shared prefixes, where the model can.
         """
         self.forward = forward
         self.context = context
         self.batch_tokens = batch_tokens
         self.n_devices = n_devices
         self.store = store
+        self.pairs = pairs
 
     def log_likelihoods(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
@@ -146,18 +125,20 @@ class Scorer:
         """Each row, what is kept of it, and whether the store held it."""
         rows, batches = self.plan(sequences)
         total, done = n_targets(sequences), 0
-        waiting: collections.deque[_Started] = collections.deque()
-        for batch in [*batches, None]:
-            if batch is not None:
-                waiting.append(self._start(batch, rows, sequences, kept))
-            while waiting and (batch is None or len(waiting) > _AHEAD):
-                started = waiting.popleft()
-                values = self._finish(started, rows, kept)
-                for index, value in zip(started.batch.rows, values, strict=True):
-                    done += rows[index].n_targets
-                    yield rows[index], value, started.stored is not None
-                if progress is not None:
-                    progress(done, total)
+        n_scores = 3 if self.store is not None and self.store.identity.moments else 1
+        work = Work[Batch, np.ndarray](
+            keys=lambda batch, store: batch_keys(store, batch, rows, sequences, kept),
+            start=lambda batch: self.forward(*fill(batch, rows, sequences)),
+            finish=lambda batch, scores: _values(batch, scores, rows, kept),
+            to_bytes=kept.to_bytes,
+            from_bytes=lambda _, __, data: kept.from_bytes(data, n_scores=n_scores),
+        )
+        for batch, values, cached in scored_batches(batches, work, self.store):
+            for index, value in zip(batch.rows, values, strict=True):
+                done += rows[index].n_targets
+                yield rows[index], value, cached
+            if progress is not None:
+                progress(done, total)
 
     def plan(self, sequences: Sequence[np.ndarray]) -> tuple[list[Row], list[Batch]]:
         """Rows and batches; they follow from the sequences, not from the store."""
@@ -170,49 +151,27 @@ class Scorer:
         )
         return rows, batches
 
-    def _start(
-        self,
-        batch: Batch,
-        rows: Sequence[Row],
-        sequences: Sequence[np.ndarray],
-        kept: Kept,
-    ) -> _Started:
-        """Ask the store and, if a row is missing, the device for the whole batch."""
-        keys, stored, scores = [], None, None
-        if self.store is not None:
-            keys = batch_keys(self.store, batch, rows, sequences, kept)
-            stored = self.store.values(keys)
-        if stored is None:
-            scores = self.forward(*fill(batch, rows, sequences))
-        return _Started(batch, keys, stored, scores)
 
-    def _finish(
-        self, started: _Started, rows: Sequence[Row], kept: Kept
-    ) -> list[np.ndarray]:
-        """Kept values of a batch's rows; those of the device go into the store.
+def _values(
+    batch: Batch, scores: Sequence, rows: Sequence[Row], kept: Kept
+) -> list[np.ndarray]:
+    """Kept values of a batch's rows from the device's scores.
 
-        Raises:
-            NonFiniteScoreError: Before anything of the batch is stored.
-        """
-        if started.scores is None:
-            assert started.stored is not None
-            assert self.store is not None
-            n_scores = 3 if self.store.identity.moments else 1
-            return [kept.from_bytes(data, n_scores=n_scores) for data in started.stored]
-        host = [np.asarray(part) for part in started.scores if part is not None]
-        values = []
-        for i, index in enumerate(started.batch.rows):
-            row = rows[index]
-            own = np.stack([part[i, row.first : row.length] for part in host])
-            bad = np.flatnonzero(~np.isfinite(own).all(axis=0))
-            if len(bad):
-                target = row.window.first_target + int(bad[0])
-                raise NonFiniteScoreError(row.sequence, target)
-            values.append(kept.reduce(own))
-        if self.store is not None:
-            data = [kept.to_bytes(value) for value in values]
-            self.store.commit(list(zip(started.keys, data, strict=True)))
-        return values
+    Raises:
+        NonFiniteScoreError: Before anything of the batch is stored.
+    """
+    host = [np.asarray(part) for part in scores if part is not None]
+    values = []
+    for i, index in enumerate(batch.rows):
+        row = rows[index]
+        own = np.stack([part[i, row.first : row.length] for part in host])
+        bad = np.flatnonzero(~np.isfinite(own).all(axis=0))
+        if len(bad):
+            raise NonFiniteScoreError(
+                row.sequence, row.window.first_target + int(bad[0])
+            )
+        values.append(kept.reduce(own))
+    return values
 
 
 def batch_keys(

@@ -56,18 +56,18 @@ class ScoreStore:
         self._refresh()
 
     def row_key(
-        self, kept: str, shape: tuple[int, int], first: int, ids: np.ndarray
+        self, kept: str, shape: tuple[int, ...], first: int, ids: np.ndarray
     ) -> bytes:
         """Key of a row: equal keys have bit-equal values.
 
         Args:
             kept: Name of what is kept of the row's scores.
-            shape: (B, S) of its batch; other shapes are other compiled programs.
+            shape: (B, S) of its batch, or what else tells compiled programs apart.
             first: First target whose score is the row's own.
             ids: int32, inputs and last target, prefix and separators among them.
         """
         key = self._key_start.copy()
-        key.update(f"{kept} {shape[0]} {shape[1]} {first}\n".encode())
+        key.update(f"{kept} {' '.join(map(str, shape))} {first}\n".encode())
         key.update(ids.astype("<i4").tobytes())
         return key.digest()
 

@@ -62,10 +62,25 @@ def order_effect(
         se = K**0.5 * float(gains_K.std(ddof=1)) / total
     else:
         se = None
-    mde = None
     # Where the largest difference that sums could show is a tie, p is 1 whatever the
     # effect.
     differs = float(np.ptp(loglik_KM, axis=1).sum()) > tolerance
-    if se is not None and differs and (p_floor or 0.0) <= LEVEL:
-        mde = max((_Z_LEVEL + _Z_POWER) * se, tolerance / total)
+    mde = mde_of(se, p_floor=p_floor, differs=differs)
+    if mde is not None:
+        mde = max(mde, tolerance / total)
     return Effect(float(gains_K.sum()) / total, se, mde)
+
+
+def mde_of(
+    effect_se: float | None, *, p_floor: float | None, differs: bool
+) -> float | None:
+    """Smallest effect found with power 0.8 at level 0.001; None if none can be.
+
+    Args:
+        effect_se: Standard error of the effect.
+        p_floor: Smallest p-value of the design; None for a test without a floor.
+        differs: False where all orders score alike.
+    """
+    if effect_se is None or not differs or (p_floor or 0.0) > LEVEL:
+        return None
+    return (_Z_LEVEL + _Z_POWER) * effect_se

@@ -8,8 +8,8 @@ Dimension key
 
 import numpy as np
 
-# Bets of different boldness; their mean is a martingale like each of them.
-_LAMBDAS = np.array([0.1, 0.2, 0.4, 0.8, 1.6])
+LAMBDAS = np.array([0.1, 0.2, 0.4, 0.8, 1.6])
+"""Bets of different boldness; their mean is a martingale like each of them."""
 
 
 def soft_rank_log_e(loglik_KM: np.ndarray) -> float:
@@ -33,8 +33,8 @@ def soft_rank_log_e(loglik_KM: np.ndarray) -> float:
     pooled = float(np.sqrt(np.mean(loglik_KM.var(axis=1, ddof=1))))
     if pooled == 0.0:
         return 0.0
-    bets_LKM = _LAMBDAS[:, None, None] * (centred_KM / pooled)
+    bets_LKM = LAMBDAS[:, None, None] * (centred_KM / pooled)
     top_LK1 = bets_LKM.max(axis=2, keepdims=True)
     means_LK = np.log(np.exp(bets_LKM - top_LK1).mean(axis=2)) + top_LK1[..., 0]
     log_e_L = (bets_LKM[:, :, 0] - means_LK).sum(axis=1)
-    return float(np.logaddexp.reduce(log_e_L) - np.log(len(_LAMBDAS)))
+    return float(np.logaddexp.reduce(log_e_L) - np.log(len(LAMBDAS)))

@@ -101,6 +101,31 @@ def reversed_orders(
     return _design(strata, reversal, 1, seed, content_digest, groups)
 
 
+def published_orders(
+    strata: Sequence[np.ndarray], *, groups: Sequence[object] | None = None
+) -> tuple[OrderDesign, np.ndarray]:
+    """The published order of each stratum alone, for tests that score pairs.
+
+    Args:
+        strata: Index arrays of contiguous examples.
+        groups: As in `draw_orders`.
+
+    Returns:
+        A design with one column and (K, s_max) int64 codes of equal groups; strata
+        with a single order are left out.
+    """
+    codes = [_group_codes(stratum_N, groups) for stratum_N in strata]
+    kept = [k for k, own in enumerate(codes) if len(np.unique(own)) < len(own)]
+    largest = max((len(strata[k]) for k in kept), default=0)
+    orders_K1S = np.full((len(kept), 1, largest), -1, np.int32)
+    codes_KS = np.zeros((len(kept), largest), np.int64)
+    for row, k in enumerate(kept):
+        orders_K1S[row, 0, : len(strata[k])] = strata[k]
+        codes_KS[row, : len(strata[k])] = codes[k]
+    place_K = np.zeros(len(kept), np.int64)
+    return OrderDesign(orders_K1S, place_K, len(strata) - len(kept)), codes_KS
+
+
 def boundaries_gained(orders_KMS: np.ndarray, *, counted: bool) -> np.ndarray:
     """True neighbours that the published order has over the counterfactual ones.
 

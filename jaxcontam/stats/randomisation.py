@@ -32,7 +32,8 @@ SMALLEST_P = 1e-300
 """p-values are quoted no smaller; `log10_p` has no such limit."""
 
 N_MONTE_CARLO = 99_999
-_LOG10_E_MAX = 300.0
+LOG10_E_MAX = 300.0
+"""e-values are quoted no larger than 10 to this."""
 # Sums over several rows are tabulated up to this many: few enough to stay in cache.
 _TABLE_SIZE = 2**14
 _MIN_ORDERS_TO_STUDENTISE = 9
@@ -100,17 +101,17 @@ def randomisation_test(
     log10_lower = min(log10_p, max(tail.log10_lower, log10_floor))
     statistic = float(values_KM[:, 0].sum())
     log10_e = soft_rank_log_e(loglik_KM) / math.log(10)
-    p_floor = _power_of_ten(log10_floor)
+    p_floor = power_of_ten(log10_floor)
     ties = relative_tolerance * float(np.abs(loglik_KM).max(axis=1).sum())
     effect = order_effect(loglik_KM, boundaries_K, p_floor=p_floor, tolerance=ties)
     return OrderNumbers(
         statistic=statistic,
-        p_value=_power_of_ten(log10_p),
+        p_value=power_of_ten(log10_p),
         log10_p=log10_p,
-        p_lower=_power_of_ten(log10_lower),
+        p_lower=power_of_ten(log10_lower),
         p_monte_carlo=monte_carlo_p(values_KM, tolerance=tolerance, seed=seed),
         p_floor=p_floor,
-        e_value=10.0 ** min(log10_e, _LOG10_E_MAX),
+        e_value=10.0 ** min(log10_e, LOG10_E_MAX),
         effect=effect.effect,
         effect_se=effect.effect_se,
         mde=effect.mde,
@@ -206,6 +207,6 @@ def _unequal(sd: np.ndarray, loglik_KM: np.ndarray) -> bool:
     return bool(high > _SD_RATIO_TO_STUDENTISE * low)
 
 
-def _power_of_ten(exponent: float) -> float:
+def power_of_ten(exponent: float) -> float:
     """10^exponent, not below `SMALLEST_P`."""
     return max(10.0**exponent, SMALLEST_P) if exponent > -400 else SMALLEST_P

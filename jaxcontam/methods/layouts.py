@@ -1,0 +1,239 @@
+"""A test laid out: what is to be scored, and how scores become evidence."""
+
+import dataclasses
+import math
+from typing import Protocol
+
+import numpy as np
+
+from jaxcontam.results import Evidence
+from jaxcontam.scoring.cost import ScoringCost, pair_cost, sequence_cost
+from jaxcontam.scoring.pair_plan import PairPlan
+from jaxcontam.scoring.plan import ScoringPlan
+from jaxcontam.scoring.scorer import NonFiniteScoreError, Progress, Scorer, n_targets
+from jaxcontam.stats.all_orders import n_stratum_orders
+from jaxcontam.stats.orders import OrderDesign
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class ScoredTest:
+    """What scoring a planned test gave.
+
+    Attributes:
+        evidence: The scores beside what was scored.
+        n_cached: Target tokens whose scores the store held.
+    """
+
+    evidence: Evidence
+    n_cached: int
+
+
+class UnscorableExampleError(ArithmeticError):
+    """The model's log-probability of an example is not finite.
+
+    Attributes:
+        example: Its index.
+    """
+
+    def __init__(self, example: int):
+        super().__init__(f"example {example}: not finite")
+        self.example = example
+
+
+class Layout(Protocol):
+    """What every laid-out test has."""
+
+    @property
+    def n_strata(self) -> int:
+        """Strata with more than one order."""
+        ...
+
+    @property
+    def n_dropped(self) -> int:
+        """Strata with a single order."""
+        ...
+
+    @property
+    def n_orders(self) -> int:
+        """Counterfactual orders of a stratum, at most."""
+        ...
+
+    @property
+    def log10_floor(self) -> float:
+        """log10 of the smallest p-value, if nothing ties."""
+        ...
+
+    @property
+    def n_scored(self) -> int:
+        """Distinct sequences, or pairs."""
+        ...
+
+    @property
+    def n_targets(self) -> int:
+        """Target tokens that scoring will cost."""
+        ...
+
+    @property
+    def cut(self) -> np.ndarray:
+        """(n_examples,) int32, ids removed from each example."""
+        ...
+
+    def cost(self, scorer: Scorer, planned: set[bytes]) -> ScoringCost:
+        """What scoring would cost; asks no model.
+
+        Args:
+            scorer: Says how batches are made and what the store holds.
+            planned: Keys that tests before this one put into the store; grows.
+        """
+        ...
+
+    def score(self, scorer: Scorer, progress: Progress | None) -> ScoredTest:
+        """Score everything.
+
+        Raises:
+            UnscorableExampleError: Names the example.
+        """
+        ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class SequenceLayout:
+    """Orders as sequences of ids, each distinct one once."""
+
+    design: OrderDesign
+    plan: ScoringPlan
+
+    @property
+    def n_strata(self) -> int:
+        """See `Layout`, as for all that follow."""
+        return self.design.n_strata
+
+    @property
+    def n_dropped(self) -> int:
+        """See `Layout`."""
+        return self.design.n_dropped
+
+    @property
+    def n_orders(self) -> int:
+        """See `Layout`."""
+        return self.design.n_orders
+
+    @property
+    def log10_floor(self) -> float:
+        """See `Layout`."""
+        return -self.n_strata * math.log10(self.n_orders + 1)
+
+    @property
+    def n_scored(self) -> int:
+        """See `Layout`."""
+        return len(self.plan.sequences)
+
+    @property
+    def n_targets(self) -> int:
+        """See `Layout`."""
+        return n_targets(self.plan.sequences)
+
+    @property
+    def cut(self) -> np.ndarray:
+        """See `Layout`."""
+        return self.plan.cut
+
+    def cost(self, scorer: Scorer, planned: set[bytes]) -> ScoringCost:
+        """See `Layout`."""
+        return sequence_cost(scorer, self.plan.sequences, planned)
+
+    def score(self, scorer: Scorer, progress: Progress | None) -> ScoredTest:
+        """See `Layout`."""
+        try:
+            sums = scorer.sums(self.plan.sequences, progress)
+        except NonFiniteScoreError as e:
+            raise UnscorableExampleError(
+                self.plan.example_at(e.sequence, e.position)
+            ) from e
+        evidence = Evidence(
+            scores=self.plan.matrix(sums.loglik),
+            orders=self.design.orders,
+            place=self.design.place,
+            cut=self.plan.cut,
+        )
+        return ScoredTest(evidence, sums.n_cached)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class PairLayout:
+    """Every example after every other one of its stratum.
+
+    Attributes:
+        design: The published order of each stratum.
+        codes: (K, s_max) int64, groups within strata.
+        plan: What is scored.
+        first_tokens: Q choices of how many tokens of each example count.
+    """
+
+    design: OrderDesign
+    codes: np.ndarray
+    plan: PairPlan
+    first_tokens: tuple[int, ...]
+
+    @property
+    def n_strata(self) -> int:
+        """See `Layout`, as for all that follow."""
+        return self.design.n_strata
+
+    @property
+    def n_dropped(self) -> int:
+        """See `Layout`."""
+        return self.design.n_dropped
+
+    @property
+    def n_orders(self) -> int:
+        """See `Layout`."""
+        return max(self._columns(), default=1) - 1
+
+    @property
+    def log10_floor(self) -> float:
+        """See `Layout`."""
+        return -sum(math.log10(n_columns) for n_columns in self._columns())
+
+    @property
+    def n_scored(self) -> int:
+        """See `Layout`."""
+        return sum(len(group.continuations) for group in self.plan.groups)
+
+    @property
+    def n_targets(self) -> int:
+        """See `Layout`."""
+        return self.plan.n_targets
+
+    @property
+    def cut(self) -> np.ndarray:
+        """See `Layout`."""
+        return self.plan.cut
+
+    def cost(self, scorer: Scorer, planned: set[bytes]) -> ScoringCost:
+        """See `Layout`."""
+        return pair_cost(scorer, self.plan.groups, planned)
+
+    def score(self, scorer: Scorer, progress: Progress | None) -> ScoredTest:
+        """See `Layout`."""
+        if scorer.pairs is None:
+            raise ValueError("this scorer has no pairs")
+        try:
+            scored = scorer.pairs.logprobs(self.plan.groups, progress)
+        except NonFiniteScoreError as e:
+            group = self.plan.groups[e.sequence]
+            raise UnscorableExampleError(group.others[e.position]) from e
+        evidence = Evidence(
+            orders=self.design.orders,
+            cut=self.plan.cut,
+            pairs=self.plan.matrices(scored.logprobs, self.first_tokens),
+            first_tokens=np.array(self.first_tokens, np.int64),
+            codes=self.codes,
+        )
+        return ScoredTest(evidence, scored.n_cached)
+
+    def _columns(self) -> list[int]:
+        return [
+            n_stratum_orders(codes_S[row >= 0])
+            for codes_S, row in zip(self.codes, self.design.orders[:, 0], strict=True)
+        ]

@@ -1,0 +1,210 @@
+"""Pairs in, log-probabilities of every continuation out: batches, store, one host copy.
+
+Dimension key
+    I  prefixes of a batch
+    P  ids of a prefix
+    K  continuations of each prefix
+    T  ids of a continuation
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxcontam.scoring.batching import bucket_lengths, rows_of_a_batch
+from jaxcontam.scoring.pair_plan import PairGroup
+from jaxcontam.scoring.store import ScoreStore
+from jaxcontam.scoring.stored import (
+    NonFiniteScoreError,
+    Progress,
+    Work,
+    scored_batches,
+)
+
+PairForward = Callable[..., Any]
+"""(prefixes_IP, lengths_I, continuations_IKT, at_once) -> logprobs_IKT."""
+
+# Calls of the device have a cost of their own; so many steps share one.
+_STEPS_A_BATCH = 8
+# Name of these values in the store's keys.
+_KEPT = "pairs"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PairBatch:
+    """Groups that are scored together.
+
+    Attributes:
+        groups: Indices of the groups; at most `n_rows`.
+        n_rows: I, padding among them.
+        prefix_length: P.
+        n_continuations: K.
+        length: T.
+        at_once: Prefixes that a device scores side by side.
+    """
+
+    groups: tuple[int, ...]
+    n_rows: int
+    prefix_length: int
+    n_continuations: int
+    length: int
+    at_once: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """What tells its compiled program from others."""
+        sizes = (self.n_rows, self.prefix_length, self.n_continuations, self.length)
+        return (*sizes, self.at_once)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class PairScores:
+    """Scores of groups.
+
+    Attributes:
+        logprobs: For each group and continuation one float32 array, nats an id.
+        n_cached: Target tokens whose scores the store held.
+    """
+
+    logprobs: list[list[np.ndarray]]
+    n_cached: int
+
+
+class PairScorer:
+    """Scores continuations of shared prefixes with one forward function."""
+
+    def __init__(
+        self,
+        forward: PairForward,
+        *,
+        context: int,
+        batch_tokens: int,
+        n_devices: int = 1,
+        store: ScoreStore | None = None,
+    ):
+        """Wrap a forward function; arguments as for `Scorer`."""
+        self.forward = forward
+        self.context = context
+        self.batch_tokens = batch_tokens
+        self.n_devices = n_devices
+        self.store = store
+
+    def logprobs(
+        self, groups: Sequence[PairGroup], progress: Progress | None = None
+    ) -> PairScores:
+        """Log-probability of every id of every continuation after its prefix.
+
+        Raises:
+            ValueError: If a prefix or a continuation is empty, or the two together
+                exceed the context.
+            NonFiniteScoreError: Names the group and its continuation.
+        """
+        total, done = sum(group.n_targets for group in groups), 0
+        work = Work[PairBatch, np.ndarray](
+            keys=lambda batch, store: pair_keys(store, batch, groups),
+            start=lambda batch: self.forward(*_fill(batch, groups), batch.at_once),
+            finish=lambda batch, scores: _values(batch, scores, groups),
+            to_bytes=lambda value: value.astype("<f4", copy=False).tobytes(),
+            from_bytes=lambda _, __, data: np.frombuffer(data, "<f4"),
+        )
+        found: dict[int, list[np.ndarray]] = {}
+        n_cached = 0
+        for batch, values, cached in scored_batches(
+            self.plan(groups), work, self.store
+        ):
+            for index, value in zip(batch.groups, values, strict=True):
+                lengths = [len(ids) for ids in groups[index].continuations]
+                found[index] = np.split(value, np.cumsum(lengths)[:-1])
+                done += groups[index].n_targets
+                n_cached += cached * groups[index].n_targets
+            if progress is not None:
+                progress(done, total)
+        return PairScores([found[i] for i in range(len(groups))], n_cached)
+
+    def plan(self, groups: Sequence[PairGroup]) -> list[PairBatch]:
+        """Batches of few shapes; they follow from the groups, not from the store.
+
+        Raises:
+            ValueError: See `logprobs`.
+        """
+        buckets = bucket_lengths(self.context)
+        of_shape: dict[tuple[int, int], list[int]] = {}
+        for i, group in enumerate(groups):
+            longest = max(len(ids) for ids in group.continuations)
+            if not len(group.prefix) or not min(len(c) for c in group.continuations):
+                raise ValueError(f"group {i}: its prefix or a continuation is empty")
+            if len(group.prefix) + longest > self.context + 1:
+                raise ValueError(
+                    f"group {i}: {len(group.prefix)} + {longest} ids exceed the "
+                    f"context of {self.context}"
+                )
+            P, T = (
+                buckets[int(np.searchsorted(buckets, n))]
+                for n in (len(group.prefix), longest)
+            )
+            of_shape.setdefault((P, T), []).append(i)
+        batches = []
+        for (P, T), members in sorted(of_shape.items()):
+            K = max(len(groups[i].continuations) for i in members)
+            at_once = max(1, self.batch_tokens // (P + K * T))
+            share = -(-len(members) // self.n_devices)
+            n_rows = self.n_devices * rows_of_a_batch(share, _STEPS_A_BATCH * at_once)
+            batches += [
+                PairBatch(
+                    tuple(members[start : start + n_rows]), n_rows, P, K, T, at_once
+                )
+                for start in range(0, len(members), n_rows)
+            ]
+        return batches
+
+
+def pair_keys(
+    store: ScoreStore, batch: PairBatch, groups: Sequence[PairGroup]
+) -> list[bytes]:
+    """Key of each group of a batch."""
+    keys = []
+    for index in batch.groups:
+        parts = [groups[index].prefix, *groups[index].continuations]
+        shape = (*batch.shape, *(len(part) for part in parts))
+        keys.append(store.row_key(_KEPT, shape, 0, np.concatenate(parts)))
+    return keys
+
+
+def _fill(
+    batch: PairBatch, groups: Sequence[PairGroup]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Inputs of a batch; zeros pad the ends, where nothing looks back."""
+    prefixes_IP = np.zeros((batch.n_rows, batch.prefix_length), np.int32)
+    lengths_I = np.ones(batch.n_rows, np.int32)
+    ids_IKT = np.zeros((batch.n_rows, batch.n_continuations, batch.length), np.int32)
+    for row, index in enumerate(batch.groups):
+        prefix = groups[index].prefix
+        prefixes_IP[row, : len(prefix)] = prefix
+        lengths_I[row] = len(prefix)
+        for k, ids in enumerate(groups[index].continuations):
+            ids_IKT[row, k, : len(ids)] = ids
+    return prefixes_IP, lengths_I, ids_IKT
+
+
+def _values(
+    batch: PairBatch, scores: Any, groups: Sequence[PairGroup]
+) -> list[np.ndarray]:
+    """Scores of each group, its continuations one after the other.
+
+    Raises:
+        NonFiniteScoreError: Before anything of the batch is stored.
+    """
+    logprobs_IKT = np.asarray(scores)
+    values = []
+    for row, index in enumerate(batch.groups):
+        parts = [
+            logprobs_IKT[row, k, : len(ids)]
+            for k, ids in enumerate(groups[index].continuations)
+        ]
+        for k, part in enumerate(parts):
+            if not np.isfinite(part).all():
+                raise NonFiniteScoreError(index, k)
+        values.append(np.concatenate(parts).astype(np.float32, copy=False))
+    return values

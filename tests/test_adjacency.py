@@ -1,0 +1,293 @@
+"""Pair matrices: closed forms against enumeration, and the exact test against both."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from jaxcontam.stats.adjacency import (
+    LAGS,
+    boundaries_matrix,
+    double_centred,
+    lag_profile,
+    path_moments,
+    path_sums,
+    symmetry,
+)
+from jaxcontam.stats.all_orders import N_DRAWN, n_stratum_orders, stratum_orders
+from jaxcontam.stats.pair_test import (
+    PairStrata,
+    adjacency_normal_test,
+    adjacency_test,
+    drawn_sums,
+)
+
+DIGEST = "sha256:" + 64 * "3"
+SIZES = range(4, 8)
+
+
+def all_paths(n):
+    return np.array(list(itertools.permutations(range(n))))
+
+
+def matrix(n, seed=0):
+    rng = np.random.default_rng([seed, n])
+    return rng.normal(size=(n, n)) + 3 * rng.normal(size=n) + rng.normal(size=(n, 1))
+
+
+def strata_of(matrices, codes=None, first_tokens=(-1,)):
+    """`matrices` is (Q, K) of square arrays."""
+    sizes = np.array([len(own) for own in matrices[0]])
+    largest = max(sizes)
+    pairs = np.zeros((len(matrices), len(sizes), largest, largest))
+    for q, row in enumerate(matrices):
+        for k, own in enumerate(row):
+            pairs[q, k, : len(own), : len(own)] = own
+    return PairStrata(
+        pairs=pairs,
+        first_tokens=np.array(first_tokens),
+        sizes=sizes,
+        codes=np.zeros((len(sizes), largest), np.int64) if codes is None else codes,
+        starts=np.concatenate([[0], np.cumsum(sizes)[:-1]]),
+    )
+
+
+def test(strata, seed=0):
+    return adjacency_test(strata, seed=seed, content_digest=DIGEST)
+
+
+test.__test__ = False
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("change", [lambda x: x, double_centred, lambda x: x - x.T])
+def test_moments_are_those_of_all_orders(n, change):
+    own = change(matrix(n))
+    sums = path_sums(own, all_paths(n))
+    mean, variance = path_moments(own)
+    scale = float(np.abs(own).sum())
+    assert mean == pytest.approx(sums.mean(), rel=1e-10, abs=1e-12 * scale)
+    assert variance == pytest.approx(sums.var(), rel=1e-10)
+
+
+def test_published_example_of_closed_form_is_repeated():
+    """Two examples: both paths are single entries."""
+    own = np.array([[9.0, 2.0], [5.0, 9.0]])
+    assert path_moments(own) == (3.5, 2.25)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_centring_removes_what_examples_have_of_their_own(n):
+    rng = np.random.default_rng(n)
+    own = matrix(n)
+    effects = rng.normal(size=(n, 1)) + rng.normal(size=n)
+    centred = double_centred(own)
+    np.testing.assert_allclose(double_centred(own + effects), centred, atol=1e-12)
+    np.testing.assert_allclose(centred.sum(0), 0, atol=1e-12)
+    np.testing.assert_allclose(centred.sum(1), 0, atol=1e-12)
+    assert not np.diagonal(centred).any()
+
+
+def test_centring_moves_with_the_examples():
+    """Equivariance: condition for an exact test of centred entries."""
+    own, order = matrix(7), np.random.default_rng(1).permutation(7)
+    np.testing.assert_allclose(
+        double_centred(own[np.ix_(order, order)]),
+        double_centred(own)[np.ix_(order, order)],
+        atol=1e-12,
+    )
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_diagonal_counts_nowhere(n):
+    own = matrix(n)
+    filled = own + 100 * np.eye(n)
+    np.testing.assert_array_equal(double_centred(filled), double_centred(own))
+    assert path_moments(filled) == path_moments(own)
+
+
+@pytest.mark.parametrize("n", range(2, 6))
+def test_all_orders_are_there_once_and_the_published_one_first(n):
+    orders = stratum_orders(np.zeros(n, np.int64), np.random.default_rng(0))
+    assert {tuple(row) for row in orders.tolist()} == set(
+        itertools.permutations(range(n))
+    )
+    assert len(orders) == math.factorial(n) == n_stratum_orders(np.zeros(n))
+    assert orders[0].tolist() == list(range(n))
+
+
+def test_orders_keep_to_groups():
+    codes = np.array([0, 1, 0, 1, 1])
+    orders = stratum_orders(codes, np.random.default_rng(0))
+    assert len(orders) == 2 * 6 == n_stratum_orders(codes)
+    assert len({tuple(row) for row in orders.tolist()}) == 12
+    assert (codes[orders] == codes).all()
+
+
+def test_long_strata_are_drawn_from_uniformly_and_reproducibly():
+    codes = np.array([0] * 9 + [1])
+    orders = stratum_orders(codes, np.random.default_rng(3))
+    again = stratum_orders(codes, np.random.default_rng(3))
+    assert len(orders) == N_DRAWN == n_stratum_orders(codes)
+    np.testing.assert_array_equal(orders, again)
+    assert (np.sort(orders, axis=1) == np.arange(10)).all()
+    assert (orders[:, 9] == 9).all()
+    at_first = np.bincount(orders[1:, 0], minlength=9)[:9] / (N_DRAWN - 1)
+    # 4.5 standard errors of a share of 1/9, for nine shares.
+    assert np.abs(at_first - 1 / 9).max() < 4.5 * math.sqrt(8 / 81 / N_DRAWN)
+
+
+@pytest.mark.parametrize("sizes", [(4,), (5,), (7,), (4, 5), (5, 4, 4)])
+def test_pvalue_is_that_of_all_joint_orders(sizes):
+    for seed in range(3):
+        own = [matrix(n, seed) for n in sizes]
+        found = test(strata_of([own]))
+        sums = np.zeros(1)
+        for one in own:
+            paths = path_sums(double_centred(one), all_paths(len(one)))
+            sums = np.add.outer(sums, paths).ravel()
+        published = sum(float(np.trace(double_centred(one), 1)) for one in own)
+        exact = np.mean(sums >= published - 1e-9)
+        assert found.statistic == pytest.approx(published, abs=1e-9)
+        assert found.p_lower is not None
+        assert found.p_lower <= exact * (1 + 1e-12)
+        assert exact <= found.p_value * (1 + 1e-12)
+        assert found.p_value / found.p_lower < 1.01
+        assert found.p_floor == pytest.approx(
+            1 / math.prod(math.factorial(n) for n in sizes)
+        )
+        # 5 standard errors of 99,999 draws.
+        assert found.p_monte_carlo == pytest.approx(
+            exact, abs=5 * math.sqrt(exact * (1 - exact) / 1e5) + 1e-5
+        )
+
+
+def test_gain_at_each_boundary_is_the_effect():
+    """Whatever examples add of their own: 2 nats a boundary are an effect of 2."""
+    own = [matrix(8, seed) for seed in range(40)]
+    gained = [one + 2 * np.eye(8, k=1) for one in own]
+    before, after = test(strata_of([own])), test(strata_of([gained]))
+    assert after.effect - before.effect == pytest.approx(2, rel=1e-9)
+    assert after.p_value < 1e-9 < 1e-4 < before.p_value
+    assert after.mde == pytest.approx((3.090 + 0.842) * after.effect_se)
+
+
+def test_effect_of_groups_counts_neighbours_that_their_orders_can_break():
+    rng = np.random.default_rng(0)
+    codes = np.tile([0, 0, 0, 0, 0, 1], (40, 1))
+    own = [rng.normal(size=(6, 6)) for _ in range(40)]
+    gained = [one + 2 * np.eye(6, k=1) for one in own]
+    before, after = (test(strata_of([x], codes)) for x in (own, gained))
+    assert after.effect - before.effect == pytest.approx(2, rel=1e-9)
+    assert after.p_floor == pytest.approx(120.0**-40)
+
+
+def test_constant_scorer_gives_pvalue_one():
+    own = [np.full((5, 5), -7.0) for _ in range(6)]
+    for run in (adjacency_test, adjacency_normal_test):
+        found = run(strata_of([own]), seed=0, content_digest=DIGEST)
+        assert found.p_value == 1.0
+        assert found.mde is None
+        assert found.symmetry is None
+
+
+def test_model_that_knows_examples_but_no_order_gives_pvalue_one():
+    """Entries that are a row effect and a column effect: nothing between examples."""
+    rng = np.random.default_rng(0)
+    own = [rng.normal(size=(8, 1)) - 50 * rng.random(8) for _ in range(10)]
+    assert test(strata_of([own])).p_value == 1.0
+
+
+def test_relabelled_nulls_keep_size():
+    """Exactness of single choices and of max-T, over orders of fixed contents."""
+    rng = np.random.default_rng(0)
+    n_sets = 300
+    p = np.empty((n_sets, 3))
+    for i in range(n_sets):
+        # Skewed, and unequal in scale: nothing that a normal law would like.
+        short = [-rng.gamma(0.3, size=(4, 4)) * 10 ** rng.normal() for _ in range(8)]
+        whole = [one - rng.gamma(0.3, size=(4, 4)) for one in short]
+        one, both = strata_of([whole]), strata_of([short, whole], None, (4, -1))
+        normal = adjacency_normal_test(one, seed=i, content_digest=DIGEST)
+        p[i] = test(one, i).p_value, test(both, i).p_value, normal.p_value
+    for level in (0.05, 0.01):
+        # 3.3 standard errors.
+        bound = level + 3.3 * math.sqrt(level * (1 - level) / n_sets)
+        assert (np.mean(p[:, :2] <= level, axis=0) <= bound).all()
+
+
+def test_choice_of_tokens_pays_for_itself_and_finds_the_best():
+    rng = np.random.default_rng(0)
+    noise = [rng.normal(size=(6, 6)) for _ in range(20)]
+    signal = [one + 1.5 * np.eye(6, k=1) for one in noise]
+    loud = [one + 9 * rng.normal(size=(6, 6)) for one in signal]
+    found = test(strata_of([signal, loud], None, (8, -1)))
+    assert found.first_tokens == 8
+    assert found.p_value == pytest.approx(1e-5)
+    assert found.p_floor == pytest.approx(1e-5)
+    assert test(strata_of([loud])).p_value > found.p_value
+    # Two equal choices are one choice.
+    twice = test(strata_of([loud, loud], None, (8, -1)))
+    assert twice.p_value == pytest.approx(test(strata_of([loud])).p_monte_carlo)
+
+
+def test_normal_tail_agrees_with_the_exact_one_where_both_are_known():
+    own = [matrix(8, seed) + 0.35 * np.eye(8, k=1) for seed in range(20)]
+    exact = test(strata_of([own]))
+    normal = adjacency_normal_test(strata_of([own]), seed=0, content_digest=DIGEST)
+    assert 1e-8 < exact.p_value < 0.05
+    assert normal.log10_p == pytest.approx(exact.log10_p, rel=0.1)
+    assert normal.effect == pytest.approx(exact.effect)
+    assert normal.effect_se == pytest.approx(exact.effect_se)
+
+
+def test_normal_test_refuses_groups():
+    codes = np.tile([0, 0, 0, 1, 1], (2, 1))
+    with pytest.raises(ValueError, match="without groups"):
+        adjacency_normal_test(
+            strata_of([[matrix(5), matrix(5, 1)]], codes),
+            seed=0,
+            content_digest=DIGEST,
+        )
+
+
+def test_entry_that_is_not_finite_is_refused():
+    own = matrix(5)
+    own[1, 2] = np.nan
+    with pytest.raises(ValueError, match="finite"):
+        test(strata_of([[own]]))
+
+
+def test_symmetric_pairs_have_symmetry_one_and_antisymmetric_minus_one():
+    own = matrix(8)
+    assert symmetry([double_centred(own + own.T)]) == pytest.approx(1)
+    assert symmetry([double_centred(own - own.T)]) == pytest.approx(-1)
+
+
+def test_lag_profile_is_a_spike_at_one_for_a_memorised_order():
+    rng = np.random.default_rng(0)
+    own = [
+        double_centred(rng.normal(size=(8, 8)) + 3 * np.eye(8, k=1)) for _ in range(50)
+    ]
+    profile = dict(zip(LAGS, lag_profile(own), strict=True))
+    assert max(profile, key=profile.get) == 1
+    assert profile[1] > 1.5 > 0.5 > max(abs(profile[h]) for h in LAGS if h != 1)
+    short = dict(zip(LAGS, lag_profile([double_centred(matrix(4))]), strict=True))
+    assert short[5] is None and short[3] is not None
+
+
+def test_boundaries_are_the_share_that_random_orders_break():
+    n = 6
+    kept = path_sums(np.eye(n, k=1), all_paths(n))
+    gained = float(np.trace(boundaries_matrix(n), 1))
+    # Centring also takes from the gain what looks like an effect of examples.
+    assert 0 < gained <= n - 1 - kept.mean()
+
+
+def test_sums_for_plots_have_the_moments_of_all_orders():
+    strata = strata_of([[matrix(6, k) for k in range(5)]])
+    drawn = drawn_sums(strata, seed=1, content_digest=DIGEST, n_draws=40_000)
+    variance = sum(path_moments(one)[1] for one in strata.centred(0))
+    assert abs(drawn.mean()) < 5 * math.sqrt(variance / 40_000)
+    assert drawn.var() == pytest.approx(variance, rel=0.05)
