@@ -1,41 +1,52 @@
 """Exact tail probability of a sum of independent discrete uniforms.
 
-T* - T is a sum over strata, and stratum k adds one of its M differences
-d[k, j] = a[k, j] - a[k, 0], each with probability 1 / M. Differences are rounded
-to a grid and convolved directly: all terms are positive, so the tail keeps its full
-relative accuracy at any depth. Rounding every difference up bounds the probability
-from above, rounding down from below, so the bracket is rigorous.
+T* - T is a sum over strata, and stratum k adds one of its differences
+d[k, j] = a[k, j] - a[k, 0], each equally likely. Differences are rounded to a grid and
+convolved: rounding every one up bounds the probability from above, rounding down from
+below, so the bracket is rigorous. Short rows are first added up, all combinations of
+their columns, into long ones: fewer roundings, and fewer rows to convolve.
 
-Plain masses would underflow at 1e-308. Each stratum is therefore tilted by
-exp(theta d) with the theta that moves the mean of the sum to the threshold, and the
-tilt is taken back in log space at the end: exact for any theta.
+Rows are read once, one at a time, and kept as counts of grid cells, so that 10^5
+columns a row need not stand in memory together. The grid is a power of two: dividing
+by it is exact, and a coarser one nests in a finer one.
 
-Few enough combinations of columns are counted instead, one by one.
+Few enough combinations of columns are counted instead, exactly.
 
 Dimension key
     K  strata
-    M  columns, M = m + 1
+    M  columns, M = m + 1; may differ from row to row
     C  grid cells
 """
 
 import dataclasses
+import itertools
 import math
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from jaxcontam.stats.convolution import GridLaw, LogTail, log_tail
+from jaxcontam.stats.rows import summed_rows
+
 _LN10 = math.log(10)
-# Cells a standard deviation of the sum, for up to 100 strata and above.
-_CELLS_PER_SD = 2000
-_CELLS_PER_SD_PER_STRATUM = 20
-# Combinations of columns up to this many are enumerated.
-_ENUMERABLE = 2**16
-# Tilted masses sum to 1. Tails of less than this are cut off, and counted: they are
-# added to the upper bound and left out of the lower one.
-_NEGLIGIBLE = 1e-18
-# exp(theta * tolerance) stays representable beside `_NEGLIGIBLE`.
-_MAX_TILT = 200.0
-# The tilt need not be exact: a percent off costs nothing.
-_BISECTIONS = 12
+# Combinations of columns up to this many are counted, half against half.
+_ENUMERABLE = 2**28
+# Rows are added up while their combinations are at most this many.
+_MERGED = 2**14
+# The bracket aimed at, as a difference of natural logarithms.
+_WIDTH = 0.02
+# The finest grid: cells a standard deviation of the sum, as a power of two.
+_FINEST_BITS = 16
+# Cells of all rows together are kept to this many by a coarser grid.
+_MAX_CELLS = 2**20
+_MAX_DIRECT_CELLS = 2**15
+# The tilt is found on rows of about this many cells; it need not be exact.
+_TILT_CELLS = 256
+_TILT_STEPS = 60
+# exp(tilt) of the tolerance stays representable beside the masses that are cut off.
+_MAX_EXPONENT = 200.0
+# An FFT result is used where its error bound is at most this share of the tail.
+_FFT_SHARE = 1e-6
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,11 +62,29 @@ class LatticeTail:
     log10_lower: float
 
 
-def lattice_tail(differences_KM: np.ndarray, tolerance: float) -> LatticeTail:
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Cells:
+    """A row's differences, counted on a grid of cells of 2^exponent.
+
+    Attributes:
+        exponent: Of the grid.
+        offsets: (C,) int64, ascending; floors of difference / 2^exponent.
+        counts: (C,) differences in the cell.
+        on_grid: (C,) how many of them are the cell's lower end exactly.
+    """
+
+    exponent: int
+    offsets: np.ndarray
+    counts: np.ndarray
+    on_grid: np.ndarray
+
+
+def lattice_tail(rows: Iterable[np.ndarray], tolerance: float) -> LatticeTail:
     """Bracket the probability that the sum of one random column a row is >= 0.
 
     Args:
-        differences_KM: (K, M) float64; column 0 is zero by construction.
+        rows: One-dimensional float64 arrays of any lengths, or a (K, M) array; column 0
+            of each is zero by construction. A generator is read once.
         tolerance: Sums down to `-tolerance` count as ties, against detection.
 
     Raises:
@@ -65,112 +94,187 @@ def lattice_tail(differences_KM: np.ndarray, tolerance: float) -> LatticeTail:
         Convolution of integer-rounded scores as in exact network algorithms; the
         tilt is the one of Cramer and Chernoff.
     """
-    if not np.isfinite(differences_KM).all():
-        raise ValueError("differences must be finite")
     if tolerance < 0:
         raise ValueError(f"tolerance must be at least 0, got {tolerance}")
-    n_strata, n_columns = differences_KM.shape
-    sd = math.sqrt(float(differences_KM.var(axis=1).sum()))
-    if sd == 0.0:
-        return LatticeTail(0.0, 0.0)
-    if n_strata * math.log2(n_columns) <= math.log2(_ENUMERABLE):
-        log10_exact = math.log10(_enumerated_share(differences_KM, tolerance))
+    rows = _varying(rows)
+    few, n_combinations = [], 1
+    for row_M in rows:
+        few.append(row_M)
+        n_combinations *= len(row_M)
+        if n_combinations > _ENUMERABLE:
+            break
+    else:
+        log10_exact = math.log10(_counted_share(few, tolerance))
         return LatticeTail(log10_exact, log10_exact)
-    cell = sd / max(_CELLS_PER_SD, _CELLS_PER_SD_PER_STRATUM * n_strata)
-    slack = math.floor(tolerance / cell)
-    theta = _best_tilt(differences_KM, tolerance, cell, slack)
-    scaled_KM = differences_KM / cell
-    _, upper = _log_tail(np.ceil(scaled_KM).astype(np.int64), slack, theta * cell)
-    lower, _ = _log_tail(np.floor(scaled_KM).astype(np.int64), slack, theta * cell)
-    # Each of K steps rounds sums of M terms and a logarithm as large as the result.
-    n_roundings = 4 * n_strata * (n_columns + abs(min(upper, 0.0)))
-    rounding = n_roundings * float(np.finfo(np.float64).eps)
+    cells, sd = _binned(summed_rows(itertools.chain(few, rows), _MERGED))
+    theta = _best_tilt(cells, sd, tolerance)
+    wanted = _WIDTH / (max(theta, 1 / sd) * len(cells))
+    bracket = _bracket(cells, wanted, tolerance, theta, by_fft=True)
+    if bracket is None:
+        bracket = _bracket(cells, wanted, tolerance, theta, by_fft=False)
+    assert bracket is not None
+    return bracket
+
+
+def _varying(rows: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+    """Rows that can change the sum."""
+    for row in rows:
+        row_M = np.asarray(row, np.float64)
+        if not np.isfinite(row_M).all():
+            raise ValueError("differences must be finite")
+        if row_M.any():
+            yield row_M
+
+
+def _counted_share(rows: Sequence[np.ndarray], tolerance: float) -> float:
+    """Share of all column combinations whose sum is at least -tolerance."""
+    # Sums of two halves of the rows, as equal in number as may be.
+    left, right = np.zeros(1), np.zeros(1)
+    for row_M in sorted(rows, key=len, reverse=True):
+        if len(left) > len(right):
+            left, right = right, left
+        left = np.add.outer(left, row_M).ravel()
+    fewer, more = sorted((left, right), key=len)
+    fewer = np.sort(fewer)
+    n_below = int(np.searchsorted(fewer, -tolerance - more).sum())
+    n_all = len(fewer) * len(more)
+    return (n_all - n_below) / n_all
+
+
+def _binned(rows: Iterable[np.ndarray]) -> tuple[list[_Cells], float]:
+    """Counts of each row on a grid of its own, and the sd of the sum.
+
+    A row's grid is as fine as the last one could be if no other row followed: the sd of
+    the sum can only grow.
+    """
+    cells, sd = [], 0.0
+    for row_M in rows:
+        top = float(np.abs(row_M).max())
+        sd = math.hypot(sd, top * float((row_M / top).std()))
+        exponent = math.frexp(sd)[1] - _FINEST_BITS
+        scaled_M = np.sort(np.ldexp(row_M, -exponent))
+        floors_M = np.floor(scaled_M)
+        starts_C = np.flatnonzero(np.diff(floors_M, prepend=-math.inf))
+        on_grid_M = (scaled_M == floors_M).astype(np.int64)
+        cells.append(
+            _Cells(
+                exponent,
+                floors_M[starts_C].astype(np.int64),
+                np.diff(starts_C, append=len(row_M)).astype(np.int32),
+                np.add.reduceat(on_grid_M, starts_C).astype(np.int32),
+            )
+        )
+    return cells, sd
+
+
+def _best_tilt(cells: Sequence[_Cells], sd: float, tolerance: float) -> float:
+    """About the theta >= 0 that minimises the Chernoff exponent: Newton, kept inside.
+
+    The minimum is where the tilted mean of the sum is -tolerance.
+    """
+    coarse = [_coarse(row) for row in cells]
+    sizes_K = np.array([len(values) for values, _ in coarse])
+    starts_K = np.cumsum(sizes_K) - sizes_K
+    values_C = np.concatenate([values for values, _ in coarse]) / sd
+    counts_C = np.concatenate([counts for _, counts in coarse])
+    below_top_C = values_C - np.repeat(np.maximum.reduceat(values_C, starts_K), sizes_K)
+    ceiling = _MAX_EXPONENT * sd / tolerance if tolerance > 0 else math.inf
+    theta, low, high = 0.0, 0.0, ceiling
+    for _ in range(_TILT_STEPS):
+        weights_C = counts_C * np.exp(theta * below_top_C)
+        totals_K = np.add.reduceat(weights_C, starts_K)
+        means_K = np.add.reduceat(weights_C * values_C, starts_K) / totals_K
+        squares_C = weights_C * (values_C - np.repeat(means_K, sizes_K)) ** 2
+        variance = float((np.add.reduceat(squares_C, starts_K) / totals_K).sum())
+        gap = float(means_K.sum()) + tolerance / sd
+        if gap >= 0:
+            high = theta
+        else:
+            low = theta
+        # A hundredth of a standard deviation off costs nothing.
+        if (theta == 0 and gap >= 0) or abs(gap) <= 0.01 * math.sqrt(variance):
+            break
+        step = theta - gap / variance
+        if not low < step < high:
+            step = (low + high) / 2 if high < math.inf else 2 * low + 1
+        theta = min(step, ceiling)
+    return theta / sd
+
+
+def _coarse(row: _Cells) -> tuple[np.ndarray, np.ndarray]:
+    """Mean difference and count of about `_TILT_CELLS` cells of a row."""
+    span = int(row.offsets[-1] - row.offsets[0])
+    shift = max(0, span.bit_length() - _TILT_CELLS.bit_length() + 1)
+    codes = (row.offsets >> shift) - (row.offsets[0] >> shift)
+    counts = np.bincount(codes, weights=row.counts)
+    sums = np.bincount(codes, weights=row.counts * row.offsets.astype(np.float64))
+    found = counts > 0
+    return np.ldexp(sums[found] / counts[found], row.exponent), counts[found]
+
+
+def _bracket(
+    cells: Sequence[_Cells],
+    wanted: float,
+    tolerance: float,
+    theta: float,
+    *,
+    by_fft: bool,
+) -> LatticeTail | None:
+    """The bracket on a grid of about `wanted`; None if the FFT is not exact enough."""
+    ranges = [
+        math.ldexp(int(row.offsets[-1] - row.offsets[0]) + 1, row.exponent)
+        for row in cells
+    ]
+    smallest = sum(ranges) / (_MAX_CELLS if by_fft else _MAX_DIRECT_CELLS)
+    exponent = max(
+        math.frexp(max(wanted, smallest))[1] - 1,
+        max(row.exponent for row in cells),
+        min(_exact_exponent(row) for row in cells),
+    )
+    cell = math.ldexp(1.0, exponent)
+    slack, tilt = math.floor(tolerance / cell), min(theta * cell, _MAX_EXPONENT)
+    pairs = [_rounded(row, exponent) for row in cells]
+    tails = []
+    for laws in zip(*pairs, strict=True):
+        tail = log_tail(laws, slack=slack, tilt=tilt, by_fft=by_fft)
+        if by_fft and tail.log_error > tail.log_tail + math.log(_FFT_SHARE):
+            return None
+        tails.append(tail)
+    lower, upper = tails
     return LatticeTail(
-        log10_upper=min(0.0, (upper + rounding) / _LN10),
-        log10_lower=min(0.0, (lower - rounding) / _LN10),
+        log10_upper=min(0.0, _log_upper(upper) / _LN10),
+        log10_lower=min(0.0, _log_lower(lower) / _LN10),
     )
 
 
-def _enumerated_share(differences_KM: np.ndarray, tolerance: float) -> float:
-    """Share of all column combinations whose sum is at least -tolerance."""
-    sums = np.zeros(1)
-    for differences_M in differences_KM:
-        sums = np.add.outer(sums, differences_M).ravel()
-    return np.count_nonzero(sums >= -tolerance) / len(sums)
+def _exact_exponent(row: _Cells) -> int:
+    """The coarsest grid that needs no rounding; that of the row itself if none does."""
+    if (row.counts != row.on_grid).any():
+        return row.exponent
+    bits = int(np.bitwise_or.reduce(row.offsets))
+    return row.exponent + (bits & -bits).bit_length() - 1
 
 
-def _best_tilt(
-    differences_KM: np.ndarray, tolerance: float, cell: float, slack: int
-) -> float:
-    """The theta >= 0 that minimises the Chernoff exponent, by bisection."""
-
-    def slope(theta: float) -> float:
-        weights_KM = theta * differences_KM
-        weights_KM = np.exp(weights_KM - weights_KM.max(axis=1, keepdims=True))
-        means_K = (weights_KM * differences_KM).sum(axis=1) / weights_KM.sum(axis=1)
-        return float(means_K.sum()) + tolerance
-
-    if slope(0.0) >= 0.0:
-        return 0.0
-    ceiling = _MAX_TILT / (cell * max(slack, 1))
-    low, high = 0.0, 1.0 / math.sqrt(float(differences_KM.var(axis=1).sum()))
-    while high < ceiling and slope(high) < 0.0:
-        low, high = high, 2.0 * high
-    high = min(high, ceiling)
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if slope(middle) < 0.0 else (low, middle)
-    return (low + high) / 2
+def _rounded(row: _Cells, exponent: int) -> tuple[GridLaw, GridLaw]:
+    """A row on a coarser grid, its differences rounded down and rounded up."""
+    shift = min(exponent - row.exponent, 62)
+    codes = row.offsets >> shift
+    low = int(codes[0])
+    codes = codes - low
+    is_on_grid = row.offsets & ((1 << shift) - 1) == 0
+    down = np.bincount(codes, weights=row.counts)
+    stays = np.bincount(codes, weights=np.where(is_on_grid, row.on_grid, 0))
+    up = np.append(stays, 0.0)
+    up[1:] += down - stays
+    return GridLaw(low, down), GridLaw(low, up if up[-1] > 0 else up[:-1])
 
 
-def _log_tail(offsets_KM: np.ndarray, slack: int, tilt: float) -> tuple[float, float]:
-    """Log P(sum of a random offset a row >= -slack), without and with what was cut."""
-    remaining_K = np.append(np.cumsum(offsets_KM.max(axis=1)[::-1])[::-1][1:], 0)
-    # What tilting divides by, over all strata: the exponent K(theta).
-    tops_K = offsets_KM.max(axis=1)
-    shares_K = np.exp(tilt * (offsets_KM - tops_K[:, None])).mean(axis=1)
-    log_scale = float((np.log(shares_K) + tilt * tops_K).sum())
-    low, cut_off = 0, 0.0
-    # Taking the tilt back multiplies what was cut by at most exp(tilt * slack).
-    negligible = _NEGLIGIBLE * math.exp(-tilt * slack)
-    mass_C = np.ones(1)
-    for offsets_M, remaining in zip(offsets_KM, remaining_K.tolist(), strict=True):
-        values, counts = np.unique(offsets_M, return_counts=True)
-        weights = counts * np.exp(tilt * (values - values[-1]))
-        mass_C = _convolve(mass_C, values - values[0], weights / weights.sum())
-        low += int(values[0])
-        # Cells that cannot reach the threshold any more are no part of the tail.
-        start = max(0, -slack - remaining - low)
-        mass_C, low = mass_C[start:], low + start
-        below_C, above_C = np.cumsum(mass_C), np.cumsum(mass_C[::-1])
-        first = int(np.searchsorted(below_C, negligible, side="right"))
-        last = len(mass_C) - int(np.searchsorted(above_C, negligible, side="right"))
-        if first >= last:
-            # Nothing but what a later step would cut; the bound takes it all.
-            left = cut_off + float(mass_C.sum()) + negligible
-            return -math.inf, log_scale + math.log(left) + tilt * slack
-        cut_off += float(mass_C[:first].sum() + mass_C[last:].sum())
-        mass_C, low = mass_C[first:last], low + first
-    sums_C = np.arange(low, low + len(mass_C))
-    mass_C, sums_C = mass_C[sums_C >= -slack], sums_C[sums_C >= -slack]
-    mass_C, sums_C = mass_C[mass_C > 0], sums_C[mass_C > 0]
-    logs_C = np.log(mass_C) - tilt * sums_C
-    top = float(logs_C.max(initial=-math.inf))
-    inside = -math.inf
-    if len(logs_C):
-        inside = top + math.log(float(np.exp(logs_C - top).sum()))
-    outside = math.log(cut_off) + tilt * slack if cut_off > 0 else -math.inf
-    return log_scale + inside, log_scale + float(np.logaddexp(inside, outside))
+def _log_upper(tail: LogTail) -> float:
+    return float(np.logaddexp(tail.log_tail, tail.log_error)) + tail.log_rounding
 
 
-def _convolve(mass_C: np.ndarray, shifts: np.ndarray, weights: np.ndarray):
-    """Distribution of the sum of a grid variable and one of `shifts`, by `weights`."""
-    span = int(shifts[-1])
-    if 4 * len(shifts) > span:
-        kernel = np.zeros(span + 1)
-        kernel[shifts] = weights
-        return np.convolve(mass_C, kernel)
-    out = np.zeros(len(mass_C) + span)
-    for shift, weight in zip(shifts.tolist(), weights.tolist(), strict=True):
-        out[shift : shift + len(mass_C)] += weight * mass_C
-    return out
+def _log_lower(tail: LogTail) -> float:
+    if tail.log_error >= tail.log_tail:
+        return -math.inf
+    less = math.log1p(-math.exp(tail.log_error - tail.log_tail))
+    return tail.log_tail + less - tail.log_rounding
