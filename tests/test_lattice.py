@@ -37,6 +37,7 @@ def chernoff_log10(scores_KM):
 def grid_only(monkeypatch):
     """Small matrices go through the grid too, not through enumeration."""
     monkeypatch.setattr(lattice, "_ENUMERABLE", 1)
+    monkeypatch.setattr(lattice, "_MERGED", 1)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -93,7 +93,9 @@ def log_tail(
         hopeless = -slack - (total_top - node.top) - node.low
         return _without_tails(node, max(0, hopeless), threshold)
 
-    heap = [(len(node.mass_C), i, cut(node, negligible)) for i, node in enumerate(nodes)]
+    heap = [
+        (len(node.mass_C), i, cut(node, negligible)) for i, node in enumerate(nodes)
+    ]
     heapq.heapify(heap)
     n_nodes = len(heap)
     while len(heap) > 1:
@@ -114,7 +116,9 @@ def log_tail(
     _, _, last = heap[0]
     sums_C = np.arange(last.low, last.low + len(last.mass_C)) + slack
     # Untilted masses of the sums at or above the threshold, at most 1 each.
-    found = float((last.mass_C * np.exp(-tilt * np.maximum(sums_C, 0)))[sums_C >= 0].sum())
+    found = float(
+        (last.mass_C * np.exp(-tilt * np.maximum(sums_C, 0)))[sums_C >= 0].sum()
+    )
     n_terms += len(sums_C)
     rounding = _EPS * (n_terms + 8 * abs(log_scale) + 800 * len(nodes))
     return LogTail(
@@ -125,7 +129,7 @@ def log_tail(
 
 
 def _tilted(law: GridLaw, tilt: float) -> tuple[_Node, float]:
-    """A law times exp(tilt * value), normalised, and the log of what it was divided by."""
+    """A law times exp(tilt * value), normalised, and the log of its divisor."""
     top = law.low + len(law.weights) - 1
     weights_C = law.weights * np.exp(tilt * np.arange(1 - len(law.weights), 1))
     total = float(weights_C.sum())
@@ -134,7 +138,7 @@ def _tilted(law: GridLaw, tilt: float) -> tuple[_Node, float]:
 
 
 def _without_tails(node: _Node, hopeless: int, threshold: float) -> _Node:
-    """Drop the first `hopeless` cells, and tails below a mass that is counted as error."""
+    """Drop `hopeless` cells, and tails below a mass, which is counted as error."""
     mass_C, low = node.mass_C[hopeless:], node.low + hopeless
     below_C, above_C = np.cumsum(mass_C), np.cumsum(mass_C[::-1])
     first = int(np.searchsorted(below_C, threshold, side="right"))

@@ -2,12 +2,14 @@
 
 Dimension key
     K  strata
-    M  columns, M = m + 1
+    M  columns, M = m + 1; may differ from row to row
 """
 
 import dataclasses
 
 import numpy as np
+
+from jaxcontam.stats.rows import Matrix, Rows, flat_rows
 
 LEVEL = 0.001
 """Level of the minimum detectable effect, which is stated for power 0.8."""
@@ -33,7 +35,7 @@ class Effect:
 
 
 def order_effect(
-    loglik_KM: np.ndarray,
+    loglik_KM: Matrix,
     boundaries_K: np.ndarray,
     *,
     p_floor: float | None,
@@ -41,30 +43,32 @@ def order_effect(
 ) -> Effect:
     """Gain of column 0 over the mean of the others, per boundary gained.
 
-    The spread is that of the counterfactual columns within a stratum; a single
-    counterfactual leaves only the spread of the gains between strata.
+    The spread is that of the counterfactual columns within a stratum. A row with a
+    single counterfactual takes the pooled one of the other rows; where every row has
+    but one, only the spread of the gains between strata is left.
 
     Args:
-        loglik_KM: (K, m + 1) float64, nats, column 0 the published version.
+        loglik_KM: (K, m + 1) float64, nats, column 0 the published version, or K rows
+            of different lengths.
         boundaries_K: Boundaries gained in each stratum.
         p_floor: Smallest p-value of the design; None for a test without a floor.
         tolerance: Sums of scores that differ by no more are ties, nats.
     """
-    K, M = loglik_KM.shape
-    gains_K = loglik_KM[:, 0] - loglik_KM[:, 1:].mean(axis=1)
+    rows = flat_rows(loglik_KM)
+    others = rows.others()
+    gains_K = rows.first - others.means()
     total = float(boundaries_K.sum())
     if total <= 0:
         return Effect(None, None, None)
-    if M > 2:
-        variance = float(loglik_KM[:, 1:].var(axis=1, ddof=1).sum()) * M / (M - 1)
-        se = variance**0.5 / total
-    elif K > 1:
-        se = K**0.5 * float(gains_K.std(ddof=1)) / total
+    if (others.sizes > 1).any():
+        se = float((_spreads(others) * (1 + 1 / others.sizes)).sum()) ** 0.5 / total
+    elif len(gains_K) > 1:
+        se = len(gains_K) ** 0.5 * float(gains_K.std(ddof=1)) / total
     else:
         se = None
     # Where the largest difference that sums could show is a tie, p is 1 whatever the
     # effect.
-    differs = float(np.ptp(loglik_KM, axis=1).sum()) > tolerance
+    differs = float(rows.ranges().sum()) > tolerance
     mde = mde_of(se, p_floor=p_floor, differs=differs)
     if mde is not None:
         mde = max(mde, tolerance / total)
@@ -84,3 +88,11 @@ def mde_of(
     if effect_se is None or not differs or (p_floor or 0.0) > LEVEL:
         return None
     return (_Z_LEVEL + _Z_POWER) * effect_se
+
+
+def _spreads(others: Rows) -> np.ndarray:
+    """(K,) variances of the counterfactuals; the pooled one where there is only one."""
+    degrees_K = others.sizes - 1
+    variances_K = np.where(degrees_K > 0, others.variances(), 0.0)
+    pooled = float((degrees_K * variances_K).sum() / degrees_K.sum())
+    return np.where(degrees_K > 0, variances_K, pooled)

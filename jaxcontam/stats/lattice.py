@@ -26,6 +26,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from jaxcontam.stats.convolution import GridLaw, LogTail, log_tail
+from jaxcontam.stats.rows import summed_rows
 
 _LN10 = math.log(10)
 # Combinations of columns up to this many are counted, half against half.
@@ -33,14 +34,12 @@ _ENUMERABLE = 2**28
 # Rows are added up while their combinations are at most this many.
 _MERGED = 2**14
 # The bracket aimed at, as a difference of natural logarithms.
-_WIDTH = 0.01
+_WIDTH = 0.02
 # The finest grid: cells a standard deviation of the sum, as a power of two.
 _FINEST_BITS = 16
 # Cells of all rows together are kept to this many by a coarser grid.
 _MAX_CELLS = 2**20
 _MAX_DIRECT_CELLS = 2**15
-# Counts stand in an array as long as the row's range, unless it is longer than this.
-_MAX_DENSE = 2**22
 # The tilt is found on rows of about this many cells; it need not be exact.
 _TILT_CELLS = 256
 _TILT_STEPS = 60
@@ -107,7 +106,7 @@ def lattice_tail(rows: Iterable[np.ndarray], tolerance: float) -> LatticeTail:
     else:
         log10_exact = math.log10(_counted_share(few, tolerance))
         return LatticeTail(log10_exact, log10_exact)
-    cells, sd = _binned(_merged(itertools.chain(few, rows)))
+    cells, sd = _binned(summed_rows(itertools.chain(few, rows), _MERGED))
     theta = _best_tilt(cells, sd, tolerance)
     wanted = _WIDTH / (max(theta, 1 / sd) * len(cells))
     bracket = _bracket(cells, wanted, tolerance, theta, by_fft=True)
@@ -142,17 +141,6 @@ def _counted_share(rows: Sequence[np.ndarray], tolerance: float) -> float:
     return (n_all - n_below) / n_all
 
 
-def _merged(rows: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-    """Rows, short ones replaced by the sums of all combinations of their columns."""
-    sums = np.zeros(1)
-    for row_M in rows:
-        if len(sums) > 1 and len(sums) * len(row_M) > _MERGED:
-            yield sums
-            sums = np.zeros(1)
-        sums = np.add.outer(sums, row_M).ravel()
-    yield sums
-
-
 def _binned(rows: Iterable[np.ndarray]) -> tuple[list[_Cells], float]:
     """Counts of each row on a grid of its own, and the sd of the sum.
 
@@ -164,24 +152,17 @@ def _binned(rows: Iterable[np.ndarray]) -> tuple[list[_Cells], float]:
         top = float(np.abs(row_M).max())
         sd = math.hypot(sd, top * float((row_M / top).std()))
         exponent = math.frexp(sd)[1] - _FINEST_BITS
-        scaled_M = np.ldexp(row_M, -exponent)
+        scaled_M = np.sort(np.ldexp(row_M, -exponent))
         floors_M = np.floor(scaled_M)
-        is_on_grid_M = scaled_M == floors_M
-        offsets_M = floors_M.astype(np.int64)
-        low = int(offsets_M.min())
-        if int(offsets_M.max()) - low < _MAX_DENSE:
-            offsets_M -= low
-            counts = np.bincount(offsets_M)
-            on_grid = np.bincount(offsets_M[is_on_grid_M], minlength=len(counts))
-            found = np.flatnonzero(counts)
-            offsets, counts, on_grid = found + low, counts[found], on_grid[found]
-        else:
-            offsets, codes_M = np.unique(offsets_M, return_inverse=True)
-            counts = np.bincount(codes_M)
-            on_grid = np.bincount(codes_M[is_on_grid_M], minlength=len(counts))
-        small = np.int32
+        starts_C = np.flatnonzero(np.diff(floors_M, prepend=-math.inf))
+        on_grid_M = (scaled_M == floors_M).astype(np.int64)
         cells.append(
-            _Cells(exponent, offsets, counts.astype(small), on_grid.astype(small))
+            _Cells(
+                exponent,
+                floors_M[starts_C].astype(np.int64),
+                np.diff(starts_C, append=len(row_M)).astype(np.int32),
+                np.add.reduceat(on_grid_M, starts_C).astype(np.int32),
+            )
         )
     return cells, sd
 
@@ -196,9 +177,7 @@ def _best_tilt(cells: Sequence[_Cells], sd: float, tolerance: float) -> float:
     starts_K = np.cumsum(sizes_K) - sizes_K
     values_C = np.concatenate([values for values, _ in coarse]) / sd
     counts_C = np.concatenate([counts for _, counts in coarse])
-    below_top_C = values_C - np.repeat(
-        np.maximum.reduceat(values_C, starts_K), sizes_K
-    )
+    below_top_C = values_C - np.repeat(np.maximum.reduceat(values_C, starts_K), sizes_K)
     ceiling = _MAX_EXPONENT * sd / tolerance if tolerance > 0 else math.inf
     theta, low, high = 0.0, 0.0, ceiling
     for _ in range(_TILT_STEPS):
@@ -250,6 +229,7 @@ def _bracket(
     exponent = max(
         math.frexp(max(wanted, smallest))[1] - 1,
         max(row.exponent for row in cells),
+        min(_exact_exponent(row) for row in cells),
     )
     cell = math.ldexp(1.0, exponent)
     slack, tilt = math.floor(tolerance / cell), min(theta * cell, _MAX_EXPONENT)
@@ -265,6 +245,14 @@ def _bracket(
         log10_upper=min(0.0, _log_upper(upper) / _LN10),
         log10_lower=min(0.0, _log_lower(lower) / _LN10),
     )
+
+
+def _exact_exponent(row: _Cells) -> int:
+    """The coarsest grid that needs no rounding; that of the row itself if none does."""
+    if (row.counts != row.on_grid).any():
+        return row.exponent
+    bits = int(np.bitwise_or.reduce(row.offsets))
+    return row.exponent + (bits & -bits).bit_length() - 1
 
 
 def _rounded(row: _Cells, exponent: int) -> tuple[GridLaw, GridLaw]:

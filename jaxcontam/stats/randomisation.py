@@ -3,11 +3,12 @@
 Row k holds one stratum's log-likelihoods: column 0 of the published version, columns
 1..m of counterfactuals that would have been equally likely had the model never seen
 the file. Under that null the published column is uniform among the m + 1 of its row,
-independently over rows, so the law of the sum of scores is known exactly.
+independently over rows, so the law of the sum of scores is known exactly. Rows may
+have different numbers of counterfactuals: a sequence of arrays stands for them.
 
 Dimension key
     K  strata
-    M  columns, M = m + 1
+    M  columns, M = m + 1; may differ from row to row
     B  Monte Carlo re-draws
 """
 
@@ -21,6 +22,7 @@ from jaxcontam.results import OrderNumbers
 from jaxcontam.stats.effect import order_effect
 from jaxcontam.stats.evalue import soft_rank_log_e
 from jaxcontam.stats.lattice import lattice_tail
+from jaxcontam.stats.rows import Matrix, Rows, flat_rows, summed_rows
 
 ScoreKind = Literal["centred", "studentised", "auto"]
 
@@ -45,23 +47,37 @@ class Scores:
     """Scores of a matrix and what makes two of them tied.
 
     Attributes:
-        values: (K, M) float64, each row symmetric in its columns.
+        rows: K one-dimensional float64 arrays, each symmetric in its columns.
+        differences: The same less column 0; free of the rounding of a mean, so that
+            ties of the log-likelihoods are ties here.
         tolerance: Sums that differ by no more are ties.
         kind: `centred` or `studentised`.
     """
 
-    values: np.ndarray
+    rows: list[np.ndarray]
+    differences: list[np.ndarray]
     tolerance: float
     kind: str
 
+    @property
+    def values(self) -> np.ndarray:
+        """(K, M) float64; ValueError where rows have different lengths."""
+        return np.stack(self.rows)
+
+    @property
+    def published(self) -> np.ndarray:
+        """(K,) scores of the published version."""
+        return np.array([row[0] for row in self.rows])
+
 
 def randomisation_test(
-    loglik_KM: np.ndarray,
+    loglik_KM: Matrix,
     boundaries_K: np.ndarray,
     *,
     scores: ScoreKind = "centred",
     relative_tolerance: float = MODEL_TOLERANCE,
     seed: int = 0,
+    n_draws: int = N_MONTE_CARLO,
 ) -> OrderNumbers:
     """Exact p-value that the published version's scores are this large by chance.
 
@@ -71,13 +87,15 @@ def randomisation_test(
     model that saw the examples in other orders is not found.
 
     Args:
-        loglik_KM: (K, m + 1) float64, column 0 the published version.
+        loglik_KM: (K, m + 1) float64, column 0 the published version; or K arrays, one
+            a row, of different lengths.
         boundaries_K: Example boundaries that the published version gains in each
             stratum; divides the effect.
         scores: Rows minus their mean, or also over their standard deviation, or
             `auto`, which studentises very unequal rows (see `row_scores`).
         relative_tolerance: Ties, relative to the sum of the rows' largest values.
         seed: Seeds the Monte Carlo cross-check alone.
+        n_draws: Of the cross-check; 0 leaves it out.
 
     Raises:
         ValueError: If a value is not finite or the shapes disagree.
@@ -86,30 +104,30 @@ def randomisation_test(
         Within-shard permutation as in Oren et al., arXiv:2310.17623, section 3.2,
         with the exact law of the sum in place of the t-test.
     """
-    K, M = loglik_KM.shape
-    if K < 1 or M < 2:
-        raise ValueError(f"matrix must have K >= 1 rows and 2 columns, got {(K, M)}")
+    rows = flat_rows(loglik_KM)
+    K = len(rows.sizes)
     if boundaries_K.shape != (K,):
         raise ValueError(f"boundaries must have shape {(K,)}, got {boundaries_K.shape}")
-    if not np.isfinite(loglik_KM).all():
-        raise ValueError("log-likelihoods must be finite")
-    scored = row_scores(loglik_KM, kind=scores, relative_tolerance=relative_tolerance)
-    values_KM, tolerance = scored.values, scored.tolerance
-    tail = lattice_tail(values_KM - values_KM[:, :1], tolerance)
-    log10_floor = -K * math.log10(M)
+    scored = _scored(rows, scores, relative_tolerance)
+    tail = lattice_tail(scored.differences, scored.tolerance)
+    log10_floor = -float(np.log10(rows.sizes).sum())
     log10_p = min(0.0, max(tail.log10_upper, log10_floor))
     log10_lower = min(log10_p, max(tail.log10_lower, log10_floor))
-    statistic = float(values_KM[:, 0].sum())
     log10_e = soft_rank_log_e(loglik_KM) / math.log(10)
     p_floor = power_of_ten(log10_floor)
-    ties = relative_tolerance * float(np.abs(loglik_KM).max(axis=1).sum())
+    ties = relative_tolerance * float(_magnitudes(rows).sum())
     effect = order_effect(loglik_KM, boundaries_K, p_floor=p_floor, tolerance=ties)
+    monte_carlo = None
+    if n_draws > 0:
+        monte_carlo = monte_carlo_p(
+            scored.rows, tolerance=scored.tolerance, seed=seed, n_draws=n_draws
+        )
     return OrderNumbers(
-        statistic=statistic,
+        statistic=float(scored.published.sum()),
         p_value=power_of_ten(log10_p),
         log10_p=log10_p,
         p_lower=power_of_ten(log10_lower),
-        p_monte_carlo=monte_carlo_p(values_KM, tolerance=tolerance, seed=seed),
+        p_monte_carlo=monte_carlo,
         p_floor=p_floor,
         e_value=10.0 ** min(log10_e, LOG10_E_MAX),
         effect=effect.effect,
@@ -120,39 +138,50 @@ def randomisation_test(
 
 
 def row_scores(
-    loglik_KM: np.ndarray,
+    loglik_KM: Matrix,
     *,
     kind: ScoreKind,
     relative_tolerance: float,
 ) -> Scores:
     """Scores of each row, symmetric functions of its m + 1 values.
 
-    `auto` studentises where m >= 9 and the 90th percentile of the rows' standard
+    `auto` studentises where every m >= 9 and the 90th percentile of the rows' standard
     deviations exceeds four times the 10th (constant rows left out): a symmetric
     rule, so the test stays exact. A row whose values are tied scores 0, and the
     tolerance is divided row by row like the scores.
 
     Args:
-        loglik_KM: (K, m + 1) float64.
+        loglik_KM: (K, m + 1) float64, or K rows of different lengths.
         kind: How to score.
         relative_tolerance: Ties, relative to each row's largest value.
     """
-    ties_K = relative_tolerance * np.abs(loglik_KM).max(axis=1)
-    centred_KM = loglik_KM - loglik_KM.mean(axis=1, keepdims=True)
-    sd_K = loglik_KM.std(axis=1, ddof=1)
-    varies_K = np.ptp(loglik_KM, axis=1) > ties_K
-    if kind == "auto":
-        kind = "studentised" if _unequal(sd_K[varies_K], loglik_KM) else "centred"
+    return _scored(flat_rows(loglik_KM), kind, relative_tolerance)
+
+
+def _scored(rows: Rows, kind: ScoreKind, relative_tolerance: float) -> Scores:
+    ties_K = relative_tolerance * _magnitudes(rows)
+    centred, differences = rows.minus(rows.means()), rows.minus(rows.first)
     if kind == "centred":
-        return Scores(centred_KM, float(ties_K.sum()), "centred")
-    scale_K = np.where(varies_K, sd_K, 1.0)
-    studentised_KM = np.where(varies_K[:, None], centred_KM / scale_K[:, None], 0.0)
-    tolerance = float((ties_K / scale_K)[varies_K].sum())
-    return Scores(studentised_KM, tolerance, "studentised")
+        return Scores(
+            centred.split(), differences.split(), float(ties_K.sum()), "centred"
+        )
+    varies_K = rows.ranges() > ties_K
+    sd_K = np.sqrt(rows.variances())
+    if kind == "auto" and not _unequal(sd_K[varies_K], rows.sizes):
+        return _scored(rows, "centred", relative_tolerance)
+    # A tied row is multiplied by 0, others are divided by their standard deviation.
+    factor_K = np.where(varies_K, 1 / np.where(varies_K, sd_K, 1.0), 0.0)
+    factor_N = rows.spread(factor_K)
+    return Scores(
+        Rows(centred.flat * factor_N, rows.sizes).split(),
+        Rows(differences.flat * factor_N, rows.sizes).split(),
+        float((ties_K * factor_K).sum()),
+        "studentised",
+    )
 
 
 def monte_carlo_p(
-    values_KM: np.ndarray,
+    values_KM: Matrix,
     *,
     tolerance: float,
     seed: int,
@@ -161,47 +190,48 @@ def monte_carlo_p(
     """p-value (1 + #{T* >= T}) / (B + 1) from B random columns a row.
 
     Args:
-        values_KM: (K, M) float64 scores, column 0 the published version.
+        values_KM: (K, M) float64 scores, column 0 the published version, or K rows of
+            different lengths.
         tolerance: Sums that differ by no more are ties, and count against detection.
         seed: Seeds the draws.
         n_draws: B.
     """
     sums_B = redrawn_sums(values_KM, n_draws=n_draws, seed=seed)
-    published = float(values_KM[:, 0].sum())
+    published = float(sum(row[0] for row in values_KM))
     n_as_large = int(np.count_nonzero(sums_B >= published - tolerance))
     return (1 + n_as_large) / (1 + n_draws)
 
 
-def redrawn_sums(values_KM: np.ndarray, *, n_draws: int, seed: int) -> np.ndarray:
+def redrawn_sums(values_KM: Matrix, *, n_draws: int, seed: int) -> np.ndarray:
     """Sums of one uniformly random column a row, `n_draws` times.
 
     Sums of several rows are tabulated over all their column choices first, so that
     one draw and one look-up serve them together: the same law, fewer draws.
 
     Args:
-        values_KM: (K, M) float64 scores.
+        values_KM: (K, M) float64 scores, or K rows of different lengths.
         n_draws: B.
         seed: The same seed gives the same sums.
 
     Returns:
         (B,) float64.
     """
-    M = values_KM.shape[1]
-    rows_a_table = max(1, int(math.log(_TABLE_SIZE, M) + 1e-9))
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
     sums_B, drawn_B = np.zeros(n_draws), np.empty(n_draws)
-    for start in range(0, len(values_KM), rows_a_table):
-        table = np.zeros(1)
-        for row_M in values_KM[start : start + rows_a_table]:
-            table = np.add.outer(table, row_M).ravel()
+    for table in summed_rows(values_KM, _TABLE_SIZE):
         # `clip` only skips the bounds check: the draws are inside by construction.
         np.take(table, rng.integers(len(table), size=n_draws), out=drawn_B, mode="clip")
         sums_B += drawn_B
     return sums_B
 
 
-def _unequal(sd: np.ndarray, loglik_KM: np.ndarray) -> bool:
-    if loglik_KM.shape[1] - 1 < _MIN_ORDERS_TO_STUDENTISE or len(sd) == 0:
+def _magnitudes(rows: Rows) -> np.ndarray:
+    """(K,) largest absolute value of each row: what ties are relative to."""
+    return Rows(np.abs(rows.flat), rows.sizes).largest()
+
+
+def _unequal(sd: np.ndarray, sizes_K: np.ndarray) -> bool:
+    if sizes_K.min() - 1 < _MIN_ORDERS_TO_STUDENTISE or len(sd) == 0:
         return False
     low, high = np.percentile(sd, [10, 90])
     return bool(high > _SD_RATIO_TO_STUDENTISE * low)
