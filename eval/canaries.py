@@ -144,6 +144,7 @@ class Canaries:
                 checkpoint,
                 checkpoint_scorer(checkpoint, store=self.out / STORE_DIR),
                 n_orders={
+                    "adjacency": None,
                     "stratified": None,
                     "reversal": None,
                     "permutation": 2 if self.tiny else self.n_permutations,

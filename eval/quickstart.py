@@ -98,7 +98,7 @@ class Quickstart:
                 manifest,
                 checkpoint,
                 scorer,
-                n_orders={"stratified": None, "reversal": None},
+                n_orders={"adjacency": None, "stratified": None},
                 seed=self.seed,
                 progress=progress,
             )

@@ -56,17 +56,17 @@ def finished(files, tmp_path_factory):
         return study(files, out).run(), out
 
 
-def test_every_set_and_its_control_is_tested_four_ways(finished):
+def test_every_set_and_its_control_is_tested_five_ways(finished):
     document, out = finished
     found = {(row["benchmark"], row["method"]) for row in document["results"]}
-    methods = ("stratified", "sharded_t", "reversal", "permutation")
+    methods = ("adjacency", "stratified", "sharded_t", "reversal", "permutation")
     assert found == {
         (name + suffix, method)
         for name in CANARIES
         for suffix in ("", "-held")
         for method in methods
     }
-    assert verify_report(out) == ([], 80)
+    assert verify_report(out) == ([], 100)
 
 
 def test_manifest_holds_the_copies_and_the_cuts(finished, files):

@@ -69,7 +69,7 @@ def test_report_has_the_fields_of_its_contract(pulse):
         "precision",
         "context",
     }
-    for row in rows_of(document, "stratified"):
+    for row in rows_of(document, "adjacency"):
         assert set(row) >= RESULT_FIELDS
         assert row["null"] == "designed randomisation"
         assert row["order_provenance"] == "seeded"
@@ -114,7 +114,7 @@ def test_audit_of_a_planted_set_gives_the_quickstarts_numbers(pulse, tmp_path, c
     assert audited == read(tmp_path)
     expected = next(
         row
-        for row in rows_of(read(pulse), "stratified")
+        for row in rows_of(read(pulse), "adjacency")
         if row["benchmark"] == "pydocs-50"
     )
     found = audited["results"][0]
@@ -197,9 +197,7 @@ def test_number_changed_together_with_the_digest_is_still_found(copied, name):
 def test_smaller_pvalue_is_found_however_deep_it_lies(copied, name):
     document = read(copied)
     (deep,) = [
-        row
-        for row in rows_of(document, "stratified")
-        if row["benchmark"] == "pydocs-50"
+        row for row in rows_of(document, "adjacency") if row["benchmark"] == "pydocs-50"
     ]
     deep[name] = min(deep[name], 1e-13) * 1e-20
     (copied / "report.json").write_text(sealed_text(document))

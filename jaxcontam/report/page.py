@@ -7,13 +7,20 @@ from typing import Any
 
 import jinja2
 
-from jaxcontam.report.plots import copies_plot, evidence_plot, loss_plot, null_plot
+from jaxcontam.report.plots import (
+    copies_plot,
+    evidence_plot,
+    lag_plot,
+    loss_plot,
+    null_plot,
+)
 from jaxcontam.report.sentences import (
     assumed_sentence,
     chance_sentence,
     checked_sentence,
     p_words,
     remedy,
+    symmetry_sentence,
     verdict_sentence,
 )
 from jaxcontam.results import LossPicture, NullPicture
@@ -75,6 +82,8 @@ def _block(
         "remedy": remedy(row, command),
         "null_svg": None if picture is None else null_plot(picture),
         "evidence_svg": None if picture is None else evidence_plot(picture),
+        "lag_svg": None if picture is None else lag_plot(picture),
+        "symmetry": symmetry_sentence(row),
     }
 
 

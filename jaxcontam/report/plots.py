@@ -56,6 +56,23 @@ def evidence_plot(picture: NullPicture) -> str:
         return _svg(figure)
 
 
+def lag_plot(picture: NullPicture) -> str | None:
+    """How expected examples are at each distance after (or before) another one."""
+    profile = picture.lag_profile
+    if profile is None or all(value is None for value in profile.values()):
+        return None
+    found = {lag: value for lag, value in profile.items() if value is not None}
+    with matplotlib.rc_context(_STYLE):
+        figure, axes = _axes(_SMALL)
+        colours = [_ORANGE if lag == 1 else _GREY for lag in found]
+        axes.bar(list(found), list(found.values()), color=colours, width=0.8)
+        axes.axhline(0, color="black", lw=0.6)
+        axes.set_xticks(list(found), [f"{lag:+d}" for lag in found])
+        axes.set_xlabel("places after the other example")
+        axes.set_ylabel("standard deviations")
+        return _svg(figure)
+
+
 def copies_plot(rows: Sequence[Mapping[str, Any]]) -> str:
     """Strength of the primary tests against the planted duplication count.
 

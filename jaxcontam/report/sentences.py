@@ -18,6 +18,10 @@ _ASSUMED = {
 }
 
 
+# Strata with so many orders are drawn from.
+_DRAWN = 99_999
+
+
 def verdict_sentence(row: Mapping[str, Any]) -> str:
     """One sentence about a primary test that can be pasted anywhere."""
     name, p, test = row["benchmark"], p_words(row), _kind_of_test(row)
@@ -78,10 +82,29 @@ def chance_sentence(row: Mapping[str, Any]) -> str:
             f"{p_words(row)}, if shards were many and their gains normal."
         )
     m = row["n_orders"]
+    if row["symmetry"] is not None:
+        kind = "all its orders" if m < _DRAWN else f"{m + 1:,} orders, drawn"
+        return (
+            f"By chance: in each of {row['n_strata']} strata the published order would "
+            f"be as likely as any other of {kind} to put expected examples after each "
+            "other; the summed score would reach the observed one with probability "
+            f"{p_words(row)}. It sums over neighbours how likely an example is after the "
+            "one before it, less what is likely after anything."
+        )
     return (
         f"By chance: in each of {row['n_strata']} strata the published order would be "
         f"as likely as any of {m} other{'s' * (m > 1)} to score best; the summed score "
         f"would reach the observed one with probability {p_words(row)}."
+    )
+
+
+def symmetry_sentence(row: Mapping[str, Any]) -> str | None:
+    """What the symmetry of pairs says of a reversal test; None for other tests."""
+    if row["symmetry"] is None:
+        return None
+    return (
+        f"Pairs score {row['symmetry']:+.2f} alike in both directions (1 would make a "
+        "reversal test as strong as this one, 0 weaker by a third)."
     )
 
 

@@ -60,7 +60,7 @@ def plan_batches(
         of_bucket.setdefault(bucket, []).append(row)
     batches = []
     for bucket, rows in sorted(of_bucket.items()):
-        n_rows = n_devices * rows_of_a_batch(
+        n_rows = n_devices * _rows_of_a_batch(
             -(-len(rows) // n_devices), max(1, batch_tokens // bucket)
         )
         batches += [
@@ -70,7 +70,7 @@ def plan_batches(
     return batches
 
 
-def rows_of_a_batch(n: int, most: int) -> int:
+def _rows_of_a_batch(n: int, most: int) -> int:
     """Rows of each batch of `n` in all, at most `most`."""
     n_batches = -(-n // most)
     return most if n_batches > _MANY_BATCHES else -(-n // n_batches)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontam.scoring.batching import bucket_lengths, rows_of_a_batch
+from jaxcontam.scoring.batching import bucket_lengths
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.store import ScoreStore
 from jaxcontam.scoring.stored import (
@@ -27,7 +27,7 @@ PairForward = Callable[..., Any]
 """(prefixes_IP, lengths_I, continuations_IKT, at_once) -> logprobs_IKT."""
 
 # Calls of the device have a cost of their own; so many steps share one.
-_STEPS_A_BATCH = 8
+_STEPS_A_BATCH = 4
 # Name of these values in the store's keys.
 _KEPT = "pairs"
 
@@ -39,15 +39,13 @@ class PairBatch:
     Attributes:
         groups: Indices of the groups; at most `n_rows`.
         n_rows: I, padding among them.
-        prefix_length: P.
         n_continuations: K.
-        length: T.
+        length: P and T, padding included.
         at_once: Prefixes that a device scores side by side.
     """
 
     groups: tuple[int, ...]
     n_rows: int
-    prefix_length: int
     n_continuations: int
     length: int
     at_once: int
@@ -55,8 +53,7 @@ class PairBatch:
     @property
     def shape(self) -> tuple[int, ...]:
         """What tells its compiled program from others."""
-        sizes = (self.n_rows, self.prefix_length, self.n_continuations, self.length)
-        return (*sizes, self.at_once)
+        return (self.n_rows, self.n_continuations, self.length, self.at_once)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -130,7 +127,7 @@ class PairScorer:
             ValueError: See `logprobs`.
         """
         buckets = bucket_lengths(self.context)
-        of_shape: dict[tuple[int, int], list[int]] = {}
+        of_length: dict[int, list[int]] = {}
         for i, group in enumerate(groups):
             longest = max(len(ids) for ids in group.continuations)
             if not len(group.prefix) or not min(len(c) for c in group.continuations):
@@ -140,20 +137,19 @@ class PairScorer:
                     f"group {i}: {len(group.prefix)} + {longest} ids exceed the "
                     f"context of {self.context}"
                 )
-            P, T = (
-                buckets[int(np.searchsorted(buckets, n))]
-                for n in (len(group.prefix), longest)
-            )
-            of_shape.setdefault((P, T), []).append(i)
+            # One padded length for both: few programs to compile, and a prefix is a
+            # small part of the work.
+            longest = min(max(len(group.prefix), longest), self.context)
+            length = buckets[int(np.searchsorted(buckets, longest))]
+            of_length.setdefault(length, []).append(i)
+        K = max((len(group.continuations) for group in groups), default=0)
         batches = []
-        for (P, T), members in sorted(of_shape.items()):
-            K = max(len(groups[i].continuations) for i in members)
-            at_once = max(1, self.batch_tokens // (P + K * T))
-            share = -(-len(members) // self.n_devices)
-            n_rows = self.n_devices * rows_of_a_batch(share, _STEPS_A_BATCH * at_once)
+        for length, members in sorted(of_length.items()):
+            at_once = max(1, self.batch_tokens // (length * (1 + K)))
+            n_rows = self.n_devices * _STEPS_A_BATCH * at_once
             batches += [
                 PairBatch(
-                    tuple(members[start : start + n_rows]), n_rows, P, K, T, at_once
+                    tuple(members[start : start + n_rows]), n_rows, K, length, at_once
                 )
                 for start in range(0, len(members), n_rows)
             ]
@@ -176,7 +172,7 @@ def _fill(
     batch: PairBatch, groups: Sequence[PairGroup]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Inputs of a batch; zeros pad the ends, where nothing looks back."""
-    prefixes_IP = np.zeros((batch.n_rows, batch.prefix_length), np.int32)
+    prefixes_IP = np.zeros((batch.n_rows, batch.length), np.int32)
     lengths_I = np.ones(batch.n_rows, np.int32)
     ids_IKT = np.zeros((batch.n_rows, batch.n_continuations, batch.length), np.int32)
     for row, index in enumerate(batch.groups):
