@@ -14,9 +14,9 @@ def asked_of_kernel(monkeypatch):
     from jaxcontam.scoring import local
 
     asked = []
-    for name in ("sharded_forward", "sharded_pairs"):
 
-        def counting(*args, sharded=getattr(local, name), **kwargs):
+    def counting_calls_of(sharded):
+        def counting(*args, **kwargs):
             forward = sharded(*args, **kwargs)
 
             def count(inputs, *rest):
@@ -25,7 +25,10 @@ def asked_of_kernel(monkeypatch):
 
             return count
 
-        monkeypatch.setattr(local, name, counting)
+        return counting
+
+    for name in ("sharded_forward", "sharded_pairs"):
+        monkeypatch.setattr(local, name, counting_calls_of(getattr(local, name)))
     return asked
 
 

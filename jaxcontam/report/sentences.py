@@ -88,8 +88,8 @@ def chance_sentence(row: Mapping[str, Any]) -> str:
             f"By chance: in each of {row['n_strata']} strata the published order would "
             f"be as likely as any other of {kind} to put expected examples after each "
             "other; the summed score would reach the observed one with probability "
-            f"{p_words(row)}. It sums over neighbours how likely an example is after the "
-            "one before it, less what is likely after anything."
+            f"{p_words(row)}. It sums over neighbours how likely an example is after "
+            "the one before it, less what is likely after anything."
         )
     return (
         f"By chance: in each of {row['n_strata']} strata the published order would be "
