@@ -120,7 +120,8 @@ def log_tail(
         (last.mass_C * np.exp(-tilt * np.maximum(sums_C, 0)))[sums_C >= 0].sum()
     )
     n_terms += len(sums_C)
-    rounding = _EPS * (n_terms + 8 * abs(log_scale) + 800 * len(nodes))
+    magnitude = abs(log_scale) + tilt * total_top
+    rounding = _EPS * (n_terms + 8 * magnitude + 800 * len(nodes))
     return LogTail(
         log_scale + math.log(found) if found > 0 else -math.inf,
         log_scale + math.log(last.error) if last.error > 0 else -math.inf,
