@@ -67,10 +67,15 @@ def test_direct_sums_keep_a_depth_that_no_tilt_has_raised():
 
 
 def test_fft_says_that_it_cannot_see_what_lies_below_its_error():
-    weights = np.zeros(300)
-    weights[[0, -1]] = 1e8 - 1, 1.0
-    laws = [GridLaw(-299, weights)] * 4
-    tail = log_tail(laws, slack=0, tilt=0.0, by_fft=True)
-    lower, upper = bounds(tail)
-    assert lower <= -32 * math.log(10) <= upper
-    assert tail.log_error > tail.log_tail
+    # Two of four must be high, each once in 10^12: far below the error of an FFT.
+    weights = np.zeros(301)
+    weights[[0, -1]] = 1e12 - 1, 1.0
+    laws = [GridLaw(-150, weights)] * 4
+    exact = math.log(6e-24)
+    blind = log_tail(laws, slack=0, tilt=0.0, by_fft=True)
+    assert blind.log_error > blind.log_tail
+    assert exact <= bounds(blind)[1]
+    # The tilt that makes high and low equally likely raises it.
+    tilt = math.log(1e12) / 300
+    lower, upper = bounds(log_tail(laws, slack=0, tilt=tilt, by_fft=True))
+    assert lower == pytest.approx(exact, abs=1e-9) == upper

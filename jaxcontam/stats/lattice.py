@@ -32,9 +32,9 @@ _LN10 = math.log(10)
 # Combinations of columns up to this many are counted, half against half.
 _ENUMERABLE = 2**28
 # Rows are added up while their combinations are at most this many.
-_MERGED = 2**14
+_MERGED = 2**12
 # The bracket aimed at, as a difference of natural logarithms.
-_WIDTH = 0.02
+_WIDTH = 0.03
 # The finest grid: cells a standard deviation of the sum.
 _CELLS_PER_SD = 2**16
 # Cells of all rows together are kept to this many by a coarser grid.
