@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -18,19 +19,41 @@ def differences(scores_KM):
 
 def enumerated_log10(scores_KM, tolerance):
     """Share of all column choices whose sum is at least the published one."""
-    sums = [sum(choice) for choice in itertools.product(*differences(scores_KM))]
+    gaps = [row - row[0] for row in scores_KM]
+    sums = [sum(choice) for choice in itertools.product(*gaps)]
     return math.log10(np.mean(np.array(sums) >= -tolerance))
 
 
 def chernoff_log10(scores_KM):
     """Closed-form upper bound: the least exponent over a grid of tilts."""
-    gaps_KM = differences(scores_KM)
-    n_columns = gaps_KM.shape[1]
-    exponents = [
-        scipy.special.logsumexp(t * gaps_KM, axis=1, b=1 / n_columns).sum()
-        for t in np.geomspace(1e-3, 30, 99)
+    gaps = [row - row[0] for row in scores_KM]
+    tilts = np.geomspace(1e-3, 30, 99)[:, None]
+    exponents = sum(
+        scipy.special.logsumexp(tilts * row, axis=1) - math.log(len(row))
+        for row in gaps
+    )
+    return min(0.0, float(exponents.min()) / math.log(10))
+
+
+def small_designs():
+    """Lengths of up to four rows that differ, 2 to 7 columns, few combinations."""
+    return [
+        sizes
+        for n_rows in (1, 2, 3, 4)
+        for sizes in itertools.combinations_with_replacement(range(2, 8), n_rows)
+        if math.prod(sizes) <= 500
     ]
-    return min(0.0, min(exponents) / math.log(10))
+
+
+def order_sums(pairs):
+    """Sum over neighbours of every order of a stratum, the file's own order first."""
+    n = len(pairs)
+    return np.array(
+        [
+            sum(pairs[i, j] for i, j in itertools.pairwise(order))
+            for order in itertools.permutations(range(n))
+        ]
+    )
 
 
 @pytest.fixture
@@ -55,6 +78,116 @@ def test_bracket_holds_the_enumerated_value(grid_only, seed, n_strata, n_columns
     assert tail.log10_upper <= chernoff_log10(scores_KM) + 0.01
     # One cell is sd / 2000, and each of K roundings moves the sum by at most one.
     assert tail.log10_upper - tail.log10_lower < 0.05
+
+
+@pytest.mark.parametrize("law", ["normal", "tied"])
+def test_every_small_design_is_held_between_chernoff_and_the_floor(law):
+    rng = np.random.default_rng(17)
+    designs = small_designs()
+    assert len(designs) > 100
+    for sizes in designs:
+        scores = [
+            rng.normal(size=m) if law == "normal" else rng.integers(3, size=m) / 3
+            for m in sizes
+        ]
+        exact = enumerated_log10(scores, 1e-9)
+        tail = lattice_tail([row - row[0] for row in scores], 1e-9)
+        assert tail.log10_lower == tail.log10_upper == pytest.approx(exact, abs=1e-12)
+        floor = -math.log10(math.prod(sizes))
+        assert chernoff_log10(scores) >= exact - 1e-9 >= floor - 2e-9
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(lattice, "_ENUMERABLE", 1)
+            patch.setattr(lattice, "_MERGED", 1)
+            tail = lattice_tail([row - row[0] for row in scores], 1e-9)
+        assert tail.log10_lower <= exact + 1e-12
+        assert exact <= tail.log10_upper + 1e-12
+
+
+@pytest.mark.parametrize(
+    "sizes", [(2, 3), (4,), (3, 4), (5,), (5, 4), (6,), (5, 5), (7,)]
+)
+def test_all_orders_of_up_to_seven_examples_give_the_brute_force_pvalue(sizes):
+    rng = np.random.default_rng(len(sizes))
+    sums = [order_sums(rng.normal(size=(n, n)) + np.eye(n, k=1)) for n in sizes]
+    exact = np.zeros(1)
+    for row in sums:
+        exact = np.add.outer(exact, row - row[0]).ravel()
+    tail = lattice_tail((row - row[0] for row in sums), 1e-9)
+    expected = math.log10(np.mean(exact >= -1e-9))
+    assert tail.log10_lower == tail.log10_upper == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("unit", [1.0, 1 / 3])
+def test_whole_numbers_of_any_unit_are_held_at_any_depth(seed, unit):
+    """Far too many combinations to enumerate: counted by integer convolution."""
+    rng = np.random.default_rng(seed)
+    scores = [rng.integers(-40, 41, size=m) for m in rng.integers(5, 15, size=50)]
+    for row in scores:
+        row[0] = max(row[0], 12 * seed)
+    gaps = [row - row[0] for row in scores]
+    counts, low = np.array([1], dtype=object), 0
+    for row in gaps:
+        steps = np.bincount(row - row.min()).astype(object)
+        counts, low = np.convolve(counts, steps), low + int(row.min())
+    n_all = math.prod(len(row) for row in gaps)
+    exact = (math.log(sum(counts[-low:])) - math.log(n_all)) / math.log(10)
+    tail = lattice_tail((unit * row for row in gaps), 1e-9)
+    assert tail.log10_lower <= exact + 1e-9
+    # The upper end has room for rounding up only below the next whole number.
+    assert exact - 1e-12 <= tail.log10_upper
+    assert tail.log10_upper == pytest.approx(exact, abs=1e-6)
+    if unit == 1.0:
+        assert tail.log10_lower == pytest.approx(exact, abs=1e-6)
+
+
+def test_bracket_is_narrow_where_it_is_deep_and_rows_are_many():
+    rng = np.random.default_rng(0)
+    for n_strata, n_columns, shift in [(40, 2000, 2.5), (400, 10, 1.0), (1500, 2, 0.4)]:
+        scores = rng.normal(size=(n_strata, n_columns))
+        scores[:, 0] = shift
+        tail = lattice_tail(differences(scores), 1e-9)
+        assert tail.log10_upper < -20
+        # A hundredth of a decade is aimed at; many rows get a coarser grid.
+        assert tail.log10_upper - tail.log10_lower < 0.1
+
+
+@pytest.mark.parametrize("n_rows", [5, 60])
+def test_rows_from_a_generator_equal_rows_of_a_matrix(n_rows):
+    scores_KM = np.random.default_rng(1).normal(size=(n_rows, 6))
+    whole = lattice_tail(differences(scores_KM), 1e-9)
+    assert whole == lattice_tail((row for row in differences(scores_KM)), 1e-9)
+    assert whole == lattice_tail([row.tolist() for row in differences(scores_KM)], 1e-9)
+
+
+def test_rows_that_stream_by_are_not_kept():
+    rng = np.random.default_rng(2)
+    n_rows, n_columns = 80, 200_000
+
+    def rows():
+        for _ in range(n_rows):
+            row = rng.normal(size=n_columns)
+            yield row - row[0]
+
+    tracemalloc.start()
+    lattice_tail(rows(), 1e-9)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # Half of what the rows would take together.
+    assert peak < 8 * n_rows * n_columns / 2
+
+
+def test_rows_of_very_different_scales_share_a_grid():
+    rng = np.random.default_rng(3)
+    scores = [10.0**k * rng.normal(size=8) for k in range(-9, 10)]
+    small_first = lattice_tail((row - row[0] for row in scores), 0.0)
+    large_first = lattice_tail((row - row[0] for row in scores[::-1]), 0.0)
+    # Brackets of one number overlap.
+    assert small_first.log10_lower <= large_first.log10_upper
+    assert large_first.log10_lower <= small_first.log10_upper
+    # The row of the largest scale decides nearly alone.
+    share = np.log10(np.mean(scores[-1] >= scores[-1][0]))
+    assert small_first.log10_upper == pytest.approx(share, abs=0.3)
 
 
 @pytest.mark.parametrize("seed", range(5))

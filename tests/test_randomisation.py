@@ -67,6 +67,54 @@ def test_pvalue_equals_enumeration_of_all_column_choices(seed):
     assert found.p_lower == pytest.approx(exact, rel=1e-12)
 
 
+@pytest.mark.parametrize("sizes", [(2, 3), (4, 2, 5), (2, 2, 2, 7), (3, 6, 2, 4), (9,)])
+@pytest.mark.parametrize("kind", ["centred", "studentised"])
+@pytest.mark.parametrize("law", [normal, tied])
+def test_rows_of_different_lengths_equal_brute_force(sizes, kind, law):
+    rng = np.random.default_rng(len(sizes))
+    rows = [law(rng, (1, m))[0] for m in sizes]
+    by_hand = []
+    for row in rows:
+        if kind == "centred":
+            by_hand.append(row - row[0])
+        else:
+            sd = row.std(ddof=1)
+            by_hand.append((row - row[0]) / sd if sd > 0 else 0 * row)
+    sums = [sum(choice) for choice in itertools.product(*by_hand)]
+    exact = np.mean(np.array(sums) >= -1e-9)
+    found = randomisation_test(rows, ones(rows), scores=kind, relative_tolerance=1e-9)
+    assert found.p_value == pytest.approx(exact, rel=1e-12)
+    assert found.p_floor == pytest.approx(1 / math.prod(sizes))
+
+
+def test_matrix_and_list_of_its_rows_give_the_same_numbers():
+    matrix = np.random.default_rng(9).normal(size=(30, 10))
+    assert randomisation_test(matrix, ones(matrix)) == randomisation_test(
+        list(matrix), ones(matrix)
+    )
+
+
+def test_short_rows_keep_every_row_from_being_studentised():
+    rng = np.random.default_rng(0)
+    rows = [10.0**k * rng.normal(size=10) for k in np.linspace(0, 3, 30)]
+    assert row_scores(rows, kind="auto", relative_tolerance=1e-9).kind == "studentised"
+    rows[7] = rows[7][:9]
+    assert row_scores(rows, kind="auto", relative_tolerance=1e-9).kind == "centred"
+
+
+def test_ties_of_whole_numbers_survive_the_rounding_of_a_mean():
+    # A third of 1 is no binary fraction: centred scores of equal sums would differ.
+    rows = [np.array([1.0, 0.0, 0.0]), np.array([0.0, 1.0, 0.0])] * 6
+    found = randomisation_test(rows, ones(rows), relative_tolerance=0.0)
+    wins = scipy.stats.binom.sf(5, 12, 1 / 3)
+    assert found.p_value == found.p_lower == pytest.approx(wins, rel=1e-12)
+
+
+def test_no_draws_leave_the_cross_check_out():
+    matrix = np.random.default_rng(0).normal(size=(6, 3))
+    assert randomisation_test(matrix, ones(matrix), n_draws=0).p_monte_carlo is None
+
+
 def test_single_row_gives_the_permutation_pvalue():
     row = np.array([[3.0, 1.0, 4.0, 1.0, 5.0, 2.0]])
     assert randomisation_test(row, np.ones(1)).p_value == pytest.approx(3 / 6)
@@ -196,6 +244,16 @@ def test_monte_carlo_agrees_with_the_exact_pvalue():
     assert abs(found.p_monte_carlo - p) < slack
 
 
+def test_monte_carlo_of_different_lengths_agrees_with_the_exact_pvalue():
+    rng = np.random.default_rng(21)
+    rows = [rng.normal(size=m) for m in rng.integers(2, 30, size=25)]
+    found = randomisation_test(rows, ones(rows))
+    p, n = found.p_value, 99_999
+    assert 1e-3 < p < 0.999
+    slack = 4 * math.sqrt(p * (1 - p) / n) + (p - found.p_lower)
+    assert abs(found.p_monte_carlo - p) < slack
+
+
 @pytest.mark.parametrize(("n_strata", "n_columns"), [(1, 3), (7, 2), (50, 20)])
 def test_redrawn_sums_have_the_law_of_independent_columns(n_strata, n_columns):
     values = np.random.default_rng(1).normal(size=(n_strata, n_columns))
@@ -228,6 +286,49 @@ def test_mean_evalue_is_one_under_the_null():
     e = np.exp([soft_rank_log_e(left_skewed(rng, (10, 10))) for _ in range(4000)])
     # Four standard errors of the sample mean.
     assert abs(e.mean() - 1.0) < 4 * e.std() / math.sqrt(len(e))
+
+
+def test_mean_evalue_is_one_for_rows_of_different_lengths():
+    rng = np.random.default_rng(30)
+    sizes = [2, 2, 3, 5, 9, 17]
+    e = np.exp(
+        [
+            soft_rank_log_e([left_skewed(rng, (1, m))[0] for m in sizes])
+            for _ in range(4000)
+        ]
+    )
+    # Four standard errors of the sample mean.
+    assert abs(e.mean() - 1.0) < 4 * e.std() / math.sqrt(len(e))
+
+
+def test_evalue_of_a_matrix_follows_its_formula():
+    matrix = np.random.default_rng(31).normal(size=(7, 4))
+    centred = matrix - matrix.mean(axis=1, keepdims=True)
+    scores = centred / math.sqrt(matrix.var(axis=1, ddof=1).mean())
+    bets = [
+        np.prod(np.exp(b * scores[:, 0]) / np.exp(b * scores).mean(axis=1))
+        for b in (0.1, 0.2, 0.4, 0.8, 1.6)
+    ]
+    for form in (matrix, list(matrix)):
+        assert soft_rank_log_e(form) == pytest.approx(math.log(np.mean(bets)))
+
+
+def test_effect_of_rows_of_different_lengths_follows_its_formula():
+    rng = np.random.default_rng(12)
+    rows = [rng.normal(size=m) for m in (5, 3, 8)]
+    lone = rng.normal(size=2)
+    boundaries = np.array([1.0, 2.0, 3.0, 4.0])
+    gains = [row[0] - row[1:].mean() for row in [*rows, lone]]
+    variances = [row[1:].var(ddof=1) for row in rows]
+    degrees = [len(row) - 2 for row in rows]
+    # A lone counterfactual has no spread: it takes that of the others.
+    pooled = np.average(variances, weights=degrees)
+    total = 2 * pooled + sum(
+        v * (1 + 1 / (len(row) - 1)) for v, row in zip(variances, rows, strict=True)
+    )
+    found = order_effect([*rows, lone], boundaries, p_floor=1e-5, tolerance=0.0)
+    assert found.effect == pytest.approx(sum(gains) / 10)
+    assert found.effect_se == pytest.approx(math.sqrt(total) / 10)
 
 
 def test_effect_and_its_error_follow_their_formulas():
@@ -278,6 +379,10 @@ def test_one_row_with_one_counterfactual_has_no_error():
         (np.zeros((0, 3)), r"K >= 1 rows and 2 columns, got \(0, 3\)"),
         (np.zeros((3, 1)), r"K >= 1 rows and 2 columns, got \(3, 1\)"),
         (np.array([[0.0, np.inf]]), "log-likelihoods must be finite"),
+        ([], "K >= 1 rows, got none"),
+        ([np.zeros(3), np.zeros(1)], r"row 1 must be .* 2 values, got \(1,\)"),
+        ([np.zeros((2, 2))], r"row 0 must be .* 2 values, got \(2, 2\)"),
+        ([np.array([0.0, np.nan])], "log-likelihoods must be finite"),
     ],
 )
 def test_bad_matrices_are_named(matrix, message):

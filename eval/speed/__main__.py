@@ -2,9 +2,9 @@
 
 Question: tokens a second against transformers' torch model (one by one with full
 logits, batched with care, bfloat16) at fixed and real lengths; what moments, the store
-and compilation cost; what a shared prefix saves; re-draws against SciPy. Everything is
-measured in one run, ways in turn, on one core: ratios can be trusted where seconds
-cannot.
+and compilation cost; what a shared prefix saves; re-draws against SciPy; orders of pair
+matrices through the exact law. Everything is measured in one run, ways in turn, on one
+core: ratios can be trusted where seconds cannot.
 Command: `python -m eval.speed`. Hardware: one CPU core, about 20 minutes, 4 GB.
 Needs torch (`pip install -e .[test]`). Headline: LOG.md.
 """
@@ -127,6 +127,12 @@ def _compiled(rounds: int, tiny: bool) -> dict:
     return measure_compiled(tiny=tiny)
 
 
+def _orders(rounds: int, tiny: bool) -> dict:
+    from eval.speed.orders import measure_orders
+
+    return measure_orders(rounds, tiny=tiny)
+
+
 def _redraws(rounds: int, tiny: bool) -> dict:
     from eval.speed.redraws import measure_redraws
 
@@ -136,6 +142,7 @@ def _redraws(rounds: int, tiny: bool) -> dict:
 # Imported when they run: JAX and torch size their thread pools when they are imported,
 # which must be after the process was pinned to one core.
 PARTS: Mapping[str, Callable[[int, bool], dict]] = {
+    "orders": _orders,
     "redraws": _redraws,
     "compiled": _compiled,
     "store": _store,

@@ -53,6 +53,18 @@ def print_measured(measured: Mapping[str, Any], console: Console) -> None:
         console.print(
             f"re-draws: {rate / 1e6:.1f} M a second, {redraws['ratio']:.0f} x SciPy"
         )
+    if "orders" in measured:
+        orders = measured["orders"]
+        n_strata, n_examples = orders["shape"]
+        for way, label in (
+            ("exact", "orders a stratum and the exact p-value"),
+            ("fresh", "fresh orders of all strata"),
+        ):
+            console.print(
+                f"{orders['orders'][way]:,} {label}, {n_strata} strata of "
+                f"{n_examples}: {orders['median_seconds'][way]:.2f} s, "
+                f"{orders['peak_mb'][way]:.0f} MB"
+            )
     _print_targets(measured["targets"], console)
 
 

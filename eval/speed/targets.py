@@ -14,7 +14,7 @@ class Target:
         wanted: The bound.
         at_least: Whether the bound is the lower one.
         read: Measurements of all parts -> value.
-        unit: How a value is printed: `x`, `%`, or nothing.
+        unit: How a value is printed: `x`, `%`, `s`, or nothing.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Target:
         """A value with its unit."""
         if self.unit == "%":
             return f"{100 * value:.3g} %"
-        return f"{value:.2f} x" if self.unit == "x" else f"{value:g}"
+        return f"{value:.2f} {self.unit}" if self.unit else f"{value:g}"
 
 
 def _cell(size: str, length: str, field: str, way: str | None = None):
@@ -108,6 +108,16 @@ def _pairs(shape: str, wanted: float) -> Target:
     )
 
 
+def _orders(way: str, name: str, wanted: float) -> Target:
+    return Target(
+        name=name,
+        wanted=wanted,
+        at_least=False,
+        read=lambda measured: measured["orders"]["median_seconds"][way],
+        unit="s",
+    )
+
+
 TARGETS = (
     *_of_size("124m", 2.0),
     *_of_size("30m", 2.4),
@@ -122,6 +132,9 @@ TARGETS = (
         read=lambda measured: measured["store"]["share"],
         unit="%",
     ),
+    _orders("exact", "10^4 orders a stratum, 40 of 25, exact p-value", 1.0),
+    # Asked of two cores, measured on one.
+    _orders("fresh", "10^5 fresh orders of 40 strata of 25", 8.0),
 )
 
 

@@ -22,6 +22,8 @@ _EPS = float(np.finfo(np.float64).eps)
 _SHORT = 128
 # Tilted masses sum to 1. Tails of less than this are cut off, and counted as error.
 _NEGLIGIBLE = 1e-18
+# exp of the tilt over the cells of two laws may span this many factors of e.
+_MAX_SPREAD = 600.0
 # The textbook bound of an FFT's relative error in the 2-norm is 7 half-eps a stage
 # (Higham, Accuracy and Stability of Numerical Algorithms, theorem 24.2) for radix 2;
 # thrice that leaves room for other radices and for real transforms.
@@ -93,39 +95,63 @@ def log_tail(
         hopeless = -slack - (total_top - node.top) - node.low
         return _without_tails(node, max(0, hopeless), threshold)
 
-    heap = [
-        (len(node.mass_C), i, cut(node, negligible)) for i, node in enumerate(nodes)
-    ]
+    # A second node that is 0 for sure, should there be one law only.
+    leaves = [cut(node, negligible) for node in nodes]
+    leaves += [_Node(0, 0, np.ones(1), 0.0)] * (len(leaves) == 1)
+    heap = [(len(node.mass_C), i, node) for i, node in enumerate(leaves)]
     heapq.heapify(heap)
     n_nodes = len(heap)
-    while len(heap) > 1:
+    while True:
         _, _, a = heapq.heappop(heap)
         _, _, b = heapq.heappop(heap)
         if not (len(a.mass_C) and len(b.mass_C)):
             # All that was left is error.
             left = a.error + b.error + 2 * negligible
             return LogTail(-math.inf, log_scale + math.log(left), 0.0)
-        n_terms += min(len(a.mass_C), len(b.mass_C))
-        mass_C, error = _convolve(a.mass_C, b.mass_C, by_fft=by_fft)
         # Masses are at most 1, but for what rounding adds.
-        error += 1.001 * (a.error + b.error) + a.error * b.error
-        node = _Node(a.low + b.low, a.top + b.top, mass_C, error)
-        node = cut(node, max(negligible, error / 8 if by_fft else 0.0))
-        n_nodes += 1
+        error = 1.001 * (a.error + b.error) + a.error * b.error
+        if not heap and tilt * (len(a.mass_C) + len(b.mass_C)) < _MAX_SPREAD:
+            found = _tail_of_two(a, b, slack, tilt)
+            n_terms += len(a.mass_C) + len(b.mass_C)
+            break
+        n_terms += min(len(a.mass_C), len(b.mass_C))
+        mass_C, fft_error = _convolve(a.mass_C, b.mass_C, by_fft=by_fft)
+        node = _Node(a.low + b.low, a.top + b.top, mass_C, error + fft_error)
+        if not heap:
+            found, error = _tail_of_one(node, slack, tilt), node.error
+            n_terms += len(node.mass_C)
+            break
+        node = cut(node, max(negligible, node.error / 8 if by_fft else 0.0))
         heapq.heappush(heap, (len(node.mass_C), n_nodes, node))
-    _, _, last = heap[0]
-    sums_C = np.arange(last.low, last.low + len(last.mass_C)) + slack
-    # Untilted masses of the sums at or above the threshold, at most 1 each.
-    found = float(
-        (last.mass_C * np.exp(-tilt * np.maximum(sums_C, 0)))[sums_C >= 0].sum()
-    )
-    n_terms += len(sums_C)
-    rounding = _EPS * (n_terms + 8 * abs(log_scale) + 800 * len(nodes))
+        n_nodes += 1
+    magnitude = abs(log_scale) + tilt * total_top
+    rounding = _EPS * (n_terms + 8 * magnitude + 800 * len(nodes))
     return LogTail(
         log_scale + math.log(found) if found > 0 else -math.inf,
-        log_scale + math.log(last.error) if last.error > 0 else -math.inf,
+        log_scale + math.log(error) if error > 0 else -math.inf,
         rounding,
     )
+
+
+def _tail_of_two(a: _Node, b: _Node, slack: int, tilt: float) -> float:
+    """Sum over a + b >= -slack of the masses times exp(-tilt * (a + b + slack))."""
+    # From each cell of b up, untilted relative to that cell's place in the array.
+    cells_C = np.arange(len(b.mass_C))
+    from_C = np.cumsum((b.mass_C * np.exp(-tilt * cells_C))[::-1])[::-1]
+    # For each cell of `a`: how far the lowest b carries it above the threshold.
+    above_C = a.low + np.arange(len(a.mass_C)) + b.low + slack
+    first_C = np.maximum(-above_C, 0)
+    reaches_C = first_C < len(from_C)
+    above_C, first_C = above_C[reaches_C], first_C[reaches_C]
+    weights_C = a.mass_C[reaches_C] * np.exp(-tilt * above_C)
+    return float((weights_C * from_C[first_C]).sum())
+
+
+def _tail_of_one(node: _Node, slack: int, tilt: float) -> float:
+    """Sum over values >= -slack of the masses times exp(-tilt * (value + slack))."""
+    above_C = np.arange(node.low, node.low + len(node.mass_C)) + slack
+    is_tail_C = above_C >= 0
+    return float((node.mass_C[is_tail_C] * np.exp(-tilt * above_C[is_tail_C])).sum())
 
 
 def _tilted(law: GridLaw, tilt: float) -> tuple[_Node, float]:

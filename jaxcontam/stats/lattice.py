@@ -32,11 +32,11 @@ _LN10 = math.log(10)
 # Combinations of columns up to this many are counted, half against half.
 _ENUMERABLE = 2**28
 # Rows are added up while their combinations are at most this many.
-_MERGED = 2**14
+_MERGED = 2**12
 # The bracket aimed at, as a difference of natural logarithms.
-_WIDTH = 0.02
-# The finest grid: cells a standard deviation of the sum, as a power of two.
-_FINEST_BITS = 16
+_WIDTH = 0.03
+# The finest grid: cells a standard deviation of the sum.
+_CELLS_PER_SD = 2**16
 # Cells of all rows together are kept to this many by a coarser grid.
 _MAX_CELLS = 2**20
 _MAX_DIRECT_CELLS = 2**15
@@ -79,6 +79,15 @@ class _Cells:
     on_grid: np.ndarray
 
 
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Sum:
+    """The rows of a sum, its standard deviation and the range of its values."""
+
+    rows: list[_Cells]
+    sd: float
+    reach: float
+
+
 def lattice_tail(rows: Iterable[np.ndarray], tolerance: float) -> LatticeTail:
     """Bracket the probability that the sum of one random column a row is >= 0.
 
@@ -106,12 +115,11 @@ def lattice_tail(rows: Iterable[np.ndarray], tolerance: float) -> LatticeTail:
     else:
         log10_exact = math.log10(_counted_share(few, tolerance))
         return LatticeTail(log10_exact, log10_exact)
-    cells, sd = _binned(summed_rows(itertools.chain(few, rows), _MERGED))
-    theta = _best_tilt(cells, sd, tolerance)
-    wanted = _WIDTH / (max(theta, 1 / sd) * len(cells))
-    bracket = _bracket(cells, wanted, tolerance, theta, by_fft=True)
+    total = _binned(summed_rows(itertools.chain(few, rows), _MERGED))
+    theta = _best_tilt(total, tolerance)
+    bracket = _bracket(total, tolerance, theta, by_fft=True)
     if bracket is None:
-        bracket = _bracket(cells, wanted, tolerance, theta, by_fft=False)
+        bracket = _bracket(total, tolerance, theta, by_fft=False)
     assert bracket is not None
     return bracket
 
@@ -141,17 +149,18 @@ def _counted_share(rows: Sequence[np.ndarray], tolerance: float) -> float:
     return (n_all - n_below) / n_all
 
 
-def _binned(rows: Iterable[np.ndarray]) -> tuple[list[_Cells], float]:
-    """Counts of each row on a grid of its own, and the sd of the sum.
+def _binned(rows: Iterable[np.ndarray]) -> _Sum:
+    """Counts of each row on a grid of its own.
 
-    A row's grid is as fine as the last one could be if no other row followed: the sd of
-    the sum can only grow.
+    A row's grid is as fine as the common one could be if no other row followed: the sd
+    and the range of the sum can only grow.
     """
-    cells, sd = [], 0.0
+    cells, sd, reach = [], 0.0, 0.0
     for row_M in rows:
         top = float(np.abs(row_M).max())
         sd = math.hypot(sd, top * float((row_M / top).std()))
-        exponent = math.frexp(sd)[1] - _FINEST_BITS
+        reach += float(np.ptp(row_M))
+        exponent = _exponent(max(sd / _CELLS_PER_SD, reach / _MAX_CELLS))
         scaled_M = np.sort(np.ldexp(row_M, -exponent))
         floors_M = np.floor(scaled_M)
         starts_C = np.flatnonzero(np.diff(floors_M, prepend=-math.inf))
@@ -164,15 +173,20 @@ def _binned(rows: Iterable[np.ndarray]) -> tuple[list[_Cells], float]:
                 np.add.reduceat(on_grid_M, starts_C).astype(np.int32),
             )
         )
-    return cells, sd
+    return _Sum(cells, sd, reach)
 
 
-def _best_tilt(cells: Sequence[_Cells], sd: float, tolerance: float) -> float:
+def _exponent(cell: float) -> int:
+    """Of the largest power of two that is not above a cell."""
+    return math.frexp(cell)[1] - 1
+
+
+def _best_tilt(total: _Sum, tolerance: float) -> float:
     """About the theta >= 0 that minimises the Chernoff exponent: Newton, kept inside.
 
     The minimum is where the tilted mean of the sum is -tolerance.
     """
-    coarse = [_coarse(row) for row in cells]
+    coarse, sd = [_coarse(row) for row in total.rows], total.sd
     sizes_K = np.array([len(values) for values, _ in coarse])
     starts_K = np.cumsum(sizes_K) - sizes_K
     values_C = np.concatenate([values for values, _ in coarse]) / sd
@@ -192,7 +206,8 @@ def _best_tilt(cells: Sequence[_Cells], sd: float, tolerance: float) -> float:
         else:
             low = theta
         # A hundredth of a standard deviation off costs nothing.
-        if (theta == 0 and gap >= 0) or abs(gap) <= 0.01 * math.sqrt(variance):
+        is_near = abs(gap) <= 0.01 * math.sqrt(variance)
+        if is_near or variance == 0 or (theta == 0 and gap >= 0):
             break
         step = theta - gap / variance
         if not low < step < high:
@@ -213,27 +228,20 @@ def _coarse(row: _Cells) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _bracket(
-    cells: Sequence[_Cells],
-    wanted: float,
-    tolerance: float,
-    theta: float,
-    *,
-    by_fft: bool,
+    total: _Sum, tolerance: float, theta: float, *, by_fft: bool
 ) -> LatticeTail | None:
-    """The bracket on a grid of about `wanted`; None if the FFT is not exact enough."""
-    ranges = [
-        math.ldexp(int(row.offsets[-1] - row.offsets[0]) + 1, row.exponent)
-        for row in cells
-    ]
-    smallest = sum(ranges) / (_MAX_CELLS if by_fft else _MAX_DIRECT_CELLS)
+    """The bracket on one grid; None if the FFT is not exact enough for it."""
+    # Rounding moves the sum by up to a cell a row, and its logarithm by theta times it.
+    wanted = _WIDTH / (max(theta, 1 / total.sd) * len(total.rows))
+    smallest = total.reach / (_MAX_CELLS if by_fft else _MAX_DIRECT_CELLS)
     exponent = max(
-        math.frexp(max(wanted, smallest))[1] - 1,
-        max(row.exponent for row in cells),
-        min(_exact_exponent(row) for row in cells),
+        _exponent(max(wanted, smallest)),
+        max(row.exponent for row in total.rows),
+        min(_exact_exponent(row) for row in total.rows),
     )
     cell = math.ldexp(1.0, exponent)
     slack, tilt = math.floor(tolerance / cell), min(theta * cell, _MAX_EXPONENT)
-    pairs = [_rounded(row, exponent) for row in cells]
+    pairs = [_rounded(row, exponent) for row in total.rows]
     tails = []
     for laws in zip(*pairs, strict=True):
         tail = log_tail(laws, slack=slack, tilt=tilt, by_fft=by_fft)
