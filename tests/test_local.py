@@ -28,13 +28,25 @@ def tied(rng, shape):
 @pytest.mark.parametrize("law", [left_skewed, tied])
 @pytest.mark.parametrize(("n_strata", "n_columns"), [(12, 10), (30, 2)])
 def test_size_is_at_most_nominal(law, n_strata, n_columns):
+    assert_size_is_nominal(law, n_strata, n_columns, N_NULL, 199, (0.05, 0.01))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("law", [left_skewed, tied])
+@pytest.mark.parametrize(("n_strata", "n_columns"), [(12, 10), (30, 2)])
+def test_size_over_ten_thousand_null_files(law, n_strata, n_columns):
+    levels = (0.05, 0.01, 0.001)
+    assert_size_is_nominal(law, n_strata, n_columns, 10_000, 1999, levels)
+
+
+def assert_size_is_nominal(law, n_strata, n_columns, n_sets, n_draws, levels):
     rng = np.random.default_rng(n_strata)
     found = [
-        find(law(rng, (n_strata, n_columns)), seed=i, n_draws=199)
-        for i in range(N_NULL)
+        find(law(rng, (n_strata, n_columns)), seed=i, n_draws=n_draws)
+        for i in range(n_sets)
     ]
-    for level in (0.05, 0.01):
-        slack = 3.3 * math.sqrt(level * (1 - level) / N_NULL)
+    for level in levels:
+        slack = 3.3 * math.sqrt(level * (1 - level) / n_sets)
         for p in (
             [local.scan.p_value for local in found],
             [local.peak.p_value for local in found],
@@ -124,6 +136,16 @@ def test_constant_rows_beside_others_score_nothing():
     assert found.scan.p_value <= 0.002
 
 
+def test_rows_may_differ_in_their_number_of_columns():
+    rng = np.random.default_rng(9)
+    rows = [rng.normal(size=n) for n in (4, 9, 30, 2, 7)]
+    rows[2][0] = 8.0
+    found = find(rows)
+    assert found.peak.first == 2
+    # One column in thirty is as good; four standard errors of 999 draws.
+    assert abs(found.peak.p_value - 1 / 30) < 4 * math.sqrt(1 / 30 / 999) + 1 / 1000
+
+
 def test_order_of_the_columns_drawn_does_not_matter():
     rng = np.random.default_rng(6)
     matrix = rng.normal(size=(20, 10))
@@ -162,8 +184,8 @@ def test_ten_thousand_draws_of_a_large_file_fit_in_little_memory():
 @pytest.mark.parametrize(
     ("matrix", "ties", "message"),
     [
-        (np.zeros((0, 3)), np.zeros(0), "K >= 1 rows and 2 columns"),
-        (np.zeros((3, 1)), np.zeros(3), "K >= 1 rows and 2 columns"),
+        (np.zeros((0, 3)), np.zeros(0), "1 or more with 2 columns"),
+        (np.zeros((3, 1)), np.zeros(3), "1 or more with 2 columns"),
         (np.zeros((3, 2)), np.zeros(2), r"ties must have shape \(3,\)"),
         (np.array([[0.0, np.inf]]), np.zeros(1), "must be finite"),
     ],

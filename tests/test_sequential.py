@@ -201,6 +201,31 @@ def test_besag_clifford_size_is_at_most_nominal(h, n_most):
         assert at_most_nominal(p, level)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("law", LAWS)
+def test_size_of_the_e_process_over_ten_thousand_null_files(law):
+    rng = np.random.default_rng(20 + LAWS.index(law))
+    log10_p = [
+        e_process(law(rng, (30, 10)), level=0.001).log10_p[-1] for _ in range(10_000)
+    ]
+    for level in (0.001, 0.01, 0.05):
+        assert at_most_nominal(10.0 ** np.array(log10_p), level)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", [0.001, 0.01, 0.05])
+def test_size_of_both_draw_tests_over_ten_thousand_null_files(level):
+    rng = np.random.default_rng(30)
+    n_most = 2 * fewest_draws(level)
+    bet, counted = [], []
+    for _ in range(10_000):
+        losses = null_losses(rng, 1, n_most)[0]
+        bet.append(binomial_mixture(losses, level=level, n_most=n_most).p_value)
+        counted.append(besag_clifford(losses, h=10, n_most=n_most).p_value)
+    assert at_most_nominal(bet, level)
+    assert at_most_nominal(counted, level)
+
+
 def test_both_tests_stop_early_where_there_is_nothing_to_find():
     rng = np.random.default_rng(7)
     losses = null_losses(rng, 1000, 999)

@@ -2,12 +2,13 @@
 
 Dimension key
     K  strata, in file order
-    M  columns, M = m + 1
+    M  columns of a stratum
     B  re-draws
 """
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -58,7 +59,7 @@ class LocalEvidence:
 
 
 def local_evidence(
-    loglik_KM: np.ndarray,
+    rows: Sequence[np.ndarray],
     ties_K: np.ndarray,
     *,
     seed: int,
@@ -66,8 +67,8 @@ def local_evidence(
 ) -> LocalEvidence:
     """Find the run of neighbouring strata that prefers its published order most.
 
-    Null hypothesis of the p-values: in every row the M versions are exchangeable, so
-    a small one says that some of the file was seen in its order, with the choice of
+    Null hypothesis of the p-values: in every row the columns are exchangeable, so a
+    small one says that some of the file was seen in its order, with the choice of
     the best run accounted for. It does not prove that each stratum of the run was
     seen, nor that those outside were not: where the whole file was, the best run is
     long and its ends are chance.
@@ -77,43 +78,46 @@ def local_evidence(
     independent random columns, the same draws for both statistics.
 
     Args:
-        loglik_KM: (K, M) float64, column 0 published, rows in file order, any unit.
+        rows: One (M,) float64 array a stratum in file order, or a (K, M) matrix;
+            column 0 published, M >= 2, any unit; rows may differ in M.
         ties_K: Values of a row that differ by no more are ties.
         seed: Seeds the re-draws.
         n_draws: B.
 
     Raises:
-        ValueError: If a value is not finite or the shapes disagree.
+        ValueError: If a value is not finite or a shape is wrong.
 
     Source:
         Arias-Castro, Castro, Tanczos and Wang, "Distribution-free detection of
         structured anomalies: permutation and rank-based scans", arXiv:1508.03002.
         Departure: columns are re-drawn within rows instead of permuting all values.
     """
-    K, M = loglik_KM.shape
-    if K < 1 or M < 2:
-        raise ValueError(f"matrix must have K >= 1 rows and 2 columns, got {(K, M)}")
+    K = len(rows)
+    if K < 1 or min(len(row_M) for row_M in rows) < 2:
+        raise ValueError("rows must be 1 or more with 2 columns or more each")
     if ties_K.shape != (K,):
         raise ValueError(f"ties must have shape {(K,)}, got {ties_K.shape}")
-    if not np.isfinite(loglik_KM).all():
+    if not all(np.isfinite(row_M).all() for row_M in rows):
         raise ValueError("log-likelihoods must be finite")
-    varies_K = np.ptp(loglik_KM, axis=1) > ties_K
-    scale_K = np.where(varies_K, loglik_KM.std(axis=1, ddof=1), 1.0)
-    centred_KM = loglik_KM - loglik_KM.mean(axis=1, keepdims=True)
-    scores_KM = np.where(varies_K[:, None], centred_KM / scale_K[:, None], 0.0)
-    slack_K = np.where(varies_K, ties_K / scale_K, 0.0)
-
+    scores, slack_K = [], np.zeros(K)
+    for k, row_M in enumerate(rows):
+        if np.ptp(row_M) > ties_K[k]:
+            sd = float(row_M.std(ddof=1))
+            scores.append((row_M - row_M.mean()) / sd)
+            slack_K[k] = ties_K[k] / sd
+        else:
+            scores.append(np.zeros(len(row_M)))
+    published_K = np.array([scores_M[0] for scores_M in scores])
     lengths = _run_lengths(K)
-    first, last, statistic = _best_run(scores_KM[:, 0], lengths)
-    top = int(scores_KM[:, 0].argmax())
-    peaks, scans = _redrawn(scores_KM, lengths, n_draws, seed)
+    first, last, statistic = _best_run(published_K, lengths)
+    top = int(published_K.argmax())
     # No statistic moves by more when each score moves by its slack; the added hair
     # covers the rounding of sums.
     tolerances = np.array(
         [slack_K.max(), _best_run(slack_K, lengths)[2]]
     ) + 1e-9 * math.sqrt(K)
-    published = np.array([scores_KM[top, 0], statistic])
-    drawn = np.stack([peaks, scans])
+    published = np.array([published_K[top], statistic])
+    drawn = np.stack(_redrawn(scores, lengths, n_draws, seed))
     n_as_high = (drawn >= (published - tolerances)[:, None]).sum(axis=1)
     p_values = (1 + n_as_high) / (1 + n_draws)
     both = max_t(
@@ -146,18 +150,20 @@ def _best_run(scores_K: np.ndarray, lengths: list[int]) -> tuple[int, int, float
 
 
 def _redrawn(
-    scores_KM: np.ndarray, lengths: list[int], n_draws: int, seed: int
+    scores: Sequence[np.ndarray], lengths: list[int], n_draws: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """(B,) best single scores and (B,) best runs of random columns."""
-    K, M = scores_KM.shape
+    K = len(scores)
+    flat = np.concatenate(scores)
+    widths_K1 = np.array([[len(scores_M)] for scores_M in scores])
+    starts_K1 = np.cumsum(widths_K1, axis=0) - widths_K1
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
-    rows_K1 = np.arange(K)[:, None]
     peaks, scans = np.empty(n_draws), np.empty(n_draws)
     n_block = max(1, _BLOCK // K)
     for start in range(0, n_draws, n_block):
         block = slice(start, min(start + n_block, n_draws))
-        columns_KB = rng.integers(M, size=(K, block.stop - block.start))
-        drawn_KB = scores_KM[rows_K1, columns_KB]
+        columns_KB = rng.integers(widths_K1, size=(K, block.stop - block.start))
+        drawn_KB = flat[starts_K1 + columns_KB]
         sums_KB = np.concatenate([np.zeros((1, drawn_KB.shape[1])), drawn_KB])
         np.cumsum(sums_KB, axis=0, out=sums_KB)
         peaks[block] = drawn_KB.max(axis=0)
