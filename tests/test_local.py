@@ -57,7 +57,7 @@ def assert_size_is_nominal(law, n_strata, n_columns, n_sets, n_draws, levels):
 
 def test_pvalues_equal_enumeration_of_all_column_choices():
     rng = np.random.default_rng(0)
-    matrix = rng.normal(size=(4, 3))
+    matrix = rng.normal(size=(4, 5))
     matrix[1:3, 0] += 1.0
     z = (matrix - matrix.mean(1, keepdims=True)) / matrix.std(1, ddof=1, keepdims=True)
 
@@ -144,6 +144,16 @@ def test_rows_may_differ_in_their_number_of_columns():
     assert found.peak.first == 2
     # One column in thirty is as good; four standard errors of 999 draws.
     assert abs(found.peak.p_value - 1 / 30) < 4 * math.sqrt(1 / 30 / 999) + 1 / 1000
+
+
+def test_two_columns_keep_the_size_of_their_difference():
+    # Of signs alone, a run of 6 in 24 strata would be no rarity.
+    rng = np.random.default_rng(10)
+    matrix = rng.normal(size=(24, 2))
+    matrix[8:14, 0] += 6.0
+    found = find(matrix)
+    assert (found.scan.first, found.scan.last) == (8, 13)
+    assert found.scan.p_value <= 0.03
 
 
 def test_order_of_the_columns_drawn_does_not_matter():

@@ -21,6 +21,8 @@ N_DRAWS = 9_999
 # two: the best of these is off by a factor of at most sqrt(2) in length, which costs
 # a sixth of the statistic.
 _MOST_STRATA_FOR_ALL_RUNS = 200
+# Columns from which on a row's own standard deviation says something.
+_FEWEST_FOR_OWN_SD = 5
 # Numbers in flight: a block of re-draws stays in cache, and in memory at any K.
 _BLOCK = 2**16
 
@@ -73,9 +75,11 @@ def local_evidence(
     seen, nor that those outside were not: where the whole file was, the best run is
     long and its ends are chance.
 
-    Each row is centred and divided by its own standard deviation over all columns,
-    symmetric numbers; a row whose values are tied scores 0. The law is that of
-    independent random columns, the same draws for both statistics.
+    Each row is centred and divided by its own standard deviation over all columns, or
+    by the one pooled over rows where some have fewer than 5 columns: of two columns
+    the own one leaves nothing but a sign. These are symmetric numbers. A row whose
+    values are tied scores 0. The law is that of independent random columns, the same
+    draws for both statistics.
 
     Args:
         rows: One (M,) float64 array a stratum in file order, or a (K, M) matrix;
@@ -99,14 +103,7 @@ def local_evidence(
         raise ValueError(f"ties must have shape {(K,)}, got {ties_K.shape}")
     if not all(np.isfinite(row_M).all() for row_M in rows):
         raise ValueError("log-likelihoods must be finite")
-    scores, slack_K = [], np.zeros(K)
-    for k, row_M in enumerate(rows):
-        if np.ptp(row_M) > ties_K[k]:
-            sd = float(row_M.std(ddof=1))
-            scores.append((row_M - row_M.mean()) / sd)
-            slack_K[k] = ties_K[k] / sd
-        else:
-            scores.append(np.zeros(len(row_M)))
+    scores, slack_K = _standardised(rows, ties_K)
     published_K = np.array([scores_M[0] for scores_M in scores])
     lengths = _run_lengths(K)
     first, last, statistic = _best_run(published_K, lengths)
@@ -128,6 +125,22 @@ def local_evidence(
         peak=Run(top, top, float(published[0]), float(p_values[0])),
         p_value=both.p_value,
     )
+
+
+def _standardised(
+    rows: Sequence[np.ndarray], ties_K: np.ndarray
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Scores of each row, and by how much ties let each one differ."""
+    varies_K = np.array([np.ptp(row_M) for row_M in rows]) > ties_K
+    sd_K = np.array([row_M.std(ddof=1) for row_M in rows])
+    if min(len(row_M) for row_M in rows) < _FEWEST_FOR_OWN_SD and varies_K.any():
+        sd_K[:] = math.sqrt(float((sd_K[varies_K] ** 2).mean()))
+    scale_K = np.where(varies_K, sd_K, 1.0)
+    scores = [
+        (row_M - row_M.mean()) / scale if varies else np.zeros(len(row_M))
+        for row_M, scale, varies in zip(rows, scale_K, varies_K, strict=True)
+    ]
+    return scores, np.where(varies_K, ties_K / scale_K, 0.0)
 
 
 def _run_lengths(n_strata: int) -> list[int]:
