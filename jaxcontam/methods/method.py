@@ -7,10 +7,11 @@ import numpy as np
 
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.methods.layouts import Layout, PairLayout, SequenceLayout
-from jaxcontam.results import Evidence, OrderNumbers
+from jaxcontam.results import Evidence, OrderNumbers, OrderResult
 from jaxcontam.scoring.pair_plan import ALL_TOKENS, plan_pairs
 from jaxcontam.scoring.plan import plan_orders
 from jaxcontam.stats.adjacency import FEWEST_EXAMPLES
+from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.orders import OrderDesign, boundaries_gained, published_orders
 from jaxcontam.stats.pair_test import PairStrata
 from jaxcontam.stats.strata import split_strata
@@ -28,6 +29,7 @@ class OrderFile:
         content_digest: Digest of the sorted example digests.
         groups: One value an example, or None.
         first_tokens: Of pair tests: how many tokens of each example may count.
+        level: Of sequential tests: the p-value at which they stop.
     """
 
     n_examples: int
@@ -37,6 +39,7 @@ class OrderFile:
     content_digest: str
     groups: Sequence[object] | None = None
     first_tokens: tuple[int, ...] = (ALL_TOKENS,)
+    level: float = LEVEL
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +206,74 @@ class PairMethod:
         )
 
 
-TestMethod = OrderMethod | PairMethod
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SequentialMethod:
+    """An order test that scores in turns and may stop early.
+
+    Attributes:
+        name: As typed after `--tests`.
+        layout: (file, encoded, prefix_id, n_orders or None) -> what is scored.
+        redraw: (result, (K, M) of its scores, seed) -> the orders that were to be
+            scored, in their turn, if there are no groups.
+        analyse: (loglik_KM, boundaries_K, rule) -> numbers; see `Evidence.rule`.
+        fewest_examples: Examples that the design needs.
+        grouped: Whether orders can keep to groups.
+        fewest_strata: As for `OrderMethod`, like all that follow.
+        null: What is assumed of a model that never saw the file.
+        validity: `exact`: at any time of stopping, or at its own.
+        needs: What the model must expose.
+        cost: Passes over the data.
+        finds: What it can and cannot see.
+        source: Paper.
+    """
+
+    name: str
+    layout: Callable[[OrderFile, Encoded, int | None, int | None], Layout]
+    redraw: Callable[[OrderResult, tuple[int, int], int], OrderDesign]
+    analyse: Callable[[np.ndarray, np.ndarray, np.ndarray], OrderNumbers]
+    fewest_examples: int = 2
+    grouped: bool = True
+    fewest_strata: int = 1
+    null: str
+    validity: str
+    needs: str = "log-probabilities"
+    cost: str
+    finds: str
+    source: str
+
+    def lay_out(
+        self,
+        file: OrderFile,
+        encoded: Encoded,
+        *,
+        prefix_id: int | None,
+        n_orders: int | None,
+    ) -> Layout:
+        """What is scored, in turns; see `plan_orders` for what it raises."""
+        return self.layout(file, encoded, prefix_id, n_orders)
+
+    def numbers(
+        self, evidence: Evidence, *, grouped: bool, seed: int, content_digest: str
+    ) -> OrderNumbers:
+        """What the test says of stored evidence.
+
+        Args:
+            evidence: Scores and orders in their turn, and the rule.
+            grouped: Whether orders moved examples within groups only.
+            seed: Unused: what is drawn is in the evidence.
+            content_digest: Unused.
+
+        Raises:
+            ValueError: If a part is missing or a score is not finite.
+        """
+        scores, orders, rule = evidence.scores, evidence.orders, evidence.rule
+        if scores is None or orders is None or rule is None:
+            raise ValueError("no scores, orders or rule")
+        boundaries_K = boundaries_gained(orders, counted=grouped)
+        return self.analyse(scores, boundaries_K, rule)
+
+
+TestMethod = OrderMethod | PairMethod | SequentialMethod
 """A method that gives a p-value."""
 
 

@@ -17,6 +17,7 @@ from typing import Literal
 import numpy as np
 
 from jaxcontam.stats.evalue import log_wealth
+from jaxcontam.stats.randomisation import MODEL_TOLERANCE
 
 # The bet's mixture spans success probabilities up to this share of the level: then
 # wealth 1 / level is reached by a finite number of draws without a loss.
@@ -100,6 +101,20 @@ def e_process(loglik_KM: np.ndarray, *, level: float) -> EProcess:
         log10_p=-highest_K / math.log(10),
         first_stop=int(reached[0]) + 1 if len(reached) else None,
     )
+
+
+def order_losses(loglik_M: np.ndarray) -> np.ndarray:
+    """Whether each random order is at least as likely as the published one.
+
+    Args:
+        loglik_M: (M,) float64, nats, the published order first. Differences that
+            float32 sums do not resolve are ties, and ties are losses.
+
+    Returns:
+        (M - 1,) boolean.
+    """
+    published = loglik_M[0]
+    return loglik_M[1:] >= published - MODEL_TOLERANCE * abs(published)
 
 
 def besag_clifford(losses_T: np.ndarray, *, h: int, n_most: int) -> DrawnTest:
