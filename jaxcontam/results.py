@@ -263,6 +263,25 @@ class LossPicture:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Screening:
+    """One of several benchmarks among those worth a closer look.
+
+    Listing all whose number is at most q leaves an expected share of at most q of the
+    list false, however the benchmarks depend on each other. Verdicts claim more, that
+    each one is true, and rest on `p_adjusted` alone.
+
+    Attributes:
+        benchmark: Its name.
+        by: Its primary p-value as adjusted by Benjamini and Yekutieli.
+        e_bh: Smallest level at which e-BH lists it, from its e-value.
+    """
+
+    benchmark: str
+    by: float
+    e_bh: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """Everything that `report.json` holds.
 
@@ -276,6 +295,7 @@ class Report:
         versions: Of the libraries that computed the numbers.
         min_effect: Effect above which `mde` makes a verdict `inconclusive`.
         results: One row a test.
+        screening: One a benchmark where there are several; else empty.
         study: What a study planted; None for audits.
     """
 
@@ -288,4 +308,5 @@ class Report:
     versions: dict[str, str]
     min_effect: float
     results: tuple[OrderResult | MembershipResult, ...]
+    screening: tuple[Screening, ...] = ()
     study: dict[str, object] | None = None

@@ -2,11 +2,13 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import numpy as np
 
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.methods.layouts import Layout, PairLayout, SequenceLayout
+from jaxcontam.methods.where import where_in_orders, where_in_pairs
 from jaxcontam.results import Evidence, OrderNumbers, OrderResult
 from jaxcontam.scoring.pair_plan import ALL_TOKENS, plan_pairs
 from jaxcontam.scoring.plan import plan_orders
@@ -53,6 +55,7 @@ class OrderMethod:
         default_orders: m unless `--n-orders` says otherwise.
         windowed: Strata may exceed the context and are scored in windows.
         counted_boundaries: The effect counts the neighbours that its orders keep.
+        locates: Say where in the file the evidence lies.
         fewest_strata: Strata with more than one order that the analysis needs.
         fewest_examples: Examples that the design needs.
         grouped: Whether orders can keep to groups.
@@ -70,6 +73,7 @@ class OrderMethod:
     default_orders: int
     windowed: bool = False
     counted_boundaries: bool = False
+    locates: bool = False
     fewest_strata: int = 1
     fewest_examples: int = 2
     grouped: bool = True
@@ -125,7 +129,11 @@ class OrderMethod:
             boundaries_K = boundaries_gained(evidence.orders, counted=counted)
         else:
             boundaries_K = np.ones(len(evidence.scores))
-        return self.analyse(evidence.scores, boundaries_K, seed)
+        numbers = self.analyse(evidence.scores, boundaries_K, seed)
+        if not self.locates or evidence.orders is None:
+            return numbers
+        local = where_in_orders(evidence.scores, evidence.orders, seed=seed)
+        return dataclasses.replace(numbers, local=local)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +144,7 @@ class PairMethod:
         name: As typed after `--tests`.
         size: Most examples of a stratum.
         analyse: (strata, seed, content_digest) -> numbers.
+        locates: Say where in the file the evidence lies.
         grouped: As for `OrderMethod`, like all that follow.
         fewest_strata: Strata with more than one order that the analysis needs.
         fewest_examples: Examples that the design needs.
@@ -150,6 +159,7 @@ class PairMethod:
     name: str
     size: int
     analyse: Callable[..., OrderNumbers]
+    locates: bool = False
     grouped: bool = True
     fewest_strata: int = 1
     fewest_examples: int = FEWEST_EXAMPLES
@@ -201,9 +211,12 @@ class PairMethod:
         Raises:
             ValueError: If an entry is missing or not finite.
         """
-        return self.analyse(
-            pair_strata(evidence), seed=seed, content_digest=content_digest
-        )
+        strata, orders = pair_strata(evidence), evidence.orders
+        numbers = self.analyse(strata, seed=seed, content_digest=content_digest)
+        if not self.locates or orders is None:
+            return numbers
+        local = where_in_pairs(strata, orders, seed=seed, content_digest=content_digest)
+        return dataclasses.replace(numbers, local=local)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +226,7 @@ class SequentialMethod:
     Attributes:
         name: As typed after `--tests`.
         layout: (file, encoded, prefix_id, n_orders or None) -> what is scored.
+        turns_of: What it counts while it goes on: `n_strata` or `n_orders`.
         redraw: (result, (K, M) of its scores, seed) -> the orders that were to be
             scored, in their turn, if there are no groups.
         analyse: (loglik_KM, boundaries_K, rule) -> numbers; see `Evidence.rule`.
@@ -229,6 +243,7 @@ class SequentialMethod:
 
     name: str
     layout: Callable[[OrderFile, Encoded, int | None, int | None], Layout]
+    turns_of: Literal["n_strata", "n_orders"]
     redraw: Callable[[OrderResult, tuple[int, int], int], OrderDesign]
     analyse: Callable[[np.ndarray, np.ndarray, np.ndarray], OrderNumbers]
     fewest_examples: int = 2

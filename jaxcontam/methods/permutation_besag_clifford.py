@@ -68,6 +68,7 @@ def analyse(
 METHOD = SequentialMethod(
     name="permutation_besag_clifford",
     layout=layout,
+    turns_of="n_orders",
     redraw=redraw,
     analyse=analyse,
     null="exchangeability",

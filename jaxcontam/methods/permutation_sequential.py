@@ -123,6 +123,7 @@ def redraw(result: OrderResult, scored: tuple[int, int], seed: int) -> OrderDesi
 METHOD = SequentialMethod(
     name="permutation_sequential",
     layout=layout,
+    turns_of="n_orders",
     redraw=redraw,
     analyse=analyse,
     null="exchangeability",

@@ -104,6 +104,7 @@ def analyse(
 METHOD = SequentialMethod(
     name="sequential",
     layout=layout,
+    turns_of="n_strata",
     redraw=redraw,
     analyse=analyse,
     null="exchangeability",

@@ -82,8 +82,8 @@ def local_evidence(
     draws for both statistics.
 
     Args:
-        rows: One (M,) float64 array a stratum in file order, or a (K, M) matrix;
-            column 0 published, M >= 2, any unit; rows may differ in M.
+        rows: One (M,) float64 array a stratum in file order, column 0 published,
+            M >= 2, any unit; rows may differ in M.
         ties_K: Values of a row that differ by no more are ties.
         seed: Seeds the re-draws.
         n_draws: B.
