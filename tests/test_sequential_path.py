@@ -44,15 +44,19 @@ def run(path, tokenizer, scorer, name, seed=0, separator="\n", **kwargs):
     return result, scored.evidence, planned
 
 
-@pytest.fixture
-def memorised(tmp_path, tokenizer):
-    """A file whose neighbours alone a stub model knows, and that stub."""
+def memorised_file(path, tokenizer, seed=0):
+    """Write a file, and return a stub model that knows nothing but its neighbours."""
     letters = [chr(33 + i) for i in range(88)]
-    order = np.random.default_rng(0).permutation(88)
-    path = tmp_path / "x.txt"
+    order = np.random.default_rng(seed).permutation(88)
     path.write_text("".join(f"{letters[i]}~{letters[i]}\n" for i in order))
     ids = encode_examples(tokenizer, load_benchmark(path).texts, separator="|").ids
-    return path, memoriser([x[:-1] for x in ids])
+    return memoriser([x[:-1] for x in ids])
+
+
+@pytest.fixture
+def memorised(tmp_path, tokenizer):
+    path = tmp_path / "x.txt"
+    return path, memorised_file(path, tokenizer)
 
 
 def test_sequential_test_stops_before_all_strata_are_scored(memorised, tokenizer):
