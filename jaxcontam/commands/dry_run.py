@@ -96,7 +96,7 @@ def print_estimate(found: Estimate, console: Console, *, as_json: bool) -> None:
         return
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("benchmark", overflow="fold")
-    table.add_column("test", no_wrap=True)
+    table.add_column("test", overflow="fold")
     for name in ("sequences", "tokens", "in store", "store grows", "p floor"):
         table.add_column(name, justify="right", no_wrap=True)
     for test in found.tests:
