@@ -30,6 +30,23 @@ class Pretest:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Local:
+    """The run of neighbouring strata whose published order scores best.
+
+    Attributes:
+        first_example: Its first example, counted from 1.
+        last_example: Its last example.
+        statistic: Its sum of standardised scores over the root of its length.
+        p_value: That the best run of a model that never saw the file is as good.
+    """
+
+    first_example: int
+    last_example: int
+    statistic: float
+    p_value: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OrderNumbers:
     """What a test computes from a (K, m + 1) matrix, column 0 the published version.
 
@@ -54,6 +71,9 @@ class OrderNumbers:
         symmetry: Of pair tests: correlation of [i, j] with [j, i] by chance.
         lag_profile: Of pair tests: mean centred entry [i, i + h] in standard
             deviations, for h = -5..-1 and 1..5.
+        n_used: Of sequential tests: strata, or random orders, until the test stopped.
+        stop: Of sequential tests: why it did; see `jaxcontam.stats.sequential.Stop`.
+        local: Where in the file the evidence lies; None where nothing was looked for.
     """
 
     statistic: float
@@ -70,6 +90,9 @@ class OrderNumbers:
     first_tokens: int | None = None
     symmetry: float | None = None
     lag_profile: tuple[float | None, ...] | None = None
+    n_used: int | None = None
+    stop: str | None = None
+    local: Local | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -87,6 +110,9 @@ class Evidence:
         pairs: (Q, K, s_max, s_max) float64 pair matrices of a pair test, nats.
         first_tokens: (Q,) int64, tokens that count in each of the Q; -1 is all.
         codes: (K, s_max) int64, the group of each example, numbered within its stratum.
+        rule: (2,) float64, of a sequential test: the p-value at which it stops, and how
+            many strata, or random orders of the whole file, it may score. Its strata
+            or orders stand in the order in which they were scored.
     """
 
     scores: np.ndarray | None = None
@@ -97,6 +123,7 @@ class Evidence:
     pairs: np.ndarray | None = None
     first_tokens: np.ndarray | None = None
     codes: np.ndarray | None = None
+    rule: np.ndarray | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,6 +263,25 @@ class LossPicture:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Screening:
+    """One of several benchmarks among those worth a closer look.
+
+    Listing all whose number is at most q leaves an expected share of at most q of the
+    list false, however the benchmarks depend on each other. Verdicts claim more, that
+    each one is true, and rest on `p_adjusted` alone.
+
+    Attributes:
+        benchmark: Its name.
+        by: Its primary p-value as adjusted by Benjamini and Yekutieli.
+        e_bh: Smallest level at which e-BH lists it, from its e-value.
+    """
+
+    benchmark: str
+    by: float
+    e_bh: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """Everything that `report.json` holds.
 
@@ -249,6 +295,7 @@ class Report:
         versions: Of the libraries that computed the numbers.
         min_effect: Effect above which `mde` makes a verdict `inconclusive`.
         results: One row a test.
+        screening: One a benchmark where there are several; else empty.
         study: What a study planted; None for audits.
     """
 
@@ -261,4 +308,5 @@ class Report:
     versions: dict[str, str]
     min_effect: float
     results: tuple[OrderResult | MembershipResult, ...]
+    screening: tuple[Screening, ...] = ()
     study: dict[str, object] | None = None

@@ -12,7 +12,14 @@ from jaxcontam.cli import main
 from jaxcontam.commands.report import write_page
 from jaxcontam.report.document import read_document
 from jaxcontam.report.plots import null_plot
-from jaxcontam.report.sentences import p_words, remedy, verdict_sentence
+from jaxcontam.report.sentences import (
+    chance_sentence,
+    p_words,
+    remedy,
+    screening_sentence,
+    verdict_sentence,
+    where_sentence,
+)
 from jaxcontam.results import NullPicture
 
 
@@ -109,6 +116,54 @@ def test_every_verdict_has_its_sentence_and_none_says_clean(row, verdict, expect
     )
     assert expected in sentence
     assert "clean" not in sentence
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "p", "words"),
+    [
+        (201, 400, 0.0004, "examples 201 to 400 of 1000 stand out most"),
+        (1, 1000, 0.0004, "throughout; no run of examples stands out more"),
+        (201, 400, 0.2, "no run of examples stands out; the best one would be as"),
+    ],
+)
+def test_place_of_the_evidence_is_said_only_where_there_is_one(
+    row, first, last, p, words
+):
+    local = {"first_example": first, "last_example": last, "p_value": p}
+    sentence = where_sentence({**row, "n_examples": 1000, "local": local})
+    assert sentence.startswith(f"Where: {words}")
+    assert ("p <= 4.0e-4" if p < 0.05 else "p <= 0.200") in sentence
+    assert where_sentence({**row, "local": None}) is None
+
+
+@pytest.mark.parametrize(
+    ("method", "stop", "words"),
+    [
+        ("sequential", "rejected", "It looked at 8 of 20 strata, in an order fixed"),
+        ("permutation_sequential", "futile", "8 of at most 99 random orders, in the"),
+        ("permutation_besag_clifford", "enough", "ended when enough of them had"),
+        ("sequential", "exhausted", "ended when there were no more"),
+    ],
+)
+def test_sequential_test_says_when_and_why_it_ended(row, method, stop, words):
+    fields = {"method": method, "stop": stop, "n_used": 8, "n_strata": 20}
+    sentence = chance_sentence({**row, **fields, "n_orders": 99})
+    assert words in sentence
+
+
+def test_screening_lists_benchmarks_but_no_invalid_one():
+    rows = [{"benchmark": name, "verdict": "suspected"} for name in "ab"]
+    rows.append({"benchmark": "c", "verdict": "invalid design"})
+    screening = [
+        {"benchmark": "a", "by": 0.01, "e_bh": 0.2},
+        {"benchmark": "b", "by": 0.9, "e_bh": 1.0},
+        {"benchmark": "c", "by": 0.001, "e_bh": 0.001},
+    ]
+    sentence = screening_sentence({"results": rows, "screening": screening})
+    assert "these 3" in sentence
+    assert "a by p-values" in sentence
+    assert "none by e-values" in sentence
+    assert screening_sentence({"results": rows}) is None
 
 
 def test_remedy_of_a_grouped_file_names_its_field(row):

@@ -79,8 +79,14 @@ def _picture(evidence: Evidence, row: Mapping[str, Any], seed: int) -> NullPictu
             q=int(q),
         )
     else:
+        # Sequential tests have their strata in the order in which they were scored.
+        rows = slice(None)
+        if row["stop"] is not None and evidence.orders is not None:
+            rows = np.argsort(evidence.orders[:, 0, 0])
         values_KM = row_scores(
-            evidence.scores, kind=row["scores"], relative_tolerance=MODEL_TOLERANCE
+            evidence.scores[rows],
+            kind=row["scores"],
+            relative_tolerance=MODEL_TOLERANCE,
         ).values
         sums = redrawn_sums(values_KM, n_draws=_N_DRAWN, seed=seed)
         contributions_K = values_KM[:, 0]

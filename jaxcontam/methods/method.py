@@ -2,15 +2,18 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import numpy as np
 
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.methods.layouts import Layout, PairLayout, SequenceLayout
-from jaxcontam.results import Evidence, OrderNumbers
+from jaxcontam.methods.where import where_in_orders, where_in_pairs
+from jaxcontam.results import Evidence, OrderNumbers, OrderResult
 from jaxcontam.scoring.pair_plan import ALL_TOKENS, plan_pairs
 from jaxcontam.scoring.plan import plan_orders
 from jaxcontam.stats.adjacency import FEWEST_EXAMPLES
+from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.orders import OrderDesign, boundaries_gained, published_orders
 from jaxcontam.stats.pair_test import PairStrata
 from jaxcontam.stats.strata import split_strata
@@ -28,6 +31,7 @@ class OrderFile:
         content_digest: Digest of the sorted example digests.
         groups: One value an example, or None.
         first_tokens: Of pair tests: how many tokens of each example may count.
+        level: Of sequential tests: the p-value at which they stop.
     """
 
     n_examples: int
@@ -37,6 +41,7 @@ class OrderFile:
     content_digest: str
     groups: Sequence[object] | None = None
     first_tokens: tuple[int, ...] = (ALL_TOKENS,)
+    level: float = LEVEL
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +55,7 @@ class OrderMethod:
         default_orders: m unless `--n-orders` says otherwise.
         windowed: Strata may exceed the context and are scored in windows.
         counted_boundaries: The effect counts the neighbours that its orders keep.
+        locates: Say where in the file the evidence lies.
         fewest_strata: Strata with more than one order that the analysis needs.
         fewest_examples: Examples that the design needs.
         grouped: Whether orders can keep to groups.
@@ -67,6 +73,7 @@ class OrderMethod:
     default_orders: int
     windowed: bool = False
     counted_boundaries: bool = False
+    locates: bool = False
     fewest_strata: int = 1
     fewest_examples: int = 2
     grouped: bool = True
@@ -122,7 +129,11 @@ class OrderMethod:
             boundaries_K = boundaries_gained(evidence.orders, counted=counted)
         else:
             boundaries_K = np.ones(len(evidence.scores))
-        return self.analyse(evidence.scores, boundaries_K, seed)
+        numbers = self.analyse(evidence.scores, boundaries_K, seed)
+        if not self.locates or evidence.orders is None:
+            return numbers
+        local = where_in_orders(evidence.scores, evidence.orders, seed=seed)
+        return dataclasses.replace(numbers, local=local)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +144,7 @@ class PairMethod:
         name: As typed after `--tests`.
         size: Most examples of a stratum.
         analyse: (strata, seed, content_digest) -> numbers.
+        locates: Say where in the file the evidence lies.
         grouped: As for `OrderMethod`, like all that follow.
         fewest_strata: Strata with more than one order that the analysis needs.
         fewest_examples: Examples that the design needs.
@@ -147,6 +159,7 @@ class PairMethod:
     name: str
     size: int
     analyse: Callable[..., OrderNumbers]
+    locates: bool = False
     grouped: bool = True
     fewest_strata: int = 1
     fewest_examples: int = FEWEST_EXAMPLES
@@ -198,12 +211,84 @@ class PairMethod:
         Raises:
             ValueError: If an entry is missing or not finite.
         """
-        return self.analyse(
-            pair_strata(evidence), seed=seed, content_digest=content_digest
-        )
+        strata, orders = pair_strata(evidence), evidence.orders
+        numbers = self.analyse(strata, seed=seed, content_digest=content_digest)
+        if not self.locates or orders is None:
+            return numbers
+        local = where_in_pairs(strata, orders, seed=seed, content_digest=content_digest)
+        return dataclasses.replace(numbers, local=local)
 
 
-TestMethod = OrderMethod | PairMethod
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SequentialMethod:
+    """An order test that scores in turns and may stop early.
+
+    Attributes:
+        name: As typed after `--tests`.
+        layout: (file, encoded, prefix_id, n_orders or None) -> what is scored.
+        turns_of: What it counts while it goes on: `n_strata` or `n_orders`.
+        redraw: (result, (K, M) of its scores, seed) -> the orders that were to be
+            scored, in their turn, if there are no groups.
+        analyse: (loglik_KM, boundaries_K, rule) -> numbers; see `Evidence.rule`.
+        fewest_examples: Examples that the design needs.
+        grouped: Whether orders can keep to groups.
+        fewest_strata: As for `OrderMethod`, like all that follow.
+        null: What is assumed of a model that never saw the file.
+        validity: `exact`: at any time of stopping, or at its own.
+        needs: What the model must expose.
+        cost: Passes over the data.
+        finds: What it can and cannot see.
+        source: Paper.
+    """
+
+    name: str
+    layout: Callable[[OrderFile, Encoded, int | None, int | None], Layout]
+    turns_of: Literal["n_strata", "n_orders"]
+    redraw: Callable[[OrderResult, tuple[int, int], int], OrderDesign]
+    analyse: Callable[[np.ndarray, np.ndarray, np.ndarray], OrderNumbers]
+    fewest_examples: int = 2
+    grouped: bool = True
+    fewest_strata: int = 1
+    null: str
+    validity: str
+    needs: str = "log-probabilities"
+    cost: str
+    finds: str
+    source: str
+
+    def lay_out(
+        self,
+        file: OrderFile,
+        encoded: Encoded,
+        *,
+        prefix_id: int | None,
+        n_orders: int | None,
+    ) -> Layout:
+        """What is scored, in turns; see `plan_orders` for what it raises."""
+        return self.layout(file, encoded, prefix_id, n_orders)
+
+    def numbers(
+        self, evidence: Evidence, *, grouped: bool, seed: int, content_digest: str
+    ) -> OrderNumbers:
+        """What the test says of stored evidence.
+
+        Args:
+            evidence: Scores and orders in their turn, and the rule.
+            grouped: Whether orders moved examples within groups only.
+            seed: Unused: what is drawn is in the evidence.
+            content_digest: Unused.
+
+        Raises:
+            ValueError: If a part is missing or a score is not finite.
+        """
+        scores, orders, rule = evidence.scores, evidence.orders, evidence.rule
+        if scores is None or orders is None or rule is None:
+            raise ValueError("no scores, orders or rule")
+        boundaries_K = boundaries_gained(orders, counted=grouped)
+        return self.analyse(scores, boundaries_K, rule)
+
+
+TestMethod = OrderMethod | PairMethod | SequentialMethod
 """A method that gives a p-value."""
 
 

@@ -20,8 +20,10 @@ from jaxcontam.report.sentences import (
     checked_sentence,
     p_words,
     remedy,
+    screening_sentence,
     symmetry_sentence,
     verdict_sentence,
+    where_sentence,
 )
 from jaxcontam.results import LossPicture, NullPicture
 
@@ -60,6 +62,7 @@ def render_page(
         header=_header(primary[0][1]["method"], beside, scores, planted),
         rows=[_row(row, results, beside, planted) for _, row in primary],
         scores=bool(scores),
+        screening=screening_sentence(document),
         copies_svg=copies_plot([row for _, row in primary]) if planted else None,
         loss_svg=None if loss is None else loss_plot(loss),
         command=_command(document["command"], is_study=study is not None),
@@ -78,6 +81,7 @@ def _block(
         "assumed": assumed_sentence(row),
         "checked": checked_sentence(row),
         "chance": chance_sentence(row),
+        "where": where_sentence(row),
         "warnings": row["warnings"],
         "remedy": remedy(row, command),
         "null_svg": None if picture is None else null_plot(picture),

@@ -5,6 +5,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+# A run of examples is named where the chance of one as good is no larger than this.
+_LOCAL_LEVEL = 0.05
+# Expected share of false ones among benchmarks that are listed for a closer look.
+_SCREENING_LEVEL = 0.05
+
 _ASSUMED = {
     "exchangeability": "that, before any model was trained, every order of these "
     "examples was equally likely to be the published one",
@@ -91,6 +96,8 @@ def chance_sentence(row: Mapping[str, Any]) -> str:
             f"{p_words(row)}. It sums over neighbours how likely an example is after "
             "the one before it, less what is likely after anything."
         )
+    if row["stop"] is not None:
+        return _sequential_chance(row)
     return (
         f"By chance: in each of {row['n_strata']} strata the published order would be "
         f"as likely as any of {m} other{'s' * (m > 1)} to score best; the summed score "
@@ -105,6 +112,57 @@ def symmetry_sentence(row: Mapping[str, Any]) -> str | None:
     return (
         f"Pairs score {row['symmetry']:+.2f} alike in both directions (1 would make a "
         "reversal test as strong as this one, 0 weaker by a third)."
+    )
+
+
+def where_sentence(row: Mapping[str, Any]) -> str | None:
+    """Which examples the evidence comes from; None where nothing was looked for."""
+    local = row["local"]
+    if local is None:
+        return None
+    first, last, n = local["first_example"], local["last_example"], row["n_examples"]
+    p = _p_text(math.log10(local["p_value"]))
+    if local["p_value"] > _LOCAL_LEVEL:
+        return (
+            "Where: no run of examples stands out; the best one would be as good by "
+            f"chance with probability {p}."
+        )
+    if first == 1 and last == n:
+        return (
+            "Where: throughout; no run of examples stands out more than the whole file "
+            f"({p})."
+        )
+    return (
+        f"Where: examples {first} to {last} of {n} stand out most; the best run of "
+        f"examples would be as good by chance with probability {p}. Its ends are not "
+        "sharp, and those outside may have been seen too."
+    )
+
+
+def screening_sentence(document: Mapping[str, Any]) -> str | None:
+    """Which of several benchmarks are worth a closer look; None where there is one."""
+    rows = document.get("screening")
+    if not rows:
+        return None
+    invalid = {
+        row["benchmark"]
+        for row in document["results"]
+        if row["verdict"] == "invalid design"
+    }
+    listed = {
+        name: [
+            row["benchmark"]
+            for row in rows
+            if row[name] <= _SCREENING_LEVEL and row["benchmark"] not in invalid
+        ]
+        for name in ("by", "e_bh")
+    }
+    return (
+        f"Worth a closer look among these {len(rows)}, with at most one in twenty of "
+        "the list expected to be there by chance: "
+        f"{', '.join(listed['by']) or 'none'} by p-values (Benjamini-Yekutieli); "
+        f"{', '.join(listed['e_bh']) or 'none'} by e-values (e-BH). Verdicts rest on "
+        "Holm's correction, which allows no such share."
     )
 
 
@@ -139,6 +197,10 @@ def p_words(row: Mapping[str, Any]) -> str:
         if log10_p < -15:
             return "p < 1e-15"
         return f"p = {10.0**log10_p:.2g}"
+    return _p_text(log10_p)
+
+
+def _p_text(log10_p: float) -> str:
     exponent = math.floor(log10_p)
     mantissa = math.ceil(10.0 ** (log10_p - exponent) * 10 - 1e-9) / 10
     if exponent >= -2:
@@ -146,6 +208,26 @@ def p_words(row: Mapping[str, Any]) -> str:
     if mantissa >= 10:
         mantissa, exponent = 1.0, exponent + 1
     return f"p <= {mantissa:.1f}e{exponent}"
+
+
+def _sequential_chance(row: Mapping[str, Any]) -> str:
+    """What a test that may stop early has as its p-value, and when it did stop."""
+    if row["method"] == "sequential":
+        used = f"{row['n_used']} of {row['n_strata']} strata"
+        fixed = "in an order fixed by the seed"
+    else:
+        used = f"{row['n_used']} of at most {row['n_orders']} random orders"
+        fixed = "in the order of their draw"
+    ended = {
+        "rejected": "when the evidence had reached the level that was set before",
+        "futile": "when that level was out of reach",
+        "enough": "when enough of them had scored as high as the published one",
+        "exhausted": "when there were no more",
+    }[row["stop"]]
+    return (
+        f"By chance: a test that looks again and again would ever come this far with "
+        f"probability {p_words(row)}. It looked at {used}, {fixed}, and ended {ended}."
+    )
 
 
 def _kind_of_test(row: Mapping[str, Any]) -> str:
