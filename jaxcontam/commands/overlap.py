@@ -104,6 +104,7 @@ class Overlap:
                     reached=reached,
                     save=lambda now: save_state(out, key, now, search),
                     progress=progress,
+                    batch_characters=_BATCH_CHARACTERS,
                 )
             if not search.n_documents:
                 raise _without_text(str(self.corpus), reached)
@@ -184,7 +185,7 @@ def search_files(
     reached: Reached,
     save: Callable[[Reached], None],
     progress: Callable[[int, int], None],
-    batch_characters: int = _BATCH_CHARACTERS,
+    batch_characters: int,
 ) -> Reached:
     """Read a corpus from where a search stands to its end.
 
@@ -195,8 +196,8 @@ def search_files(
         reached: Where to go on.
         save: Called every so often with a place to go on from.
         progress: Called with the bytes done and the bytes in all.
-        batch_characters: Text searched at a time; at least four times the longest
-            text that is looked for, of which each batch repeats about twice as much.
+        batch_characters: Text searched at a time; never less than four times the
+            longest text that is looked for, since a batch repeats twice as much.
 
     Raises:
         InputError: If the first records hold no text at all.

@@ -77,7 +77,7 @@ def load_state(out: Path, key: str, search: OverlapSearch) -> Reached:
     A state that is damaged or belongs to another search counts as none.
     """
     try:
-        with np.load(out / STATE_NAME) as saved:
+        with open(out / STATE_NAME, "rb") as file, np.load(file) as saved:
             about = json.loads(saved["about"].tobytes())
             if about["key"] != key:
                 return Reached()

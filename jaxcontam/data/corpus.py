@@ -225,7 +225,7 @@ def _text_lines(
     """Lines of a .txt file, which are one document; long ones in parts."""
     stream.seek(start.offset)
     offset, line, joins, held = start.offset, start.line, start.joins, b""
-    while data := held + stream.readline(BLOCK):
+    while data := held + stream.readline(BLOCK - len(held)):
         if not data.endswith(b"\n") and len(data) >= BLOCK:
             # Cut after the last space; without any, before the last character, whose
             # bytes may not all be here yet.

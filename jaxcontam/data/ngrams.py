@@ -8,7 +8,7 @@ spaces has few and long words, so that its n-grams are rarer than in English.
 import dataclasses
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import repeat
 
 import numpy as np
@@ -54,7 +54,7 @@ def word_keys(n_words: int, *, seed: int = 0) -> np.ndarray:
     return rng.integers(0, _MASK, n_words + 1, dtype=np.uint64, endpoint=True)
 
 
-def ngram_hashes(keys: np.ndarray, lengths: Iterable[int]) -> dict[int, np.ndarray]:
+def ngram_hashes(keys: np.ndarray, lengths: Collection[int]) -> dict[int, np.ndarray]:
     """Rolling hashes of all n-grams, for several n at once.
 
     Args:
@@ -66,20 +66,25 @@ def ngram_hashes(keys: np.ndarray, lengths: Iterable[int]) -> dict[int, np.ndarr
         i + n - 1, the polynomial of their keys modulo 2^64.
     """
     by_length = {1: keys}
+    for n in sorted(set(lengths)):
+        _add_hashes(by_length, n)
+    return {n: by_length[n] for n in lengths}
 
-    def hashes(n: int) -> np.ndarray:
-        if n not in by_length:
-            # 13 = 8 + 5, 5 = 4 + 1: shared parts are computed once.
-            left = 1 << ((n - 1).bit_length() - 1)
-            right = n - left
-            size = max(0, len(keys) - n + 1)
-            shift = np.uint64(pow(_MULTIPLIER, right, 1 << 64))
-            joined = hashes(left)[:size] * shift
-            joined += hashes(right)[left : left + size]
-            by_length[n] = joined
-        return by_length[n]
 
-    return {n: hashes(n) for n in sorted(set(lengths))}
+def _add_hashes(by_length: dict[int, np.ndarray], n: int) -> None:
+    """Add the hashes of n-grams, from two parts that other n share: 13 = 8 + 5."""
+    if n in by_length:
+        return
+    # No inner function that calls itself: such a cycle would keep large arrays alive
+    # until some later collection.
+    left = 1 << ((n - 1).bit_length() - 1)
+    right = n - left
+    _add_hashes(by_length, left)
+    _add_hashes(by_length, right)
+    size = max(0, len(by_length[1]) - n + 1)
+    joined = by_length[left][:size] * np.uint64(pow(_MULTIPLIER, right, 1 << 64))
+    joined += by_length[right][left : left + size]
+    by_length[n] = joined
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

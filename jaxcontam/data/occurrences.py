@@ -111,14 +111,13 @@ def occurrences(
     long, short = index.tables.get(LONG), index.tables.get(SHORT)
     n_found, n_all = _counts_of_found(index, search.ngrams.get(SHORT), short)
     matched: dict[int, _Matched] = {}
-    for n, table in index.tables.items():
-        if n not in (LONG, SHORT):
-            matched |= _matched(index, table, search.ngrams[n], forms, whole=True)
+    # What stands later wins: an 8-gram is shown for want of anything longer.
     if short is not None:
-        # Below, what stands later wins: an 8-gram is shown for want of a longer one.
         marks = search.ngrams[SHORT]
         matched |= _matched(index, short, marks, forms, whole=False)
-        matched |= _matched(index, short, marks, forms, whole=True)
+    for n, table in index.tables.items():
+        if n != LONG:
+            matched |= _matched(index, table, search.ngrams[n], forms, whole=True)
     if long is not None:
         matched |= _matched(index, long, search.ngrams[LONG], forms, whole=False)
     inverse = ["", *index.vocabulary]
@@ -158,8 +157,8 @@ def occurrences(
                     matched=match and " ".join(inverse[word] for word in match.words),
                     matched_examples=match and match.n_examples,
                     matched_documents=match and match.n_documents,
-                    share_8grams=None if share is None else round(float(share), 6),
-                    containment=None if containment is None else round(containment, 6),
+                    share_8grams=None if share is None else float(share),
+                    containment=containment,
                     file=files[file] if file >= 0 else None,
                     line=line if file >= 0 else None,
                 ),

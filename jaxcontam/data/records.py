@@ -91,7 +91,7 @@ def _whole_lines(
 
 def _json_value(data: bytes) -> object:
     try:
-        return json.loads(data.decode("utf-8"))
+        return json.loads(data.rstrip(b"\r\n").decode("utf-8"))
     except UnicodeDecodeError as e:
         return Refusal(f"not UTF-8 (byte {e.start}: {data[e.start]:#04x})")
     except json.JSONDecodeError as e:
