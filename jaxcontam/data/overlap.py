@@ -240,18 +240,25 @@ class OverlapSearch:
         held_at, rows = table.held_at(ngrams)
         places = places[rows]
         texts = self.index.owner[held_at].astype(np.int64)
-        n_words = self.index.n_words[texts]
-        begins = batch.word_at(places) - (held_at - self.index.first[texts])
+        is_long = self.index.n_words[texts] >= LONG
+        places, held_at, texts = places[is_long], held_at[is_long], texts[is_long]
+        if not len(places):
+            return
+        numbers = batch.word_at(places)
+        begins = numbers - (held_at - self.index.first[texts])
         # Nearby alignments share one stretch: it is their first on a grid of the
         # document, which no cut of batches moves.
-        steps = np.maximum(1, n_words // 8)
-        grid = begins // steps * steps
+        steps = np.maximum(1, self.index.n_words[texts] // 8)
+        begins = begins // steps * steps
         documents = batch.document[batch.part_at(places)]
-        seeds = np.unique(
-            np.stack([documents, texts, grid])[:, n_words >= LONG], axis=1
-        )
-        for document, text, begin in seeds.T.tolist():
-            self._compare_stretch(batch, document, text, begin)
+        pairs = _pair_keys(documents - batch.document[0], texts)
+        # Places count from the batch's beginning, so that three numbers fit one key.
+        keys = _pair_keys(pairs, begins - numbers + places)
+        _, firsts = np.unique(keys, return_index=True)
+        for i in firsts.tolist():
+            self._compare_stretch(
+                batch, int(documents[i]), int(texts[i]), int(begins[i])
+            )
 
     def _compare_stretch(
         self, batch: "_Batch", document: int, text: int, begin: int
