@@ -215,8 +215,12 @@ def test_no_gzip_is_one_fault(tmp_path):
 
 @pytest.mark.parametrize(
     ("suffix", "n_bytes"),
-    [(".jsonl", 30_000_000), (".txt", 9_000_000), (".json", 9_000_000)]
-    + [(".csv", 9_000_000)],
+    [
+        (".jsonl", 30_000_000),
+        (".txt", 9_000_000),
+        (".json", 9_000_000),
+        (".csv", 9_000_000),
+    ],
 )
 def test_memory_is_bounded_whatever_the_size(tmp_path, suffix, n_bytes):
     line = "lorem ipsum dolor sit amet " * 40

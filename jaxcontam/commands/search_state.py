@@ -55,7 +55,7 @@ def save_state(
         search: What it has found; None once the result itself is written.
     """
     about = {"key": key, "reached": dataclasses.asdict(reached)}
-    arrays = {}
+    arrays: dict[str, np.ndarray] = {}
     if search is not None:
         about["search"] = {
             "n_documents": search.n_documents,
@@ -65,9 +65,8 @@ def save_state(
         arrays = _arrays(search)
     buffer = io.BytesIO()
     # No text in another encoding: half a character of a damaged record is escaped.
-    np.savez(
-        buffer, about=np.frombuffer(json.dumps(about).encode(), np.uint8), **arrays
-    )
+    arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+    np.savez(buffer, **arrays)  # pyright: ignore[reportArgumentType]
     replace_bytes(out / STATE_NAME, buffer.getvalue())
 
 

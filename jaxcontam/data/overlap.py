@@ -26,11 +26,12 @@ from jaxcontam.data.overlap_index import (
     collapsed,
 )
 
-# Stretches are compared where they share a SHORT-gram that at most so many texts hold:
-# one that more hold is the benchmark's own frame around its examples.
-_MAX_HOLDERS = 100
-
-
+# Stretches are compared where they share a SHORT-gram that the texts hold at most so
+# often in all: one that is more frequent is the frame around a benchmark's examples,
+# or one word over and over.
+_MAX_HELD = 100
+# Pairs of a place of the corpus and a place of a text that are looked at together.
+_PAIRS = 1 << 18
 # A text with fewer words stands everywhere; how it is written is not compared.
 _MIN_COMPARED = 5
 
@@ -233,15 +234,23 @@ class OverlapSearch:
         ngrams: np.ndarray,
     ) -> None:
         """Compare texts with the stretches around what they share with the corpus."""
-        is_rare = np.diff(table.bounds)[ngrams] <= _MAX_HOLDERS
+        n_held = np.diff(table.bounds)[ngrams]
+        is_rare = n_held <= _MAX_HELD
         places, ngrams = places[is_rare], ngrams[is_rare]
-        if not len(places):
-            return
-        held_at, rows = table.held_at(ngrams)
-        places = places[rows]
+        slices = np.cumsum(n_held[is_rare]) // _PAIRS
+        for cut in np.split(
+            np.arange(len(places)), np.flatnonzero(np.diff(slices)) + 1
+        ):
+            held_at, rows = table.held_at(ngrams[cut])
+            self._compare_pairs(batch, places[cut][rows], held_at)
+
+    def _compare_pairs(
+        self, batch: "_Batch", places: np.ndarray, held_at: np.ndarray
+    ) -> None:
+        """Compare at pairs of a place in the batch and a place in the texts."""
         texts = self.index.owner[held_at].astype(np.int64)
-        is_long = self.index.n_words[texts] >= LONG
-        places, held_at, texts = places[is_long], held_at[is_long], texts[is_long]
+        is_open = (self.index.n_words[texts] >= LONG) & (self.texts.level[texts] < 2)
+        places, held_at, texts = places[is_open], held_at[is_open], texts[is_open]
         if not len(places):
             return
         numbers = batch.word_at(places)
@@ -263,11 +272,10 @@ class OverlapSearch:
     def _compare_stretch(
         self, batch: "_Batch", document: int, text: int, begin: int
     ) -> None:
-        marks, words = self.texts, self.index.words(text)
-        wanted = set(shingles(words.tolist(), SHINGLE))
-        best = int(marks.n_shingles[text]), int(marks.level[text])
-        if best == (len(wanted), 2):
+        if self.texts.level[text] == 2:
             return
+        words = self.index.words(text)
+        wanted = set(shingles(words.tolist(), SHINGLE))
         n = len(words)
         low, high = batch.stretch(
             document, begin - n // 4, begin + max(1, n // 8) + n + n // 4
@@ -323,6 +331,7 @@ class _Batch:
         self._begins = self._ends - sizes
         # Word number within the document = place in `ids` + this.
         self._offset = np.array([part.word for part in parts]) - self._begins
+        self._around = (0, 0), ""
 
     def part_at(self, places: np.ndarray) -> np.ndarray:
         """Which part each place of `ids` belongs to."""
@@ -342,8 +351,13 @@ class _Batch:
         """Text of the parts that hold some places, and of one part on each side."""
         first, last = self.part_at(np.array([low, high - 1])).tolist()
         begin, end = self._range(int(self.document[first]))
-        parts = self._parts[max(begin, first - 1) : min(end, last + 2)]
-        return collapsed("".join(part.segment.text for part in parts))
+        around = max(begin, first - 1), min(end, last + 2)
+        # Stretches of one document come one after the other.
+        if self._around[0] != around:
+            parts = self._parts[slice(*around)]
+            text = collapsed("".join(part.segment.text for part in parts))
+            self._around = around, text
+        return self._around[1]
 
     def _range(self, document: int) -> tuple[int, int]:
         first, last = np.searchsorted(self.document, [document, document + 1])
