@@ -13,6 +13,7 @@ import tyro
 from jaxcontam import __version__
 from jaxcontam.commands.audit import Audit
 from jaxcontam.commands.methods import Methods
+from jaxcontam.commands.overlap import Overlap
 from jaxcontam.commands.prove import Prove
 from jaxcontam.commands.report import Report
 from jaxcontam.commands.score import Score
@@ -25,6 +26,7 @@ COMMANDS: dict[str, type] = {
     "audit": Audit,
     "prove": Prove,
     "score": Score,
+    "overlap": Overlap,
     "verify": Verify,
     "report": Report,
     "methods": Methods,
