@@ -8,12 +8,12 @@ from typing import Any
 import jinja2
 
 from jaxcontam.report.plots import copies_plot, evidence_plot, loss_plot, null_plot
+from jaxcontam.report.remedies import advice, remedy
 from jaxcontam.report.sentences import (
     assumed_sentence,
     chance_sentence,
     checked_sentence,
     p_words,
-    remedy,
     verdict_sentence,
 )
 from jaxcontam.results import LossPicture, NullPicture
@@ -72,6 +72,7 @@ def _block(
         "checked": checked_sentence(row),
         "chance": chance_sentence(row),
         "warnings": row["warnings"],
+        "advice": advice(row, command),
         "remedy": remedy(row, command),
         "null_svg": None if picture is None else null_plot(picture),
         "evidence_svg": None if picture is None else evidence_plot(picture),

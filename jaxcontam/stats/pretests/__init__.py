@@ -6,6 +6,6 @@ then be found guilty. Failing checks turn the verdict into `invalid design`.
 """
 
 from jaxcontam.stats.pretests.battery import directional, pretest_battery
-from jaxcontam.stats.pretests.fields import columns, label_fields
+from jaxcontam.stats.pretests.fields import columns
 
-__all__ = ["columns", "directional", "label_fields", "pretest_battery"]
+__all__ = ["columns", "directional", "pretest_battery"]

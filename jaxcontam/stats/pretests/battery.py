@@ -6,6 +6,7 @@ Dimension key
 """
 
 import dataclasses
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -24,8 +25,9 @@ from jaxcontam.stats.pretests.null import (
 
 N_PERMUTATIONS = 9_999
 # The smallest p-value must stay below the level when Holm multiplies it: many fields
-# ask for more permutations.
+# ask for more permutations, of those statistics that could still reject.
 _PERMUTATIONS_A_TEST = 400
+_OPEN = 0.05
 LEVEL = 0.01
 """Familywise level of the battery."""
 
@@ -51,6 +53,8 @@ class _Check:
     name: str
     statistic: Statistic
     two_sided: bool = True
+    remedy: str = ""
+    note: str | None = None
 
 
 def pretest_battery(
@@ -80,36 +84,49 @@ def pretest_battery(
     """
     checks = [*_checks_of_texts(texts, fields), *_checks_of_fields(texts, fields)]
     n = len(texts)
-    drawn = null_distributions(
-        {check.name: check.statistic for check in checks},
-        draw_orders(
-            n,
-            max(N_PERMUTATIONS, _PERMUTATIONS_A_TEST * len(checks) - 1),
-            seed=seed,
-            groups=groups,
-            blocks=blocks,
-        ),
-    )
     published_1N = np.arange(n, dtype=np.int32)[None]
     observed = {c.name: float(c.statistic(published_1N)[0]) for c in checks}
-    p_values = {
-        c.name: permutation_p(observed[c.name], drawn[c.name], two_sided=c.two_sided)
-        for c in checks
-    }
+    drawn: dict[str, np.ndarray] = {}
+    p_values: dict[str, float] = {}
+    n_more = _PERMUTATIONS_A_TEST * len(checks) - 1 - N_PERMUTATIONS
+    # The second stage counts the first one's orders too, and can only decide what the
+    # first one leaves open: p-values below its level are those of all orders.
+    for stage, n_orders in enumerate((N_PERMUTATIONS, max(0, n_more))):
+        left = [c for c in checks if p_values.get(c.name, 0.0) <= _OPEN]
+        if not n_orders or not left:
+            break
+        more = null_distributions(
+            {check.name: check.statistic for check in left},
+            draw_orders(n, n_orders, seed=(seed, stage), groups=groups, blocks=blocks),
+        )
+        for c in left:
+            old = drawn.get(c.name, np.empty(0))
+            drawn[c.name] = np.concatenate([old, more[c.name]])
+            p_values[c.name] = permutation_p(
+                observed[c.name], drawn[c.name], two_sided=c.two_sided
+            )
     # What no permutation changes cannot fail, and is no test to correct for.
     names = [name for name in p_values if np.ptp(drawn[name]) > 0]
     adjusted = dict(
         zip(names, holm(np.array([p_values[name] for name in names])), strict=True)
     )
     return tuple(
-        Pretest(name, observed[name], p, bool(adjusted.get(name, 1.0) > LEVEL))
-        for name, p in p_values.items()
+        Pretest(
+            name=c.name,
+            statistic=observed[c.name],
+            p_value=p_values[c.name],
+            passed=bool(adjusted.get(c.name, 1.0) > LEVEL),
+            directional=c.name.partition(":")[0] in _DIRECTIONAL,
+            remedy=c.remedy,
+            note=c.note,
+        )
+        for c in checks
     )
 
 
 def directional(pretests: Sequence[Pretest]) -> tuple[Pretest, ...]:
     """Those that a reversible order must pass: grouping reads the same backwards."""
-    return tuple(t for t in pretests if t.name.partition(":")[0] in _DIRECTIONAL)
+    return tuple(test for test in pretests if test.directional)
 
 
 def _checks_of_texts(
@@ -121,7 +138,8 @@ def _checks_of_texts(
     yield _Check("length_trend", series.trend(length_rank_N))
     yield _Check("length_steps", series.steps(lengths))
     yield _Check("alphabetical_trend", series.trend(_alphabetical_ranks(texts)))
-    if (numbers_N := columns_of.first_numbers(texts)) is not None:
+    numbers_N = columns_of.first_numbers(texts)
+    if numbers_N is not None and not _stand_in_a_field(numbers_N, fields):
         yield from _checks_of_numbers("", numbers_N)
     # Ids make copies differ and hide what texts have in common.
     ids = [v for v in fields.values() if _are_unique_ids(v, texts)]
@@ -130,7 +148,14 @@ def _checks_of_texts(
     vectors_NV = similarity.tfidf(words)
     yield _Check("tfidf_adjacency", similarity.similar_neighbours(vectors_NV))
     same_N = similarity.near_duplicates(words, bare, vectors_NV)
-    yield _gathered("adjacent_duplicates", same_N)
+    n_repeated = len(texts) - len(np.unique(same_N))
+    yield dataclasses.replace(
+        _gathered("adjacent_duplicates", same_N),
+        note=f"{n_repeated} of {len(texts)} examples repeat or nearly repeat another "
+        "one (same words, or cosine of words from 0.9 on)"
+        if n_repeated
+        else None,
+    )
     yield _gathered("shared_beginning", columns_of.shared_heads(bare))
 
 
@@ -145,13 +170,17 @@ def _checks_of_fields(
             yield from _checks_of_label(name, values)
             continue
         if n_distinct < len(values):
-            yield _gathered(f"shared_context:{name}", value_codes(values))
+            blocks = shlex.join(["--block-field", name])
+            codes_N = value_codes(values)
+            yield _gathered(f"shared_context:{name}", codes_N, remedy=blocks)
         # Numbers that a loader gave its rows in file order prove nothing, unless
         # the model reads them.
         if not columns_of.is_in(values, texts) or list(values) == list(texts):
             continue
         if columns_of.are_ids(values):
-            yield from _checks_of_numbers(f":{name}", columns_of.natural_order(values))
+            order_N = columns_of.natural_order(values)
+            less = columns_of.template_without_ids(fields, texts)
+            yield from _checks_of_numbers(f":{name}", order_N, remedy=less)
         else:
             ranks_N = _alphabetical_ranks([str(value) for value in values])
             yield _Check(f"alphabetical_trend:{name}", series.trend(ranks_N))
@@ -159,25 +188,38 @@ def _checks_of_fields(
 
 def _checks_of_label(name: str, values: Sequence[object]) -> Iterator[_Check]:
     codes_N = value_codes(values)
-    yield _Check(f"equal_neighbours:{name}", series.equal_neighbours(codes_N))
     order_N = columns_of.natural_order(values)
     rank_N = series.centred_ranks(order_N)
-    yield _Check(f"label_trend:{name}", series.trend(rank_N))
-    # Two values have no order of their own: equal neighbours say it all.
-    if columns_of.numbers(values) is not None and columns_of.n_distinct(values) > 2:
-        yield _Check(f"label_autocorrelation:{name}", series.autocorrelation(rank_N))
-        yield _Check(f"label_steps:{name}", series.steps(order_N))
+    found = {
+        "equal_neighbours": series.equal_neighbours(codes_N),
+        "label_trend": series.trend(rank_N),
+    }
+    if _has_an_order(values):
+        found["label_autocorrelation"] = series.autocorrelation(rank_N)
+        found["label_steps"] = series.steps(order_N)
+    strata = shlex.join(["--group-field", name])
+    for kind, statistic in found.items():
+        yield _Check(f"{kind}:{name}", statistic, remedy=strata)
 
 
-def _checks_of_numbers(suffix: str, numbers_N: np.ndarray) -> Iterator[_Check]:
+def _checks_of_numbers(
+    suffix: str, numbers_N: np.ndarray, remedy: str = ""
+) -> Iterator[_Check]:
     ranks_N = series.centred_ranks(numbers_N)
-    yield _Check(f"number_trend{suffix}", series.trend(ranks_N))
-    yield _Check(f"number_steps{suffix}", series.steps(numbers_N))
+    yield _Check(f"number_trend{suffix}", series.trend(ranks_N), remedy=remedy)
+    yield _Check(f"number_steps{suffix}", series.steps(numbers_N), remedy=remedy)
 
 
-def _gathered(name: str, codes_N: np.ndarray) -> _Check:
+def _gathered(name: str, codes_N: np.ndarray, remedy: str = "") -> _Check:
     """More equal neighbours than chance gives; scattered ones are no fault."""
-    return _Check(name, series.equal_neighbours(codes_N), two_sided=False)
+    statistic = series.equal_neighbours(codes_N)
+    return _Check(name, statistic, two_sided=False, remedy=remedy)
+
+
+def _has_an_order(values: Sequence[object]) -> bool:
+    """Of a label: two values have none, equal neighbours say it all."""
+    numbered = columns_of.numbers(values) is not None
+    return numbered and columns_of.n_distinct(values) > 2
 
 
 def _are_unique_ids(values: Sequence[object], texts: Sequence[str]) -> bool:
@@ -186,6 +228,23 @@ def _are_unique_ids(values: Sequence[object], texts: Sequence[str]) -> bool:
         and columns_of.are_ids(values)
         and columns_of.is_in(values, texts)
     )
+
+
+def _stand_in_a_field(
+    numbers_N: np.ndarray, fields: Mapping[str, Sequence[object]]
+) -> bool:
+    """Whether the texts' first numbers are those of a field that is checked itself."""
+    for values in fields.values():
+        if not columns_of.are_ids(values):
+            continue
+        if columns_of.is_label(values) and not _has_an_order(values):
+            continue
+        of_field_N = columns_of.first_numbers([str(value) for value in values])
+        if of_field_N is not None and np.array_equal(
+            of_field_N, numbers_N, equal_nan=True
+        ):
+            return True
+    return False
 
 
 def _alphabetical_ranks(texts: Sequence[str]) -> np.ndarray:

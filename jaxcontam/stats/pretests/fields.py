@@ -3,6 +3,7 @@
 import itertools
 import math
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -32,13 +33,6 @@ def columns(
     }
 
 
-def label_fields(
-    rows: Sequence[Mapping[str, object] | None],
-) -> dict[str, list[object]]:
-    """Fields that could group a file: 2 to n/4 distinct values."""
-    return {name: v for name, v in columns(rows).items() if is_label(v)}
-
-
 def is_label(values: Sequence[object]) -> bool:
     """Whether a field has 2 to n/4 distinct values."""
     return 2 <= n_distinct(values) <= len(values) / 4
@@ -52,7 +46,7 @@ def n_distinct(values: Sequence[object]) -> int:
 def is_in(values: Sequence[object], texts: Sequence[str]) -> bool:
     """Whether a model that reads the texts reads this field too."""
     there = [v for v in zip(values, texts, strict=True) if v[0] not in (None, "")]
-    n_in = sum(any(w in text for w in _written(value)) for value, text in there)
+    n_in = sum(_reads(text, value) for value, text in there)
     return bool(there) and n_in >= _IN_TEXT * len(there)
 
 
@@ -105,6 +99,24 @@ def without(texts: Sequence[str], ids: Sequence[Sequence[object]]) -> list[str]:
     return stripped
 
 
+def template_without_ids(
+    fields: Mapping[str, Sequence[object]], texts: Sequence[str]
+) -> str:
+    """Flags that make texts of the fields in them but ids, or "" if none is left."""
+    names = [
+        name
+        for name, values in fields.items()
+        if not are_ids(values)
+        and is_in(values, texts)
+        and not any(c in "{}!:[]." for c in name)
+        and list(values) != list(texts)
+    ]
+    if len(names) == 1:
+        return shlex.join(["--text-field", names[0]])
+    template = r"\n".join(f"{{{name}}}" for name in names)
+    return shlex.join(["--template", template]) if names else ""
+
+
 def shared_heads(texts: Sequence[str]) -> np.ndarray:
     """`codes_N`: equal for texts that begin with the same 64 characters.
 
@@ -117,6 +129,14 @@ def shared_heads(texts: Sequence[str]) -> np.ndarray:
     return value_codes(
         [head if len(head) == _HEAD_CHARACTERS else i for i, head in enumerate(heads)]
     )
+
+
+def _reads(text: str, value: object) -> bool:
+    words = _written(value)
+    if any(word.isdecimal() for word in words):
+        # Not 7 in 1997.
+        return not words.isdisjoint(_DIGITS.findall(text))
+    return any(word in text for word in words)
 
 
 def _written(value: object) -> set[str]:
@@ -141,4 +161,4 @@ def _float(value: float) -> float:
     try:
         return float(value)
     except OverflowError:
-        return math.copysign(math.inf, value)
+        return math.inf if value > 0 else -math.inf

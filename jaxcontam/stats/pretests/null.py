@@ -21,7 +21,7 @@ def draw_orders(
     n: int,
     n_orders: int,
     *,
-    seed: int,
+    seed: int | tuple[int, ...],
     groups: Sequence[object] | None = None,
     blocks: Sequence[object] | None = None,
 ) -> Iterator[np.ndarray]:
@@ -39,7 +39,7 @@ def draw_orders(
     """
     if groups is not None and blocks is not None:
         raise ValueError("groups and blocks must not both be given")
-    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
+    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
     if blocks is not None:
         drawn, codes_N = _block_orders, value_codes(blocks)
     else:
