@@ -12,7 +12,7 @@ from jaxcontam.cli import main
 from jaxcontam.commands.report import write_page
 from jaxcontam.report.document import read_document
 from jaxcontam.report.plots import null_plot
-from jaxcontam.report.sentences import p_words, remedy, verdict_sentence
+from jaxcontam.report.sentences import p_words, verdict_sentence
 from jaxcontam.results import NullPicture
 
 
@@ -99,7 +99,7 @@ def test_pvalues_in_words_are_rounded_up(log10_p, validity, words):
         ("suspected", "suspected"),
         ("no evidence", "would have been found with probability 0.8"),
         ("inconclusive", "only an effect of"),
-        ("invalid design", "the file's own order is not random (length trend)"),
+        ("invalid design", "not random (length that rises or falls along the file)"),
     ],
 )
 def test_every_verdict_has_its_sentence_and_none_says_clean(row, verdict, expected):
@@ -109,16 +109,6 @@ def test_every_verdict_has_its_sentence_and_none_says_clean(row, verdict, expect
     )
     assert expected in sentence
     assert "clean" not in sentence
-
-
-def test_remedy_of_a_grouped_file_names_its_field(row):
-    failed = [{"name": "equal_neighbours:subject", "p_value": 0.0, "passed": False}]
-    invalid = {**row, "verdict": "invalid design", "pretests": failed}
-    words = remedy(invalid, ["audit", "my model", "x.jsonl"])
-    assert words == "jaxcontam audit 'my model' x.jsonl --group-field subject"
-    failed[0]["name"] = "length_trend"
-    assert remedy(invalid, ["audit", "m", "x.jsonl"]).endswith("--tests reversal")
-    assert remedy({**row, "verdict": "contaminated"}, ["audit", "m", "x"]) is None
 
 
 def test_page_of_a_matrix_says_that_the_null_was_declared(tmp_path):
