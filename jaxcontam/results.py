@@ -19,14 +19,21 @@ class Pretest:
     Attributes:
         name: What was looked at, such as `length_autocorrelation`.
         statistic: Its value in the published order.
-        p_value: Two-sided, from seeded permutations of the file.
+        p_value: From seeded permutations of the file; one-sided for what may be
+            scattered but not gathered, such as duplicates, else two-sided.
         passed: False when Holm's correction over the battery rejects at 0.01.
+        directional: Whether it bears on the reversed order too.
+        remedy: Flags that avoid what it looks at, quoted as in a shell; or "".
+        note: What the reader should know even if it passed; or None.
     """
 
     name: str
     statistic: float
     p_value: float
     passed: bool
+    directional: bool = False
+    remedy: str = ""
+    note: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,6 @@ from jaxcontam.report.plots import null_plot
 from jaxcontam.report.sentences import (
     chance_sentence,
     p_words,
-    remedy,
     screening_sentence,
     verdict_sentence,
     where_sentence,
@@ -106,7 +105,7 @@ def test_pvalues_in_words_are_rounded_up(log10_p, validity, words):
         ("suspected", "suspected"),
         ("no evidence", "would have been found with probability 0.8"),
         ("inconclusive", "only an effect of"),
-        ("invalid design", "the file's own order is not random (length trend)"),
+        ("invalid design", "not random (length that rises or falls along the file)"),
     ],
 )
 def test_every_verdict_has_its_sentence_and_none_says_clean(row, verdict, expected):
@@ -164,16 +163,6 @@ def test_screening_lists_benchmarks_but_no_invalid_one():
     assert "a by p-values" in sentence
     assert "none by e-values" in sentence
     assert screening_sentence({"results": rows}) is None
-
-
-def test_remedy_of_a_grouped_file_names_its_field(row):
-    failed = [{"name": "equal_neighbours:subject", "p_value": 0.0, "passed": False}]
-    invalid = {**row, "verdict": "invalid design", "pretests": failed}
-    words = remedy(invalid, ["audit", "my model", "x.jsonl"])
-    assert words == "jaxcontam audit 'my model' x.jsonl --group-field subject"
-    failed[0]["name"] = "length_trend"
-    assert remedy(invalid, ["audit", "m", "x.jsonl"]).endswith("--tests reversal")
-    assert remedy({**row, "verdict": "contaminated"}, ["audit", "m", "x"]) is None
 
 
 def test_page_of_a_matrix_says_that_the_null_was_declared(tmp_path):

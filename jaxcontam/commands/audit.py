@@ -30,12 +30,13 @@ from jaxcontam.methods.order_test import (
     plan_test,
     score_test,
 )
-from jaxcontam.report.document import make_folder, write_report
+from jaxcontam.report.document import make_folder, result_row, write_report
 from jaxcontam.report.provenance import library_versions, utc_now
+from jaxcontam.report.remedies import advice, plain_name, remedy
 from jaxcontam.report.table import print_results
 from jaxcontam.results import Evidence, OrderResult, Pretest, Report
 from jaxcontam.stats.effect import LEVEL
-from jaxcontam.stats.pretests import label_fields, pretest_battery
+from jaxcontam.stats.pretests import columns, pretest_battery
 from jaxcontam.verdict import INVALID_DESIGN, MIN_EFFECT, decide, screen
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ class Audit:
         if self.json:
             print(json.dumps(document, indent=1, ensure_ascii=False))
         else:
-            _print(decided, page, Console())
+            _print(decided, report.command, page, Console())
         return document
 
     def _plan(
@@ -246,7 +247,7 @@ class Audit:
             None if self.group_field is None else benchmark.groups(self.group_field)
         )
         return pretest_battery(
-            benchmark.texts, label_fields(benchmark.rows), seed=self.seed, groups=groups
+            benchmark.texts, columns(benchmark.rows), seed=self.seed, groups=groups
         )
 
 
@@ -258,7 +259,9 @@ def default_out(command: str, model: str, benchmarks: list[Benchmark]) -> Path:
     return Path("runs") / command / f"{model}-{digest[7:15]}"
 
 
-def _print(results: list[OrderResult], page: Path, console: Console) -> None:
+def _print(
+    results: list[OrderResult], command: tuple[str, ...], page: Path, console: Console
+) -> None:
     print_results(results, console)
     for result in results:
         if not result.primary:
@@ -268,12 +271,15 @@ def _print(results: list[OrderResult], page: Path, console: Console) -> None:
                 f"{result.benchmark}: {warning}", highlight=False, markup=False
             )
         if result.verdict == INVALID_DESIGN:
-            failed = ", ".join(t.name for t in result.pretests if not t.passed)
+            row = result_row(result)
+            failed = [plain_name(t.name) for t in result.pretests if not t.passed]
+            line = f"  remedy: {advice(row, command)}"
+            if (words := remedy(row, command)) is not None:
+                line += f": {words}"
             console.print(
                 f"{result.benchmark}: the order is not random before any model sees "
-                f"it ({failed}).\n  remedy: permute within a field's values with "
-                "--group-field FIELD, or test the direction alone with "
-                "--tests reversal",
+                f"it ({'; '.join(failed)}).\n{line}",
+                soft_wrap=True,
                 highlight=False,
                 markup=False,
             )

@@ -186,7 +186,10 @@ def order_result(
         numbers=numbers,
         effect_unit=EFFECT_UNIT,
         pretests=bearing,
-        warnings=_warnings(planned),
+        warnings=(
+            *_warnings(planned),
+            *(test.note for test in pretests if test.note is not None),
+        ),
         copies=copies,
         copies_shuffled=copies_shuffled,
     )

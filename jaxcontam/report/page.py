@@ -14,12 +14,12 @@ from jaxcontam.report.plots import (
     loss_plot,
     null_plot,
 )
+from jaxcontam.report.remedies import advice, remedy
 from jaxcontam.report.sentences import (
     assumed_sentence,
     chance_sentence,
     checked_sentence,
     p_words,
-    remedy,
     screening_sentence,
     symmetry_sentence,
     verdict_sentence,
@@ -83,6 +83,7 @@ def _block(
         "chance": chance_sentence(row),
         "where": where_sentence(row),
         "warnings": row["warnings"],
+        "advice": advice(row, command),
         "remedy": remedy(row, command),
         "null_svg": None if picture is None else null_plot(picture),
         "evidence_svg": None if picture is None else evidence_plot(picture),

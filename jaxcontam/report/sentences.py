@@ -1,9 +1,10 @@
-"""Results in plain words: one sentence to paste, and what to do about it."""
+"""Results in plain words: one sentence to paste, and what it rests on."""
 
 import math
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
+
+from jaxcontam.report.remedies import plain_name
 
 # A run of examples is named where the chance of one as good is no larger than this.
 _LOCAL_LEVEL = 0.05
@@ -45,7 +46,9 @@ def verdict_sentence(row: Mapping[str, Any]) -> str:
         )
     if verdict == "inconclusive":
         return f"{name}: inconclusive, {p} by {test}; {_why_inconclusive(row)}."
-    failed = ", ".join(_plain(t["name"]) for t in row["pretests"] if not t["passed"])
+    failed = ", ".join(
+        plain_name(t["name"]) for t in row["pretests"] if not t["passed"]
+    )
     return (
         f"{name}: invalid design: the file's own order is not random ({failed}), so a "
         "model that never saw it could prefer it."
@@ -68,7 +71,7 @@ def checked_sentence(row: Mapping[str, Any]) -> str:
     if not row["pretests"]:
         return "Checked: nothing, since only scores were given."
     parts = [
-        f"{_plain(test['name'])} (p = {test['p_value']:.2g}"
+        f"{plain_name(test['name'])} (p = {test['p_value']:.2g}"
         f"{'' if test['passed'] else ', failed'})"
         for test in row["pretests"]
     ]
@@ -166,30 +169,6 @@ def screening_sentence(document: Mapping[str, Any]) -> str | None:
     )
 
 
-def remedy(row: Mapping[str, Any], command: Sequence[str]) -> str | None:
-    """A line to run next where one helps; else None.
-
-    More orders of the same file after a look at the result would be a second test,
-    and hardly a stronger one: only more examples are.
-    """
-    if list(command[:1]) != ["audit"] or row["verdict"] != "invalid design":
-        return None
-    fields = [
-        test["name"].partition(":")[2]
-        for test in row["pretests"]
-        if not test["passed"] and ":" in test["name"]
-    ]
-    words = ["jaxcontam", *command]
-    if fields and row["group_field"] is None:
-        return shlex.join([*words, "--group-field", fields[0]])
-    if row["method"] == "reversal":
-        return None
-    if "--tests" in words:
-        place = words.index("--tests")
-        del words[place : place + 2]
-    return shlex.join([*words, "--tests", "reversal"])
-
-
 def p_words(row: Mapping[str, Any]) -> str:
     """`p <= 4e-16`: rounded up, and no deeper than the method supports."""
     log10_p = row["log10_p"]
@@ -247,7 +226,3 @@ def _why_inconclusive(row: Mapping[str, Any]) -> str:
         f"only an effect of {row['mde']:.2g} {row['effect_unit']} or more would have "
         "been found with probability 0.8; more examples are needed"
     )
-
-
-def _plain(name: str) -> str:
-    return name.replace("_", " ").replace(":", " of ")
