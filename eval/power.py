@@ -23,6 +23,7 @@ Fixed before any model of these seeds was trained:
   50 shards of a small set. A pass is counted in tokens that the model scored: orders
   that coincide are scored once.
 
+Learning rates and row lengths were tried on seeds 90000 to 90005, which are not used.
 An easy setting: half of the training text is planted. It ranks tests on one kind of
 small model; it is not their power on large ones.
 """

@@ -189,7 +189,16 @@ def print_power(
 def _cell(row: PowerRow | None) -> str:
     if row is None:
         return ""
-    share = f"{row.n_rejected / row.n_models:.2f}"
     p = 10.0**row.median_log10_p
-    median = f"{p:.3f}" if p >= 1e-3 else f"{p:.0e}"
-    return f"{share}\n{row.low:.2f}-{row.high:.2f}\n{median}"
+    return "\n".join(
+        (
+            _share(row.n_rejected / row.n_models),
+            f"{_share(row.low)}-{_share(row.high)}",
+            f"{p:.3f}" if p >= 1e-3 else f"{p:.0e}",
+        )
+    )
+
+
+def _share(value: float) -> str:
+    """Two digits without the zero in front, for narrow columns."""
+    return f"{value:.2f}".removeprefix("0")
