@@ -120,6 +120,7 @@ class ModelRecord:
     Attributes:
         design: Name of the population.
         seed: Of sets, stream, weights and tests.
+        n_examples: Of each set.
         n_parameters: Tied weights counted once.
         n_tokens: Target tokens of training.
         n_canary_tokens: Ids of all copies of all sets.
@@ -131,6 +132,7 @@ class ModelRecord:
 
     design: str
     seed: int
+    n_examples: int
     n_parameters: int
     n_tokens: int
     n_canary_tokens: int
@@ -172,6 +174,7 @@ def planted_model(design: Design, texts: Texts, *, seed: int) -> ModelRecord:
     return ModelRecord(
         design=design.name,
         seed=seed,
+        n_examples=design.n_examples,
         n_parameters=sum(leaf.size for leaf in jax.tree.leaves(nnx.state(decoder))),
         n_tokens=design.n_tokens,
         n_canary_tokens=n_canary_tokens,

@@ -33,6 +33,7 @@ def record(*rows, seed=0):
     return ModelRecord(
         design="d",
         seed=seed,
+        n_examples=1,
         n_parameters=1,
         n_tokens=1,
         n_canary_tokens=1,
