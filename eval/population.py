@@ -18,6 +18,7 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded, encode_examples, plain_tokenizer
 from jaxcontam.errors import InputError
 from jaxcontam.methods import order_method
+from jaxcontam.methods.layouts import Layout, PairLayout
 from jaxcontam.methods.order_test import order_result, plan_test, score_test
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.results import OrderResult
@@ -99,7 +100,7 @@ class Outcome:
     """One test of one set of one model; numbers as in `OrderNumbers`.
 
     Attributes:
-        passes: Target tokens that scoring cost over those of the set.
+        passes: Tokens that the model read over those of the set.
     """
 
     test: str
@@ -284,7 +285,7 @@ def _test(
             n_orders=variant.n_orders,
         )
         scored = score_test(planned, scorer)
-        passes = planned.n_targets / int(encoded.lengths.sum())
+        passes = _n_read(planned.layout) / int(encoded.lengths.sum())
         rows += [
             _row(
                 name,
@@ -301,6 +302,14 @@ def _test(
             for name, method in variant.names
         ]
     return rows
+
+
+def _n_read(layout: Layout) -> int:
+    """Tokens that the model reads; a prefix counts once, however often it is shared."""
+    prefixes = 0
+    if isinstance(layout, PairLayout):
+        prefixes = sum(len(group.prefix) for group in layout.plan.groups)
+    return layout.n_targets + prefixes
 
 
 def _row(test: str, copies: int, result: OrderResult, passes: float) -> Outcome:

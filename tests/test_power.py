@@ -128,7 +128,7 @@ def test_power_json_holds_every_test_at_every_count_and_level(finished):
     assert json.loads((out / "power.json").read_text()) == document
     cells = {(r["test"], r["copies"], r["level"]) for r in document["power"]}
     tests = {name for name, *_ in cells}
-    assert {"stratified", "reversal"} <= tests
+    assert {"adjacency", "stratified", "reversal"} <= tests
     assert len(cells) == len(document["power"]) == len(tests) * 2 * 2
     for found in document["power"]:
         assert found["n_models"] == 2
