@@ -12,7 +12,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.report.reference import (
     ReferenceCurve,
     copies_for_effect,
-    reference_curve,
+    quoted_curves,
     reference_curves,
     reference_sentence,
 )
@@ -47,11 +47,10 @@ def test_effect_outside_the_curve_has_no_copies(effect):
 
 def test_more_effect_never_needs_fewer_copies_where_the_median_dips():
     dipped = dataclasses.replace(CURVE, median=(0.0, 0.1, 0.3, 0.2, 0.8))
-    effects = np.linspace(0.1, 0.8, 200)
+    effects = np.arange(10, 81) / 100
     copies = [copies_for_effect(dipped, effect) for effect in effects]
     assert np.all(np.diff(np.array(copies, float)) >= 0)
-    assert copies[0] == 1
-    assert copies[-1] == 16
+    assert (copies[0], copies[-1]) == (1, pytest.approx(16))
 
 
 def test_committed_curves_rise_from_nothing_to_an_effect():
@@ -67,24 +66,28 @@ def test_committed_curves_rise_from_nothing_to_an_effect():
             assert low <= median <= high
 
 
-def test_curve_of_the_largest_models_is_quoted():
-    quoted = reference_curve("stratified")
-    assert quoted is not None
-    assert quoted.n_parameters == max(
-        curve.n_parameters
-        for curve in reference_curves()
-        if curve.method == "stratified"
+def test_one_curve_a_model_size_is_quoted():
+    sizes = [curve.n_parameters for curve in quoted_curves("stratified")]
+    assert sizes == sorted(
+        {c.n_parameters for c in reference_curves() if c.method == "stratified"}
     )
-    assert reference_curve("no such test") is None
+    for curve in quoted_curves("stratified"):
+        rivals = [
+            other.n_models
+            for other in reference_curves()
+            if (other.method, other.n_parameters) == ("stratified", curve.n_parameters)
+        ]
+        assert curve.n_models == max(rivals)
+    assert quoted_curves("no such test") == []
 
 
-def test_sentence_tells_the_copies_and_that_the_setting_is_easy():
-    curve = reference_curve("stratified")
-    assert curve is not None
-    at_ten = curve.median[curve.copies.index(10)]
+def test_sentence_tells_the_copies_of_each_size_and_that_the_setting_is_easy():
+    smallest, *_, largest = quoted_curves("stratified")
+    at_ten = largest.median[largest.copies.index(10)]
     sentence = reference_sentence("stratified", at_ten)
     assert sentence is not None
-    assert "at about 10 copies" in sentence
+    assert f"of {largest.n_parameters / 1e6:.2g} M parameters at about 10" in sentence
+    assert f"of {smallest.n_parameters / 1e6:.2g} M parameters" in sentence
     assert "easy setting" in sentence
     assert "not even at" in (reference_sentence("stratified", 1e9) or "")
     assert "already at 1 copy" in (reference_sentence("stratified", -1.0) or "")

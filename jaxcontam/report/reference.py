@@ -10,6 +10,7 @@ import functools
 import importlib.resources
 import json
 import math
+from typing import Any
 
 CURVE_NAME = "reference_curve.json"
 
@@ -53,21 +54,22 @@ def reference_curves() -> tuple[ReferenceCurve, ...]:
         .joinpath(CURVE_NAME)
         .read_text(encoding="utf-8")
     )
-    return tuple(
-        ReferenceCurve(
-            **{
-                name: tuple(value) if isinstance(value, list) else value
-                for name, value in fields.items()
-            }
-        )
-        for fields in json.loads(text)["curves"]
-    )
+    return tuple(_curve(fields) for fields in json.loads(text)["curves"])
 
 
-def reference_curve(method: str) -> ReferenceCurve | None:
-    """The curve of the largest models that a test was tried on; None without one."""
-    curves = [curve for curve in reference_curves() if curve.method == method]
-    return max(curves, key=lambda curve: curve.n_parameters, default=None)
+def quoted_curves(method: str) -> list[ReferenceCurve]:
+    """One curve for each model size that a test was tried on, smallest size first.
+
+    Of several populations of a size that with the most models is quoted.
+    """
+    quoted: dict[int, ReferenceCurve] = {}
+    for curve in reference_curves():
+        if curve.method != method:
+            continue
+        other = quoted.setdefault(curve.n_parameters, curve)
+        if curve.n_models > other.n_models:
+            quoted[curve.n_parameters] = curve
+    return [quoted[n_parameters] for n_parameters in sorted(quoted)]
 
 
 def copies_for_effect(curve: ReferenceCurve, effect: float) -> float | None:
@@ -111,19 +113,35 @@ def reference_sentence(method: str, effect: float) -> str | None:
         method: A row of METHODS.
         effect: Nats per example boundary, such as the smallest that would be found.
     """
-    curve = reference_curve(method)
-    if curve is None:
+    curves = quoted_curves(method)
+    if not curves:
         return None
-    copies = copies_for_effect(curve, effect)
-    most, largest = max(zip(curve.copies, curve.median, strict=True))
-    if copies is not None:
-        words = f"at about {copies:.0f} {'copy' if round(copies) == 1 else 'copies'}"
-    elif effect > largest:
-        words = f"not even at {most} copies"
-    else:
-        words = f"already at {min(n for n in curve.copies if n)} copy"
-    return (
-        f"For scale: models of {curve.n_parameters / 1e6:.2g} M parameters into whose "
-        f"training text sets were planted (an easy setting: {curve.canary_share:.0%} "
-        f"of the text) showed an effect of {effect:.2g} nats per boundary {words}."
+    least = min(curve.canary_share for curve in curves)
+    showed = "; ".join(
+        f"of {curve.n_parameters / 1e6:.2g} M parameters {_copies_words(curve, effect)}"
+        for curve in curves
     )
+    return (
+        f"For scale: planted models showed an effect of {effect:.2g} nats per boundary "
+        f"{showed}. They were small, and {least:.0%} or more of their training text "
+        "was planted: an easy setting, which says little of large models."
+    )
+
+
+def _copies_words(curve: ReferenceCurve, effect: float) -> str:
+    copies = copies_for_effect(curve, effect)
+    most = curve.copies[-1]
+    if copies is not None:
+        return f"at about {copies:.0f} {'copy' if round(copies) == 1 else 'copies'}"
+    if effect > max(curve.median):
+        return f"not even at {most} copies"
+    return f"already at {min(n for n in curve.copies if n)} copy"
+
+
+def _curve(fields: dict[str, Any]) -> ReferenceCurve:
+    """One curve as it stands in the file, whose lists become tuples."""
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in fields.items()
+    }
+    return ReferenceCurve(**values)
