@@ -152,6 +152,7 @@ class OrderResult:
         n_dropped: Strata left out because they have one order only.
         n_orders: m, counterfactual orders a stratum.
         group_field: Field within whose values orders move, or None.
+        block_field: Field whose runs of equal values take the place of examples.
         tokens_scored: Target tokens that went through the model.
         cached_tokens: Target tokens whose scores were reused.
         numbers: What the test computed.
@@ -181,6 +182,7 @@ class OrderResult:
     tokens_scored: int
     cached_tokens: int
     numbers: OrderNumbers
+    block_field: str | None = None
     p_adjusted: float | None = None
     effect_unit: str
     pretests: tuple[Pretest, ...] = ()
