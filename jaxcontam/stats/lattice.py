@@ -116,6 +116,8 @@ def lattice_tail(rows: Iterable[np.ndarray], tolerance: float) -> LatticeTail:
         log10_exact = math.log10(_counted_share(few, tolerance))
         return LatticeTail(log10_exact, log10_exact)
     total = _binned(summed_rows(itertools.chain(few, rows), _MERGED))
+    if total.reach <= tolerance:
+        return LatticeTail(0.0, 0.0)
     theta = _best_tilt(total, tolerance)
     bracket = _bracket(total, tolerance, theta, by_fft=True)
     if bracket is None:
