@@ -1,4 +1,4 @@
-"""The randomisation engine: exact values, uniformity, power, witnesses; sizes: test_sizes."""
+"""The randomisation engine: exact values, power, witnesses; sizes in test_sizes."""
 
 import itertools
 import math
