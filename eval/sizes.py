@@ -26,8 +26,18 @@ from jaxcontam.report.document import make_folder, replace_bytes
 from jaxcontam.stats.adjacency import double_centred, path_sums
 from jaxcontam.stats.all_orders import stratum_orders
 from jaxcontam.stats.lattice import lattice_tail
+from jaxcontam.stats.local import local_evidence
+from jaxcontam.stats.max_t import max_t, shared_sums
 from jaxcontam.stats.pair_test import PairStrata, adjacency_normal_test
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, ScoreKind, row_scores
+from jaxcontam.stats.sequential import (
+    DrawnTest,
+    besag_clifford,
+    binomial_mixture,
+    e_process,
+    fewest_draws,
+    order_losses,
+)
 
 LEVELS = (0.05, 0.01, 0.001)
 STANDARD_ERRORS = 3.3
@@ -88,12 +98,15 @@ class SizeTest:
     Attributes:
         p_value: (generator, kind) -> p of one fresh null data set of the kind.
         exact: Whether its size may not exceed the level.
+        sharp: Whether its size is near the level where nothing is tied; bets and
+            other bounds stay below.
         quick: Whether 12,000 p-values take seconds; the others run in the study and
             the slow tests alone.
     """
 
     p_value: Callable[[np.random.Generator, Kind], float]
     exact: bool = True
+    sharp: bool = True
     quick: bool = True
 
 
@@ -145,6 +158,57 @@ def _adjacency_normal(n_strata: int, n_examples: int) -> SizeTest:
     return SizeTest(p_value=p_value, exact=False, quick=False)
 
 
+def _sequential(n_strata: int, n_columns: int) -> SizeTest:
+    """The e-process, looked at after every stratum: the smallest p of all looks."""
+    sizes_K = np.full(n_strata, n_columns)
+
+    def p_value(rng: np.random.Generator, kind: Kind) -> float:
+        run = e_process(np.stack(kind(rng, sizes_K)), level=LEVELS[-1])
+        return 10.0 ** float(run.log10_p.min())
+
+    return SizeTest(p_value=p_value, sharp=False)
+
+
+def _drawn(
+    n_most: int, test: Callable[[np.ndarray], DrawnTest], *, quick: bool = True
+) -> SizeTest:
+    """A test of one number against draws that come one by one and may stop."""
+    sizes_K = np.array([n_most + 1])
+
+    def p_value(rng: np.random.Generator, kind: Kind) -> float:
+        (row,) = kind(rng, sizes_K)
+        return test(order_losses(row)).p_value
+
+    return SizeTest(p_value=p_value, sharp=False, quick=quick)
+
+
+def _local(sizes: Sequence[int], n_draws: int) -> SizeTest:
+    """The best run and the best stratum in one p-value."""
+    sizes_K = np.array(sizes)
+
+    def p_value(rng: np.random.Generator, kind: Kind) -> float:
+        rows = kind(rng, sizes_K)
+        ties_K = np.array([MODEL_TOLERANCE * np.abs(row).max() for row in rows])
+        seed = int(rng.integers(2**32))
+        return local_evidence(rows, ties_K, seed=seed, n_draws=n_draws).p_value
+
+    return SizeTest(p_value=p_value, quick=False)
+
+
+def _max_t(n_strata: int, n_columns: int, n_draws: int) -> SizeTest:
+    """Three statistics of the same orders, two of them dependent; the best one."""
+    sizes_K = np.full(n_strata, n_columns)
+
+    def p_value(rng: np.random.Generator, kind: Kind) -> float:
+        first_KM, second_KM = (np.stack(kind(rng, sizes_K)) for _ in range(2))
+        values_QKM = np.stack([first_KM, second_KM, first_KM + second_KM])
+        seed = int(rng.integers(2**32))
+        sums = shared_sums(values_QKM, n_draws=n_draws, seed=seed)
+        return max_t(sums, tolerances=1e-9 * float(np.abs(values_QKM).sum())).p_value
+
+    return SizeTest(p_value=p_value, quick=False)
+
+
 def _sharded_t(n_shards: int, n_columns: int) -> SizeTest:
     sizes_K = np.full(n_shards, n_columns)
 
@@ -158,7 +222,7 @@ def _sharded_t(n_shards: int, n_columns: int) -> SizeTest:
 # One row a test; small designs, because every combination of theirs can be counted.
 TESTS: Mapping[str, SizeTest] = {
     "stratified": _exact_test([5] * 10, "centred"),
-    "stratified, auto": _exact_test([10] * 7, "auto"),
+    "stratified, auto": _exact_test([10] * 6, "auto"),
     "stratified, studentised": _exact_test([5] * 10, "studentised"),
     "stratified, on the grid": _exact_test([10] * 20, "auto", quick=False),
     "reversal": _exact_test([2] * 20, "centred"),
@@ -168,6 +232,20 @@ TESTS: Mapping[str, SizeTest] = {
     "different lengths, studentised": _exact_test([2, 3, 4, 5, 7, 9], "studentised"),
     "adjacency": _adjacency(3, 5),
     "adjacency_normal, 20 strata": _adjacency_normal(20, 8),
+    "sequential": _sequential(30, 10),
+    "permutation_sequential": _drawn(
+        2 * fewest_draws(LEVELS[-1]),
+        lambda losses_T: binomial_mixture(
+            losses_T, level=LEVELS[-1], n_most=len(losses_T)
+        ),
+        quick=False,
+    ),
+    "permutation_besag_clifford": _drawn(
+        1_999, lambda losses_T: besag_clifford(losses_T, h=10, n_most=len(losses_T))
+    ),
+    "local evidence": _local([10] * 12, 999),
+    "local evidence, different lengths": _local([2, 3, 5, 8, 4, 2, 9, 6], 999),
+    "max-T of three": _max_t(10, 5, 999),
     "sharded_t, 10 shards": _sharded_t(10, 50),
 }
 
