@@ -215,7 +215,7 @@ def _rule_faults(
         return ["no rule of stopping"]
     level, most = evidence.rule.tolist()
     faults = []
-    if not _same(level, LEVEL / n_benchmarks):
+    if not _same(level, LEVEL / max(1, n_benchmarks)):
         faults.append(f"stops at {level!r}, not at 0.001 over {n_benchmarks}")
     if most != getattr(result, method.turns_of):
         faults.append(f"may score {most:.0f}, not {method.turns_of}")
