@@ -184,7 +184,7 @@ def test_every_field_is_looked_at_for_what_it_can_show():
 def test_many_label_fields_do_not_drown_a_sorted_file():
     rng = np.random.default_rng(10)
     texts = sorted(sentences(rng, 240), key=len)
-    fields = {f"label{i}": rng.integers(0, 3, 240).tolist() for i in range(60)}
+    fields = {f"label{i}": rng.integers(0, 3, 240).tolist() for i in range(30)}
     assert {"length_autocorrelation", "length_trend"} <= failed(texts, fields)
 
 
@@ -398,6 +398,22 @@ def test_degenerate_files_give_pvalues(texts):
     battery = pretest_battery(texts, fields, seed=0)
     assert all(0 < test.p_value <= 1 for test in battery)
     assert not failed(texts)
+
+
+def test_strata_are_named_only_where_they_help():
+    rng = np.random.default_rng(23)
+    texts = [" ".join(rng.choice(VOCABULARY, rng.integers(3, 40))) for _ in range(240)]
+    label = (np.array([len(text) for text in texts]) > 100).tolist()
+    for key, helps in (("label", True), ("length", False)):
+        by = label if key == "label" else [len(text) for text in texts]
+        order = np.argsort(by, kind="stable")
+        battery = pretest_battery(
+            [texts[i] for i in order], {"label": [label[i] for i in order]}, seed=0
+        )
+        blocked = next(test for test in battery if test.name.startswith("equal_"))
+        assert not blocked.passed
+        assert blocked.remedy == ("--group-field label" if helps else "")
+        assert {test.name for test in battery if not test.passed} >= {"length_trend"}
 
 
 def test_numbers_are_read_as_a_person_would():
