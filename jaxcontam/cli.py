@@ -14,6 +14,7 @@ from jaxcontam import __version__
 from jaxcontam.commands.audit import Audit
 from jaxcontam.commands.methods import Methods
 from jaxcontam.commands.prove import Prove
+from jaxcontam.commands.release import Release
 from jaxcontam.commands.report import Report
 from jaxcontam.commands.score import Score
 from jaxcontam.commands.verify import Verify
@@ -25,6 +26,7 @@ COMMANDS: dict[str, type] = {
     "audit": Audit,
     "prove": Prove,
     "score": Score,
+    "release": Release,
     "verify": Verify,
     "report": Report,
     "methods": Methods,
