@@ -12,11 +12,13 @@ import tyro
 
 from jaxcontam import __version__
 from jaxcontam.commands.audit import Audit
+from jaxcontam.commands.canary import Canary
 from jaxcontam.commands.methods import Methods
 from jaxcontam.commands.prove import Prove
 from jaxcontam.commands.release import Release
 from jaxcontam.commands.report import Report
 from jaxcontam.commands.score import Score
+from jaxcontam.commands.variants import Variants
 from jaxcontam.commands.verify import Verify
 from jaxcontam.errors import InputError, unknown_name
 
@@ -26,6 +28,8 @@ COMMANDS: dict[str, type] = {
     "audit": Audit,
     "prove": Prove,
     "score": Score,
+    "canary": Canary,
+    "variants": Variants,
     "release": Release,
     "verify": Verify,
     "report": Report,
