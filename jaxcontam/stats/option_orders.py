@@ -1,0 +1,288 @@
+"""Counterfactual orders of the options of an item, and checks of the published ones.
+
+Authors like to sort options: by number, by alphabet, by length. Items in such an order
+are left out, and so are such orders among the counterfactuals: among the orders that
+remain, the published one is as likely as any other.
+
+Dimension key
+    K  items
+    M  orders an item, M = m + 1
+    S  options of the largest item
+    R  random redraws
+"""
+
+import collections
+import dataclasses
+import itertools
+import math
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from jaxcontam.results import Pretest
+from jaxcontam.stats.multiple import holm
+from jaxcontam.stats.pretests import LEVEL, N_PERMUTATIONS
+
+# Orders of up to so many options are listed. More options have so many orders that a
+# few hundred tries find all that are wanted.
+_LISTED, _TRIES = 5, 50
+_NUMBER = re.compile(r"[-+\u2212]?\d[\d,.]*")
+_PLACE = re.compile(
+    r"\b(all|none|neither|both|any|either|some)\b.*"
+    r"\b(above|below|these|those|options?|answers?|choices?|others?|them)\b"
+    r"|\b(option|answer|choice)s?\s+\(?[A-Ea-e1-5]\b"
+    r"|^(all|none|both|neither|either)\.?$",
+    re.IGNORECASE,
+)
+# Capitals only: "a and b" may be variables.
+_LETTERS = re.compile(r"\(?\b[A-E]\)?\s*(,|and|or|nor|&|but not)\s*\(?[A-E]\b")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class OptionDesign:
+    """Orders to score.
+
+    Attributes:
+        items: (K,) indices of the items that take part.
+        orders: For each of them (m + 1, n_options) int64: which published option
+            stands at each place; the first row is the published order itself.
+        left_out: Reason -> number of items left out.
+    """
+
+    items: np.ndarray
+    orders: tuple[np.ndarray, ...]
+    left_out: dict[str, int]
+
+
+def draw_option_orders(
+    options: Sequence[Sequence[str]],
+    n_orders: int,
+    *,
+    seed: int,
+    content_digest: str,
+    fixed: Sequence[int | None] | None = None,
+) -> OptionDesign:
+    """Draw up to m different orders for each item, none of them the published one.
+
+    The generator of item k is seeded by (seed, content digest, k) and draws orders of
+    the options in alphabetical sequence, so the draws know nothing of the published
+    order except that it is skipped. Where an item has no more than m + 1 orders that
+    may stand, all are taken.
+
+    Args:
+        options: Options of each item, in published order.
+        n_orders: m.
+        seed: The run's seed.
+        content_digest: Of the items, blind to the order of options.
+        fixed: Place of an option that stays where it is, for each item; None leaves
+            all free.
+    """
+    entropy = int(content_digest.removeprefix("sha256:"), 16)
+    kept, orders = [], []
+    left_out: collections.Counter[str] = collections.Counter()
+    for k, texts in enumerate(options):
+        place = None if fixed is None else fixed[k]
+        if reason := reason_to_leave_out(texts):
+            left_out[reason] += 1
+            continue
+        rng = np.random.Generator(
+            np.random.PCG64(np.random.SeedSequence([seed, entropy, k]))
+        )
+        found = _orders(texts, n_orders, rng, place)
+        if len(found) < 2:
+            left_out["have one order only"] += 1
+            continue
+        kept.append(k)
+        orders.append(found)
+    return OptionDesign(np.array(kept, np.int64), tuple(orders), dict(left_out))
+
+
+def reason_to_leave_out(options: Sequence[str]) -> str | None:
+    """Why an item cannot take part; None if it can."""
+    if len(set(options)) < len(options):
+        return "repeat an option"
+    if any(_PLACE.search(text) or _LETTERS.search(text) for text in options):
+        return "refer to places"
+    if _is_numeric(options):
+        return "are numbers"
+    if is_sorted(options):
+        return "are sorted"
+    return None
+
+
+def is_sorted(options: Sequence[str]) -> bool:
+    """By alphabet or by length, either way; two options are always sorted somehow."""
+    if len(options) < 3:
+        return False
+    return _is_monotone([text.casefold() for text in options]) or _is_monotone(
+        [len(text) for text in options]
+    )
+
+
+def option_pretests(
+    options: Sequence[Sequence[str]],
+    answers: Sequence[int | None],
+    *,
+    seed: int,
+    fixed: bool = False,
+) -> tuple[Pretest, ...]:
+    """Whether places have nothing to do with what options say.
+
+    Looks at: the share of each place among the right answers (chi-square); and the
+    correlation of an option's place with its length and with its alphabetical rank.
+    Two-sided by random orders of each item, Holm-corrected at 0.01.
+
+    Args:
+        options: Options of each item that takes part, in published order.
+        answers: Place of the right one; None where no field tells it.
+        seed: Seeds the redraws.
+        fixed: The right option keeps its place in all orders, so that its place may
+            be anything: it is not looked at.
+    """
+    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
+    found: dict[str, tuple[float, float]] = {}
+    keys: dict[str, Callable[[str], object]] = {
+        "option_length": len,
+        "option_alphabet": str.casefold,
+    }
+    for name, key in keys.items():
+        found[name] = _trend(options, answers if fixed else None, key, rng)
+    if not fixed and all(answer is not None for answer in answers):
+        places = np.array([answer for answer in answers], np.int64)
+        found["answer_place"] = _uniformity(places, options, rng)
+    adjusted = holm(np.array([p for _, p in found.values()]))
+    return tuple(
+        Pretest(name, statistic, p, bool(q > LEVEL))
+        for (name, (statistic, p)), q in zip(found.items(), adjusted, strict=True)
+    )
+
+
+def _orders(
+    texts: Sequence[str], n_orders: int, rng: np.random.Generator, fixed: int | None
+) -> np.ndarray:
+    n = len(texts)
+    alphabetical = sorted(range(n), key=lambda i: (texts[i].casefold(), texts[i]))
+    published = tuple(range(n))
+
+    def may_stand(order: tuple[int, ...]) -> bool:
+        if fixed is not None and order[fixed] != fixed:
+            return False
+        return not is_sorted([texts[i] for i in order])
+
+    chosen = [published]
+    if n <= _LISTED:
+        others = [
+            order
+            for order in itertools.permutations(alphabetical)
+            if order != published and may_stand(order)
+        ]
+        # A random sequence of all orders, of which the first m that are not the
+        # published one are taken: blind to the published one otherwise.
+        if len(others) > n_orders:
+            others = [
+                order
+                for order in _shuffled(itertools.permutations(alphabetical), rng)
+                if order != published and may_stand(order)
+            ][:n_orders]
+        chosen += others
+    else:
+        seen = {published}
+        for _ in range(_TRIES * n_orders):
+            if len(chosen) > n_orders:
+                break
+            order = tuple(alphabetical[i] for i in rng.permutation(n).tolist())
+            if fixed is not None:
+                order = _put_back(order, fixed)
+            if order not in seen and may_stand(order):
+                seen.add(order)
+                chosen.append(order)
+    return np.array(chosen, np.int64)
+
+
+def _shuffled(
+    orders: itertools.permutations, rng: np.random.Generator
+) -> list[tuple[int, ...]]:
+    listed = list(orders)
+    return [listed[i] for i in rng.permutation(len(listed)).tolist()]
+
+
+def _put_back(order: tuple[int, ...], fixed: int) -> tuple[int, ...]:
+    """Swap an option to its own place: the others stay uniformly random."""
+    at = order.index(fixed)
+    swapped = list(order)
+    swapped[at], swapped[fixed] = swapped[fixed], fixed
+    return tuple(swapped)
+
+
+def _is_numeric(options: Sequence[str]) -> bool:
+    """All hold numbers, and are the same but for them: authors sort such options."""
+    return (
+        all(_NUMBER.search(text) for text in options)
+        and len({_NUMBER.sub("#", text).strip().casefold() for text in options}) == 1
+    )
+
+
+def _is_monotone(values: Sequence) -> bool:
+    up = all(a < b for a, b in itertools.pairwise(values))
+    return up or all(a > b for a, b in itertools.pairwise(values))
+
+
+def _trend(
+    options: Sequence[Sequence[str]],
+    fixed: Sequence[int | None] | None,
+    key: Callable[[str], object],
+    rng: np.random.Generator,
+) -> tuple[float, float]:
+    """Mean correlation of place and rank, and its p by orders that may stand."""
+    totals_R, observed, scale = np.zeros(N_PERMUTATIONS), 0.0, 0.0
+    for k, texts in enumerate(options):
+        values = [key(text) for text in texts]
+        ranks = np.array([_mid_rank(value, values) for value in values])
+        ranks -= ranks.mean()
+        places = np.arange(len(texts)) - (len(texts) - 1) / 2
+        place = None if fixed is None else fixed[k]
+        orders = _all_or_some(texts, place, rng)
+        sums = ranks[orders] @ places
+        observed += float(ranks @ places)
+        scale += math.sqrt(float(ranks @ ranks) * float(places @ places))
+        totals_R += sums[rng.integers(len(sums), size=N_PERMUTATIONS)]
+    tie = 1e-9 * max(1.0, scale)
+    centre = float(totals_R.mean())
+    n_as_far = np.count_nonzero(abs(totals_R - centre) >= abs(observed - centre) - tie)
+    return observed / max(scale, 1e-300), float(1 + n_as_far) / (1 + N_PERMUTATIONS)
+
+
+def _all_or_some(
+    texts: Sequence[str], fixed: int | None, rng: np.random.Generator
+) -> np.ndarray:
+    return _orders(texts, 10**6 if len(texts) <= _LISTED else 99, rng, fixed)
+
+
+def _mid_rank(value, values: Sequence) -> float:
+    return (
+        sum(other < value for other in values)
+        + sum(other == value for other in values) / 2
+    )
+
+
+def _uniformity(
+    places_K: np.ndarray, options: Sequence[Sequence[str]], rng: np.random.Generator
+) -> tuple[float, float]:
+    """Chi-square of answer places within items of equal size, by orders that may stand."""
+    statistic, drawn_R = 0.0, np.zeros(N_PERMUTATIONS)
+    sizes_K = np.array([len(texts) for texts in options])
+    for size in np.unique(sizes_K).tolist():
+        members = np.flatnonzero(sizes_K == size).tolist()
+        counts = np.bincount(places_K[members], minlength=size)
+        counts_RS = np.zeros((N_PERMUTATIONS, size))
+        for k in members:
+            orders = _all_or_some(options[k], None, rng)
+            places = np.flatnonzero(orders.ravel() == places_K[k]) % size
+            drawn = places[rng.integers(len(places), size=N_PERMUTATIONS)]
+            counts_RS[np.arange(N_PERMUTATIONS), drawn] += 1
+        expected_S = np.maximum(counts_RS.mean(axis=0), 1e-9)
+        statistic += float(((counts - expected_S) ** 2 / expected_S).sum())
+        drawn_R += ((counts_RS - expected_S) ** 2 / expected_S).sum(axis=1)
+    n_as_large = np.count_nonzero(drawn_R >= statistic - 1e-9 * max(1.0, statistic))
+    return statistic, float(1 + n_as_large) / (1 + N_PERMUTATIONS)
