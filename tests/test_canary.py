@@ -125,9 +125,9 @@ def test_learned_secrets_are_called_contaminated_and_the_others_secondary():
 
 
 def test_constant_scorer_gives_pvalue_one_and_no_exposure():
-    results, _ = results_of(np.full(45, -7.0), 3)
+    results, _ = results_of(np.full(43, -7.0), 3)
     assert [r.numbers.p_value for r in results] == [1.0] * 4
-    assert exposure(results[1].numbers, 43) == 0.0
+    assert exposure(results[1].numbers, 41) == 0.0
 
 
 def test_fewer_held_out_than_secrets_is_refused():
@@ -241,7 +241,7 @@ def test_bad_files_are_refused_before_the_model_loads(
 
 def test_command_tests_a_model_and_keeps_the_secrets_to_itself(pulse, tmp_path, capsys):
     secret, held_out, out = tmp_path / "s.txt", tmp_path / "h.txt", tmp_path / "out"
-    Canary(make=3, n_held_out=30, secret=secret, held_out=held_out).run()
+    Canary(make=3, n_held_out=31, secret=secret, held_out=held_out).run()
     words = ["canary", str(pulse / "model"), "--secret", str(secret)]
     words += ["--held-out", str(held_out), "--out", str(out)]
     capsys.readouterr()
@@ -257,7 +257,7 @@ def test_command_tests_a_model_and_keeps_the_secrets_to_itself(pulse, tmp_path, 
     joint, *alone = document["results"]
     assert (joint["method"], joint["n_strata"], joint["primary"]) == ("canary", 3, True)
     assert joint["null"] == "designed randomisation"
-    assert [row["n_orders"] for row in alone] == [30] * 3
+    assert [row["n_orders"] for row in alone] == [31] * 3
     assert main([*words, "--json"]) == 0
     again = json.loads(capsys.readouterr().out)["results"]
     for row in [*document["results"], *again]:

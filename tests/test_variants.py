@@ -14,12 +14,11 @@ from jaxcontam.errors import InputError
 from jaxcontam.methods.variants import variants_result
 from jaxcontam.methods.versions import (
     VersionSet,
-    padded,
     plan_texts,
     score_texts,
-    unpadded,
 )
 from jaxcontam.scoring.scorer import Scorer
+from jaxcontam.stats.ragged import padded, unpadded
 from jaxcontam.verdict import decide
 
 CONTEXT, PREFIX = 64, 0
@@ -107,7 +106,9 @@ def test_scores_are_log_likelihoods_of_each_version(tokenizer, unit):
             assert score == pytest.approx(expected, rel=1e-6)
 
 
-def test_size_at_the_null_through_the_whole_path(tokenizer):
+def test_size_at_the_null_through_the_whole_path(tokenizer, monkeypatch):
+    # The cross-check takes most of the time and is no part of the p-value.
+    monkeypatch.setattr("jaxcontam.stats.ragged.N_MONTE_CARLO", 9)
     n = 2_000
     p = np.empty(n)
     for i in range(n):
@@ -121,11 +122,16 @@ def test_size_at_the_null_through_the_whole_path(tokenizer):
 
 
 def test_model_that_learned_the_published_versions_is_found(tokenizer):
-    rows = drawn_rows(np.random.default_rng(4), n=30)
+    rng = np.random.default_rng(4)
+    letters = list("abcdefghijklmnopqrstuvwxyz")
+    rows = [
+        tuple("".join(rng.choice(letters, size=9)) for _ in range(rng.integers(3, 6)))
+        for _ in range(30)
+    ]
     table = bigrams(2)
     for row in rows:
         ids = [PREFIX, *tokenizer.encode(row[0]).ids]
-        table[ids[:-1], ids[1:]] *= 0.9
+        table[ids[:-1], ids[1:]] *= 0.7
     result, _, _ = result_of(rows, tokenizer, table)
     (decided,) = decide([result], min_effect=0.1)
     assert decided.verdict == "contaminated"

@@ -33,14 +33,13 @@ from jaxcontam.methods.canary import (
 )
 from jaxcontam.methods.versions import (
     VersionSet,
-    padded,
     plan_texts,
     score_texts,
-    version_numbers,
 )
 from jaxcontam.report.document import make_folder
 from jaxcontam.report.table import p_text
 from jaxcontam.results import DESIGNED, Evidence, OrderResult
+from jaxcontam.stats.ragged import padded, rows_test
 
 EFFECT_UNIT = "nats per secret"
 MIN_EFFECT = 5.0
@@ -278,7 +277,7 @@ def canary_results(
         group_field=None,
         tokens_scored=n_scored,
         cached_tokens=n_cached,
-        numbers=version_numbers(rows.joint, seed=seed),
+        numbers=rows_test(rows.joint, seed=seed),
         effect_unit=EFFECT_UNIT,
     )
     results, evidence = [joint], [Evidence(scores=padded(rows.joint))]

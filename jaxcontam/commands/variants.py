@@ -20,13 +20,13 @@ from jaxcontam.data.versions import load_versions
 from jaxcontam.methods.variants import ScoreUnit, variants_result
 from jaxcontam.methods.versions import (
     VersionSet,
-    padded,
     plan_texts,
     score_texts,
 )
 from jaxcontam.report.document import make_folder
 from jaxcontam.report.table import print_results
 from jaxcontam.results import Evidence, OrderResult
+from jaxcontam.stats.ragged import padded
 
 # Effect that `no evidence` must have been able to find: a text of 50 tokens is then
 # 150 times likelier than its rewrites, as a secret is in `canary`.

@@ -14,8 +14,8 @@ from typing import Literal
 import numpy as np
 
 from jaxcontam.errors import InputError
-from jaxcontam.methods.versions import version_numbers
 from jaxcontam.results import OrderNumbers
+from jaxcontam.stats.ragged import rows_test
 
 METHOD_NAME = "canary"
 """`method` of the joint test."""
@@ -96,7 +96,7 @@ def alone_numbers(row: np.ndarray, *, seed: int) -> OrderNumbers:
     Source:
         Phipson and Smyth (2010) for the added 1.
     """
-    numbers = version_numbers([row], seed=seed)
+    numbers = rows_test([row], seed=seed)
     return dataclasses.replace(numbers, p_monte_carlo=numbers.p_value)
 
 

@@ -2,8 +2,9 @@
 
 from typing import Literal
 
-from jaxcontam.methods.versions import ScoredVersions, VersionSet, version_numbers
+from jaxcontam.methods.versions import ScoredVersions, VersionSet
 from jaxcontam.results import DESIGNED, OrderResult
+from jaxcontam.stats.ragged import rows_test
 
 METHOD_NAME = "variants"
 DECLARED = "exchangeability of versions (declared)"
@@ -69,7 +70,7 @@ def variants_result(
         group_field=None,
         tokens_scored=scored.n_scored,
         cached_tokens=scored.n_cached,
-        numbers=version_numbers(scored.rows, seed=seed),
+        numbers=rows_test(scored.rows, seed=seed),
         effect_unit=EFFECT_UNITS[unit],
         warnings=tuple(warnings),
     )

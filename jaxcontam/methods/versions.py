@@ -5,11 +5,9 @@ several option orders. All are one randomisation test.
 
 Dimension key
     K  rows
-    M  columns of the longest row
 """
 
 import dataclasses
-from collections.abc import Sequence
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -17,10 +15,8 @@ from tokenizers import Tokenizer
 from jaxcontam.data.benchmark import content_digest, fingerprint
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.errors import InputError
-from jaxcontam.results import OrderNumbers
 from jaxcontam.scoring.scorer import NonFiniteScoreError, Progress, Scorer, n_targets
 from jaxcontam.scoring.versions import VersionPlan, plan_versions
-from jaxcontam.stats.randomisation import randomisation_test
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -130,48 +126,3 @@ def score_texts(
         n_scored=n_all - sums.n_cached,
         n_cached=sums.n_cached,
     )
-
-
-def version_numbers(rows: Sequence[np.ndarray], *, seed: int) -> OrderNumbers:
-    """Exact p-value that the published versions score this high by chance.
-
-    Null hypothesis: within each row every version was equally likely to be the
-    published one, whatever the model was trained on, independently over rows.
-
-    Args:
-        rows: One float64 array a row, the published version first.
-        seed: Seeds the Monte Carlo cross-check.
-
-    Raises:
-        ValueError: If a value is not finite or a row has fewer than two.
-    """
-    # Rows of one length are one array: the test's fast path.
-    same = len({len(row) for row in rows}) == 1
-    return randomisation_test(
-        np.stack(rows) if same else list(rows),  # pyright: ignore[reportArgumentType]
-        np.ones(len(rows)),
-        seed=seed,
-    )
-
-
-def padded(rows: Sequence[np.ndarray]) -> np.ndarray:
-    """(K, M) float64, short rows filled up with NaN: how archives keep them."""
-    matrix_KM = np.full((len(rows), max(map(len, rows))), np.nan)
-    for k, row in enumerate(rows):
-        matrix_KM[k, : len(row)] = row
-    return matrix_KM
-
-
-def unpadded(matrix_KM: np.ndarray) -> list[np.ndarray]:
-    """Undo `padded`.
-
-    Raises:
-        ValueError: If a row has a hole.
-    """
-    rows = []
-    for row in matrix_KM:
-        length = int(np.count_nonzero(~np.isnan(row)))
-        if np.isnan(row[:length]).any():
-            raise ValueError("a row of scores has a hole")
-        rows.append(row[:length])
-    return rows

@@ -269,7 +269,7 @@ def _mid_rank(value, values: Sequence) -> float:
 def _uniformity(
     places_K: np.ndarray, options: Sequence[Sequence[str]], rng: np.random.Generator
 ) -> tuple[float, float]:
-    """Chi-square of answer places within items of equal size, by orders that may stand."""
+    """Chi-square of answer places, items of each size apart, by drawn orders."""
     statistic, drawn_R = 0.0, np.zeros(N_PERMUTATIONS)
     sizes_K = np.array([len(texts) for texts in options])
     for size in np.unique(sizes_K).tolist():
