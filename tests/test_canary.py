@@ -36,8 +36,8 @@ def test_pvalue_and_exposure_are_those_of_the_rank(better, equal):
     numbers = alone_numbers(np.r_[1.0, held_out], seed=0)
     n, rank = 1 + len(held_out), 1 + better + equal
     assert numbers.p_value == pytest.approx(rank / n, rel=1e-12)
-    assert exposure(numbers, n) == pytest.approx(math.log2(n) - math.log2(rank))
-    assert exposure(numbers, n) == pytest.approx(-math.log2(numbers.p_value))
+    assert numbers.exposure == pytest.approx(math.log2(n) - math.log2(rank))
+    assert exposure(numbers.p_value, n) == pytest.approx(-math.log2(numbers.p_value))
 
 
 def test_single_secret_has_one_row_and_the_p_of_its_rank():
@@ -127,7 +127,7 @@ def test_learned_secrets_are_called_contaminated_and_the_others_secondary():
 def test_constant_scorer_gives_pvalue_one_and_no_exposure():
     results, _ = results_of(np.full(43, -7.0), 3)
     assert [r.numbers.p_value for r in results] == [1.0] * 4
-    assert exposure(results[1].numbers, 41) == 0.0
+    assert results[1].numbers.exposure == 0.0
 
 
 def test_fewer_held_out_than_secrets_is_refused():

@@ -21,9 +21,12 @@ from jaxcontam.commands.progress import progress_bar
 from jaxcontam.commands.report import write_page
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.encoding import encode_examples
+from jaxcontam.data.options import Item, read_items
+from jaxcontam.data.release import check_release
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError
-from jaxcontam.methods import order_method
+from jaxcontam.methods import audit_method, options, order_method
+from jaxcontam.methods.options import PlannedOptions, options_result, plan_options
 from jaxcontam.methods.order_test import (
     PlannedTest,
     order_result,
@@ -33,7 +36,7 @@ from jaxcontam.methods.order_test import (
 from jaxcontam.report.document import make_folder, write_report
 from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.report.table import print_results
-from jaxcontam.results import Evidence, OrderResult, Pretest, Report
+from jaxcontam.results import RELEASED, Evidence, OrderResult, Pretest, Report
 from jaxcontam.stats.pretests import label_fields, pretest_battery
 from jaxcontam.verdict import INVALID_DESIGN, MIN_EFFECT, decide
 
@@ -76,6 +79,15 @@ class Audit:
     """Cut longer examples, separator included."""
     limit: int | None = None
     """Take the first so many examples, never a sample."""
+    options_field: str | None = None
+    """Of --tests options: field of the options, or several: A,B,C,D (default: known
+    names)."""
+    answer_field: str | None = None
+    """Of --tests options: field that tells the right option (default: known names)."""
+    fix_answer: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Of --tests options: right options keep their places, only wrong ones move."""
+    seed_file: tuple[Path, ...] = ()
+    """Of files made by `jaxcontam release`: the secret seed of each, in their order."""
     min_effect: float = MIN_EFFECT
     """Nats a boundary that `no evidence` must have been able to find."""
     dtype: Literal["float32", "bfloat16"] = "float32"
@@ -107,7 +119,22 @@ class Audit:
         if not self.benchmark:
             raise InputError("no benchmark file", hint="name at least one")
         for name in self.test_names:
-            order_method(name)
+            audit_method(name)
+        if self.seed_file and len(self.seed_file) != len(self.benchmark):
+            raise InputError(
+                f"--seed-file names {len(self.seed_file)} files for "
+                f"{len(self.benchmark)} benchmarks",
+                hint="it takes one for each, in their order",
+            )
+        for name in ("options_field", "answer_field", "fix_answer"):
+            if getattr(self, name) and not self._tests_options:
+                flag = "--" + name.replace("_", "-")
+                raise InputError(f"{flag} goes with --tests options")
+        if self._tests_options and self.text_field is not None:
+            raise InputError(
+                "--text-field leaves no options to --tests options",
+                hint='use --template, such as "{question}\\n{options}"',
+            )
 
     @property
     def test_names(self) -> tuple[str, ...]:
@@ -122,15 +149,7 @@ class Audit:
         A dry run returns its estimate instead.
         """
         started, clock = utc_now(), time.monotonic()
-        benchmarks = [
-            load_benchmark(
-                path,
-                template=self.template,
-                text_field=self.text_field,
-                limit=self.limit,
-            )
-            for path in self.benchmark
-        ]
+        benchmarks, items = self._load()
         names = [benchmark.name for benchmark in benchmarks]
         if repeated := {name for name in names if names.count(name) > 1}:
             raise InputError(
@@ -153,7 +172,7 @@ class Audit:
         planned = [
             test
             for benchmark in benchmarks
-            for test in self._plan(benchmark, checkpoint)
+            for test in self._plan(benchmark, items.get(benchmark.name), checkpoint)
         ]
         scorer = checkpoint_scorer(
             checkpoint,
@@ -185,32 +204,80 @@ class Audit:
             _print(decided, page, Console())
         return document
 
+    @property
+    def _tests_options(self) -> bool:
+        return options.METHOD.name in self.test_names
+
+    def _load(self) -> tuple[list[Benchmark], dict[str, list[Item]]]:
+        """Benchmarks with their texts, and the items of each for `options`."""
+        benchmarks, items = [], {}
+        for i, path in enumerate(self.benchmark):
+            benchmark = load_benchmark(
+                path,
+                template=None if self._tests_options_alone else self.template,
+                text_field=self.text_field,
+                limit=self.limit,
+            )
+            if self.seed_file:
+                check_release(path, self.seed_file[i])
+                benchmark = dataclasses.replace(benchmark, order_provenance=RELEASED)
+            if self._tests_options:
+                items[benchmark.name] = read_items(
+                    load_benchmark(path, limit=self.limit),
+                    options_field=self.options_field,
+                    answer_field=self.answer_field,
+                    template=self.template,
+                )
+            benchmarks.append(benchmark)
+        return benchmarks, items
+
+    @property
+    def _tests_options_alone(self) -> bool:
+        # Its template may hold {options}, which no field is called.
+        return self.test_names == (options.METHOD.name,)
+
     def _plan(
-        self, benchmark: Benchmark, checkpoint: "Checkpoint"
-    ) -> list[PlannedTest]:
+        self,
+        benchmark: Benchmark,
+        items: list[Item] | None,
+        checkpoint: "Checkpoint",
+    ) -> list[PlannedTest | PlannedOptions]:
         encoded = encode_examples(
             checkpoint.tokenizer,
             benchmark.texts,
             separator=typed_newlines(self.separator),
             max_example_tokens=self.max_example_tokens,
         )
-        return [
-            plan_test(
-                benchmark,
-                encoded,
-                order_method(name),
-                prefix_id=checkpoint.prefix_id,
-                context=checkpoint.config.context,
-                seed=self.seed,
-                n_orders=self.n_orders,
-                group_field=self.group_field,
-            )
-            for name in self.test_names
-        ]
+        planned = []
+        for name in self.test_names:
+            if name == options.METHOD.name:
+                assert items is not None
+                test = plan_options(
+                    benchmark,
+                    items,
+                    checkpoint.tokenizer,
+                    prefix_id=checkpoint.prefix_id,
+                    seed=self.seed,
+                    n_orders=self.n_orders,
+                    fixed=self.fix_answer,
+                )
+            else:
+                test = plan_test(
+                    benchmark,
+                    encoded,
+                    order_method(name),
+                    prefix_id=checkpoint.prefix_id,
+                    context=checkpoint.config.context,
+                    seed=self.seed,
+                    n_orders=self.n_orders,
+                    group_field=self.group_field,
+                )
+            planned.append(test)
+        return planned
 
     def _score(
         self,
-        planned: list[PlannedTest],
+        planned: list[PlannedTest | PlannedOptions],
         benchmarks: list[Benchmark],
         scorer: "Scorer",
     ) -> tuple[list[OrderResult], list[Evidence]]:
@@ -226,11 +293,15 @@ class Audit:
                 )
                 done += test.n_targets
                 evidence.append(scored.evidence)
+                primary = test.method.name == self.test_names[0]
+                if isinstance(test, PlannedOptions):
+                    results.append(options_result(test, scored, primary=primary))
+                    continue
                 results.append(
                     order_result(
                         test,
                         scored,
-                        primary=test.method.name == self.test_names[0],
+                        primary=primary,
                         pretests=pretests[test.benchmark.name],
                     )
                 )
@@ -264,6 +335,15 @@ def _print(results: list[OrderResult], page: Path, console: Console) -> None:
             )
         if result.verdict == INVALID_DESIGN:
             failed = ", ".join(t.name for t in result.pretests if not t.passed)
+            if result.method == options.METHOD.name:
+                console.print(
+                    f"{result.benchmark}: options do not stand at random places before "
+                    f"any model sees them ({failed}).\n  remedy: move only wrong "
+                    "options with --fix-answer, if it is answer_place alone that fails",
+                    highlight=False,
+                    markup=False,
+                )
+                continue
             console.print(
                 f"{result.benchmark}: the order is not random before any model sees "
                 f"it ({failed}).\n  remedy: permute within a field's values with "

@@ -25,7 +25,7 @@ from jaxcontam.data.benchmark import content_digest, load_benchmark
 from jaxcontam.errors import InputError
 from jaxcontam.methods.canary import (
     ALONE,
-    METHOD_NAME,
+    METHOD,
     alone_numbers,
     canary_rows,
     draw_sequences,
@@ -267,7 +267,7 @@ def canary_results(
         order_provenance="declared",
         n_examples=len(loglik),
         n_cut=0,
-        method=METHOD_NAME,
+        method=METHOD.name,
         primary=True,
         null=DESIGNED,
         validity="exact",
@@ -286,7 +286,7 @@ def canary_results(
             dataclasses.replace(
                 joint,
                 benchmark=f"{name}:{i}",
-                method=ALONE,
+                method=ALONE.name,
                 primary=False,
                 n_strata=1,
                 n_orders=len(row) - 1,
@@ -307,7 +307,7 @@ def _print(results: list[OrderResult], console: Console) -> None:
         table.add_column(name, justify="right", no_wrap=True)
     for result in alone or [joint]:
         n = result.n_orders + 1
-        bits = exposure(result.numbers, n)
+        bits = exposure(result.numbers.p_value, n)
         table.add_row(
             result.benchmark,
             p_text(result),

@@ -59,7 +59,7 @@ def read_items(
     options_field: str | None = None,
     answer_field: str | None = None,
     template: str | None = None,
-) -> tuple[list[Item], int]:
+) -> list[Item]:
     """Find the options of each record.
 
     Args:
@@ -72,7 +72,7 @@ def read_items(
             option fields by name, or `{options}` for lines `A. ...`, `B. ...`.
 
     Returns:
-        The items, and the number of records without two or more options.
+        The items; records without two options or more are left out.
 
     Raises:
         InputError: If no record has options, a named field is missing, or a template
@@ -124,7 +124,7 @@ def read_items(
                 answer=answer_place(row, found, answer, first),
             )
         )
-    return items, len(benchmark) - len(items)
+    return items
 
 
 def _source_parts(

@@ -5,15 +5,24 @@ from collections.abc import Mapping
 from jaxcontam.errors import unknown_name
 from jaxcontam.methods import (
     adjacency,
+    canary,
     min_k,
+    options,
     permutation,
     reversal,
     sharded_t,
     stratified,
+    variants,
 )
-from jaxcontam.methods.method import ScoreMethod, TestMethod
+from jaxcontam.methods.method import (
+    OrderMethod,
+    PairMethod,
+    ScoreMethod,
+    TestMethod,
+    VersionMethod,
+)
 
-METHODS: Mapping[str, TestMethod | ScoreMethod] = {
+METHODS: Mapping[str, TestMethod | VersionMethod | ScoreMethod] = {
     method.name: method
     for method in (
         adjacency.METHOD,
@@ -23,19 +32,54 @@ METHODS: Mapping[str, TestMethod | ScoreMethod] = {
         adjacency.NORMAL,
         sharded_t.METHOD,
         sharded_t.RELEASED,
+        options.METHOD,
+        variants.METHOD,
+        canary.METHOD,
+        canary.ALONE,
         min_k.METHOD,
     )
 }
 
 
+def audit_method(name: str) -> TestMethod | VersionMethod:
+    """Look up a test that can stand after `--tests`.
+
+    Raises:
+        InputError: If there is none of that name; suggests the nearest one.
+    """
+    tests = {
+        key: row
+        for key, row in METHODS.items()
+        if not isinstance(row, ScoreMethod)
+        and (not isinstance(row, VersionMethod) or row.command == "audit")
+    }
+    if name in tests:
+        return tests[name]
+    raise unknown_name("test", name, tests)
+
+
 def order_method(name: str) -> TestMethod:
-    """Look an order test up by name.
+    """Look up a test of the order of a file by name.
 
     Raises:
         InputError: If there is none of that name; suggests the nearest one.
     """
     method = METHODS.get(name)
-    if method is not None and not isinstance(method, ScoreMethod):
+    if isinstance(method, OrderMethod | PairMethod):
         return method
-    tests = [key for key, row in METHODS.items() if not isinstance(row, ScoreMethod)]
+    tests = [
+        key for key, row in METHODS.items() if isinstance(row, OrderMethod | PairMethod)
+    ]
     raise unknown_name("test", name, tests)
+
+
+def reported_method(name: str) -> TestMethod | VersionMethod:
+    """Look up the test that a row of a report names.
+
+    Raises:
+        InputError: If there is none of that name; suggests the nearest one.
+    """
+    method = METHODS.get(name)
+    if method is None or isinstance(method, ScoreMethod):
+        raise unknown_name("test", name, METHODS)
+    return method

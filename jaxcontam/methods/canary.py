@@ -14,13 +14,9 @@ from typing import Literal
 import numpy as np
 
 from jaxcontam.errors import InputError
-from jaxcontam.results import OrderNumbers
+from jaxcontam.methods.method import VersionMethod
+from jaxcontam.results import DESIGNED, OrderNumbers
 from jaxcontam.stats.ragged import rows_test
-
-METHOD_NAME = "canary"
-"""`method` of the joint test."""
-ALONE = "canary_alone"
-"""`method` of one secret among all held-out sequences."""
 
 CanaryKind = Literal["words", "digits"]
 
@@ -97,10 +93,14 @@ def alone_numbers(row: np.ndarray, *, seed: int) -> OrderNumbers:
         Phipson and Smyth (2010) for the added 1.
     """
     numbers = rows_test([row], seed=seed)
-    return dataclasses.replace(numbers, p_monte_carlo=numbers.p_value)
+    return dataclasses.replace(
+        numbers,
+        p_monte_carlo=numbers.p_value,
+        exposure=exposure(numbers.p_value, len(row)),
+    )
 
 
-def exposure(numbers: OrderNumbers, n_candidates: int) -> float:
+def exposure(p_value: float, n_candidates: int) -> float:
     """log2(candidates) - log2(rank of the secret among them), in bits.
 
     The rank counts the secret and everything that scores as high; so the p-value is
@@ -108,15 +108,14 @@ def exposure(numbers: OrderNumbers, n_candidates: int) -> float:
     rank, log2(candidates) the first.
 
     Args:
-        numbers: Of `alone_numbers`.
+        p_value: Of `alone_numbers`.
         n_candidates: Held-out sequences and the secret itself.
 
     Source:
-        Carlini et al., "The Secret Sharer", arXiv:1802.08232, definition 4; with the
-        held-out sequences in place of the whole space of secrets.
+        Carlini et al., "The Secret Sharer", arXiv:1802.08232; with the held-out
+        sequences in place of the whole space of secrets.
     """
-    rank = round(numbers.p_value * n_candidates)
-    return math.log2(n_candidates) - math.log2(rank)
+    return math.log2(n_candidates) - math.log2(round(p_value * n_candidates))
 
 
 def draw_sequences(
@@ -150,3 +149,35 @@ def _digits() -> str:
         f"{secrets.randbelow(10_000):04d}" for _ in range(_N_DIGITS // 4)
     ]
     return " ".join(groups)
+
+
+def _joint_numbers(rows: Sequence[np.ndarray], seed: int) -> OrderNumbers:
+    return rows_test(rows, seed=seed)
+
+
+def _alone_numbers(rows: Sequence[np.ndarray], seed: int) -> OrderNumbers:
+    (row,) = rows
+    return alone_numbers(row, seed=seed)
+
+
+METHOD = VersionMethod(
+    name="canary",
+    command="canary",
+    analyse=_joint_numbers,
+    null=DESIGNED,
+    validity="exact",
+    cost="each secret and each held-out sequence once",
+    finds="secrets that were injected and learned, all of them together",
+    source="Carlini et al. 2019, arXiv:1802.08232; Meeus et al. 2024 (copyright traps)",
+)
+
+ALONE = VersionMethod(
+    name="canary_alone",
+    command="canary",
+    analyse=_alone_numbers,
+    null=DESIGNED,
+    validity="exact",
+    cost="no more than canary",
+    finds="one secret among all held-out sequences: its p-value and exposure",
+    source="Carlini et al. 2019, arXiv:1802.08232",
+)

@@ -13,6 +13,7 @@ from jaxcontam.scoring.plan import plan_orders
 from jaxcontam.stats.adjacency import FEWEST_EXAMPLES
 from jaxcontam.stats.orders import OrderDesign, boundaries_gained, published_orders
 from jaxcontam.stats.pair_test import PairStrata
+from jaxcontam.stats.ragged import unpadded
 from jaxcontam.stats.strata import split_strata
 
 
@@ -203,8 +204,56 @@ class PairMethod:
         )
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class VersionMethod:
+    """A test of published versions: texts, secrets or options, not orders of a file.
+
+    Attributes:
+        name: As it stands in reports.
+        command: That runs it; `audit` where it is named after `--tests`.
+        analyse: (rows, seed) -> numbers; rows are float64 arrays, published first.
+        default_orders: m unless `--n-orders` says otherwise; None where the user gives
+            the versions.
+        null: What is assumed of a model that never saw the versions.
+        validity: `exact`, or when it is.
+        needs: What the model must expose.
+        cost: Passes over the data.
+        finds: What it can and cannot see.
+        source: Paper.
+    """
+
+    name: str
+    command: str
+    analyse: Callable[[Sequence[np.ndarray], int], OrderNumbers]
+    default_orders: int | None = None
+    null: str
+    validity: str
+    needs: str = "log-probabilities"
+    cost: str
+    finds: str
+    source: str
+
+    def numbers(
+        self, evidence: Evidence, *, grouped: bool, seed: int, content_digest: str
+    ) -> OrderNumbers:
+        """What the test says of stored evidence.
+
+        Args:
+            evidence: Scores of each version, short rows ending in NaN.
+            grouped: Unused: there are no groups.
+            seed: The run's seed.
+            content_digest: Unused: the versions are scored already.
+
+        Raises:
+            ValueError: If there are no scores, or a row has a hole.
+        """
+        if evidence.scores is None:
+            raise ValueError("no scores")
+        return self.analyse(unpadded(evidence.scores), seed)
+
+
 TestMethod = OrderMethod | PairMethod
-"""A method that gives a p-value."""
+"""A method that tests the order of a file."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from jaxcontam.data.encoding import Encoded
 from jaxcontam.errors import InputError
 from jaxcontam.methods.layouts import Layout, ScoredTest, UnscorableExampleError
 from jaxcontam.methods.method import OrderFile, TestMethod
-from jaxcontam.results import DESIGNED, OrderResult, Pretest
+from jaxcontam.results import DESIGNED, RELEASED, OrderResult, Pretest
 from jaxcontam.scoring.pair_plan import ALL_TOKENS
 from jaxcontam.scoring.scorer import Progress, Scorer
 from jaxcontam.stats.pretests import directional
@@ -158,7 +158,7 @@ def order_result(
     )
     layout = planned.layout
     null = f"within-group {method.null}" if grouped else method.null
-    if benchmark.order_provenance == "seeded":
+    if benchmark.order_provenance in ("seeded", RELEASED):
         null = DESIGNED
     bearing = directional(pretests) if method.null == "reversibility" else pretests
     return OrderResult(

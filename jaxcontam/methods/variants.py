@@ -1,12 +1,15 @@
 """Published texts against rewrites of each."""
 
+from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
+
+from jaxcontam.methods.method import VersionMethod
 from jaxcontam.methods.versions import ScoredVersions, VersionSet
-from jaxcontam.results import DESIGNED, OrderResult
+from jaxcontam.results import DESIGNED, OrderNumbers, OrderResult
 from jaxcontam.stats.ragged import rows_test
 
-METHOD_NAME = "variants"
 DECLARED = "exchangeability of versions (declared)"
 """Null of rewrites that were made after publication: nothing vouches for it."""
 
@@ -60,7 +63,7 @@ def variants_result(
         order_provenance="declared",
         n_examples=len(texts.rows) + n_left_out,
         n_cut=0,
-        method=METHOD_NAME,
+        method=METHOD.name,
         primary=True,
         null=DESIGNED if randomised else DECLARED,
         validity="exact" if randomised else "heuristic",
@@ -74,3 +77,19 @@ def variants_result(
         effect_unit=EFFECT_UNITS[unit],
         warnings=tuple(warnings),
     )
+
+
+def _numbers(rows: Sequence[np.ndarray], seed: int) -> OrderNumbers:
+    return rows_test(rows, seed=seed)
+
+
+METHOD = VersionMethod(
+    name="variants",
+    command="variants",
+    analyse=_numbers,
+    null=f"{DESIGNED}, or {DECLARED}",
+    validity="exact if the published versions were drawn at random",
+    cost="each version once",
+    finds="texts that were seen in their published wording",
+    source="as STAMP; PaCoST, Zhang et al. 2024",
+)

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from jaxcontam.stats.places import draw_places
+
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class VersionPlan:
@@ -63,15 +65,11 @@ def plan_versions(
             seed and the row's number it seeds the place.
     """
     prefix = np.array([] if prefix_id is None else [prefix_id], np.int32)
-    entropy = int(content_digest.removeprefix("sha256:"), 16)
+    places = draw_places(list(map(len, rows)), seed=seed, content_digest=content_digest)
     known: dict[bytes, int] = {}
     sequences: list[np.ndarray] = []
-    indices, places = [], []
-    for k, versions in enumerate(rows):
-        rng = np.random.Generator(
-            np.random.PCG64(np.random.SeedSequence([seed, entropy, k]))
-        )
-        place = int(rng.integers(len(versions)))
+    indices = []
+    for versions, place in zip(rows, places.tolist(), strict=True):
         emitted = [*versions[1:]]
         emitted.insert(place, versions[0])
         index = []
@@ -83,5 +81,4 @@ def plan_versions(
                 sequences.append(sequence)
             index.append(known[key])
         indices.append(np.array(index, np.int64))
-        places.append(place)
-    return VersionPlan(tuple(sequences), tuple(indices), np.array(places, np.int64))
+    return VersionPlan(tuple(sequences), tuple(indices), places)

@@ -22,6 +22,7 @@ import numpy as np
 
 from jaxcontam.results import Pretest
 from jaxcontam.stats.multiple import holm
+from jaxcontam.stats.places import row_generator
 from jaxcontam.stats.pretests import LEVEL, N_PERMUTATIONS
 
 # Orders of up to so many options are listed. More options have so many orders that a
@@ -78,7 +79,6 @@ def draw_option_orders(
         fixed: Place of an option that stays where it is, for each item; None leaves
             all free.
     """
-    entropy = int(content_digest.removeprefix("sha256:"), 16)
     kept, orders = [], []
     left_out: collections.Counter[str] = collections.Counter()
     for k, texts in enumerate(options):
@@ -86,9 +86,7 @@ def draw_option_orders(
         if reason := reason_to_leave_out(texts):
             left_out[reason] += 1
             continue
-        rng = np.random.Generator(
-            np.random.PCG64(np.random.SeedSequence([seed, entropy, k]))
-        )
+        rng = row_generator(seed, content_digest, k)
         found = _orders(texts, n_orders, rng, place)
         if len(found) < 2:
             left_out["have one order only"] += 1
