@@ -18,7 +18,8 @@ from jaxcontam.methods.versions import (
     score_texts,
 )
 from jaxcontam.scoring.scorer import Scorer
-from jaxcontam.stats.ragged import padded, unpadded
+from jaxcontam.stats.padding import padded, unpadded
+from jaxcontam.stats.places import draw_places
 from jaxcontam.verdict import decide
 
 CONTEXT, PREFIX = 64, 0
@@ -67,7 +68,7 @@ def bigrams(seed):
     return -rng.gamma(1.0, size=(300, 300)).astype(np.float32)
 
 
-def drawn_rows(rng, n=12):
+def drawn_rows(rng, n=6):
     """Rows of 2 to 5 random sentences; the first is as good as drawn at random."""
     return [
         tuple(
@@ -108,7 +109,8 @@ def test_scores_are_log_likelihoods_of_each_version(tokenizer, unit):
 
 def test_size_at_the_null_through_the_whole_path(tokenizer, monkeypatch):
     # The cross-check takes most of the time and is no part of the p-value.
-    monkeypatch.setattr("jaxcontam.stats.ragged.N_MONTE_CARLO", 9)
+    path = "jaxcontam.stats.randomisation.monte_carlo_p"
+    monkeypatch.setattr(path, lambda *_, **__: 1.0)
     n = 2_000
     p = np.empty(n)
     for i in range(n):
@@ -163,10 +165,10 @@ def test_constant_scorer_gives_pvalue_one(tokenizer):
     assert result.numbers.p_value == 1.0
 
 
-def test_place_of_the_published_version_is_uniform_and_follows_the_seed(tokenizer):
-    rows = [("aa", "bb", "cc", "dd")] * 400
+def test_place_of_the_published_version_is_uniform_and_follows_the_seed():
     places = [
-        result_of(rows, tokenizer, bigrams(0), seed=seed)[1].place for seed in (1, 1, 2)
+        draw_places([4] * 400, seed=seed, content_digest="sha256:7f")
+        for seed in (1, 1, 2)
     ]
     np.testing.assert_array_equal(places[0], places[1])
     assert not np.array_equal(places[0], places[2])

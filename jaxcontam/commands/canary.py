@@ -39,7 +39,7 @@ from jaxcontam.methods.versions import (
 from jaxcontam.report.document import make_folder
 from jaxcontam.report.table import p_text
 from jaxcontam.results import DESIGNED, Evidence, OrderResult
-from jaxcontam.stats.ragged import padded, rows_test
+from jaxcontam.stats.padding import padded
 
 EFFECT_UNIT = "nats per secret"
 MIN_EFFECT = 5.0
@@ -277,7 +277,7 @@ def canary_results(
         group_field=None,
         tokens_scored=n_scored,
         cached_tokens=n_cached,
-        numbers=rows_test(rows.joint, seed=seed),
+        numbers=METHOD.analyse(rows.joint, seed),
         effect_unit=EFFECT_UNIT,
     )
     results, evidence = [joint], [Evidence(scores=padded(rows.joint))]

@@ -20,8 +20,8 @@ from jaxcontam.report.document import (
 )
 from jaxcontam.results import Evidence, LossPicture, NullPicture
 from jaxcontam.stats.adjacency import LAGS
+from jaxcontam.stats.padding import unpadded
 from jaxcontam.stats.pair_test import drawn_sums
-from jaxcontam.stats.ragged import ragged_sums, unpadded
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, redrawn_sums, row_scores
 
 # Bars of a histogram need no more.
@@ -80,17 +80,13 @@ def _picture(evidence: Evidence, row: Mapping[str, Any], seed: int) -> NullPictu
             q=int(q),
         )
     else:
-        values = unpadded(evidence.scores)
-        if len({len(one) for one in values}) == 1:
-            values_KM = row_scores(
-                evidence.scores, kind=row["scores"], relative_tolerance=MODEL_TOLERANCE
-            ).values
-            sums = redrawn_sums(values_KM, n_draws=_N_DRAWN, seed=seed)
-            contributions_K = values_KM[:, 0]
-        else:
-            values = [one - one.mean() for one in values]
-            sums = ragged_sums(values, n_draws=_N_DRAWN, seed=seed)
-            contributions_K = np.array([one[0] for one in values])
+        scored = row_scores(
+            unpadded(evidence.scores),
+            kind=row["scores"],
+            relative_tolerance=MODEL_TOLERANCE,
+        )
+        sums = redrawn_sums(scored.rows, n_draws=_N_DRAWN, seed=seed)
+        contributions_K = scored.published
     return NullPicture(
         null_sums=sums,
         observed=float(contributions_K.sum()),

@@ -26,7 +26,7 @@ from jaxcontam.methods.versions import (
 from jaxcontam.report.document import make_folder
 from jaxcontam.report.table import print_results
 from jaxcontam.results import Evidence, OrderResult
-from jaxcontam.stats.ragged import padded
+from jaxcontam.stats.padding import padded
 
 # Effect that `no evidence` must have been able to find: a text of 50 tokens is then
 # 150 times likelier than its rewrites, as a secret is in `canary`.

@@ -29,8 +29,8 @@ from jaxcontam.stats.orders import (
     published_orders,
     reversed_orders,
 )
+from jaxcontam.stats.padding import padded, unpadded
 from jaxcontam.stats.places import draw_places
-from jaxcontam.stats.ragged import padded, unpadded
 from jaxcontam.stats.randomisation import MATRIX_TOLERANCE, randomisation_test
 from jaxcontam.verdict import decide
 

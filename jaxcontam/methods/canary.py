@@ -14,9 +14,8 @@ from typing import Literal
 import numpy as np
 
 from jaxcontam.errors import InputError
-from jaxcontam.methods.method import VersionMethod
+from jaxcontam.methods.method import VersionMethod, version_numbers
 from jaxcontam.results import DESIGNED, OrderNumbers
-from jaxcontam.stats.ragged import rows_test
 
 CanaryKind = Literal["words", "digits"]
 
@@ -92,7 +91,7 @@ def alone_numbers(row: np.ndarray, *, seed: int) -> OrderNumbers:
     Source:
         Phipson and Smyth (2010) for the added 1.
     """
-    numbers = rows_test([row], seed=seed)
+    numbers = version_numbers([row], seed)
     return dataclasses.replace(
         numbers,
         p_monte_carlo=numbers.p_value,
@@ -151,10 +150,6 @@ def _digits() -> str:
     return " ".join(groups)
 
 
-def _joint_numbers(rows: Sequence[np.ndarray], seed: int) -> OrderNumbers:
-    return rows_test(rows, seed=seed)
-
-
 def _alone_numbers(rows: Sequence[np.ndarray], seed: int) -> OrderNumbers:
     (row,) = rows
     return alone_numbers(row, seed=seed)
@@ -163,7 +158,6 @@ def _alone_numbers(rows: Sequence[np.ndarray], seed: int) -> OrderNumbers:
 METHOD = VersionMethod(
     name="canary",
     command="canary",
-    analyse=_joint_numbers,
     null=DESIGNED,
     validity="exact",
     cost="each secret and each held-out sequence once",

@@ -12,8 +12,9 @@ from jaxcontam.scoring.pair_plan import ALL_TOKENS, plan_pairs
 from jaxcontam.scoring.plan import plan_orders
 from jaxcontam.stats.adjacency import FEWEST_EXAMPLES
 from jaxcontam.stats.orders import OrderDesign, boundaries_gained, published_orders
+from jaxcontam.stats.padding import unpadded
 from jaxcontam.stats.pair_test import PairStrata
-from jaxcontam.stats.ragged import unpadded
+from jaxcontam.stats.randomisation import randomisation_test
 from jaxcontam.stats.strata import split_strata
 
 
@@ -204,6 +205,16 @@ class PairMethod:
         )
 
 
+def version_numbers(rows: Sequence[np.ndarray], seed: int) -> OrderNumbers:
+    """`randomisation_test` of rows of versions; the effect is the mean gain a row.
+
+    Args:
+        rows: One float64 array a row, the published version first.
+        seed: Seeds the Monte Carlo cross-check alone.
+    """
+    return randomisation_test(list(rows), np.ones(len(rows)), seed=seed)
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class VersionMethod:
     """A test of published versions: texts, secrets or options, not orders of a file.
@@ -224,7 +235,7 @@ class VersionMethod:
 
     name: str
     command: str
-    analyse: Callable[[Sequence[np.ndarray], int], OrderNumbers]
+    analyse: Callable[[Sequence[np.ndarray], int], OrderNumbers] = version_numbers
     default_orders: int | None = None
     null: str
     validity: str

@@ -19,7 +19,7 @@ from jaxcontam.data.options import Item
 from jaxcontam.errors import InputError
 from jaxcontam.methods.layouts import ScoredTest, UnscorableExampleError
 from jaxcontam.methods.method import VersionMethod
-from jaxcontam.results import Evidence, OrderNumbers, OrderResult
+from jaxcontam.results import Evidence, OrderResult
 from jaxcontam.scoring.cost import ScoringCost, sequence_cost
 from jaxcontam.scoring.scorer import NonFiniteScoreError, Progress, Scorer, n_targets
 from jaxcontam.scoring.versions import VersionPlan, plan_versions
@@ -28,7 +28,7 @@ from jaxcontam.stats.option_orders import (
     draw_option_orders,
     option_pretests,
 )
-from jaxcontam.stats.ragged import padded, rows_test
+from jaxcontam.stats.padding import padded
 
 EFFECT_UNIT = "nats per item"
 NULL = "exchangeability of options"
@@ -301,14 +301,9 @@ def _padded_orders(orders: Sequence[np.ndarray]) -> np.ndarray:
     return orders_KMS
 
 
-def _numbers(rows: Sequence[np.ndarray], seed: int) -> OrderNumbers:
-    return rows_test(rows, seed=seed)
-
-
 METHOD = VersionMethod(
     name="options",
     command="audit",
-    analyse=_numbers,
     default_orders=3,
     null=NULL,
     validity="exact",

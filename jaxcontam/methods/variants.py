@@ -1,14 +1,10 @@
 """Published texts against rewrites of each."""
 
-from collections.abc import Sequence
 from typing import Literal
-
-import numpy as np
 
 from jaxcontam.methods.method import VersionMethod
 from jaxcontam.methods.versions import ScoredVersions, VersionSet
-from jaxcontam.results import DESIGNED, OrderNumbers, OrderResult
-from jaxcontam.stats.ragged import rows_test
+from jaxcontam.results import DESIGNED, OrderResult
 
 DECLARED = "exchangeability of versions (declared)"
 """Null of rewrites that were made after publication: nothing vouches for it."""
@@ -73,20 +69,15 @@ def variants_result(
         group_field=None,
         tokens_scored=scored.n_scored,
         cached_tokens=scored.n_cached,
-        numbers=rows_test(scored.rows, seed=seed),
+        numbers=METHOD.analyse(scored.rows, seed),
         effect_unit=EFFECT_UNITS[unit],
         warnings=tuple(warnings),
     )
 
 
-def _numbers(rows: Sequence[np.ndarray], seed: int) -> OrderNumbers:
-    return rows_test(rows, seed=seed)
-
-
 METHOD = VersionMethod(
     name="variants",
     command="variants",
-    analyse=_numbers,
     null=f"{DESIGNED}, or {DECLARED}",
     validity="exact if the published versions were drawn at random",
     cost="each version once",
