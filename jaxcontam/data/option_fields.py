@@ -117,12 +117,14 @@ def _numbered_fields(row: Mapping[str, object]) -> list[Path]:
             groups.setdefault((stem, mark.isdigit()), []).append((mark, name))
     best: list[Path] = []
     for (stem, is_number), found in groups.items():
-        marks = [mark for mark, _ in found]
-        first = "0" if is_number and "0" in marks else "1" if is_number else "a"
-        wanted = [chr(ord(first) + i) for i in range(len(found))]
+        by_mark = dict(found)
+        first = "0" if "0" in by_mark else "1" if is_number else "a"
+        run: list[Path] = []
+        while (mark := chr(ord(first) + len(run))) in by_mark:
+            run.append((by_mark[mark],))
         # Two fields called A and B are hardly ever all the options of an item.
-        if marks == wanted and len(found) > max(len(best), 1 if stem else 2):
-            best = [(name,) for _, name in found]
+        if len(run) > max(len(best), 1 if stem else 2):
+            best = run
     return best
 
 
