@@ -13,6 +13,7 @@ Dimension key
 
 import collections
 import dataclasses
+import functools
 import itertools
 import math
 import re
@@ -25,9 +26,11 @@ from jaxcontam.stats.multiple import holm
 from jaxcontam.stats.places import row_generator
 from jaxcontam.stats.pretests import LEVEL, N_PERMUTATIONS
 
-# Orders of up to so many options are listed. More options have so many orders that a
-# few hundred tries find all that are wanted.
-_LISTED, _TRIES = 5, 50
+# Orders of up to so many options are listed. More options have so many orders that so
+# many tries for each that is wanted find them.
+_LISTED, _TRIES = 5, 20
+# More counterfactuals than these gain next to nothing.
+_MOST = 99
 _NUMBER = re.compile(r"[-+\u2212]?\d[\d,.]*")
 _PLACE = re.compile(
     r"\b(all|none|neither|both|any|either|some)\b.*"
@@ -113,9 +116,7 @@ def is_sorted(options: Sequence[str]) -> bool:
     """By alphabet or by length, either way; two options are always sorted somehow."""
     if len(options) < 3:
         return False
-    return _is_monotone([text.casefold() for text in options]) or _is_monotone(
-        [len(text) for text in options]
-    )
+    return not _may_stand(options, np.arange(len(options))[None], None)[0]
 
 
 def option_pretests(
@@ -159,58 +160,56 @@ def option_pretests(
 def _orders(
     texts: Sequence[str], n_orders: int, rng: np.random.Generator, fixed: int | None
 ) -> np.ndarray:
+    """(at most m + 1, n_options) int64 different orders, the published one first."""
     n = len(texts)
-    alphabetical = sorted(range(n), key=lambda i: (texts[i].casefold(), texts[i]))
-    published = tuple(range(n))
-
-    def may_stand(order: tuple[int, ...]) -> bool:
-        if fixed is not None and order[fixed] != fixed:
-            return False
-        return not is_sorted([texts[i] for i in order])
-
-    chosen = [published]
+    published = np.arange(n)
+    # A random sequence of orders of the alphabetical list, of which the first m that
+    # may stand and are not the published one are taken.
+    alphabetical = np.array(
+        sorted(range(n), key=lambda i: (texts[i].casefold(), texts[i]))
+    )
     if n <= _LISTED:
-        others = [
-            order
-            for order in itertools.permutations(alphabetical)
-            if order != published and may_stand(order)
-        ]
-        # A random sequence of all orders, of which the first m that are not the
-        # published one are taken: blind to the published one otherwise.
-        if len(others) > n_orders:
-            others = [
-                order
-                for order in _shuffled(itertools.permutations(alphabetical), rng)
-                if order != published and may_stand(order)
-            ][:n_orders]
-        chosen += others
+        drawn = alphabetical[_permutations(n)]
+        drawn = drawn[rng.permutation(len(drawn))]
     else:
-        seen = {published}
-        for _ in range(_TRIES * n_orders):
-            if len(chosen) > n_orders:
-                break
-            order = tuple(alphabetical[i] for i in rng.permutation(n).tolist())
-            if fixed is not None:
-                order = _put_back(order, fixed)
-            if order not in seen and may_stand(order):
-                seen.add(order)
-                chosen.append(order)
-    return np.array(chosen, np.int64)
+        tries = np.tile(alphabetical, (_TRIES * min(n_orders, _MOST), 1))
+        drawn = rng.permuted(tries, axis=1)
+        if fixed is not None:
+            drawn = _put_back(drawn, fixed)
+    others = drawn[_may_stand(texts, drawn, fixed) & (drawn != published).any(axis=1)]
+    _, first = np.unique(others, axis=0, return_index=True)
+    return np.vstack([published, others[np.sort(first)][:n_orders]])
 
 
-def _shuffled(
-    orders: itertools.permutations, rng: np.random.Generator
-) -> list[tuple[int, ...]]:
-    listed = list(orders)
-    return [listed[i] for i in rng.permutation(len(listed)).tolist()]
+@functools.cache
+def _permutations(n: int) -> np.ndarray:
+    return np.array(list(itertools.permutations(range(n))))
 
 
-def _put_back(order: tuple[int, ...], fixed: int) -> tuple[int, ...]:
+def _may_stand(
+    texts: Sequence[str], orders: np.ndarray, fixed: int | None
+) -> np.ndarray:
+    """Which orders are not sorted, and leave the fixed option where it is."""
+    stands = np.ones(len(orders), bool)
+    if fixed is not None:
+        stands &= orders[:, fixed] == fixed
+    if len(texts) < 3:
+        return stands
+    folded = [text.casefold() for text in texts]
+    rank = {text: i for i, text in enumerate(sorted(set(folded)))}
+    for keys in ([rank[text] for text in folded], [len(text) for text in texts]):
+        steps = np.diff(np.array(keys)[orders], axis=1)
+        stands &= ~((steps > 0).all(axis=1) | (steps < 0).all(axis=1))
+    return stands
+
+
+def _put_back(orders: np.ndarray, fixed: int) -> np.ndarray:
     """Swap an option to its own place: the others stay uniformly random."""
-    at = order.index(fixed)
-    swapped = list(order)
-    swapped[at], swapped[fixed] = swapped[fixed], fixed
-    return tuple(swapped)
+    swapped, rows = orders.copy(), np.arange(len(orders))
+    at = (orders == fixed).argmax(axis=1)
+    swapped[rows, at] = orders[:, fixed]
+    swapped[:, fixed] = fixed
+    return swapped
 
 
 def _is_numeric(options: Sequence[str]) -> bool:
@@ -219,11 +218,6 @@ def _is_numeric(options: Sequence[str]) -> bool:
         all(_NUMBER.search(text) for text in options)
         and len({_NUMBER.sub("#", text).strip().casefold() for text in options}) == 1
     )
-
-
-def _is_monotone(values: Sequence) -> bool:
-    up = all(a < b for a, b in itertools.pairwise(values))
-    return up or all(a > b for a, b in itertools.pairwise(values))
 
 
 def _trend(
@@ -254,7 +248,7 @@ def _trend(
 def _all_or_some(
     texts: Sequence[str], fixed: int | None, rng: np.random.Generator
 ) -> np.ndarray:
-    return _orders(texts, 10**6 if len(texts) <= _LISTED else 99, rng, fixed)
+    return _orders(texts, _MOST if len(texts) > _LISTED else 120, rng, fixed)
 
 
 def _mid_rank(value, values: Sequence) -> float:
