@@ -49,7 +49,14 @@ def p_of(rows):
     return randomisation_test(rows, np.ones(len(rows)), n_draws=0).p_value
 
 
-@pytest.mark.parametrize("n_orders", [1, 3, 23])
+@pytest.mark.parametrize(
+    "n_orders",
+    [
+        pytest.param(1, marks=pytest.mark.slow),
+        3,
+        pytest.param(23, marks=pytest.mark.slow),
+    ],
+)
 def test_size_at_the_null_for_a_model_with_tastes(n_orders):
     n = 2_000
     p = np.empty(n)
@@ -223,7 +230,7 @@ def test_items_that_authors_sort_or_that_name_places_are_left_out(texts, reason)
 
 
 def test_pretests_pass_random_items_at_their_level():
-    n, failed = 300, 0
+    n, failed = 150, 0
     for i in range(n):
         rng = np.random.default_rng([8, i])
         items = [
@@ -233,7 +240,7 @@ def test_pretests_pass_random_items_at_their_level():
         ]
         answers = [int(rng.integers(len(item))) for item in items]
         failed += not all(t.passed for t in option_pretests(items, answers, seed=i))
-    # Holm at 0.01; 3.3 standard errors of 300 files.
+    # Holm at 0.01; 3.3 standard errors of 150 files.
     assert failed / n <= 0.01 + 3.3 * math.sqrt(0.01 * 0.99 / n)
 
 
