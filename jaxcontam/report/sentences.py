@@ -116,6 +116,10 @@ def remedy(row: Mapping[str, Any], command: Sequence[str]) -> str | None:
     """
     if list(command[:1]) != ["audit"] or row["verdict"] != "invalid design":
         return None
+    if row["method"] == "options":
+        failed = [test["name"] for test in row["pretests"] if not test["passed"]]
+        helps = failed == ["answer_place"] and "--fix-answer" not in command
+        return shlex.join(["jaxcontam", *command, "--fix-answer"]) if helps else None
     fields = [
         test["name"].partition(":")[2]
         for test in row["pretests"]
