@@ -10,7 +10,7 @@ from jaxcontam.methods.order_test import order_result, plan_test, score_test
 from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.results import Evidence, OrderResult
 from jaxcontam.scoring.scorer import Progress, Scorer
-from jaxcontam.stats.pretests import label_fields, pretest_battery
+from jaxcontam.stats.pretests import columns, pretest_battery
 from train.pretrain import PlannedSet
 
 PRIMARY = "adjacency"
@@ -58,7 +58,7 @@ def order_tests(
     ]
     pretests = {
         one.benchmark.name: pretest_battery(
-            one.benchmark.texts, label_fields(one.benchmark.rows), seed=seed
+            one.benchmark.texts, columns(one.benchmark.rows), seed=seed
         )
         for one in sets
     }

@@ -14,6 +14,7 @@ from jaxcontam import __version__
 from jaxcontam.commands.audit import Audit
 from jaxcontam.commands.canary import Canary
 from jaxcontam.commands.methods import Methods
+from jaxcontam.commands.overlap import Overlap
 from jaxcontam.commands.prove import Prove
 from jaxcontam.commands.release import Release
 from jaxcontam.commands.report import Report
@@ -28,6 +29,7 @@ COMMANDS: dict[str, type] = {
     "audit": Audit,
     "prove": Prove,
     "score": Score,
+    "overlap": Overlap,
     "canary": Canary,
     "variants": Variants,
     "release": Release,

@@ -22,14 +22,38 @@ class Pretest:
     Attributes:
         name: What was looked at, such as `length_autocorrelation`.
         statistic: Its value in the published order.
-        p_value: Two-sided, from seeded permutations of the file.
+        p_value: From seeded permutations of the file; one-sided for what may be
+            scattered but not gathered, such as duplicates, else two-sided.
         passed: False when Holm's correction over the battery rejects at 0.01.
+        directional: Whether it bears on the reversed order too.
+        remedy: Flags that avoid what it looks at, quoted as in a shell; or "".
+        note: What the reader should know even if it passed; or None.
     """
 
     name: str
     statistic: float
     p_value: float
     passed: bool
+    directional: bool = False
+    remedy: str = ""
+    note: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Local:
+    """The run of neighbouring strata whose published order scores best.
+
+    Attributes:
+        first_example: Its first example, counted from 1.
+        last_example: Its last example.
+        statistic: Its sum of standardised scores over the root of its length.
+        p_value: That the best run of a model that never saw the file is as good.
+    """
+
+    first_example: int
+    last_example: int
+    statistic: float
+    p_value: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +83,9 @@ class OrderNumbers:
             deviations, for h = -5..-1 and 1..5.
         exposure: Of one secret among held-out ones: log2(candidates) - log2(rank),
             in bits.
+        n_used: Of sequential tests: strata, or random orders, until the test stopped.
+        stop: Of sequential tests: why it did; see `jaxcontam.stats.sequential.Stop`.
+        local: Where in the file the evidence lies; None where nothing was looked for.
     """
 
     statistic: float
@@ -76,6 +103,9 @@ class OrderNumbers:
     symmetry: float | None = None
     lag_profile: tuple[float | None, ...] | None = None
     exposure: float | None = None
+    n_used: int | None = None
+    stop: str | None = None
+    local: Local | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -93,6 +123,9 @@ class Evidence:
         pairs: (Q, K, s_max, s_max) float64 pair matrices of a pair test, nats.
         first_tokens: (Q,) int64, tokens that count in each of the Q; -1 is all.
         codes: (K, s_max) int64, the group of each example, numbered within its stratum.
+        rule: (2,) float64, of a sequential test: the p-value at which it stops, and how
+            many strata, or random orders of the whole file, it may score. Its strata
+            or orders stand in the order in which they were scored.
     """
 
     scores: np.ndarray | None = None
@@ -103,6 +136,7 @@ class Evidence:
     pairs: np.ndarray | None = None
     first_tokens: np.ndarray | None = None
     codes: np.ndarray | None = None
+    rule: np.ndarray | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,6 +277,25 @@ class LossPicture:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Screening:
+    """One of several benchmarks among those worth a closer look.
+
+    Listing all whose number is at most q leaves an expected share of at most q of the
+    list false, however the benchmarks depend on each other. Verdicts claim more, that
+    each one is true, and rest on `p_adjusted` alone.
+
+    Attributes:
+        benchmark: Its name.
+        by: Its primary p-value as adjusted by Benjamini and Yekutieli.
+        e_bh: Smallest level at which e-BH lists it, from its e-value.
+    """
+
+    benchmark: str
+    by: float
+    e_bh: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """Everything that `report.json` holds.
 
@@ -256,6 +309,7 @@ class Report:
         versions: Of the libraries that computed the numbers.
         min_effect: Effect above which `mde` makes a verdict `inconclusive`.
         results: One row a test.
+        screening: One a benchmark where there are several; else empty.
         study: What a study planted; None for audits.
     """
 
@@ -268,4 +322,5 @@ class Report:
     versions: dict[str, str]
     min_effect: float
     results: tuple[OrderResult | MembershipResult, ...]
+    screening: tuple[Screening, ...] = ()
     study: dict[str, object] | None = None

@@ -8,8 +8,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxcontam.results import DESIGNED, OrderResult
-from jaxcontam.stats.multiple import holm
+from jaxcontam.results import DESIGNED, OrderResult, Screening
+from jaxcontam.stats.multiple import (
+    benjamini_yekutieli,
+    calibrated_e,
+    e_bh,
+    holm,
+)
 
 CONTAMINATED = "contaminated"
 SUSPECTED = "suspected"
@@ -45,6 +50,33 @@ def decide(results: Sequence[OrderResult], *, min_effect: float) -> list[OrderRe
             results[i], p_adjusted=p_adjusted, verdict=verdict
         )
     return decided
+
+
+def screen(results: Sequence[OrderResult]) -> tuple[Screening, ...]:
+    """Levels at which each of several benchmarks is worth a closer look.
+
+    Args:
+        results: One primary test a benchmark; secondary ones do not count.
+
+    Returns:
+        One a benchmark in their order; nothing where there is one benchmark.
+    """
+    primary = [result for result in results if result.primary]
+    if len(primary) < 2:
+        return ()
+    by = benjamini_yekutieli(np.array([one.numbers.p_value for one in primary]))
+    e_values = [
+        calibrated_e(one.numbers.log10_p)
+        if one.numbers.e_value is None
+        else one.numbers.e_value
+        for one in primary
+    ]
+    return tuple(
+        Screening(benchmark=one.benchmark, by=by_one, e_bh=e_bh_one)
+        for one, by_one, e_bh_one in zip(
+            primary, by.tolist(), e_bh(np.array(e_values)).tolist(), strict=True
+        )
+    )
 
 
 def _verdict(result: OrderResult, p_adjusted: float, min_effect: float) -> str:

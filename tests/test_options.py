@@ -14,9 +14,9 @@ from jaxcontam.methods import options
 from jaxcontam.stats.option_orders import (
     draw_option_orders,
     is_sorted,
-    option_pretests,
     reason_to_leave_out,
 )
+from jaxcontam.stats.option_pretests import option_pretests
 from jaxcontam.stats.randomisation import randomisation_test
 
 DIGEST = "sha256:" + "c3" * 32

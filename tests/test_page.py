@@ -12,7 +12,13 @@ from jaxcontam.cli import main
 from jaxcontam.commands.report import write_page
 from jaxcontam.report.document import read_document
 from jaxcontam.report.plots import null_plot
-from jaxcontam.report.sentences import p_words, remedy, verdict_sentence
+from jaxcontam.report.sentences import (
+    chance_sentence,
+    p_words,
+    screening_sentence,
+    verdict_sentence,
+    where_sentence,
+)
 from jaxcontam.results import NullPicture
 
 
@@ -99,7 +105,7 @@ def test_pvalues_in_words_are_rounded_up(log10_p, validity, words):
         ("suspected", "suspected"),
         ("no evidence", "would have been found with probability 0.8"),
         ("inconclusive", "only an effect of"),
-        ("invalid design", "the file's own order is not random (length trend)"),
+        ("invalid design", "not random (length that rises or falls along the file)"),
     ],
 )
 def test_every_verdict_has_its_sentence_and_none_says_clean(row, verdict, expected):
@@ -111,14 +117,52 @@ def test_every_verdict_has_its_sentence_and_none_says_clean(row, verdict, expect
     assert "clean" not in sentence
 
 
-def test_remedy_of_a_grouped_file_names_its_field(row):
-    failed = [{"name": "equal_neighbours:subject", "p_value": 0.0, "passed": False}]
-    invalid = {**row, "verdict": "invalid design", "pretests": failed}
-    words = remedy(invalid, ["audit", "my model", "x.jsonl"])
-    assert words == "jaxcontam audit 'my model' x.jsonl --group-field subject"
-    failed[0]["name"] = "length_trend"
-    assert remedy(invalid, ["audit", "m", "x.jsonl"]).endswith("--tests reversal")
-    assert remedy({**row, "verdict": "contaminated"}, ["audit", "m", "x"]) is None
+@pytest.mark.parametrize(
+    ("first", "last", "p", "words"),
+    [
+        (201, 400, 0.0004, "examples 201 to 400 of 1000 stand out most"),
+        (1, 1000, 0.0004, "throughout; no run of examples stands out more"),
+        (201, 400, 0.2, "no run of examples stands out; the best one would be as"),
+    ],
+)
+def test_place_of_the_evidence_is_said_only_where_there_is_one(
+    row, first, last, p, words
+):
+    local = {"first_example": first, "last_example": last, "p_value": p}
+    sentence = where_sentence({**row, "n_examples": 1000, "local": local})
+    assert sentence.startswith(f"Where: {words}")
+    assert ("p <= 4.0e-4" if p < 0.05 else "p <= 0.200") in sentence
+    assert where_sentence({**row, "local": None}) is None
+
+
+@pytest.mark.parametrize(
+    ("method", "stop", "words"),
+    [
+        ("sequential", "rejected", "It looked at 8 of 20 strata, in an order fixed"),
+        ("permutation_sequential", "futile", "8 of at most 99 random orders, in the"),
+        ("permutation_besag_clifford", "enough", "ended when enough of them had"),
+        ("sequential", "exhausted", "ended when there were no more"),
+    ],
+)
+def test_sequential_test_says_when_and_why_it_ended(row, method, stop, words):
+    fields = {"method": method, "stop": stop, "n_used": 8, "n_strata": 20}
+    sentence = chance_sentence({**row, **fields, "n_orders": 99})
+    assert words in sentence
+
+
+def test_screening_lists_benchmarks_but_no_invalid_one():
+    rows = [{"benchmark": name, "verdict": "suspected"} for name in "ab"]
+    rows.append({"benchmark": "c", "verdict": "invalid design"})
+    screening = [
+        {"benchmark": "a", "by": 0.01, "e_bh": 0.2},
+        {"benchmark": "b", "by": 0.9, "e_bh": 1.0},
+        {"benchmark": "c", "by": 0.001, "e_bh": 0.001},
+    ]
+    sentence = screening_sentence({"results": rows, "screening": screening})
+    assert "these 3" in sentence
+    assert "a by p-values" in sentence
+    assert "none by e-values" in sentence
+    assert screening_sentence({"results": rows}) is None
 
 
 def test_page_of_a_matrix_says_that_the_null_was_declared(tmp_path):

@@ -1,13 +1,33 @@
 """Pre-tests: shuffled files pass, sorted and grouped ones are caught."""
 
+import itertools
+import math
+
 import numpy as np
 import pytest
+import scipy.sparse.csgraph
 import scipy.stats
 
 from jaxcontam.stats.pretests import (
+    columns,
     directional,
-    label_fields,
     pretest_battery,
+    similarity,
+)
+from jaxcontam.stats.pretests.fields import natural_order, numbers
+from jaxcontam.stats.pretests.null import draw_orders, permutation_p
+from jaxcontam.stats.pretests.series import (
+    autocorrelation,
+    centred_ranks,
+    steps,
+    trend,
+)
+from jaxcontam.stats.pretests.similarity import (
+    NEAR_DUPLICATE,
+    near_duplicates,
+    similar_neighbours,
+    tfidf,
+    words_of,
 )
 
 
@@ -35,14 +55,22 @@ def failed(texts, fields=None, **kwargs):
     return {test.name for test in battery if not test.passed}
 
 
-def test_files_in_random_order_pass_at_their_level():
+def test_shuffled_files_fail_at_most_one_time_in_a_hundred():
     rng = np.random.default_rng(0)
-    n_failed = sum(
-        bool(failed(sentences(rng, 60), {"label": rng.integers(0, 3, 60).tolist()}))
-        for _ in range(60)
-    )
-    # Familywise level 0.01: three or more of 60 happen by chance once in 3,000.
-    assert n_failed <= 2
+    n_files, n = 300, 24
+    n_failed = 0
+    for _ in range(n_files):
+        texts = sentences(rng, n - 4)
+        texts += [text + " again" for text in texts[:4]]
+        shuffled = [texts[i] for i in rng.permutation(n)]
+        fields = {
+            "label": rng.integers(0, 3, n).tolist(),
+            "level": rng.integers(0, 5, n).tolist(),
+            "passage": rng.integers(0, 15, n).tolist(),
+        }
+        n_failed += bool(failed(shuffled, fields))
+    # Familywise level 0.01, plus 3.3 standard errors of 300 files.
+    assert n_failed / n_files <= 0.01 + 3.3 * np.sqrt(0.01 * 0.99 / n_files)
 
 
 def test_file_sorted_by_length_fails():
@@ -64,7 +92,8 @@ def test_alternating_lengths_fail_though_they_have_no_trend():
 def test_file_grouped_by_label_fails_and_permuting_within_the_label_passes():
     rng = np.random.default_rng(4)
     texts, labels = sentences(rng, 200), ["a"] * 100 + ["b"] * 100
-    assert failed(texts, {"label": labels}) == {"equal_neighbours:label"}
+    found = failed(texts, {"label": labels})
+    assert found == {"equal_neighbours:label", "label_trend:label"}
     assert failed(texts, {"label": labels}, groups=labels) == set()
 
 
@@ -105,20 +134,51 @@ def test_same_seed_same_pvalues():
     assert pretest_battery(texts, {}, seed=3) == pretest_battery(texts, {}, seed=3)
 
 
-def test_reversal_needs_the_trends_alone():
+def test_reversal_needs_only_what_points_forwards():
     texts = sentences(np.random.default_rng(9), 40)
-    battery = pretest_battery(texts, {"label": [0, 1] * 20}, seed=0)
-    names = [test.name for test in directional(battery)]
-    assert names == ["length_trend", "alphabetical_trend"]
+    fields = {"label": [0, 1] * 20, "level": [1, 2, 3, 4] * 10, "id": texts[:]}
+    battery = pretest_battery(texts, fields, seed=0)
+    assert {test.name for test in directional(battery)} == {
+        "length_trend",
+        "length_steps",
+        "alphabetical_trend",
+        "number_trend",
+        "number_steps",
+        "label_steps:level",
+    }
+    assert len(battery) > 12
 
 
-def test_fields_with_two_to_a_quarter_distinct_values_are_looked_at():
+def test_every_field_is_looked_at_for_what_it_can_show():
     rows = [
-        {"id": i, "label": i % 2, "constant": "x", "tags": [i % 3], "half": i // 2}
+        {
+            "id": f"q{i}",
+            "unread": 7 * i + 1000,
+            "label": i % 2,
+            "level": i % 3,
+            "constant": "x",
+            "passage": f"passage {'a' * (i // 2)}",
+            "question": "why " * (i % 7) + chr(97 + i % 26) * i,
+        }
         for i in range(40)
     ]
-    assert set(label_fields(rows)) == {"label", "tags"}
-    assert label_fields([None] * 40) == {}
+    texts = [f"{row['id']}: {row['question']}" for row in rows]
+    battery = pretest_battery(texts, columns(rows), seed=0)
+    assert {test.name for test in battery if ":" in test.name} == {
+        "number_trend:id",
+        "number_steps:id",
+        "equal_neighbours:label",
+        "label_trend:label",
+        "equal_neighbours:level",
+        "label_trend:level",
+        "label_autocorrelation:level",
+        "label_steps:level",
+        "shared_context:passage",
+        "alphabetical_trend:question",
+    }
+    # The first number of these texts is the id, which is checked by its own name.
+    assert "number_trend" not in {test.name for test in battery}
+    assert columns([None] * 40) == {}
 
 
 def test_many_label_fields_do_not_drown_a_sorted_file():
@@ -126,3 +186,222 @@ def test_many_label_fields_do_not_drown_a_sorted_file():
     texts = sorted(sentences(rng, 240), key=len)
     fields = {f"label{i}": rng.integers(0, 3, 240).tolist() for i in range(60)}
     assert {"length_autocorrelation", "length_trend"} <= failed(texts, fields)
+
+
+def duplicated(rng, n, n_twice):
+    """Sentences, some followed by a near-copy with one word more."""
+    texts = []
+    for i in range(n):
+        text = " ".join(rng.choice(VOCABULARY, 20))
+        texts += [text, f"{text}, Indeed"] if i < n_twice else [text]
+    return texts
+
+
+VOCABULARY = [f"word{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(400)]
+
+
+def test_near_duplicates_side_by_side_fail_and_scattered_ones_are_only_counted():
+    rng = np.random.default_rng(11)
+    texts = duplicated(rng, 200, 6)
+    assert "adjacent_duplicates" in failed(texts)
+    scattered = [texts[i] for i in rng.permutation(len(texts))]
+    found = {t.name: t for t in pretest_battery(scattered, {}, seed=0)}
+    assert found["adjacent_duplicates"].passed
+    note = found["adjacent_duplicates"].note
+    assert note is not None
+    assert note.startswith("6 of 206 examples repeat or nearly repeat another one")
+
+
+def test_file_without_duplicates_has_no_note():
+    texts = duplicated(np.random.default_rng(12), 50, 0)
+    assert all(test.note is None for test in pretest_battery(texts, {}, seed=0))
+
+
+def test_copies_with_ids_of_their_own_are_still_duplicates():
+    rng = np.random.default_rng(13)
+    questions = [" ".join(rng.choice(VOCABULARY, 6)) for _ in range(60)]
+    rows = [{"id": f"x{rng.integers(1e9)}", "q": q} for q in questions + questions[:9]]
+    texts = [f"{row['id']} {row['q']}" for row in rows]
+    battery = pretest_battery(texts, columns(rows), seed=0)
+    notes = [test.note for test in battery if test.note]
+    assert len(notes) == 1
+    assert notes[0].startswith("9 of 69 ")
+
+
+def test_near_duplicates_are_those_of_all_pairs():
+    """The search by rare words against every cosine."""
+    rng = np.random.default_rng(14)
+    texts = []
+    for _ in range(60):
+        text = rng.choice(VOCABULARY[:60], 12)
+        texts.append(" ".join(text))
+        for n_changed in (1, 2):
+            copy = text.copy()
+            copy[:n_changed] = rng.choice(VOCABULARY, n_changed)
+            texts.append(" ".join(copy))
+    words = [words_of(text) for text in texts]
+    vectors = tfidf(words)
+    cosines = (vectors @ vectors.T).toarray()
+    graph = scipy.sparse.coo_array(cosines >= NEAR_DUPLICATE)
+    n_expected, expected = scipy.sparse.csgraph.connected_components(graph)
+    assert 60 < n_expected < 170
+    found = near_duplicates(words, texts, vectors)
+    pairs = set(zip(found.tolist(), expected.tolist(), strict=True))
+    assert len(pairs) == n_expected == len(set(found.tolist()))
+
+
+def test_similarity_of_neighbours_is_the_sum_of_their_cosines():
+    rng = np.random.default_rng(15)
+    vectors = tfidf([rng.choice(VOCABULARY[:50], 8).tolist() for _ in range(30)])
+    cosines = (vectors @ vectors.T).toarray()
+    orders = np.stack([rng.permutation(30) for _ in range(5)]).astype(np.int32)
+    expected = [cosines[order[:-1], order[1:]].sum() for order in orders]
+    # Each of 29 cosines is rounded to the next of 255 steps.
+    np.testing.assert_allclose(
+        similar_neighbours(vectors)(orders), expected, atol=29 * 0.5 / 255 + 1e-5
+    )
+
+
+def test_sketch_of_a_long_file_finds_grouped_topics_too(monkeypatch):
+    monkeypatch.setattr(similarity, "_MATRIX_EXAMPLES", 100)
+    rng = np.random.default_rng(16)
+    topics = np.repeat(rng.permutation(40), 8)
+    texts = [
+        " ".join(rng.choice(VOCABULARY[10 * k : 10 * k + 10], 8))
+        for k in rng.permutation(topics)
+    ]
+    assert "tfidf_adjacency" not in failed(texts)
+    texts = [" ".join(rng.choice(VOCABULARY[10 * k : 10 * k + 10], 8)) for k in topics]
+    assert "tfidf_adjacency" in failed(texts)
+
+
+def test_words_without_spaces_are_their_characters():
+    assert words_of("Straße 漢字! GPT-4") == ["strasse", "漢", "字", "gpt", "4"]
+
+
+def test_examples_that_share_a_passage_in_runs_fail_with_blocks_as_remedy():
+    rng = np.random.default_rng(17)
+    questions = [" ".join(rng.choice(VOCABULARY, 10)) for _ in range(120)]
+    names = [f"p{rng.integers(1e8, 1e9)}" for _ in range(60)]
+    passages = [name for name in names for _ in range(2)]
+    found = {
+        test.name: test
+        for test in pretest_battery(questions, {"my passage": passages}, seed=0)
+    }
+    context = found["shared_context:my passage"]
+    assert not context.passed
+    assert context.statistic == 60
+    assert context.remedy == "--block-field 'my passage'"
+    # As blocks or among themselves they are no longer a fault.
+    fields = {"passage": passages}
+    assert not failed(questions, fields, blocks=passages)
+    assert not failed(questions, fields, groups=passages)
+
+
+def test_passage_before_each_question_is_found_in_plain_text():
+    rng = np.random.default_rng(18)
+    passages = [" ".join(rng.choice(VOCABULARY, 12)) for _ in range(50)]
+    texts = [
+        f"Passage: {p} Question: {rng.choice(VOCABULARY)}?"
+        for p in passages
+        for _ in "ab"
+    ]
+    assert "shared_beginning" in failed(texts)
+    assert "shared_beginning" not in failed([texts[i] for i in rng.permutation(100)])
+
+
+@pytest.mark.parametrize("place", ["first", "field"])
+def test_numbers_in_the_order_of_the_file_fail(place):
+    questions = duplicated(np.random.default_rng(19), 80, 0)
+    if place == "first":
+        texts, fields, suffix = (
+            [f"{q} (No. {i})" for i, q in enumerate(questions, 100)],
+            {},
+            "",
+        )
+    else:
+        fields = {"id": [f"dev-{i}" for i in range(100, 180)], "q": questions}
+        texts, suffix = [f"{q} 7 dev-{i}" for i, q in enumerate(questions, 100)], ":id"
+    battery = pretest_battery(texts, fields, seed=0)
+    found = {test.name for test in battery if not test.passed}
+    assert found == {f"number_trend{suffix}", f"number_steps{suffix}"}
+    remedies = {test.remedy for test in battery if not test.passed}
+    assert remedies == ({""} if place == "first" else {"--text-field q"})
+
+
+def test_row_numbers_that_no_model_reads_prove_nothing():
+    questions = duplicated(np.random.default_rng(20), 80, 0)
+    assert not failed(questions, {"id": list(range(1000, 1080))})
+
+
+def test_turns_that_start_again_fail_for_the_reversed_order_too():
+    texts = duplicated(np.random.default_rng(21), 80, 0)
+    battery = pretest_battery(texts, {"turn": [1, 2, 3, 4] * 20}, seed=0)
+    found = {test.name for test in directional(battery) if not test.passed}
+    assert found == {"label_steps:turn"}
+
+
+def test_blocks_move_as_wholes_and_groups_stay_in_their_places():
+    values = ["a", "a", "b", "c", "c", "c", "a"]
+    orders = np.concatenate(list(draw_orders(7, 400, seed=0, blocks=values)))
+    assert {tuple(order) for order in orders.tolist()} == {
+        tuple(sum(blocks, ()))
+        for blocks in itertools.permutations([(0, 1), (2,), (3, 4, 5), (6,)])
+    }
+    orders = np.concatenate(list(draw_orders(7, 50, seed=0, groups=values)))
+    moved = np.array(values)[orders]
+    assert (moved == np.array(values)).all()
+    assert (np.sort(orders, axis=1) == np.arange(7)).all()
+
+
+def test_drawn_orders_are_uniform():
+    orders = np.concatenate(list(draw_orders(4, 24_000, seed=0)))
+    _, counts = np.unique(orders, axis=0, return_counts=True)
+    assert len(counts) == 24
+    assert scipy.stats.chisquare(counts).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("two_sided", [True, False])
+def test_pvalues_are_near_those_of_all_orders(two_sided):
+    values = centred_ranks([3, 1, 4, 1, 5, 9])
+    orders = np.array(list(itertools.permutations(range(6))), np.int32)
+    for statistic in (autocorrelation(values), trend(values), steps(values)):
+        of_all = statistic(orders)
+        above = np.mean(of_all >= of_all[0] - 1e-9)
+        below = np.mean(of_all <= of_all[0] + 1e-9)
+        exact = min(1.0, 2 * min(above, below)) if two_sided else above
+        drawn = statistic(np.concatenate(list(draw_orders(6, 9_999, seed=1))))
+        found = permutation_p(float(of_all[0]), drawn, two_sided=two_sided)
+        # Four standard errors of 9,999 draws, doubled for two sides.
+        assert found == pytest.approx(exact, abs=0.04 if two_sided else 0.02)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["a", "b"],
+        ["same"] * 30,
+        [""] * 5,
+        ["...", "?!", "...", ""],
+        ["9" * 6_000, "1", "2", "3"],
+        ["one"],
+    ],
+)
+def test_degenerate_files_give_pvalues(texts):
+    n = len(texts)
+    fields = {
+        "none": [None] * n,
+        "empty": [""] * n,
+        "mixed": ([math.nan, 10**400, "x", None, [1], True] * n)[:n],
+        "numbers": ([1, math.nan, 10**400, None] * n)[:n],
+    }
+    battery = pretest_battery(texts, fields, seed=0)
+    assert all(0 < test.p_value <= 1 for test in battery)
+    assert not failed(texts)
+
+
+def test_numbers_are_read_as_a_person_would():
+    assert numbers([None, math.nan, 10**400])[2] == math.inf
+    assert numbers(["1", " -2.5 "]).tolist() == [1.0, -2.5]
+    assert numbers([True, 1]) is None
+    assert natural_order(["item 10", "item 9", None]).tolist()[:2] == [1, 0]

@@ -4,18 +4,28 @@ import pytest
 
 from jaxcontam import results
 from jaxcontam.results import DESIGNED, OrderResult, Pretest
-from jaxcontam.verdict import decide
+from jaxcontam.verdict import decide, screen
 
 
-def result(p=0.5, *, name="x", primary=True, mde=0.1, null="exchangeability", **kwargs):
+def result(
+    p=0.5,
+    *,
+    name="x",
+    primary=True,
+    mde=0.1,
+    null="exchangeability",
+    e_value=1.0,
+    log10_p=0.0,
+    **kwargs,
+):
     numbers = results.OrderNumbers(
         statistic=0.0,
         p_value=p,
-        log10_p=0.0,
+        log10_p=log10_p,
         p_lower=p,
         p_monte_carlo=p,
         p_floor=1e-9,
-        e_value=1.0,
+        e_value=e_value,
         effect=0.0,
         effect_se=0.1,
         mde=mde,
@@ -98,3 +108,22 @@ def test_secondary_test_never_decides():
 
 def test_smaller_min_effect_asks_more_of_no_evidence():
     assert decide([result(mde=0.2)], min_effect=0.1)[0].verdict == "inconclusive"
+
+
+def test_screening_by_hand():
+    rows = [
+        result(0.001, name="a", e_value=60.0),
+        result(1e-9, name="a", e_value=1e9, primary=False),
+        result(0.5, name="b", e_value=0.5),
+        result(0.02, name="c", e_value=None, log10_p=-4.0),
+    ]
+    found = screen(rows)
+    assert [row.benchmark for row in found] == ["a", "b", "c"]
+    # 1 + 1/2 + 1/3 = 11/6 for three benchmarks.
+    assert [row.by for row in found] == pytest.approx([0.0055, 0.5 * 11 / 6, 0.055])
+    # e-values 60, 0.5 and, from p = 1e-4, 50: 3 / (2 * 50), 3 / 60 and so on.
+    assert [row.e_bh for row in found] == pytest.approx([0.03, 1.0, 0.03])
+
+
+def test_one_benchmark_needs_no_screening():
+    assert screen([result(0.001), result(0.2, primary=False)]) == ()

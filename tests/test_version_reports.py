@@ -204,7 +204,7 @@ def test_order_of_options_that_repeats_is_caught(report, capsys):
             "options",
             [
                 "the author put the options of each item in no particular order",
-                "Checked: option length (p = ",
+                "Checked: options sorted by length (p = ",
                 "as likely as any other that was scored (up to 4)",
             ],
         ),

@@ -33,12 +33,14 @@ from jaxcontam.methods.order_test import (
     plan_test,
     score_test,
 )
-from jaxcontam.report.document import make_folder, write_report
+from jaxcontam.report.document import make_folder, result_row, write_report
 from jaxcontam.report.provenance import library_versions, utc_now
+from jaxcontam.report.remedies import advice, plain_name, remedy
 from jaxcontam.report.table import print_results
 from jaxcontam.results import RELEASED, Evidence, OrderResult, Pretest, Report
-from jaxcontam.stats.pretests import label_fields, pretest_battery
-from jaxcontam.verdict import INVALID_DESIGN, MIN_EFFECT, decide
+from jaxcontam.stats.effect import LEVEL
+from jaxcontam.stats.pretests import columns, pretest_battery
+from jaxcontam.verdict import INVALID_DESIGN, MIN_EFFECT, decide, screen
 
 if TYPE_CHECKING:
     from jaxcontam.models.checkpoint import Checkpoint
@@ -66,7 +68,8 @@ class Audit:
     effort: Literal["quick", "standard"] = "standard"
     """quick: reversal, 2 passes; standard: adjacency, 8 passes, reversal beside."""
     n_orders: int | None = None
-    """Random orders a stratum (default: 9; permutation 99; sharded_t 49)."""
+    """Random orders a stratum (default: 9; permutation 99; sharded_t 49; options 3;
+    at most, permutation_sequential 5,114 and permutation_besag_clifford 1,999)."""
     group_field: str | None = None
     """Permute only within equal values of this field."""
     template: str | None = None
@@ -195,13 +198,14 @@ class Audit:
             versions=library_versions(),
             min_effect=self.min_effect,
             results=tuple(decided),
+            screening=screen(decided),
         )
         document = write_report(report, evidence, out)
         page = write_page(document, out)
         if self.json:
             print(json.dumps(document, indent=1, ensure_ascii=False))
         else:
-            _print(decided, page, Console())
+            _print(decided, report.command, page, Console())
         return document
 
     @property
@@ -271,6 +275,8 @@ class Audit:
                     seed=self.seed,
                     n_orders=self.n_orders,
                     group_field=self.group_field,
+                    # Holm may multiply a p-value by the number of benchmarks.
+                    level=LEVEL / len(self.benchmark),
                 )
             planned.append(test)
         return planned
@@ -282,7 +288,9 @@ class Audit:
         scorer: "Scorer",
     ) -> tuple[list[OrderResult], list[Evidence]]:
         pretests = {
-            benchmark.name: self._pretests(benchmark) for benchmark in benchmarks
+            benchmark.name: self._pretests(benchmark)
+            for benchmark in benchmarks
+            if not self._tests_options_alone
         }
         total, done = sum(test.n_targets for test in planned), 0
         results, evidence = [], []
@@ -312,7 +320,7 @@ class Audit:
             None if self.group_field is None else benchmark.groups(self.group_field)
         )
         return pretest_battery(
-            benchmark.texts, label_fields(benchmark.rows), seed=self.seed, groups=groups
+            benchmark.texts, columns(benchmark.rows), seed=self.seed, groups=groups
         )
 
 
@@ -324,7 +332,9 @@ def default_out(command: str, model: str, benchmarks: list[Benchmark]) -> Path:
     return Path("runs") / command / f"{model}-{digest[7:15]}"
 
 
-def _print(results: list[OrderResult], page: Path, console: Console) -> None:
+def _print(
+    results: list[OrderResult], command: tuple[str, ...], page: Path, console: Console
+) -> None:
     print_results(results, console)
     for result in results:
         if not result.primary:
@@ -334,21 +344,16 @@ def _print(results: list[OrderResult], page: Path, console: Console) -> None:
                 f"{result.benchmark}: {warning}", highlight=False, markup=False
             )
         if result.verdict == INVALID_DESIGN:
-            failed = ", ".join(t.name for t in result.pretests if not t.passed)
-            if result.method == options.METHOD.name:
-                console.print(
-                    f"{result.benchmark}: options do not stand at random places before "
-                    f"any model sees them ({failed}).\n  remedy: move only wrong "
-                    "options with --fix-answer, if it is answer_place alone that fails",
-                    highlight=False,
-                    markup=False,
-                )
-                continue
+            row = result_row(result)
+            failed = [plain_name(t.name) for t in result.pretests if not t.passed]
+            line = f"  remedy: {advice(row, command)}"
+            if (words := remedy(row, command)) is not None:
+                line += f": {words}"
+            what = "its options'" if result.method == options.METHOD.name else "the"
             console.print(
-                f"{result.benchmark}: the order is not random before any model sees "
-                f"it ({failed}).\n  remedy: permute within a field's values with "
-                "--group-field FIELD, or test the direction alone with "
-                "--tests reversal",
+                f"{result.benchmark}: {what} order is not random before any model sees "
+                f"it ({'; '.join(failed)}).\n{line}",
+                soft_wrap=True,
                 highlight=False,
                 markup=False,
             )

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.table import Table
 
+from jaxcontam.methods.method import SequentialMethod
 from jaxcontam.methods.order_test import PlannedTest
 from jaxcontam.scoring.cost import batch_seconds, n_positions
 from jaxcontam.scoring.scorer import Scorer
@@ -27,6 +28,7 @@ class TestEstimate:
             before this one.
         store_kb: What the store grows by, in 1,000 bytes.
         log10_p_floor: log10 of the smallest p-value of the design; None if it has none.
+        may_stop: Whether it may score less, since it looks at what it has.
     """
 
     benchmark: str
@@ -36,6 +38,7 @@ class TestEstimate:
     n_cached: int
     store_kb: float
     log10_p_floor: float | None
+    may_stop: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +72,7 @@ def estimate_tests(planned: Sequence[PlannedTest], scorer: Scorer) -> Estimate:
                 n_cached=cost.n_cached,
                 store_kb=cost.store_bytes / 1000,
                 log10_p_floor=_log10_p_floor(test),
+                may_stop=isinstance(test.method, SequentialMethod),
             )
         )
     seconds = sum(
@@ -92,7 +96,7 @@ def print_estimate(found: Estimate, console: Console, *, as_json: bool) -> None:
         return
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("benchmark", overflow="fold")
-    table.add_column("test", no_wrap=True)
+    table.add_column("test", overflow="fold")
     for name in ("sequences", "tokens", "in store", "store grows", "p floor"):
         table.add_column(name, justify="right", no_wrap=True)
     for test in found.tests:
@@ -106,6 +110,12 @@ def print_estimate(found: Estimate, console: Console, *, as_json: bool) -> None:
             _floor_text(test.log10_p_floor),
         )
     console.print(table)
+    if early := [test.method for test in found.tests if test.may_stop]:
+        console.print(
+            f"\nThat is the most for {', '.join(dict.fromkeys(early))}: it may stop "
+            "long before.",
+            highlight=False,
+        )
     if left := sum(test.n_targets - test.n_cached for test in found.tests):
         words = (
             f"{left:,} tokens to score: about {_minutes_text(found.minutes)} at the "

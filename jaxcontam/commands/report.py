@@ -80,10 +80,12 @@ def _picture(evidence: Evidence, row: Mapping[str, Any], seed: int) -> NullPictu
             q=int(q),
         )
     else:
+        # Sequential tests have their strata in the order in which they were scored.
+        values = unpadded(evidence.scores)
+        if row["stop"] is not None and evidence.orders is not None:
+            values = [values[k] for k in np.argsort(evidence.orders[:, 0, 0])]
         scored = row_scores(
-            unpadded(evidence.scores),
-            kind=row["scores"],
-            relative_tolerance=MODEL_TOLERANCE,
+            values, kind=row["scores"], relative_tolerance=MODEL_TOLERANCE
         )
         sums = redrawn_sums(scored.rows, n_draws=_N_DRAWN, seed=seed)
         contributions_K = scored.published

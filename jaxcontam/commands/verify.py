@@ -13,7 +13,8 @@ from rich.console import Console
 from jaxcontam.commands.prove import METHOD_NAME
 from jaxcontam.errors import InputError
 from jaxcontam.methods import canary, reported_method
-from jaxcontam.methods.method import PairMethod, VersionMethod
+from jaxcontam.methods.method import PairMethod, SequentialMethod
+from jaxcontam.methods.version_method import VersionMethod
 from jaxcontam.report.archive import read_archive
 from jaxcontam.report.document import (
     ARCHIVE_NAME,
@@ -23,8 +24,10 @@ from jaxcontam.report.document import (
     order_result_from,
     read_document,
 )
-from jaxcontam.results import Evidence, OrderNumbers, OrderResult
+from jaxcontam.results import Evidence, Local, OrderNumbers, OrderResult
+from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.orders import (
+    OrderDesign,
     draw_orders,
     published_orders,
     reversed_orders,
@@ -32,7 +35,7 @@ from jaxcontam.stats.orders import (
 from jaxcontam.stats.padding import padded, unpadded
 from jaxcontam.stats.places import draw_places
 from jaxcontam.stats.randomisation import MATRIX_TOLERANCE, randomisation_test
-from jaxcontam.verdict import decide
+from jaxcontam.verdict import decide, screen
 
 # Sums in another version of NumPy may differ in the last digits. Only a statistic or an
 # effect can be a difference of large numbers near 0; they have a scale of their own.
@@ -93,6 +96,7 @@ def verify_report(directory: Path) -> tuple[list[str], int]:
         evidence = read_archive(archive, len(rows))
     except InputError as e:
         return [*faults, str(e)], 0
+    n_benchmarks = sum(row.get("primary") is True for row in rows)
     tests: list[tuple[int, OrderResult]] = []
     for r, row in enumerate(rows):
         if "numbers" not in row and "log10_p" not in row:
@@ -106,7 +110,7 @@ def verify_report(directory: Path) -> tuple[list[str], int]:
             faults += [
                 f"result {r} ({result.benchmark}, {result.method}): {fault}"
                 for fault in [
-                    *_order_faults(result, found, document["seed"]),
+                    *_order_faults(result, found, document["seed"], n_benchmarks),
                     *_differences(result.numbers, numbers, found),
                 ]
             ]
@@ -115,6 +119,8 @@ def verify_report(directory: Path) -> tuple[list[str], int]:
             faults.append(f"result {r}: not recomputable ({e})")
     faults += _deal_faults(tests, evidence, document["seed"])
     faults += _verdict_faults(tests, rows, document.get("min_effect"))
+    if "screening" in document:
+        faults += _screening_faults(tests, document["screening"])
     return faults, len(tests)
 
 
@@ -137,7 +143,9 @@ def _recompute(result: OrderResult, evidence: Evidence, seed: int) -> OrderNumbe
     )
 
 
-def _order_faults(result: OrderResult, evidence: Evidence, seed: int) -> list[str]:
+def _order_faults(
+    result: OrderResult, evidence: Evidence, seed: int, n_benchmarks: int
+) -> list[str]:
     """Whether the orders are those that the seed and the content draw."""
     if result.method == METHOD_NAME:
         return []
@@ -150,6 +158,17 @@ def _order_faults(result: OrderResult, evidence: Evidence, seed: int) -> list[st
         return ["no orders"]
     if evidence.orders.shape[:2] != evidence.scores.shape:
         return ["orders and scores differ in shape"]
+    if isinstance(method, SequentialMethod):
+        rule_faults = _rule_faults(method, result, evidence, n_benchmarks)
+        if result.group_field is not None:
+            in_file_order = np.argsort(evidence.orders[:, 0, 0])
+            return [
+                *rule_faults,
+                *_permutation_faults(evidence.orders[in_file_order]),
+            ]
+        shape = evidence.scores.shape
+        drawn = method.redraw(result, (shape[0], shape[1]), seed)
+        return [*rule_faults, *_drawn_faults(drawn, evidence.orders, evidence.place)]
     if result.group_field is not None:
         # The groups stand in the benchmark, not in the report: no redrawing.
         return _permutation_faults(evidence.orders)
@@ -161,11 +180,34 @@ def _order_faults(result: OrderResult, evidence: Evidence, seed: int) -> list[st
         else functools.partial(draw_orders, n_orders=result.n_orders)
     )
     drawn = draw(strata, seed=seed, content_digest=result.content_digest)
+    return _drawn_faults(drawn, evidence.orders, evidence.place)
+
+
+def _drawn_faults(
+    drawn: OrderDesign, orders_KMS: np.ndarray, place_K: np.ndarray
+) -> list[str]:
     faults = []
-    if not np.array_equal(drawn.orders, evidence.orders):
+    if not np.array_equal(drawn.orders, orders_KMS):
         faults.append("orders are not those of the seed and the content digest")
-    if not np.array_equal(drawn.place, evidence.place):
+    if not np.array_equal(drawn.place, place_K):
         faults.append("places are not those of the seed and the content digest")
+    return faults
+
+
+def _rule_faults(
+    method: SequentialMethod, result: OrderResult, evidence: Evidence, n_benchmarks: int
+) -> list[str]:
+    """Whether a sequential test stopped by the rule that was fixed before it began."""
+    if evidence.rule is None or evidence.rule.shape != (2,):
+        return ["no rule of stopping"]
+    level, most = evidence.rule.tolist()
+    faults = []
+    if not _same(level, LEVEL / n_benchmarks):
+        faults.append(f"stops at {level!r}, not at 0.001 over {n_benchmarks}")
+    if most != getattr(result, method.turns_of):
+        faults.append(f"may score {most:.0f}, not {method.turns_of}")
+    if result.numbers.stop is None:
+        faults.append("ends before its rule says so")
     return faults
 
 
@@ -314,6 +356,22 @@ def _verdict_faults(
     ]
 
 
+def _screening_faults(
+    tests: list[tuple[int, OrderResult]], stated: object
+) -> list[str]:
+    computed = [dataclasses.asdict(row) for row in screen([test for _, test in tests])]
+    if _same(_flat(stated), _flat(computed)):
+        return []
+    return [f"screening is {stated!r}, recomputed {computed!r}"]
+
+
+def _flat(rows: object) -> list[object]:
+    """Values of a list of objects, row by row."""
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        return [rows]
+    return [row.get(name) for row in rows for name in ("benchmark", "by", "e_bh")]
+
+
 def _same(a: object, b: object, noise: float = 0.0) -> bool:
     if isinstance(a, int | float) and isinstance(b, int | float):
         return math.isclose(a, b, rel_tol=_RTOL, abs_tol=noise)
@@ -321,4 +379,6 @@ def _same(a: object, b: object, noise: float = 0.0) -> bool:
         return len(a) == len(b) and all(
             _same(x, y, noise) for x, y in zip(a, b, strict=True)
         )
+    if isinstance(a, Local) and isinstance(b, Local):
+        return _same(dataclasses.astuple(a), dataclasses.astuple(b), noise)
     return a == b

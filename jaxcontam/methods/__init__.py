@@ -9,18 +9,16 @@ from jaxcontam.methods import (
     min_k,
     options,
     permutation,
+    permutation_besag_clifford,
+    permutation_sequential,
     reversal,
+    sequential,
     sharded_t,
     stratified,
     variants,
 )
-from jaxcontam.methods.method import (
-    OrderMethod,
-    PairMethod,
-    ScoreMethod,
-    TestMethod,
-    VersionMethod,
-)
+from jaxcontam.methods.method import ScoreMethod, TestMethod
+from jaxcontam.methods.version_method import VersionMethod
 
 METHODS: Mapping[str, TestMethod | VersionMethod | ScoreMethod] = {
     method.name: method
@@ -29,6 +27,9 @@ METHODS: Mapping[str, TestMethod | VersionMethod | ScoreMethod] = {
         stratified.METHOD,
         reversal.METHOD,
         permutation.METHOD,
+        sequential.METHOD,
+        permutation_sequential.METHOD,
+        permutation_besag_clifford.METHOD,
         adjacency.NORMAL,
         sharded_t.METHOD,
         sharded_t.RELEASED,
@@ -65,11 +66,9 @@ def order_method(name: str) -> TestMethod:
         InputError: If there is none of that name; suggests the nearest one.
     """
     method = METHODS.get(name)
-    if isinstance(method, OrderMethod | PairMethod):
+    if isinstance(method, TestMethod):
         return method
-    tests = [
-        key for key, row in METHODS.items() if isinstance(row, OrderMethod | PairMethod)
-    ]
+    tests = [key for key, row in METHODS.items() if isinstance(row, TestMethod)]
     raise unknown_name("test", name, tests)
 
 

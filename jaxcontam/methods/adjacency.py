@@ -13,6 +13,7 @@ METHOD = PairMethod(
     # All 8! orders are columns: 40,320 without a draw.
     size=8,
     analyse=adjacency_test,
+    locates=True,
     null="exchangeability",
     validity="exact",
     cost="8 passes, prefixes shared",

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from jaxcontam.errors import InputError
-from jaxcontam.methods.method import VersionMethod, version_numbers
+from jaxcontam.methods.version_method import VersionMethod, version_numbers
 from jaxcontam.results import DESIGNED, OrderNumbers
 
 CanaryKind = Literal["words", "digits"]

@@ -22,10 +22,12 @@ class ScoredTest:
     Attributes:
         evidence: The scores beside what was scored.
         n_cached: Target tokens whose scores the store held.
+        n_targets: Target tokens that were asked for; None for all of the layout's.
     """
 
     evidence: Evidence
     n_cached: int
+    n_targets: int | None = None
 
 
 class UnscorableExampleError(ArithmeticError):

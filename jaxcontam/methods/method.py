@@ -2,19 +2,20 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import numpy as np
 
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.methods.layouts import Layout, PairLayout, SequenceLayout
-from jaxcontam.results import Evidence, OrderNumbers
+from jaxcontam.methods.where import where_in_orders, where_in_pairs
+from jaxcontam.results import Evidence, OrderNumbers, OrderResult
 from jaxcontam.scoring.pair_plan import ALL_TOKENS, plan_pairs
 from jaxcontam.scoring.plan import plan_orders
 from jaxcontam.stats.adjacency import FEWEST_EXAMPLES
+from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.orders import OrderDesign, boundaries_gained, published_orders
-from jaxcontam.stats.padding import unpadded
 from jaxcontam.stats.pair_test import PairStrata
-from jaxcontam.stats.randomisation import randomisation_test
 from jaxcontam.stats.strata import split_strata
 
 
@@ -30,6 +31,7 @@ class OrderFile:
         content_digest: Digest of the sorted example digests.
         groups: One value an example, or None.
         first_tokens: Of pair tests: how many tokens of each example may count.
+        level: Of sequential tests: the p-value at which they stop.
     """
 
     n_examples: int
@@ -39,6 +41,7 @@ class OrderFile:
     content_digest: str
     groups: Sequence[object] | None = None
     first_tokens: tuple[int, ...] = (ALL_TOKENS,)
+    level: float = LEVEL
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +55,7 @@ class OrderMethod:
         default_orders: m unless `--n-orders` says otherwise.
         windowed: Strata may exceed the context and are scored in windows.
         counted_boundaries: The effect counts the neighbours that its orders keep.
+        locates: Say where in the file the evidence lies.
         fewest_strata: Strata with more than one order that the analysis needs.
         fewest_examples: Examples that the design needs.
         grouped: Whether orders can keep to groups.
@@ -69,6 +73,7 @@ class OrderMethod:
     default_orders: int
     windowed: bool = False
     counted_boundaries: bool = False
+    locates: bool = False
     fewest_strata: int = 1
     fewest_examples: int = 2
     grouped: bool = True
@@ -124,7 +129,11 @@ class OrderMethod:
             boundaries_K = boundaries_gained(evidence.orders, counted=counted)
         else:
             boundaries_K = np.ones(len(evidence.scores))
-        return self.analyse(evidence.scores, boundaries_K, seed)
+        numbers = self.analyse(evidence.scores, boundaries_K, seed)
+        if not self.locates or evidence.orders is None:
+            return numbers
+        local = where_in_orders(evidence.scores, evidence.orders, seed=seed)
+        return dataclasses.replace(numbers, local=local)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +144,7 @@ class PairMethod:
         name: As typed after `--tests`.
         size: Most examples of a stratum.
         analyse: (strata, seed, content_digest) -> numbers.
+        locates: Say where in the file the evidence lies.
         grouped: As for `OrderMethod`, like all that follow.
         fewest_strata: Strata with more than one order that the analysis needs.
         fewest_examples: Examples that the design needs.
@@ -149,6 +159,7 @@ class PairMethod:
     name: str
     size: int
     analyse: Callable[..., OrderNumbers]
+    locates: bool = False
     grouped: bool = True
     fewest_strata: int = 1
     fewest_examples: int = FEWEST_EXAMPLES
@@ -200,33 +211,30 @@ class PairMethod:
         Raises:
             ValueError: If an entry is missing or not finite.
         """
-        return self.analyse(
-            pair_strata(evidence), seed=seed, content_digest=content_digest
-        )
-
-
-def version_numbers(rows: Sequence[np.ndarray], seed: int) -> OrderNumbers:
-    """`randomisation_test` of rows of versions; the effect is the mean gain a row.
-
-    Args:
-        rows: One float64 array a row, the published version first.
-        seed: Seeds the Monte Carlo cross-check alone.
-    """
-    return randomisation_test(list(rows), np.ones(len(rows)), seed=seed)
+        strata, orders = pair_strata(evidence), evidence.orders
+        numbers = self.analyse(strata, seed=seed, content_digest=content_digest)
+        if not self.locates or orders is None:
+            return numbers
+        local = where_in_pairs(strata, orders, seed=seed, content_digest=content_digest)
+        return dataclasses.replace(numbers, local=local)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class VersionMethod:
-    """A test of published versions: texts, secrets or options, not orders of a file.
+class SequentialMethod:
+    """An order test that scores in turns and may stop early.
 
     Attributes:
-        name: As it stands in reports.
-        command: That runs it; `audit` where it is named after `--tests`.
-        analyse: (rows, seed) -> numbers; rows are float64 arrays, published first.
-        default_orders: m unless `--n-orders` says otherwise; None where the user gives
-            the versions.
-        null: What is assumed of a model that never saw the versions.
-        validity: `exact`, or when it is.
+        name: As typed after `--tests`.
+        layout: (file, encoded, prefix_id, n_orders or None) -> what is scored.
+        turns_of: What it counts while it goes on: `n_strata` or `n_orders`.
+        redraw: (result, (K, M) of its scores, seed) -> the orders that were to be
+            scored, in their turn, if there are no groups.
+        analyse: (loglik_KM, boundaries_K, rule) -> numbers; see `Evidence.rule`.
+        fewest_examples: Examples that the design needs.
+        grouped: Whether orders can keep to groups.
+        fewest_strata: As for `OrderMethod`, like all that follow.
+        null: What is assumed of a model that never saw the file.
+        validity: `exact`: at any time of stopping, or at its own.
         needs: What the model must expose.
         cost: Passes over the data.
         finds: What it can and cannot see.
@@ -234,9 +242,13 @@ class VersionMethod:
     """
 
     name: str
-    command: str
-    analyse: Callable[[Sequence[np.ndarray], int], OrderNumbers] = version_numbers
-    default_orders: int | None = None
+    layout: Callable[[OrderFile, Encoded, int | None, int | None], Layout]
+    turns_of: Literal["n_strata", "n_orders"]
+    redraw: Callable[[OrderResult, tuple[int, int], int], OrderDesign]
+    analyse: Callable[[np.ndarray, np.ndarray, np.ndarray], OrderNumbers]
+    fewest_examples: int = 2
+    grouped: bool = True
+    fewest_strata: int = 1
     null: str
     validity: str
     needs: str = "log-probabilities"
@@ -244,27 +256,40 @@ class VersionMethod:
     finds: str
     source: str
 
+    def lay_out(
+        self,
+        file: OrderFile,
+        encoded: Encoded,
+        *,
+        prefix_id: int | None,
+        n_orders: int | None,
+    ) -> Layout:
+        """What is scored, in turns; see `plan_orders` for what it raises."""
+        return self.layout(file, encoded, prefix_id, n_orders)
+
     def numbers(
         self, evidence: Evidence, *, grouped: bool, seed: int, content_digest: str
     ) -> OrderNumbers:
         """What the test says of stored evidence.
 
         Args:
-            evidence: Scores of each version, short rows ending in NaN.
-            grouped: Unused: there are no groups.
-            seed: The run's seed.
-            content_digest: Unused: the versions are scored already.
+            evidence: Scores and orders in their turn, and the rule.
+            grouped: Whether orders moved examples within groups only.
+            seed: Unused: what is drawn is in the evidence.
+            content_digest: Unused.
 
         Raises:
-            ValueError: If there are no scores, or a row has a hole.
+            ValueError: If a part is missing or a score is not finite.
         """
-        if evidence.scores is None:
-            raise ValueError("no scores")
-        return self.analyse(unpadded(evidence.scores), seed)
+        scores, orders, rule = evidence.scores, evidence.orders, evidence.rule
+        if scores is None or orders is None or rule is None:
+            raise ValueError("no scores, orders or rule")
+        boundaries_K = boundaries_gained(orders, counted=grouped)
+        return self.analyse(scores, boundaries_K, rule)
 
 
-TestMethod = OrderMethod | PairMethod
-"""A method that tests the order of a file."""
+TestMethod = OrderMethod | PairMethod | SequentialMethod
+"""A method that gives a p-value."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

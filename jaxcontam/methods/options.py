@@ -18,16 +18,13 @@ from jaxcontam.data.encoding import encode_examples
 from jaxcontam.data.options import Item
 from jaxcontam.errors import InputError
 from jaxcontam.methods.layouts import ScoredTest, UnscorableExampleError
-from jaxcontam.methods.method import VersionMethod
+from jaxcontam.methods.version_method import VersionMethod
 from jaxcontam.results import Evidence, OrderResult
 from jaxcontam.scoring.cost import ScoringCost, sequence_cost
 from jaxcontam.scoring.scorer import NonFiniteScoreError, Progress, Scorer, n_targets
 from jaxcontam.scoring.versions import VersionPlan, plan_versions
-from jaxcontam.stats.option_orders import (
-    OptionDesign,
-    draw_option_orders,
-    option_pretests,
-)
+from jaxcontam.stats.option_orders import OptionDesign, draw_option_orders
+from jaxcontam.stats.option_pretests import option_pretests
 from jaxcontam.stats.padding import padded
 
 EFFECT_UNIT = "nats per item"

@@ -12,6 +12,7 @@ from jaxcontam.methods.method import OrderFile, TestMethod
 from jaxcontam.results import DESIGNED, RELEASED, OrderResult, Pretest
 from jaxcontam.scoring.pair_plan import ALL_TOKENS
 from jaxcontam.scoring.scorer import Progress, Scorer
+from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.pretests import directional
 
 EFFECT_UNIT = "nats per example boundary"
@@ -45,6 +46,7 @@ def plan_test(
     n_orders: int | None = None,
     group_field: str | None = None,
     first_tokens: tuple[int, ...] = (ALL_TOKENS,),
+    level: float = LEVEL,
 ) -> PlannedTest:
     """Design and lay out a test; asks no model.
 
@@ -58,6 +60,7 @@ def plan_test(
         n_orders: m; None is the method's own. Pair tests have all orders anyway.
         group_field: Orders move examples only within equal values of this field.
         first_tokens: Of pair tests: how many tokens of each example may count.
+        level: Of sequential tests: the p-value at which they stop.
 
     Raises:
         InputError: If the file has too few examples, no two examples fit the context,
@@ -84,6 +87,7 @@ def plan_test(
             content_digest=benchmark.content_digest,
             groups=None if group_field is None else benchmark.groups(group_field),
             first_tokens=first_tokens,
+            level=level,
         ),
         encoded,
         prefix_id=prefix_id,
@@ -147,7 +151,8 @@ def order_result(
         copies_shuffled: Whether each planted copy had an order of its own.
     """
     benchmark = planned.benchmark
-    n_cached = scored.n_cached if method is None else planned.n_targets
+    n_targets = planned.n_targets if scored.n_targets is None else scored.n_targets
+    n_cached = scored.n_cached if method is None else n_targets
     method = method or planned.method
     grouped = planned.group_field is not None
     numbers = method.numbers(
@@ -176,12 +181,15 @@ def order_result(
         n_dropped=layout.n_dropped,
         n_orders=layout.n_orders,
         group_field=planned.group_field,
-        tokens_scored=planned.n_targets - n_cached,
+        tokens_scored=n_targets - n_cached,
         cached_tokens=n_cached,
         numbers=numbers,
         effect_unit=EFFECT_UNIT,
         pretests=bearing,
-        warnings=_warnings(planned),
+        warnings=(
+            *_warnings(planned),
+            *(test.note for test in pretests if test.note is not None),
+        ),
         copies=copies,
         copies_shuffled=copies_shuffled,
     )

@@ -50,6 +50,7 @@ METHOD = OrderMethod(
     analyse=analyse,
     default_orders=1,
     counted_boundaries=True,
+    locates=True,
     null="reversibility",
     validity="exact",
     cost="2 passes",

@@ -45,6 +45,7 @@ METHOD = OrderMethod(
     design=design,
     analyse=analyse,
     default_orders=9,
+    locates=True,
     null="exchangeability",
     validity="exact",
     cost="m + 1 passes (10)",

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from jaxcontam.methods.method import VersionMethod
+from jaxcontam.methods.version_method import VersionMethod
 from jaxcontam.methods.versions import ScoredVersions, VersionSet
 from jaxcontam.results import DESIGNED, OrderResult
 

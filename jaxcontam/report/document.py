@@ -16,6 +16,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.report.archive import archive_bytes
 from jaxcontam.results import (
     Evidence,
+    Local,
     MembershipResult,
     OrderNumbers,
     OrderResult,
@@ -71,6 +72,8 @@ def to_document(report: Report) -> dict[str, Any]:
         "min_effect": report.min_effect,
         "results": [result_row(result) for result in report.results],
     }
+    if report.screening:
+        document["screening"] = [dataclasses.asdict(row) for row in report.screening]
     if report.study is not None:
         document["study"] = report.study
     return document
@@ -94,6 +97,9 @@ def order_result_from(row: Mapping[str, Any]) -> OrderResult:
     if numbers.lag_profile is not None:
         profile = tuple(numbers.lag_profile)
         numbers = dataclasses.replace(numbers, lag_profile=profile)
+    if numbers.local is not None:
+        local = Local(**numbers.local)  # pyright: ignore[reportCallIssue]
+        numbers = dataclasses.replace(numbers, local=local)
     pretests = tuple(Pretest(**test) for test in fields.pop("pretests"))
     warnings = tuple(fields.pop("warnings"))
     return OrderResult(**fields, numbers=numbers, pretests=pretests, warnings=warnings)

@@ -14,14 +14,16 @@ from jaxcontam.report.plots import (
     loss_plot,
     null_plot,
 )
+from jaxcontam.report.remedies import advice, remedy
 from jaxcontam.report.sentences import (
     assumed_sentence,
     chance_sentence,
     checked_sentence,
     p_words,
-    remedy,
+    screening_sentence,
     symmetry_sentence,
     verdict_sentence,
+    where_sentence,
 )
 from jaxcontam.report.version_words import alone_rows, version_block, version_words
 from jaxcontam.results import LossPicture, NullPicture
@@ -85,6 +87,7 @@ def render_page(
         header=_header(primary[0][1]["method"], beside, scores, planted),
         rows=[_row(row, results, beside, planted) for _, row in primary],
         scores=bool(scores),
+        screening=screening_sentence(document),
         copies_svg=copies_plot([row for _, row in primary]) if planted else None,
         loss_svg=None if loss is None else loss_plot(loss),
         command=_command(document["command"], is_study=study is not None),
@@ -108,7 +111,9 @@ def _block(
         "assumed": assumed_sentence(row),
         "checked": checked_sentence(row),
         "chance": chance_sentence(row),
+        "where": where_sentence(row),
         "warnings": row["warnings"],
+        "advice": advice(row, command),
         "remedy": remedy(row, command),
         "null_caption": _NULL_CAPTION,
         "evidence_caption": _EVIDENCE_CAPTION,

@@ -1,9 +1,15 @@
-"""Results in plain words: one sentence to paste, and what to do about it."""
+"""Results in plain words: one sentence to paste, and what it rests on."""
 
 import math
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
+
+from jaxcontam.report.remedies import plain_name
+
+# A run of examples is named where the chance of one as good is no larger than this.
+_LOCAL_LEVEL = 0.05
+# Expected share of false ones among benchmarks that are listed for a closer look.
+_SCREENING_LEVEL = 0.05
 
 _ASSUMED = {
     "exchangeability": "that, before any model was trained, every order of these "
@@ -40,7 +46,9 @@ def verdict_sentence(row: Mapping[str, Any]) -> str:
         )
     if verdict == "inconclusive":
         return f"{name}: inconclusive, {p} by {test}; {_why_inconclusive(row)}."
-    failed = ", ".join(_plain(t["name"]) for t in row["pretests"] if not t["passed"])
+    failed = ", ".join(
+        plain_name(t["name"]) for t in row["pretests"] if not t["passed"]
+    )
     return (
         f"{name}: invalid design: the file's own order is not random ({failed}), so a "
         "model that never saw it could prefer it."
@@ -63,7 +71,7 @@ def checked_sentence(row: Mapping[str, Any]) -> str:
     if not row["pretests"]:
         return "Checked: nothing, since only scores were given."
     parts = [
-        f"{_plain(test['name'])} (p = {test['p_value']:.2g}"
+        f"{plain_name(test['name'])} (p = {test['p_value']:.2g}"
         f"{'' if test['passed'] else ', failed'})"
         for test in row["pretests"]
     ]
@@ -91,6 +99,8 @@ def chance_sentence(row: Mapping[str, Any]) -> str:
             f"{p_words(row)}. It sums over neighbours how likely an example is after "
             "the one before it, less what is likely after anything."
         )
+    if row["stop"] is not None:
+        return _sequential_chance(row)
     return (
         f"By chance: in each of {row['n_strata']} strata the published order would be "
         f"as likely as any of {m} other{'s' * (m > 1)} to score best; the summed score "
@@ -108,32 +118,55 @@ def symmetry_sentence(row: Mapping[str, Any]) -> str | None:
     )
 
 
-def remedy(row: Mapping[str, Any], command: Sequence[str]) -> str | None:
-    """A line to run next where one helps; else None.
+def where_sentence(row: Mapping[str, Any]) -> str | None:
+    """Which examples the evidence comes from; None where nothing was looked for."""
+    local = row["local"]
+    if local is None:
+        return None
+    first, last, n = local["first_example"], local["last_example"], row["n_examples"]
+    p = _p_text(math.log10(local["p_value"]))
+    if local["p_value"] > _LOCAL_LEVEL:
+        return (
+            "Where: no run of examples stands out; the best one would be as good by "
+            f"chance with probability {p}."
+        )
+    if first == 1 and last == n:
+        return (
+            "Where: throughout; no run of examples stands out more than the whole file "
+            f"({p})."
+        )
+    return (
+        f"Where: examples {first} to {last} of {n} stand out most; the best run of "
+        f"examples would be as good by chance with probability {p}. Its ends are not "
+        "sharp, and those outside may have been seen too."
+    )
 
-    More orders of the same file after a look at the result would be a second test,
-    and hardly a stronger one: only more examples are.
-    """
-    if list(command[:1]) != ["audit"] or row["verdict"] != "invalid design":
+
+def screening_sentence(document: Mapping[str, Any]) -> str | None:
+    """Which of several benchmarks are worth a closer look; None where there is one."""
+    rows = document.get("screening")
+    if not rows:
         return None
-    if row["method"] == "options":
-        failed = [test["name"] for test in row["pretests"] if not test["passed"]]
-        helps = failed == ["answer_place"] and "--fix-answer" not in command
-        return shlex.join(["jaxcontam", *command, "--fix-answer"]) if helps else None
-    fields = [
-        test["name"].partition(":")[2]
-        for test in row["pretests"]
-        if not test["passed"] and ":" in test["name"]
-    ]
-    words = ["jaxcontam", *command]
-    if fields and row["group_field"] is None:
-        return shlex.join([*words, "--group-field", fields[0]])
-    if row["method"] == "reversal":
-        return None
-    if "--tests" in words:
-        place = words.index("--tests")
-        del words[place : place + 2]
-    return shlex.join([*words, "--tests", "reversal"])
+    invalid = {
+        row["benchmark"]
+        for row in document["results"]
+        if row["verdict"] == "invalid design"
+    }
+    listed = {
+        name: [
+            row["benchmark"]
+            for row in rows
+            if row[name] <= _SCREENING_LEVEL and row["benchmark"] not in invalid
+        ]
+        for name in ("by", "e_bh")
+    }
+    return (
+        f"Worth a closer look among these {len(rows)}, with at most one in twenty of "
+        "the list expected to be there by chance: "
+        f"{', '.join(listed['by']) or 'none'} by p-values (Benjamini-Yekutieli); "
+        f"{', '.join(listed['e_bh']) or 'none'} by e-values (e-BH). Verdicts rest on "
+        "Holm's correction, which allows no such share."
+    )
 
 
 def p_words(row: Mapping[str, Any]) -> str:
@@ -143,6 +176,10 @@ def p_words(row: Mapping[str, Any]) -> str:
         if log10_p < -15:
             return "p < 1e-15"
         return f"p = {10.0**log10_p:.2g}"
+    return _p_text(log10_p)
+
+
+def _p_text(log10_p: float) -> str:
     exponent = math.floor(log10_p)
     mantissa = math.ceil(10.0 ** (log10_p - exponent) * 10 - 1e-9) / 10
     if exponent >= -2:
@@ -150,6 +187,26 @@ def p_words(row: Mapping[str, Any]) -> str:
     if mantissa >= 10:
         mantissa, exponent = 1.0, exponent + 1
     return f"p <= {mantissa:.1f}e{exponent}"
+
+
+def _sequential_chance(row: Mapping[str, Any]) -> str:
+    """What a test that may stop early has as its p-value, and when it did stop."""
+    if row["method"] == "sequential":
+        used = f"{row['n_used']} of {row['n_strata']} strata"
+        fixed = "in an order fixed by the seed"
+    else:
+        used = f"{row['n_used']} of at most {row['n_orders']} random orders"
+        fixed = "in the order of their draw"
+    ended = {
+        "rejected": "when the evidence had reached the level that was set before",
+        "futile": "when that level was out of reach",
+        "enough": "when enough of them had scored as high as the published one",
+        "exhausted": "when there were no more",
+    }[row["stop"]]
+    return (
+        f"By chance: a test that looks again and again would ever come this far with "
+        f"probability {p_words(row)}. It looked at {used}, {fixed}, and ended {ended}."
+    )
 
 
 def _kind_of_test(row: Mapping[str, Any]) -> str:
@@ -169,7 +226,3 @@ def _why_inconclusive(row: Mapping[str, Any]) -> str:
         f"only an effect of {row['mde']:.2g} {row['effect_unit']} or more would have "
         "been found with probability 0.8; more examples are needed"
     )
-
-
-def _plain(name: str) -> str:
-    return name.replace("_", " ").replace(":", " of ")

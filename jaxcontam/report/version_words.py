@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jaxcontam.report.remedies import plain_name
 from jaxcontam.report.sentences import checked_sentence, p_words
 
 
@@ -149,8 +150,8 @@ def _verdict_sentence(row: Mapping[str, Any], words: Words) -> str:
         )
     if verdict == "inconclusive":
         return f"{name}: inconclusive, {p} by {test}; {_why(row, words)}."
-    failed = ", ".join(
-        test["name"].replace("_", " ") for test in row["pretests"] if not test["passed"]
+    failed = "; ".join(
+        plain_name(test["name"]) for test in row["pretests"] if not test["passed"]
     )
     return (
         f"{name}: invalid design: options do not stand at random places ({failed}), so "

@@ -47,11 +47,12 @@ def draw_orders(
     seed: int,
     content_digest: str,
     groups: Sequence[object] | None = None,
+    first: int = 0,
 ) -> OrderDesign:
     """Draw m uniform orders for each stratum, with replacement.
 
-    The generator of stratum k is seeded by (seed, content digest, k): the draws
-    depend on what the file holds, never on the order under test, and strata are
+    The generator of stratum k is seeded by (seed, content digest, first + k): the
+    draws depend on what the file holds, never on the order under test, and strata are
     independent of each other, which the exact test needs.
 
     Args:
@@ -61,6 +62,8 @@ def draw_orders(
         content_digest: `sha256:...` of the sorted example digests.
         groups: One value an example; orders then move examples only among
             positions of equal value.
+        first: Number of the first generator: more orders of the same stratum come
+            from another one.
     """
 
     def shuffled(
@@ -74,7 +77,7 @@ def draw_orders(
             drawn.append(stratum_N[order_N])
         return drawn
 
-    return _design(strata, shuffled, n_orders, seed, content_digest, groups)
+    return _design(strata, shuffled, n_orders, seed, content_digest, groups, first)
 
 
 def reversed_orders(
@@ -175,6 +178,7 @@ def _design(
     seed: int,
     content_digest: str,
     groups: Sequence[object] | None,
+    first: int = 0,
 ) -> OrderDesign:
     """Orders of every stratum that has more than one, each from its own generator."""
     entropy = int(content_digest.removeprefix("sha256:"), 16)
@@ -185,7 +189,7 @@ def _design(
             dropped += 1
             continue
         rng = np.random.Generator(
-            np.random.PCG64(np.random.SeedSequence([seed, entropy, k]))
+            np.random.PCG64(np.random.SeedSequence([seed, entropy, first + k]))
         )
         columns.append([stratum_N, *counterfactuals(stratum_N, codes_N, rng)])
         places.append(int(rng.integers(n_orders + 1)))

@@ -216,6 +216,23 @@ def drawn_sums(
     return sums_B
 
 
+def sampled_columns(
+    strata: PairStrata, *, seed: int, content_digest: str, n_orders: int, q: int = 0
+) -> list[np.ndarray]:
+    """(n_orders + 1,) centred path sums of each stratum, the published order's first.
+
+    The others are random ones of the stratum's columns, drawn with replacement, so
+    all are exchangeable under the null.
+    """
+    columns = _Columns(strata, seed, content_digest)
+    rng = _generator(seed, content_digest, 2)
+    rows = []
+    for sums_M in columns.sums(q):
+        drawn = rng.integers(len(sums_M), size=n_orders)
+        rows.append(np.concatenate([sums_M[:1], sums_M[drawn]]))
+    return rows
+
+
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Summary:
     """What one pass over all columns gives, for one choice of tokens."""

@@ -1,0 +1,365 @@
+"""`jaxcontam overlap`: which examples of a benchmark occur in a corpus of files."""
+
+import dataclasses
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from jaxcontam.commands.flags import check_positive, flags_of
+from jaxcontam.commands.progress import progress_bar
+from jaxcontam.commands.search_state import (
+    NamedFault,
+    Reached,
+    load_state,
+    save_state,
+)
+from jaxcontam.data.benchmark import Benchmark, load_benchmark
+from jaxcontam.data.corpus import CorpusFile, Fault, Segment, list_corpus, read_segments
+from jaxcontam.data.occurrences import RULES, Form, Occurrence, forms_of, occurrences
+from jaxcontam.data.overlap import OverlapSearch
+from jaxcontam.data.overlap_index import SHORT, overlap_index
+from jaxcontam.errors import InputError
+from jaxcontam.report.document import make_folder, replace_bytes
+
+RESULT_NAME = "overlap.json"
+FOUND_NAME, NOT_FOUND_NAME = "found.txt", "not_found.txt"
+
+MEANING = (
+    "This is word-for-word overlap with the corpus you gave, each example looked up "
+    "alone whatever its place in the file: what is not found may stand in another "
+    "corpus, or here as a paraphrase or a translation, and what is found proves "
+    "nothing of a model unless it was trained on this corpus."
+)
+"""What the numbers show and what they do not."""
+
+_SCHEMA = 1
+_BATCH_CHARACTERS = 1 << 20
+_SAVE_SECONDS = 10.0
+_NAMED_FAULTS = 20
+# So many records without one text mean that a flag is wrong, not the records.
+_HOPELESS = 1000
+_PRINTED_FAULTS, _PRINTED_FOUND = 3, 5
+# Words that so many examples share may be the frame around them.
+_SHARED = 10
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Overlap:
+    """Look for the examples of a benchmark in a corpus that you have."""
+
+    corpus: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="CORPUS")]
+    """File or folder: .jsonl, .json, .csv, .tsv or .txt, each also as .gz."""
+    benchmark: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="BENCHMARK")]
+    """File of examples: .jsonl, .json, .csv, .tsv or .txt."""
+    text_field: str = "text"
+    """Field of the corpus's records that is their text."""
+    template: str | None = None
+    """Text of an example, with fields in braces (default: line, and its strings)."""
+    benchmark_field: str | None = None
+    """Or the one field of an example that is its text."""
+    limit: int | None = None
+    """Take the first so many examples."""
+    out: Path | None = None
+    """Folder for overlap.json (default: runs/overlap/BENCHMARK-DIGEST)."""
+    json: bool = False
+    """Print the result on standard output instead of the table."""
+
+    def __post_init__(self) -> None:
+        check_positive(self, "limit")
+        if self.template is not None and self.benchmark_field is not None:
+            raise InputError("--template and --benchmark-field exclude each other")
+
+    def run(self) -> int:
+        """Search, write, print; 0, or 3 if parts of the corpus were unreadable."""
+        benchmark = load_benchmark(
+            self.benchmark,
+            template=self.template,
+            text_field=self.benchmark_field,
+            limit=self.limit,
+        )
+        out = self.out or self._default_out(benchmark)
+        files, others = list_corpus(self.corpus, leave_out=out)
+        make_folder(out)
+        is_chosen = self.template is not None or self.benchmark_field is not None
+        forms = forms_of(benchmark, is_chosen=is_chosen)
+        search = OverlapSearch(overlap_index([form.text for form in forms]))
+        key = self._key(benchmark, files)
+        reached = load_state(out, key, search)
+        document = _finished(out, reached)
+        if document is None:
+            if reached.finished is not None:  # but its result is gone
+                reached = Reached()
+            with progress_bar("searching the corpus", unit="bytes/s") as progress:
+                reached = search_files(
+                    search,
+                    files,
+                    text_field=self.text_field,
+                    reached=reached,
+                    save=lambda now: save_state(out, key, now, search),
+                    progress=progress,
+                    batch_characters=_BATCH_CHARACTERS,
+                )
+            if not search.n_documents:
+                raise _without_text(str(self.corpus), reached)
+            document = self._document(benchmark, forms, search, files, others, reached)
+            _write(document, out, key, reached)
+        if self.json:
+            print(json.dumps(document, indent=1, ensure_ascii=False))
+        else:
+            _print(document, out, Console(soft_wrap=True, highlight=False))
+        return 3 if document["corpus"]["n_unreadable"] else 0
+
+    def _default_out(self, benchmark: Benchmark) -> Path:
+        asked = [benchmark.fingerprint, str(self.corpus.resolve()), *flags_of(self)]
+        return Path("runs/overlap") / f"{benchmark.name}-{_digest(asked)[:8]}"
+
+    def _key(self, benchmark: Benchmark, files: list[CorpusFile]) -> str:
+        """Digest of everything that the result depends on."""
+        from jaxcontam import __version__
+
+        listed = [
+            (str(file.path.resolve()), file.name, file.size, file.modified)
+            for file in files
+        ]
+        # What is printed and where it is written are no part of it.
+        asked = dataclasses.asdict(dataclasses.replace(self, out=None, json=False))
+        asked = {name: str(value) for name, value in asked.items()}
+        return _digest([__version__, _SCHEMA, benchmark.fingerprint, asked, listed])
+
+    def _document(
+        self,
+        benchmark: Benchmark,
+        forms: tuple[Form, ...],
+        search: OverlapSearch,
+        files: list[CorpusFile],
+        others: list[str],
+        reached: Reached,
+    ) -> dict[str, Any]:
+        """The result as JSON values; nothing of the clock, so that reruns agree."""
+        from jaxcontam import __version__
+
+        rows = occurrences(forms, search, files=[file.name for file in files])
+        return {
+            "schema": _SCHEMA,
+            "jaxcontam": __version__,
+            "command": [
+                "overlap",
+                str(self.corpus),
+                str(self.benchmark),
+                *flags_of(dataclasses.replace(self, out=None)),
+            ],
+            "meaning": MEANING,
+            "rules": RULES,
+            "benchmark": {
+                "name": benchmark.name,
+                "fingerprint": benchmark.fingerprint,
+                "order_provenance": benchmark.order_provenance,
+                "n_examples": len(benchmark),
+            },
+            "corpus": {
+                "n_files": len(files),
+                "n_bytes": sum(file.size for file in files),
+                "n_documents": search.n_documents,
+                "n_words": search.n_words,
+                "n_unreadable": reached.n_faults,
+                "unreadable": [dataclasses.asdict(fault) for fault in reached.faults],
+                "not_read": others,
+            },
+            "totals": totals(rows),
+            "examples": [dataclasses.asdict(row) for row in rows],
+        }
+
+
+def search_files(
+    search: OverlapSearch,
+    files: list[CorpusFile],
+    *,
+    text_field: str,
+    reached: Reached,
+    save: Callable[[Reached], None],
+    progress: Callable[[int, int], None],
+    batch_characters: int,
+) -> Reached:
+    """Read a corpus from where a search stands to its end.
+
+    Args:
+        search: Takes the text.
+        files: The corpus.
+        text_field: Field of a record that is its text.
+        reached: Where to go on.
+        save: Called every so often with a place to go on from.
+        progress: Called with the bytes done and the bytes in all.
+        batch_characters: Text searched at a time; never less than four times the
+            longest text that is looked for, since a batch repeats twice as much.
+
+    Raises:
+        InputError: If the first records hold no text at all.
+    """
+    done = sum(file.size for file in files[: reached.file])
+    in_all = sum(file.size for file in files)
+    longest = max(map(len, search.index.texts), default=0)
+    batch_characters = max(batch_characters, 4 * longest)
+    batch: list[tuple[int, Segment]] = []
+    n_characters, saved = 0, time.monotonic()
+    for number in range(reached.file, len(files)):
+        file = files[number]
+        start = reached.place if number == reached.file else None
+        found = read_segments(file.path, text_field=text_field, start=start)
+        for item in found:
+            if isinstance(item, Fault):
+                reached = _with_fault(reached, file.name, item)
+                if reached.n_faults >= _HOPELESS and not (search.n_documents or batch):
+                    raise _without_text(file.name, reached)
+            else:
+                batch.append((number, item))
+                n_characters += len(item.text)
+            # Many blank or damaged records fill no batch but take time as well.
+            if n_characters + 64 * len(batch) < batch_characters and isinstance(
+                item, Segment
+            ):
+                continue
+            search.add(batch)
+            batch, n_characters = [], 0
+            place = item.after
+            if isinstance(item, Fault) and place is None:
+                reached = dataclasses.replace(reached, file=number + 1, place=None)
+                continue
+            if place is None:
+                continue
+            progress(done + place.stored, in_all)
+            reached = dataclasses.replace(reached, file=number, place=place)
+            if time.monotonic() - saved >= _SAVE_SECONDS:
+                save(reached)
+                saved = time.monotonic()
+        done += file.size
+    search.add(batch)
+    progress(in_all, in_all)
+    return dataclasses.replace(reached, file=len(files), place=None)
+
+
+def totals(rows: tuple[Occurrence, ...]) -> dict[str, Any]:
+    """Examples that meet each rule, that meet any, and that deserve a second look."""
+    found = [row for row in rows if row.rule is not None]
+    in_words_alone = [row for row in found if row.rule in ("13-gram", "8-grams")]
+    return {
+        **{rule: sum(rule in row.rules for row in rows) for rule in RULES},
+        "found": len(found),
+        "not_found": sum(row.rule is None and row.n_words > 0 for row in rows),
+        "without_words": sum(row.n_words == 0 for row in rows),
+        "found_below_8_words": sum(row.n_words < SHORT for row in found),
+        "found_by_shared_words": sum(
+            (row.matched_examples or 0) >= _SHARED for row in in_words_alone
+        ),
+    }
+
+
+def _with_fault(reached: Reached, file: str, fault: Fault) -> Reached:
+    named = reached.faults
+    if len(named) < _NAMED_FAULTS:
+        named = (*named, NamedFault(file, fault.line, fault.reason))
+    return dataclasses.replace(reached, n_faults=reached.n_faults + 1, faults=named)
+
+
+def _without_text(name: str, reached: Reached) -> InputError:
+    if not reached.faults:
+        return InputError(f"{name}: no text", hint="nothing to search in this corpus")
+    first = reached.faults[0]
+    return InputError(
+        f"{first.file}:{first.line}: {first.reason}; no text in "
+        f"{reached.n_faults} records",
+        hint="--text-field names the field of the corpus that is its text",
+    )
+
+
+def _write(document: dict[str, Any], out: Path, key: str, reached: Reached) -> None:
+    """The result, the two lists, and a state that says that there is nothing to do."""
+    rows = document["examples"]
+    lists = {
+        FOUND_NAME: [row["id"] for row in rows if row["rule"]],
+        NOT_FOUND_NAME: [
+            row["id"] for row in rows if not row["rule"] and row["n_words"]
+        ],
+    }
+    for name, ids in lists.items():
+        replace_bytes(out / name, "".join(f"{i}\n" for i in ids).encode())
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    replace_bytes(out / RESULT_NAME, text.encode())
+    finished = dataclasses.replace(reached, finished=_digest(text))
+    save_state(out, key, finished, None)
+
+
+def _finished(out: Path, reached: Reached) -> dict[str, Any] | None:
+    """The result of the same search, if it was finished and is still there."""
+    if reached.finished is None:
+        return None
+    try:
+        text = (out / RESULT_NAME).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return None
+    return json.loads(text) if _digest(text) == reached.finished else None
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()
+
+
+def _print(document: dict[str, Any], out: Path, console: Console) -> None:
+    corpus, counts = document["corpus"], document["totals"]
+    benchmark, rows = document["benchmark"], document["examples"]
+    n = benchmark["n_examples"]
+    table = Table(title=f"{benchmark['name']}: {n} examples", title_justify="left")
+    table.add_column("rule")
+    table.add_column("examples", justify="right")
+    table.add_column("share", justify="right")
+    table.add_column("an example meets it by")
+    for rule, meaning in RULES.items():
+        table.add_row(rule, str(counts[rule]), f"{counts[rule] / n:.1%}", meaning)
+    table.add_section()
+    for name, meaning in (("found", "any of these"), ("not_found", "none of these")):
+        share = f"{counts[name] / n:.1%}"
+        table.add_row(name.replace("_", " "), str(counts[name]), share, meaning)
+    console.print(table, crop=False)
+
+    def say(line: str) -> None:
+        console.print(line, markup=False)
+
+    say(
+        f"searched {corpus['n_bytes']:,} bytes in {corpus['n_files']} files: "
+        f"{corpus['n_documents']:,} documents, {corpus['n_words']:,} words"
+    )
+    for row in [row for row in rows if row["rule"]][:_PRINTED_FOUND]:
+        words = f": {row['matched']}" if row["matched"] else ""
+        say(f"  example {row['id']} ({row['rule']}) {row['file']}:{row['line']}{words}")
+    if counts["found_below_8_words"]:
+        say(
+            f"{counts['found_below_8_words']} of those found have fewer than {SHORT} "
+            "words, which occur by chance."
+        )
+    if counts["found_by_shared_words"]:
+        say(
+            f"{counts['found_by_shared_words']} were found by words alone that "
+            f"{_SHARED} or more examples share: perhaps the frame around them "
+            "(--template chooses what is looked for)."
+        )
+    if counts["without_words"]:
+        say(f"{counts['without_words']} examples have no words and are in no list.")
+    if corpus["not_read"]:
+        kinds = sorted({Path(name).suffix or name for name in corpus["not_read"]})
+        say(f"not read: {len(corpus['not_read'])} files of other kinds ({_few(kinds)})")
+    if corpus["n_unreadable"]:
+        say(f"unreadable parts, not searched: {corpus['n_unreadable']}")
+        for fault in corpus["unreadable"][:_PRINTED_FAULTS]:
+            say(f"  {fault['file']}:{fault['line']}: {fault['reason']}")
+    say(f"\n{MEANING}")
+    say(f"\nresult: {out / RESULT_NAME} (ids also in {FOUND_NAME}, {NOT_FOUND_NAME})")
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")

@@ -1,0 +1,112 @@
+"""How far a search of a corpus has come, on disk: the same command goes on from it."""
+
+import dataclasses
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from jaxcontam.data.overlap import OverlapSearch
+from jaxcontam.data.records import Place
+from jaxcontam.report.document import replace_bytes
+
+STATE_NAME = "search.npz"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NamedFault:
+    """A part of the corpus that was skipped."""
+
+    file: str
+    line: int
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reached:
+    """Where a search stands.
+
+    Attributes:
+        file: Number of the file that it is in.
+        place: Where in that file; None where it begins.
+        n_faults: Parts skipped so far.
+        faults: The first few of them.
+        finished: Digest of the result, once there is one.
+    """
+
+    file: int = 0
+    place: Place | None = None
+    n_faults: int = 0
+    faults: tuple[NamedFault, ...] = ()
+    finished: str | None = None
+
+
+def save_state(
+    out: Path, key: str, reached: Reached, search: OverlapSearch | None
+) -> None:
+    """Write the state, whole or not at all.
+
+    Args:
+        out: Folder of the run.
+        key: Digest of everything that the result depends on.
+        reached: Where the search stands.
+        search: What it has found; None once the result itself is written.
+    """
+    about = {"key": key, "reached": dataclasses.asdict(reached)}
+    arrays: dict[str, np.ndarray] = {}
+    if search is not None:
+        about["search"] = {
+            "n_documents": search.n_documents,
+            "n_words": search.n_words,
+            "carried": search.carried(),
+        }
+        arrays = _arrays(search)
+    buffer = io.BytesIO()
+    # No text in another encoding: half a character of a damaged record is escaped.
+    arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+    np.savez(buffer, **arrays)  # pyright: ignore[reportArgumentType]
+    replace_bytes(out / STATE_NAME, buffer.getvalue())
+
+
+def load_state(out: Path, key: str, search: OverlapSearch) -> Reached:
+    """Take up the search of the same key in `search`; a new one starts at the top.
+
+    A state that is damaged or belongs to another search counts as none.
+    """
+    try:
+        with open(out / STATE_NAME, "rb") as file, np.load(file) as saved:
+            about = json.loads(saved["about"].tobytes())
+            if about["key"] != key:
+                return Reached()
+            reached = _reached(about["reached"])
+            if reached.finished is not None:
+                return reached
+            arrays = {name: saved[name] for name in _arrays(search)}
+    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
+        return Reached()
+    for name, array in _arrays(search).items():
+        array[...] = arrays[name]
+    search.n_documents = about["search"]["n_documents"]
+    search.n_words = about["search"]["n_words"]
+    search.resume(about["search"]["carried"])
+    return reached
+
+
+def _arrays(search: OverlapSearch) -> dict[str, np.ndarray]:
+    """The search's own arrays, by name."""
+    marks = {f"ngrams_{n}": marks for n, marks in search.ngrams.items()}
+    return {
+        f"{name}_{field.name}": getattr(one, field.name)
+        for name, one in {**marks, "texts": search.texts}.items()
+        for field in dataclasses.fields(one)
+    }
+
+
+def _reached(fields: dict) -> Reached:
+    place = fields.pop("place")
+    faults = tuple(NamedFault(**fault) for fault in fields.pop("faults"))
+    return Reached(
+        **fields, place=None if place is None else Place(**place), faults=faults
+    )

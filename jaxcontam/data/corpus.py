@@ -1,0 +1,253 @@
+"""A training corpus as a stream of text in bounded memory, with places to go on from.
+
+Documents are the lines of .jsonl, the elements of a .json array (a .json file that
+starts with anything else is read as .jsonl), the rows of .csv and .tsv, and whole .txt
+files; each also as .gz. What cannot be read is skipped, and named by a `Fault`.
+"""
+
+import dataclasses
+import gzip
+import json
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from jaxcontam.data.records import (
+    BLOCK,
+    Place,
+    Refusal,
+    UnreadableError,
+    csv_rows,
+    is_array,
+    json_elements,
+    json_lines,
+    without_mark,
+)
+from jaxcontam.errors import InputError
+
+SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".txt")
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_PIECE = 1 << 16  # characters
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CorpusFile:
+    """A file of a corpus as it stood when it was listed.
+
+    Attributes:
+        path: Where it is.
+        name: How results name it: below the corpus, with forward slashes.
+        size: Bytes as stored.
+        modified: Nanoseconds.
+    """
+
+    path: Path
+    name: str
+    size: int
+    modified: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Segment:
+    """A document, or a part of one that ends between two words.
+
+    Attributes:
+        text: Its text.
+        line: Line, or element of a .json array, from 1.
+        joins: Whether it continues the document of the segment before it.
+        after: Where to go on once it is dealt with; None within a record.
+    """
+
+    text: str
+    line: int
+    joins: bool
+    after: Place | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fault:
+    """A part that was skipped.
+
+    Attributes:
+        line: Where it begins, as in `Segment`.
+        reason: Why.
+        after: Where to go on; None if nothing after it can be read.
+    """
+
+    line: int
+    reason: str
+    after: Place | None
+
+
+def list_corpus(corpus: Path, *, leave_out: Path) -> tuple[list[CorpusFile], list[str]]:
+    """Files of a corpus in sorted order, and the names of those of other kinds.
+
+    Args:
+        corpus: A file, or a folder that is searched with the folders in it. Names
+            that start with a dot are passed over.
+        leave_out: A folder to pass over: the output of this very run.
+
+    Raises:
+        InputError: If there is no such file, or none that can be read.
+    """
+    try:
+        if corpus.is_file():
+            if _suffixes(corpus)[0] not in SUFFIXES:
+                raise InputError(
+                    f"{corpus}: unknown suffix {corpus.suffix!r}",
+                    hint=f"one of {', '.join(SUFFIXES)}, also with .gz, or a folder",
+                )
+            return [_listed(corpus, _printable(corpus.name))], []
+        if not corpus.is_dir():
+            raise InputError(
+                f"{corpus}: no such file or folder", hint="CORPUS is given first"
+            )
+        files, others = [], []
+        for folder, folders, names in os.walk(corpus, onerror=_refuse):
+            folders[:] = [
+                name
+                for name in folders
+                if not name.startswith(".")
+                and Path(folder, name).resolve() != leave_out.resolve()
+            ]
+            for path in (Path(folder, n) for n in names if not n.startswith(".")):
+                name = _printable(path.relative_to(corpus).as_posix())
+                if _suffixes(path)[0] in SUFFIXES:
+                    files.append(_listed(path, name))
+                else:
+                    others.append(name)
+    except OSError as e:
+        raise InputError(f"{e.filename}: not readable ({e.strerror})") from e
+    if not files:
+        raise InputError(
+            f"{corpus}: no file of the kinds {', '.join(SUFFIXES)} (also with .gz)"
+        )
+    return sorted(files, key=lambda file: file.name), sorted(others)
+
+
+def read_segments(
+    path: Path, *, text_field: str, start: Place | None = None
+) -> Iterator[Segment | Fault]:
+    """Texts of a file from a place on, in order.
+
+    Args:
+        path: A file of a kind in `SUFFIXES`, perhaps with .gz.
+        text_field: Field of a record that is its text; a plain string is a text.
+        start: `after` of what was dealt with last.
+
+    Yields:
+        Segments of some 10^5 characters at most, and faults for what is skipped. A
+        fault after which nothing can be read is the last of its file.
+    """
+    start = start or Place()
+    suffix, is_compressed = _suffixes(path)
+    reached = start
+    try:
+        with open(path, "rb") as stored:
+            stream: Any = gzip.GzipFile(fileobj=stored) if is_compressed else stored
+            if suffix in _DELIMITERS:
+                found = csv_rows(stream, stored, _DELIMITERS[suffix], start)
+            elif suffix == ".json" and is_array(stream):
+                found = json_elements(stream, stored, start)
+            elif suffix == ".txt":
+                for item in _text_lines(stream, stored, start):
+                    reached = item.after or reached
+                    yield item
+                return
+            else:
+                found = json_lines(stream, stored, start)
+            for line, value, after in found:
+                reached = after
+                text = value if isinstance(value, str) else _text_of(value, text_field)
+                if isinstance(text, Refusal):
+                    yield Fault(line, text.reason, after)
+                else:
+                    yield from _pieces(text, line, after)
+    except (OSError, EOFError, zlib.error, UnreadableError) as e:
+        reason = f"nothing from here on is readable ({getattr(e, 'strerror', 0) or e})"
+        yield Fault(reached.line + 1, reason, None)
+
+
+def _refuse(error: OSError) -> None:
+    raise error
+
+
+def _suffixes(path: Path) -> tuple[str, bool]:
+    """Suffix below .gz, and whether there is .gz."""
+    name = path.name.lower()
+    is_compressed = name.endswith(".gz")
+    return Path(name.removesuffix(".gz")).suffix, is_compressed
+
+
+def _listed(path: Path, name: str) -> CorpusFile:
+    status = path.stat()
+    return CorpusFile(path, name, status.st_size, status.st_mtime_ns)
+
+
+def _printable(name: str) -> str:
+    """A file's name without bytes that are no text."""
+    return os.fsencode(name).decode("utf-8", errors="replace")
+
+
+def _text_of(value: object, field: str) -> str | Refusal:
+    if isinstance(value, Refusal):
+        return value
+    if not isinstance(value, dict):
+        return Refusal(f"neither an object nor a string ({type(value).__name__})")
+    if field not in value:
+        names = ", ".join(map(str, value)) or "nothing"
+        return Refusal(f"no field {field!r} (it has: {names[:200]})")
+    if not isinstance(value[field], str):
+        return Refusal(f"field {field!r} is no text ({json.dumps(value[field])[:40]})")
+    return value[field]
+
+
+def _pieces(
+    text: str, line: int, after: Place, *, joins: bool = False
+) -> Iterator[Segment]:
+    """A text in parts of about `_PIECE` characters, cut after white space."""
+    begin = 0
+    while len(text) - begin > _PIECE:
+        end = begin + _PIECE
+        # A run of so many characters without a space holds no words to keep whole.
+        space = max(text.rfind(" ", begin, end), text.rfind("\n", begin, end))
+        end = space + 1 if space >= begin else end
+        yield Segment(text[begin:end], line, joins, None)
+        begin, joins = end, True
+    yield Segment(text[begin:], line, joins, after)
+
+
+def _text_lines(
+    stream: BinaryIO, stored: BinaryIO, start: Place
+) -> Iterator[Segment | Fault]:
+    """Lines of a .txt file, which are one document; long ones in parts."""
+    stream.seek(start.offset)
+    offset, line, joins, held = start.offset, start.line, start.joins, b""
+    while data := held + stream.readline(BLOCK - len(held)):
+        if not data.endswith(b"\n") and len(data) >= BLOCK:
+            # Cut after the last space; without any, before the last character, whose
+            # bytes may not all be here yet.
+            end = data.rfind(b" ") + 1 or _last_character(data)
+            data, held = data[:end], data[end:]
+        else:
+            held = b""
+        offset += len(data)
+        data = without_mark(data, offset - len(data))
+        ends = data.endswith(b"\n")
+        after = Place(offset, line + ends, stored.tell(), joins=True)
+        try:
+            yield from _pieces(data.decode("utf-8"), line + 1, after, joins=joins)
+        except UnicodeDecodeError as e:
+            after = dataclasses.replace(after, joins=False)
+            yield Fault(line + 1, f"not UTF-8 ({data[e.start]:#04x})", after)
+        line, joins = after.line, after.joins
+
+
+def _last_character(data: bytes) -> int:
+    """Where the last UTF-8 character of some bytes begins; at least 1."""
+    end = len(data) - 1
+    while end > 1 and data[end] & 0xC0 == 0x80:
+        end -= 1
+    return end

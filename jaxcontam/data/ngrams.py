@@ -1,0 +1,238 @@
+r"""N-grams of words: how texts become words, and a table that finds n-grams exactly.
+
+Words are the runs of `\w` in the lower-cased NFKC form of a text: case, punctuation,
+white space and width of characters do not count. A language that is written without
+spaces has few and long words, so that its n-grams are rarer than in English.
+"""
+
+import dataclasses
+import re
+import unicodedata
+from collections.abc import Callable, Collection, Mapping
+from itertools import repeat
+
+import numpy as np
+
+UNKNOWN = 0
+"""Id of every word outside the vocabulary, and of the gap between documents."""
+
+_find_words = re.compile(r"\w+").findall
+# No letters under NFKC either: without them most English text is ASCII, which is
+# split several times faster.
+_TYPOGRAPHIC = "\u00a0\u2013\u2014\u2018\u2019\u201c\u201d\u2022\u2026"
+_ASCII_WORDS = bytes(
+    ord(chr(byte).lower()) if byte < 128 and _find_words(chr(byte)) else ord(" ")
+    for byte in range(256)
+)
+# 2^64 / golden ratio, odd: multiplying by it spreads low bits to the top.
+_MULTIPLIER = 0x9E3779B97F4A7C15
+_MASK = (1 << 64) - 1
+# Slots of the first filter for each n-gram of a table: 1 in 16 misses gets past it.
+_SLOTS_PER_NGRAM = 16
+_MAX_SLOT_BITS = 27
+
+
+def words_of(text: str) -> list[str]:
+    r"""Words of a text: runs of `\w` after NFKC and lower-casing."""
+    if not text.isascii():
+        for character in _TYPOGRAPHIC:
+            text = text.replace(character, " ")
+    if text.isascii():
+        return text.encode().translate(_ASCII_WORDS).decode().split()
+    return _find_words(unicodedata.normalize("NFKC", text).lower())
+
+
+def word_ids(words: list[str], vocabulary: Mapping[str, int]) -> np.ndarray:
+    """Ids of words, int32; `UNKNOWN` for those outside the vocabulary."""
+    found: Callable[..., int] = vocabulary.get  # pyright: ignore[reportAssignmentType]
+    return np.fromiter(map(found, words, repeat(UNKNOWN)), np.int32, len(words))
+
+
+def word_keys(n_words: int, *, seed: int = 0) -> np.ndarray:
+    """A random 64-bit key for each id in [0, n_words], uint64."""
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, _MASK, n_words + 1, dtype=np.uint64, endpoint=True)
+
+
+def ngram_hashes(keys: np.ndarray, lengths: Collection[int]) -> dict[int, np.ndarray]:
+    """Rolling hashes of all n-grams, for several n at once.
+
+    Args:
+        keys: (T,) uint64, the key of each word of a text.
+        lengths: Values of n, each at least 1.
+
+    Returns:
+        For each n, (max(0, T - n + 1),) uint64: `[i]` is the hash of words i to
+        i + n - 1, the polynomial of their keys modulo 2^64.
+    """
+    by_length = {1: keys}
+    for n in sorted(set(lengths)):
+        _add_hashes(by_length, n)
+    return {n: by_length[n] for n in lengths}
+
+
+def _add_hashes(by_length: dict[int, np.ndarray], n: int) -> None:
+    """Add the hashes of n-grams, from two parts that other n share: 13 = 8 + 5."""
+    if n in by_length:
+        return
+    # No inner function that calls itself: such a cycle would keep large arrays alive
+    # until some later collection.
+    left = 1 << ((n - 1).bit_length() - 1)
+    right = n - left
+    _add_hashes(by_length, left)
+    _add_hashes(by_length, right)
+    size = max(0, len(by_length[1]) - n + 1)
+    joined = by_length[left][:size] * np.uint64(pow(_MULTIPLIER, right, 1 << 64))
+    joined += by_length[right][left : left + size]
+    by_length[n] = joined
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class NgramTable:
+    """Distinct n-grams of some texts, found by hash and then compared word by word.
+
+    Attributes:
+        n: Words of an n-gram.
+        ids: (P,) int32, the texts' word ids, one after the other.
+        shown_at: (G,) int64, where in `ids` each distinct n-gram stands first.
+        starts: All places in `ids` at which an n-gram of the table stands, n-gram
+            by n-gram.
+        bounds: (G + 1,) where each n-gram's own part of `starts` begins.
+        hashes: (G,) uint64, ascending.
+        slots: bool, True where the top bits of some hash point.
+        shift: Bits to drop from a hash to get its slot.
+        n_same: Most n-grams that share one hash.
+        dropped_bits: Bits that hashes lose; for tests of collisions.
+    """
+
+    n: int
+    ids: np.ndarray = dataclasses.field(repr=False)
+    shown_at: np.ndarray = dataclasses.field(repr=False)
+    starts: np.ndarray = dataclasses.field(repr=False)
+    bounds: np.ndarray = dataclasses.field(repr=False)
+    hashes: np.ndarray = dataclasses.field(repr=False)
+    slots: np.ndarray = dataclasses.field(repr=False)
+    shift: int
+    n_same: int
+    dropped_bits: int
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def find(self, hashes: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Every place of a text that holds an n-gram of the table.
+
+        Args:
+            hashes: (T - n + 1,) uint64 from `ngram_hashes` with the same keys.
+            ids: (T,) int32 word ids of the text, `UNKNOWN` where in no vocabulary.
+
+        Returns:
+            (places, ngrams): where in the text, ascending, and which of the table.
+            A hash that agrees by chance is never among them.
+        """
+        if self.dropped_bits:
+            hashes = hashes >> np.uint64(self.dropped_bits)
+        places = np.flatnonzero(self.slots[hashes >> np.uint64(self.shift)])
+        wanted = hashes[places]
+        ngrams = np.searchsorted(self.hashes, wanted)
+        all_places, all_ngrams = [], []
+        for _ in range(self.n_same):
+            inside = ngrams < len(self)
+            places, wanted, ngrams = places[inside], wanted[inside], ngrams[inside]
+            alike = self.hashes[ngrams] == wanted
+            places, wanted, ngrams = places[alike], wanted[alike], ngrams[alike]
+            same = same_words(ids, places, self.ids, self.shown_at[ngrams], self.n)
+            all_places.append(places[same])
+            all_ngrams.append(ngrams[same])
+            ngrams = ngrams + 1
+        places, ngrams = np.concatenate(all_places), np.concatenate(all_ngrams)
+        order = np.argsort(places, kind="stable")
+        return places[order], ngrams[order]
+
+    def held_at(self, ngrams: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """All places in `ids` at which given n-grams stand.
+
+        Returns:
+            (places, rows): where in `ids`, and for which entry of `ngrams`.
+        """
+        counts = np.diff(self.bounds)[ngrams]
+        rows = np.repeat(np.arange(len(ngrams)), counts)
+        before = np.cumsum(counts) - counts
+        within = np.arange(len(rows)) - before[rows]
+        return self.starts[self.bounds[ngrams][rows] + within], rows
+
+
+def ngram_table(
+    ids: np.ndarray,
+    starts: np.ndarray,
+    n: int,
+    keys: np.ndarray,
+    *,
+    hash_bits: int = 64,
+) -> NgramTable:
+    """Table of the n-grams that start at given places.
+
+    Args:
+        ids: (P,) int32 word ids, none `UNKNOWN` within an n-gram.
+        starts: Places in `ids`, each at most P - n, at least one.
+        n: Words of an n-gram.
+        keys: From `word_keys`.
+        hash_bits: Bits of a hash to keep.
+    """
+    dropped = 64 - hash_bits
+    all_hashes = ngram_hashes(keys[ids], [n])[n][starts] >> np.uint64(dropped)
+    order = np.argsort(all_hashes, kind="stable")
+    is_first, has_collision = _first_of_each(all_hashes[order], ids, starts[order], n)
+    if has_collision:
+        # N-grams with one hash, each kept together.
+        words = [ids[starts + i] for i in reversed(range(n))]
+        order = np.lexsort((*words, all_hashes))
+        is_first, _ = _first_of_each(all_hashes[order], ids, starts[order], n)
+    all_hashes, starts = all_hashes[order], starts[order].astype(np.int64)
+    firsts = np.flatnonzero(is_first)
+    hashes = all_hashes[firsts]
+    slot_bits = min(
+        max(8, (len(hashes) * _SLOTS_PER_NGRAM - 1).bit_length()),
+        _MAX_SLOT_BITS,
+        hash_bits,
+    )
+    shift = hash_bits - slot_bits
+    slots = np.zeros(1 << slot_bits, bool)
+    slots[hashes >> np.uint64(shift)] = True
+    return NgramTable(
+        n=n,
+        ids=ids,
+        shown_at=starts[firsts],
+        starts=starts,
+        bounds=np.append(firsts, len(starts)),
+        hashes=hashes,
+        slots=slots,
+        shift=shift,
+        n_same=int(np.unique(hashes, return_counts=True)[1].max()),
+        dropped_bits=dropped,
+    )
+
+
+def _first_of_each(
+    hashes: np.ndarray, ids: np.ndarray, starts: np.ndarray, n: int
+) -> tuple[np.ndarray, bool]:
+    """Which n-grams differ from the one before, and whether two share a hash."""
+    has_new_hash, has_new_words = np.ones((2, len(starts)), bool)
+    has_new_hash[1:] = hashes[1:] != hashes[:-1]
+    has_new_words[1:] = ~same_words(ids, starts[1:], ids, starts[:-1], n)
+    return has_new_hash | has_new_words, bool((has_new_words & ~has_new_hash).any())
+
+
+def same_words(
+    ids: np.ndarray, places: np.ndarray, others: np.ndarray, at: np.ndarray, n: int
+) -> np.ndarray:
+    """Whether the n ids from each place equal the n ids from its partner; bool."""
+    same = np.ones(len(places), bool)
+    for i in range(n):
+        same &= ids[places + i] == others[at + i]
+    return same
+
+
+def shingles(ids: list[int], n: int) -> list[tuple[int, ...]]:
+    """All n-grams of ids in order, as tuples."""
+    return list(zip(*(ids[i:] for i in range(n)), strict=False))

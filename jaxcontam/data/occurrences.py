@@ -1,0 +1,255 @@
+"""What a search says of each example: which rules it meets, where, in which words."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.data.ngrams import NgramTable, shingles
+from jaxcontam.data.overlap import NgramMarks, OverlapSearch
+from jaxcontam.data.overlap_index import LONG, SHINGLE, SHORT, OverlapIndex, collapsed
+
+RULES = {
+    "exact": "the text, character for character but for white space",
+    "words": "all of its words in order, whatever case and punctuation",
+    "13-gram": "any 13 words in a row (GPT-3); all words of a shorter example",
+    "near-duplicate": "80 % of its 5-word shingles in one stretch of its length",
+    "8-grams": "70 % of its runs of 8 words, each anywhere (PaLM)",
+}
+"""What each rule asks of an example, the strongest first."""
+
+# Compared as whole numbers: a share of 7 in 10 is met at the border exactly.
+_SHARE = 7, 10
+_CONTAINMENT = 8, 10
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Form:
+    """A text to look for on behalf of examples.
+
+    Attributes:
+        text: The text.
+        kind: `text` of a plain line, template or field; of a record, `line` as it is
+            published or `strings`, its values that are text, one a line.
+        examples: Numbers of the examples that read so, from 0.
+    """
+
+    text: str
+    kind: str
+    examples: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Occurrence:
+    """What was found of one example.
+
+    Attributes:
+        id: Number of the example in its file, from 0.
+        rule: The strongest rule that it meets; None if it meets none.
+        rules: All that it meets, the strongest first.
+        form: Which of its texts is meant below: see `Form.kind`.
+        n_words: Words of that text; with 0 there is nothing to look for.
+        matched: Words found in a row: a 13-gram, or all of a shorter text, or an
+            8-gram. Of several the one that the fewest examples hold.
+        matched_examples: Examples that hold these words.
+        matched_documents: Documents of the corpus that do.
+        share_8grams: Share of its 8-grams that occur anywhere; None below 8 words.
+        containment: Largest share of its distinct shingles within one stretch of the
+            corpus; None below 13 words.
+        file: Where the closest stretch stands, or else the matched words.
+        line: Line, row or element there, from 1.
+    """
+
+    id: int
+    rule: str | None
+    rules: tuple[str, ...]
+    form: str
+    n_words: int
+    matched: str | None
+    matched_examples: int | None
+    matched_documents: int | None
+    share_8grams: float | None
+    containment: float | None
+    file: str | None
+    line: int | None
+
+
+def forms_of(benchmark: Benchmark, *, is_chosen: bool) -> tuple[Form, ...]:
+    """Texts to look for, each once.
+
+    A record is looked for as the line that was published and as the text in its
+    fields: a corpus may hold the file, or pages that the file was made from.
+
+    Args:
+        benchmark: The examples.
+        is_chosen: Whether a template or a field already says what the text is.
+    """
+    examples: dict[tuple[str, str], list[int]] = {}
+    for i, (text, row) in enumerate(zip(benchmark.texts, benchmark.rows, strict=True)):
+        kinds = {"text": text}
+        if row is not None and not is_chosen:
+            kinds = {"line": text, "strings": "\n".join(_strings(row))}
+        for kind, form in kinds.items():
+            examples.setdefault((kind, collapsed(form)), []).append(i)
+    return tuple(
+        Form(text, kind, tuple(numbers)) for (kind, text), numbers in examples.items()
+    )
+
+
+def occurrences(
+    forms: Sequence[Form], search: OverlapSearch, *, files: Sequence[str]
+) -> tuple[Occurrence, ...]:
+    """One row an example, in order.
+
+    Args:
+        forms: The texts that `search` looked for, in its order.
+        search: The finished search.
+        files: Names of the corpus's files by number.
+    """
+    index = search.index
+    long, short = index.tables.get(LONG), index.tables.get(SHORT)
+    n_found, n_all = _counts_of_found(index, search.ngrams.get(SHORT), short)
+    matched: dict[int, _Matched] = {}
+    # What stands later wins: an 8-gram is shown for want of anything longer.
+    if short is not None:
+        marks = search.ngrams[SHORT]
+        matched |= _matched(index, short, marks, forms, whole=False)
+    for n, table in index.tables.items():
+        if n != LONG:
+            matched |= _matched(index, table, search.ngrams[n], forms, whole=True)
+    if long is not None:
+        matched |= _matched(index, long, search.ngrams[LONG], forms, whole=False)
+    inverse = ["", *index.vocabulary]
+    best: dict[int, tuple[tuple[float, ...], Occurrence]] = {}
+    for f, form in enumerate(forms):
+        words = index.words(f).tolist()
+        n_words, match, texts = len(words), matched.get(f), search.texts
+        n_shingles, level = int(texts.n_shingles[f]), int(texts.level[f])
+        n_wanted = len(set(shingles(words, SHINGLE)))
+        is_long = n_words >= LONG
+        met = {
+            "exact": level == 2,
+            "words": level >= 1,
+            "13-gram": match is not None and match.n == min(LONG, n_words),
+            "near-duplicate": is_long and _reaches(n_shingles, n_wanted, _CONTAINMENT),
+            "8-grams": _reaches(int(n_found[f]), int(n_all[f]), _SHARE),
+        }
+        rules = tuple(rule for rule in RULES if met[rule])
+        share = n_found[f] / n_all[f] if n_all[f] else None
+        containment = n_shingles / n_wanted if is_long else None
+        file, line = int(texts.file[f]), int(texts.line[f])
+        if file < 0 and match is not None:
+            file, line = match.file, match.line
+        rank = list(RULES).index(rules[0]) if rules else len(RULES)
+        order = (-rank, containment or 0.0, share or 0.0)
+        for i in form.examples:
+            if i in best and best[i][0] >= order:
+                continue
+            best[i] = (
+                order,
+                Occurrence(
+                    id=i,
+                    rule=rules[0] if rules else None,
+                    rules=rules,
+                    form=form.kind,
+                    n_words=n_words,
+                    matched=match and " ".join(inverse[word] for word in match.words),
+                    matched_examples=match and match.n_examples,
+                    matched_documents=match and match.n_documents,
+                    share_8grams=None if share is None else float(share),
+                    containment=containment,
+                    file=files[file] if file >= 0 else None,
+                    line=line if file >= 0 else None,
+                ),
+            )
+    return tuple(best[i][1] for i in sorted(best))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Matched:
+    """An n-gram that was found of a text."""
+
+    n: int
+    words: list[int]
+    n_examples: int
+    n_documents: int
+    file: int
+    line: int
+
+
+def _strings(value: object) -> list[str]:
+    """All strings in a value, in its order; names of fields are none."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [text for one in value for text in _strings(one)]
+    return []
+
+
+def _counts_of_found(
+    index: OverlapIndex, marks: NgramMarks | None, table: NgramTable | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """For each text, SHORT-grams found and in all, both counted as often as held."""
+    n_texts = len(index.texts)
+    if marks is None or table is None:
+        return np.zeros(n_texts, np.int64), np.zeros(n_texts, np.int64)
+    is_found = np.repeat(marks.n_documents > 0, np.diff(table.bounds))
+    owners = index.owner[table.starts]
+    return (
+        np.bincount(owners[is_found], minlength=n_texts),
+        np.bincount(owners, minlength=n_texts),
+    )
+
+
+def _reaches(part: int, whole: int, share: tuple[int, int]) -> bool:
+    return whole > 0 and part * share[1] >= whole * share[0]
+
+
+def _matched(
+    index: OverlapIndex,
+    table: NgramTable,
+    marks: NgramMarks,
+    forms: Sequence[Form],
+    *,
+    whole: bool,
+) -> dict[int, _Matched]:
+    """The found n-gram of each text that the fewest examples hold, then the first."""
+    found = np.flatnonzero(marks.n_documents > 0)
+    held_at, rows = table.held_at(found)
+    texts = index.owner[held_at]
+    if whole:
+        is_whole = index.n_words[texts] == table.n
+        held_at, rows, texts = held_at[is_whole], rows[is_whole], texts[is_whole]
+    n_examples = _examples_holding(texts, rows, len(found), forms)
+    order = np.lexsort((held_at, n_examples[rows], texts))
+    _, firsts = np.unique(texts[order], return_index=True)
+    chosen = {}
+    for at in order[firsts].tolist():
+        ngram, place = int(found[rows[at]]), int(held_at[at])
+        chosen[int(texts[at])] = _Matched(
+            table.n,
+            index.ids[place : place + table.n].tolist(),
+            int(n_examples[rows[at]]),
+            int(marks.n_documents[ngram]),
+            int(marks.file[ngram]),
+            int(marks.line[ngram]),
+        )
+    return chosen
+
+
+def _examples_holding(
+    texts: np.ndarray, rows: np.ndarray, n_rows: int, forms: Sequence[Form]
+) -> np.ndarray:
+    """Distinct examples among the texts of each row; (n_rows,)."""
+    counts = np.array([len(form.examples) for form in forms])
+    examples = np.concatenate([np.array(form.examples, np.int64) for form in forms])
+    begins = np.cumsum(counts) - counts
+    spread = np.repeat(np.arange(len(texts)), counts[texts])
+    repeats = counts[texts]
+    within = np.arange(len(spread)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+    numbers = examples[begins[texts[spread]] + within]
+    pairs = np.unique(rows[spread] * (examples.max(initial=0) + 1) + numbers)
+    return np.bincount(pairs // (examples.max(initial=0) + 1), minlength=n_rows)

@@ -1,0 +1,384 @@
+"""The search of a corpus for the texts of an index.
+
+The corpus goes by in batches; what was found is kept as one count and one place an
+n-gram, and the closest stretch to each text. A batch repeats the end of the document
+before it, so that where batches are cut changes nothing.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxcontam.data.corpus import Segment
+from jaxcontam.data.ngrams import (
+    NgramTable,
+    ngram_hashes,
+    shingles,
+    word_ids,
+    words_of,
+)
+from jaxcontam.data.overlap_index import (
+    LONG,
+    SHINGLE,
+    SHORT,
+    OverlapIndex,
+    collapsed,
+)
+
+# Stretches are compared where they share a SHORT-gram that the texts hold at most so
+# often in all: one that is more frequent is the frame around a benchmark's examples,
+# or one word over and over.
+_MAX_HELD = 100
+# Pairs of a place of the corpus and a place of a text that are looked at together.
+_PAIRS = 1 << 18
+# A text with fewer words stands everywhere; how it is written is not compared.
+_MIN_COMPARED = 5
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class NgramMarks:
+    """What was found of the n-grams of one table; G n-grams.
+
+    Attributes:
+        n_documents: (G,) int64, documents that hold each; 0 if it was not found.
+        last_document: (G,) int64, the last such document, counted from 1.
+        file: (G,) int32 and
+        line: (G,) int64, where each stands first.
+    """
+
+    n_documents: np.ndarray
+    last_document: np.ndarray
+    file: np.ndarray
+    line: np.ndarray
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class TextMarks:
+    """The closest stretch to each text; F texts.
+
+    Attributes:
+        n_shingles: (F,) int64, distinct shingles of the text in that stretch.
+        level: (F,) int8, 2 if the text stands there character for character but for
+            white space, 1 if all its words do, in order, 0 if neither.
+        file: (F,) int32 and
+        line: (F,) int64, where the stretch begins.
+    """
+
+    n_shingles: np.ndarray
+    level: np.ndarray
+    file: np.ndarray
+    line: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """A segment with its words and its document's number, from 1."""
+
+    file: int
+    segment: Segment
+    ids: np.ndarray
+    document: int
+    word: int  # words of the document before it
+
+
+class OverlapSearch:
+    """The search through one corpus, fed in the corpus's order.
+
+    Attributes:
+        index: What is looked for.
+        ngrams: By n, what was found of the n-grams.
+        texts: The closest stretches.
+        n_documents: Documents so far.
+        n_words: Words so far.
+    """
+
+    def __init__(self, index: OverlapIndex):
+        self.index = index
+        self.ngrams = {
+            n: NgramMarks(
+                np.zeros(len(table), np.int64),
+                np.zeros(len(table), np.int64),
+                np.full(len(table), -1, np.int32),
+                np.zeros(len(table), np.int64),
+            )
+            for n, table in index.tables.items()
+        }
+        n_texts = len(index.texts)
+        self.texts = TextMarks(
+            np.zeros(n_texts, np.int64),
+            np.zeros(n_texts, np.int8),
+            np.full(n_texts, -1, np.int32),
+            np.zeros(n_texts, np.int64),
+        )
+        self.n_documents = 0
+        self.n_words = 0
+        # A stretch is at most 1.625 times its text: twice holds it whole.
+        self._carry_words = 2 * int(index.n_words.max(initial=0)) + LONG
+        self._carry_characters = max(map(len, index.texts), default=0)
+        self._carried: list[_Part] = []
+
+    def add(self, segments: Sequence[tuple[int, Segment]]) -> None:
+        """Search the next segments, given with the number of their file."""
+        if not segments:
+            return
+        parts = list(self._carried)
+        for file, segment in segments:
+            parts.append(self._part(file, segment, parts[-1] if parts else None))
+        # What is carried is searched again only if its document goes on.
+        n_carried = len(self._carried)
+        if not parts[n_carried].segment.joins:
+            parts = parts[n_carried:]
+        self._search(_Batch(parts))
+        self._carried = self._tail(parts)
+
+    def carried(self) -> list[tuple[int, str, int, int, int]]:
+        """The end of the last document: what `resume` needs to go on within it."""
+        return [
+            (part.file, part.segment.text, part.segment.line, part.document, part.word)
+            for part in self._carried
+        ]
+
+    def resume(self, carried: Sequence[tuple[int, str, int, int, int]]) -> None:
+        """Take up a search where `carried` was called."""
+        self._carried = [
+            _Part(file, Segment(text, line, True, None), self._ids(text), number, word)
+            for file, text, line, number, word in carried
+        ]
+
+    def _ids(self, text: str) -> np.ndarray:
+        return word_ids(words_of(text), self.index.vocabulary)
+
+    def _part(self, file: int, segment: Segment, before: _Part | None) -> _Part:
+        ids = self._ids(segment.text)
+        self.n_words += len(ids)
+        if segment.joins and before is not None:
+            word = before.word + len(before.ids)
+            return _Part(file, segment, ids, before.document, word)
+        self.n_documents += 1
+        return _Part(file, segment, ids, self.n_documents, 0)
+
+    def _tail(self, parts: list[_Part]) -> list[_Part]:
+        """The last parts of the last document that a stretch or a text can reach."""
+        kept, n_words, n_characters = len(parts), 0, 0
+        while kept and parts[kept - 1].document == parts[-1].document:
+            if n_words >= self._carry_words and n_characters >= self._carry_characters:
+                break
+            kept -= 1
+            n_words += len(parts[kept].ids)
+            n_characters += len(collapsed(parts[kept].segment.text))
+        return parts[kept:]
+
+    def _search(self, batch: "_Batch") -> None:
+        hashes = ngram_hashes(self.index.keys[batch.ids], self.index.tables)
+        for n, table in self.index.tables.items():
+            places, ngrams = table.find(hashes[n], batch.ids)
+            if not len(places):
+                continue
+            self._mark(self.ngrams[n], batch, places, ngrams)
+            if n < LONG:
+                self._mark_whole(table, batch, places, ngrams)
+            if n == SHORT:
+                self._compare(table, batch, places, ngrams)
+
+    def _mark(
+        self,
+        marks: NgramMarks,
+        batch: "_Batch",
+        places: np.ndarray,
+        ngrams: np.ndarray,
+    ) -> None:
+        parts = batch.part_at(places)
+        found, earliest = np.unique(ngrams, return_index=True)
+        is_new = marks.n_documents[found] == 0
+        new, at = found[is_new], parts[earliest[is_new]]
+        marks.file[new] = batch.file[at]
+        marks.line[new] = batch.line[at]
+        # Each n-gram once a document; documents ascend, so only the one that an
+        # earlier batch ended in can have been counted before.
+        pairs, documents = _unique_pairs(ngrams, batch.document[parts])
+        is_new = documents > marks.last_document[pairs]
+        np.add.at(marks.n_documents, pairs[is_new], 1)
+        np.maximum.at(marks.last_document, pairs, documents)
+
+    def _mark_whole(
+        self,
+        table: NgramTable,
+        batch: "_Batch",
+        places: np.ndarray,
+        ngrams: np.ndarray,
+    ) -> None:
+        """Texts that are one n-gram: whether they also stand there as written."""
+        index, marks = self.index, self.texts
+        held_at, rows = table.held_at(ngrams)
+        texts = index.owner[held_at].astype(np.int64)
+        limit = 2 if table.n >= _MIN_COMPARED else 1
+        is_whole = (index.n_words[texts] == table.n) & (marks.level[texts] < limit)
+        places, texts = places[rows[is_whole]], texts[is_whole]
+        if not len(places):
+            return
+        parts = batch.part_at(places)
+        _, firsts = np.unique(_pair_keys(parts, texts), return_index=True)
+        for i in firsts.tolist():
+            text, place = int(texts[i]), int(places[i])
+            is_exact = table.n >= _MIN_COMPARED and (
+                index.texts[text] in batch.text_around(place, place + table.n)
+            )
+            self._keep(text, (0, 2 if is_exact else 1), batch, int(parts[i]))
+
+    def _compare(
+        self,
+        table: NgramTable,
+        batch: "_Batch",
+        places: np.ndarray,
+        ngrams: np.ndarray,
+    ) -> None:
+        """Compare texts with the stretches around what they share with the corpus."""
+        n_held = np.diff(table.bounds)[ngrams]
+        is_rare = n_held <= _MAX_HELD
+        places, ngrams = places[is_rare], ngrams[is_rare]
+        slices = np.cumsum(n_held[is_rare]) // _PAIRS
+        for cut in np.split(
+            np.arange(len(places)), np.flatnonzero(np.diff(slices)) + 1
+        ):
+            held_at, rows = table.held_at(ngrams[cut])
+            self._compare_pairs(batch, places[cut][rows], held_at)
+
+    def _compare_pairs(
+        self, batch: "_Batch", places: np.ndarray, held_at: np.ndarray
+    ) -> None:
+        """Compare at pairs of a place in the batch and a place in the texts."""
+        texts = self.index.owner[held_at].astype(np.int64)
+        is_open = (self.index.n_words[texts] >= LONG) & (self.texts.level[texts] < 2)
+        places, held_at, texts = places[is_open], held_at[is_open], texts[is_open]
+        if not len(places):
+            return
+        numbers = batch.word_at(places)
+        begins = numbers - (held_at - self.index.first[texts])
+        # Nearby alignments share one stretch: it is their first on a grid of the
+        # document, which no cut of batches moves.
+        steps = np.maximum(1, self.index.n_words[texts] // 8)
+        begins = begins // steps * steps
+        documents = batch.document[batch.part_at(places)]
+        pairs = _pair_keys(documents - batch.document[0], texts)
+        # Places count from the batch's beginning, so that three numbers fit one key.
+        keys = _pair_keys(pairs, begins - numbers + places)
+        _, firsts = np.unique(keys, return_index=True)
+        for i in firsts.tolist():
+            self._compare_stretch(
+                batch, int(documents[i]), int(texts[i]), int(begins[i])
+            )
+
+    def _compare_stretch(
+        self, batch: "_Batch", document: int, text: int, begin: int
+    ) -> None:
+        if self.texts.level[text] == 2:
+            return
+        words = self.index.words(text)
+        wanted = set(shingles(words.tolist(), SHINGLE))
+        n = len(words)
+        low, high = batch.stretch(
+            document, begin - n // 4, begin + max(1, n // 8) + n + n // 4
+        )
+        stretch = batch.ids[low:high]
+        seen = shingles(stretch.tolist(), SHINGLE)
+        common = wanted.intersection(seen)
+        level = 0
+        if len(common) == len(wanted) and _contains(stretch, words):
+            is_exact = self.index.texts[text] in batch.text_around(low, high)
+            level = 2 if is_exact else 1
+        found = len(common), level
+        start = low + next(i for i, one in enumerate(seen) if one in wanted)
+        part = int(batch.part_at(np.array([start]))[0])
+        self._keep(text, found, batch, part)
+
+    def _keep(
+        self, text: int, found: tuple[int, int], batch: "_Batch", part: int
+    ) -> None:
+        """Keep the closest stretch; of equals the first in the corpus's order."""
+        marks = self.texts
+        file, line = int(batch.file[part]), int(batch.line[part])
+        best = int(marks.n_shingles[text]), int(marks.level[text])
+        is_earlier = (file, line) < (int(marks.file[text]), int(marks.line[text]))
+        if found > best or (found == best and is_earlier):
+            marks.n_shingles[text], marks.level[text] = found
+            marks.file[text], marks.line[text] = file, line
+
+
+class _Batch:
+    """Parts side by side, with a gap between documents; W words, P parts.
+
+    Attributes:
+        ids: (W,) int32.
+        file: (P,) file, line and document of each part.
+        line: (P,)
+        document: (P,) ascending.
+    """
+
+    def __init__(self, parts: list[_Part]):
+        self._parts = parts
+        self.file = np.array([part.file for part in parts], np.int32)
+        self.line = np.array([part.segment.line for part in parts], np.int64)
+        self.document = np.array([part.document for part in parts], np.int64)
+        gap = np.zeros(1, np.int32)
+        is_new = np.diff(self.document, prepend=-1) != 0
+        pieces: list[np.ndarray] = []
+        for part, opens in zip(parts, is_new, strict=True):
+            pieces += [gap, part.ids] if opens else [part.ids]
+        self.ids = np.concatenate(pieces)
+        sizes = np.array([len(part.ids) for part in parts])
+        self._ends = np.cumsum(sizes + is_new)
+        self._begins = self._ends - sizes
+        # Word number within the document = place in `ids` + this.
+        self._offset = np.array([part.word for part in parts]) - self._begins
+        self._around = (0, 0), ""
+
+    def part_at(self, places: np.ndarray) -> np.ndarray:
+        """Which part each place of `ids` belongs to."""
+        return np.searchsorted(self._ends, places, side="right")
+
+    def word_at(self, places: np.ndarray) -> np.ndarray:
+        """Number of the word at each place within its document."""
+        return places + self._offset[self.part_at(places)]
+
+    def stretch(self, document: int, begin: int, end: int) -> tuple[int, int]:
+        """Places of words `begin` to `end` of a document, as far as they are here."""
+        first, last = self._range(document)
+        low = max(int(self._begins[first]), begin - int(self._offset[first]))
+        return low, min(int(self._ends[last - 1]), end - int(self._offset[first]))
+
+    def text_around(self, low: int, high: int) -> str:
+        """Text of the parts that hold some places, and of one part on each side."""
+        first, last = self.part_at(np.array([low, high - 1])).tolist()
+        begin, end = self._range(int(self.document[first]))
+        around = max(begin, first - 1), min(end, last + 2)
+        # Stretches of one document come one after the other.
+        if self._around[0] != around:
+            parts = self._parts[slice(*around)]
+            text = collapsed("".join(part.segment.text for part in parts))
+            self._around = around, text
+        return self._around[1]
+
+    def _range(self, document: int) -> tuple[int, int]:
+        first, last = np.searchsorted(self.document, [document, document + 1])
+        return int(first), int(last)
+
+
+def _unique_pairs(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    _, firsts = np.unique(_pair_keys(left, right), return_index=True)
+    return left[firsts], right[firsts]
+
+
+def _pair_keys(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """One int64 for each pair, in the pairs' order; of one batch, so it fits."""
+    low = right.min()
+    return left * (right.max() - low + 1) + (right - low)
+
+
+def _contains(stretch: np.ndarray, words: np.ndarray) -> bool:
+    """Whether the words stand in the stretch one after the other."""
+    whole, part, size = stretch.tobytes(), words.tobytes(), words.itemsize
+    at = whole.find(part)
+    while at >= 0 and at % size:
+        at = whole.find(part, at + 1)
+    return at >= 0

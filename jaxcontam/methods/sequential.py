@@ -1,0 +1,116 @@
+"""Sequential test over strata: a bet on the published order that may end early."""
+
+import math
+
+import numpy as np
+
+from jaxcontam.data.encoding import Encoded
+from jaxcontam.methods import stratified
+from jaxcontam.methods.layouts import Layout
+from jaxcontam.methods.method import OrderFile, SequentialMethod
+from jaxcontam.methods.progressive import StrataInTurns
+from jaxcontam.results import OrderNumbers, OrderResult
+from jaxcontam.scoring.plan import plan_orders
+from jaxcontam.stats.effect import order_effect
+from jaxcontam.stats.orders import OrderDesign, draw_orders
+from jaxcontam.stats.randomisation import LOG10_E_MAX, MODEL_TOLERANCE, power_of_ten
+from jaxcontam.stats.sequential import Stop, e_process
+from jaxcontam.stats.turns import strata_turns
+
+# Standard errors of an effect that is found with probability 0.8 at level 0.001: by
+# simulation 5.0 at 50 to 1,000 strata of normal scores and 5.1 at 20, where the test of
+# a fixed number of strata needs 3.9. That is the price of looking early.
+_MDE_ERRORS = 5.1
+
+
+def layout(
+    file: OrderFile, encoded: Encoded, prefix_id: int | None, n_orders: int | None
+) -> Layout:
+    """The orders of `stratified`, scored a few strata at a time."""
+    m = stratified.METHOD.default_orders if n_orders is None else n_orders
+    design = stratified.design(file, m)
+    plan = plan_orders(
+        design, encoded, prefix_id=prefix_id, context=file.context, windowed=False
+    )
+    turn = strata_turns(
+        design.n_strata, seed=file.seed, content_digest=file.content_digest
+    )
+    return StrataInTurns(design, plan, turn, file.level)
+
+
+def redraw(result: OrderResult, scored: tuple[int, int], seed: int) -> OrderDesign:
+    """Orders of the strata that were to be scored first."""
+    digest, K = result.content_digest, result.n_strata
+    design = draw_orders(
+        np.array_split(np.arange(result.n_examples), K + result.n_dropped),
+        result.n_orders,
+        seed=seed,
+        content_digest=digest,
+    )
+    rows = strata_turns(K, seed=seed, content_digest=digest)[: scored[0]]
+    return OrderDesign(design.orders[rows], design.place[rows], design.n_dropped)
+
+
+def analyse(
+    loglik_KM: np.ndarray, boundaries_K: np.ndarray, rule: np.ndarray
+) -> OrderNumbers:
+    """Anytime-valid p-value: 1 / the highest wealth of a bet on the published order.
+
+    Null hypothesis: the model is indifferent to the order of exchangeable examples
+    within each stratum. Valid whenever scoring stopped, for whatever reason; weaker
+    than `stratified` on the same scores. Blind to copies in other orders.
+
+    Args:
+        loglik_KM: (K, m + 1) float64, nats, column 0 the published order; strata in
+            the order in which they were scored.
+        boundaries_K: See `boundaries_gained`.
+        rule: (2,) the level, where wealth 1 / level stops, and the strata in all.
+
+    Source:
+        Soft-rank e-values over strata, see `e_process`.
+    """
+    K, M = loglik_KM.shape
+    level, n_strata = rule.tolist()
+    run = e_process(loglik_KM, level=level)
+    stop: Stop | None = "exhausted" if n_strata <= K else None
+    if run.first_stop is not None:
+        stop = "rejected"
+    p_floor = power_of_ten(-n_strata * math.log10(M))
+    tolerance = MODEL_TOLERANCE * float(np.abs(loglik_KM).max(axis=1).sum())
+    effect = order_effect(loglik_KM, boundaries_K, p_floor=p_floor, tolerance=tolerance)
+    mde = None
+    if effect.mde is not None and effect.effect_se is not None:
+        mde = max(effect.mde, _MDE_ERRORS * effect.effect_se)
+    centred_K = loglik_KM[:, 0] - loglik_KM.mean(axis=1)
+    log10_p = float(run.log10_p[-1])
+    log10_e = min(float(run.log_wealth[-1]) / math.log(10), LOG10_E_MAX)
+    return OrderNumbers(
+        statistic=float(centred_K.sum()),
+        p_value=power_of_ten(log10_p),
+        log10_p=log10_p,
+        p_lower=None,
+        p_monte_carlo=None,
+        p_floor=p_floor,
+        e_value=10.0**log10_e,
+        effect=effect.effect,
+        effect_se=effect.effect_se,
+        mde=mde,
+        scores="centred",
+        n_used=K,
+        stop=stop,
+    )
+
+
+METHOD = SequentialMethod(
+    name="sequential",
+    layout=layout,
+    turns_of="n_strata",
+    redraw=redraw,
+    analyse=analyse,
+    null="exchangeability",
+    validity="exact",
+    cost="up to m + 1 passes (10); fewer where the evidence is strong",
+    finds="as stratified, and may stop early; weaker on a full file",
+    source="e-process of soft ranks (Ramdas et al. 2023), columns as in "
+    "arXiv:2310.17623",
+)

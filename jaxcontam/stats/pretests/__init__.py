@@ -1,0 +1,11 @@
+"""Checks of exchangeability on the file itself; no model is asked.
+
+The order tests assume that, without the model, every order of the file was equally
+likely. A file that is sorted, grouped or numbered breaks that, and a clean model would
+then be found guilty. Failing checks turn the verdict into `invalid design`.
+"""
+
+from jaxcontam.stats.pretests.battery import directional, pretest_battery
+from jaxcontam.stats.pretests.fields import columns
+
+__all__ = ["columns", "directional", "pretest_battery"]

@@ -1,0 +1,164 @@
+"""What the fields of a file, and the numbers in its texts, may say about its order."""
+
+import itertools
+import math
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from jaxcontam.stats.pretests.null import value_codes
+
+# Ids and numbers are short; a long value with a digit somewhere is a text.
+_ID_CHARACTERS = 40
+# Most examples: more than this share of them.
+_MOST = 0.5
+# A field stands in the text if so many of its values do.
+_IN_TEXT = 0.9
+# Longer heads in common are a shared passage, not a way of asking.
+_HEAD_CHARACTERS = 64
+
+_DIGITS = re.compile(r"([0-9]{1,18})")
+_NUMBER = re.compile(r"\s*[-+]?[0-9]{1,18}(\.[0-9]{1,18})?\s*")
+
+
+def columns(
+    rows: Sequence[Mapping[str, object] | None],
+) -> dict[str, list[object]]:
+    """Every field with its value in each example, None where it lacks."""
+    names = dict.fromkeys(name for row in rows if row is not None for name in row)
+    return {
+        name: [None if row is None else row.get(name) for row in rows] for name in names
+    }
+
+
+def is_label(values: Sequence[object]) -> bool:
+    """Whether a field has 2 to n/4 distinct values."""
+    return 2 <= n_distinct(values) <= len(values) / 4
+
+
+def n_distinct(values: Sequence[object]) -> int:
+    """Distinct values as they are written."""
+    return len({repr(value) for value in values})
+
+
+def is_in(values: Sequence[object], texts: Sequence[str]) -> bool:
+    """Whether a model that reads the texts reads this field too."""
+    there = [v for v in zip(values, texts, strict=True) if v[0] not in (None, "")]
+    n_in = sum(_reads(text, value) for value, text in there)
+    return bool(there) and n_in >= _IN_TEXT * len(there)
+
+
+def are_ids(values: Sequence[object]) -> bool:
+    """Whether a field holds short values, most of them with a digit."""
+    words = [str(value) for value in values if value is not None]
+    n_numbered = sum(bool(_DIGITS.search(word)) for word in words)
+    return n_numbered > _MOST * len(values) and (max(map(len, words)) <= _ID_CHARACTERS)
+
+
+def numbers(values: Sequence[object]) -> np.ndarray | None:
+    """`values_N` as float64, nan where missing; None if a value is no number."""
+    found: list[float] = []
+    for value in values:
+        if value is None:
+            found.append(math.nan)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            found.append(_float(value))
+        elif isinstance(value, str) and _NUMBER.fullmatch(value):
+            found.append(float(value))
+        else:
+            return None
+    return np.array(found)
+
+
+def natural_order(values: Sequence[object]) -> np.ndarray:
+    """`ranks_N`: places in sorted order, where item 9 comes before item 10."""
+    if (found := numbers(values)) is not None:
+        return found
+    keys = [None if value is None else _natural_key(str(value)) for value in values]
+    rank = {key: i for i, key in enumerate(sorted({k for k in keys if k is not None}))}
+    return np.array([math.nan if key is None else rank[key] for key in keys])
+
+
+def first_numbers(texts: Sequence[str]) -> np.ndarray | None:
+    """The first integer of each text, nan without one; None if few have one."""
+    found = [_DIGITS.search(text) for text in texts]
+    if sum(match is not None for match in found) <= _MOST * len(texts):
+        return None
+    return np.array([float(match[0]) if match else math.nan for match in found])
+
+
+def without(texts: Sequence[str], ids: Sequence[Sequence[object]]) -> list[str]:
+    """The texts less the values of fields that stand in them."""
+    stripped = list(texts)
+    for values in ids:
+        for i, value in enumerate(values):
+            for word in _written(value) if value not in (None, "") else ():
+                stripped[i] = stripped[i].replace(word, "")
+    return stripped
+
+
+def template_without_ids(
+    fields: Mapping[str, Sequence[object]], texts: Sequence[str]
+) -> str:
+    """Flags that make texts of the fields in them but ids, or "" if none is left."""
+    names = [
+        name
+        for name, values in fields.items()
+        if not are_ids(values)
+        and is_in(values, texts)
+        and not any(c in "{}!:[]." for c in name)
+        and list(values) != list(texts)
+    ]
+    if len(names) == 1:
+        return shlex.join(["--text-field", names[0]])
+    template = r"\n".join(f"{{{name}}}" for name in names)
+    return shlex.join(["--template", template]) if names else ""
+
+
+def shared_heads(texts: Sequence[str]) -> np.ndarray:
+    """`codes_N`: equal for texts that begin with the same 64 characters.
+
+    They are counted after what all texts begin with; shorter texts share nothing.
+    """
+    # What the first and the last text in sorted order begin with, all begin with.
+    ends = zip(min(texts), max(texts), strict=False)
+    common = len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], ends)))
+    heads = [text[common : common + _HEAD_CHARACTERS] for text in texts]
+    return value_codes(
+        [head if len(head) == _HEAD_CHARACTERS else i for i, head in enumerate(heads)]
+    )
+
+
+def _reads(text: str, value: object) -> bool:
+    words = _written(value)
+    if any(word.isdecimal() for word in words):
+        # Not 7 in 1997.
+        return not words.isdisjoint(_DIGITS.findall(text))
+    return any(word in text for word in words)
+
+
+def _written(value: object) -> set[str]:
+    """A value as a template writes it and as a line of JSON does."""
+    import json
+
+    plain = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    words = {plain}
+    if isinstance(value, str):
+        words.add(json.dumps(value, ensure_ascii=False)[1:-1])
+        words.add(json.dumps(value)[1:-1])
+    return words
+
+
+def _natural_key(text: str) -> tuple[str | int, ...]:
+    parts = _DIGITS.split(text.casefold())
+    return tuple(int(part) if i % 2 else part for i, part in enumerate(parts))
+
+
+def _float(value: float) -> float:
+    """A JSON integer may exceed every float."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf

@@ -1,0 +1,113 @@
+"""Seeded random orders of a file, block by block, and p-values against them.
+
+Dimension key
+    N  examples
+    R  random orders
+    B  blocks that move as wholes
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+Statistic = Callable[[np.ndarray], np.ndarray]
+"""Maps `orders_RN`, each row a permutation of range(N), to one float64 an order."""
+
+# Orders in memory at once: so many indices, which a processor's cache still holds.
+_CHUNK = 200_000
+
+
+def draw_orders(
+    n: int,
+    n_orders: int,
+    *,
+    seed: int | tuple[int, ...],
+    groups: Sequence[object] | None = None,
+    blocks: Sequence[object] | None = None,
+) -> Iterator[np.ndarray]:
+    """Random orders as `orders_RN` of int32, with few rows at a time.
+
+    Args:
+        n: Examples.
+        n_orders: Orders in all.
+        seed: The same seed gives the same orders.
+        groups: Move examples only among positions of equal value.
+        blocks: Move runs of equal value as wholes and keep their inner order.
+
+    Raises:
+        ValueError: If both groups and blocks are given.
+    """
+    if groups is not None and blocks is not None:
+        raise ValueError("groups and blocks must not both be given")
+    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
+    if blocks is not None:
+        drawn, codes_N = _block_orders, value_codes(blocks)
+    else:
+        drawn, codes_N = (
+            _group_orders,
+            value_codes([None] * n if groups is None else groups),
+        )
+    while n_orders:
+        n_rows = min(n_orders, max(1, _CHUNK // n))
+        yield drawn(rng, codes_N, n_rows)
+        n_orders -= n_rows
+
+
+def null_distributions(
+    statistics: Mapping[str, Statistic], orders: Iterator[np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Every statistic over the same orders: float64, one value an order."""
+    parts: dict[str, list[np.ndarray]] = {name: [] for name in statistics}
+    for orders_RN in orders:
+        for name, statistic in statistics.items():
+            parts[name].append(statistic(orders_RN))
+    return {name: np.concatenate(part) for name, part in parts.items()}
+
+
+def permutation_p(observed: float, drawn_R: np.ndarray, *, two_sided: bool) -> float:
+    """Share of orders at least as extreme; ties count against rejection.
+
+    One-sided p-values are for large statistics; two-sided ones are twice the smaller.
+    """
+    tie = 1e-9 * max(1.0, abs(observed))
+    above = (1 + np.count_nonzero(drawn_R >= observed - tie)) / (1 + len(drawn_R))
+    if not two_sided:
+        return float(above)
+    below = (1 + np.count_nonzero(drawn_R <= observed + tie)) / (1 + len(drawn_R))
+    return min(1.0, 2 * float(min(above, below)))
+
+
+def value_codes(values: Sequence[object]) -> np.ndarray:
+    """`codes_N`, int32: equal numbers for values that are written alike."""
+    codes: dict[str, int] = {}
+    return np.array(
+        [codes.setdefault(repr(value), len(codes)) for value in values], np.int32
+    )
+
+
+def _group_orders(
+    rng: np.random.Generator, codes_N: np.ndarray, n_rows: int
+) -> np.ndarray:
+    by_group_N = np.argsort(codes_N, kind="stable").astype(np.int32)
+    starts = np.flatnonzero(np.diff(codes_N[by_group_N])) + 1
+    orders_RN = np.empty((n_rows, len(codes_N)), np.int32)
+    for members_M in np.split(by_group_N, starts):
+        tiled_RM = np.tile(members_M, (n_rows, 1))
+        orders_RN[:, members_M] = rng.permuted(tiled_RM, axis=1)
+    return orders_RN
+
+
+def _block_orders(
+    rng: np.random.Generator, codes_N: np.ndarray, n_rows: int
+) -> np.ndarray:
+    n = len(codes_N)
+    starts_B = np.flatnonzero(np.diff(codes_N, prepend=-1))
+    lengths_B = np.diff(starts_B, append=n)
+    tiled_RB = np.tile(np.arange(len(starts_B)), (n_rows, 1))
+    moved = rng.permuted(tiled_RB, axis=1).ravel()
+    # Where each block begins in the flat result, and where it stood in the file:
+    # their difference, repeated over the block, turns one counter into the orders.
+    ends = np.cumsum(lengths_B[moved])
+    shift = starts_B[moved] - (ends - lengths_B[moved])
+    flat = np.arange(n_rows * n) + np.repeat(shift, lengths_B[moved])
+    return flat.reshape(n_rows, n).astype(np.int32)

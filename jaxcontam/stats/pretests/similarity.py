@@ -1,0 +1,183 @@
+"""Likeness of texts: TF-IDF vectors, neighbours against chance, near-duplicates.
+
+Dimension key
+    N  examples
+    V  distinct words
+    R  orders
+    S  neighbours, S = N - 1
+    D  dimensions of a sketch
+    E  entries of a sparse matrix
+    P  pairs of examples
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jaxcontam.stats.pretests.null import Statistic, value_codes
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+NEAR_DUPLICATE = 0.9
+"""Cosine of TF-IDF vectors from which two texts count as near-duplicates."""
+
+# Most examples for which all cosines are kept, one byte each: 225 MB.
+_MATRIX_EXAMPLES = 15_000
+_SKETCH_DIMENSIONS = 64
+# A word of more than this share of the texts is frequent.
+_FREQUENT = 0.02
+# Rows of a block of cosines, and candidate pairs compared at once.
+_ROWS, _PAIRS = 250, 50_000
+
+# Scripts that put no space between words count one character a word.
+_UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
+
+
+def words_of(text: str) -> list[str]:
+    """Words without case and punctuation."""
+    return _WORD.findall(text.casefold())
+
+
+def tfidf(words: Sequence[Sequence[str]]) -> "csr_array":
+    """Unit rows (1 + log tf) log(n / df), float32, (N, V).
+
+    A word that stands in every text weighs nothing; a text of such words alone is a
+    row of zeros, like no other.
+    """
+    from scipy.sparse import csr_array
+
+    vocabulary: dict[str, int] = {}
+    columns: list[int] = []
+    counts: list[int] = []
+    starts = [0]
+    for of_text in words:
+        for word, count in Counter(of_text).items():
+            columns.append(vocabulary.setdefault(word, len(vocabulary)))
+            counts.append(count)
+        starts.append(len(columns))
+    n = len(words)
+    columns_E = np.array(columns, np.int32)
+    df_V = np.bincount(columns_E, minlength=max(1, len(vocabulary)))
+    weights_E = (1 + np.log(np.array(counts, np.float64))) * np.log(n / df_V[columns_E])
+    rows_E = np.repeat(np.arange(n), np.diff(starts))
+    norm_N = np.sqrt(np.bincount(rows_E, weights_E**2, minlength=n))
+    weights_E /= np.maximum(norm_N, 1e-30)[rows_E]
+    return csr_array(
+        (weights_E.astype(np.float32), columns_E, np.array(starts)),
+        shape=(n, len(df_V)),
+    )
+
+
+def similar_neighbours(vectors_NV: "csr_array") -> Statistic:
+    """Sum of the cosines of neighbours, rounded to 1/255.
+
+    Any fixed function of two texts keeps the permutation test exact, so cosines are
+    kept in a byte each, and those of long files are estimated from a random sketch:
+    noise costs power there, and many examples make up for it.
+    """
+    n = vectors_NV.shape[0]
+    if n > _MATRIX_EXAMPLES:
+        return _sketched_neighbours(vectors_NV)
+    # Words of many texts go through a dense product, the others through a sparse one:
+    # each is slow at the other's work.
+    df_V = np.bincount(vectors_NV.indices, minlength=vectors_NV.shape[1])
+    frequent_NV = vectors_NV[:, df_V > n * _FREQUENT].toarray()
+    rare = vectors_NV[:, df_V <= n * _FREQUENT].tocsr()
+    by_word = rare.T.tocsr()
+    cosines_NN = np.empty((n, n), np.uint8)
+    for start in range(0, n, _ROWS):
+        block = (rare[start : start + _ROWS] @ by_word).toarray()
+        block += frequent_NV[start : start + _ROWS] @ frequent_NV.T
+        # Float32 rows of one word may have a product a little above 1.
+        cosines_NN[start : start + _ROWS] = np.rint(255 * np.minimum(block, 1))
+    flat = cosines_NN.reshape(-1)
+
+    def statistic(orders_RN: np.ndarray) -> np.ndarray:
+        # n ** 2 is below 2 ** 31: int32 indices do not overflow.
+        pairs_RS = orders_RN[:, :-1].astype(np.int32) * np.int32(n) + orders_RN[:, 1:]
+        return flat.take(pairs_RS).sum(axis=1, dtype=np.int64) / 255
+
+    return statistic
+
+
+def near_duplicates(
+    words: Sequence[Sequence[str]], texts: Sequence[str], vectors_NV: "csr_array"
+) -> np.ndarray:
+    """`codes_N`: equal for texts of equal words or joined by cosines from 0.9 on.
+
+    Finds every such pair without comparing all: if words are sorted from rare to
+    frequent, the first ones that hold 1 - 0.9 ** 2 of a row's squared length must
+    share a word with those of the other row, since what is left is shorter than 0.9.
+
+    Args:
+        words: Of each text.
+        texts: Those without any word are compared as they are.
+        vectors_NV: Their TF-IDF rows.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    same_N = value_codes(
+        [" ".join(ws) if ws else (t,) for ws, t in zip(words, texts, strict=True)]
+    )
+    _, first = np.unique(same_N, return_index=True)
+    distinct = vectors_NV[first]
+    heads = _rare_heads(distinct)
+    by_word = heads.T.tocsr()
+    pairs: list[np.ndarray] = [np.empty((2, 0), np.int64)]
+    for start in range(0, len(first), _ROWS):
+        candidates = (heads[start : start + _ROWS] @ by_word).tocoo()
+        left_P, right_P = candidates.row + start, candidates.col
+        left_P, right_P = left_P[left_P < right_P], right_P[left_P < right_P]
+        for at in range(0, len(left_P), _PAIRS):
+            left, right = left_P[at : at + _PAIRS], right_P[at : at + _PAIRS]
+            cosines = np.asarray(distinct[left].multiply(distinct[right]).sum(axis=1))
+            alike = cosines.ravel() >= NEAR_DUPLICATE
+            pairs.append(np.stack([left[alike], right[alike]]))
+    joined = np.concatenate(pairs, axis=1)
+    graph = coo_array(
+        (np.ones(joined.shape[1], bool), (joined[0], joined[1])),
+        shape=(len(first), len(first)),
+    )
+    _, of_distinct = connected_components(graph, directed=False)
+    return of_distinct[same_N].astype(np.int32)
+
+
+def _sketched_neighbours(vectors_NV: "csr_array") -> Statistic:
+    rng = np.random.Generator(np.random.PCG64(0))
+    shape = (vectors_NV.shape[1], _SKETCH_DIMENSIONS)
+    random_VD = rng.standard_normal(shape, np.float32) / np.sqrt(np.float32(shape[1]))
+    sketch_ND = np.asarray(vectors_NV @ random_VD)
+
+    def statistic(orders_RN: np.ndarray) -> np.ndarray:
+        values_RND = sketch_ND[orders_RN]
+        left, right = values_RND[:, :-1], values_RND[:, 1:]
+        return np.einsum("rsd,rsd->r", left, right).astype(np.float64)
+
+    return statistic
+
+
+def _rare_heads(vectors_NV: "csr_array") -> "csr_array":
+    """The rarest words of each row that hold 1 - 0.9 ** 2 of its squared length."""
+    from scipy.sparse import csr_array
+
+    n, n_words = vectors_NV.shape
+    rows_E = np.repeat(np.arange(n), np.diff(vectors_NV.indptr))
+    columns_E = vectors_NV.indices
+    df_V = np.bincount(columns_E, minlength=n_words)
+    order_E = np.lexsort((columns_E, df_V[columns_E], rows_E))
+    squares_E = vectors_NV.data[order_E].astype(np.float64) ** 2
+    ends_E = np.cumsum(squares_E)
+    before_E = ends_E - squares_E
+    sizes = np.diff(vectors_NV.indptr)
+    starts_N = np.append(before_E, 0.0)[vectors_NV.indptr[:-1]]
+    # A hair more than needed: float32 rows are not quite of length 1.
+    kept_E = before_E - np.repeat(starts_N, sizes) <= 1 - NEAR_DUPLICATE**2 + 1e-5
+    kept_E &= squares_E > 0
+    rows, columns = rows_E[order_E][kept_E], columns_E[order_E][kept_E]
+    return csr_array((np.ones(len(rows), np.int32), (rows, columns)), (n, n_words))

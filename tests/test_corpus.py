@@ -1,0 +1,278 @@
+"""Streams of documents: every kind of file, damage, going on, memory."""
+
+import gzip
+import json
+import tracemalloc
+
+import pytest
+
+from jaxcontam.data import corpus, records
+from jaxcontam.data.corpus import Fault, Segment, list_corpus, read_segments
+from jaxcontam.errors import InputError
+
+TEXTS = ["One fish.", "Zwei\nFische, „drei“", "", 'quoted "x", y', "last \U0001f41f"]
+
+
+def written(folder, suffix, texts=TEXTS):
+    path = folder / f"docs{suffix}"
+    kind = suffix.removesuffix(".gz")
+    if kind == ".jsonl":
+        text = "".join(json.dumps({"n": 1, "text": t}) + "\n" for t in texts)
+    elif kind == ".json":
+        text = json.dumps([{"text": t} for t in texts], ensure_ascii=False, indent=1)
+    elif kind in (".csv", ".tsv"):
+        comma = "," if kind == ".csv" else "\t"
+        quoted = ['"' + t.replace('"', '""') + '"' for t in texts]
+        text = f"id{comma}text\n" + "".join(f"7{comma}{t}\n" for t in quoted)
+    else:
+        text = "\n".join(texts)
+    data = text.encode()
+    path.write_bytes(gzip.compress(data) if suffix.endswith(".gz") else data)
+    return path
+
+
+def read(path, start=None, field="text"):
+    return list(read_segments(path, text_field=field, start=start))
+
+
+def documents(items):
+    found = []
+    for item in items:
+        if isinstance(item, Segment):
+            if item.joins:
+                found[-1] += item.text
+            else:
+                found.append(item.text)
+    return found
+
+
+KINDS = [s + gz for s in (".jsonl", ".json", ".csv", ".tsv") for gz in ("", ".gz")]
+
+
+@pytest.mark.parametrize("suffix", KINDS)
+def test_documents_are_those_that_were_written(tmp_path, suffix):
+    items = read(written(tmp_path, suffix))
+    assert documents(items) == TEXTS
+    assert not [item for item in items if isinstance(item, Fault)]
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".txt.gz"])
+def test_text_file_is_one_document(tmp_path, suffix):
+    items = read(written(tmp_path, suffix))
+    assert documents(items) == ["\n".join(TEXTS)]
+    assert [item.line for item in items] == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("suffix", [*KINDS, ".txt", ".txt.gz"])
+@pytest.mark.parametrize("block", [1 << 20, 7])
+def test_reading_goes_on_after_every_item(tmp_path, suffix, block, monkeypatch):
+    monkeypatch.setattr(records, "BLOCK", block)
+    monkeypatch.setattr(corpus, "BLOCK", block)
+    path = written(tmp_path, suffix)
+    whole = read(path)
+    for i, item in enumerate(whole):
+        if item.after is not None:
+            rest = read(path, item.after)
+            assert [(r.text, r.line, r.joins) for r in rest] == [
+                (w.text, w.line, w.joins) for w in whole[i + 1 :]
+            ]
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".txt"])
+def test_byte_order_mark_is_no_text(tmp_path, suffix):
+    path = written(tmp_path, suffix)
+    plain = documents(read(path))
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    items = read(path)
+    assert documents(items) == plain
+    assert read(path, items[0].after)[0].line == items[1].line
+
+
+def test_json_file_of_lines_is_read_as_lines(tmp_path):
+    path = tmp_path / "c4.json.gz"
+    path.write_bytes(gzip.compress(b'{"text": "a b"}\n{"text": "c"}\n'))
+    assert documents(read(path)) == ["a b", "c"]
+
+
+@pytest.mark.parametrize("n_spaces", [0, 3])
+def test_long_document_comes_in_parts_between_words(tmp_path, n_spaces, monkeypatch):
+    monkeypatch.setattr(corpus, "_PIECE", 50)
+    words = [f"word{i}" for i in range(100)]
+    path = tmp_path / "one.jsonl"
+    text = (" " + " " * n_spaces).join(words)
+    path.write_text(json.dumps({"text": text}))
+    items = read(path)
+    assert documents(items) == [text]
+    assert max(len(item.text) for item in items) <= 50
+    assert [word for item in items for word in item.text.split()] == words
+    assert [item.after is None for item in items] == [True] * (len(items) - 1) + [False]
+
+
+def test_text_line_without_end_comes_in_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "BLOCK", 16)
+    path = tmp_path / "one.txt"
+    text = "fünf Mäuse " * 20 + "ü" * 60 + "\nend"
+    path.write_text(text, encoding="utf-8")
+    items = read(path)
+    assert documents(items) == [text]
+    assert max(len(item.text.encode()) for item in items) <= 16
+    assert items[-1].line == 2
+
+
+DAMAGE = {
+    "json": (b'{"text": "x"', "not JSON (Expecting ',' delimiter, column 13)"),
+    "bytes": (b'{"text": "\xff"}', "not UTF-8 (byte 10: 0xff)"),
+    "field": (b'{"body": "x"}', "no field 'text' (it has: body)"),
+    "number": (b'{"text": 3}', "field 'text' is no text (3)"),
+    "list": (b"[1]", "neither an object nor a string (list)"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damaged_line_is_named_and_the_rest_is_read(tmp_path, name):
+    line, reason = DAMAGE[name]
+    path = tmp_path / "docs.jsonl"
+    path.write_bytes(b'{"text": "before"}\n' + line + b'\n\n"after"\n')
+    before, fault, after = read(path)
+    assert (before.text, after.text, after.line) == ("before", "after", 4)
+    assert isinstance(fault, Fault)
+    assert (fault.line, fault.reason) == (2, reason)
+    assert read(path, fault.after) == [after]
+
+
+def test_line_longer_than_the_limit_is_skipped(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "MAX_RECORD", 100)
+    monkeypatch.setattr(records, "BLOCK", 30)
+    path = tmp_path / "docs.jsonl"
+    path.write_text(f'{{"text": "{"x" * 300}"}}\n"after"\n')
+    fault, after = read(path)
+    assert isinstance(fault, Fault)
+    assert (fault.line, after.text, after.line) == (1, "after", 2)
+    assert read(path, fault.after) == [after]
+
+
+def test_damaged_row_is_named_and_the_rest_is_read(tmp_path):
+    path = tmp_path / "docs.csv"
+    path.write_bytes(b'id,text\n1,a\n2\n3,"b"c\n4,\xff\n5,d\n')
+    items = read(path)
+    assert documents(items) == ["a", "d"]
+    faults = [(item.line, item.reason) for item in items if isinstance(item, Fault)]
+    assert faults == [
+        (3, "1 columns (the header has 2)"),
+        (4, "not a row of fields (',' expected after '\"')"),
+        (5, "not UTF-8"),
+    ]
+
+
+def test_open_quote_ends_in_bounded_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "MAX_RECORD", 100)
+    path = tmp_path / "docs.csv"
+    path.write_text('id,text\n1,a\n2,"b\n' + "3,c\n" * 100)
+    good, fault = read(path)
+    assert good.text == "a"
+    assert isinstance(fault, Fault)
+    assert fault.line == 3 and fault.after is None
+    assert "is a quote left open?" in fault.reason
+
+
+@pytest.mark.parametrize(
+    ("data", "n_read"),
+    [
+        (b'["a", "b", {"text": ', 2),
+        (b'["a" "b"]', 1),
+        (b'["a", \xff]', 0),
+        (b'["a", nope, "c"' + b', "x"' * 50 + b"]", 1),
+        (b"[", 0),
+    ],
+)
+def test_damaged_array_is_read_up_to_the_damage(tmp_path, data, n_read):
+    path = tmp_path / "docs.json"
+    path.write_bytes(data)
+    *good, fault = read(path)
+    assert len(good) == n_read
+    assert isinstance(fault, Fault)
+    assert fault.after is None and fault.line == n_read + 1
+
+
+@pytest.mark.parametrize("suffix", [".jsonl.gz", ".txt.gz", ".json.gz", ".csv.gz"])
+def test_truncated_gzip_is_one_fault(tmp_path, suffix):
+    texts = [json.dumps(list(range(i, i + 400))) for i in range(300)]
+    path = written(tmp_path, suffix, texts)
+    path.write_bytes(path.read_bytes()[:-2000])
+    items = read(path)
+    assert isinstance(items[-1], Fault) and items[-1].after is None
+    assert not any(isinstance(item, Fault) for item in items[:-1])
+    assert len(items) > (1 if suffix != ".json.gz" else 0)
+
+
+def test_no_gzip_is_one_fault(tmp_path):
+    path = tmp_path / "docs.jsonl.gz"
+    path.write_text('"a"\n')
+    (fault,) = read(path)
+    assert isinstance(fault, Fault)
+    assert "Not a gzipped file" in fault.reason
+
+
+@pytest.mark.parametrize(
+    ("suffix", "n_bytes"),
+    [
+        (".jsonl", 30_000_000),
+        (".txt", 9_000_000),
+        (".json", 9_000_000),
+        (".csv", 9_000_000),
+    ],
+)
+def test_memory_is_bounded_whatever_the_size(tmp_path, suffix, n_bytes):
+    line = "lorem ipsum dolor sit amet " * 40
+    n = n_bytes // len(line)
+    rows = {
+        ".txt": (line + "\n" for _ in range(n)),
+        ".jsonl": (json.dumps({"text": line}) + "\n" for _ in range(n)),
+        ".json": (("," if i else "[") + json.dumps(line) for i in range(n)),
+        ".csv": (f'"{line}\n"\n' if i else "text\n" for i in range(n + 1)),
+    }
+    path = tmp_path / f"big{suffix}"
+    with open(path, "w") as file:
+        file.writelines(rows[suffix])
+        file.write("]" if suffix == ".json" else "")
+    tracemalloc.start()
+    n_characters = sum(len(s.text) for s in read_segments(path, text_field="text"))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert n_characters >= n * len(line)
+    # A block, its text and what is left of the block before: some MB, not 9 or 30.
+    assert peak < 6_000_000
+
+
+def test_files_are_sorted_and_hidden_and_own_ones_are_left_out(tmp_path):
+    for name in [
+        "b.txt",
+        "a/z.jsonl.gz",
+        "a/y.CSV",
+        ".git/x.txt",
+        "c.md",
+        "out/o.json",
+    ]:
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    files, others = list_corpus(tmp_path, leave_out=tmp_path / "out")
+    assert [file.name for file in files] == ["a/y.CSV", "a/z.jsonl.gz", "b.txt"]
+    assert others == ["c.md"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("none", "no such file or folder"),
+        ("empty", "no file of the kinds"),
+        ("x.parquet", "unknown suffix '.parquet'"),
+        ("x.tar.gz", "unknown suffix '.gz'"),
+    ],
+)
+def test_corpus_that_is_none_is_refused(tmp_path, name, message):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "x.parquet").touch()
+    (tmp_path / "x.tar.gz").touch()
+    with pytest.raises(InputError, match=message):
+        list_corpus(tmp_path / name, leave_out=tmp_path / "out")

@@ -1,0 +1,205 @@
+"""Where the evidence lies: planted runs, size, degenerate files, large files."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from jaxcontam.stats.local import local_evidence
+
+# Null data sets; bands are 3.3 standard errors.
+N_NULL = 2000
+
+
+def find(matrix, *, seed=0, n_draws=999, ties=None):
+    ties_K = np.zeros(len(matrix)) if ties is None else ties
+    return local_evidence(list(matrix), ties_K, seed=seed, n_draws=n_draws)
+
+
+def left_skewed(rng, shape):
+    return -rng.gamma(1.0, size=shape)
+
+
+def tied(rng, shape):
+    return rng.integers(-1, 2, size=shape).astype(float)
+
+
+@pytest.mark.parametrize("law", [left_skewed, tied])
+@pytest.mark.parametrize(("n_strata", "n_columns"), [(12, 10), (30, 2)])
+def test_size_is_at_most_nominal(law, n_strata, n_columns):
+    assert_size_is_nominal(law, n_strata, n_columns, N_NULL, 199, (0.05, 0.01))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("law", [left_skewed, tied])
+@pytest.mark.parametrize(("n_strata", "n_columns"), [(12, 10), (30, 2)])
+def test_size_over_ten_thousand_null_files(law, n_strata, n_columns):
+    levels = (0.05, 0.01, 0.001)
+    assert_size_is_nominal(law, n_strata, n_columns, 10_000, 1999, levels)
+
+
+def assert_size_is_nominal(law, n_strata, n_columns, n_sets, n_draws, levels):
+    rng = np.random.default_rng(n_strata)
+    found = [
+        find(law(rng, (n_strata, n_columns)), seed=i, n_draws=n_draws)
+        for i in range(n_sets)
+    ]
+    for level in levels:
+        slack = 3.3 * math.sqrt(level * (1 - level) / n_sets)
+        for p in (
+            [local.scan.p_value for local in found],
+            [local.peak.p_value for local in found],
+            [local.p_value for local in found],
+        ):
+            assert np.mean(np.array(p) <= level) <= level + slack
+
+
+def test_pvalues_equal_enumeration_of_all_column_choices():
+    rng = np.random.default_rng(0)
+    matrix = rng.normal(size=(4, 5))
+    matrix[1:3, 0] += 1.0
+    z = (matrix - matrix.mean(1, keepdims=True)) / matrix.std(1, ddof=1, keepdims=True)
+
+    def scan(scores):
+        return max(
+            sum(scores[a:b]) / math.sqrt(b - a)
+            for a, b in itertools.combinations(range(5), 2)
+        )
+
+    choices = list(itertools.product(*z))
+    exact_scan = np.mean([scan(c) >= scan(z[:, 0]) - 1e-9 for c in choices])
+    exact_peak = np.mean([max(c) >= z[:, 0].max() - 1e-9 for c in choices])
+    n = 40_000
+    found = find(matrix, n_draws=n)
+    for p, exact in (
+        (found.scan.p_value, exact_scan),
+        (found.peak.p_value, exact_peak),
+    ):
+        # Four standard errors of n draws, and the added 1.
+        assert abs(p - exact) < 4 * math.sqrt(exact * (1 - exact) / n) + 1 / n
+    assert found.scan.statistic == pytest.approx(scan(z[:, 0]))
+
+
+@pytest.mark.parametrize(("n_strata", "first", "last"), [(60, 20, 31), (600, 400, 431)])
+def test_planted_run_is_found_where_it_is(n_strata, first, last):
+    rng = np.random.default_rng(1)
+    overlaps = []
+    for i in range(20):
+        matrix = rng.normal(size=(n_strata, 10))
+        matrix[first : last + 1, 0] += 2.5
+        found = find(matrix, seed=i)
+        assert found.scan.p_value <= 0.002
+        shared = min(last, found.scan.last) - max(first, found.scan.first) + 1
+        union = max(last, found.scan.last) - min(first, found.scan.first) + 1
+        overlaps.append(max(shared, 0) / union)
+    # Ends are chance: a boundary stratum is missed or added now and then.
+    assert np.mean(overlaps) > 0.8
+
+
+def test_peak_names_the_one_stratum_that_was_seen():
+    # No single stratum of m + 1 columns has a p-value below 1 / (m + 1).
+    matrix = np.random.default_rng(2).normal(size=(15, 5000))
+    matrix[11, 0] = 12.0
+    found = find(matrix)
+    assert (found.peak.first, found.peak.last) == (11, 11)
+    assert found.peak.p_value <= 0.002
+    assert found.p_value <= 0.002
+
+
+def test_file_seen_throughout_gives_a_long_run():
+    matrix = np.random.default_rng(3).normal(size=(40, 10))
+    matrix[:, 0] += 3.0
+    found = find(matrix)
+    assert found.scan.last - found.scan.first >= 35
+
+
+def test_constant_file_gives_pvalue_one_everywhere():
+    found = find(np.full((30, 10), -88.8))
+    assert (found.p_value, found.scan.p_value, found.peak.p_value) == (1.0, 1.0, 1.0)
+
+
+def test_differences_below_the_tie_tolerance_are_no_evidence():
+    matrix = -1000 + 1e-4 * np.random.default_rng(4).normal(size=(30, 10))
+    matrix[:, 0] = matrix.max(axis=1)
+    assert find(matrix).scan.p_value <= 0.001
+    assert find(matrix, ties=np.full(30, 1e-2)).scan.p_value == 1.0
+
+
+def test_constant_rows_beside_others_score_nothing():
+    rng = np.random.default_rng(5)
+    matrix = rng.normal(size=(30, 10))
+    matrix[:10] = 4.0
+    matrix[20:25, 0] += 6.0
+    found = find(matrix)
+    assert 10 <= found.scan.first <= 20
+    assert found.scan.p_value <= 0.002
+
+
+def test_rows_may_differ_in_their_number_of_columns():
+    rng = np.random.default_rng(9)
+    rows = [rng.normal(size=n) for n in (4, 9, 30, 2, 7)]
+    rows[2][0] = 8.0
+    found = find(rows)
+    assert found.peak.first == 2
+    # One column in thirty is as good; four standard errors of 999 draws.
+    assert abs(found.peak.p_value - 1 / 30) < 4 * math.sqrt(1 / 30 / 999) + 1 / 1000
+
+
+def test_two_columns_keep_the_size_of_their_difference():
+    # Of signs alone, a run of 6 in 24 strata would be no rarity.
+    rng = np.random.default_rng(10)
+    matrix = rng.normal(size=(24, 2))
+    matrix[8:14, 0] += 6.0
+    found = find(matrix)
+    assert (found.scan.first, found.scan.last) == (8, 13)
+    assert found.scan.p_value <= 0.03
+
+
+def test_order_of_the_columns_drawn_does_not_matter():
+    rng = np.random.default_rng(6)
+    matrix = rng.normal(size=(20, 10))
+    other = matrix.copy()
+    other[:, 1:] = other[:, :0:-1]
+    first, second = find(matrix).scan, find(other).scan
+    assert first.statistic == pytest.approx(second.statistic)
+    assert (first.first, first.last) == (second.first, second.last)
+
+
+def test_same_seed_gives_the_same_numbers():
+    matrix = np.random.default_rng(7).normal(size=(20, 10))
+    assert find(matrix, seed=3) == find(matrix, seed=3)
+    assert find(matrix, seed=3) != find(matrix, seed=4)
+
+
+def test_single_stratum_has_one_run():
+    found = find(np.array([[3.0, 1.0, 2.0, 0.0]]), n_draws=4000)
+    assert (found.scan.first, found.scan.last) == (0, 0)
+    # Best of four: a quarter, four standard errors of 4000 draws.
+    assert abs(found.scan.p_value - 0.25) < 4 * math.sqrt(0.25 * 0.75 / 4000)
+
+
+def test_ten_thousand_draws_of_a_large_file_fit_in_little_memory():
+    import tracemalloc
+
+    matrix = np.random.default_rng(8).normal(size=(2500, 10))
+    tracemalloc.start()
+    find(matrix, n_draws=9_999)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # K x B at once would be 200 MB; blocks of 2^16 numbers are half a megabyte each.
+    assert most < 20e6
+
+
+@pytest.mark.parametrize(
+    ("matrix", "ties", "message"),
+    [
+        (np.zeros((0, 3)), np.zeros(0), "1 or more with 2 columns"),
+        (np.zeros((3, 1)), np.zeros(3), "1 or more with 2 columns"),
+        (np.zeros((3, 2)), np.zeros(2), r"ties must have shape \(3,\)"),
+        (np.array([[0.0, np.inf]]), np.zeros(1), "must be finite"),
+    ],
+)
+def test_bad_matrices_are_named(matrix, ties, message):
+    with pytest.raises(ValueError, match=message):
+        local_evidence(list(matrix), ties, seed=0)

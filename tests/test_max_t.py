@@ -1,0 +1,104 @@
+"""Several statistics in one p-value: enumeration, size, ties, which one won."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from jaxcontam.stats.max_t import max_t, shared_sums
+
+
+def test_one_statistic_gives_its_permutation_pvalue():
+    found = max_t(np.array([[3.0, 1.0, 4.0, 3.0, 2.0]]))
+    assert found.p_value == 3 / 5
+    assert found.winner == 0
+
+
+def test_pvalue_equals_its_definition_on_a_small_case():
+    rng = np.random.default_rng(0)
+    statistics = rng.normal(size=(3, 200)) * np.array([[1.0], [50.0], [0.01]])
+    z = (statistics - statistics.mean(1, keepdims=True)) / statistics.std(
+        1, keepdims=True
+    )
+    found = max_t(statistics)
+    assert found.p_value == np.mean(z.max(axis=0) >= z[:, 0].max())
+    assert found.winner == z[:, 0].argmax()
+    assert found.p_adjusted[found.winner] == found.p_value == found.p_adjusted.min()
+
+
+def test_winner_is_found_whatever_the_units():
+    rng = np.random.default_rng(1)
+    statistics = rng.normal(size=(3, 1000))
+    statistics[1, 0] = 6.0
+    statistics[1] = 1e-3 * statistics[1] - 40.0
+    found = max_t(statistics)
+    assert (found.winner, found.p_value) == (1, 1 / 1000)
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.8])
+def test_size_is_at_most_nominal_at_any_dependence(correlation):
+    rng = np.random.default_rng(2)
+    n_sets, p = 4000, []
+    for _ in range(n_sets):
+        shared = rng.normal(size=(1, 200))
+        own = rng.normal(size=(4, 200))
+        mixed = math.sqrt(correlation) * shared + math.sqrt(1 - correlation) * own
+        p.append(max_t(mixed).p_value)
+    for level in (0.05, 0.01):
+        share = np.mean(np.array(p) <= level)
+        slack = 3.3 * math.sqrt(level * (1 - level) / n_sets)
+        assert share <= level + slack
+        # Exact, not only safe: B + 1 = 200 makes both levels attainable.
+        assert share >= level - slack
+
+
+def test_cost_of_a_second_statistic_is_less_than_a_factor_of_two_when_they_agree():
+    rng = np.random.default_rng(3)
+    first = rng.normal(size=10_000)
+    first[0] = 2.5
+    pair = np.stack([first, first + 0.1 * rng.normal(size=10_000)])
+    pair[1, 0] = first[0]
+    alone, both = max_t(pair[:1]).p_value, max_t(pair).p_value
+    assert alone < both < 1.4 * alone
+
+
+def test_statistics_that_never_vary_detect_nothing():
+    found = max_t(np.full((2, 100), 7.0))
+    assert (found.p_value, found.statistic) == (1.0, 0.0)
+
+
+def test_constant_statistic_beside_a_strong_one_does_no_harm():
+    statistics = np.zeros((2, 1000))
+    statistics[0] = np.random.default_rng(4).normal(size=1000)
+    statistics[0, 0] = 9.0
+    assert max_t(statistics).p_value == 1 / 1000
+
+
+def test_values_within_the_tolerance_count_against_detection():
+    statistics = np.array([[1.0, 0.95, 0.0, -1.0]])
+    assert max_t(statistics).p_value == 1 / 4
+    assert max_t(statistics, tolerances=0.1).p_value == 2 / 4
+
+
+def test_shared_sums_use_one_column_a_stratum_for_all_statistics():
+    rng = np.random.default_rng(5)
+    values = rng.normal(size=(3, 2))
+    sums = shared_sums(np.stack([values, -2 * values]), n_draws=500, seed=0)
+    np.testing.assert_allclose(sums[1], -2 * sums[0], rtol=1e-12)
+    assert sums[0, 0] == pytest.approx(values[:, 0].sum())
+    possible = sorted(sum(choice) for choice in itertools.product(*values))
+    np.testing.assert_allclose(np.unique(sums[0].round(12)), np.round(possible, 12))
+
+
+@pytest.mark.parametrize(
+    ("statistics", "message"),
+    [
+        (np.zeros((0, 3)), "need a row and 2 columns"),
+        (np.zeros((2, 1)), "need a row and 2 columns"),
+        (np.array([[0.0, np.nan]]), "must be finite"),
+    ],
+)
+def test_bad_statistics_are_named(statistics, message):
+    with pytest.raises(ValueError, match=message):
+        max_t(statistics)

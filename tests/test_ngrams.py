@@ -1,0 +1,78 @@
+"""Words, rolling hashes and the table that finds n-grams exactly."""
+
+import re
+import unicodedata
+
+import numpy as np
+import pytest
+
+from jaxcontam.data.ngrams import (
+    ngram_hashes,
+    ngram_table,
+    same_words,
+    word_ids,
+    word_keys,
+    words_of,
+)
+
+
+def naive_words(text):
+    return re.findall(r"\w+", unicodedata.normalize("NFKC", text).lower())
+
+
+@pytest.mark.parametrize("block", [range(0x80), range(0x250), range(0x2000, 0x2100)])
+def test_words_are_the_same_on_every_path(block):
+    """ASCII, typographic and other texts take different ways to the same words."""
+    signs = [chr(code) for code in block]
+    for text in ["a".join(signs), "".join(signs), *(f"On{sign}E x" for sign in signs)]:
+        assert words_of(text) == naive_words(text)
+
+
+def test_case_width_and_punctuation_do_not_count():
+    assert words_of("ＴＨＥ “Quick”—brown\tfox!") == ["the", "quick", "brown", "fox"]  # noqa: RUF001
+    assert words_of("snake_case 3.14 don't") == ["snake_case", "3", "14", "don", "t"]
+
+
+def test_hash_is_the_polynomial_of_the_keys():
+    keys = word_keys(40)[np.random.default_rng(0).integers(0, 41, 60)]
+    found = ngram_hashes(keys, range(1, 15))
+    for n, hashes in found.items():
+        for i in range(60 - n + 1):
+            value = 0
+            for key in keys[i : i + n].tolist():
+                value = (value * 0x9E3779B97F4A7C15 + key) % 2**64
+            assert value == hashes[i]
+
+
+@pytest.mark.parametrize("n_words", range(14))
+def test_text_shorter_than_n_has_no_ngrams(n_words):
+    found = ngram_hashes(word_keys(20)[:n_words], [13])
+    assert len(found[13]) == max(0, n_words - 12)
+
+
+@pytest.mark.parametrize("hash_bits", [64, 3, 0 + 1])
+def test_found_ngrams_are_those_of_a_dictionary(hash_bits):
+    """With few bits nearly every hash agrees by chance, and none is believed."""
+    rng = np.random.default_rng(1)
+    n, held = 3, rng.integers(1, 5, 200).astype(np.int32)
+    text = rng.integers(0, 6, 300).astype(np.int32)
+    keys = word_keys(6)
+    starts = np.flatnonzero(rng.random(198) < 0.2)
+    table = ngram_table(held, starts, n, keys, hash_bits=hash_bits)
+    wanted = {tuple(held[i : i + n].tolist()) for i in starts}
+    assert len(table) == len(wanted)
+    places, ngrams = table.find(ngram_hashes(keys[text], [n])[n], text)
+    expected = [i for i in range(298) if tuple(text[i : i + n].tolist()) in wanted]
+    assert places.tolist() == expected
+    assert same_words(text, places, held, table.shown_at[ngrams], n).all()
+
+
+def test_all_places_of_an_ngram_are_known():
+    held = word_ids(["a", "b", "a", "b", "c", "a", "b"], {"a": 1, "b": 2, "c": 3})
+    keys = word_keys(3)
+    table = ngram_table(held, np.arange(6), 2, keys)
+    text = np.array([1, 2], np.int32)
+    _, ngrams = table.find(ngram_hashes(keys[text], [2])[2], text)
+    places, rows = table.held_at(ngrams)
+    assert sorted(places.tolist()) == [0, 2, 5]
+    assert rows.tolist() == [0, 0, 0]
