@@ -9,6 +9,7 @@ Dimension key
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -56,15 +57,11 @@ def train_decoder(
         )
     decoder = Decoder(preset.decoder, rngs=nnx.Rngs(seed))
     graphdef, params = nnx.split(decoder)
-    optimizer = _optimizer(preset.peak_rate, n_steps, params)
+    optimizer = adamw(preset.peak_rate, n_steps, params)
     opt_state = optimizer.init(params)
-
-    @functools.partial(jax.jit, donate_argnums=(0, 1))
-    def step(params, opt_state, batch_BT: jax.Array):
-        loss, gradients = jax.value_and_grad(_loss)(params, graphdef, batch_BT)
-        updates, opt_state = optimizer.update(gradients, opt_state, params)
-        return optax.apply_updates(params, updates), opt_state, loss
-
+    step = jax.jit(
+        functools.partial(training_step, graphdef, optimizer), donate_argnums=(0, 1)
+    )
     losses: list[jax.Array] = []
     per_step = preset.batch_rows * (rows_RT.shape[1] - 1)
     for i in range(n_steps):
@@ -78,22 +75,31 @@ def train_decoder(
     return nnx.merge(graphdef, params), np.array(jax.device_get(losses))
 
 
-def _loss(params: nnx.State, graphdef: nnx.GraphDef, batch_BT: jax.Array) -> jax.Array:
-    """Mean negative log-probability of each row's ids after its first."""
-    decoder = nnx.merge(graphdef, params)
-    hidden_BTD = decoder(batch_BT[:, :-1])
-    logits_BTV = jnp.einsum("btd,vd->btv", hidden_BTD, decoder.head_VD)
-    logits_BTV = softcapped(logits_BTV, decoder.config.logit_softcap)
-    losses_BT = optax.losses.softmax_cross_entropy_with_integer_labels(
-        logits_BTV.astype(jnp.float32), batch_BT[:, 1:]
-    )
-    return losses_BT.mean()
+def training_step(
+    graphdef: nnx.GraphDef,
+    optimizer: optax.GradientTransformation,
+    params: nnx.State,
+    opt_state: optax.OptState,
+    batch_BT: jax.Array,
+) -> tuple[Any, Any, jax.Array]:
+    """One update on a batch; returns weights, optimiser state and the loss before."""
+    loss, gradients = jax.value_and_grad(_loss)(params, graphdef, batch_BT)
+    updates, opt_state = optimizer.update(gradients, opt_state, params)
+    return optax.apply_updates(params, updates), opt_state, loss
 
 
-def _optimizer(
+def adamw(
     peak_rate: float, n_steps: int, params: nnx.State
 ) -> optax.GradientTransformation:
-    """AdamW; only kernels decay, since norms, biases and embeddings set scales."""
+    """AdamW with warm-up and a cosine, gradients clipped.
+
+    Only kernels decay, since norms, biases and embeddings set scales.
+
+    Args:
+        peak_rate: Largest learning rate.
+        n_steps: Length of the schedule.
+        params: Weights that it will update.
+    """
     schedule = optax.warmup_cosine_decay_schedule(
         init_value=0.0,
         peak_value=peak_rate,
@@ -115,3 +121,15 @@ def _optimizer(
             mask=decays,
         ),
     )
+
+
+def _loss(params: nnx.State, graphdef: nnx.GraphDef, batch_BT: jax.Array) -> jax.Array:
+    """Mean negative log-probability of each row's ids after its first."""
+    decoder = nnx.merge(graphdef, params)
+    hidden_BTD = decoder(batch_BT[:, :-1])
+    logits_BTV = jnp.einsum("btd,vd->btv", hidden_BTD, decoder.head_VD)
+    logits_BTV = softcapped(logits_BTV, decoder.config.logit_softcap)
+    losses_BT = optax.losses.softmax_cross_entropy_with_integer_labels(
+        logits_BTV.astype(jnp.float32), batch_BT[:, 1:]
+    )
+    return losses_BT.mean()

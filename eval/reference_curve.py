@@ -1,0 +1,126 @@
+"""The effect of planted sets by duplication count, as data of the package.
+
+Question: how large is the effect of an order test on models that saw a set a known
+number of times?
+Command: `python -m eval.power`, then `python -m eval.reference_curve`. Hardware: any,
+seconds. It writes jaxcontam/report/reference_curve.json, which is committed.
+"""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from eval.population import ModelRecord
+from eval.power import RECORDS_DIR, TABLE_NAME, read_record
+from jaxcontam.cli import parse, run_command
+from jaxcontam.errors import InputError
+from jaxcontam.report import reference
+from jaxcontam.report.reference import CURVE_NAME, ReferenceCurve
+
+METHODS = ("stratified", "adjacency")
+"""Tests whose effect is quoted beside `no evidence`."""
+_CURVE_FILE = Path(reference.__file__).with_name(CURVE_NAME)
+_QUANTILES = (0.5, 0.1, 0.9)
+_SETTING = (
+    "Small models; half or more of their training text was planted, as contiguous "
+    "blocks in one order: an easy setting. Large models at equal copies will differ."
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceCurveCommand:
+    """Make the reference curve from the records of `eval.power`."""
+
+    study: Path = Path("runs/power")
+    """Folder of a finished `eval.power`."""
+    out: Path = _CURVE_FILE
+    """The file to write."""
+
+    def run(self) -> dict:
+        """Read, compute, write; returns what was written."""
+        records = [
+            record
+            for path in sorted((self.study / RECORDS_DIR).glob("*.json"))
+            if (record := read_record(path, None)) is not None
+        ]
+        table = self.study / TABLE_NAME
+        if not records or not table.is_file():
+            raise InputError(
+                f"{self.study}: no finished study", hint="run python -m eval.power"
+            )
+        study = json.loads(table.read_text(encoding="utf-8"))
+        document = {
+            "command": [
+                " ".join(["python", "-m", *study["command"]]),
+                "python -m eval.reference_curve",
+            ],
+            "setting": _SETTING,
+            "cpu": study["cpu"],
+            "versions": study["versions"],
+            "corpus_digest": study["corpus_digest"],
+            "curves": [dataclasses.asdict(curve) for curve in curves_of(records)],
+        }
+        self.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        for curve in curves_of(records):
+            print(f"{curve.population}, {curve.method}, {curve.n_models} models")
+            for copies, *values in zip(
+                curve.copies, curve.median, curve.low, curve.high, strict=True
+            ):
+                median, low, high = (f"{value:.3f}" for value in values)
+                print(f"  {copies:>3} copies: {median} ({low} to {high}) nats")
+        return document
+
+
+def curves_of(records: Sequence[ModelRecord]) -> list[ReferenceCurve]:
+    """Quantiles over models of every population and test that has effects."""
+    curves = []
+    for design in dict.fromkeys(record.design for record in records):
+        found = [record for record in records if record.design == design]
+        for method in METHODS:
+            effects: dict[int, list[float]] = {}
+            for record in found:
+                for row in record.rows:
+                    if row.test == method and row.effect is not None:
+                        effects.setdefault(row.copies, []).append(row.effect)
+            if not effects:
+                continue
+            copies = sorted(effects)
+            median, low, high = (
+                tuple(round(float(np.quantile(effects[n], q)), 5) for n in copies)
+                for q in _QUANTILES
+            )
+            shares = [record.n_canary_tokens / record.n_tokens for record in found]
+            curves.append(
+                ReferenceCurve(
+                    population=design,
+                    method=method,
+                    n_models=len(found),
+                    n_parameters=found[0].n_parameters,
+                    n_tokens=found[0].n_tokens,
+                    canary_share=round(float(np.mean(shares)), 3),
+                    n_examples=found[0].n_examples,
+                    copies=tuple(copies),
+                    median=median,
+                    low=low,
+                    high=high,
+                )
+            )
+    return curves
+
+
+def main() -> int:
+    """Command line of `python -m eval.reference_curve`."""
+    return run_command(
+        lambda: parse(
+            ReferenceCurveCommand, sys.argv[1:], prog="python -m eval.reference_curve"
+        ).run(),
+        name="eval.reference_curve",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
