@@ -261,6 +261,43 @@ def test_a_seed_always_gives_the_same_order():
 GOLDEN_ORDER = [0, 2, 3, 7, 5, 1, 4, 6]
 
 
+def test_audit_of_a_released_file_assumes_nothing_of_it(pulse, tmp_path, capsys):
+    path, seed, out = tmp_path / "x.jsonl", tmp_path / "seed.json", tmp_path / "out"
+    # Sorted by length: as published it would fail the checks of the file.
+    path.write_text("".join(f'{{"q": "{"ab" * i}"}}\n' for i in range(1, 41)))
+    released = tmp_path / "x-released.jsonl"
+    assert main(["release", str(path), "--seed-file", str(seed)]) == 0
+    capsys.readouterr()
+    words = ["audit", str(pulse / "model"), "--tests", "reversal", "--out", str(out)]
+    assert main([*words, str(released), "--seed-file", str(seed)]) == 0
+    said = capsys.readouterr()
+    (row,) = json.loads((out / "report.json").read_text())["results"]
+    assert row["order_provenance"] == "released"
+    assert row["null"] == "designed randomisation"
+    assert row["pretests"], "shown, though they do not decide"
+    assert row["verdict"] != "invalid design"
+    secret = json.loads(seed.read_text())["seed"]
+    written = [p.read_text() for p in (out / "report.json", out / "report.html")]
+    assert secret not in "".join([*written, said.out, said.err])
+    assert main(["verify", str(out)]) == 0
+    capsys.readouterr()
+    assert main([*words, str(path), "--seed-file", str(seed)]) == 2
+    assert capsys.readouterr().err == (
+        f"jaxcontam: error: {path}: not the file that {seed} released (the same "
+        "records in another order)\n"
+        "  hint: test the file exactly as it was released\n"
+    )
+
+
+def test_seed_files_are_as_many_as_benchmarks(capsys):
+    words = ["audit", "m", "a.txt", "b.txt", "--seed-file", "s.json"]
+    assert main(words) == 2
+    assert capsys.readouterr().err == (
+        "jaxcontam: error: --seed-file names 1 files for 2 benchmarks\n"
+        "  hint: it takes one for each, in their order\n"
+    )
+
+
 def test_header_that_repeats_as_a_record_stays_in_place():
     layout = layout_of_csv("q,a\nq,a\nq,b\n")
     assert layout.records == ("q,a", "q,b")

@@ -65,7 +65,7 @@ def option_paths(row: Mapping[str, object] | None, field: str | None) -> list[Pa
         return []
     if field is not None:
         if "," in field:
-            paths = [(name.strip(),) for name in field.split(",")]
+            paths: list[Path] = [(name.strip(),) for name in field.split(",")]
             return _filled(row, paths)
         path = field_path(field, row)
         return _filled(row, _paths_below(value_at(row, path), path))

@@ -5,7 +5,6 @@ A value can then be moved while every other byte of the record stays as publishe
 
 import json
 from collections.abc import Iterator, Mapping
-from json.decoder import scanstring
 from typing import Any
 
 Path = tuple[str | int, ...]
@@ -60,7 +59,7 @@ def json_members(raw: str, start: int) -> Iterator[tuple[str, int, tuple[int, in
     place = _skip_space(raw, start + 1)
     while raw[place] != "}":
         key_start = place
-        key, place = scanstring(raw, place + 1, False)
+        key, place = _DECODER.raw_decode(raw, place)
         place = _skip_space(raw, _skip_space(raw, place) + 1)  # past ':'
         _, end = _DECODER.raw_decode(raw, place)
         yield key, key_start, (place, end)

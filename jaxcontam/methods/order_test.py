@@ -9,6 +9,7 @@ from jaxcontam.data.encoding import Encoded
 from jaxcontam.errors import InputError
 from jaxcontam.methods.layouts import Layout, ScoredTest, UnscorableExampleError
 from jaxcontam.methods.method import OrderFile, TestMethod
+from jaxcontam.methods.options import PlannedOptions
 from jaxcontam.results import DESIGNED, RELEASED, OrderResult, Pretest
 from jaxcontam.scoring.pair_plan import ALL_TOKENS
 from jaxcontam.scoring.scorer import Progress, Scorer
@@ -112,7 +113,9 @@ def plan_test(
 
 
 def score_test(
-    planned: PlannedTest, scorer: Scorer, progress: Progress | None = None
+    planned: PlannedTest | PlannedOptions,
+    scorer: Scorer,
+    progress: Progress | None = None,
 ) -> ScoredTest:
     """Score everything that a planned test asks for.
 
