@@ -11,10 +11,13 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "Audit": "jaxcontam.commands.audit",
+    "Canary": "jaxcontam.commands.canary",
     "Methods": "jaxcontam.commands.methods",
     "Prove": "jaxcontam.commands.prove",
+    "Release": "jaxcontam.commands.release",
     "Report": "jaxcontam.commands.report",
     "Score": "jaxcontam.commands.score",
+    "Variants": "jaxcontam.commands.variants",
     "Verify": "jaxcontam.commands.verify",
     "METHODS": "jaxcontam.methods",
     "InputError": "jaxcontam.errors",

@@ -12,11 +12,14 @@ import tyro
 
 from jaxcontam import __version__
 from jaxcontam.commands.audit import Audit
+from jaxcontam.commands.canary import Canary
 from jaxcontam.commands.methods import Methods
 from jaxcontam.commands.overlap import Overlap
 from jaxcontam.commands.prove import Prove
+from jaxcontam.commands.release import Release
 from jaxcontam.commands.report import Report
 from jaxcontam.commands.score import Score
+from jaxcontam.commands.variants import Variants
 from jaxcontam.commands.verify import Verify
 from jaxcontam.errors import InputError, unknown_name
 
@@ -27,6 +30,9 @@ COMMANDS: dict[str, type] = {
     "prove": Prove,
     "score": Score,
     "overlap": Overlap,
+    "canary": Canary,
+    "variants": Variants,
+    "release": Release,
     "verify": Verify,
     "report": Report,
     "methods": Methods,

@@ -11,6 +11,9 @@ import numpy as np
 DESIGNED = "designed randomisation"
 """Null of an order that was drawn from a seed: nothing is assumed of the file."""
 
+RELEASED = "released"
+"""Provenance of an order that `release` drew, checked against its seed."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pretest:
@@ -78,6 +81,8 @@ class OrderNumbers:
         symmetry: Of pair tests: correlation of [i, j] with [j, i] by chance.
         lag_profile: Of pair tests: mean centred entry [i, i + h] in standard
             deviations, for h = -5..-1 and 1..5.
+        exposure: Of one secret among held-out ones: log2(candidates) - log2(rank),
+            in bits.
         n_used: Of sequential tests: strata, or random orders, until the test stopped.
         stop: Of sequential tests: why it did; see `jaxcontam.stats.sequential.Stop`.
         local: Where in the file the evidence lies; None where nothing was looked for.
@@ -97,6 +102,7 @@ class OrderNumbers:
     first_tokens: int | None = None
     symmetry: float | None = None
     lag_profile: tuple[float | None, ...] | None = None
+    exposure: float | None = None
     n_used: int | None = None
     stop: str | None = None
     local: Local | None = None
@@ -107,8 +113,8 @@ class Evidence:
     """Everything that a p-value was computed from.
 
     Attributes:
-        scores: (K, m + 1) float64; log-likelihoods in nats, column 0 published; None
-            for pair tests.
+        scores: (K, m + 1) float64; log-likelihoods in nats, column 0 published; rows
+            with fewer versions end in NaN; None for pair tests.
         orders: (K, m + 1, s_max) int32 example indices, -1 padding; None for `prove`.
             Pair tests hold the published order alone.
         place: (K,) where the published order stood while it was scored; or None.
@@ -147,7 +153,8 @@ class OrderResult:
         method: A row of METHODS.
         primary: True for the one test that decides.
         null: Null hypothesis.
-        validity: `exact` or `asymptotic`.
+        validity: `exact`, `asymptotic`, or `heuristic` where nothing vouches for the
+            null.
         n_strata: K, strata with more than one distinct order.
         n_dropped: Strata left out because they have one order only.
         n_orders: m, counterfactual orders a stratum.

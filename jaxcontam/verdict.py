@@ -83,7 +83,7 @@ def _verdict(result: OrderResult, p_adjusted: float, min_effect: float) -> str:
     designed = result.null == DESIGNED
     if not designed and not all(test.passed for test in result.pretests):
         return INVALID_DESIGN
-    if p_adjusted <= _CONTAMINATED_LEVEL:
+    if p_adjusted <= _CONTAMINATED_LEVEL and result.validity != "heuristic":
         return CONTAMINATED
     if p_adjusted <= _SUSPECTED_LEVEL:
         return SUSPECTED

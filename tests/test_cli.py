@@ -16,7 +16,8 @@ from jaxcontam.errors import InputError
 ROOT = Path(__file__).parents[1]
 TESTS = (
     "adjacency, stratified, reversal, permutation, sequential, permutation_sequential, "
-    "permutation_besag_clifford, adjacency_normal, sharded_t, sharded_t_released"
+    "permutation_besag_clifford, adjacency_normal, sharded_t, sharded_t_released, "
+    "options"
 )
 
 

@@ -22,9 +22,12 @@ from jaxcontam.commands.report import write_page
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.blocks import as_blocks, block_starts, encoded_blocks
 from jaxcontam.data.encoding import encode_examples
+from jaxcontam.data.options import Item, read_items
+from jaxcontam.data.release import check_release
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError
-from jaxcontam.methods import methods_to_score, two_min
+from jaxcontam.methods import methods_to_score, options, two_min
+from jaxcontam.methods.options import PlannedOptions, options_result, plan_options
 from jaxcontam.methods.order_test import (
     PlannedTest,
     order_result,
@@ -32,11 +35,12 @@ from jaxcontam.methods.order_test import (
     score_test,
 )
 from jaxcontam.methods.two_min import combined_result
+from jaxcontam.methods.version_method import VersionMethod
 from jaxcontam.report.document import make_folder, result_row, write_report
 from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.report.remedies import advice, plain_name, remedy
 from jaxcontam.report.table import print_results
-from jaxcontam.results import Evidence, OrderResult, Pretest, Report
+from jaxcontam.results import RELEASED, Evidence, OrderResult, Pretest, Report
 from jaxcontam.scoring.pair_plan import ALL_TOKENS
 from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.pretests import columns, pretest_battery
@@ -72,8 +76,8 @@ class Audit:
     """quick: reversal, 2 passes; standard: adjacency, 8 passes, reversal beside;
     thorough: adjacency over longer strata and stratified, 22 passes."""
     n_orders: int | None = None
-    """Random orders a stratum (default: 9; permutation 99; sharded_t 49; most orders of
-    permutation_sequential 5,114 and of permutation_besag_clifford 1,999)."""
+    """Random orders a stratum (default: 9; permutation 99; sharded_t 49; options 3;
+    at most, permutation_sequential 5,114 and permutation_besag_clifford 1,999)."""
     first_tokens: str = "all"
     """Of adjacency: tokens of each example that count, after those that all examples
     share: all, a number, or auto (the best of several, at the price of p >= 1e-5)."""
@@ -91,6 +95,15 @@ class Audit:
     """Cut longer examples, separator included."""
     limit: int | None = None
     """Take the first so many examples, never a sample."""
+    options_field: str | None = None
+    """Of --tests options: field of the options, or several: A,B,C,D (default: known
+    names)."""
+    answer_field: str | None = None
+    """Of --tests options: field that tells the right option (default: known names)."""
+    fix_answer: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Of --tests options: right options keep their places, only wrong ones move."""
+    seed_file: tuple[Path, ...] = ()
+    """Of files made by `jaxcontam release`: the secret seed of each, in their order."""
     min_effect: float = MIN_EFFECT
     """Nats a boundary that `no evidence` must have been able to find."""
     dtype: Literal["float32", "bfloat16"] = "float32"
@@ -128,6 +141,21 @@ class Audit:
                 "--group-field and --block-field name the same field",
                 hint="blocks of one value hold no group to permute within",
             )
+        if self.seed_file and len(self.seed_file) != len(self.benchmark):
+            raise InputError(
+                f"--seed-file names {len(self.seed_file)} files for "
+                f"{len(self.benchmark)} benchmarks",
+                hint="it takes one for each, in their order",
+            )
+        for name in ("options_field", "answer_field", "fix_answer"):
+            if getattr(self, name) and not self._tests_options:
+                flag = "--" + name.replace("_", "-")
+                raise InputError(f"{flag} goes with --tests options")
+        if self._tests_options and self.text_field is not None:
+            raise InputError(
+                "--text-field leaves no options to --tests options",
+                hint='use --template, such as "{question}\\n{options}"',
+            )
 
     @property
     def test_names(self) -> tuple[str, ...]:
@@ -157,15 +185,7 @@ class Audit:
         A dry run returns its estimate instead.
         """
         started, clock = utc_now(), time.monotonic()
-        benchmarks = [
-            load_benchmark(
-                path,
-                template=self.template,
-                text_field=self.text_field,
-                limit=self.limit,
-            )
-            for path in self.benchmark
-        ]
+        benchmarks, items = self._load()
         names = [benchmark.name for benchmark in benchmarks]
         if repeated := {name for name in names if names.count(name) > 1}:
             raise InputError(
@@ -188,7 +208,7 @@ class Audit:
         planned = [
             test
             for benchmark in benchmarks
-            for test in self._plan(benchmark, checkpoint)
+            for test in self._plan(benchmark, items.get(benchmark.name), checkpoint)
         ]
         scorer = checkpoint_scorer(
             checkpoint,
@@ -221,9 +241,44 @@ class Audit:
             _print(decided, report.command, page, Console())
         return document
 
+    @property
+    def _tests_options(self) -> bool:
+        return options.METHOD.name in self.test_names
+
+    def _load(self) -> tuple[list[Benchmark], dict[str, list[Item]]]:
+        """Benchmarks with their texts, and the items of each for `options`."""
+        benchmarks, items = [], {}
+        for i, path in enumerate(self.benchmark):
+            benchmark = load_benchmark(
+                path,
+                template=None if self._tests_options_alone else self.template,
+                text_field=self.text_field,
+                limit=self.limit,
+            )
+            if self.seed_file:
+                check_release(path, self.seed_file[i])
+                benchmark = dataclasses.replace(benchmark, order_provenance=RELEASED)
+            if self._tests_options:
+                items[benchmark.name] = read_items(
+                    load_benchmark(path, limit=self.limit),
+                    options_field=self.options_field,
+                    answer_field=self.answer_field,
+                    template=self.template,
+                )
+            benchmarks.append(benchmark)
+        return benchmarks, items
+
+    @property
+    def _tests_options_alone(self) -> bool:
+        # Its template may hold {options}, which no field is called.
+        return self.test_names == (options.METHOD.name,)
+
     def _plan(
-        self, benchmark: Benchmark, checkpoint: "Checkpoint"
-    ) -> list[PlannedTest]:
+        self,
+        benchmark: Benchmark,
+        items: list[Item] | None,
+        checkpoint: "Checkpoint",
+    ) -> list[PlannedTest | PlannedOptions]:
         encoded = encode_examples(
             checkpoint.tokenizer,
             benchmark.texts,
@@ -234,32 +289,47 @@ class Audit:
             starts = block_starts(benchmark, self.block_field)
             benchmark = as_blocks(benchmark, starts)
             encoded = encoded_blocks(encoded, starts)
-        return [
-            plan_test(
-                benchmark,
-                encoded,
-                method,
-                prefix_id=checkpoint.prefix_id,
-                context=checkpoint.config.context,
-                seed=self.seed,
-                n_orders=self.n_orders,
-                group_field=self.group_field,
-                block_field=self.block_field,
-                first_tokens=self._first_tokens(),
-                # Holm may multiply a p-value by the number of benchmarks.
-                level=LEVEL / len(self.benchmark),
-            )
-            for method in methods_to_score(self.test_names)
-        ]
+        planned = []
+        for method in methods_to_score(self.test_names):
+            if isinstance(method, VersionMethod):
+                assert items is not None
+                test = plan_options(
+                    benchmark,
+                    items,
+                    checkpoint.tokenizer,
+                    prefix_id=checkpoint.prefix_id,
+                    seed=self.seed,
+                    n_orders=self.n_orders,
+                    fixed=self.fix_answer,
+                )
+            else:
+                test = plan_test(
+                    benchmark,
+                    encoded,
+                    method,
+                    prefix_id=checkpoint.prefix_id,
+                    context=checkpoint.config.context,
+                    seed=self.seed,
+                    n_orders=self.n_orders,
+                    group_field=self.group_field,
+                    block_field=self.block_field,
+                    first_tokens=self._first_tokens(),
+                    # Holm may multiply a p-value by the number of benchmarks.
+                    level=LEVEL / len(self.benchmark),
+                )
+            planned.append(test)
+        return planned
 
     def _score(
         self,
-        planned: list[PlannedTest],
+        planned: list[PlannedTest | PlannedOptions],
         benchmarks: list[Benchmark],
         scorer: "Scorer",
     ) -> tuple[list[OrderResult], list[Evidence | None]]:
         pretests = {
-            benchmark.name: self._pretests(benchmark) for benchmark in benchmarks
+            benchmark.name: self._pretests(benchmark)
+            for benchmark in benchmarks
+            if not self._tests_options_alone
         }
         total, done = sum(test.n_targets for test in planned), 0
         results: list[OrderResult] = []
@@ -271,11 +341,15 @@ class Audit:
                 )
                 done += test.n_targets
                 evidence.append(scored.evidence)
+                primary = test.method.name == self.test_names[0]
+                if isinstance(test, PlannedOptions):
+                    results.append(options_result(test, scored, primary=primary))
+                    continue
                 results.append(
                     order_result(
                         test,
                         scored,
-                        primary=test.method.name == self.test_names[0],
+                        primary=primary,
                         pretests=pretests[test.benchmark.name],
                     )
                 )
@@ -333,8 +407,9 @@ def _print(
             line = f"  remedy: {advice(row, command)}"
             if (words := remedy(row, command)) is not None:
                 line += f": {words}"
+            what = "its options'" if result.method == options.METHOD.name else "the"
             console.print(
-                f"{result.benchmark}: the order is not random before any model sees "
+                f"{result.benchmark}: {what} order is not random before any model sees "
                 f"it ({'; '.join(failed)}).\n{line}",
                 soft_wrap=True,
                 highlight=False,

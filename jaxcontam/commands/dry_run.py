@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from jaxcontam.methods.method import SequentialMethod
+from jaxcontam.methods.options import PlannedOptions
 from jaxcontam.methods.order_test import PlannedTest
 from jaxcontam.scoring.cost import batch_seconds, n_positions
 from jaxcontam.scoring.scorer import Scorer
@@ -55,7 +56,9 @@ class Estimate:
     minutes: float
 
 
-def estimate_tests(planned: Sequence[PlannedTest], scorer: Scorer) -> Estimate:
+def estimate_tests(
+    planned: Sequence[PlannedTest | PlannedOptions], scorer: Scorer
+) -> Estimate:
     """Cost of planned tests; times a batch of each kind, and scores none of theirs."""
     tests = []
     positions: collections.Counter[tuple[int, ...]] = collections.Counter()
@@ -126,7 +129,7 @@ def print_estimate(found: Estimate, console: Console, *, as_json: bool) -> None:
     console.print(f"\n{words} Nothing was scored or written.", highlight=False)
 
 
-def _log10_p_floor(test: PlannedTest) -> float | None:
+def _log10_p_floor(test: PlannedTest | PlannedOptions) -> float | None:
     """The published order is best in every stratum, and nothing ties with it."""
     if test.method.validity != "exact":
         return None

@@ -21,6 +21,7 @@ from jaxcontam.report.document import (
 )
 from jaxcontam.results import Evidence, LossPicture, NullPicture
 from jaxcontam.stats.adjacency import LAGS
+from jaxcontam.stats.padding import unpadded
 from jaxcontam.stats.pair_test import drawn_sums
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, redrawn_sums, row_scores
 
@@ -90,16 +91,14 @@ def _picture(evidence: Evidence, row: Mapping[str, Any], seed: int) -> NullPictu
         )
     else:
         # Sequential tests have their strata in the order in which they were scored.
-        rows = slice(None)
+        values = unpadded(evidence.scores)
         if row["stop"] is not None and evidence.orders is not None:
-            rows = np.argsort(evidence.orders[:, 0, 0])
-        values_KM = row_scores(
-            evidence.scores[rows],
-            kind=row["scores"],
-            relative_tolerance=MODEL_TOLERANCE,
-        ).values
-        sums = redrawn_sums(values_KM, n_draws=_N_DRAWN, seed=seed)
-        contributions_K = values_KM[:, 0]
+            values = [values[k] for k in np.argsort(evidence.orders[:, 0, 0])]
+        scored = row_scores(
+            values, kind=row["scores"], relative_tolerance=MODEL_TOLERANCE
+        )
+        sums = redrawn_sums(scored.rows, n_draws=_N_DRAWN, seed=seed)
+        contributions_K = scored.published
     return NullPicture(
         null_sums=sums,
         observed=float(contributions_K.sum()),

@@ -91,7 +91,7 @@ def load_benchmark(
     path = Path(path)
     if template is not None and text_field is not None:
         raise InputError("--template and --text-field exclude each other")
-    records = _parse(path, _read_text(path))
+    records = parse_records(path, read_text(path))
     if limit is not None:
         if limit < 1:
             raise InputError(f"--limit must be at least 1, got {limit}")
@@ -131,7 +131,12 @@ def _digest_of(digests: Sequence[bytes]) -> str:
     return "sha256:" + hashlib.sha256(b"".join(digests)).hexdigest()
 
 
-def _read_text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """The text of a benchmark file, without a byte order mark.
+
+    Raises:
+        InputError: If it is missing, of an unknown kind or not UTF-8.
+    """
     if str(path).startswith(("hf:", "tfds:")):
         raise InputError(
             f"{path}: only files are read so far",
@@ -174,11 +179,20 @@ def _similar_files(path: Path) -> str:
     return f"did you mean {str(path.parent / close[0])!r}?" if close else ""
 
 
-_Record = tuple[str, str, dict[str, object] | None]
+Record = tuple[str, str, dict[str, object] | None]
 """Where an example stands, its raw text, and its parsed fields."""
 
 
-def _parse(path: Path, text: str) -> list[_Record]:
+def parse_records(path: Path, text: str) -> list[Record]:
+    """The examples of a file in their order.
+
+    Args:
+        path: Its suffix names the format.
+        text: Its content, see `read_text`.
+
+    Raises:
+        InputError: If the text is not of that format; names the line.
+    """
     suffix = _suffix(path)
     if suffix == ".jsonl":
         return list(_json_lines(path, text))
@@ -198,7 +212,7 @@ def _lines(text: str) -> list[str]:
     return [line.removesuffix("\r") for line in text.split("\n")]
 
 
-def _json_lines(path: Path, text: str) -> Iterator[_Record]:
+def _json_lines(path: Path, text: str) -> Iterator[Record]:
     for number, line in enumerate(_lines(text), 1):
         if not line.strip():
             continue
@@ -213,8 +227,22 @@ def _json_lines(path: Path, text: str) -> Iterator[_Record]:
         yield where, line, value if isinstance(value, dict) else None
 
 
-def _json_array(path: Path, text: str) -> Iterator[_Record]:
+def _json_array(path: Path, text: str) -> Iterator[Record]:
     """Elements of one array: an object's own source text, a string's value."""
+    for number, (value, start, end) in enumerate(json_elements(path, text), 1):
+        yield (
+            f"{path}: element {number}",
+            value if isinstance(value, str) else text[start:end],
+            value if isinstance(value, dict) else None,
+        )
+
+
+def json_elements(path: Path, text: str) -> Iterator[tuple[object, int, int]]:
+    """Elements of one array: value, and where its source text starts and ends.
+
+    Raises:
+        InputError: If the text is no JSON array; names the line.
+    """
     decoder = json.JSONDecoder()
     place = len(text) - len(text.lstrip())
     try:
@@ -227,7 +255,6 @@ def _json_array(path: Path, text: str) -> Iterator[_Record]:
             f"{path}{line}: not a JSON array ({_json_fault(e)})",
             hint="a .json file holds one array; one value a line is .jsonl",
         ) from e
-    number = 0
     while True:
         place += 1  # past '[' or ','
         while text[place].isspace():
@@ -235,13 +262,7 @@ def _json_array(path: Path, text: str) -> Iterator[_Record]:
         if text[place] == "]":
             return
         value, end = decoder.raw_decode(text, place)
-        number += 1
-        raw = value if isinstance(value, str) else text[place:end]
-        yield (
-            f"{path}: element {number}",
-            raw,
-            value if isinstance(value, dict) else None,
-        )
+        yield value, place, end
         place = end
         while text[place].isspace():
             place += 1
@@ -256,7 +277,7 @@ def _json_fault(e: Exception) -> str:
     )
 
 
-def _csv_rows(path: Path, text: str, delimiter: str) -> Iterator[_Record]:
+def _csv_rows(path: Path, text: str, delimiter: str) -> Iterator[Record]:
     """Rows below the header; the raw text may span lines inside quotes."""
     taken: list[str] = []
 

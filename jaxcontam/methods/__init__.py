@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 from jaxcontam.errors import unknown_name
 from jaxcontam.methods import (
     adjacency,
+    canary,
     min_k,
+    options,
     permutation,
     permutation_besag_clifford,
     permutation_sequential,
@@ -14,11 +16,13 @@ from jaxcontam.methods import (
     sharded_t,
     stratified,
     two_min,
+    variants,
 )
 from jaxcontam.methods.method import ScoreMethod, TestMethod
 from jaxcontam.methods.two_min import CombinedMethod
+from jaxcontam.methods.version_method import VersionMethod
 
-METHODS: Mapping[str, TestMethod | CombinedMethod | ScoreMethod] = {
+METHODS: Mapping[str, TestMethod | VersionMethod | CombinedMethod | ScoreMethod] = {
     method.name: method
     for method in (
         adjacency.METHOD,
@@ -32,40 +36,62 @@ METHODS: Mapping[str, TestMethod | CombinedMethod | ScoreMethod] = {
         adjacency.NORMAL,
         sharded_t.METHOD,
         sharded_t.RELEASED,
+        options.METHOD,
+        variants.METHOD,
+        canary.METHOD,
+        canary.ALONE,
         min_k.METHOD,
     )
 }
 
 
-def order_method(name: str) -> TestMethod:
-    """Look an order test up by name; one that is scored, not made of others.
-
-    Raises:
-        InputError: If there is none of that name; suggests the nearest one.
-    """
-    (method,) = methods_to_score([name])
-    return method
-
-
-def methods_to_score(names: Sequence[str]) -> list[TestMethod]:
-    """Tests that names ask for: a combined one asks for its parts, each once.
+def methods_to_score(names: Sequence[str]) -> list[TestMethod | VersionMethod]:
+    """Tests that names after `--tests` ask for: a combined one for its parts, once.
 
     A test that is also a part of a combined one is scored as that part.
 
     Raises:
-        InputError: If there is no test of a name; suggests the nearest one.
+        InputError: If there is no such test; suggests the nearest one.
     """
-    asked: dict[str, TestMethod] = {}
-    parts: dict[str, TestMethod] = {}
+    tests = {
+        key: row
+        for key, row in METHODS.items()
+        if not isinstance(row, ScoreMethod)
+        and (not isinstance(row, VersionMethod) or row.command == "audit")
+    }
+    asked: dict[str, TestMethod | VersionMethod] = {}
+    parts: dict[str, TestMethod | VersionMethod] = {}
     for name in names:
-        method = METHODS.get(name)
-        if method is None or isinstance(method, ScoreMethod):
-            tests = [
-                k for k, row in METHODS.items() if not isinstance(row, ScoreMethod)
-            ]
+        if name not in tests:
             raise unknown_name("test", name, tests)
+        method = tests[name]
         if isinstance(method, CombinedMethod):
             parts |= {part.name: part for part in method.parts}
         else:
             asked[name] = method
     return list((asked | parts).values())
+
+
+def order_method(name: str) -> TestMethod:
+    """Look up a test of the order of a file by name.
+
+    Raises:
+        InputError: If there is none of that name; suggests the nearest one.
+    """
+    method = METHODS.get(name)
+    if isinstance(method, TestMethod):
+        return method
+    tests = [key for key, row in METHODS.items() if isinstance(row, TestMethod)]
+    raise unknown_name("test", name, tests)
+
+
+def reported_method(name: str) -> TestMethod | VersionMethod:
+    """Look up the test that a row of a report names.
+
+    Raises:
+        InputError: If there is none of that name; suggests the nearest one.
+    """
+    method = METHODS.get(name)
+    if method is None or isinstance(method, ScoreMethod | CombinedMethod):
+        raise unknown_name("test", name, METHODS)
+    return method

@@ -9,7 +9,8 @@ from jaxcontam.data.encoding import Encoded
 from jaxcontam.errors import InputError
 from jaxcontam.methods.layouts import Layout, ScoredTest, UnscorableExampleError
 from jaxcontam.methods.method import OrderFile, TestMethod
-from jaxcontam.results import DESIGNED, OrderResult, Pretest
+from jaxcontam.methods.options import PlannedOptions
+from jaxcontam.results import DESIGNED, RELEASED, OrderResult, Pretest
 from jaxcontam.scoring.pair_plan import ALL_TOKENS
 from jaxcontam.scoring.scorer import Progress, Scorer
 from jaxcontam.stats.effect import LEVEL
@@ -116,7 +117,9 @@ def plan_test(
 
 
 def score_test(
-    planned: PlannedTest, scorer: Scorer, progress: Progress | None = None
+    planned: PlannedTest | PlannedOptions,
+    scorer: Scorer,
+    progress: Progress | None = None,
 ) -> ScoredTest:
     """Score everything that a planned test asks for.
 
@@ -169,7 +172,7 @@ def order_result(
     null = f"within-group {method.null}" if grouped else method.null
     if planned.block_field is not None:
         null = f"{null} of blocks"
-    if benchmark.order_provenance == "seeded":
+    if benchmark.order_provenance in ("seeded", RELEASED):
         null = DESIGNED
     bearing = directional(pretests) if method.null == "reversibility" else pretests
     return OrderResult(

@@ -25,9 +25,26 @@ from jaxcontam.report.sentences import (
     verdict_sentence,
     where_sentence,
 )
+from jaxcontam.report.version_words import alone_rows, version_block, version_words
 from jaxcontam.results import LossPicture, NullPicture
 
 PAGE_NAME = "report.html"
+
+_ORDER_MEANING = (
+    "A small p-value says that the model prefers the published order of a file, which "
+    "a model that never saw the file in that order has no way to do. It does not say "
+    "that a score is inflated, nor that other files are unaffected. Silence does not "
+    "say that the texts were never seen: copies in other orders, single examples and "
+    "paraphrases leave no trace in an order test."
+)
+_NULL_CAPTION = (
+    "Sum over strata of the published order's score, and what the same sum is when a "
+    "random order stands in for it in each stratum."
+)
+_EVIDENCE_CAPTION = (
+    "Where the evidence lies: each stratum's score, first examples of the file on the "
+    "left."
+)
 
 
 def render_page(
@@ -45,7 +62,12 @@ def render_page(
     results = document["results"]
     primary = [(i, row) for i, row in enumerate(results) if row["primary"]]
     planted = any(row.get("copies") is not None for _, row in primary)
-    beside = list(dict.fromkeys(r["method"] for r in results if not r["primary"]))
+    named = {row["benchmark"] for _, row in primary}
+    beside = list(
+        dict.fromkeys(
+            r["method"] for r in results if not r["primary"] and r["benchmark"] in named
+        )
+    )
     scores = {row["method"] for row in results if "auc" in row}
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(
@@ -58,7 +80,10 @@ def render_page(
     return template.render(
         title=title,
         subtitle=_subtitle(document),
-        blocks=[_block(row, pictures[i], document["command"]) for i, row in primary],
+        meanings=list(dict.fromkeys(_meaning(row) for _, row in primary)),
+        blocks=[
+            _block(row, pictures[i], document["command"], results) for i, row in primary
+        ],
         header=_header(primary[0][1]["method"], beside, scores, planted),
         rows=[_row(row, results, beside, planted) for _, row in primary],
         scores=bool(scores),
@@ -71,9 +96,14 @@ def render_page(
 
 
 def _block(
-    row: Mapping[str, Any], picture: NullPicture | None, command: Sequence[str]
+    row: Mapping[str, Any],
+    picture: NullPicture | None,
+    command: Sequence[str],
+    results: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    return {
+    words = version_words(row)
+    version = "order" if words is None else words.version
+    block = {
         "name": row["benchmark"],
         "verdict": row["verdict"],
         "badge": _badge(row["verdict"]),
@@ -85,11 +115,22 @@ def _block(
         "warnings": row["warnings"],
         "advice": advice(row, command),
         "remedy": remedy(row, command),
-        "null_svg": None if picture is None else null_plot(picture),
-        "evidence_svg": None if picture is None else evidence_plot(picture),
+        "null_caption": _NULL_CAPTION,
+        "evidence_caption": _EVIDENCE_CAPTION,
+        "alone": alone_rows(row, results),
+        "null_svg": None if picture is None else null_plot(picture, version),
+        "evidence_svg": None
+        if picture is None
+        else evidence_plot(picture, "stratum" if words is None else words.row),
         "lag_svg": None if picture is None else lag_plot(picture),
         "symmetry": symmetry_sentence(row),
     }
+    return block if words is None else block | version_block(row, words)
+
+
+def _meaning(row: Mapping[str, Any]) -> str:
+    words = version_words(row)
+    return _ORDER_MEANING if words is None else words.meaning
 
 
 def _header(

@@ -30,19 +30,21 @@ _STYLE: dict[Any, Any] = {
 }
 
 
-def null_plot(picture: NullPicture) -> str:
-    """Histogram of the statistic under chance, with the published order's value."""
+def null_plot(picture: NullPicture, version: str = "order") -> str:
+    """Histogram of the statistic under chance, with the published version's value."""
     with matplotlib.rc_context(_STYLE):
         figure, axes = _axes(_SMALL)
         axes.hist(picture.null_sums, bins=60, color=_GREY, label="by chance")
-        axes.axvline(picture.observed, color=_ORANGE, lw=2, label="published order")
-        axes.set_xlabel("summed score, nats above the mean order")
+        axes.axvline(
+            picture.observed, color=_ORANGE, lw=2, label=f"published {version}"
+        )
+        axes.set_xlabel(f"summed score, nats above the mean {version}")
         axes.set_yticks([])
         axes.legend(frameon=False, loc="upper right")
         return _svg(figure)
 
 
-def evidence_plot(picture: NullPicture) -> str:
+def evidence_plot(picture: NullPicture, row: str = "stratum") -> str:
     """Each stratum's score along the file, and their running sum."""
     contributions_K = picture.contributions
     index_K = np.arange(1, len(contributions_K) + 1)
@@ -51,7 +53,7 @@ def evidence_plot(picture: NullPicture) -> str:
         colours = np.where(contributions_K > 0, _ORANGE, _GREY)
         axes.bar(index_K, contributions_K, color=colours, width=0.8)
         axes.axhline(0, color="black", lw=0.6)
-        axes.set_xlabel("stratum, in the order of the file")
+        axes.set_xlabel(f"{row}, in the order of the file")
         axes.set_ylabel("nats above its mean")
         return _svg(figure)
 

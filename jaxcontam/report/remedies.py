@@ -19,6 +19,9 @@ _PLAIN = {
     "equal_neighbours": "neighbours of equal {field}",
     "label_trend": "sorting by {field}",
     "label_autocorrelation": "neighbours of like {field}",
+    "option_length": "options sorted by length",
+    "option_alphabet": "options in alphabetical order",
+    "answer_place": "right options in some places more than in others",
     "label_steps": "{field} that rises or falls from one example to the next",
 }
 
@@ -32,6 +35,8 @@ _CURES = {
 }
 _STRIPS = ("--template", "--text-field")
 _REVERSAL = "test the direction alone: neighbours are as alike read backwards"
+_FIX_ANSWER = "move only wrong options, so that each right one keeps its place"
+_NO_OPTIONS = "test the order of the file instead: its options are not in random order"
 _REWRITE = "write the file again without the numbers in its texts"
 _REFERENCE = (
     "no order test of this file alone is sound; compare with the same test of a model "
@@ -79,6 +84,11 @@ def _way_out(
 ) -> tuple[str, list[str] | None]:
     """The first remedy that is left: its words, and its flags if it has any."""
     failed = [test for test in row["pretests"] if not test["passed"]]
+    if row["method"] == "options":
+        only_answers = [test["name"] for test in failed] == ["answer_place"]
+        if only_answers and "--fix-answer" not in command:
+            return _FIX_ANSWER, ["--fix-answer"]
+        return _NO_OPTIONS, None
     # Of several fields the one with the most equal neighbours explains the most.
     failed.sort(key=lambda test: -test.get("statistic", 0.0))
     cures = [shlex.split(test.get("remedy", "")) for test in failed]

@@ -68,7 +68,10 @@ def _table(
     for result in results:
         by_name.setdefault(result.benchmark, []).append(result)
     primaries = [r for r in results if isinstance(r, OrderResult) and r.primary]
-    beside = dict.fromkeys(r.method for r in results if not r.primary)
+    named = {r.benchmark for r in primaries}
+    beside = dict.fromkeys(
+        r.method for r in results if not r.primary and r.benchmark in named
+    )
     planted = any(result.copies is not None for result in results)
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("benchmark", overflow="fold")

@@ -1,0 +1,326 @@
+"""`jaxcontam canary`: was a secret that was injected learned?"""
+
+import dataclasses
+import hashlib
+import math
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from jaxcontam.commands.flags import (
+    STORE_DIR,
+    check_positive,
+    check_shared_flags,
+    check_store_flags,
+    flags_of,
+)
+from jaxcontam.commands.new_files import write_new_files
+from jaxcontam.commands.progress import progress_bar
+from jaxcontam.commands.publish import Stopwatch, publish
+from jaxcontam.data.benchmark import content_digest, load_benchmark
+from jaxcontam.errors import InputError
+from jaxcontam.methods.canary import (
+    ALONE,
+    METHOD,
+    alone_numbers,
+    canary_rows,
+    draw_sequences,
+    exposure,
+)
+from jaxcontam.methods.versions import (
+    VersionSet,
+    plan_texts,
+    score_texts,
+)
+from jaxcontam.report.document import make_folder
+from jaxcontam.report.table import p_text
+from jaxcontam.results import DESIGNED, Evidence, OrderResult
+from jaxcontam.stats.padding import padded
+
+EFFECT_UNIT = "nats per secret"
+MIN_EFFECT = 5.0
+"""Nats a secret: it is then about 150 times likelier than it was."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Canary:
+    """Test injected secrets against held-out ones, or make both."""
+
+    model: Annotated[
+        str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")
+    ] = None
+    """Model directory or hub name; left out with --make."""
+    secret: Path
+    """File of the injected sequences, one an example; with --make, to be written."""
+    held_out: Path
+    """File of sequences that were drawn likewise and never used."""
+    make: int | None = None
+    """Draw so many secrets and write both files."""
+    n_held_out: int | None = None
+    """With --make: held-out sequences (default: 999 a secret)."""
+    kind: Literal["words", "digits"] = "words"
+    """With --make: eight made-up words, or 48 digits."""
+    prefix: str = ""
+    """With --make: text before each sequence."""
+    template: str | None = None
+    """Text of a sequence, with fields in braces."""
+    text_field: str | None = None
+    """Field that is the text (default: the raw line)."""
+    min_effect: float = MIN_EFFECT
+    """Nats a secret that `no evidence` must have been able to find."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of the operands of matrix products; bfloat16 is faster, and not as exact."""
+    batch_tokens: int | None = None
+    """Tokens a batch (default: by device)."""
+    seed: int = 0
+    """Seeds the deal of held-out sequences to secrets."""
+    out: Path | None = None
+    """Folder for the report (default: runs/canary/MODEL-DIGEST)."""
+    store: Path | None = None
+    """Folder of scores, from which a rerun goes on (default: OUT/store)."""
+    no_store: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Keep no scores."""
+    json: bool = False
+    """Print the report on standard output instead of the table."""
+
+    def __post_init__(self) -> None:
+        check_positive(self, "make", "n_held_out", "batch_tokens")
+        check_shared_flags(self.seed, self.min_effect)
+        check_store_flags(self.store, self.no_store)
+        if self.make is None and self.model is None:
+            raise InputError("no model", hint="name one, or draw secrets with --make N")
+        if self.make is not None and self.model is not None:
+            raise InputError(
+                "--make asks no model", hint="leave out MODEL, or leave out --make"
+            )
+        for name in ("n_held_out", "prefix"):
+            if self.make is None and getattr(self, name):
+                flag = "--" + name.replace("_", "-")
+                raise InputError(f"{flag} goes with --make")
+        if self.make and self.n_held_out and self.n_held_out < self.make:
+            raise InputError(
+                f"--n-held-out {self.n_held_out} for --make {self.make}",
+                hint="each secret needs at least one; 999 give p down to 0.001",
+            )
+
+    def run(self) -> dict | None:
+        """Test and return the report; with --make write both files instead."""
+        if self.make is not None:
+            self._make(self.make)
+            return None
+        assert self.model is not None
+        watch = Stopwatch()
+        texts, place, n_secrets = self._read()
+        # JAX and transformers are imported once the input is known to be good.
+        from jaxcontam.models.checkpoint import load_checkpoint
+        from jaxcontam.scoring.compiled import keep_compiled
+        from jaxcontam.scoring.local import checkpoint_scorer
+
+        keep_compiled()
+        checkpoint = load_checkpoint(self.model, dtype=self.dtype)
+        digest = content_digest([row[0] for row in texts.rows])
+        out = self.out or Path("runs/canary") / f"{checkpoint.name}-{digest[7:15]}"
+        make_folder(out)
+        scorer = checkpoint_scorer(
+            checkpoint,
+            store=None if self.no_store else self.store or out / STORE_DIR,
+            batch_tokens=self.batch_tokens,
+        )
+        plan = plan_texts(
+            texts, checkpoint.tokenizer, prefix_id=checkpoint.prefix_id, seed=self.seed
+        )
+        with progress_bar("scoring sequences") as progress:
+            scored = score_texts(
+                texts, plan, scorer, per_token=False, progress=progress
+            )
+        results, evidence = canary_results(
+            np.concatenate(scored.rows)[place],
+            n_secrets,
+            name=self.secret.stem,
+            digest=digest,
+            seed=self.seed,
+            n_scored=scored.n_scored,
+            n_cached=scored.n_cached,
+        )
+        return publish(
+            results,
+            evidence,
+            command=("canary", self.model, *flags_of(self)),
+            seed=self.seed,
+            watch=watch,
+            checkpoint=checkpoint,
+            min_effect=self.min_effect,
+            out=out,
+            as_json=self.json,
+            show=_print,
+        )
+
+    def _read(self) -> tuple[VersionSet, np.ndarray, int]:
+        """All sequences, one a row, in an order that tells secrets from nothing.
+
+        Also where each sequence of the two files stands among them, secrets first,
+        and the number of secrets.
+        """
+        found = []
+        for path in (self.secret, self.held_out):
+            found.append(
+                load_benchmark(
+                    path, template=self.template, text_field=self.text_field
+                ).texts
+            )
+        held_out = {text: i for i, text in enumerate(found[1], 1)}
+        for i, text in enumerate(found[0], 1):
+            if text in held_out:
+                raise InputError(
+                    f"{self.held_out}: example {held_out[text]} is secret {i}",
+                    hint="held-out sequences must never have been used",
+                )
+        if len(set(found[0])) < len(found[0]):
+            raise InputError(f"{self.secret}: a secret stands there twice")
+        if len(found[1]) < len(found[0]):
+            raise InputError(
+                f"{self.held_out}: {len(found[1])} held-out sequences for "
+                f"{len(found[0])} secrets",
+                hint="each secret needs at least one; 999 give p down to 0.001",
+            )
+        places = [
+            f"{path}: example {i}"
+            for path, texts in zip((self.secret, self.held_out), found, strict=True)
+            for i in range(1, len(texts) + 1)
+        ]
+        both = [*found[0], *found[1]]
+        alphabetical = sorted(range(len(both)), key=both.__getitem__)
+        texts = VersionSet(
+            name=self.secret.stem,
+            rows=tuple((both[i],) for i in alphabetical),
+            places=tuple(places[i] for i in alphabetical),
+        )
+        return texts, np.argsort(alphabetical), len(found[0])
+
+    def _make(self, n_secrets: int) -> None:
+        n_held_out = self.n_held_out or 999 * n_secrets
+        for path in (self.secret, self.held_out):
+            if path.suffix != ".txt":
+                raise InputError(
+                    f"{path}: must end in .txt", hint="one sequence a line"
+                )
+        if "\n" in self.prefix or "\r" in self.prefix:
+            raise InputError("--prefix must be one line")
+        drawn = draw_sequences(
+            n_secrets + n_held_out, kind=self.kind, prefix=self.prefix
+        )
+        files = {
+            self.secret: drawn[:n_secrets],
+            self.held_out: drawn[n_secrets:],
+        }
+        data = {
+            path: "".join(f"{text}\n" for text in texts).encode()
+            for path, texts in files.items()
+        }
+        write_new_files({path: (found, 0o600) for path, found in data.items()})
+        console = Console(highlight=False, soft_wrap=True)
+        for path, texts in files.items():
+            digest = hashlib.sha256(data[path]).hexdigest()
+            console.print(
+                f"{path}: {len(texts):,} sequences, commitment sha256:{digest}"
+            )
+        console.print(
+            f"Put the sequences of {self.secret} into what you publish, and keep "
+            f"{self.held_out} to yourself. Publish both commitments with their date: "
+            "they show later that neither file was chosen after a look at a model.",
+            markup=False,
+        )
+
+
+def canary_results(
+    loglik: np.ndarray,
+    n_secrets: int,
+    *,
+    name: str,
+    digest: str,
+    seed: int,
+    n_scored: int = 0,
+    n_cached: int = 0,
+) -> tuple[list[OrderResult], list[Evidence]]:
+    """The joint test of all secrets, and each of several secrets alone.
+
+    Args:
+        loglik: Log-likelihoods in nats, secrets first.
+        n_secrets: How many of them are secrets.
+        name: Of the test.
+        digest: Of all sequences, blind to which are secret.
+        seed: The run's seed.
+        n_scored: Target tokens that went through the model.
+        n_cached: Target tokens whose scores the store held.
+    """
+    rows = canary_rows(
+        loglik[:n_secrets], loglik[n_secrets:], seed=seed, content_digest=digest
+    )
+    joint = OrderResult(
+        benchmark=name,
+        fingerprint=digest,
+        content_digest=digest,
+        order_provenance="declared",
+        n_examples=len(loglik),
+        n_cut=0,
+        method=METHOD.name,
+        primary=True,
+        null=DESIGNED,
+        validity="exact",
+        n_strata=n_secrets,
+        n_dropped=0,
+        n_orders=max(map(len, rows.joint)) - 1,
+        group_field=None,
+        tokens_scored=n_scored,
+        cached_tokens=n_cached,
+        numbers=METHOD.analyse(rows.joint, seed),
+        effect_unit=EFFECT_UNIT,
+    )
+    results, evidence = [joint], [Evidence(scores=padded(rows.joint))]
+    for i, row in enumerate(rows.alone if n_secrets > 1 else (), 1):
+        results.append(
+            dataclasses.replace(
+                joint,
+                benchmark=f"{name}:{i}",
+                method=ALONE.name,
+                primary=False,
+                n_strata=1,
+                n_orders=len(row) - 1,
+                tokens_scored=0,
+                cached_tokens=n_scored + n_cached,
+                numbers=alone_numbers(row, seed=seed),
+            )
+        )
+        evidence.append(Evidence(scores=row[None]))
+    return results, evidence
+
+
+def _print(results: list[OrderResult], console: Console) -> None:
+    joint, *alone = results
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("secret", overflow="fold")
+    for name in ("p", "rank", "exposure", "of at most"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for result in alone or [joint]:
+        n = result.n_orders + 1
+        bits = exposure(result.numbers.p_value, n)
+        table.add_row(
+            result.benchmark,
+            p_text(result),
+            f"{n * 2**-bits:.0f} of {n}",
+            f"{bits:.1f} bits",
+            f"{math.log2(n):.1f}",
+        )
+    console.print(table)
+    console.print(
+        f"\n{joint.benchmark}: {joint.verdict}, p <= {p_text(joint)} by an exact test "
+        f"of {joint.n_strata} {'secrets' if joint.n_strata > 1 else 'secret'} against "
+        f"{joint.n_examples - joint.n_strata:,} held-out sequences, if the secrets "
+        "were drawn like them.",
+        highlight=False,
+        markup=False,
+    )

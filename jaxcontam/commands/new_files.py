@@ -1,0 +1,76 @@
+"""Files that must not replace anything and must not be half there."""
+
+import contextlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from jaxcontam.errors import InputError
+
+
+def write_new_files(files: Mapping[Path, tuple[bytes, int]]) -> None:
+    """Write all files or none; a file that exists is never touched.
+
+    Each is written whole beside its place and then linked to its name, which fails
+    where the name is taken, even by a process that came in between.
+
+    Args:
+        files: Content and mode of each path, the most precious first.
+
+    Raises:
+        InputError: If two paths are the same, a name is taken, or a folder is missing
+            or cannot be written.
+    """
+    if len({path.absolute() for path in files}) < len(files):
+        raise InputError(f"{next(iter(files))}: two outputs have this name")
+    for path in files:
+        _refuse_existing(path)
+    parts: list[tuple[Path, Path]] = []
+    linked: list[Path] = []
+    try:
+        for path, (data, mode) in files.items():
+            part = path.with_name(f"{path.name}.{os.getpid()}.partial")
+            handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            parts.append((part, path))
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        for part, path in parts:
+            _link(part, path)
+            linked.append(path)
+    except BaseException as e:
+        for path in linked:
+            path.unlink()
+        if isinstance(e, FileExistsError):
+            raise _taken(Path(e.filename2 or e.filename)) from e
+        if isinstance(e, OSError):
+            raise InputError(f"{e.filename}: cannot be written ({e.strerror})") from e
+        raise
+    finally:
+        for part, _ in parts:
+            with contextlib.suppress(FileNotFoundError):
+                part.unlink()
+
+
+def _link(part: Path, path: Path) -> None:
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        # A file system without links: the look before is all that can be done.
+        _refuse_existing(path)
+        part.rename(path)
+
+
+def _refuse_existing(path: Path) -> None:
+    # A link to nowhere is a name that is taken, too.
+    if os.path.lexists(path):
+        raise _taken(path)
+
+
+def _taken(path: Path) -> InputError:
+    return InputError(
+        f"{path}: exists, and is not overwritten", hint="give another name, or move it"
+    )

@@ -1,0 +1,83 @@
+"""The end of a command that tests: verdicts, files, and what is printed."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from jaxcontam.commands.report import write_page
+from jaxcontam.report.document import write_report
+from jaxcontam.report.provenance import library_versions, utc_now
+from jaxcontam.results import Evidence, OrderResult, Report
+from jaxcontam.verdict import decide
+
+if TYPE_CHECKING:
+    from jaxcontam.models.checkpoint import Checkpoint
+
+
+class Stopwatch:
+    """When a run began, for its report."""
+
+    def __init__(self):
+        self.started = utc_now()
+        self._clock = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Since the run began."""
+        return time.monotonic() - self._clock
+
+
+def publish(
+    results: Sequence[OrderResult],
+    evidence: Sequence[Evidence],
+    *,
+    command: Sequence[str],
+    seed: int,
+    watch: Stopwatch,
+    checkpoint: "Checkpoint",
+    min_effect: float,
+    out: Path,
+    as_json: bool,
+    show: Callable[[list[OrderResult], Console], None],
+) -> dict[str, Any]:
+    """Decide, write report.json, orders.npz and report.html, print; the report.
+
+    Args:
+        results: One a test, before verdicts.
+        evidence: One a result.
+        command: The words that made it.
+        seed: The run's seed.
+        watch: Started with the run.
+        checkpoint: The model.
+        min_effect: See `decide`.
+        out: Folder.
+        as_json: Print the report instead of calling `show`.
+        show: Prints the decided results.
+    """
+    from jaxcontam.scoring.local import device_info, model_info
+
+    decided = decide(results, min_effect=min_effect)
+    report = Report(
+        command=tuple(command),
+        seed=seed,
+        started=watch.started,
+        wall_seconds=watch.seconds,
+        model=model_info(checkpoint),
+        device=device_info(),
+        versions=library_versions(),
+        min_effect=min_effect,
+        results=tuple(decided),
+    )
+    document = write_report(report, evidence, out)
+    page = write_page(document, out)
+    if as_json:
+        print(json.dumps(document, indent=1, ensure_ascii=False))
+        return document
+    console = Console()
+    show(decided, console)
+    console.print(f"\nreport: {page}", soft_wrap=True, highlight=False)
+    return document

@@ -1,0 +1,79 @@
+"""`jaxcontam release`: a secret seeded order, for an exact proof later."""
+
+import dataclasses
+import secrets
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+from jaxcontam import __version__
+from jaxcontam.commands.new_files import write_new_files
+from jaxcontam.data.release import (
+    SEED_BYTES,
+    check_release,
+    commitment,
+    make_release,
+)
+from jaxcontam.errors import InputError
+from jaxcontam.report.provenance import utc_now
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """Put a benchmark into a secret seeded order, for an exact proof later."""
+
+    benchmark: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="BENCHMARK")]
+    """File to be published: .jsonl, .json, .csv, .tsv, .txt."""
+    seed_file: Path
+    """Where the secret seed goes, or stands with --check; never overwritten."""
+    out: Path | None = None
+    """File to publish (default: NAME-released beside the benchmark)."""
+    check: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Check that BENCHMARK is the file and the order of the seed; write nothing."""
+
+    def __post_init__(self) -> None:
+        if self.check and self.out is not None:
+            raise InputError("--check writes nothing", hint="leave out --out")
+
+    def run(self) -> None:
+        """Write the reordered file and its seed, or check them."""
+        console = Console(highlight=False, soft_wrap=True)
+        if self.check:
+            release = check_release(self.benchmark, self.seed_file)
+            seal = commitment(self.seed_file.read_bytes())
+            lines = (
+                f"{self.benchmark}: the file and the order of {self.seed_file}, "
+                f"{release.n_examples:,} examples, released {release.made}",
+                f"commitment: {seal}",
+            )
+        else:
+            out = self.out or self.benchmark.with_stem(
+                f"{self.benchmark.stem}-released"
+            )
+            if out.suffix.lower() != self.benchmark.suffix.lower():
+                raise InputError(
+                    f"{out}: must end in {self.benchmark.suffix}",
+                    hint="the format stays that of the benchmark",
+                )
+            data, release = make_release(
+                self.benchmark,
+                seed=secrets.token_bytes(SEED_BYTES),
+                version=__version__,
+                made=utc_now(),
+            )
+            sealed = release.to_bytes()
+            write_new_files({self.seed_file: (sealed, 0o600), out: (data, 0o644)})
+            lines = (
+                f"released: {out}, {release.n_examples:,} examples in a secret order",
+                f"seed file: {self.seed_file} (keep it, and keep it secret)",
+                f"commitment: {commitment(sealed)}",
+                "Publish the released file alone, and this commitment with its date. "
+                "It is the SHA-256 of the seed file: whoever gets that file later sees "
+                "that the order was drawn before any model was asked.",
+                f"Test a model with: jaxcontam audit MODEL {out} --seed-file "
+                f"{self.seed_file}",
+            )
+        for line in lines:
+            console.print(line, markup=False)

@@ -1,0 +1,141 @@
+"""`jaxcontam variants`: published texts against rewrites that the user gives."""
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+from rich.console import Console
+
+from jaxcontam.commands.flags import (
+    STORE_DIR,
+    check_positive,
+    check_shared_flags,
+    check_store_flags,
+    flags_of,
+)
+from jaxcontam.commands.progress import progress_bar
+from jaxcontam.commands.publish import Stopwatch, publish
+from jaxcontam.data.versions import load_versions
+from jaxcontam.methods.variants import ScoreUnit, variants_result
+from jaxcontam.methods.versions import (
+    VersionSet,
+    plan_texts,
+    score_texts,
+)
+from jaxcontam.report.document import make_folder
+from jaxcontam.report.table import print_results
+from jaxcontam.results import Evidence, OrderResult
+from jaxcontam.stats.padding import padded
+
+# Effect that `no evidence` must have been able to find: a text of 50 tokens is then
+# 150 times likelier than its rewrites, as a secret is in `canary`.
+_MIN_EFFECT = {"token": 0.1, "total": 5.0}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Variants:
+    """Test published texts against rewrites of each."""
+
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+    """Model directory in Hugging Face layout, or a hub name such as org/name."""
+    file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
+    """.jsonl or .json rows with a published text and a list of rewrites."""
+    text_field: str = "text"
+    """Field of the published text."""
+    variants_field: str = "variants"
+    """Field of its rewrites, any number each."""
+    randomised: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Declare that the published version was drawn at random among all versions."""
+    score: ScoreUnit = "token"
+    """Mean log-probability a token, or the total, which prefers short versions."""
+    limit: int | None = None
+    """Take the first so many rows, never a sample."""
+    min_effect: float | None = None
+    """Nats that `no evidence` must be able to find (default: 0.1 a token, 5 total)."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of the operands of matrix products; bfloat16 is faster, and not as exact."""
+    batch_tokens: int | None = None
+    """Tokens a batch (default: by device)."""
+    seed: int = 0
+    """Seeds where the published version stands while it is scored."""
+    out: Path | None = None
+    """Folder for the report (default: runs/variants/MODEL-DIGEST)."""
+    store: Path | None = None
+    """Folder of scores, from which a rerun goes on (default: OUT/store)."""
+    no_store: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Keep no scores."""
+    json: bool = False
+    """Print the report on standard output instead of the table."""
+
+    def __post_init__(self) -> None:
+        check_positive(self, "batch_tokens", "limit")
+        check_shared_flags(self.seed, self._least_effect)
+        check_store_flags(self.store, self.no_store)
+
+    @property
+    def _least_effect(self) -> float:
+        return _MIN_EFFECT[self.score] if self.min_effect is None else self.min_effect
+
+    def run(self) -> dict:
+        """Load, score, decide, write and print; returns the report."""
+        watch = Stopwatch()
+        rows, places, n_left_out = load_versions(
+            self.file,
+            text_field=self.text_field,
+            variants_field=self.variants_field,
+            limit=self.limit,
+        )
+        texts = VersionSet(name=self.file.stem, rows=tuple(rows), places=tuple(places))
+        # JAX and transformers are imported once the input is known to be good.
+        from jaxcontam.models.checkpoint import load_checkpoint
+        from jaxcontam.scoring.compiled import keep_compiled
+        from jaxcontam.scoring.local import checkpoint_scorer
+
+        keep_compiled()
+        checkpoint = load_checkpoint(self.model, dtype=self.dtype)
+        digest = texts.fingerprint[7:15]
+        out = self.out or Path("runs/variants") / f"{checkpoint.name}-{digest}"
+        make_folder(out)
+        scorer = checkpoint_scorer(
+            checkpoint,
+            store=None if self.no_store else self.store or out / STORE_DIR,
+            batch_tokens=self.batch_tokens,
+        )
+        plan = plan_texts(
+            texts, checkpoint.tokenizer, prefix_id=checkpoint.prefix_id, seed=self.seed
+        )
+        with progress_bar("scoring versions") as progress:
+            scored = score_texts(
+                texts,
+                plan,
+                scorer,
+                per_token=self.score == "token",
+                progress=progress,
+            )
+        result = variants_result(
+            texts,
+            scored,
+            randomised=self.randomised,
+            unit=self.score,
+            n_left_out=n_left_out,
+            seed=self.seed,
+        )
+        return publish(
+            [result],
+            [Evidence(scores=padded(scored.rows), place=scored.place)],
+            command=("variants", self.model, str(self.file), *flags_of(self)),
+            seed=self.seed,
+            watch=watch,
+            checkpoint=checkpoint,
+            min_effect=self._least_effect,
+            out=out,
+            as_json=self.json,
+            show=_print,
+        )
+
+
+def _print(results: list[OrderResult], console: Console) -> None:
+    print_results(results, console)
+    for warning in results[0].warnings:
+        console.print(f"{warning}.", highlight=False, markup=False)

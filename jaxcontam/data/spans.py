@@ -1,0 +1,111 @@
+"""Where values stand in the source text of one record: JSON objects and CSV rows.
+
+A value can then be moved while every other byte of the record stays as published.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+Path = tuple[str | int, ...]
+"""Keys and indices that lead to a value, such as `("choices", "text", 2)`."""
+
+_DECODER = json.JSONDecoder()
+
+
+def value_at(value: Any, path: Path) -> Any:
+    """The value that a path leads to, or None."""
+    for step in path:
+        try:
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return value
+
+
+def json_span(raw: str, path: Path) -> tuple[int, int]:
+    """Start and end of the source text of a value in a JSON document.
+
+    Args:
+        raw: Valid JSON.
+        path: Of a value that exists.
+
+    Raises:
+        KeyError: If it does not.
+    """
+    start = _skip_space(raw, 0)
+    end = len(raw.rstrip())
+    for step in path:
+        found = None
+        if isinstance(step, str):
+            # The last of equal keys is the one that parsers keep.
+            for key, _, (a, b) in json_members(raw, start):
+                if key == step:
+                    found = (a, b)
+        else:
+            for number, span in enumerate(_elements(raw, start)):
+                if number == step:
+                    found = span
+        if found is None:
+            raise KeyError(path)
+        start, end = found
+    return start, end
+
+
+def json_members(raw: str, start: int) -> Iterator[tuple[str, int, tuple[int, int]]]:
+    """Members of an object: key, where the key starts, span of the value."""
+    if raw[start] != "{":
+        return
+    place = _skip_space(raw, start + 1)
+    while raw[place] != "}":
+        key_start = place
+        key, place = _DECODER.raw_decode(raw, place)
+        place = _skip_space(raw, _skip_space(raw, place) + 1)  # past ':'
+        _, end = _DECODER.raw_decode(raw, place)
+        yield key, key_start, (place, end)
+        place = _skip_space(raw, end)
+        if raw[place] == ",":
+            place = _skip_space(raw, place + 1)
+
+
+def csv_spans(
+    raw: str, delimiter: str, header: Mapping[str, object]
+) -> dict[str, tuple[int, int]]:
+    """Span of each cell of a row, quotes included.
+
+    Args:
+        raw: One row that has as many cells as the header.
+        delimiter: Between cells.
+        header: Names of the columns, in order.
+    """
+    spans, start = {}, 0
+    for name in header:
+        end, quoted = start, raw[start : start + 1] == '"'
+        if quoted:
+            end = start + 1
+            while raw[end] != '"' or raw[end + 1 : end + 2] == '"':
+                end += 2 if raw[end] == '"' else 1
+        while end < len(raw) and raw[end] != delimiter:
+            end += 1
+        spans[name] = (start, end)
+        start = end + 1
+    return spans
+
+
+def _elements(raw: str, start: int) -> Iterator[tuple[int, int]]:
+    """Spans of the elements of an array."""
+    if raw[start] != "[":
+        return
+    place = _skip_space(raw, start + 1)
+    while raw[place] != "]":
+        _, end = _DECODER.raw_decode(raw, place)
+        yield place, end
+        place = _skip_space(raw, end)
+        if raw[place] == ",":
+            place = _skip_space(raw, place + 1)
+
+
+def _skip_space(raw: str, place: int) -> int:
+    while place < len(raw) and raw[place] in " \t\r\n":
+        place += 1
+    return place

@@ -1,0 +1,69 @@
+"""Published texts with rewrites of each, from a .jsonl or .json file."""
+
+from pathlib import Path
+
+from jaxcontam.data.benchmark import load_benchmark
+from jaxcontam.data.templates import text_of_field
+from jaxcontam.errors import InputError
+
+
+def load_versions(
+    path: Path,
+    *,
+    text_field: str = "text",
+    variants_field: str = "variants",
+    limit: int | None = None,
+) -> tuple[list[tuple[str, ...]], list[str], int]:
+    """Read rows such as `{"text": "...", "variants": ["...", "..."]}`.
+
+    Args:
+        path: The file.
+        text_field: Field of the published text.
+        variants_field: Field of its rewrites, a list of strings.
+        limit: Keep the first so many rows.
+
+    Returns:
+        The versions of each row, the published one first; where each row stands; and
+        how many rows were left out because they hold no rewrite that differs.
+
+    Raises:
+        InputError: If a row lacks a field or a rewrite is no text; names the row.
+    """
+    benchmark = load_benchmark(path, limit=limit)
+    rows, places, n_left_out = [], [], 0
+    for number, row in enumerate(benchmark.rows, 1):
+        where = f"{path}: row {number}"
+        text = text_of_field(text_field, row, where)
+        if row is None or variants_field not in row:
+            has = "" if row is None else f" (it has: {', '.join(row)})"
+            raise InputError(
+                f"{where}: no field {variants_field!r}{has}",
+                hint="--variants-field names the list of rewrites",
+            )
+        variants = row[variants_field]
+        if isinstance(variants, str):
+            variants = [variants]
+        if not isinstance(variants, list) or not all(
+            isinstance(variant, str) for variant in variants
+        ):
+            raise InputError(
+                f"{where}: {variants_field!r} is no list of texts",
+                hint='write "variants": ["first rewrite", "second rewrite"]',
+            )
+        for version in [text, *variants]:
+            try:
+                version.encode()
+            except UnicodeEncodeError as e:
+                raise InputError(
+                    f"{where}: half a character ({version[e.start]!a})"
+                ) from e
+            if not version.strip():
+                raise InputError(f"{where}: a version is blank")
+        if all(variant == text for variant in variants):
+            n_left_out += 1
+            continue
+        rows.append((text, *variants))
+        places.append(where)
+    if not rows:
+        raise InputError(f"{path}: no row has a rewrite that differs from its text")
+    return rows, places, n_left_out

@@ -1,0 +1,310 @@
+"""Order of the answer options: does the model prefer the published one?
+
+Dimension key
+    K  items
+    M  orders of the item with the most, M = m + 1
+    S  options of the largest item
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from jaxcontam.data.benchmark import Benchmark, content_digest, fingerprint
+from jaxcontam.data.encoding import encode_examples
+from jaxcontam.data.options import Item
+from jaxcontam.errors import InputError
+from jaxcontam.methods.layouts import ScoredTest, UnscorableExampleError
+from jaxcontam.methods.version_method import VersionMethod
+from jaxcontam.results import Evidence, OrderResult
+from jaxcontam.scoring.cost import ScoringCost, sequence_cost
+from jaxcontam.scoring.scorer import NonFiniteScoreError, Progress, Scorer, n_targets
+from jaxcontam.scoring.versions import VersionPlan, plan_versions
+from jaxcontam.stats.option_orders import OptionDesign, draw_option_orders
+from jaxcontam.stats.option_pretests import option_pretests
+from jaxcontam.stats.padding import padded
+
+EFFECT_UNIT = "nats per item"
+NULL = "exchangeability of options"
+FIXED_NULL = "exchangeability of wrong options"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class OptionLayout:
+    """Items in several orders of their options, as sequences of ids.
+
+    Attributes:
+        n_items: Items of the file, those left out included.
+        n_without: Records that are no multiple-choice item.
+        numbers: 1-based place in the file of each item that takes part.
+        design: Their orders.
+        plan: What is scored.
+    """
+
+    n_items: int
+    n_without: int
+    numbers: tuple[int, ...]
+    design: OptionDesign
+    plan: VersionPlan
+
+    @property
+    def n_strata(self) -> int:
+        """Items that take part."""
+        return len(self.design.orders)
+
+    @property
+    def n_dropped(self) -> int:
+        """Items left out, and records that are none."""
+        return self.n_items - self.n_strata + self.n_without
+
+    @property
+    def n_orders(self) -> int:
+        """Counterfactual orders of an item, at most."""
+        return max(map(len, self.design.orders)) - 1
+
+    @property
+    def log10_floor(self) -> float:
+        """log10 of the smallest p-value, if nothing ties."""
+        return -sum(math.log10(len(orders)) for orders in self.design.orders)
+
+    @property
+    def n_scored(self) -> int:
+        """Distinct sequences."""
+        return len(self.plan.sequences)
+
+    @property
+    def n_targets(self) -> int:
+        """Target tokens that scoring will cost."""
+        return n_targets(self.plan.sequences)
+
+    @property
+    def cut(self) -> np.ndarray:
+        """Nothing is cut: long items are scored in windows."""
+        return np.zeros(self.n_items + self.n_without, np.int32)
+
+    def cost(self, scorer: Scorer, planned: set[bytes]) -> ScoringCost:
+        """See `Layout`."""
+        return sequence_cost(scorer, self.plan.sequences, planned)
+
+    def score(self, scorer: Scorer, progress: Progress | None) -> ScoredTest:
+        """See `Layout`."""
+        try:
+            sums = scorer.sums(self.plan.sequences, progress)
+        except NonFiniteScoreError as e:
+            row, _ = self.plan.version_of(e.sequence)
+            raise UnscorableExampleError(self.numbers[row] - 1) from e
+        evidence = Evidence(
+            scores=padded(self.plan.rows(sums.loglik)),
+            orders=_padded_orders(self.design.orders),
+            place=self.plan.place,
+        )
+        return ScoredTest(evidence, sums.n_cached)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PlannedOptions:
+    """The test of one benchmark's options, ready to be scored.
+
+    Attributes:
+        benchmark: As loaded, without a template.
+        items: All items of the file.
+        layout: Those that take part.
+        fixed: Right options keep their places.
+        seed: The run's seed.
+    """
+
+    benchmark: Benchmark
+    items: tuple[Item, ...]
+    layout: OptionLayout
+    fixed: bool
+    seed: int
+
+    @property
+    def method(self) -> VersionMethod:
+        """The row of METHODS."""
+        return METHOD
+
+    @property
+    def n_targets(self) -> int:
+        """Target tokens that scoring will cost."""
+        return self.layout.n_targets
+
+    @property
+    def content_digest(self) -> str:
+        """Digest of the items, blind to the order of options and of items."""
+        return options_digest(self.items)
+
+
+def plan_options(
+    benchmark: Benchmark,
+    items: Sequence[Item],
+    tokenizer: Tokenizer,
+    *,
+    prefix_id: int | None,
+    seed: int,
+    n_orders: int | None = None,
+    fixed: bool = False,
+) -> PlannedOptions:
+    """Draw option orders and lay out the items in each of them; asks no model.
+
+    Args:
+        benchmark: As loaded, without a template.
+        items: As read from it.
+        tokenizer: Plain.
+        prefix_id: Put before each sequence if the tokenizer has one.
+        seed: The run's seed.
+        n_orders: m; items with fewer orders take all they have.
+        fixed: Keep each right option where it is.
+
+    Raises:
+        InputError: If no item can take part, or the right option is not known.
+    """
+    if fixed:
+        for item in items:
+            if item.answer is None:
+                raise InputError(
+                    f"{benchmark.name}: example {item.number}: no field tells the "
+                    "right option",
+                    hint="--answer-field names it; --fix-answer needs it",
+                )
+    assert METHOD.default_orders is not None
+    digest = options_digest(items)
+    design = draw_option_orders(
+        [item.options for item in items],
+        METHOD.default_orders if n_orders is None else n_orders,
+        seed=seed,
+        content_digest=digest,
+        fixed=[item.answer for item in items] if fixed else None,
+    )
+    if not design.orders:
+        raise InputError(
+            f"{benchmark.name}: no item can take part: {_reasons(design)}",
+            hint="only options that could stand in any order can be tested",
+        )
+    texts = [
+        items[i].text(order.tolist())
+        for i, orders in zip(design.items.tolist(), design.orders, strict=True)
+        for order in orders
+    ]
+    encoded = iter(encode_examples(tokenizer, texts, separator="").ids)
+    rows = [[next(encoded) for _ in orders] for orders in design.orders]
+    plan = plan_versions(rows, prefix_id=prefix_id, seed=seed, content_digest=digest)
+    return PlannedOptions(
+        benchmark=benchmark,
+        items=tuple(items),
+        layout=OptionLayout(
+            n_items=len(items),
+            n_without=len(benchmark) - len(items),
+            numbers=tuple(items[i].number for i in design.items.tolist()),
+            design=design,
+            plan=plan,
+        ),
+        fixed=fixed,
+        seed=seed,
+    )
+
+
+def options_result(
+    planned: PlannedOptions, scored: ScoredTest, *, primary: bool
+) -> OrderResult:
+    """The row of a scored test, before verdicts are given.
+
+    Null hypothesis: within each item that takes part, the published order of the
+    options was as likely as any other order that may stand (none sorted; with
+    `fixed`, none that moves the right option), independently over items. The test
+    sees each item alone, so it needs nothing of the order of the file.
+
+    Args:
+        planned: The test.
+        scored: Its scores.
+        primary: Whether this test decides.
+    """
+    layout, digest = planned.layout, planned.content_digest
+    used = [planned.items[i] for i in layout.design.items.tolist()]
+    numbers = METHOD.numbers(
+        scored.evidence, grouped=False, seed=planned.seed, content_digest=digest
+    )
+    return OrderResult(
+        benchmark=planned.benchmark.name,
+        fingerprint=fingerprint(
+            [item.text(range(len(item.options))) for item in planned.items]
+        ),
+        content_digest=digest,
+        order_provenance="published",
+        n_examples=layout.n_items + layout.n_without,
+        n_cut=0,
+        method=METHOD.name,
+        primary=primary,
+        null=FIXED_NULL if planned.fixed else NULL,
+        validity="exact",
+        n_strata=layout.n_strata,
+        n_dropped=layout.n_dropped,
+        n_orders=layout.n_orders,
+        group_field=None,
+        tokens_scored=layout.n_targets - scored.n_cached,
+        cached_tokens=scored.n_cached,
+        numbers=numbers,
+        effect_unit=EFFECT_UNIT,
+        pretests=option_pretests(
+            [item.options for item in used],
+            [item.answer for item in used],
+            seed=planned.seed,
+            fixed=planned.fixed,
+        ),
+        warnings=_warnings(planned),
+    )
+
+
+def options_digest(items: Sequence[Item]) -> str:
+    """Digest of items, blind to the order of options and of items."""
+    blind = []
+    for item in items:
+        literals = [part for part in item.parts if isinstance(part, str)]
+        blind.append(content_digest([fingerprint(literals), *item.sources]))
+    return content_digest(blind)
+
+
+def _warnings(planned: PlannedOptions) -> tuple[str, ...]:
+    layout, warnings = planned.layout, []
+    if layout.design.left_out:
+        warnings.append(
+            f"{layout.n_items - layout.n_strata} of {layout.n_items} items were left "
+            f"out: {_reasons(layout.design)}"
+        )
+    if layout.n_without:
+        warnings.append(f"{layout.n_without} records have no options")
+    if not planned.fixed and any(item.answer is None for item in planned.items):
+        warnings.append(
+            "no field tells the right option, so its place could not be checked "
+            "(--answer-field)"
+        )
+    return tuple(warnings)
+
+
+def _reasons(design: OptionDesign) -> str:
+    found = sorted(design.left_out.items())
+    return ", ".join(f"{count} {reason}" for reason, count in found)
+
+
+def _padded_orders(orders: Sequence[np.ndarray]) -> np.ndarray:
+    """(K, M, S) int32, -1 where an item has fewer orders or options."""
+    shape = np.array([found.shape for found in orders]).max(axis=0)
+    orders_KMS = np.full((len(orders), *shape), -1, np.int32)
+    for k, found in enumerate(orders):
+        orders_KMS[k, : found.shape[0], : found.shape[1]] = found
+    return orders_KMS
+
+
+METHOD = VersionMethod(
+    name="options",
+    command="audit",
+    default_orders=3,
+    null=NULL,
+    validity="exact",
+    cost="m + 1 passes (4; at most n! for n options)",
+    finds="multiple-choice items whose options were seen in the published order",
+    source="the test of stratified, an item a stratum",
+)

@@ -1,0 +1,86 @@
+"""Published texts against rewrites of each."""
+
+from typing import Literal
+
+from jaxcontam.methods.version_method import VersionMethod
+from jaxcontam.methods.versions import ScoredVersions, VersionSet
+from jaxcontam.results import DESIGNED, OrderResult
+
+DECLARED = "exchangeability of versions (declared)"
+"""Null of rewrites that were made after publication: nothing vouches for it."""
+
+ScoreUnit = Literal["token", "total"]
+EFFECT_UNITS = {"token": "nats per token", "total": "nats per text"}
+
+
+def variants_result(
+    texts: VersionSet,
+    scored: ScoredVersions,
+    *,
+    randomised: bool,
+    unit: ScoreUnit,
+    n_left_out: int,
+    seed: int,
+) -> OrderResult:
+    """Whether the model prefers the published versions, before verdicts are given.
+
+    Null hypothesis: within each row every version was equally likely to be the
+    published one. That holds by design where the owner drew it at random among
+    versions that were all written before (`randomised`); otherwise a model may prefer
+    one style to another without having seen either, so the result is `heuristic`.
+
+    Versions differ in length, and a sum over tokens mostly ranks lengths; the mean a
+    token is the default. The null holds for any score of the text alone.
+
+    Args:
+        texts: The versions.
+        scored: Their scores.
+        randomised: The published version was drawn at random.
+        unit: What `scored` holds.
+        n_left_out: Rows without a rewrite that differs.
+        seed: The run's seed.
+
+    Source:
+        The paired comparison of STAMP and of PaCoST (Zhang et al. 2024), with the
+        exact law of the sum in place of a t-test.
+    """
+    warnings = []
+    if n_left_out:
+        warnings.append(f"{n_left_out} rows have no rewrite that differs from the text")
+    if not randomised:
+        warnings.append(
+            "the published versions were not drawn at random: a model that never saw "
+            "them may prefer their style, so the verdict is never more than suspected"
+        )
+    return OrderResult(
+        benchmark=texts.name,
+        fingerprint=texts.fingerprint,
+        content_digest=texts.content_digest,
+        order_provenance="declared",
+        n_examples=len(texts.rows) + n_left_out,
+        n_cut=0,
+        method=METHOD.name,
+        primary=True,
+        null=DESIGNED if randomised else DECLARED,
+        validity="exact" if randomised else "heuristic",
+        n_strata=len(texts.rows),
+        n_dropped=n_left_out,
+        n_orders=max(map(len, texts.rows)) - 1,
+        group_field=None,
+        tokens_scored=scored.n_scored,
+        cached_tokens=scored.n_cached,
+        numbers=METHOD.analyse(scored.rows, seed),
+        effect_unit=EFFECT_UNITS[unit],
+        warnings=tuple(warnings),
+    )
+
+
+METHOD = VersionMethod(
+    name="variants",
+    command="variants",
+    null=f"{DESIGNED}, or {DECLARED}",
+    validity="exact if the published versions were drawn at random",
+    cost="each version once",
+    finds="texts that were seen in their published wording",
+    source="as STAMP; PaCoST, Zhang et al. 2024",
+)

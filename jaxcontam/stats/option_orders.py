@@ -1,0 +1,188 @@
+"""Counterfactual orders of the options of an item.
+
+Authors like to sort options: by number, by alphabet, by length. Items in such an order
+are left out, and so are such orders among the counterfactuals: among the orders that
+remain, the published one is as likely as any other.
+
+Dimension key
+    K  items
+    M  orders an item, M = m + 1
+    S  options of the largest item
+    R  orders that are looked at
+"""
+
+import collections
+import dataclasses
+import functools
+import itertools
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxcontam.stats.places import row_generator
+
+# Orders of up to so many options are listed. More options have so many orders that so
+# many tries for each that is wanted find them.
+LISTED, _TRIES = 5, 20
+# More counterfactuals than these gain next to nothing.
+MOST = 99
+_NUMBER = re.compile(r"[-+\u2212]?\d[\d,.]*")
+_PLACE = re.compile(
+    r"\b(all|none|neither|both|any|either|some)\b.*"
+    r"\b(above|below|these|those|options?|answers?|choices?|others?|them)\b"
+    r"|\b(option|answer|choice)s?\s+\(?[A-Ea-e1-5]\b"
+    r"|^(all|none|both|neither|either)\.?$",
+    re.IGNORECASE,
+)
+# Capitals only: "a and b" may be variables.
+_LETTERS = re.compile(r"\(?\b[A-E]\)?\s*(,|and|or|nor|&|but not)\s*\(?[A-E]\b")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class OptionDesign:
+    """Orders to score.
+
+    Attributes:
+        items: (K,) indices of the items that take part.
+        orders: For each of them (m + 1, n_options) int64: which published option
+            stands at each place; the first row is the published order itself.
+        left_out: Reason -> number of items left out.
+    """
+
+    items: np.ndarray
+    orders: tuple[np.ndarray, ...]
+    left_out: dict[str, int]
+
+
+def draw_option_orders(
+    options: Sequence[Sequence[str]],
+    n_orders: int,
+    *,
+    seed: int,
+    content_digest: str,
+    fixed: Sequence[int | None] | None = None,
+) -> OptionDesign:
+    """Draw up to m different orders for each item, none of them the published one.
+
+    The generator of item k is seeded by (seed, content digest, k) and draws orders of
+    the options in alphabetical sequence, so the draws know nothing of the published
+    order except that it is skipped. Where an item has no more than m + 1 orders that
+    may stand, all are taken.
+
+    Args:
+        options: Options of each item, in published order.
+        n_orders: m.
+        seed: The run's seed.
+        content_digest: Of the items, blind to the order of options.
+        fixed: Place of an option that stays where it is, for each item; None leaves
+            all free.
+    """
+    kept, orders = [], []
+    left_out: collections.Counter[str] = collections.Counter()
+    for k, texts in enumerate(options):
+        place = None if fixed is None else fixed[k]
+        if reason := reason_to_leave_out(texts):
+            left_out[reason] += 1
+            continue
+        rng = row_generator(seed, content_digest, k)
+        found = orders_of(texts, n_orders, rng, place)
+        if len(found) < 2:
+            left_out["have one order only"] += 1
+            continue
+        kept.append(k)
+        orders.append(found)
+    return OptionDesign(np.array(kept, np.int64), tuple(orders), dict(left_out))
+
+
+def reason_to_leave_out(options: Sequence[str]) -> str | None:
+    """Why an item cannot take part; None if it can."""
+    if len(set(options)) < len(options):
+        return "repeat an option"
+    if any(_PLACE.search(text) or _LETTERS.search(text) for text in options):
+        return "refer to places"
+    if _is_numeric(options):
+        return "are numbers"
+    if is_sorted(options):
+        return "are sorted"
+    return None
+
+
+def is_sorted(options: Sequence[str]) -> bool:
+    """By alphabet or by length, either way; two options are always sorted somehow."""
+    if len(options) < 3:
+        return False
+    return not _may_stand(options, np.arange(len(options))[None], None)[0]
+
+
+def orders_of(
+    texts: Sequence[str], n_orders: int, rng: np.random.Generator, fixed: int | None
+) -> np.ndarray:
+    """Different orders of an item's options, the published one first.
+
+    Args:
+        texts: In published order.
+        n_orders: m, at most.
+        rng: The item's own.
+        fixed: Place of an option that stays where it is, or None.
+
+    Returns:
+        (at most m + 1, n_options) int64; all there are if they are fewer than m + 1.
+    """
+    n = len(texts)
+    published = np.arange(n)
+    # A random sequence of orders of the alphabetical list, of which the first m that
+    # may stand and are not the published one are taken.
+    alphabetical = np.array(
+        sorted(range(n), key=lambda i: (texts[i].casefold(), texts[i]))
+    )
+    if n <= LISTED:
+        drawn = alphabetical[_permutations(n)]
+        drawn = drawn[rng.permutation(len(drawn))]
+    else:
+        tries = np.tile(alphabetical, (_TRIES * min(n_orders, MOST), 1))
+        drawn = rng.permuted(tries, axis=1)
+        if fixed is not None:
+            drawn = _put_back(drawn, fixed)
+    others = drawn[_may_stand(texts, drawn, fixed) & (drawn != published).any(axis=1)]
+    _, first = np.unique(others, axis=0, return_index=True)
+    return np.vstack([published, others[np.sort(first)][:n_orders]])
+
+
+@functools.cache
+def _permutations(n: int) -> np.ndarray:
+    return np.array(list(itertools.permutations(range(n))))
+
+
+def _may_stand(
+    texts: Sequence[str], orders: np.ndarray, fixed: int | None
+) -> np.ndarray:
+    """Which orders are not sorted, and leave the fixed option where it is."""
+    stands = np.ones(len(orders), bool)
+    if fixed is not None:
+        stands &= orders[:, fixed] == fixed
+    if len(texts) < 3:
+        return stands
+    folded = [text.casefold() for text in texts]
+    rank = {text: i for i, text in enumerate(sorted(set(folded)))}
+    for keys in ([rank[text] for text in folded], [len(text) for text in texts]):
+        steps = np.diff(np.array(keys)[orders], axis=1)
+        stands &= ~((steps > 0).all(axis=1) | (steps < 0).all(axis=1))
+    return stands
+
+
+def _put_back(orders: np.ndarray, fixed: int) -> np.ndarray:
+    """Swap an option to its own place: the others stay uniformly random."""
+    swapped, rows = orders.copy(), np.arange(len(orders))
+    at = (orders == fixed).argmax(axis=1)
+    swapped[rows, at] = orders[:, fixed]
+    swapped[:, fixed] = fixed
+    return swapped
+
+
+def _is_numeric(options: Sequence[str]) -> bool:
+    """All hold numbers, and are the same but for them: authors sort such options."""
+    return (
+        all(_NUMBER.search(text) for text in options)
+        and len({_NUMBER.sub("#", text).strip().casefold() for text in options}) == 1
+    )

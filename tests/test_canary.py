@@ -1,0 +1,261 @@
+"""`jaxcontam canary`: exact p and exposure of secrets among their held-out twins."""
+
+import hashlib
+import json
+import math
+import re
+import stat
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from jaxcontam.cli import main
+from jaxcontam.commands.canary import Canary, canary_results
+from jaxcontam.errors import InputError
+from jaxcontam.methods.canary import (
+    alone_numbers,
+    canary_rows,
+    draw_sequences,
+    exposure,
+)
+from jaxcontam.stats.randomisation import randomisation_test
+from jaxcontam.verdict import decide
+
+DIGEST = "sha256:" + "5a" * 32
+
+
+def results_of(loglik, n_secrets, seed=0):
+    return canary_results(
+        np.asarray(loglik, float), n_secrets, name="s", digest=DIGEST, seed=seed
+    )
+
+
+@pytest.mark.parametrize(("better", "equal"), [(0, 0), (3, 0), (0, 2), (4, 5), (9, 0)])
+def test_pvalue_and_exposure_are_those_of_the_rank(better, equal):
+    held_out = np.r_[np.full(better, 2.0), np.full(equal, 1.0), np.zeros(9 - better)]
+    numbers = alone_numbers(np.r_[1.0, held_out], seed=0)
+    n, rank = 1 + len(held_out), 1 + better + equal
+    assert numbers.p_value == pytest.approx(rank / n, rel=1e-12)
+    assert numbers.exposure == pytest.approx(math.log2(n) - math.log2(rank))
+    assert exposure(numbers.p_value, n) == pytest.approx(-math.log2(numbers.p_value))
+
+
+def test_single_secret_has_one_row_and_the_p_of_its_rank():
+    (result,), (evidence,) = results_of(np.arange(100.0)[::-1], 1)
+    assert result.numbers.p_value == pytest.approx(0.01, rel=1e-12)
+    assert result.numbers.p_floor == pytest.approx(0.01)
+    assert evidence.scores.shape == (1, 100)
+
+
+def test_no_held_out_sequence_serves_two_rows_of_the_joint_test():
+    held_out = np.arange(100.0, 123.0)
+    rows = canary_rows(np.arange(4.0), held_out, seed=3, content_digest=DIGEST)
+    dealt = np.concatenate([row[1:] for row in rows.joint])
+    assert sorted(dealt) == sorted(held_out)
+    assert sorted(map(len, rows.joint)) == [6, 7, 7, 7]
+    assert [row[0] for row in rows.joint] == [0.0, 1.0, 2.0, 3.0]
+    for k, row in enumerate(rows.alone):
+        np.testing.assert_array_equal(row, [k, *held_out])
+
+
+def test_deal_follows_the_seed_and_not_the_scores():
+    first, again, other = (
+        canary_rows(np.zeros(3), values, seed=seed, content_digest=DIGEST).joint
+        for values, seed in (
+            (np.arange(30.0), 1),
+            (np.arange(30.0) ** 2, 1),
+            (np.arange(30.0), 2),
+        )
+    )
+    np.testing.assert_array_equal(np.square(first), again)
+    assert not np.array_equal(first, other)
+
+
+@pytest.mark.parametrize("order", ["drawn", "sorted"])
+def test_size_at_the_null(order):
+    """Sorted files must not matter: the deal is drawn."""
+    n = 2_000
+    rng = np.random.default_rng(11)
+    p = np.empty(n)
+    for i in range(n):
+        # Skewed, heavy on ties: float16 steps.
+        loglik = -rng.gamma(2.0, size=45).astype(np.float16).astype(float)
+        if order == "sorted":
+            loglik[:4].sort()
+            loglik[4:].sort()
+        rows = canary_rows(loglik[:4], loglik[4:], seed=i, content_digest=DIGEST)
+        p[i] = joint_p(rows.joint)
+    for level in (0.001, 0.01, 0.05, 0.5):
+        slack = 3.3 * math.sqrt(level * (1 - level) / n)
+        assert np.mean(p <= level) <= level + slack
+    assert scipy.stats.kstest(p, "uniform").pvalue > 1e-3
+
+
+def joint_p(rows):
+    """The joint p-value without the Monte Carlo cross-check, which takes longer."""
+    return randomisation_test(list(rows), np.ones(len(rows)), n_draws=0).p_value
+
+
+def test_power_of_several_weak_secrets_together():
+    """Five secrets a standard deviation up: each alone is nothing, together a lot."""
+    rng = np.random.default_rng(5)
+    found = []
+    for i in range(40):
+        loglik = rng.normal(size=5 + 495)
+        loglik[:5] += 2.0
+        results, _ = results_of(loglik, 5, seed=i)
+        joint, *alone = decide(results, min_effect=5.0)
+        found.append((joint.numbers.p_value, min(r.numbers.p_value for r in alone)))
+    joint_p, best_alone = np.median(found, axis=0)
+    assert joint_p < 1e-4 < best_alone
+
+
+def test_learned_secrets_are_called_contaminated_and_the_others_secondary():
+    results, _ = results_of([*[50.0] * 3, *np.random.default_rng(0).normal(size=60)], 3)
+    joint, *alone = decide(results, min_effect=5.0)
+    assert joint.verdict == "contaminated"
+    assert joint.numbers.p_value == pytest.approx(21.0**-3)
+    assert [r.benchmark for r in alone] == ["s:1", "s:2", "s:3"]
+    assert all(r.verdict is None and not r.primary for r in alone)
+
+
+def test_constant_scorer_gives_pvalue_one_and_no_exposure():
+    results, _ = results_of(np.full(43, -7.0), 3)
+    assert [r.numbers.p_value for r in results] == [1.0] * 4
+    assert results[1].numbers.exposure == 0.0
+
+
+def test_fewer_held_out_than_secrets_is_refused():
+    with pytest.raises(InputError, match="2 held-out sequences for 3 secrets"):
+        results_of(np.arange(5.0), 3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "pattern"),
+    [("words", r"id ([a-z]{6} ){7}[a-z]{6}"), ("digits", r"id (\d{4} ){11}\d{4}")],
+)
+def test_drawn_sequences_differ_and_have_one_form(kind, pattern):
+    drawn = draw_sequences(500, kind=kind, prefix="id ")
+    assert len(set(drawn)) == 500
+    assert all(re.fullmatch(pattern, text) for text in drawn)
+
+
+@pytest.mark.parametrize("kind", ["words", "digits"])
+def test_each_place_of_a_drawn_sequence_is_uniform(kind):
+    letters = [text.replace(" ", "")[5] for text in draw_sequences(6_000, kind=kind)]
+    counts = np.unique(letters, return_counts=True)[1]
+    assert len(counts) == {"words": 5, "digits": 10}[kind]
+    # Randomness of the system, so no fixed outcome: fails once in 10^9 runs.
+    assert scipy.stats.chisquare(counts).pvalue > 1e-9
+
+
+def test_made_files_are_secret_whole_and_never_overwritten(tmp_path, capsys):
+    secret, held_out = tmp_path / "s.txt", tmp_path / "h.txt"
+    words = ["canary", "--make", "2", "--n-held-out", "7"]
+    words += ["--secret", str(secret), "--held-out", str(held_out)]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    first, second = (path.read_text() for path in (secret, held_out))
+    assert (len(first.splitlines()), len(second.splitlines())) == (2, 7)
+    for path in (secret, held_out):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        assert f"{path}: " in said
+        assert f"commitment sha256:{digest}\n" in said
+    assert not any(line in said for line in (first + second).splitlines())
+    assert main(words) == 2
+    assert capsys.readouterr().err == (
+        f"jaxcontam: error: {secret}: exists, and is not overwritten\n"
+        "  hint: give another name, or move it\n"
+    )
+    assert (secret.read_text(), held_out.read_text()) == (first, second)
+
+
+@pytest.mark.parametrize(
+    ("flags", "error"),
+    [
+        (
+            {},
+            "no model\n  hint: name one, or draw secrets with --make N\n",
+        ),
+        (
+            {"make": 1, "model": "m"},
+            "--make asks no model\n  hint: leave out MODEL, or leave out --make\n",
+        ),
+        ({"make": 0}, "--make must be at least 1, got 0\n"),
+        ({"model": "m", "n_held_out": 9}, "--n-held-out goes with --make\n"),
+        (
+            {"make": 3, "n_held_out": 2},
+            "--n-held-out 2 for --make 3\n"
+            "  hint: each secret needs at least one; 999 give p down to 0.001\n",
+        ),
+        ({"make": 3, "prefix": "a\nb"}, "--prefix must be one line\n"),
+        ({"model": "m", "seed": -1}, "--seed must be at least 0, got -1\n"),
+    ],
+)
+def test_bad_flags_are_refused(tmp_path, capsys, flags, error):
+    words = ["canary", *[flags[k] for k in flags if k == "model"]]
+    for name, value in flags.items():
+        if name != "model":
+            words += ["--" + name.replace("_", "-"), str(value)]
+    files = ["--secret", str(tmp_path / "s.txt"), "--held-out", str(tmp_path / "h.txt")]
+    assert main([*words, *files]) == 2
+    assert capsys.readouterr().err == f"jaxcontam: error: {error}"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("secret", "held_out", "error"),
+    [
+        (
+            "a\nb\n",
+            "c\nd\na\n",
+            "{h}: example 3 is secret 1\n"
+            "  hint: held-out sequences must never have been used\n",
+        ),
+        ("a\na\n", "c\nd\n", "{s}: a secret stands there twice\n"),
+        (
+            "a\nb\n",
+            "c\n",
+            "{h}: 1 held-out sequences for 2 secrets\n"
+            "  hint: each secret needs at least one; 999 give p down to 0.001\n",
+        ),
+        ("a\n", "", "{h}: no examples\n  hint: nothing to test in this file\n"),
+    ],
+)
+def test_bad_files_are_refused_before_the_model_loads(
+    tmp_path, capsys, secret, held_out, error
+):
+    s, h = tmp_path / "s.txt", tmp_path / "h.txt"
+    s.write_text(secret)
+    h.write_text(held_out)
+    words = ["canary", "no-such-model", "--secret", str(s), "--held-out", str(h)]
+    assert main(words) == 2
+    assert capsys.readouterr().err == "jaxcontam: error: " + error.format(s=s, h=h)
+
+
+def test_command_tests_a_model_and_keeps_the_secrets_to_itself(pulse, tmp_path, capsys):
+    secret, held_out, out = tmp_path / "s.txt", tmp_path / "h.txt", tmp_path / "out"
+    Canary(make=3, n_held_out=31, secret=secret, held_out=held_out).run()
+    words = ["canary", str(pulse / "model"), "--secret", str(secret)]
+    words += ["--held-out", str(held_out), "--out", str(out)]
+    capsys.readouterr()
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert said.count(" bits ") == 3
+    written = (
+        said + (out / "report.json").read_text() + (out / "report.html").read_text()
+    )
+    for line in (secret.read_text() + held_out.read_text()).splitlines():
+        assert line not in written
+    document = json.loads((out / "report.json").read_text())
+    joint, *alone = document["results"]
+    assert (joint["method"], joint["n_strata"], joint["primary"]) == ("canary", 3, True)
+    assert joint["null"] == "designed randomisation"
+    assert [row["n_orders"] for row in alone] == [31] * 3
+    assert main([*words, "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)["results"]
+    for row in [*document["results"], *again]:
+        row.pop("tokens_scored"), row.pop("cached_tokens")
+    assert again == document["results"]

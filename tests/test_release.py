@@ -1,0 +1,308 @@
+"""`jaxcontam release`: a drawn order, byte-faithful, checkable, never half there."""
+
+import hashlib
+import itertools
+import json
+import math
+import os
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxcontam.cli import main
+from jaxcontam.data.layout import layout_of, read_layout
+from jaxcontam.data.release import check_release, release_order
+from jaxcontam.errors import InputError
+
+# One file a format, with what a parser would lose: spaces, escapes, line ends, quotes
+# over several lines, blank lines, a byte order mark, no last line end, repeats.
+FILES = {
+    "a.jsonl": b'{"q": "caf\\u00e9",  "n":1.0}\n{"n": 1e0}\n\n  {"q":"x"} \n{"n": 1e0}',
+    "b.jsonl": b"\xef\xbb\xbf" + b"".join(b'{"i": %d}\r\n' % i for i in range(30)),
+    "c.json": b'[ {"q": "a"},\n  "tw\\u006f",\n\t[3] , {"q":"a"}]\n',
+    "d.csv": b'q,a\r\n"one, \r\ntwo",1\r\n"say ""so""",2\r\nq,a\r\nplain , 3',
+    "e.tsv": b"q\ta\nq\t1\n\nx\t 2\nz\t3\n",
+    "f.txt": "x\nxx\nein\u2028Satz\n\n  x\nd\u00e9j\u00e0\n".encode(),
+}
+
+
+@pytest.fixture
+def release(tmp_path):
+    """Release one of `FILES`; returns (original, released, seed file)."""
+
+    def run(name):
+        path, seed = tmp_path / name, tmp_path / "seed.json"
+        path.write_bytes(FILES[name])
+        assert main(["release", str(path), "--seed-file", str(seed)]) == 0
+        return path, path.with_stem(path.stem + "-released"), seed
+
+    return run
+
+
+def seeds(n):
+    """Seeds as good as random ones, the same in every run."""
+    return [hashlib.sha256(b"%d" % i).digest() for i in range(n)]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_released_file_holds_the_same_raw_records_in_the_order_of_the_seed(
+    release, name
+):
+    path, released, seed = release(name)
+    before, after = read_layout(path), read_layout(released)
+    assert before.encoded() == FILES[name], "cutting a file loses no byte"
+    assert sorted(after.records) == sorted(before.records)
+    assert after.gaps == before.gaps
+    secret = json.loads(seed.read_text())["seed"]
+    order = release_order(before.records, bytes.fromhex(secret))
+    assert after.records == tuple(before.records[i] for i in order)
+    assert main(["release", str(released), "--check", "--seed-file", str(seed)]) == 0
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_released_file_with_any_byte_changed_is_refused(release, name):
+    _, released, seed = release(name)
+    data = released.read_bytes()
+    for place in range(len(data)):
+        changed = bytearray(data)
+        changed[place] ^= 1
+        released.write_bytes(changed)
+        with pytest.raises(InputError):
+            check_release(released, seed)
+    released.write_bytes(data)
+    assert check_release(released, seed).n_examples == len(
+        read_layout(released).records
+    )
+
+
+def test_order_depends_on_the_set_of_records_and_not_on_their_order():
+    records = [*"abcdef", "a"]
+    shuffled = [records[i] for i in (3, 6, 0, 5, 2, 1, 4)]
+    for seed in seeds(20):
+        first, second = (
+            [rows[i] for i in release_order(rows, seed)] for rows in (records, shuffled)
+        )
+        assert first == second
+
+
+def test_every_order_is_equally_likely_over_seeds():
+    n = 12_000
+    counts = dict.fromkeys(itertools.permutations(range(4)), 0)
+    for seed in seeds(n):
+        counts[tuple(release_order("wxyz", seed))] += 1
+    expected = n / 24
+    chi2 = sum((count - expected) ** 2 / expected for count in counts.values())
+    # 23 degrees of freedom: mean 23, 3.3 standard deviations of 6.8 above it.
+    assert chi2 < 23 + 3.3 * math.sqrt(2 * 23)
+
+
+def test_orders_of_two_files_under_one_seed_are_unrelated():
+    positions = np.array(
+        [
+            (
+                release_order(["a", "b", "c"], seed).index(0),
+                release_order(["d", "e", "f"], seed).index(0),
+            )
+            for seed in seeds(3_000)
+        ]
+    )
+    # Places of the first records; 3.3 standard errors.
+    assert abs(np.corrcoef(positions.T)[0, 1]) < 3.3 / math.sqrt(3_000)
+
+
+def test_seed_is_secret_on_disk_and_on_the_terminal(release, capsys):
+    _, released, seed = release("a.jsonl")
+    said = capsys.readouterr()
+    assert main(["release", str(released), "--check", "--seed-file", str(seed)]) == 0
+    checked = capsys.readouterr()
+    secret = json.loads(seed.read_text())["seed"]
+    assert len(bytes.fromhex(secret)) == 32
+    assert secret not in said.out + said.err + checked.out + checked.err
+    assert secret not in released.read_text()
+    assert stat.S_IMODE(seed.stat().st_mode) == 0o600
+
+
+def test_commitment_is_the_digest_of_the_seed_file(release, capsys):
+    _, _, seed = release("a.jsonl")
+    sealed = hashlib.sha256(seed.read_bytes()).hexdigest()
+    assert f"commitment: sha256:{sealed}\n" in capsys.readouterr().out
+
+
+def test_two_releases_of_a_file_have_seeds_of_their_own(tmp_path):
+    path = tmp_path / "x.txt"
+    path.write_text("a\nb\n")
+    found = []
+    for i in range(2):
+        seed = tmp_path / f"s{i}"
+        words = ["--seed-file", str(seed), "--out", str(tmp_path / f"o{i}.txt")]
+        assert main(["release", str(path), *words]) == 0
+        found.append(json.loads(seed.read_text())["seed"])
+    assert found[0] != found[1]
+
+
+@pytest.mark.parametrize("taken", ["seed.json", "x-released.txt"])
+@pytest.mark.parametrize("dangling", [False, True])
+def test_existing_output_is_kept_and_nothing_else_is_written(
+    tmp_path, capsys, taken, dangling
+):
+    path = tmp_path / "x.txt"
+    path.write_text("a\nb\n")
+    if dangling:
+        (tmp_path / taken).symlink_to(tmp_path / "nowhere")
+    else:
+        (tmp_path / taken).write_text("mine")
+    before = {p.name for p in tmp_path.iterdir()}
+    words = ["release", str(path), "--seed-file", str(tmp_path / "seed.json")]
+    assert main(words) == 2
+    assert capsys.readouterr().err == (
+        f"jaxcontam: error: {tmp_path / taken}: exists, and is not overwritten\n"
+        "  hint: give another name, or move it\n"
+    )
+    assert {p.name for p in tmp_path.iterdir()} == before
+    assert dangling or (tmp_path / taken).read_text() == "mine"
+
+
+def test_failure_at_any_write_leaves_nothing_behind(tmp_path, monkeypatch):
+    path = tmp_path / "x.txt"
+    path.write_text("a\nb\n")
+    words = ["release", str(path), "--seed-file", str(tmp_path / "seed.json")]
+    for name, calls in (("open", 2), ("fsync", 2), ("link", 2)):
+        for fails_at in range(calls):
+            real, count = getattr(os, name), itertools.count()
+
+            def broken(*args, real=real, count=count, fails_at=fails_at, **kwargs):
+                if next(count) == fails_at:
+                    raise KeyboardInterrupt
+                return real(*args, **kwargs)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(os, name, broken)
+                assert main(words) == 130
+            assert [p.name for p in tmp_path.iterdir()] == ["x.txt"]
+    assert main(words) == 0
+
+
+def test_file_system_without_links_is_written_all_the_same(tmp_path, monkeypatch):
+    def no_links(*_, **__):
+        raise OSError(95, "not supported")
+
+    path, seed = tmp_path / "x.txt", tmp_path / "seed.json"
+    path.write_text("a\nb\n")
+    monkeypatch.setattr(os, "link", no_links)
+    assert main(["release", str(path), "--seed-file", str(seed)]) == 0
+    assert {p.name for p in tmp_path.iterdir()} == {
+        "x.txt",
+        "x-released.txt",
+        "seed.json",
+    }
+    assert main(["release", str(path), "--seed-file", str(seed)]) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "flags", "message"),
+    [
+        ("one\n", [], "x.txt: fewer than two different examples"),
+        ("one\none\n", [], "x.txt: fewer than two different examples"),
+        ("", [], "x.txt: no examples"),
+        ("a\r\r\nb\n", [], "x.txt: a record ends in a carriage return of its own"),
+        ("a\nb\n", ["--out", "{folder}/y.csv"], "y.csv: must end in .txt"),
+        ("a\nb\n", ["--out", "{folder}/seed.json.txt", "--check"], "--check writes"),
+        ("a\nb\n", ["--out", "{folder}/no/y.txt"], "cannot be written (No such file"),
+        ("a\nb\n", ["--check"], "seed.json: no seed file (No such file"),
+    ],
+)
+def test_what_cannot_be_released_says_why(tmp_path, capsys, content, flags, message):
+    path = tmp_path / "x.txt"
+    path.write_bytes(content.encode())
+    flags = [flag.format(folder=tmp_path) for flag in flags]
+    seed = tmp_path / "seed.json"
+    assert main(["release", str(path), "--seed-file", str(seed), *flags]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") <= 2
+    assert [p.name for p in tmp_path.iterdir()] == ["x.txt"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "other"}, "no seed file of jaxcontam release"),
+        ({"method_version": 2}, "unknown method 'hmac-sha256-sort' version 2"),
+        ({"seed": "ab"}, "the seed is not 32 bytes in hexadecimal"),
+        ({"n_examples": "4"}, "fields are missing or of the wrong type"),
+        ({"more": 1}, "fields are missing or of the wrong type"),
+        ({"seed": "00" * 32}, "the same records in another order"),
+        ({"released_digest": "sha256:0"}, "its seed and its digests do not agree"),
+        ({"content_digest": "sha256:0"}, "its records differ"),
+    ],
+)
+def test_spoilt_seed_file_is_refused_without_showing_the_seed(
+    release, capsys, change, message
+):
+    _, released, seed = release("b.jsonl")
+    fields = json.loads(seed.read_text())
+    seed.write_text(json.dumps(fields | change))
+    capsys.readouterr()
+    assert main(["release", str(released), "--check", "--seed-file", str(seed)]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert fields["seed"] not in error
+
+
+def test_a_seed_always_gives_the_same_order():
+    # A proof may be opened years later: these bytes must always give this order.
+    records = [f"record {i}" for i in range(8)]
+    assert release_order(records, bytes(range(32))) == GOLDEN_ORDER
+
+
+# `release_order` of this code's first version.
+GOLDEN_ORDER = [0, 2, 3, 7, 5, 1, 4, 6]
+
+
+def test_audit_of_a_released_file_assumes_nothing_of_it(pulse, tmp_path, capsys):
+    path, seed, out = tmp_path / "x.jsonl", tmp_path / "seed.json", tmp_path / "out"
+    # Sorted by length: as published it would fail the checks of the file.
+    path.write_text("".join(f'{{"q": "{"ab" * i}"}}\n' for i in range(1, 41)))
+    released = tmp_path / "x-released.jsonl"
+    assert main(["release", str(path), "--seed-file", str(seed)]) == 0
+    capsys.readouterr()
+    words = ["audit", str(pulse / "model"), "--tests", "reversal", "--out", str(out)]
+    assert main([*words, str(released), "--seed-file", str(seed)]) == 0
+    said = capsys.readouterr()
+    (row,) = json.loads((out / "report.json").read_text())["results"]
+    assert row["order_provenance"] == "released"
+    assert row["null"] == "designed randomisation"
+    assert row["pretests"], "shown, though they do not decide"
+    assert row["verdict"] != "invalid design"
+    secret = json.loads(seed.read_text())["seed"]
+    written = [p.read_text() for p in (out / "report.json", out / "report.html")]
+    assert secret not in "".join([*written, said.out, said.err])
+    assert main(["verify", str(out)]) == 0
+    capsys.readouterr()
+    assert main([*words, str(path), "--seed-file", str(seed)]) == 2
+    assert capsys.readouterr().err == (
+        f"jaxcontam: error: {path}: not the file that {seed} released (the same "
+        "records in another order)\n"
+        "  hint: test the file exactly as it was released\n"
+    )
+
+
+def test_seed_files_are_as_many_as_benchmarks(capsys):
+    words = ["audit", "m", "a.txt", "b.txt", "--seed-file", "s.json"]
+    assert main(words) == 2
+    assert capsys.readouterr().err == (
+        "jaxcontam: error: --seed-file names 1 files for 2 benchmarks\n"
+        "  hint: it takes one for each, in their order\n"
+    )
+
+
+def test_header_that_repeats_as_a_record_stays_in_place():
+    layout = layout_of_csv("q,a\nq,a\nq,b\n")
+    assert layout.records == ("q,a", "q,b")
+    assert layout.encoded([1, 0]) == b"q,a\nq,b\nq,a\n"
+
+
+def layout_of_csv(text):
+    return layout_of(Path("x.csv"), text)

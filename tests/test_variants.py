@@ -1,0 +1,275 @@
+"""`jaxcontam variants`: published texts among rewrites, exact if drawn at random."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from jaxcontam.cli import main
+from jaxcontam.data.versions import load_versions
+from jaxcontam.errors import InputError
+from jaxcontam.methods.variants import variants_result
+from jaxcontam.methods.versions import (
+    VersionSet,
+    plan_texts,
+    score_texts,
+)
+from jaxcontam.scoring.scorer import Scorer
+from jaxcontam.stats.padding import padded, unpadded
+from jaxcontam.stats.places import draw_places
+from jaxcontam.verdict import decide
+
+CONTEXT, PREFIX = 64, 0
+WORDS = [
+    "ape",
+    "bee",
+    "cat",
+    "dog",
+    "elk",
+    "fox",
+    "gnu",
+    "hen",
+    "ibis",
+    "jay",
+    "kite",
+    "lynx",
+    "mole",
+    "newt",
+    "owl",
+    "pig",
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    """One id a byte: any text encodes, and nothing is learned."""
+    vocab = {
+        c: i + 1 for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))
+    }
+    tokenizer = Tokenizer(models.BPE({**vocab, "<s>": PREFIX}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    return tokenizer
+
+
+def scorer_of(table):
+    return Scorer(
+        lambda inputs, targets: (table[inputs, targets], None, None),
+        context=CONTEXT,
+        batch_tokens=512,
+    )
+
+
+def bigrams(seed):
+    """A stub model that never saw any text: random bigram log-probabilities."""
+    rng = np.random.default_rng(seed)
+    return -rng.gamma(1.0, size=(300, 300)).astype(np.float32)
+
+
+def drawn_rows(rng, n=6):
+    """Rows of 2 to 5 random sentences; the first is as good as drawn at random."""
+    return [
+        tuple(
+            " ".join(rng.choice(WORDS, size=rng.integers(2, 5)))
+            for _ in range(rng.integers(2, 6))
+        )
+        for _ in range(n)
+    ]
+
+
+def result_of(rows, tokenizer, table, *, seed=0, randomised=True, unit="token"):
+    texts = VersionSet(
+        name="v",
+        rows=tuple(map(tuple, rows)),
+        places=tuple(f"v.jsonl: row {i}" for i in range(1, len(rows) + 1)),
+    )
+    plan = plan_texts(texts, tokenizer, prefix_id=PREFIX, seed=seed)
+    scored = score_texts(texts, plan, scorer_of(table), per_token=unit == "token")
+    result = variants_result(
+        texts, scored, randomised=randomised, unit=unit, n_left_out=0, seed=seed
+    )
+    return result, scored, plan
+
+
+@pytest.mark.parametrize("unit", ["token", "total"])
+def test_scores_are_log_likelihoods_of_each_version(tokenizer, unit):
+    rows, table = drawn_rows(np.random.default_rng(0)), bigrams(1)
+    _, scored, _ = result_of(rows, tokenizer, table, unit=unit)
+    for row, found in zip(rows, scored.rows, strict=True):
+        assert len(found) == len(row)
+        for text, score in zip(row, found, strict=True):
+            ids = [PREFIX, *tokenizer.encode(text).ids]
+            expected = table[ids[:-1], ids[1:]].astype(np.float64).sum()
+            if unit == "token":
+                expected /= len(ids) - 1
+            assert score == pytest.approx(expected, rel=1e-6)
+
+
+def test_size_at_the_null_through_the_whole_path(tokenizer, monkeypatch):
+    # The cross-check takes most of the time and is no part of the p-value.
+    path = "jaxcontam.stats.randomisation.monte_carlo_p"
+    monkeypatch.setattr(path, lambda *_, **__: 1.0)
+    n = 2_000
+    p = np.empty(n)
+    for i in range(n):
+        rows = drawn_rows(np.random.default_rng([3, i]))
+        result, _, _ = result_of(rows, tokenizer, bigrams(i % 50), seed=i)
+        p[i] = result.numbers.p_value
+    for level in (0.001, 0.01, 0.05, 0.5):
+        slack = 3.3 * math.sqrt(level * (1 - level) / n)
+        assert np.mean(p <= level) <= level + slack
+    assert scipy.stats.kstest(p, "uniform").pvalue > 1e-3
+
+
+def test_model_that_learned_the_published_versions_is_found(tokenizer):
+    rng = np.random.default_rng(4)
+    letters = list("abcdefghijklmnopqrstuvwxyz")
+    rows = [
+        tuple("".join(rng.choice(letters, size=9)) for _ in range(rng.integers(3, 6)))
+        for _ in range(30)
+    ]
+    table = bigrams(2)
+    for row in rows:
+        ids = [PREFIX, *tokenizer.encode(row[0]).ids]
+        table[ids[:-1], ids[1:]] *= 0.7
+    result, _, _ = result_of(rows, tokenizer, table)
+    (decided,) = decide([result], min_effect=0.1)
+    assert decided.verdict == "contaminated"
+    assert decided.numbers.p_value < 1e-3
+    assert decided.numbers.effect > 0
+
+
+def test_versions_not_drawn_at_random_are_never_more_than_suspected(tokenizer):
+    rows = [(f"{word} {word}", word * 3, f"{word}x") for word in WORDS]
+    table = np.full((300, 300), -3.0, np.float32)
+    table[:, tokenizer.encode(" ").ids[0]] = -0.1  # likes spaces, saw nothing
+    declared, _, _ = result_of(rows, tokenizer, table, randomised=False)
+    drawn, _, _ = result_of(rows, tokenizer, table, randomised=True)
+    assert declared.numbers.p_value == drawn.numbers.p_value < 1e-6
+    assert [r.verdict for r in decide([declared], min_effect=0.1)] == ["suspected"]
+    assert [r.verdict for r in decide([drawn], min_effect=0.1)] == ["contaminated"]
+    assert (declared.null, declared.validity) == (
+        "exchangeability of versions (declared)",
+        "heuristic",
+    )
+    assert (drawn.null, drawn.validity) == ("designed randomisation", "exact")
+    assert "not drawn at random" in declared.warnings[0]
+    assert drawn.warnings == ()
+
+
+def test_constant_scorer_gives_pvalue_one(tokenizer):
+    table = np.full((300, 300), -2.5, np.float32)
+    result, _, _ = result_of(drawn_rows(np.random.default_rng(0)), tokenizer, table)
+    assert result.numbers.p_value == 1.0
+
+
+def test_place_of_the_published_version_is_uniform_and_follows_the_seed():
+    places = [
+        draw_places([4] * 400, seed=seed, content_digest="sha256:7f")
+        for seed in (1, 1, 2)
+    ]
+    np.testing.assert_array_equal(places[0], places[1])
+    assert not np.array_equal(places[0], places[2])
+    counts = np.bincount(places[0], minlength=4)
+    # 400 rows, 100 a place: 3.3 standard errors of 8.7.
+    assert abs(counts - 100).max() < 3.3 * math.sqrt(400 * 3 / 16)
+
+
+def test_scores_do_not_depend_on_where_the_published_version_stood(tokenizer):
+    rows = drawn_rows(np.random.default_rng(1))
+    a, b = (result_of(rows, tokenizer, bigrams(0), seed=s)[1] for s in (1, 2))
+    assert not np.array_equal(a.place, b.place)
+    for first, second in zip(a.rows, b.rows, strict=True):
+        np.testing.assert_array_equal(first, second)
+
+
+def test_draws_are_blind_to_which_version_is_published():
+    rows = (("a", "b", "c"), ("d", "e"))
+    turned = (("c", "a", "b"), ("e", "d"))
+    sets = [VersionSet(name="v", rows=r, places=("", "")) for r in (rows, turned)]
+    assert sets[0].content_digest == sets[1].content_digest
+    assert sets[0].fingerprint != sets[1].fingerprint
+
+
+def test_equal_versions_are_scored_once(tokenizer):
+    _, scored, plan = result_of([("a b", "a c", "a b")] * 5, tokenizer, bigrams(0))
+    assert len(plan.sequences) == 2
+    assert [len(row) for row in scored.rows] == [3] * 5
+    assert scored.rows[0][0] == scored.rows[0][2]
+
+
+def test_nan_names_the_row(tokenizer):
+    table = bigrams(0)
+    table[:, tokenizer.encode("Z").ids[0]] = np.nan
+    with pytest.raises(InputError, match=r"v\.jsonl: row 2: the model's log-prob"):
+        result_of([("a b", "c"), ("d", "aZ")], tokenizer, table)
+
+
+def test_padding_of_rows_is_undone():
+    rows = [np.array([1.0, 2.0]), np.array([3.0, 4.0, 5.0]), np.array([6.0, 7.0])]
+    for row, found in zip(rows, unpadded(padded(rows)), strict=True):
+        np.testing.assert_array_equal(row, found)
+    with pytest.raises(ValueError, match="hole"):
+        unpadded(np.array([[1.0, np.nan, 2.0]]))
+
+
+@pytest.mark.parametrize(
+    ("lines", "error"),
+    [
+        ('{"text": "a"}\n', "row 1: no field 'variants' (it has: text)"),
+        ('{"t": "a"}\n', "row 1: no field 'text' (it has: t)"),
+        ('{"text": "a", "variants": [1]}\n', "row 1: 'variants' is no list of texts"),
+        ('{"text": "a", "variants": [" "]}\n', "row 1: a version is blank"),
+        (
+            '{"text": "a", "variants": ["b"]}\n{"text": "a", "variants": ["\\ud800"]}',
+            "row 2: half a character ('\\ud800')",
+        ),
+        (
+            '{"text": "a", "variants": ["a"]}\n',
+            "no row has a rewrite that differs from its text",
+        ),
+    ],
+)
+def test_bad_rows_are_named_before_the_model_loads(tmp_path, capsys, lines, error):
+    path = tmp_path / "v.jsonl"
+    path.write_text(lines)
+    assert main(["variants", "no-such-model", str(path)]) == 2
+    said = capsys.readouterr().err.splitlines()
+    place = f"{path}: "
+    assert said[0] == f"jaxcontam: error: {place}{error}"
+    assert len(said) <= 2
+
+
+def test_rows_are_read_with_any_number_of_rewrites(tmp_path):
+    path = tmp_path / "v.jsonl"
+    path.write_text(
+        '{"q": "a", "new": ["b", "c"]}\n{"q": "d", "new": "e"}\n{"q": "f", "new": []}\n'
+    )
+    rows, places, n_left_out = load_versions(path, text_field="q", variants_field="new")
+    assert rows == [("a", "b", "c"), ("d", "e")]
+    assert places == [f"{path}: row 1", f"{path}: row 2"]
+    assert n_left_out == 1
+
+
+def test_command_writes_a_report_of_its_own_words(pulse, tmp_path, capsys):
+    path, out = tmp_path / "v.jsonl", tmp_path / "out"
+    rng = np.random.default_rng(0)
+    path.write_text(
+        "".join(
+            json.dumps({"text": row[0], "variants": row[1:]}) + "\n"
+            for row in drawn_rows(rng, n=20)
+        )
+    )
+    words = ["variants", str(pulse / "model"), str(path), "--out", str(out)]
+    assert main(words) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "the published versions were not drawn at random" in said
+    (row,) = json.loads((out / "report.json").read_text())["results"]
+    assert (row["method"], row["validity"]) == ("variants", "heuristic")
+    assert row["effect_unit"] == "nats per token"
+    assert main([*words, "--randomised", "--score", "total"]) == 0
+    (row,) = json.loads((out / "report.json").read_text())["results"]
+    assert (row["null"], row["validity"]) == ("designed randomisation", "exact")
+    assert row["effect_unit"] == "nats per text"

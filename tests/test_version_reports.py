@@ -1,0 +1,228 @@
+"""Reports of canaries, variants and options: their words, and what `verify` catches."""
+
+import io
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from jaxcontam.cli import main
+from jaxcontam.report.document import (
+    ARCHIVE_NAME,
+    REPORT_NAME,
+    archive_digest,
+    sealed_text,
+)
+
+WORDS = [*"abcdefghijklmnopqrstuvwxyz"]
+
+
+@pytest.fixture(scope="module")
+def reports(pulse, tmp_path_factory):
+    """A finished folder for each kind of test, by method."""
+    folder = tmp_path_factory.mktemp("versions")
+    rng = np.random.default_rng(0)
+    model = str(pulse / "model")
+    s, h = folder / "s.txt", folder / "h.txt"
+    for path, n in ((s, 3), (h, 31)):
+        lines = [" ".join(rng.choice(WORDS, 9)) for _ in range(n)]
+        path.write_text("".join(f"{line}\n" for line in lines))
+    (folder / "v.jsonl").write_text(
+        "".join(
+            json.dumps(
+                {
+                    "text": " ".join(rng.choice(WORDS, 5)),
+                    "variants": [
+                        " ".join(rng.choice(WORDS, 4)) for _ in range(1 + i % 3)
+                    ],
+                }
+            )
+            + "\n"
+            for i in range(15)
+        )
+    )
+    (folder / "mc.jsonl").write_text(
+        "".join(
+            json.dumps(
+                {
+                    "q": f"Which {i}?",
+                    "choices": rng.choice(WORDS, 3 + i % 3, replace=False).tolist(),
+                    "answer": int(rng.integers(3)),
+                }
+            )
+            + "\n"
+            for i in range(25)
+        )
+    )
+    audit = ["audit", model, str(folder / "mc.jsonl"), "--tests", "options"]
+    words = {
+        "canary": ["canary", model, "--secret", str(s), "--held-out", str(h)],
+        "variants": ["variants", model, str(folder / "v.jsonl"), "--randomised"],
+        "options": [*audit, "--n-orders", "4"],
+    }
+    for name, typed in words.items():
+        assert main([*typed, "--out", str(folder / name)]) == 0
+    return folder
+
+
+@pytest.fixture
+def report(reports, tmp_path):
+    """A copy of a report that may be spoilt."""
+    return lambda name: shutil.copytree(reports / name, tmp_path / name)
+
+
+def reseal(folder, change_row=None, change_arrays=None):
+    """Spoil numbers, and mend all digests as a forger would."""
+    document = json.loads((folder / REPORT_NAME).read_text())
+    if change_arrays is not None:
+        with np.load(folder / ARCHIVE_NAME) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        change_arrays(arrays)
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **arrays)
+        (folder / ARCHIVE_NAME).write_bytes(buffer.getvalue())
+        document["digests"][ARCHIVE_NAME] = archive_digest(folder / ARCHIVE_NAME)
+    if change_row is not None:
+        change_row(document["results"])
+    (folder / REPORT_NAME).write_text(sealed_text(document))
+
+
+METHODS = ["canary", "variants", "options"]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_untouched_report_is_verified(reports, capsys, name):
+    assert main(["verify", str(reports / name)]) == 0
+    n_tests = {"canary": 4}.get(name, 1)
+    assert f"verified, {n_tests} tests recomputed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_any_changed_digit_of_the_report_is_caught(report, name):
+    folder = report(name)
+    text = (folder / REPORT_NAME).read_text()
+    # Not the number of the schema: a report of another one is no report.
+    places = [i for i, c in enumerate(text) if c.isdigit()][1:]
+    for place in places[:: len(places) // 25]:
+        digit = str((int(text[place]) + 1) % 10)
+        (folder / REPORT_NAME).write_text(text[:place] + digit + text[place + 1 :])
+        assert main(["verify", str(folder)]) == 3
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("p_value", 1e-9),
+        ("log10_p", -9.0),
+        ("effect", 7.0),
+        ("verdict", "contaminated"),
+    ],
+)
+def test_number_that_its_scores_do_not_give_is_caught_under_a_mended_seal(
+    report, capsys, name, field, value
+):
+    folder = report(name)
+    reseal(folder, lambda rows: rows[0].update({field: value}))
+    assert main(["verify", str(folder)]) == 3
+    assert f"{field} is {value!r}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_score_that_was_changed_is_caught_under_a_mended_seal(report, capsys, name):
+    folder = report(name)
+
+    def raise_published(arrays):
+        arrays["0/scores"][:, 0] += 3.0
+
+    reseal(folder, change_arrays=raise_published)
+    assert main(["verify", str(folder)]) == 3
+    assert "p_value is" in capsys.readouterr().out
+
+
+def test_exposure_that_its_rank_does_not_give_is_caught(report, capsys):
+    folder = report("canary")
+    reseal(folder, lambda rows: rows[2].update(exposure=4.75))
+    assert main(["verify", str(folder)]) == 3
+    assert "exposure is 4.75" in capsys.readouterr().out
+
+
+def test_deal_that_was_chosen_is_caught(report, capsys):
+    folder = report("canary")
+
+    def swap(arrays):
+        scores = arrays["0/scores"]
+        scores[0, 1], scores[1, 1] = scores[1, 1], scores[0, 1]
+
+    reseal(folder, change_arrays=swap)
+    assert main(["verify", str(folder)]) == 3
+    assert "not dealt as the seed says" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["variants", "options"])
+def test_places_that_were_chosen_are_caught(report, capsys, name):
+    folder = report(name)
+
+    def move(arrays):
+        arrays["0/place"][:] = 0
+
+    reseal(folder, change_arrays=move)
+    assert main(["verify", str(folder)]) == 3
+    assert "places are not those of the seed" in capsys.readouterr().out
+
+
+def test_order_of_options_that_repeats_is_caught(report, capsys):
+    folder = report("options")
+
+    def repeat(arrays):
+        arrays["0/orders"][0, 2] = arrays["0/orders"][0, 1]
+
+    reseal(folder, change_arrays=repeat)
+    assert main(["verify", str(folder)]) == 3
+    assert "not different orders of each item" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "phrases"),
+    [
+        (
+            "canary",
+            [
+                "Assumed: that the secrets were drawn like the held-out sequences",
+                "exposure is log2 of their number",
+                "held-out sequences dealt to it (up to 11)",
+            ],
+        ),
+        (
+            "variants",
+            [
+                "Assumed: that the published version of each text was drawn at random",
+                "as likely as any of its rewrites (up to 3)",
+            ],
+        ),
+        (
+            "options",
+            [
+                "the author put the options of each item in no particular order",
+                "Checked: options sorted by length (p = ",
+                "as likely as any other that was scored (up to 4)",
+            ],
+        ),
+    ],
+)
+def test_page_says_what_was_assumed_checked_and_seen_by_chance(reports, name, phrases):
+    page = " ".join((reports / name / "report.html").read_text().split())
+    for phrase in phrases:
+        assert phrase in page
+    assert "published order of a file" not in page
+    assert page.count("<svg") == 2
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_page_is_drawn_again_to_the_byte(report, name, capsys):
+    folder = report(name)
+    before = (folder / "report.html").read_bytes()
+    (folder / "report.html").unlink()
+    assert main(["report", str(folder)]) == 0
+    assert (folder / "report.html").read_bytes() == before
