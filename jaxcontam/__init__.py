@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 _EXPORTS = {
     "Audit": "jaxcontam.commands.audit",
     "Methods": "jaxcontam.commands.methods",
+    "Plan": "jaxcontam.commands.plan",
     "Prove": "jaxcontam.commands.prove",
     "Report": "jaxcontam.commands.report",
     "Score": "jaxcontam.commands.score",

@@ -14,6 +14,7 @@ from jaxcontam import __version__
 from jaxcontam.commands.audit import Audit
 from jaxcontam.commands.methods import Methods
 from jaxcontam.commands.overlap import Overlap
+from jaxcontam.commands.plan import Plan
 from jaxcontam.commands.prove import Prove
 from jaxcontam.commands.report import Report
 from jaxcontam.commands.score import Score
@@ -25,6 +26,7 @@ EXIT_DONE, EXIT_INPUT, EXIT_PARTIAL, EXIT_INTERRUPTED = 0, 2, 3, 130
 COMMANDS: dict[str, type] = {
     "audit": Audit,
     "prove": Prove,
+    "plan": Plan,
     "score": Score,
     "overlap": Overlap,
     "verify": Verify,
