@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "Audit": "jaxcontam.commands.audit",
+    "Calibrate": "jaxcontam.commands.calibrate",
     "Methods": "jaxcontam.commands.methods",
     "Plan": "jaxcontam.commands.plan",
     "Prove": "jaxcontam.commands.prove",
