@@ -29,6 +29,7 @@ LEVEL = 0.01
 
 # Remedies that are tried on the file before one is named.
 _REMEDIES = 3
+_TRIED = ("--group-field", "--block-field")
 
 
 def pretest_battery(
@@ -75,8 +76,10 @@ def pretest_battery(
         elif flag == "--block-field":
             again = _run(checks, len(texts), seed=seed, blocks=fields[value])
         works[test.remedy] = all(other.passed for other in again)
+    # What cures the whole battery cures each of its checks.
+    of_all = [r for r in works if works[r] and r.startswith(_TRIED)]
     return tuple(
-        test if works.get(test.remedy) else dataclasses.replace(test, remedy="")
+        dataclasses.replace(test, remedy=_first_that_works(test, works, of_all))
         for test in tests
     )
 
@@ -84,6 +87,16 @@ def pretest_battery(
 def directional(pretests: Sequence[Pretest]) -> tuple[Pretest, ...]:
     """Those that a reversible order must pass: grouping reads the same backwards."""
     return tuple(test for test in pretests if test.directional)
+
+
+def _first_that_works(
+    test: Pretest, works: Mapping[str, bool], of_all: Sequence[str]
+) -> str:
+    if test.passed:
+        return ""
+    if works.get(test.remedy):
+        return test.remedy
+    return of_all[0] if of_all else ""
 
 
 def _run(

@@ -87,13 +87,11 @@ def _checks_of_texts(texts: Sequence[str], fields: Sequence[Field]) -> Iterator[
     vectors_NV = similarity.tfidf(words)
     yield Check("tfidf_adjacency", similarity.similar_neighbours(vectors_NV))
     same_N = similarity.near_duplicates(words, bare, vectors_NV)
-    n_repeated = len(texts) - len(np.unique(same_N))
+    n, n_distinct = len(texts), len(np.unique(same_N))
+    note = f"{n - n_distinct} of {n} examples repeat or nearly repeat another one"
     yield dataclasses.replace(
         _gathered("adjacent_duplicates", same_N),
-        note=f"{n_repeated} of {len(texts)} examples repeat or nearly repeat another "
-        "one (same words, or cosine of words from 0.9 on)"
-        if n_repeated
-        else None,
+        note=note if n_distinct < n else None,
     )
     yield _gathered("shared_beginning", shared_heads(bare))
 
@@ -105,9 +103,12 @@ def _checks_of_fields(fields: Sequence[Field]) -> Iterator[Check]:
             yield from _checks_of_label(field)
             continue
         if field.n_distinct < len(field.values):
-            blocks = shlex.join(["--block-field", field.name])
             codes_N = value_codes(field.values)
-            yield _gathered(f"shared_context:{field.name}", codes_N, remedy=blocks)
+            # Blocks must be whole: their other orders could join parts of one.
+            n_runs = 1 + np.count_nonzero(np.diff(codes_N))
+            flag = "--block-field" if n_runs == field.n_distinct else "--group-field"
+            kept = shlex.join([flag, field.name])
+            yield _gathered(f"shared_context:{field.name}", codes_N, remedy=kept)
         # Numbers that a loader gave its rows in file order prove nothing, unless
         # the model reads them.
         if not field.is_read or field.is_text:
