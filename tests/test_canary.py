@@ -45,6 +45,7 @@ def test_single_secret_has_one_row_and_the_p_of_its_rank():
     (result,), (evidence,) = results_of(np.arange(100.0)[::-1], 1)
     assert result.numbers.p_value == pytest.approx(0.01, rel=1e-12)
     assert result.numbers.p_floor == pytest.approx(0.01)
+    assert result.numbers.exposure == pytest.approx(math.log2(100))
     assert evidence.scores.shape == (1, 100)
 
 

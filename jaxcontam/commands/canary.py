@@ -29,7 +29,6 @@ from jaxcontam.methods.canary import (
     alone_numbers,
     canary_rows,
     draw_sequences,
-    exposure,
 )
 from jaxcontam.methods.versions import (
     VersionSet,
@@ -306,8 +305,8 @@ def _print(results: list[OrderResult], console: Console) -> None:
     for name in ("p", "rank", "exposure", "of at most"):
         table.add_column(name, justify="right", no_wrap=True)
     for result in alone or [joint]:
-        n = result.n_orders + 1
-        bits = exposure(result.numbers.p_value, n)
+        n, bits = result.n_orders + 1, result.numbers.exposure
+        assert bits is not None
         table.add_row(
             result.benchmark,
             p_text(result),

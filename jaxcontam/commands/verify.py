@@ -11,8 +11,9 @@ import tyro
 from rich.console import Console
 
 from jaxcontam.commands.prove import METHOD_NAME
+from jaxcontam.commands.verify_versions import deal_faults, version_faults
 from jaxcontam.errors import InputError
-from jaxcontam.methods import canary, reported_method, two_min
+from jaxcontam.methods import reported_method, two_min
 from jaxcontam.methods.method import PairMethod, SequentialMethod
 from jaxcontam.methods.two_min import combined_numbers
 from jaxcontam.methods.version_method import VersionMethod
@@ -34,8 +35,6 @@ from jaxcontam.stats.orders import (
     published_orders,
     reversed_orders,
 )
-from jaxcontam.stats.padding import padded, unpadded
-from jaxcontam.stats.places import draw_places
 from jaxcontam.stats.randomisation import MATRIX_TOLERANCE, randomisation_test
 from jaxcontam.verdict import decide, screen
 
@@ -132,7 +131,7 @@ def verify_report(directory: Path) -> tuple[list[str], int]:
             tests.append((r, dataclasses.replace(result, numbers=numbers)))
         except (KeyError, TypeError, ValueError, IndexError) as e:
             faults.append(f"result {r}: not recomputable ({e})")
-    faults += _deal_faults(tests, evidence, document["seed"])
+    faults += deal_faults(tests, evidence, document["seed"])
     faults += _verdict_faults(tests, rows, document.get("min_effect"))
     if "screening" in document:
         faults += _screening_faults(tests, document["screening"])
@@ -178,7 +177,7 @@ def _order_faults(
     if isinstance(method, PairMethod):
         return _pair_faults(result, evidence)
     if isinstance(method, VersionMethod):
-        return _version_faults(result, evidence, seed)
+        return version_faults(result, evidence, seed)
     if evidence.orders is None or evidence.place is None or evidence.scores is None:
         return ["no orders"]
     if evidence.orders.shape[:2] != evidence.scores.shape:
@@ -253,84 +252,6 @@ def _pair_faults(result: OrderResult, evidence: Evidence) -> list[str]:
         faults.append("strata are not those of the file")
     if codes.any():
         faults.append("there are groups, and no --group-field")
-    return faults
-
-
-def _version_faults(result: OrderResult, evidence: Evidence, seed: int) -> list[str]:
-    """Whether places are those of the seed, and options only change places."""
-    if evidence.scores is None:
-        return ["no scores"]
-    sizes = [len(row) for row in unpadded(evidence.scores)]
-    if len(sizes) != result.n_strata or max(sizes) != result.n_orders + 1:
-        return ["rows or versions are not as many as stated"]
-    if evidence.place is None:
-        return [] if result.method.startswith(canary.METHOD.name) else ["no places"]
-    faults = []
-    places = draw_places(sizes, seed=seed, content_digest=result.content_digest)
-    if not np.array_equal(places, evidence.place):
-        faults.append("places are not those of the seed and the content digest")
-    if evidence.orders is not None:
-        faults += _option_faults(evidence.orders, sizes)
-    return faults
-
-
-def _option_faults(orders_KMS: np.ndarray, sizes: list[int]) -> list[str]:
-    """Whether each item has so many different orders, the published one first.
-
-    Which orders may stand depends on the options' texts, which stand in the
-    benchmark: no redrawing.
-    """
-    if len(orders_KMS) != len(sizes):
-        return ["orders and scores differ in shape"]
-    for orders_MS, size in zip(orders_KMS, sizes, strict=True):
-        published = orders_MS[0][orders_MS[0] >= 0]
-        found = orders_MS[:size, : len(published)]
-        if (
-            not np.array_equal(published, np.arange(len(published)))
-            or (np.sort(found, axis=1) != published).any()
-            or len(np.unique(found, axis=0)) < size
-            or np.count_nonzero(orders_MS >= 0) != found.size
-        ):
-            return ["orders of options are not different orders of each item"]
-    return []
-
-
-def _deal_faults(
-    tests: list[tuple[int, OrderResult]], evidence: list[Evidence | None], seed: int
-) -> list[str]:
-    """Whether held-out sequences were dealt to the secrets as the seed says."""
-    faults = []
-    for r, joint in tests:
-        if joint.method != canary.METHOD.name:
-            continue
-        rows = [
-            found.scores[0]
-            for s, alone in tests
-            if alone.method == canary.ALONE.name
-            and alone.content_digest == joint.content_digest
-            and (found := evidence[s]) is not None
-            and found.scores is not None
-        ]
-        found = evidence[r]
-        assert found is not None
-        assert found.scores is not None
-        if not rows and joint.n_strata == 1:
-            continue
-        if len(rows) != joint.n_strata or any(
-            not np.array_equal(row[1:], rows[0][1:]) for row in rows
-        ):
-            faults.append(f"result {r}: not one row for each secret alone")
-            continue
-        dealt = canary.canary_rows(
-            np.array([row[0] for row in rows]),
-            rows[0][1:],
-            seed=seed,
-            content_digest=joint.content_digest,
-        )
-        if not np.array_equal(padded(dealt.joint), found.scores, equal_nan=True):
-            faults.append(
-                f"result {r}: held-out sequences are not dealt as the seed says"
-            )
     return faults
 
 

@@ -155,9 +155,17 @@ def _alone_numbers(rows: Sequence[np.ndarray], seed: int) -> OrderNumbers:
     return alone_numbers(row, seed=seed)
 
 
+def _joint_numbers(rows: Sequence[np.ndarray], seed: int) -> OrderNumbers:
+    """Of one secret the joint test is that of the secret alone."""
+    if len(rows) == 1:
+        return alone_numbers(rows[0], seed=seed)
+    return version_numbers(rows, seed)
+
+
 METHOD = VersionMethod(
     name="canary",
     command="canary",
+    analyse=_joint_numbers,
     null=DESIGNED,
     validity="exact",
     cost="each secret and each held-out sequence once",
