@@ -13,6 +13,7 @@ _EXPORTS = {
     "Audit": "jaxcontam.commands.audit",
     "Canary": "jaxcontam.commands.canary",
     "Methods": "jaxcontam.commands.methods",
+    "Plan": "jaxcontam.commands.plan",
     "Prove": "jaxcontam.commands.prove",
     "Release": "jaxcontam.commands.release",
     "Report": "jaxcontam.commands.report",

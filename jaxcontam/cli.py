@@ -15,6 +15,7 @@ from jaxcontam.commands.audit import Audit
 from jaxcontam.commands.canary import Canary
 from jaxcontam.commands.methods import Methods
 from jaxcontam.commands.overlap import Overlap
+from jaxcontam.commands.plan import Plan
 from jaxcontam.commands.prove import Prove
 from jaxcontam.commands.release import Release
 from jaxcontam.commands.report import Report
@@ -28,6 +29,7 @@ EXIT_DONE, EXIT_INPUT, EXIT_PARTIAL, EXIT_INTERRUPTED = 0, 2, 3, 130
 COMMANDS: dict[str, type] = {
     "audit": Audit,
     "prove": Prove,
+    "plan": Plan,
     "score": Score,
     "overlap": Overlap,
     "canary": Canary,
