@@ -119,7 +119,9 @@ class Audit:
     no_store: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Keep no scores."""
     dry_run: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Say what would be scored and how long it takes; score and write nothing."""
+    """Say what would be scored, how long it takes and what it could find; no scores."""
+    price_per_hour: float | None = None
+    """Price of the device an hour, for the cost in --dry-run."""
     json: bool = False
     """Print the report on standard output instead of the table."""
 
@@ -132,6 +134,10 @@ class Audit:
         check_positive(self, "batch_tokens", "max_example_tokens", "limit")
         check_shared_flags(self.seed, self.min_effect)
         check_store_flags(self.store, self.no_store)
+        if self.price_per_hour is not None and not self.price_per_hour >= 0:
+            raise InputError(
+                f"--price-per-hour must be at least 0, got {self.price_per_hour}"
+            )
         if not self.benchmark:
             raise InputError("no benchmark file", hint="name at least one")
         methods_to_score(self.test_names)
@@ -193,7 +199,7 @@ class Audit:
             )
         # JAX and transformers are imported once the input is known to be good.
         from jaxcontam.models.checkpoint import load_checkpoint
-        from jaxcontam.scoring.compiled import keep_compiled
+        from jaxcontam.scoring.compiled import compiled_in, keep_compiled
         from jaxcontam.scoring.local import (
             checkpoint_scorer,
             device_info,
@@ -216,7 +222,12 @@ class Audit:
             batch_tokens=self.batch_tokens,
         )
         if self.dry_run:
-            found = estimate_tests(planned, scorer)
+            found = estimate_tests(
+                planned,
+                scorer,
+                price_per_hour=self.price_per_hour,
+                compiled_in=compiled_in(),
+            )
             print_estimate(found, Console(), as_json=self.json)
             return dataclasses.asdict(found)
         results, evidence = self._score(planned, benchmarks, scorer)

@@ -6,15 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from jaxcontam.errors import InputError
-from jaxcontam.methods.power_designs import FilePlan, workload
+from jaxcontam.methods.power_designs import FilePlan, scored_design, workload
 from jaxcontam.report.document import REPORT_NAME, read_document
-from jaxcontam.stats.power import (
-    PowerDesign,
-    drawn_design,
-    pair_design,
-    reversal_design,
-    sd_from,
-)
+from jaxcontam.stats.power import sd_from
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +98,13 @@ def _pilot(path: Path, rows: Sequence[Mapping[str, Any]]) -> Pilot:
     effects: list[tuple[bool, float]] = []
     lengths: list[float] = []
     for row in rows:
-        design = _design(row, symmetry)
+        design = scored_design(
+            row["method"],
+            row["n_examples"],
+            row["n_strata"] + row["n_dropped"],
+            row["n_orders"],
+            symmetry=symmetry,
+        )
         # A standard error of 0 is a model that tells no orders apart.
         if design is None or not row["effect_se"] or row["effect"] is None:
             continue
@@ -131,17 +131,3 @@ def _pilot(path: Path, rows: Sequence[Mapping[str, Any]]) -> Pilot:
         sd=sd,
         tokens_per_second=None,
     )
-
-
-def _design(row: Mapping[str, Any], symmetry: float) -> PowerDesign | None:
-    """The design behind a row of a report; None for methods that are not planned."""
-    n, K, m = row["n_examples"], row["n_strata"] + row["n_dropped"], row["n_orders"]
-    match row["method"]:
-        case "adjacency" if n >= 3 * K:
-            return pair_design(n, K, symmetry=symmetry, log10_orders=lambda _: 0.0)
-        case "reversal":
-            return reversal_design(n, K, symmetry=symmetry)
-        case "stratified" | "sharded_t" | "permutation":
-            return drawn_design(n, K, m)
-        case _:
-            return None

@@ -77,6 +77,40 @@ def power_design(name: str, file: FilePlan, n_orders: int | None) -> PowerDesign
     return PLANNED[name](file, m or 0)
 
 
+def scored_design(
+    name: str,
+    n_examples: int,
+    n_strata: int,
+    n_orders: int,
+    *,
+    symmetry: float = 0.0,
+) -> PowerDesign | None:
+    """The design of a test of a real file; None for tests that cannot be planned.
+
+    Args:
+        name: A row of METHODS.
+        n_examples: N.
+        n_strata: Strata that the file was split into.
+        n_orders: m.
+        symmetry: As in `FilePlan`.
+    """
+    if n_strata < 1 or n_examples < 2 * n_strata:
+        return None
+    if name == ADJACENCY.name and n_examples >= 3 * n_strata:
+        return pair_design(
+            n_examples, n_strata, symmetry=symmetry, log10_orders=_log10_orders
+        )
+    if name == REVERSAL.name:
+        return reversal_design(n_examples, n_strata, symmetry=symmetry)
+    if name == STRATIFIED.name:
+        return drawn_design(n_examples, n_strata, n_orders)
+    if name == PERMUTATION.name:
+        return drawn_design(n_examples, n_strata, n_orders, rule="rank")
+    if name == SHARDED_T.name:
+        return drawn_design(n_examples, n_strata, n_orders, rule="t")
+    return None
+
+
 def workload(name: str, file: FilePlan, design: PowerDesign) -> Workload:
     """Cost of a design of `power_design`."""
     tokens = file.example_tokens
@@ -103,8 +137,12 @@ def _adjacency(file: FilePlan, n_orders: int) -> PowerDesign:
         file.n_examples,
         math.ceil(file.n_examples / ADJACENCY.size),
         symmetry=file.symmetry,
-        log10_orders=lambda s: math.log10(n_stratum_orders(np.zeros(s, np.int64))),
+        log10_orders=_log10_orders,
     )
+
+
+def _log10_orders(size: int) -> float:
+    return math.log10(n_stratum_orders(np.zeros(size, np.int64)))
 
 
 def _stratified(file: FilePlan, n_orders: int) -> PowerDesign:
