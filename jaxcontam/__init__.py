@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 _EXPORTS = {
     "Audit": "jaxcontam.commands.audit",
     "Canary": "jaxcontam.commands.canary",
+    "Calibrate": "jaxcontam.commands.calibrate",
     "Methods": "jaxcontam.commands.methods",
     "Plan": "jaxcontam.commands.plan",
     "Prove": "jaxcontam.commands.prove",

@@ -13,6 +13,7 @@ import tyro
 from jaxcontam import __version__
 from jaxcontam.commands.audit import Audit
 from jaxcontam.commands.canary import Canary
+from jaxcontam.commands.calibrate import Calibrate
 from jaxcontam.commands.methods import Methods
 from jaxcontam.commands.overlap import Overlap
 from jaxcontam.commands.plan import Plan
@@ -30,6 +31,7 @@ COMMANDS: dict[str, type] = {
     "audit": Audit,
     "prove": Prove,
     "plan": Plan,
+    "calibrate": Calibrate,
     "score": Score,
     "overlap": Overlap,
     "canary": Canary,

@@ -13,6 +13,7 @@ from jaxcontam.data.manifest import Manifest, read_manifest
 from jaxcontam.methods import two_min
 from jaxcontam.methods.method import pair_strata
 from jaxcontam.report.archive import read_archive
+from jaxcontam.report.calibration import is_calibration, write_calibration_page
 from jaxcontam.report.document import (
     ARCHIVE_NAME,
     REPORT_NAME,
@@ -39,7 +40,10 @@ class Report:
     def run(self) -> None:
         """Write the page beside the report."""
         document = read_document(self.directory / REPORT_NAME)
-        print(write_page(document, self.directory))
+        if is_calibration(document):
+            print(write_calibration_page(document, self.directory))
+        else:
+            print(write_page(document, self.directory))
 
 
 def write_page(document: dict[str, Any], directory: Path) -> Path:

@@ -17,6 +17,7 @@ from jaxcontam.methods.method import PairMethod, SequentialMethod
 from jaxcontam.methods.two_min import combined_numbers
 from jaxcontam.methods.version_method import VersionMethod
 from jaxcontam.report.archive import read_archive
+from jaxcontam.report.calibration import is_calibration
 from jaxcontam.report.document import (
     ARCHIVE_NAME,
     REPORT_NAME,
@@ -77,6 +78,11 @@ def verify_report(directory: Path) -> tuple[list[str], int]:
         InputError: If the folder has no readable report and archive.
     """
     document = read_document(directory / REPORT_NAME)
+    if is_calibration(document):
+        raise InputError(
+            f"{directory}: a calibration, whose orders were not kept",
+            hint="run it again: the same seed gives the same p-values",
+        )
     faults = []
     digest, text = document.get("digest"), (directory / REPORT_NAME).read_bytes()
     if not isinstance(digest, str) or not is_sealed(text, digest):
