@@ -188,7 +188,7 @@ def _print(results: list[CalibrationResult], page: Path, console: Console) -> No
     for result in results:
         table.add_row(
             result.method,
-            f"{result.n_draws:,}\n{result.drawn.split()[0]}",
+            f"{result.n_draws:,} {result.drawn.split()[0]}",
             *(rate_text(dataclasses.asdict(cell)) for cell in result.rejections),
             "-" if result.ks_p_value is None else f"{result.ks_p_value:.2g}",
         )

@@ -115,9 +115,7 @@ def write_calibration_page(document: Mapping[str, Any], directory: Path) -> Path
                 "method": row["method"],
                 "drawn": row["drawn"],
                 "sentence": calibration_sentence(row),
-                "relabelled": _RELABELLED_MEANING
-                if row["drawn"] == RELABELLED
-                else None,
+                "note": _RELABELLED_MEANING * (row["drawn"] == RELABELLED),
                 "rates": [
                     [f"{cell['level']:g}", f"{cell['n_rejected']:,}", rate_text(cell)]
                     for cell in row["rejections"]
@@ -156,4 +154,5 @@ def calibration_sentence(row: Mapping[str, Any]) -> str:
 
 def rate_text(cell: Mapping[str, Any]) -> str:
     """A rate of rejection with its interval."""
-    return f"{cell['rate']:.3f} ({cell['low']:.3f} to {cell['high']:.3f})"
+    low, high = (f"{cell[end]:.3f}".removeprefix("0") for end in ("low", "high"))
+    return f"{cell['rate']:.3f} ({low}-{high})"
