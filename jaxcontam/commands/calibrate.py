@@ -40,7 +40,7 @@ from jaxcontam.stats.calibration import LEVELS
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Calibrate:
-    """Score random orders of a file as if published: how often does a test reject?"""
+    """Count how often a test rejects random orders of a file, scored as if published."""
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """Model directory in Hugging Face layout, or a hub name such as org/name."""
