@@ -12,8 +12,8 @@ import tyro
 
 from jaxcontam import __version__
 from jaxcontam.commands.audit import Audit
-from jaxcontam.commands.canary import Canary
 from jaxcontam.commands.calibrate import Calibrate
+from jaxcontam.commands.canary import Canary
 from jaxcontam.commands.methods import Methods
 from jaxcontam.commands.overlap import Overlap
 from jaxcontam.commands.plan import Plan

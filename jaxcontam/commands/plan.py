@@ -67,7 +67,8 @@ class Plan:
     effect: float | None = None
     """Nats that each published boundary gains (default: the pilot's)."""
     sd: float | None = None
-    """Nats that chance adds to a boundary, standard deviation (or --pilot)."""
+    """Nats that chance adds to a boundary, standard deviation; a --pilot knows that of
+    each of its tests (pairs have about half that of whole orders)."""
     pilot: Path | None = None
     """Folder of a finished report, whose effect, spread and speed are taken."""
     benchmark: str | None = None
@@ -106,7 +107,7 @@ class Plan:
         if self.pilot is None and (self.effect is None or self.sd is None):
             raise InputError(
                 "a plan needs --effect and --sd, or --pilot",
-                hint="reference models had an sd of 0.5 to 9 nats a boundary",
+                hint="a small reference model had an sd of 0.5 to 19 nats a boundary",
             )
         if self.pilot is None and self.benchmark is not None:
             raise InputError("--benchmark chooses within a --pilot, and there is none")

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from jaxcontam.calibrated import CalibrationResult
 from jaxcontam.errors import InputError
 from jaxcontam.report.archive import archive_bytes
 from jaxcontam.results import (
-    CalibrationResult,
     Evidence,
     Local,
     MembershipResult,
