@@ -157,14 +157,14 @@ class Plan:
         if self.json:
             print(json.dumps(found, indent=1))
         else:
-            _print(self, tests, found, Console())
+            _print(self, tests, found, pilot, Console())
         return found
 
     def _sd(self, name: str, pilot: Pilot | None) -> float:
         if self.sd is not None:
             return self.sd
         assert pilot is not None
-        return pilot.sd.get(name, next(iter(pilot.sd.values())))
+        return pilot.sd[pilot.spread_of(name)]
 
     def _plan(
         self,
@@ -210,7 +210,13 @@ class Plan:
         )
 
 
-def _print(plan: Plan, tests: list[TestPlan], found: dict, console: Console) -> None:
+def _print(
+    plan: Plan,
+    tests: list[TestPlan],
+    found: dict,
+    pilot: Pilot | None,
+    console: Console,
+) -> None:
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("test", no_wrap=True)
     at_hand = {test.n_examples for test in tests if test.n_examples is not None}
@@ -257,6 +263,16 @@ def _print(plan: Plan, tests: list[TestPlan], found: dict, console: Console) -> 
         "scores have heavier tails.",
         highlight=False,
     )
+    borrowed: dict[str, list[str]] = {}
+    for name in found["sd"]:
+        if pilot is not None and plan.sd is None and name not in pilot.sd:
+            borrowed.setdefault(pilot.spread_of(name), []).append(name)
+    for source, names in borrowed.items():
+        console.print(
+            f"Not in the pilot, planned with the spread of {source}: "
+            f"{', '.join(names)}.",
+            highlight=False,
+        )
     if plan.pilot is not None and plan.effect is None:
         console.print(
             "The effect is the pilot's own estimate: where the pilot was chosen "
