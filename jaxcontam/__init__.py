@@ -11,7 +11,6 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "Audit": "jaxcontam.commands.audit",
-    "Calibrate": "jaxcontam.commands.calibrate",
     "Canary": "jaxcontam.commands.canary",
     "Calibrate": "jaxcontam.commands.calibrate",
     "Methods": "jaxcontam.commands.methods",

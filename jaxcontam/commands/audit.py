@@ -17,6 +17,7 @@ from jaxcontam.commands.flags import (
     check_store_flags,
     flags_of,
 )
+from jaxcontam.commands.outcome import print_outcome
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.commands.report import write_page
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
@@ -36,15 +37,13 @@ from jaxcontam.methods.order_test import (
 )
 from jaxcontam.methods.two_min import combined_result
 from jaxcontam.methods.version_method import VersionMethod
-from jaxcontam.report.document import make_folder, result_row, write_report
+from jaxcontam.report.document import make_folder, write_report
 from jaxcontam.report.provenance import library_versions, utc_now
-from jaxcontam.report.remedies import advice, plain_name, remedy
-from jaxcontam.report.table import print_results
 from jaxcontam.results import RELEASED, Evidence, OrderResult, Pretest, Report
 from jaxcontam.scoring.pair_plan import ALL_TOKENS
 from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.pretests import columns, pretest_battery
-from jaxcontam.verdict import INVALID_DESIGN, MIN_EFFECT, decide, screen
+from jaxcontam.verdict import MIN_EFFECT, decide, screen
 
 if TYPE_CHECKING:
     from jaxcontam.models.checkpoint import Checkpoint
@@ -147,6 +146,8 @@ class Audit:
                 "--group-field and --block-field name the same field",
                 hint="blocks of one value hold no group to permute within",
             )
+        if self.block_field is not None and self._tests_options:
+            raise InputError("--block-field does not go with --tests options")
         if self.seed_file and len(self.seed_file) != len(self.benchmark):
             raise InputError(
                 f"--seed-file names {len(self.seed_file)} files for "
@@ -249,7 +250,7 @@ class Audit:
         if self.json:
             print(json.dumps(document, indent=1, ensure_ascii=False))
         else:
-            _print(decided, report.command, page, Console())
+            print_outcome(decided, report.command, page, Console())
         return document
 
     @property
@@ -399,31 +400,3 @@ def default_out(command: str, model: str, benchmarks: list[Benchmark]) -> Path:
 
     digest = fingerprint([benchmark.fingerprint for benchmark in benchmarks])
     return Path("runs") / command / f"{model}-{digest[7:15]}"
-
-
-def _print(
-    results: list[OrderResult], command: tuple[str, ...], page: Path, console: Console
-) -> None:
-    print_results(results, console)
-    for result in results:
-        if not result.primary:
-            continue
-        for warning in result.warnings:
-            console.print(
-                f"{result.benchmark}: {warning}", highlight=False, markup=False
-            )
-        if result.verdict == INVALID_DESIGN:
-            row = result_row(result)
-            failed = [plain_name(t.name) for t in result.pretests if not t.passed]
-            line = f"  remedy: {advice(row, command)}"
-            if (words := remedy(row, command)) is not None:
-                line += f": {words}"
-            what = "its options'" if result.method == options.METHOD.name else "the"
-            console.print(
-                f"{result.benchmark}: {what} order is not random before any model sees "
-                f"it ({'; '.join(failed)}).\n{line}",
-                soft_wrap=True,
-                highlight=False,
-                markup=False,
-            )
-    console.print(f"\nreport: {page}", soft_wrap=True, highlight=False)

@@ -16,7 +16,6 @@ from jaxcontam.calibrated import CalibrationResult
 from jaxcontam.errors import InputError
 from jaxcontam.report.archive import archive_bytes
 from jaxcontam.results import (
-    CalibrationResult,
     Evidence,
     Local,
     MembershipResult,
