@@ -127,7 +127,7 @@ class Quickstart:
         )
         document = write_report(report, [*evidence, *[None] * len(ranked)], self.out)
         page = write_page(document, self.out)
-        print_results(report.results, console)
+        print_results((*decided, *ranked), console)
         _print_reading(document, self.out, page, console)
         return document
 

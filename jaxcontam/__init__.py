@@ -11,8 +11,10 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "Audit": "jaxcontam.commands.audit",
+    "Calibrate": "jaxcontam.commands.calibrate",
     "Canary": "jaxcontam.commands.canary",
     "Methods": "jaxcontam.commands.methods",
+    "Plan": "jaxcontam.commands.plan",
     "Prove": "jaxcontam.commands.prove",
     "Release": "jaxcontam.commands.release",
     "Report": "jaxcontam.commands.report",

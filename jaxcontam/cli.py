@@ -12,9 +12,11 @@ import tyro
 
 from jaxcontam import __version__
 from jaxcontam.commands.audit import Audit
+from jaxcontam.commands.calibrate import Calibrate
 from jaxcontam.commands.canary import Canary
 from jaxcontam.commands.methods import Methods
 from jaxcontam.commands.overlap import Overlap
+from jaxcontam.commands.plan import Plan
 from jaxcontam.commands.prove import Prove
 from jaxcontam.commands.release import Release
 from jaxcontam.commands.report import Report
@@ -28,6 +30,8 @@ EXIT_DONE, EXIT_INPUT, EXIT_PARTIAL, EXIT_INTERRUPTED = 0, 2, 3, 130
 COMMANDS: dict[str, type] = {
     "audit": Audit,
     "prove": Prove,
+    "plan": Plan,
+    "calibrate": Calibrate,
     "score": Score,
     "overlap": Overlap,
     "canary": Canary,

@@ -15,6 +15,10 @@ RELEASED = "released"
 """Provenance of an order that `release` drew, checked against its seed."""
 
 
+FRESH, RELABELLED = "fresh orders", "relabelled columns"
+"""Where the p-values of a calibration come from."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pretest:
     """A check of the null's own assumption, made on the file without a model.
@@ -159,6 +163,7 @@ class OrderResult:
         n_dropped: Strata left out because they have one order only.
         n_orders: m, counterfactual orders a stratum.
         group_field: Field within whose values orders move, or None.
+        block_field: Field whose runs of equal values take the place of examples.
         tokens_scored: Target tokens that went through the model.
         cached_tokens: Target tokens whose scores were reused.
         numbers: What the test computed.
@@ -188,6 +193,7 @@ class OrderResult:
     tokens_scored: int
     cached_tokens: int
     numbers: OrderNumbers
+    block_field: str | None = None
     p_adjusted: float | None = None
     effect_unit: str
     pretests: tuple[Pretest, ...] = ()
@@ -222,6 +228,77 @@ class MembershipResult:
     primary: bool = False
     p_value: None = None
     verdict: None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """How often p was at or below a level.
+
+    Attributes:
+        level: The level.
+        n_rejected: Draws with p at or below it.
+        rate: Their share.
+        low: Lower end of the 95 % Clopper-Pearson interval of that share.
+        high: Upper end.
+    """
+
+    level: float
+    n_rejected: int
+    rate: float
+    low: float
+    high: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationResult:
+    """How often one test rejects where nothing is to be found: a row of `calibrate`.
+
+    It checks the path from the file to p, on one model and one file. It does not show
+    that the published order of that file is exchangeable.
+
+    Attributes:
+        drawn: `fresh orders`: random orders of the file, each scored as if published;
+            `relabelled columns`: one scored order, random columns as published.
+        n_draws: p-values.
+        n_strata: K of the first draw.
+        n_orders: m of the first draw.
+        tokens_scored: Target tokens that went through the model, in all draws.
+        cached_tokens: Target tokens whose scores were reused.
+        rejections: At 0.05 and at 0.01.
+        ks_statistic: Largest distance of the p-values, ties broken at random, from the
+            uniform law; None for sequential tests, whose ties cannot be broken.
+        ks_p_value: Its p-value.
+    """
+
+    benchmark: str
+    fingerprint: str
+    content_digest: str
+    n_examples: int
+    method: str
+    validity: str
+    drawn: str
+    n_draws: int
+    n_strata: int
+    n_orders: int
+    group_field: str | None
+    tokens_scored: int
+    cached_tokens: int
+    rejections: tuple[Rejection, ...]
+    ks_statistic: float | None
+    ks_p_value: float | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class DrawnPValues:
+    """p-values of one row of results.
+
+    Attributes:
+        p_value: (R,) as reports would show them.
+        p_randomised: (R,) with ties broken at random; None where they cannot be.
+    """
+
+    p_value: np.ndarray
+    p_randomised: np.ndarray | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,7 +384,8 @@ class Report:
         model: None where no model was scored.
         device: None where no model was scored.
         versions: Of the libraries that computed the numbers.
-        min_effect: Effect above which `mde` makes a verdict `inconclusive`.
+        min_effect: Effect above which `mde` makes a verdict `inconclusive`; None where
+            no verdict is given.
         results: One row a test.
         screening: One a benchmark where there are several; else empty.
         study: What a study planted; None for audits.
@@ -320,7 +398,7 @@ class Report:
     model: ModelInfo | None
     device: DeviceInfo | None
     versions: dict[str, str]
-    min_effect: float
-    results: tuple[OrderResult | MembershipResult, ...]
+    min_effect: float | None
+    results: tuple[OrderResult | MembershipResult | CalibrationResult, ...]
     screening: tuple[Screening, ...] = ()
     study: dict[str, object] | None = None

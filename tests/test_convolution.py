@@ -15,7 +15,7 @@ def random_laws(seed, n_laws, n_cells):
     counts[:, -1] = 1
     lows = -rng.integers(n_cells // 2, n_cells, size=n_laws)
     return [
-        GridLaw(int(low), row.astype(float))
+        GridLaw(int(low), row.astype(float), float(row.sum()))
         for low, row in zip(lows, counts, strict=True)
     ]
 
@@ -58,7 +58,7 @@ def test_direct_sums_keep_a_depth_that_no_tilt_has_raised():
     # 40 laws that are 0 once in a thousand and else negative, untilted: 1e-120.
     weights = np.zeros(200)
     weights[[0, -1]] = 999.0, 1.0
-    laws = [GridLaw(-199, weights)] * 40
+    laws = [GridLaw(-199, weights, weights.sum())] * 40
     tail = log_tail(laws, slack=0, tilt=0.2, by_fft=False)
     lower, upper = bounds(tail)
     exact = -120 * math.log(10)
@@ -70,7 +70,7 @@ def test_fft_says_that_it_cannot_see_what_lies_below_its_error():
     # Two of four must be high, each once in 10^12: far below the error of an FFT.
     weights = np.zeros(301)
     weights[[0, -1]] = 1e12 - 1, 1.0
-    laws = [GridLaw(-150, weights)] * 4
+    laws = [GridLaw(-150, weights, weights.sum())] * 4
     exact = math.log(6e-24)
     blind = log_tail(laws, slack=0, tilt=0.0, by_fft=True)
     assert blind.log_error > blind.log_tail

@@ -14,7 +14,7 @@ N_NULL = 2000
 
 def find(matrix, *, seed=0, n_draws=999, ties=None):
     ties_K = np.zeros(len(matrix)) if ties is None else ties
-    return local_evidence(list(matrix), ties_K, seed=seed, n_draws=n_draws)
+    return local_evidence(matrix, ties_K, seed=seed, n_draws=n_draws)
 
 
 def left_skewed(rng, shape):
@@ -202,4 +202,4 @@ def test_ten_thousand_draws_of_a_large_file_fit_in_little_memory():
 )
 def test_bad_matrices_are_named(matrix, ties, message):
     with pytest.raises(ValueError, match=message):
-        local_evidence(list(matrix), ties, seed=0)
+        local_evidence(matrix, ties, seed=0)

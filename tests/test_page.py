@@ -146,6 +146,7 @@ def test_place_of_the_evidence_is_said_only_where_there_is_one(
 )
 def test_sequential_test_says_when_and_why_it_ended(row, method, stop, words):
     fields = {"method": method, "stop": stop, "n_used": 8, "n_strata": 20}
+    fields["symmetry"] = None
     sentence = chance_sentence({**row, **fields, "n_orders": 99})
     assert words in sentence
 

@@ -184,7 +184,7 @@ def test_every_field_is_looked_at_for_what_it_can_show():
 def test_many_label_fields_do_not_drown_a_sorted_file():
     rng = np.random.default_rng(10)
     texts = sorted(sentences(rng, 240), key=len)
-    fields = {f"label{i}": rng.integers(0, 3, 240).tolist() for i in range(60)}
+    fields = {f"label{i}": rng.integers(0, 3, 240).tolist() for i in range(30)}
     assert {"length_autocorrelation", "length_trend"} <= failed(texts, fields)
 
 
@@ -298,6 +298,16 @@ def test_examples_that_share_a_passage_in_runs_fail_with_blocks_as_remedy():
     assert not failed(questions, fields, groups=passages)
 
 
+def test_passage_in_two_runs_is_permuted_within_instead():
+    rng = np.random.default_rng(24)
+    questions = [" ".join(rng.choice(VOCABULARY, 10)) for _ in range(150)]
+    names = [f"p{rng.integers(1e8, 1e9)}" for _ in range(50)]
+    passages = [name for name in names for _ in range(2)] + names
+    battery = pretest_battery(questions, {"passage": passages}, seed=0)
+    remedies = {test.name: test.remedy for test in battery if not test.passed}
+    assert remedies == {"shared_context:passage": "--group-field passage"}
+
+
 def test_passage_before_each_question_is_found_in_plain_text():
     rng = np.random.default_rng(18)
     passages = [" ".join(rng.choice(VOCABULARY, 12)) for _ in range(50)]
@@ -398,6 +408,25 @@ def test_degenerate_files_give_pvalues(texts):
     battery = pretest_battery(texts, fields, seed=0)
     assert all(0 < test.p_value <= 1 for test in battery)
     assert not failed(texts)
+
+
+def test_strata_are_named_only_where_they_help():
+    rng = np.random.default_rng(23)
+    texts = [" ".join(rng.choice(VOCABULARY, rng.integers(3, 40))) for _ in range(240)]
+    label = (np.array([len(text) for text in texts]) > 100).tolist()
+    for key, helps in (("label", True), ("length", False)):
+        by = label if key == "label" else [len(text) for text in texts]
+        order = np.argsort(by, kind="stable")
+        battery = pretest_battery(
+            [texts[i] for i in order], {"label": [label[i] for i in order]}, seed=0
+        )
+        blocked = next(test for test in battery if test.name.startswith("equal_"))
+        assert not blocked.passed
+        assert blocked.remedy == ("--group-field label" if helps else "")
+        trend = next(test for test in battery if test.name == "length_trend")
+        # What cures the whole file is named by each check that failed.
+        assert not trend.passed
+        assert trend.remedy == blocked.remedy
 
 
 def test_numbers_are_read_as_a_person_would():

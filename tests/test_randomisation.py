@@ -1,4 +1,4 @@
-"""The randomisation engine: exact values, size under nulls, power, witnesses."""
+"""The randomisation engine: exact values, power, witnesses; sizes in test_sizes."""
 
 import itertools
 import math
@@ -17,9 +17,6 @@ from jaxcontam.stats.randomisation import (
     row_scores,
 )
 
-# Null data sets a law, here and in the slow suite; the band is 3.3 standard errors.
-N_NULL, N_NULL_SLOW = 1000, 10_000
-
 
 def normal(rng, shape):
     return rng.normal(size=shape)
@@ -29,26 +26,14 @@ def left_skewed(rng, shape):
     return -rng.gamma(1.0, size=shape)
 
 
-def heavy_tailed(rng, shape):
-    return rng.standard_t(3, size=shape)
-
-
-def heteroscedastic(rng, shape):
-    return rng.normal(size=shape) * rng.lognormal(sigma=1.5, size=(shape[0], 1))
-
-
 def tied(rng, shape):
     return rng.integers(-1, 2, size=shape).astype(float)
-
-
-LAWS = [normal, left_skewed, heavy_tailed, heteroscedastic, tied]
 
 
 def exact_p(loglik_KM, kind="centred"):
     """The p-value alone, without the Monte Carlo cross-check."""
     scored = row_scores(loglik_KM, kind=kind, relative_tolerance=1e-9)
-    gaps_KM = scored.values - scored.values[:, :1]
-    return 10.0 ** lattice_tail(gaps_KM, scored.tolerance).log10_upper
+    return 10.0 ** lattice_tail(scored.differences, scored.tolerance).log10_upper
 
 
 def ones(matrix):
@@ -160,33 +145,9 @@ def test_pvalue_stops_at_1e_300_and_its_logarithm_goes_on():
     assert found.log10_p == pytest.approx(-400.0, abs=1e-6)
 
 
-@pytest.mark.parametrize("law", [normal, left_skewed, tied])
-@pytest.mark.parametrize(("n_strata", "n_columns"), [(10, 10), (40, 2)])
-def test_size_under_the_null_is_at_most_nominal(law, n_strata, n_columns):
-    assert_size_is_nominal(law, n_strata, n_columns, N_NULL)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize(("n_strata", "n_columns"), [(10, 10), (40, 2)])
-def test_size_over_ten_thousand_null_sets_is_at_most_nominal(law, n_strata, n_columns):
-    assert_size_is_nominal(law, n_strata, n_columns, N_NULL_SLOW)
-
-
-def assert_size_is_nominal(law, n_strata, n_columns, n_sets):
-    rng = np.random.default_rng([LAWS.index(law), n_strata])
-    kind = "auto" if n_columns > 2 else "centred"
-    p = np.array(
-        [exact_p(law(rng, (n_strata, n_columns)), kind) for _ in range(n_sets)]
-    )
-    for level in (0.001, 0.01, 0.05, 0.5):
-        standard_error = math.sqrt(level * (1 - level) / n_sets)
-        assert np.mean(p <= level) <= level + 3.3 * standard_error
-
-
 def test_untied_null_pvalues_are_uniform():
     rng = np.random.default_rng(11)
-    p = [exact_p(normal(rng, (20, 10))) for _ in range(N_NULL)]
+    p = [exact_p(normal(rng, (20, 10))) for _ in range(1000)]
     # 10^20 equally likely sums: p is as good as continuous.
     assert scipy.stats.kstest(p, "uniform").pvalue > 1e-3
 
@@ -196,11 +157,12 @@ def test_power_at_a_planted_effect_is_near_the_normal_formula():
     # 0.5 * sqrt(50 / (1 + 1/9)) = 3.35, so power is about Phi(3.35 - 2.33) = 0.85.
     rng = np.random.default_rng(4)
     found = []
-    for _ in range(400):
+    for _ in range(200):
         matrix = rng.normal(size=(50, 10))
         matrix[:, 0] += 0.5
         found.append(exact_p(matrix) <= 0.01)
-    assert 0.75 < np.mean(found) < 0.92
+    # Four standard errors of 200 data sets are 0.10.
+    assert 0.75 < np.mean(found) < 0.95
 
 
 def test_very_unequal_rows_are_studentised_and_gain_power():

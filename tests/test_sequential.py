@@ -127,6 +127,14 @@ def test_shift_of_one_deviation_stops_after_a_part_of_the_strata():
     assert 9.5 < np.mean(stops) < 12.5
 
 
+def test_rounding_of_equal_scores_is_no_evidence():
+    # A scorer that is off by a few ulp, always in favour of the published order.
+    matrix = np.full((30, 10), -400.0)
+    matrix[:, 0] += 1e-7
+    found = e_process(matrix, level=0.05)
+    np.testing.assert_array_equal(found.log_wealth, np.zeros(30))
+
+
 @pytest.mark.parametrize("value", [0.0, -417.3])
 def test_constant_scorer_wins_nothing(value):
     found = e_process(np.full((20, 10), value), level=0.05)

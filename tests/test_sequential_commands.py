@@ -31,17 +31,28 @@ METHODS = ["sequential", "permutation_sequential", "permutation_besag_clifford"]
 def reported(tmp_path, tokenizer):
     """Report of stub models: `seen` knows its file's order, `new` knows nothing."""
 
-    def write(*names, test):
+    def write(*names, test, **kwargs):
         results, evidence = [], []
         for name in names:
             path = tmp_path / f"{name}.txt"
-            if name.startswith("seen"):
+            if name == "grouped":
+                path = tmp_path / "grouped.jsonl"
+                rows = [f'{{"t": "{i * i}", "half": {i // 2 % 2}}}' for i in range(90)]
+                path.write_text("\n".join(rows))
+                model = random_bigrams(5)
+            elif name.startswith("seen"):
                 model = memorised_file(path, tokenizer, seed=len(results))
             else:
                 write_lines(path, np.random.default_rng(5))
                 model = random_bigrams(5)
             result, found, _ = run(
-                path, tokenizer, model, test, separator="", level=LEVEL / len(names)
+                path,
+                tokenizer,
+                model,
+                test,
+                separator="",
+                level=LEVEL / len(names),
+                **kwargs,
             )
             results.append(result)
             evidence.append(found)
@@ -176,6 +187,20 @@ def test_level_or_order_that_was_chosen_later_is_found(reported):
     rewritten(out / "other", nothing, swap_turns)
     faults, _ = verify_report(out / "other")
     assert any("orders are not those of the seed" in fault for fault in faults)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_report_of_a_grouped_file_is_verified_and_orders_must_permute(reported, name):
+    out, document = reported("grouped", test=name, group_field="half", n_orders=20)
+    assert document["results"][0]["null"] == "within-group exchangeability"
+    assert verify_report(out) == ([], 1)
+
+    def repeat_an_example(arrays):
+        arrays["0/orders"][0, 1, 0] = arrays["0/orders"][0, 1, 1]
+
+    rewritten(out, nothing, repeat_an_example)
+    faults, _ = verify_report(out)
+    assert any("no permutation of its stratum" in fault for fault in faults)
 
 
 def test_strata_left_out_at_the_end_are_found(reported):

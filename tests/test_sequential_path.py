@@ -10,7 +10,7 @@ import pytest
 
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
-from jaxcontam.methods import order_method
+from jaxcontam.methods import order_method, sequential
 from jaxcontam.methods.order_test import order_result, plan_test, score_test
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.sequential import fewest_draws
@@ -160,6 +160,20 @@ def test_size_through_the_whole_path_is_at_most_nominal(tmp_path, tokenizer, nam
     # 3.3 standard errors of 150 files.
     slack = 3.3 * math.sqrt(0.05 * 0.95 / n)
     assert np.mean(np.array(p) <= 0.05) <= 0.05 + slack
+
+
+@pytest.mark.parametrize("n_strata", [20, 100])
+def test_detectable_effect_of_the_bet_is_found_four_times_in_five(n_strata):
+    rng = np.random.default_rng(n_strata)
+    rule, ones = np.array([0.001, n_strata]), np.ones(n_strata)
+    found = []
+    for _ in range(200):
+        matrix = rng.normal(size=(n_strata, 10))
+        matrix[:, 0] += sequential.analyse(matrix, ones, rule).mde
+        found.append(sequential.analyse(matrix, ones, rule).p_value <= 0.001)
+    # 3.3 standard errors of 200 files, on both sides of 0.80 and of 0.88, since the
+    # factor is that of 20 strata and a little more than others need.
+    assert 0.80 - 0.094 < np.mean(found) < 0.88 + 0.076
 
 
 def test_groups_hold_in_all_chunks(tmp_path, tokenizer):

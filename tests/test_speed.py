@@ -1,5 +1,6 @@
 """`eval.speed`: its arithmetic in closed form, and a pulse run of every part."""
 
+import itertools
 import json
 import os
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 
 from eval.speed.__main__ import PARTS, main
 from eval.speed.measure import interleaved, median_ratio, scoring_flops
+from eval.speed.orders import exact_p, fresh_p
 from eval.speed.subjects import flops_of, n_parameters, real_lengths
 from eval.speed.targets import judge
 
@@ -91,6 +93,26 @@ def test_lower_bounds_are_lower_bounds():
     cell = {"ratio_to_scratch": 1.79}
     (row,) = judge({"pairs": {"64/64": cell}})
     assert (row["met"], row["measured"]) == (False, "1.79 x")
+
+
+@pytest.mark.parametrize("way", [exact_p, fresh_p])
+def test_both_ways_to_draw_orders_give_the_share_of_all_orders(way):
+    rng = np.random.default_rng(3)
+    pairs = rng.normal(size=(2, 5, 5)) + 0.4 * np.eye(5, k=1)
+    sums = [
+        np.array([matrix[order[:-1], order[1:]].sum() for order in orders_of_five()])
+        for matrix in pairs
+    ]
+    published = sum(np.trace(matrix, 1) for matrix in pairs)
+    share = np.mean(np.add.outer(*sums) >= published - 1e-9)
+    assert 0.02 < share < 0.5
+    # Four standard errors of 20,000 draws of the whole file.
+    error = 4 * np.sqrt(share * (1 - share) / 20_000)
+    assert abs(way(pairs, 20_000, seed=0) - share) < error
+
+
+def orders_of_five():
+    return [np.array(order) for order in itertools.permutations(range(5))]
 
 
 def test_torch_batches_hold_each_sequence_once_sorted_by_length():

@@ -62,7 +62,7 @@ def print_measured(measured: Mapping[str, Any], console: Console) -> None:
         ):
             console.print(
                 f"{orders['orders'][way]:,} {label}, {n_strata} strata of "
-                f"{n_examples}: {orders['median_seconds'][way]:.2f} s, "
+                f"{n_examples}: {orders['median_seconds'][way]:.2f} s of CPU, "
                 f"{orders['peak_mb'][way]:.0f} MB"
             )
     _print_targets(measured["targets"], console)

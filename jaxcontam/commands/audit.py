@@ -20,12 +20,13 @@ from jaxcontam.commands.flags import (
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.commands.report import write_page
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
+from jaxcontam.data.blocks import as_blocks, block_starts, encoded_blocks
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.data.options import Item, read_items
 from jaxcontam.data.release import check_release
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError
-from jaxcontam.methods import audit_method, options, order_method
+from jaxcontam.methods import methods_to_score, options, two_min
 from jaxcontam.methods.options import PlannedOptions, options_result, plan_options
 from jaxcontam.methods.order_test import (
     PlannedTest,
@@ -33,11 +34,14 @@ from jaxcontam.methods.order_test import (
     plan_test,
     score_test,
 )
+from jaxcontam.methods.two_min import combined_result
+from jaxcontam.methods.version_method import VersionMethod
 from jaxcontam.report.document import make_folder, result_row, write_report
 from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.report.remedies import advice, plain_name, remedy
 from jaxcontam.report.table import print_results
 from jaxcontam.results import RELEASED, Evidence, OrderResult, Pretest, Report
+from jaxcontam.scoring.pair_plan import ALL_TOKENS
 from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.pretests import columns, pretest_battery
 from jaxcontam.verdict import INVALID_DESIGN, MIN_EFFECT, decide, screen
@@ -50,7 +54,10 @@ if TYPE_CHECKING:
 _TESTS_OF_EFFORT: dict[str, tuple[str, ...]] = {
     "quick": ("reversal",),
     "standard": ("adjacency", "reversal"),
+    "thorough": ("two_min", "reversal"),
 }
+# What a memorised order is seen in grows with the tokens, and so does the noise.
+_FIRST_TOKENS = {"all": (ALL_TOKENS,), "auto": (4, 8, 16, 32, ALL_TOKENS)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +72,19 @@ class Audit:
     """Files in published order: .jsonl, .json, .csv, .tsv, .txt."""
     tests: str | None = None
     """Order tests, comma-separated; the first one decides (see: methods)."""
-    effort: Literal["quick", "standard"] = "standard"
-    """quick: reversal, 2 passes; standard: adjacency, 8 passes, reversal beside."""
+    effort: Literal["quick", "standard", "thorough"] = "standard"
+    """quick: reversal, 2 passes; standard: adjacency, 8 passes, reversal beside;
+    thorough: adjacency over longer strata and stratified, 22 passes."""
     n_orders: int | None = None
     """Random orders a stratum (default: 9; permutation 99; sharded_t 49; options 3;
     at most, permutation_sequential 5,114 and permutation_besag_clifford 1,999)."""
+    first_tokens: str = "all"
+    """Of adjacency: tokens of each example that count, after those that all examples
+    share: all, a number, or auto (the best of several, at the price of p >= 1e-5)."""
     group_field: str | None = None
     """Permute only within equal values of this field."""
+    block_field: str | None = None
+    """Permute whole runs of equal values of this field, such as a shared passage."""
     template: str | None = None
     r"""Text of an example, such as "Question: {question}\nAnswer: {answer}"."""
     text_field: str | None = None
@@ -106,7 +119,9 @@ class Audit:
     no_store: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Keep no scores."""
     dry_run: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Say what would be scored and how long it takes; score and write nothing."""
+    """Say what would be scored, how long it takes and what it could find; no scores."""
+    price_per_hour: float | None = None
+    """Price of the device an hour, for the cost in --dry-run."""
     json: bool = False
     """Print the report on standard output instead of the table."""
 
@@ -119,10 +134,19 @@ class Audit:
         check_positive(self, "batch_tokens", "max_example_tokens", "limit")
         check_shared_flags(self.seed, self.min_effect)
         check_store_flags(self.store, self.no_store)
+        if self.price_per_hour is not None and not self.price_per_hour >= 0:
+            raise InputError(
+                f"--price-per-hour must be at least 0, got {self.price_per_hour}"
+            )
         if not self.benchmark:
             raise InputError("no benchmark file", hint="name at least one")
-        for name in self.test_names:
-            audit_method(name)
+        methods_to_score(self.test_names)
+        self._first_tokens()
+        if self.group_field is not None and self.group_field == self.block_field:
+            raise InputError(
+                "--group-field and --block-field name the same field",
+                hint="blocks of one value hold no group to permute within",
+            )
         if self.seed_file and len(self.seed_file) != len(self.benchmark):
             raise InputError(
                 f"--seed-file names {len(self.seed_file)} files for "
@@ -146,6 +170,21 @@ class Audit:
             return _TESTS_OF_EFFORT[self.effort]
         return tuple(dict.fromkeys(name.strip() for name in self.tests.split(",")))
 
+    def _first_tokens(self) -> tuple[int, ...]:
+        """Choices of how many tokens of an example count.
+
+        Raises:
+            InputError: If the flag is no number above 0 and no word that it knows.
+        """
+        if self.first_tokens in _FIRST_TOKENS:
+            return _FIRST_TOKENS[self.first_tokens]
+        if self.first_tokens.isdecimal() and int(self.first_tokens) > 0:
+            return (int(self.first_tokens),)
+        raise InputError(
+            f"--first-tokens must be all, auto or a number above 0, got "
+            f"{self.first_tokens!r}"
+        )
+
     def run(self) -> dict:
         """Load, plan, score, decide, write and print; returns the report.
 
@@ -160,7 +199,7 @@ class Audit:
             )
         # JAX and transformers are imported once the input is known to be good.
         from jaxcontam.models.checkpoint import load_checkpoint
-        from jaxcontam.scoring.compiled import keep_compiled
+        from jaxcontam.scoring.compiled import compiled_in, keep_compiled
         from jaxcontam.scoring.local import (
             checkpoint_scorer,
             device_info,
@@ -183,7 +222,12 @@ class Audit:
             batch_tokens=self.batch_tokens,
         )
         if self.dry_run:
-            found = estimate_tests(planned, scorer)
+            found = estimate_tests(
+                planned,
+                scorer,
+                price_per_hour=self.price_per_hour,
+                compiled_in=compiled_in(),
+            )
             print_estimate(found, Console(), as_json=self.json)
             return dataclasses.asdict(found)
         results, evidence = self._score(planned, benchmarks, scorer)
@@ -252,9 +296,13 @@ class Audit:
             separator=typed_newlines(self.separator),
             max_example_tokens=self.max_example_tokens,
         )
+        if self.block_field is not None:
+            starts = block_starts(benchmark, self.block_field)
+            benchmark = as_blocks(benchmark, starts)
+            encoded = encoded_blocks(encoded, starts)
         planned = []
-        for name in self.test_names:
-            if name == options.METHOD.name:
+        for method in methods_to_score(self.test_names):
+            if isinstance(method, VersionMethod):
                 assert items is not None
                 test = plan_options(
                     benchmark,
@@ -269,12 +317,14 @@ class Audit:
                 test = plan_test(
                     benchmark,
                     encoded,
-                    order_method(name),
+                    method,
                     prefix_id=checkpoint.prefix_id,
                     context=checkpoint.config.context,
                     seed=self.seed,
                     n_orders=self.n_orders,
                     group_field=self.group_field,
+                    block_field=self.block_field,
+                    first_tokens=self._first_tokens(),
                     # Holm may multiply a p-value by the number of benchmarks.
                     level=LEVEL / len(self.benchmark),
                 )
@@ -286,14 +336,15 @@ class Audit:
         planned: list[PlannedTest | PlannedOptions],
         benchmarks: list[Benchmark],
         scorer: "Scorer",
-    ) -> tuple[list[OrderResult], list[Evidence]]:
+    ) -> tuple[list[OrderResult], list[Evidence | None]]:
         pretests = {
             benchmark.name: self._pretests(benchmark)
             for benchmark in benchmarks
             if not self._tests_options_alone
         }
         total, done = sum(test.n_targets for test in planned), 0
-        results, evidence = [], []
+        results: list[OrderResult] = []
+        evidence: list[Evidence | None] = []
         with progress_bar("scoring orders") as progress:
             for test in planned:
                 scored = score_test(
@@ -313,9 +364,27 @@ class Audit:
                         pretests=pretests[test.benchmark.name],
                     )
                 )
-        return results, evidence
+        combined = self._combined(results)
+        return results + combined, evidence + [None] * len(combined)
+
+    def _combined(self, results: list[OrderResult]) -> list[OrderResult]:
+        """Rows of tests that are made of others."""
+        if two_min.METHOD.name not in self.test_names:
+            return []
+        parts = [part.name for part in two_min.METHOD.parts]
+        found = {(result.benchmark, result.method): result for result in results}
+        return [
+            combined_result(
+                [found[name, part] for part in parts],
+                primary=two_min.METHOD.name == self.test_names[0],
+            )
+            for name in dict.fromkeys(result.benchmark for result in results)
+        ]
 
     def _pretests(self, benchmark: Benchmark) -> tuple[Pretest, ...]:
+        if self.block_field is not None:
+            starts = block_starts(benchmark, self.block_field)
+            benchmark = as_blocks(benchmark, starts)
         groups = (
             None if self.group_field is None else benchmark.groups(self.group_field)
         )

@@ -1,19 +1,27 @@
-"""`--dry-run`: what an audit would score, how long that takes, how small p can get."""
+"""`--dry-run`: what an audit would score, what that costs, and what it could find."""
 
 import collections
 import dataclasses
 import json
-import math
 from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
 
+from jaxcontam.commands.plan import floor_text
 from jaxcontam.methods.method import SequentialMethod
 from jaxcontam.methods.options import PlannedOptions
 from jaxcontam.methods.order_test import PlannedTest
+from jaxcontam.methods.power_designs import scored_design
 from jaxcontam.scoring.cost import batch_seconds, n_positions
 from jaxcontam.scoring.scorer import Scorer
+from jaxcontam.stats.effect import LEVEL
+from jaxcontam.stats.power import detectable_effect
+
+REFERENCE_SD = (0.47, 9.0)
+"""Nats that chance adds to one boundary, standard deviation, from the quietest to the
+loudest of the ten sets of `python -m eval.canaries` that were held out (stratified; a
+model of 5.8 million parameters). Those of `python -m eval.quickstart` lie between."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +38,10 @@ class TestEstimate:
         store_kb: What the store grows by, in 1,000 bytes.
         log10_p_floor: log10 of the smallest p-value of the design; None if it has none.
         may_stop: Whether it may score less, since it looks at what it has.
+        mde_low: Smallest effect, nats a boundary, that it finds with power 0.8 at level
+            0.001, were chance as quiet as on the quietest reference set; None where
+            the floor of p is too high, or the test cannot be planned.
+        mde_high: The same for the loudest one.
     """
 
     benchmark: str
@@ -40,6 +52,8 @@ class TestEstimate:
     store_kb: float
     log10_p_floor: float | None
     may_stop: bool
+    mde_low: float | None
+    mde_high: float | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,22 +64,39 @@ class Estimate:
         tests: One a test.
         minutes: Scoring time at the speed of a timed batch of zeros; loading,
             compiling and the analysis come on top.
+        price: Of those minutes, in the currency of the price an hour; None without.
+        compiled_in: Folder where the compiler may have left the programs that were
+            timed; None if it keeps none.
     """
 
     tests: tuple[TestEstimate, ...]
     minutes: float
+    price: float | None = None
+    compiled_in: str | None = None
 
 
 def estimate_tests(
-    planned: Sequence[PlannedTest | PlannedOptions], scorer: Scorer
+    planned: Sequence[PlannedTest | PlannedOptions],
+    scorer: Scorer,
+    *,
+    price_per_hour: float | None = None,
+    compiled_in: str | None = None,
 ) -> Estimate:
-    """Cost of planned tests; times a batch of each kind, and scores none of theirs."""
+    """Cost of planned tests; times a batch of each kind, and scores none of theirs.
+
+    Args:
+        planned: The tests.
+        scorer: Says how batches are made and what the store holds.
+        price_per_hour: Of the device, in any currency.
+        compiled_in: Where the compiler keeps programs, if it does.
+    """
     tests = []
     positions: collections.Counter[tuple[int, ...]] = collections.Counter()
     promised: set[bytes] = set()
     for test in planned:
         cost = test.layout.cost(scorer, promised)
         positions += cost.positions
+        mde_low, mde_high = _mde_range(test)
         tests.append(
             TestEstimate(
                 benchmark=test.benchmark.name,
@@ -76,13 +107,20 @@ def estimate_tests(
                 store_kb=cost.store_bytes / 1000,
                 log10_p_floor=_log10_p_floor(test),
                 may_stop=isinstance(test.method, SequentialMethod),
+                mde_low=mde_low,
+                mde_high=mde_high,
             )
         )
     seconds = sum(
         _seconds(scorer, {s: n for s, n in positions.items() if len(s) == rank})
         for rank in {len(shape) for shape in positions}
     )
-    return Estimate(tests=tuple(tests), minutes=seconds / 60)
+    return Estimate(
+        tests=tuple(tests),
+        minutes=seconds / 60,
+        price=None if price_per_hour is None else price_per_hour * seconds / 3600,
+        compiled_in=compiled_in,
+    )
 
 
 def _seconds(scorer: Scorer, positions: Mapping[tuple[int, ...], int]) -> float:
@@ -100,7 +138,7 @@ def print_estimate(found: Estimate, console: Console, *, as_json: bool) -> None:
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("benchmark", overflow="fold")
     table.add_column("test", overflow="fold")
-    for name in ("sequences", "tokens", "in store", "store grows", "p floor"):
+    for name in ("sequences", "tokens", "in store", "grows by", "p floor", "MDE"):
         table.add_column(name, justify="right", no_wrap=True)
     for test in found.tests:
         table.add_row(
@@ -110,7 +148,8 @@ def print_estimate(found: Estimate, console: Console, *, as_json: bool) -> None:
             f"{test.n_targets:,}",
             f"{test.n_cached:,}",
             f"{test.store_kb:,.1f} KB",
-            _floor_text(test.log10_p_floor),
+            floor_text(test.log10_p_floor),
+            _mde_text(test),
         )
     console.print(table)
     if early := [test.method for test in found.tests if test.may_stop]:
@@ -119,14 +158,52 @@ def print_estimate(found: Estimate, console: Console, *, as_json: bool) -> None:
             "long before.",
             highlight=False,
         )
+    if any(test.mde_low is not None for test in found.tests):
+        low, high = REFERENCE_SD
+        console.print(
+            "\nMDE: smallest gain in nats a boundary that is found with power 0.8 at "
+            f"p <= 0.001, if chance adds {low:g} to {high:g} nats to a boundary, as it "
+            "did to models of 0.7 and 5.8 million parameters. This model may differ: "
+            "the report says what it was.",
+            highlight=False,
+        )
     if left := sum(test.n_targets - test.n_cached for test in found.tests):
         words = (
             f"{left:,} tokens to score: about {_minutes_text(found.minutes)} at the "
-            "speed of one batch now."
+            "speed of one batch now"
         )
+        words += "." if found.price is None else f", at a price of {found.price:.2g}."
     else:
         words = "The store holds every score."
-    console.print(f"\n{words} Nothing was scored or written.", highlight=False)
+    words += (
+        " No example was scored: only a batch of zeros was timed. No report and no "
+        "store was written."
+    )
+    if found.compiled_in is not None:
+        words += f" Compiled programs stay in {found.compiled_in}."
+    console.print(f"\n{words}", highlight=False, markup=False)
+
+
+def _mde_range(test: PlannedTest | PlannedOptions) -> tuple[float | None, float | None]:
+    """Detectable effects at both ends of the spreads that were seen."""
+    if isinstance(test, PlannedOptions) or test.group_field is not None:
+        return None, None
+    design = scored_design(
+        test.method.name,
+        len(test.benchmark),
+        test.layout.n_strata + test.layout.n_dropped,
+        test.layout.n_orders,
+    )
+    if design is None:
+        return None, None
+    low, high = (detectable_effect(design, sd, level=LEVEL) for sd in REFERENCE_SD)
+    return low, high
+
+
+def _mde_text(test: TestEstimate) -> str:
+    if test.mde_low is None or test.mde_high is None:
+        return "-"
+    return f"{test.mde_low:.2g} to {test.mde_high:.2g}"
 
 
 def _log10_p_floor(test: PlannedTest | PlannedOptions) -> float | None:
@@ -134,12 +211,6 @@ def _log10_p_floor(test: PlannedTest | PlannedOptions) -> float | None:
     if test.method.validity != "exact":
         return None
     return test.layout.log10_floor
-
-
-def _floor_text(log10_p: float | None) -> str:
-    if log10_p is None:
-        return "-"
-    return f"{10**log10_p:.3g}" if log10_p > -3 else f"1e{math.ceil(log10_p)}"
 
 
 def _minutes_text(minutes: float) -> str:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,8 +10,10 @@ import numpy as np
 import tyro
 
 from jaxcontam.data.manifest import Manifest, read_manifest
+from jaxcontam.methods import two_min
 from jaxcontam.methods.method import pair_strata
 from jaxcontam.report.archive import read_archive
+from jaxcontam.report.calibration import is_calibration, write_calibration_page
 from jaxcontam.report.document import (
     ARCHIVE_NAME,
     REPORT_NAME,
@@ -38,7 +40,10 @@ class Report:
     def run(self) -> None:
         """Write the page beside the report."""
         document = read_document(self.directory / REPORT_NAME)
-        print(write_page(document, self.directory))
+        if is_calibration(document):
+            print(write_calibration_page(document, self.directory))
+        else:
+            print(write_page(document, self.directory))
 
 
 def write_page(document: dict[str, Any], directory: Path) -> Path:
@@ -51,18 +56,27 @@ def write_page(document: dict[str, Any], directory: Path) -> Path:
     """
     rows = document["results"]
     evidence = read_archive(directory / ARCHIVE_NAME, len(rows))
-    pictures = [
-        None
-        if found is None or not row["primary"] or row["validity"] != "exact"
-        else _picture(found, row, document["seed"])
-        for row, found in zip(rows, evidence, strict=True)
-    ]
+    pictures: list[NullPicture | None] = [None] * len(rows)
+    for r, row in enumerate(rows):
+        if row["primary"] and row["validity"] == "exact":
+            shown = _shown(rows, r)
+            found = evidence[shown]
+            if found is not None:
+                pictures[r] = _picture(found, rows[shown], document["seed"])
     # matplotlib and jinja2 take a third of a second to import: only for a page.
     from jaxcontam.report.page import PAGE_NAME, render_page
 
     page = render_page(document, pictures, _loss(directory))
     replace_bytes(directory / PAGE_NAME, page.encode())
     return directory / PAGE_NAME
+
+
+def _shown(rows: Sequence[Mapping[str, Any]], r: int) -> int:
+    """The row whose scores are drawn: of a combined test that of its first part."""
+    if rows[r]["method"] != two_min.METHOD.name:
+        return r
+    part = (rows[r]["benchmark"], two_min.METHOD.parts[0].name)
+    return [(row["benchmark"], row["method"]) for row in rows].index(part)
 
 
 def _picture(evidence: Evidence, row: Mapping[str, Any], seed: int) -> NullPicture:

@@ -1,6 +1,6 @@
 """Detection methods: one module each, one row each in `METHODS`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from jaxcontam.errors import unknown_name
 from jaxcontam.methods import (
@@ -15,16 +15,19 @@ from jaxcontam.methods import (
     sequential,
     sharded_t,
     stratified,
+    two_min,
     variants,
 )
 from jaxcontam.methods.method import ScoreMethod, TestMethod
+from jaxcontam.methods.two_min import CombinedMethod
 from jaxcontam.methods.version_method import VersionMethod
 
-METHODS: Mapping[str, TestMethod | VersionMethod | ScoreMethod] = {
+METHODS: Mapping[str, TestMethod | VersionMethod | CombinedMethod | ScoreMethod] = {
     method.name: method
     for method in (
         adjacency.METHOD,
         stratified.METHOD,
+        two_min.METHOD,
         reversal.METHOD,
         permutation.METHOD,
         sequential.METHOD,
@@ -42,11 +45,13 @@ METHODS: Mapping[str, TestMethod | VersionMethod | ScoreMethod] = {
 }
 
 
-def audit_method(name: str) -> TestMethod | VersionMethod:
-    """Look up a test that can stand after `--tests`.
+def methods_to_score(names: Sequence[str]) -> list[TestMethod | VersionMethod]:
+    """Tests that names after `--tests` ask for: a combined one for its parts, once.
+
+    A test that is also a part of a combined one is scored as that part.
 
     Raises:
-        InputError: If there is none of that name; suggests the nearest one.
+        InputError: If there is no such test; suggests the nearest one.
     """
     tests = {
         key: row
@@ -54,9 +59,17 @@ def audit_method(name: str) -> TestMethod | VersionMethod:
         if not isinstance(row, ScoreMethod)
         and (not isinstance(row, VersionMethod) or row.command == "audit")
     }
-    if name in tests:
-        return tests[name]
-    raise unknown_name("test", name, tests)
+    asked: dict[str, TestMethod | VersionMethod] = {}
+    parts: dict[str, TestMethod | VersionMethod] = {}
+    for name in names:
+        if name not in tests:
+            raise unknown_name("test", name, tests)
+        method = tests[name]
+        if isinstance(method, CombinedMethod):
+            parts |= {part.name: part for part in method.parts}
+        else:
+            asked[name] = method
+    return list((asked | parts).values())
 
 
 def order_method(name: str) -> TestMethod:
@@ -79,6 +92,6 @@ def reported_method(name: str) -> TestMethod | VersionMethod:
         InputError: If there is none of that name; suggests the nearest one.
     """
     method = METHODS.get(name)
-    if method is None or isinstance(method, ScoreMethod):
+    if method is None or isinstance(method, ScoreMethod | CombinedMethod):
         raise unknown_name("test", name, METHODS)
     return method

@@ -28,6 +28,7 @@ class PlannedTest:
     method: TestMethod
     layout: Layout
     group_field: str | None
+    block_field: str | None
     seed: int
 
     @property
@@ -46,6 +47,7 @@ def plan_test(
     seed: int,
     n_orders: int | None = None,
     group_field: str | None = None,
+    block_field: str | None = None,
     first_tokens: tuple[int, ...] = (ALL_TOKENS,),
     level: float = LEVEL,
 ) -> PlannedTest:
@@ -60,6 +62,7 @@ def plan_test(
         seed: The run's seed.
         n_orders: m; None is the method's own. Pair tests have all orders anyway.
         group_field: Orders move examples only within equal values of this field.
+        block_field: Examples are runs of equal values of this field.
         first_tokens: Of pair tests: how many tokens of each example may count.
         level: Of sequential tests: the p-value at which they stop.
 
@@ -108,6 +111,7 @@ def plan_test(
         method=method,
         layout=layout,
         group_field=group_field,
+        block_field=block_field,
         seed=seed,
     )
 
@@ -166,6 +170,8 @@ def order_result(
     )
     layout = planned.layout
     null = f"within-group {method.null}" if grouped else method.null
+    if planned.block_field is not None:
+        null = f"{null} of blocks"
     if benchmark.order_provenance in ("seeded", RELEASED):
         null = DESIGNED
     bearing = directional(pretests) if method.null == "reversibility" else pretests
@@ -184,6 +190,7 @@ def order_result(
         n_dropped=layout.n_dropped,
         n_orders=layout.n_orders,
         group_field=planned.group_field,
+        block_field=planned.block_field,
         tokens_scored=n_targets - n_cached,
         cached_tokens=n_cached,
         numbers=numbers,

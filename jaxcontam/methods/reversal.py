@@ -9,7 +9,7 @@ from jaxcontam.stats.randomisation import randomisation_test
 from jaxcontam.stats.strata import split_strata, stratum_size
 
 # A reversal keeps no neighbour, so short strata lose little and give more of them.
-_LARGEST_STRATUM = 6
+LARGEST_STRATUM = 6
 
 
 def design(file: OrderFile, n_orders: int) -> OrderDesign:
@@ -17,7 +17,7 @@ def design(file: OrderFile, n_orders: int) -> OrderDesign:
     if n_orders != 1:
         raise ValueError(f"n_orders must be 1 for a reversal, got {n_orders}")
     size = stratum_size(
-        file.n_examples, file.n_ids, file.context, 1, limit=_LARGEST_STRATUM
+        file.n_examples, file.n_ids, file.context, 1, limit=LARGEST_STRATUM
     )
     return reversed_orders(
         split_strata(file.n_examples, size),

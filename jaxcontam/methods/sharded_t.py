@@ -12,12 +12,12 @@ from jaxcontam.stats.orders import OrderDesign, draw_orders
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, SMALLEST_P
 
 # The paper's number of shards.
-_N_SHARDS = 50
+N_SHARDS = 50
 
 
 def design(file: OrderFile, n_orders: int) -> OrderDesign:
     """50 contiguous shards of at least 2 examples, or fewer in a small file."""
-    n_shards = min(_N_SHARDS, file.n_examples // 2)
+    n_shards = min(N_SHARDS, file.n_examples // 2)
     return draw_orders(
         np.array_split(np.arange(file.n_examples), n_shards),
         n_orders,

@@ -29,7 +29,7 @@ def where_in_orders(
         seed: Seeds the re-draws.
     """
     ties_K = MODEL_TOLERANCE * np.abs(loglik_KM).max(axis=1)
-    found = local_evidence(list(loglik_KM), ties_K, seed=seed)
+    found = local_evidence(loglik_KM, ties_K, seed=seed)
     return _in_examples(found.scan, orders_KMS[:, 0])
 
 

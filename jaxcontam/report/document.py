@@ -15,6 +15,7 @@ from typing import Any
 from jaxcontam.errors import InputError
 from jaxcontam.report.archive import archive_bytes
 from jaxcontam.results import (
+    CalibrationResult,
     Evidence,
     Local,
     MembershipResult,
@@ -47,7 +48,7 @@ def write_report(
     make_folder(out)
     archive = archive_bytes(evidence)
     document = to_document(report)
-    document["digests"] = {ARCHIVE_NAME: _sha256(archive)}
+    document["digests"] = {ARCHIVE_NAME: data_digest(archive)}
     text = sealed_text(document)
     replace_bytes(out / ARCHIVE_NAME, archive)
     replace_bytes(out / REPORT_NAME, text.encode())
@@ -79,7 +80,9 @@ def to_document(report: Report) -> dict[str, Any]:
     return document
 
 
-def result_row(result: OrderResult | MembershipResult) -> dict[str, Any]:
+def result_row(
+    result: OrderResult | MembershipResult | CalibrationResult,
+) -> dict[str, Any]:
     """One row of `results`: fields flat, tuples as lists."""
     fields = dataclasses.asdict(result)
     numbers = fields.pop("numbers", {})
@@ -128,14 +131,14 @@ def read_document(path: Path) -> dict[str, Any]:
 def sealed_text(document: dict[str, Any]) -> str:
     """The text of a report; sets its digest, which is that of the text without it."""
     document["digest"] = ""
-    document["digest"] = _sha256(_to_text(document).encode())
+    document["digest"] = data_digest(_to_text(document).encode())
     return _to_text(document)
 
 
 def is_sealed(text: bytes, digest: str) -> bool:
     """Whether a report's text holds its digest once, and the rest has that digest."""
     seal = digest.encode()
-    return text.count(seal) == 1 and _sha256(text.replace(seal, b"")) == digest
+    return text.count(seal) == 1 and data_digest(text.replace(seal, b"")) == digest
 
 
 def _to_text(document: Mapping[str, Any]) -> str:
@@ -144,7 +147,7 @@ def _to_text(document: Mapping[str, Any]) -> str:
 
 def archive_digest(path: Path) -> str:
     """SHA-256 of a file as the report carries it."""
-    return _sha256(path.read_bytes())
+    return data_digest(path.read_bytes())
 
 
 def make_folder(out: Path) -> None:
@@ -168,5 +171,6 @@ def replace_bytes(path: Path, data: bytes) -> None:
     partial.replace(path)
 
 
-def _sha256(data: bytes) -> str:
+def data_digest(data: bytes) -> str:
+    """SHA-256 of bytes as reports carry it."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"

@@ -18,6 +18,8 @@ from jaxcontam.results import LossPicture, NullPicture
 # Blue and orange keep apart for colour-blind readers and in grey print.
 _BLUE, _ORANGE, _GREY = "#1f5fa8", "#d9730d", "#8a8f98"
 _SMALL, _WIDE = (4.6, 2.7), (9.4, 3.0)
+_SQUARE = (3.6, 3.4)
+_MOST_POINTS = 300
 _LEVEL = 0.001
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
@@ -133,6 +135,34 @@ def loss_plot(picture: LossPicture) -> str:
             axes.text(steps[-1] * 1.01, height, name, va="center", fontsize=7)
         axes.set_yticks([tick for tick in axes.get_yticks() if low <= tick <= high])
         axes.set_ylim(low - (len(names) + 1.5) * gap, high + gap)
+        return _svg(figure)
+
+
+def qq_plot(p_values_R: np.ndarray) -> str:
+    """Sorted p-values against what as many uniform ones would be, both as -log10 p.
+
+    The band holds each point of a uniform sample with probability 0.95.
+
+    Args:
+        p_values_R: (R,) p-values above 0, R >= 1.
+    """
+    from scipy import stats
+
+    n = len(p_values_R)
+    # All of the smallest, and then ever fewer: thousands of points make no picture.
+    ranks = np.unique(np.geomspace(1, n, min(n, _MOST_POINTS)).round().astype(np.int64))
+    expected = -np.log10((ranks - 0.5) / n)
+    observed = -np.log10(np.sort(p_values_R)[ranks - 1])
+    low, high = (
+        -np.log10(stats.beta.ppf(q, ranks, n + 1 - ranks)) for q in (0.975, 0.025)
+    )
+    with matplotlib.rc_context(_STYLE):
+        figure, axes = _axes(_SQUARE)
+        axes.fill_between(expected, low, high, color=_GREY, alpha=0.3, lw=0)
+        axes.plot(expected, expected, color="black", lw=0.6)
+        axes.plot(expected, observed, "o", color=_BLUE, ms=3)
+        axes.set_xlabel("-log10 p, uniform")
+        axes.set_ylabel("-log10 p, found")
         return _svg(figure)
 
 

@@ -92,12 +92,12 @@ def _way_out(
     # Of several fields the one with the most equal neighbours explains the most.
     failed.sort(key=lambda test: -test.get("statistic", 0.0))
     cures = [shlex.split(test.get("remedy", "")) for test in failed]
-    typed = " ".join(command)
     moved = row["group_field"] is not None or "--block-field" in command
     for flag, words in _CURES.items():
         for cure in cures:
-            tried = " ".join(cure) in typed or (moved and flag not in _STRIPS)
-            if cure[:1] == [flag] and not tried:
+            if cure[:1] != [flag] or (moved and flag not in _STRIPS):
+                continue
+            if flag not in command or command[list(command).index(flag) + 1] != cure[1]:
                 return words.format(value=cure[1]), cure
     if any(test["name"].startswith("number_") for test in failed):
         return _REWRITE, None

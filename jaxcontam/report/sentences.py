@@ -57,12 +57,21 @@ def verdict_sentence(row: Mapping[str, Any]) -> str:
 
 def assumed_sentence(row: Mapping[str, Any]) -> str:
     """What the p-value rests on."""
-    null: str = row["null"].removeprefix("within-group ")
+    null: str = row["null"].removeprefix("within-group ").removesuffix(" of blocks")
     words = _ASSUMED.get(null, null)
-    if null != row["null"]:
+    if row.get("block_field") is not None:
+        words += (
+            f", where examples are runs of equal {row['block_field']} and keep their "
+            "inner order"
+        )
+    if row["group_field"] is not None:
         words += f", among examples of equal {row['group_field']}"
     if row["validity"] == "asymptotic":
-        words += "; and that many shards make a t-test exact, which few do not"
+        words += (
+            "; and that many shards make a t-test exact, which few do not"
+            if row["symmetry"] is None
+            else "; and that the sum over strata is normal"
+        )
     return f"Assumed: {words}."
 
 
@@ -83,6 +92,12 @@ def checked_sentence(row: Mapping[str, Any]) -> str:
 
 def chance_sentence(row: Mapping[str, Any]) -> str:
     """What would have been seen had the model never seen the file."""
+    if row["validity"] == "asymptotic" and row["symmetry"] is not None:
+        return (
+            "By chance: the summed score of neighbours would reach the observed one "
+            f"with probability {p_words(row)}, if sums over {row['n_strata']} strata "
+            "were normal."
+        )
     if row["validity"] == "asymptotic":
         return (
             f"By chance: the mean gain of {row['n_strata']} shards over random orders "
@@ -98,6 +113,11 @@ def chance_sentence(row: Mapping[str, Any]) -> str:
             "other; the summed score would reach the observed one with probability "
             f"{p_words(row)}. It sums over neighbours how likely an example is after "
             "the one before it, less what is likely after anything."
+        )
+    if row["method"] == "two_min":
+        return (
+            "By chance: the smaller p-value of adjacency and stratified, doubled for "
+            f"having looked at two, would be as small with probability {p_words(row)}."
         )
     if row["stop"] is not None:
         return _sequential_chance(row)

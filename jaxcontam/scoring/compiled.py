@@ -33,6 +33,11 @@ def keep_compiled() -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", _MIN_SECONDS)
 
 
+def compiled_in() -> str | None:
+    """The folder in which JAX keeps what it compiles now; None if it keeps nothing."""
+    return jax.config.values["jax_compilation_cache_dir"]
+
+
 def compiled_folder() -> Path:
     """`jaxcontam/xla/DIGEST` in the user's cache folder.
 

@@ -37,10 +37,13 @@ class GridLaw:
     Attributes:
         low: The first integer.
         weights: (C,) float64 at low, low + 1, ...; the last one is positive.
+        total: What the weights are shares of; more than their sum where some of the
+            law lies nowhere near the tail.
     """
 
     low: int
     weights: np.ndarray
+    total: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -159,7 +162,7 @@ def _tilted(law: GridLaw, tilt: float) -> tuple[_Node, float]:
     top = law.low + len(law.weights) - 1
     weights_C = law.weights * np.exp(tilt * np.arange(1 - len(law.weights), 1))
     total = float(weights_C.sum())
-    log_mass = math.log(total / float(law.weights.sum())) + tilt * top
+    log_mass = math.log(total / law.total) + tilt * top
     return _Node(law.low, top, weights_C / total, 0.0), log_mass
 
 

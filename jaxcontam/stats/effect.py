@@ -13,8 +13,8 @@ from jaxcontam.stats.rows import Matrix, Rows, flat_rows
 
 LEVEL = 0.001
 """Level of the minimum detectable effect, which is stated for power 0.8."""
-# Normal quantiles of 1 - LEVEL and of the power.
-_Z_LEVEL, _Z_POWER = 3.090, 0.842
+# Normal quantiles of 1 - LEVEL, of 1 - LEVEL / 2, and of the power.
+_Z_LEVEL, _Z_HALF_LEVEL, _Z_POWER = 3.090, 3.291, 0.842
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -87,7 +87,16 @@ def mde_of(
     """
     if effect_se is None or not differs or (p_floor or 0.0) > LEVEL:
         return None
-    return (_Z_LEVEL + _Z_POWER) * effect_se
+    return mde_factor(1) * effect_se
+
+
+def mde_factor(n_looks: int) -> float:
+    """Standard errors that an effect needs, at the level or at half of it.
+
+    Args:
+        n_looks: 1, or 2 for the smaller of two p-values.
+    """
+    return {1: _Z_LEVEL, 2: _Z_HALF_LEVEL}[n_looks] + _Z_POWER
 
 
 def _spreads(others: Rows) -> np.ndarray:

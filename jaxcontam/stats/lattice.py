@@ -40,6 +40,11 @@ _CELLS_PER_SD = 2**16
 # Cells of all rows together are kept to this many by a coarser grid.
 _MAX_CELLS = 2**20
 _MAX_DIRECT_CELLS = 2**15
+# Standard deviations of a row within which the grid is kept as fine as it could be.
+_SPREAD = 8.0
+# Differences whose tilted weight is below exp of this beside the row's largest one are
+# no part of the lower bound, and are moved up to where it is exp of this in the upper.
+_LOG_FAINT = -60.0
 # The tilt is found on rows of about this many cells; it need not be exact.
 _TILT_CELLS = 256
 _TILT_STEPS = 60
@@ -81,11 +86,19 @@ class _Cells:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Sum:
-    """The rows of a sum, its standard deviation and the range of its values."""
+    """The rows of a sum, its standard deviation and its largest distance from 0."""
 
     rows: list[_Cells]
     sd: float
     reach: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Coarse:
+    """A row on about `_TILT_CELLS` cells: (C,) mean difference and count of each."""
+
+    values: np.ndarray
+    counts: np.ndarray
 
 
 def lattice_tail(rows: Iterable[np.ndarray], tolerance: float) -> LatticeTail:
@@ -116,10 +129,14 @@ def lattice_tail(rows: Iterable[np.ndarray], tolerance: float) -> LatticeTail:
         log10_exact = math.log10(_counted_share(few, tolerance))
         return LatticeTail(log10_exact, log10_exact)
     total = _binned(summed_rows(itertools.chain(few, rows), _MERGED))
-    theta = _best_tilt(total, tolerance)
-    bracket = _bracket(total, tolerance, theta, by_fft=True)
+    if total.reach <= tolerance:
+        return LatticeTail(0.0, 0.0)
+    coarse = [_coarse(row) for row in total.rows]
+    theta = _best_tilt(coarse, total.sd, tolerance)
+    lowest = [_lowest_kept(row, theta) for row in total.rows]
+    bracket = _bracket(total, lowest, tolerance, theta, by_fft=True)
     if bracket is None:
-        bracket = _bracket(total, tolerance, theta, by_fft=False)
+        bracket = _bracket(total, lowest, tolerance, theta, by_fft=False)
     assert bracket is not None
     return bracket
 
@@ -150,17 +167,18 @@ def _counted_share(rows: Sequence[np.ndarray], tolerance: float) -> float:
 
 
 def _binned(rows: Iterable[np.ndarray]) -> _Sum:
-    """Counts of each row on a grid of its own.
+    """Counts of each row on a grid of its own, and the whole.
 
-    A row's grid is as fine as the common one could be if no other row followed: the sd
-    and the range of the sum can only grow.
+    A row's grid is about as fine as the common one could be if no other row followed:
+    the sd and the range of the sum can only grow.
     """
-    cells, sd, reach = [], 0.0, 0.0
+    cells, sd, spread, reach = [], 0.0, 0.0, 0.0
     for row_M in rows:
         top = float(np.abs(row_M).max())
-        sd = math.hypot(sd, top * float((row_M / top).std()))
-        reach += float(np.ptp(row_M))
-        exponent = _exponent(max(sd / _CELLS_PER_SD, reach / _MAX_CELLS))
+        row_sd = top * float((row_M / top).std())
+        sd, reach = math.hypot(sd, row_sd), reach + top
+        spread += min(float(np.ptp(row_M)), _SPREAD * row_sd)
+        exponent = _exponent(max(sd / _CELLS_PER_SD, spread / _MAX_CELLS))
         scaled_M = np.sort(np.ldexp(row_M, -exponent))
         floors_M = np.floor(scaled_M)
         starts_C = np.flatnonzero(np.diff(floors_M, prepend=-math.inf))
@@ -181,16 +199,25 @@ def _exponent(cell: float) -> int:
     return math.frexp(cell)[1] - 1
 
 
-def _best_tilt(total: _Sum, tolerance: float) -> float:
+def _coarse(row: _Cells) -> _Coarse:
+    span = int(row.offsets[-1] - row.offsets[0])
+    shift = max(0, span.bit_length() - _TILT_CELLS.bit_length() + 1)
+    codes = (row.offsets >> shift) - (row.offsets[0] >> shift)
+    counts = np.bincount(codes, weights=row.counts)
+    sums = np.bincount(codes, weights=row.counts * row.offsets.astype(np.float64))
+    found = counts > 0
+    return _Coarse(np.ldexp(sums[found] / counts[found], row.exponent), counts[found])
+
+
+def _best_tilt(rows: Sequence[_Coarse], sd: float, tolerance: float) -> float:
     """About the theta >= 0 that minimises the Chernoff exponent: Newton, kept inside.
 
     The minimum is where the tilted mean of the sum is -tolerance.
     """
-    coarse, sd = [_coarse(row) for row in total.rows], total.sd
-    sizes_K = np.array([len(values) for values, _ in coarse])
+    sizes_K = np.array([len(row.values) for row in rows])
     starts_K = np.cumsum(sizes_K) - sizes_K
-    values_C = np.concatenate([values for values, _ in coarse]) / sd
-    counts_C = np.concatenate([counts for _, counts in coarse])
+    values_C = np.concatenate([row.values for row in rows]) / sd
+    counts_C = np.concatenate([row.counts for row in rows])
     below_top_C = values_C - np.repeat(np.maximum.reduceat(values_C, starts_K), sizes_K)
     ceiling = _MAX_EXPONENT * sd / tolerance if tolerance > 0 else math.inf
     theta, low, high = 0.0, 0.0, ceiling
@@ -216,24 +243,31 @@ def _best_tilt(total: _Sum, tolerance: float) -> float:
     return theta / sd
 
 
-def _coarse(row: _Cells) -> tuple[np.ndarray, np.ndarray]:
-    """Mean difference and count of about `_TILT_CELLS` cells of a row."""
-    span = int(row.offsets[-1] - row.offsets[0])
-    shift = max(0, span.bit_length() - _TILT_CELLS.bit_length() + 1)
-    codes = (row.offsets >> shift) - (row.offsets[0] >> shift)
-    counts = np.bincount(codes, weights=row.counts)
-    sums = np.bincount(codes, weights=row.counts * row.offsets.astype(np.float64))
-    found = counts > 0
-    return np.ldexp(sums[found] / counts[found], row.exponent), counts[found]
+def _lowest_kept(row: _Cells, theta: float) -> int:
+    """The lowest offset whose tilted weight is not faint beside that of the highest."""
+    lowest, highest = int(row.offsets[0]), int(row.offsets[-1])
+    log_ratio = (highest - lowest) * math.ldexp(theta, row.exponent)
+    if log_ratio <= -_LOG_FAINT:
+        return lowest
+    return highest - math.floor(-_LOG_FAINT * (highest - lowest) / log_ratio)
 
 
 def _bracket(
-    total: _Sum, tolerance: float, theta: float, *, by_fft: bool
+    total: _Sum,
+    lowest: Sequence[int],
+    tolerance: float,
+    theta: float,
+    *,
+    by_fft: bool,
 ) -> LatticeTail | None:
     """The bracket on one grid; None if the FFT is not exact enough for it."""
     # Rounding moves the sum by up to a cell a row, and its logarithm by theta times it.
     wanted = _WIDTH / (max(theta, 1 / total.sd) * len(total.rows))
-    smallest = total.reach / (_MAX_CELLS if by_fft else _MAX_DIRECT_CELLS)
+    ranges = [
+        math.ldexp(int(row.offsets[-1]) - low + 1, row.exponent)
+        for row, low in zip(total.rows, lowest, strict=True)
+    ]
+    smallest = sum(ranges) / (_MAX_CELLS if by_fft else _MAX_DIRECT_CELLS)
     exponent = max(
         _exponent(max(wanted, smallest)),
         max(row.exponent for row in total.rows),
@@ -241,7 +275,10 @@ def _bracket(
     )
     cell = math.ldexp(1.0, exponent)
     slack, tilt = math.floor(tolerance / cell), min(theta * cell, _MAX_EXPONENT)
-    pairs = [_rounded(row, exponent) for row in total.rows]
+    pairs = [
+        _rounded(row, exponent, low)
+        for row, low in zip(total.rows, lowest, strict=True)
+    ]
     tails = []
     for laws in zip(*pairs, strict=True):
         tail = log_tail(laws, slack=slack, tilt=tilt, by_fft=by_fft)
@@ -263,18 +300,25 @@ def _exact_exponent(row: _Cells) -> int:
     return row.exponent + (bits & -bits).bit_length() - 1
 
 
-def _rounded(row: _Cells, exponent: int) -> tuple[GridLaw, GridLaw]:
-    """A row on a coarser grid, its differences rounded down and rounded up."""
+def _rounded(row: _Cells, exponent: int, lowest: int) -> tuple[GridLaw, GridLaw]:
+    """A row on a coarser grid, its differences rounded down and rounded up.
+
+    Those below `lowest` take no part rounded down, and count as `lowest` rounded up.
+    """
+    n_faint = int(np.searchsorted(row.offsets, lowest))
+    total = float(row.counts.sum())
+    offsets, counts = row.offsets[n_faint:], row.counts[n_faint:]
     shift = min(exponent - row.exponent, 62)
-    codes = row.offsets >> shift
-    low = int(codes[0])
-    codes = codes - low
-    is_on_grid = row.offsets & ((1 << shift) - 1) == 0
-    down = np.bincount(codes, weights=row.counts)
-    stays = np.bincount(codes, weights=np.where(is_on_grid, row.on_grid, 0))
+    low = lowest >> shift
+    codes = (offsets >> shift) - low
+    is_on_grid = offsets & ((1 << shift) - 1) == 0
+    down = np.bincount(codes, weights=counts)
+    stays = np.bincount(codes, weights=np.where(is_on_grid, row.on_grid[n_faint:], 0))
     up = np.append(stays, 0.0)
     up[1:] += down - stays
-    return GridLaw(low, down), GridLaw(low, up if up[-1] > 0 else up[:-1])
+    up[0] += float(row.counts[:n_faint].sum())
+    up = up if up[-1] > 0 else up[:-1]
+    return GridLaw(low, down, total), GridLaw(low, up, total)
 
 
 def _log_upper(tail: LogTail) -> float:

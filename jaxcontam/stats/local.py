@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxcontam.stats.max_t import max_t
+from jaxcontam.stats.rows import Matrix
 
 N_DRAWS = 9_999
 """Re-draws; no p-value is below 1 / (this + 1)."""
@@ -61,7 +62,7 @@ class LocalEvidence:
 
 
 def local_evidence(
-    rows: Sequence[np.ndarray],
+    rows: Matrix,
     ties_K: np.ndarray,
     *,
     seed: int,
@@ -83,7 +84,7 @@ def local_evidence(
 
     Args:
         rows: One (M,) float64 array a stratum in file order, column 0 published,
-            M >= 2, any unit; rows may differ in M.
+            any unit; M >= 2 may differ from row to row.
         ties_K: Values of a row that differ by no more are ties.
         seed: Seeds the re-draws.
         n_draws: B.
@@ -128,7 +129,7 @@ def local_evidence(
 
 
 def _standardised(
-    rows: Sequence[np.ndarray], ties_K: np.ndarray
+    rows: Matrix, ties_K: np.ndarray
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Scores of each row, and by how much ties let each one differ."""
     varies_K = np.array([np.ptp(row_M) for row_M in rows]) > ties_K

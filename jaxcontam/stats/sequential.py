@@ -72,6 +72,7 @@ def e_process(loglik_KM: np.ndarray, *, level: float) -> EProcess:
     Each row is centred and divided by the standard deviation pooled over the rows so
     far, this one included with all its columns: a number that does not tell which
     column is the published one, so each factor has expectation 1 given the past.
+    Nothing is bet on a row whose values float32 sums cannot tell apart.
 
     Args:
         loglik_KM: (K, m + 1) float64, column 0 the published version; rows in an
@@ -87,9 +88,12 @@ def e_process(loglik_KM: np.ndarray, *, level: float) -> EProcess:
     _check_level(level)
     if not np.isfinite(loglik_KM).all():
         raise ValueError("log-likelihoods must be finite")
+    ties_K = MODEL_TOLERANCE * np.abs(loglik_KM).max(axis=1)
+    varies_K1 = (np.ptp(loglik_KM, axis=1) > ties_K)[:, None]
     centred_KM = loglik_KM - loglik_KM.mean(axis=1, keepdims=True)
+    centred_KM = np.where(varies_K1, centred_KM, 0.0)
     n_so_far_K = np.arange(1, len(loglik_KM) + 1)
-    pooled_K = np.sqrt(np.cumsum(loglik_KM.var(axis=1, ddof=1)) / n_so_far_K)
+    pooled_K = np.sqrt(np.cumsum(centred_KM.var(axis=1, ddof=1)) / n_so_far_K)
     # Rows before the first that varies are all zeros, whatever divides them.
     scale_K = np.where(pooled_K > 0, pooled_K, 1.0)
     wealth_K = log_wealth(centred_KM / scale_K[:, None])

@@ -1,5 +1,6 @@
 """What the fields of a file, and the numbers in its texts, may say about its order."""
 
+import dataclasses
 import itertools
 import math
 import re
@@ -33,28 +34,49 @@ def columns(
     }
 
 
-def is_label(values: Sequence[object]) -> bool:
-    """Whether a field has 2 to n/4 distinct values."""
-    return 2 <= n_distinct(values) <= len(values) / 4
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Field:
+    """A field of the file, and what it can say about the order.
+
+    Attributes:
+        name: As in the file.
+        values: One an example.
+        n_distinct: Distinct values as they are written.
+        is_label: 2 to n/4 distinct values, which could group the file.
+        is_id: Short values, most of them with a digit.
+        is_read: Whether a model that reads the texts reads this field too.
+        is_text: Whether the field is the text itself.
+    """
+
+    name: str
+    values: Sequence[object]
+    n_distinct: int
+    is_label: bool
+    is_id: bool
+    is_read: bool
+    is_text: bool
 
 
-def n_distinct(values: Sequence[object]) -> int:
-    """Distinct values as they are written."""
-    return len({repr(value) for value in values})
-
-
-def is_in(values: Sequence[object], texts: Sequence[str]) -> bool:
-    """Whether a model that reads the texts reads this field too."""
-    there = [v for v in zip(values, texts, strict=True) if v[0] not in (None, "")]
-    n_in = sum(_reads(text, value) for value, text in there)
-    return bool(there) and n_in >= _IN_TEXT * len(there)
-
-
-def are_ids(values: Sequence[object]) -> bool:
-    """Whether a field holds short values, most of them with a digit."""
-    words = [str(value) for value in values if value is not None]
-    n_numbered = sum(bool(_DIGITS.search(word)) for word in words)
-    return n_numbered > _MOST * len(values) and (max(map(len, words)) <= _ID_CHARACTERS)
+def look_at(
+    fields: Mapping[str, Sequence[object]], texts: Sequence[str]
+) -> list[Field]:
+    """Fields with more than one value."""
+    found = []
+    for name, values in fields.items():
+        n_distinct = len({repr(value) for value in values})
+        if n_distinct >= 2:
+            found.append(
+                Field(
+                    name=name,
+                    values=values,
+                    n_distinct=n_distinct,
+                    is_label=n_distinct <= len(values) / 4,
+                    is_id=_are_ids(values),
+                    is_read=_is_read(values, texts),
+                    is_text=list(values) == list(texts),
+                )
+            )
+    return found
 
 
 def numbers(values: Sequence[object]) -> np.ndarray | None:
@@ -99,17 +121,16 @@ def without(texts: Sequence[str], ids: Sequence[Sequence[object]]) -> list[str]:
     return stripped
 
 
-def template_without_ids(
-    fields: Mapping[str, Sequence[object]], texts: Sequence[str]
-) -> str:
+def template_without_ids(fields: Sequence[Field]) -> str:
     """Flags that make texts of the fields in them but ids, or "" if none is left."""
     names = [
-        name
-        for name, values in fields.items()
-        if not are_ids(values)
-        and is_in(values, texts)
-        and not any(c in "{}!:[]." for c in name)
-        and list(values) != list(texts)
+        field.name
+        for field in fields
+        if field.is_read
+        and not field.is_id
+        and not field.is_text
+        # These mean something else in a template.
+        and not any(c in "{}!:[]." for c in field.name)
     ]
     if len(names) == 1:
         return shlex.join(["--text-field", names[0]])
@@ -129,6 +150,18 @@ def shared_heads(texts: Sequence[str]) -> np.ndarray:
     return value_codes(
         [head if len(head) == _HEAD_CHARACTERS else i for i, head in enumerate(heads)]
     )
+
+
+def _is_read(values: Sequence[object], texts: Sequence[str]) -> bool:
+    there = [v for v in zip(values, texts, strict=True) if v[0] not in (None, "")]
+    n_in = sum(_reads(text, value) for value, text in there)
+    return bool(there) and n_in >= _IN_TEXT * len(there)
+
+
+def _are_ids(values: Sequence[object]) -> bool:
+    words = [str(value) for value in values if value is not None]
+    n_numbered = sum(bool(_DIGITS.search(word)) for word in words)
+    return n_numbered > _MOST * len(values) and (max(map(len, words)) <= _ID_CHARACTERS)
 
 
 def _reads(text: str, value: object) -> bool:

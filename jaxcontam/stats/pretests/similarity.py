@@ -80,12 +80,12 @@ def similar_neighbours(vectors_NV: "csr_array") -> Statistic:
     kept in a byte each, and those of long files are estimated from a random sketch:
     noise costs power there, and many examples make up for it.
     """
-    n = vectors_NV.shape[0]
+    n, n_words = _size(vectors_NV)
     if n > _MATRIX_EXAMPLES:
         return _sketched_neighbours(vectors_NV)
     # Words of many texts go through a dense product, the others through a sparse one:
     # each is slow at the other's work.
-    df_V = np.bincount(vectors_NV.indices, minlength=vectors_NV.shape[1])
+    df_V = np.bincount(vectors_NV.indices, minlength=n_words)
     frequent_NV = vectors_NV[:, df_V > n * _FREQUENT].toarray()
     rare = vectors_NV[:, df_V <= n * _FREQUENT].tocsr()
     by_word = rare.T.tocsr()
@@ -150,7 +150,7 @@ def near_duplicates(
 
 def _sketched_neighbours(vectors_NV: "csr_array") -> Statistic:
     rng = np.random.Generator(np.random.PCG64(0))
-    shape = (vectors_NV.shape[1], _SKETCH_DIMENSIONS)
+    shape = (_size(vectors_NV)[1], _SKETCH_DIMENSIONS)
     random_VD = rng.standard_normal(shape, np.float32) / np.sqrt(np.float32(shape[1]))
     sketch_ND = np.asarray(vectors_NV @ random_VD)
 
@@ -166,7 +166,7 @@ def _rare_heads(vectors_NV: "csr_array") -> "csr_array":
     """The rarest words of each row that hold 1 - 0.9 ** 2 of its squared length."""
     from scipy.sparse import csr_array
 
-    n, n_words = vectors_NV.shape
+    n, n_words = _size(vectors_NV)
     rows_E = np.repeat(np.arange(n), np.diff(vectors_NV.indptr))
     columns_E = vectors_NV.indices
     df_V = np.bincount(columns_E, minlength=n_words)
@@ -181,3 +181,9 @@ def _rare_heads(vectors_NV: "csr_array") -> "csr_array":
     kept_E &= squares_E > 0
     rows, columns = rows_E[order_E][kept_E], columns_E[order_E][kept_E]
     return csr_array((np.ones(len(rows), np.int32), (rows, columns)), (n, n_words))
+
+
+def _size(vectors_NV: "csr_array") -> tuple[int, int]:
+    """N and V; scipy's types leave the shape open."""
+    n, n_words = vectors_NV.shape or (0, 0)
+    return n, n_words

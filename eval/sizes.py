@@ -1,0 +1,381 @@
+"""How often does each test accuse a model that never saw the file?
+
+Question: the share of null data sets with p at most 0.05, 0.01 and 0.001, for every
+test and six kinds of scores. Exact tests may exceed the level by 3.3 standard errors of
+the simulation and no more; the t-test over ten left-skewed shards is expected to.
+Command: `python -m eval.sizes`. Hardware: one CPU core, about 10 minutes, no model.
+Headline: LOG.md.
+"""
+
+import dataclasses
+import json
+import math
+import sys
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from jaxcontam.cli import parse, run_command
+from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.methods import sharded_t
+from jaxcontam.report.document import make_folder, replace_bytes
+from jaxcontam.stats.adjacency import double_centred, path_sums
+from jaxcontam.stats.all_orders import stratum_orders
+from jaxcontam.stats.lattice import lattice_tail
+from jaxcontam.stats.local import local_evidence
+from jaxcontam.stats.max_t import max_t, shared_sums
+from jaxcontam.stats.pair_test import PairStrata, adjacency_normal_test
+from jaxcontam.stats.randomisation import MODEL_TOLERANCE, ScoreKind, row_scores
+from jaxcontam.stats.sequential import (
+    DrawnTest,
+    besag_clifford,
+    binomial_mixture,
+    e_process,
+    fewest_draws,
+    order_losses,
+)
+
+LEVELS = (0.05, 0.01, 0.001)
+STANDARD_ERRORS = 3.3
+"""Of the simulation, above a level: passed by chance once in 2,000 times."""
+
+Kind = Callable[[np.random.Generator, np.ndarray], list[np.ndarray]]
+"""Exchangeable values of rows of given lengths, rows independent of each other."""
+
+
+def _rows(flat_N: np.ndarray, sizes_K: np.ndarray) -> list[np.ndarray]:
+    return np.split(flat_N, np.cumsum(sizes_K)[:-1])
+
+
+def _normal(rng: np.random.Generator, sizes_K: np.ndarray) -> list[np.ndarray]:
+    return _rows(rng.normal(size=sizes_K.sum()), sizes_K)
+
+
+def _left_skewed(rng: np.random.Generator, sizes_K: np.ndarray) -> list[np.ndarray]:
+    return _rows(-rng.exponential(size=sizes_K.sum()), sizes_K)
+
+
+def _heavy_tailed(rng: np.random.Generator, sizes_K: np.ndarray) -> list[np.ndarray]:
+    return _rows(rng.standard_t(3, size=sizes_K.sum()), sizes_K)
+
+
+def _heteroscedastic(rng: np.random.Generator, sizes_K: np.ndarray) -> list[np.ndarray]:
+    scale_N = np.repeat(rng.lognormal(sigma=1.5, size=len(sizes_K)), sizes_K)
+    return _rows(scale_N * rng.normal(size=sizes_K.sum()), sizes_K)
+
+
+def _tied(rng: np.random.Generator, sizes_K: np.ndarray) -> list[np.ndarray]:
+    return _rows(rng.integers(-1, 2, size=sizes_K.sum()).astype(float), sizes_K)
+
+
+def _duplicated(rng: np.random.Generator, sizes_K: np.ndarray) -> list[np.ndarray]:
+    """As of few distinct examples: each column repeats one of at most half as many."""
+    distinct_K = np.maximum((sizes_K + 1) // 2, 2)
+    drawn = rng.random(sizes_K.sum()) * np.repeat(distinct_K, sizes_K)
+    starts_N = np.repeat(np.cumsum(sizes_K) - sizes_K, sizes_K)
+    values_N = rng.normal(size=sizes_K.sum())
+    return _rows(values_N[starts_N + drawn.astype(int)], sizes_K)
+
+
+KINDS: Mapping[str, Kind] = {
+    "normal": _normal,
+    "left-skewed": _left_skewed,
+    "t3": _heavy_tailed,
+    "heteroscedastic": _heteroscedastic,
+    "tied": _tied,
+    "duplicated": _duplicated,
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SizeTest:
+    """A test as the study runs it.
+
+    Attributes:
+        p_value: (generator, kind) -> p of one fresh null data set of the kind.
+        exact: Whether its size may not exceed the level.
+        sharp: Whether its size is near the level where nothing is tied; bets and
+            other bounds stay below.
+        quick: Whether 12,000 p-values take seconds; the others run in the study and
+            the slow tests alone.
+    """
+
+    p_value: Callable[[np.random.Generator, Kind], float]
+    exact: bool = True
+    sharp: bool = True
+    quick: bool = True
+
+
+def _exact_test(
+    sizes: Sequence[int], scores: ScoreKind, *, quick: bool = True
+) -> SizeTest:
+    """The randomisation test of rows of given lengths, without its cross-check."""
+    sizes_K = np.array(sizes)
+
+    def p_value(rng: np.random.Generator, kind: Kind) -> float:
+        scored = row_scores(
+            kind(rng, sizes_K), kind=scores, relative_tolerance=MODEL_TOLERANCE
+        )
+        return 10.0 ** lattice_tail(scored.differences, scored.tolerance).log10_upper
+
+    return SizeTest(p_value=p_value, quick=quick)
+
+
+def _adjacency(n_strata: int, n_examples: int) -> SizeTest:
+    """The exact law over all orders of every stratum's pair matrix."""
+    sizes_K = np.full(n_strata, n_examples**2)
+    rng_of_no_draw = np.random.default_rng(0)
+    orders_MS = stratum_orders(np.zeros(n_examples, np.int64), rng_of_no_draw)
+
+    def p_value(rng: np.random.Generator, kind: Kind) -> float:
+        pairs = [row.reshape(n_examples, n_examples) for row in kind(rng, sizes_K)]
+        sums = [path_sums(double_centred(pairs_SS), orders_MS) for pairs_SS in pairs]
+        tolerance = MODEL_TOLERANCE * sum(float(np.abs(p).sum()) for p in pairs)
+        tail = lattice_tail((sums_M - sums_M[0] for sums_M in sums), tolerance)
+        return 10.0**tail.log10_upper
+
+    return SizeTest(p_value=p_value)
+
+
+def _adjacency_normal(n_strata: int, n_examples: int) -> SizeTest:
+    sizes_K = np.full(n_strata, n_examples**2)
+
+    def p_value(rng: np.random.Generator, kind: Kind) -> float:
+        pairs = np.stack(kind(rng, sizes_K)).reshape(-1, n_examples, n_examples)
+        strata = PairStrata(
+            pairs=pairs[None],
+            first_tokens=np.array([-1]),
+            sizes=np.full(n_strata, n_examples),
+            codes=np.zeros((n_strata, n_examples), np.int64),
+            starts=n_examples * np.arange(n_strata),
+        )
+        return adjacency_normal_test(strata, seed=0, content_digest="").p_value
+
+    return SizeTest(p_value=p_value, exact=False, quick=False)
+
+
+def _sequential(n_strata: int, n_columns: int) -> SizeTest:
+    """The e-process, looked at after every stratum: the smallest p of all looks."""
+    sizes_K = np.full(n_strata, n_columns)
+
+    def p_value(rng: np.random.Generator, kind: Kind) -> float:
+        run = e_process(np.stack(kind(rng, sizes_K)), level=LEVELS[-1])
+        return 10.0 ** float(run.log10_p.min())
+
+    return SizeTest(p_value=p_value, sharp=False)
+
+
+def _drawn(
+    n_most: int, test: Callable[[np.ndarray], DrawnTest], *, quick: bool = True
+) -> SizeTest:
+    """A test of one number against draws that come one by one and may stop."""
+    sizes_K = np.array([n_most + 1])
+
+    def p_value(rng: np.random.Generator, kind: Kind) -> float:
+        (row,) = kind(rng, sizes_K)
+        return test(order_losses(row)).p_value
+
+    return SizeTest(p_value=p_value, sharp=False, quick=quick)
+
+
+def _local(sizes: Sequence[int], n_draws: int) -> SizeTest:
+    """The best run and the best stratum in one p-value."""
+    sizes_K = np.array(sizes)
+
+    def p_value(rng: np.random.Generator, kind: Kind) -> float:
+        rows = kind(rng, sizes_K)
+        ties_K = np.array([MODEL_TOLERANCE * np.abs(row).max() for row in rows])
+        seed = int(rng.integers(2**32))
+        return local_evidence(rows, ties_K, seed=seed, n_draws=n_draws).p_value
+
+    return SizeTest(p_value=p_value, quick=False)
+
+
+def _max_t(n_strata: int, n_columns: int, n_draws: int) -> SizeTest:
+    """Three statistics of the same orders, two of them dependent; the best one."""
+    sizes_K = np.full(n_strata, n_columns)
+
+    def p_value(rng: np.random.Generator, kind: Kind) -> float:
+        first_KM, second_KM = (np.stack(kind(rng, sizes_K)) for _ in range(2))
+        values_QKM = np.stack([first_KM, second_KM, first_KM + second_KM])
+        seed = int(rng.integers(2**32))
+        sums = shared_sums(values_QKM, n_draws=n_draws, seed=seed)
+        return max_t(sums, tolerances=1e-9 * float(np.abs(values_QKM).sum())).p_value
+
+    return SizeTest(p_value=p_value, quick=False)
+
+
+def _sharded_t(n_shards: int, n_columns: int) -> SizeTest:
+    sizes_K = np.full(n_shards, n_columns)
+
+    def p_value(rng: np.random.Generator, kind: Kind) -> float:
+        matrix = np.stack(kind(rng, sizes_K))
+        return sharded_t.analyse(matrix, np.ones(n_shards), 0).p_value
+
+    return SizeTest(p_value=p_value, exact=False)
+
+
+# One row a test; small designs, because every combination of theirs can be counted.
+TESTS: Mapping[str, SizeTest] = {
+    "stratified": _exact_test([5] * 10, "centred"),
+    "stratified, auto": _exact_test([10] * 6, "auto"),
+    "stratified, studentised": _exact_test([5] * 10, "studentised"),
+    "stratified, on the grid": _exact_test([10] * 20, "auto", quick=False),
+    "reversal": _exact_test([2] * 20, "centred"),
+    "reversal, on the grid": _exact_test([2] * 40, "centred", quick=False),
+    "permutation": _exact_test([100], "centred"),
+    "different lengths": _exact_test([2, 2, 3, 4, 4, 5, 6, 8, 9, 10], "centred"),
+    "different lengths, studentised": _exact_test([2, 3, 4, 5, 7, 9], "studentised"),
+    "adjacency": _adjacency(3, 5),
+    "adjacency_normal, 20 strata": _adjacency_normal(20, 8),
+    "sequential": _sequential(30, 10),
+    "permutation_sequential": _drawn(
+        2 * fewest_draws(LEVELS[-1]),
+        lambda losses_T: binomial_mixture(
+            losses_T, level=LEVELS[-1], n_most=len(losses_T)
+        ),
+        quick=False,
+    ),
+    "permutation_besag_clifford": _drawn(
+        1_999, lambda losses_T: besag_clifford(losses_T, h=10, n_most=len(losses_T))
+    ),
+    "local evidence": _local([10] * 12, 999),
+    "local evidence, different lengths": _local([2, 3, 5, 8, 4, 2, 9, 6], 999),
+    "max-T of three": _max_t(10, 5, 999),
+    "sharded_t, 10 shards": _sharded_t(10, 50),
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SizeResult:
+    """How often a test rejected at each level.
+
+    Attributes:
+        test: Its name in `TESTS`.
+        kind: Of the scores; name in `KINDS`.
+        n_sets: Null data sets.
+        sizes: Share of p-values at or below each of `LEVELS`.
+        exact: Whether it may not exceed the levels.
+    """
+
+    test: str
+    kind: str
+    n_sets: int
+    sizes: tuple[float, ...]
+    exact: bool
+
+    @property
+    def excess(self) -> float:
+        """Standard errors above the level, the worst of the levels."""
+        return max(
+            (size - level) / math.sqrt(level * (1 - level) / self.n_sets)
+            for size, level in zip(self.sizes, LEVELS, strict=True)
+        )
+
+    @property
+    def holds(self) -> bool:
+        """Whether no size is above its level beyond the simulation's error."""
+        return self.excess <= STANDARD_ERRORS
+
+
+def measure_size(test: str, kind: str, n_sets: int, *, seed: int = 0) -> SizeResult:
+    """Sizes of one test over fresh null data sets of one kind.
+
+    Args:
+        test: Name in `TESTS`.
+        kind: Name in `KINDS`.
+        n_sets: Data sets.
+        seed: With the two names, seeds them.
+    """
+    entropy = [seed, zlib.crc32(test.encode()), zlib.crc32(kind.encode())]
+    rng = np.random.default_rng(entropy)
+    row = TESTS[test]
+    p = np.array([row.p_value(rng, KINDS[kind]) for _ in range(n_sets)])
+    return SizeResult(
+        test=test,
+        kind=kind,
+        n_sets=n_sets,
+        sizes=tuple(float(np.mean(p <= level)) for level in LEVELS),
+        exact=row.exact,
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Measure the size of every test on null data."""
+
+    n_sets: int = 10_000
+    """Null data sets a test and kind."""
+    only: tuple[str, ...] = ()
+    """Tests to measure (default: all)."""
+    seed: int = 0
+    """Seeds the data sets."""
+    tiny: bool = False
+    """Twenty data sets each: a pulse run, whose numbers mean nothing."""
+    out: Path = Path("runs/sizes")
+    """Folder for sizes.json."""
+
+    def __post_init__(self) -> None:
+        if self.n_sets < 1:
+            raise InputError(f"--n-sets must be at least 1, got {self.n_sets}")
+        for name in self.only:
+            if name not in TESTS:
+                raise unknown_name("test", name, TESTS)
+
+    def run(self) -> list[SizeResult]:
+        """Measure, print, write; returns one row a test and kind."""
+        make_folder(self.out)
+        n_sets = 20 if self.tiny else self.n_sets
+        results = []
+        for test in self.only or TESTS:
+            print(f"eval.sizes: {test}", file=sys.stderr, flush=True)
+            results += [
+                measure_size(test, kind, n_sets, seed=self.seed) for kind in KINDS
+            ]
+        text = json.dumps([_as_json(row) for row in results], indent=1) + "\n"
+        replace_bytes(self.out / "sizes.json", text.encode())
+        _print(results, Console(highlight=False, width=100))
+        return results
+
+
+def _as_json(row: SizeResult) -> dict:
+    found = dataclasses.asdict(row)
+    return {**found, "levels": LEVELS, "excess": row.excess, "holds": row.holds}
+
+
+def _print(results: Sequence[SizeResult], console: Console) -> None:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for column in ("test", "kind", *(f"p <= {level:g}" for level in LEVELS), ""):
+        is_text = not column.startswith("p <=")
+        table.add_column(column, justify="left" if is_text else "right", no_wrap=True)
+    for row in results:
+        verdict = "holds" if row.holds else f"above by {row.excess:.0f} se"
+        table.add_row(row.test, row.kind, *(f"{s:.4f}" for s in row.sizes), verdict)
+    n_above = sum(row.exact and not row.holds for row in results)
+    console.print(f"size over {results[0].n_sets:,} null data sets each")
+    console.print(table)
+    console.print(
+        f"exact tests above a level by more than {STANDARD_ERRORS} standard errors: "
+        f"{n_above} of {sum(row.exact for row in results)}"
+    )
+
+
+def main() -> int:
+    """Command line of `python -m eval.sizes`."""
+    return run_command(
+        lambda: _run(parse(Sizes, sys.argv[1:], prog="python -m eval.sizes")),
+        name="eval.sizes",
+    )
+
+
+def _run(study: Sizes) -> int:
+    """1 if an exact test is above its level, else 0."""
+    return int(any(row.exact and not row.holds for row in study.run()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

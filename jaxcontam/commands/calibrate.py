@@ -1,0 +1,197 @@
+"""`jaxcontam calibrate`: how often a test rejects random orders of this file."""
+
+import dataclasses
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from jaxcontam.commands.audit import default_out
+from jaxcontam.commands.flags import (
+    STORE_DIR,
+    check_positive,
+    check_seed,
+    check_store_flags,
+    flags_of,
+)
+from jaxcontam.commands.progress import progress_bar
+from jaxcontam.data.benchmark import load_benchmark
+from jaxcontam.data.encoding import encode_examples
+from jaxcontam.data.templates import typed_newlines
+from jaxcontam.methods import order_method
+from jaxcontam.methods.calibration import calibrate_test
+from jaxcontam.methods.order_test import PlannedTest
+from jaxcontam.report.calibration import (
+    COMMAND,
+    MEANING,
+    rate_text,
+    write_calibration,
+    write_calibration_page,
+)
+from jaxcontam.report.document import make_folder
+from jaxcontam.report.provenance import library_versions, utc_now
+from jaxcontam.results import CalibrationResult, Report
+from jaxcontam.stats.calibration import LEVELS
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Calibrate:
+    """Score random orders of a file as if published: how often does a test reject?"""
+
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+    """Model directory in Hugging Face layout, or a hub name such as org/name."""
+    benchmark: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="BENCHMARK")]
+    """File: .jsonl, .json, .csv, .tsv, .txt."""
+    tests: str = "reversal"
+    """Order tests, comma-separated; each fresh order costs what an audit costs."""
+    draws: int | None = None
+    """Fresh orders of the file (default: 100 for reversal, 20 for others);
+    approximate tests relabel the columns of one."""
+    n_orders: int | None = None
+    """Random orders a stratum (default: as in audit)."""
+    group_field: str | None = None
+    """Permute only within equal values of this field."""
+    template: str | None = None
+    r"""Text of an example, such as "Question: {question}\nAnswer: {answer}"."""
+    text_field: str | None = None
+    """Field that is the text (default: the raw line)."""
+    separator: str = "\n"
+    """Text after each example, as in the training data."""
+    max_example_tokens: int | None = None
+    """Cut longer examples, separator included."""
+    limit: int | None = None
+    """Take the first so many examples, never a sample."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of the operands of matrix products; bfloat16 is faster, and not as exact."""
+    batch_tokens: int | None = None
+    """Tokens a batch (default: by device)."""
+    seed: int = 0
+    """Seeds every random choice."""
+    out: Path | None = None
+    """Folder for the report (default: runs/calibrate/MODEL-DIGEST)."""
+    store: Path | None = None
+    """Folder of scores, from which a rerun goes on (default: OUT/store)."""
+    no_store: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Keep no scores."""
+    json: bool = False
+    """Print the report on standard output instead of the table."""
+
+    def __post_init__(self) -> None:
+        check_positive(
+            self, "draws", "n_orders", "batch_tokens", "max_example_tokens", "limit"
+        )
+        check_seed(self.seed)
+        check_store_flags(self.store, self.no_store)
+        for name in self.test_names:
+            order_method(name)
+
+    @property
+    def test_names(self) -> tuple[str, ...]:
+        """Tests to calibrate."""
+        return tuple(dict.fromkeys(name.strip() for name in self.tests.split(",")))
+
+    def run(self) -> dict:
+        """Load, draw, score, count, write and print; returns the report."""
+        started, clock = utc_now(), time.monotonic()
+        benchmark = load_benchmark(
+            self.benchmark,
+            template=self.template,
+            text_field=self.text_field,
+            limit=self.limit,
+        )
+        # JAX and transformers are imported once the input is known to be good.
+        from jaxcontam.models.checkpoint import load_checkpoint
+        from jaxcontam.scoring.compiled import keep_compiled
+        from jaxcontam.scoring.local import (
+            checkpoint_scorer,
+            device_info,
+            model_info,
+        )
+
+        keep_compiled()
+        checkpoint = load_checkpoint(self.model, dtype=self.dtype)
+        encoded = encode_examples(
+            checkpoint.tokenizer,
+            benchmark.texts,
+            separator=typed_newlines(self.separator),
+            max_example_tokens=self.max_example_tokens,
+        )
+        out = self.out or default_out(COMMAND, checkpoint.name, [benchmark])
+        make_folder(out)
+        scorer = checkpoint_scorer(
+            checkpoint,
+            store=None if self.no_store else self.store or out / STORE_DIR,
+            batch_tokens=self.batch_tokens,
+        )
+        found = []
+        for name in self.test_names:
+            with progress_bar(name) as progress:
+                found.append(
+                    calibrate_test(
+                        benchmark,
+                        encoded,
+                        order_method(name),
+                        scorer,
+                        prefix_id=checkpoint.prefix_id,
+                        context=checkpoint.config.context,
+                        seed=self.seed,
+                        n_draws=self.draws,
+                        n_orders=self.n_orders,
+                        group_field=self.group_field,
+                        begun=_announce,
+                        progress=progress,
+                    )
+                )
+        report = Report(
+            command=(COMMAND, self.model, str(self.benchmark), *flags_of(self)),
+            seed=self.seed,
+            started=started,
+            wall_seconds=time.monotonic() - clock,
+            model=model_info(checkpoint),
+            device=device_info(),
+            versions=library_versions(),
+            min_effect=None,
+            results=tuple(result for result, _ in found),
+        )
+        document = write_calibration(report, [drawn for _, drawn in found], out)
+        page = write_calibration_page(document, out)
+        if self.json:
+            print(json.dumps(document, indent=1, ensure_ascii=False))
+        else:
+            _print([result for result, _ in found], page, Console())
+        return document
+
+
+def _announce(planned: PlannedTest, n_fresh: int) -> None:
+    """What is about to be scored, before it is."""
+    Console(stderr=True).print(
+        f"{planned.method.name}: {n_fresh} fresh order{'s' * (n_fresh > 1)} of "
+        f"{len(planned.benchmark):,} examples, about "
+        f"{n_fresh * planned.n_targets:,} tokens",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def _print(results: list[CalibrationResult], page: Path, console: Console) -> None:
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("test", overflow="fold")
+    table.add_column("draws", no_wrap=True)
+    for level in LEVELS:
+        table.add_column(f"p <= {level:g}\n(95 %)", justify="right", no_wrap=True)
+    table.add_column("KS p", justify="right", no_wrap=True)
+    for result in results:
+        table.add_row(
+            result.method,
+            f"{result.n_draws:,} {result.drawn.split()[0]}",
+            *(rate_text(dataclasses.asdict(cell)) for cell in result.rejections),
+            "-" if result.ks_p_value is None else f"{result.ks_p_value:.2g}",
+        )
+    console.print(table)
+    console.print(f"\n{MEANING}", highlight=False)
+    console.print(f"\nreport: {page}", soft_wrap=True, highlight=False)

@@ -1,0 +1,275 @@
+"""`jaxcontam plan`: how much data, time and money a wanted power takes."""
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+
+from jaxcontam.commands.flags import check_positive
+from jaxcontam.commands.pilot import Pilot, read_pilot
+from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.methods.power_designs import (
+    PLANNED,
+    FilePlan,
+    fewest_examples,
+    has_free_orders,
+    power_design,
+    workload,
+)
+from jaxcontam.stats.power import detectable_effect, power, smallest_enough
+
+# More orders a stratum than this are no remedy.
+_MOST_ORDERS = 9_999
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TestPlan:
+    """What one test needs and finds.
+
+    Attributes:
+        method: Name of the test.
+        examples_needed: For the wanted power; None if no number is enough.
+        n_examples: Examples that what follows is about: those at hand, else needed.
+        power: With them.
+        mde: Smallest effect found with the wanted power; None if none is.
+        log10_p_floor: log10 of the smallest p-value; None if there is no floor.
+        n_strata: K.
+        n_orders: m; None where all orders of a stratum are compared.
+        orders_needed: Smallest m with the wanted power; None if no number is enough,
+            or there is no choice.
+        n_sequences: Sequences, or pairs.
+        tokens: Target tokens.
+        device_hours: At the speed given; None without one.
+    """
+
+    method: str
+    examples_needed: int | None
+    n_examples: int | None
+    power: float | None = None
+    mde: float | None = None
+    log10_p_floor: float | None = None
+    n_strata: int | None = None
+    n_orders: int | None = None
+    orders_needed: int | None = None
+    n_sequences: int | None = None
+    tokens: int | None = None
+    device_hours: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Examples, orders, tokens and hours that a wanted power takes; no model."""
+
+    effect: float | None = None
+    """Nats that each published boundary gains (default: the pilot's)."""
+    sd: float | None = None
+    """Nats that chance adds to a boundary, standard deviation (or --pilot)."""
+    pilot: Path | None = None
+    """Folder of a finished report, whose effect, spread and speed are taken."""
+    benchmark: str | None = None
+    """Benchmark of the pilot, if it has several."""
+    examples: int | None = None
+    """Examples at hand (default: the pilot's; without one, what is needed)."""
+    example_tokens: float | None = None
+    """Mean tokens of an example (default: the pilot's, else 64)."""
+    context: int | None = None
+    """Tokens that the model reads at once (default: the pilot's, else 2048)."""
+    power: float = 0.8
+    """Wanted probability of finding the effect."""
+    level: float = 0.001
+    """p-value that counts as found."""
+    tests: str = ",".join(PLANNED)
+    """Order tests, comma-separated."""
+    n_orders: int | None = None
+    """Random orders a stratum (default: as in audit)."""
+    tokens_per_second: float | None = None
+    """Speed of scoring (default: the pilot's)."""
+    json: bool = False
+    """Print the plan as JSON."""
+
+    def __post_init__(self) -> None:
+        check_positive(self, "examples", "n_orders", "context")
+        for name in ("sd", "example_tokens", "tokens_per_second", "effect"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                flag = "--" + name.replace("_", "-")
+                raise InputError(f"{flag} must be positive, got {value}")
+        for name in ("power", "level"):
+            if not 0 < getattr(self, name) < 1:
+                raise InputError(
+                    f"--{name} must be between 0 and 1, got {getattr(self, name)}"
+                )
+        if self.pilot is None and (self.effect is None or self.sd is None):
+            raise InputError(
+                "a plan needs --effect and --sd, or --pilot",
+                hint="reference models had an sd of 0.5 to 9 nats a boundary",
+            )
+        if self.pilot is None and self.benchmark is not None:
+            raise InputError("--benchmark chooses within a --pilot, and there is none")
+        for name in self.test_names:
+            if name not in PLANNED:
+                raise unknown_name("test", name, PLANNED)
+
+    @property
+    def test_names(self) -> tuple[str, ...]:
+        """Tests to plan."""
+        return tuple(dict.fromkeys(name.strip() for name in self.tests.split(",")))
+
+    def run(self) -> dict:
+        """Plan and print; returns the plan."""
+        pilot = None if self.pilot is None else read_pilot(self.pilot, self.benchmark)
+        effect = self.effect if pilot is None else self.effect or pilot.effect
+        assert effect is not None
+        if effect <= 0:
+            raise InputError(
+                f"the pilot's effect is {effect:.3g} nats a boundary: nothing to find",
+                hint="say with --effect which one you want to be able to find",
+            )
+        speed = self.tokens_per_second or (pilot and pilot.tokens_per_second)
+        # The sizes are filled in for each number of examples.
+        file = FilePlan(
+            n_examples=0,
+            example_tokens=self.example_tokens
+            or (pilot.example_tokens if pilot else 64),
+            context=self.context or (pilot.context if pilot else 2048),
+            symmetry=pilot.symmetry if pilot else 0.0,
+        )
+        examples = self.examples or (pilot.n_examples if pilot else None)
+        tests = [
+            self._plan(name, file, examples, effect, self._sd(name, pilot), speed)
+            for name in self.test_names
+        ]
+        found = {
+            "effect": effect,
+            "sd": {name: self._sd(name, pilot) for name in self.test_names},
+            "level": self.level,
+            "power": self.power,
+            "example_tokens": file.example_tokens,
+            "context": file.context,
+            "tokens_per_second": speed,
+            "tests": [dataclasses.asdict(test) for test in tests],
+        }
+        if self.json:
+            print(json.dumps(found, indent=1))
+        else:
+            _print(self, tests, found, Console())
+        return found
+
+    def _sd(self, name: str, pilot: Pilot | None) -> float:
+        if self.sd is not None:
+            return self.sd
+        assert pilot is not None
+        return pilot.sd.get(name, next(iter(pilot.sd.values())))
+
+    def _plan(
+        self,
+        name: str,
+        file: FilePlan,
+        examples: int | None,
+        effect: float,
+        sd: float,
+        speed: float | None,
+    ) -> TestPlan:
+        def power_of(n: int, m: int | None) -> float:
+            size = dataclasses.replace(file, n_examples=n)
+            return power(power_design(name, size, m), effect, sd, level=self.level)
+
+        fewest = fewest_examples(name)
+        needed = smallest_enough(
+            lambda n: power_of(n, self.n_orders), self.power, smallest=fewest
+        )
+        n = examples or needed
+        if n is None or n < fewest:
+            return TestPlan(method=name, examples_needed=needed, n_examples=n)
+        here = dataclasses.replace(file, n_examples=n)
+        design = power_design(name, here, self.n_orders)
+        cost = workload(name, here, design)
+        orders_needed = None
+        if has_free_orders(name):
+            orders_needed = smallest_enough(
+                lambda m: power_of(n, m), self.power, smallest=1, largest=_MOST_ORDERS
+            )
+        return TestPlan(
+            method=name,
+            examples_needed=needed,
+            n_examples=n,
+            power=power(design, effect, sd, level=self.level),
+            mde=detectable_effect(design, sd, level=self.level, wanted=self.power),
+            log10_p_floor=design.log10_floor,
+            n_strata=design.n_strata,
+            n_orders=design.n_orders,
+            orders_needed=orders_needed,
+            n_sequences=cost.n_sequences,
+            tokens=round(cost.n_targets),
+            device_hours=None if not speed else cost.n_read / speed / 3600,
+        )
+
+
+def _print(plan: Plan, tests: list[TestPlan], found: dict, console: Console) -> None:
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("test", no_wrap=True)
+    at_hand = {test.n_examples for test in tests if test.n_examples is not None}
+    here = f"\nn={at_hand.pop():,}" if len(at_hand) == 1 else ""
+    for name in (
+        "examples\nneeded",
+        f"power{here}",
+        "MDE",
+        "p floor",
+        "m",
+        "m\nneeded",
+        "scored",
+        "tokens",
+        "hours",
+    ):
+        table.add_column(name, justify="right", no_wrap=True)
+    for test in tests:
+        table.add_row(
+            test.method,
+            _count(test.examples_needed),
+            "-" if test.power is None else f"{test.power:.2f}",
+            "-" if test.mde is None else f"{test.mde:.2g}",
+            floor_text(test.log10_p_floor),
+            "all" if test.n_orders is None and test.n_strata else _count(test.n_orders),
+            _count(test.orders_needed),
+            _count(test.n_sequences),
+            _count(test.tokens),
+            "-" if test.device_hours is None else f"{test.device_hours:.2g}",
+        )
+    # A number cut short is a wrong one.
+    unbound = console.options.update(max_width=1_000)
+    needed = Measurement.get(console, unbound, table).maximum
+    if needed > console.width:
+        table.width = needed
+    console.print(table, crop=False)
+    spreads = sorted(set(found["sd"].values()))
+    spread = f"{spreads[0]:.3g}"
+    if len(spreads) > 1:
+        spread += f" to {spreads[-1]:.3g}"
+    console.print(
+        f"\nTo find {found['effect']:.3g} nats a boundary at p <= {plan.level:g} with "
+        f"probability {plan.power:g}, where chance adds {spread} nats to each; "
+        f"{found['example_tokens']:.3g} tokens an example. A plan, not a promise: real "
+        "scores have heavier tails.",
+        highlight=False,
+    )
+    if plan.pilot is not None and plan.effect is None:
+        console.print(
+            "The effect is the pilot's own estimate: where the pilot was chosen "
+            "because it found something, it is too large. Plan with half of it too.",
+            highlight=False,
+        )
+
+
+def floor_text(log10_p: float | None) -> str:
+    """A smallest p-value, from its log10."""
+    if log10_p is None:
+        return "-"
+    return f"{10**log10_p:.3g}" if log10_p > -3 else f"1e{math.ceil(log10_p)}"
+
+
+def _count(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"

@@ -1,0 +1,265 @@
+"""How often a test rejects random orders of a file, through its whole path."""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.data.encoding import Encoded
+from jaxcontam.methods.method import OrderMethod, PairMethod, TestMethod, pair_strata
+from jaxcontam.methods.order_test import PlannedTest, plan_test, score_test
+from jaxcontam.results import (
+    FRESH,
+    RELABELLED,
+    CalibrationResult,
+    DrawnPValues,
+    Evidence,
+)
+from jaxcontam.scoring.scorer import Progress, Scorer
+from jaxcontam.stats.calibration import (
+    LEVELS,
+    distance_from_uniform,
+    randomised,
+    rejection,
+    relabelled_normal_p_values,
+    relabelled_p_values,
+)
+
+# Streams 0 to 2 of a file's draws are those of the tests.
+_STREAM = 3
+
+
+# Fresh orders unless the user says otherwise: a test of two passes can afford more.
+_N_FRESH_CHEAP, _N_FRESH = 100, 20
+# Relabelled columns cost no model call.
+_N_RELABELLED = 10_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class FreshOrder:
+    """A file in a random order, to be tested as if it had been published so.
+
+    Attributes:
+        benchmark: The examples in their new order.
+        encoded: Their ids.
+        seed: For the test. Each order has its own: against one set of drawn orders
+            the p-values of many orders of a file would depend on each other.
+        uniform: From U(0, 1), to break ties.
+    """
+
+    benchmark: Benchmark
+    encoded: Encoded
+    seed: int
+    uniform: float
+
+
+def calibrate_test(
+    benchmark: Benchmark,
+    encoded: Encoded,
+    method: TestMethod,
+    scorer: Scorer,
+    *,
+    prefix_id: int | None,
+    context: int,
+    seed: int,
+    n_draws: int | None = None,
+    n_orders: int | None = None,
+    group_field: str | None = None,
+    n_relabelled: int = _N_RELABELLED,
+    begun: Callable[[PlannedTest, int], None] | None = None,
+    progress: Progress | None = None,
+) -> tuple[CalibrationResult, DrawnPValues]:
+    """p-values of a test where nothing is to be found.
+
+    Args:
+        benchmark: The file; its order does not matter.
+        encoded: Its ids.
+        method: A test; an exact one is run on fresh orders from end to end, columns of
+            an approximate one are relabelled.
+        scorer: Of the model.
+        prefix_id: As for `plan_test`, like `context`, `n_orders` and `group_field`.
+        context: Tokens that the model reads at once.
+        seed: Seeds the fresh orders and, through them, each test.
+        n_draws: Fresh orders; None chooses by cost. Ignored for approximate tests.
+        n_orders: m.
+        group_field: Orders move examples only within equal values of this field.
+        n_relabelled: Draws for an approximate test.
+        begun: Called with the first planned test and the number of fresh orders
+            before anything is scored.
+        progress: Called as scoring goes on.
+
+    Returns:
+        The row of the report and the p-values behind it.
+
+    Raises:
+        InputError: As `plan_test` and `score_test`.
+    """
+    is_exact = method.validity == "exact"
+    groups = None if group_field is None else benchmark.groups(group_field)
+    n_fresh = 1
+    if is_exact:
+        is_cheap = getattr(method, "default_orders", None) == 1
+        n_fresh = n_draws or (_N_FRESH_CHEAP if is_cheap else _N_FRESH)
+    n_scored = n_cached = n_targets = 0
+    found: list[tuple[float, float | None]] = []
+    first, relabelled_R = None, np.empty(0)
+    for draw in range(n_fresh):
+        fresh = fresh_order(benchmark, encoded, seed=seed, draw=draw, groups=groups)
+        planned = plan_test(
+            fresh.benchmark,
+            fresh.encoded,
+            method,
+            prefix_id=prefix_id,
+            context=context,
+            seed=fresh.seed,
+            n_orders=n_orders,
+            group_field=group_field,
+        )
+        if first is None:
+            first = planned
+            # Cuts and equal sequences differ a little from order to order.
+            n_targets = n_fresh * first.n_targets
+            if begun is not None:
+                begun(first, n_fresh)
+        scored = score_test(
+            planned, scorer, _from(n_scored + n_cached, n_targets, progress)
+        )
+        asked = planned.n_targets if scored.n_targets is None else scored.n_targets
+        n_scored += asked - scored.n_cached
+        n_cached += scored.n_cached
+        if is_exact:
+            found.append(p_values(planned, scored.evidence, uniform=fresh.uniform))
+        else:
+            relabelled_R = relabelled(planned, scored.evidence, n_draws=n_relabelled)
+    assert first is not None
+    drawn = DrawnPValues(relabelled_R)
+    compared_R: np.ndarray | None = relabelled_R
+    if is_exact:
+        broken = [p for _, p in found if p is not None]
+        compared_R = np.array(broken) if len(broken) == len(found) else None
+        drawn = DrawnPValues(np.array([p for p, _ in found]), compared_R)
+    ks = (None, None) if compared_R is None else distance_from_uniform(compared_R)
+    result = CalibrationResult(
+        benchmark=benchmark.name,
+        fingerprint=benchmark.fingerprint,
+        content_digest=benchmark.content_digest,
+        n_examples=len(benchmark),
+        method=method.name,
+        validity=method.validity,
+        drawn=FRESH if is_exact else RELABELLED,
+        n_draws=len(drawn.p_value),
+        n_strata=first.layout.n_strata,
+        n_orders=first.layout.n_orders,
+        group_field=group_field,
+        tokens_scored=n_scored,
+        cached_tokens=n_cached,
+        rejections=tuple(rejection(drawn.p_value, level) for level in LEVELS),
+        ks_statistic=ks[0],
+        ks_p_value=ks[1],
+    )
+    return result, drawn
+
+
+def fresh_order(
+    benchmark: Benchmark,
+    encoded: Encoded,
+    *,
+    seed: int,
+    draw: int,
+    groups: list[object] | None = None,
+) -> FreshOrder:
+    """The `draw`-th random order of a file.
+
+    Args:
+        benchmark: In any order.
+        encoded: Its ids.
+        seed: The run's seed.
+        draw: Number of the draw; each is independent of the others.
+        groups: One value an example; examples then move among places of equal value.
+    """
+    entropy = int(benchmark.content_digest.removeprefix("sha256:"), 16)
+    rng = np.random.Generator(
+        np.random.PCG64(np.random.SeedSequence([seed, entropy, _STREAM, draw]))
+    )
+    order = np.arange(len(benchmark))
+    places: dict[object, list[int]] = {}
+    for i, value in enumerate(groups or [None] * len(benchmark)):
+        places.setdefault(value, []).append(i)
+    for own in places.values():
+        order[own] = rng.permutation(own)
+    return FreshOrder(
+        benchmark=Benchmark(
+            benchmark.name,
+            tuple(benchmark.texts[i] for i in order),
+            tuple(benchmark.rows[i] for i in order),
+            "seeded",
+        ),
+        encoded=Encoded(
+            tuple(encoded.ids[i] for i in order),
+            encoded.separator,
+            encoded.n_cut_ids[order],
+        ),
+        seed=int(rng.integers(2**31)),
+        uniform=float(rng.random()),
+    )
+
+
+def p_values(
+    planned: PlannedTest, evidence: Evidence, *, uniform: float
+) -> tuple[float, float | None]:
+    """The p-value that a report would show, and its randomised version.
+
+    Returns:
+        Both; the second is None for a sequential test, whose stopping rule has no
+        counterpart for negated scores.
+    """
+    method = planned.method
+    p_value = _p_value(method, planned, evidence)
+    if evidence.scores is not None:
+        opposite = dataclasses.replace(evidence, scores=-evidence.scores)
+    else:
+        assert evidence.pairs is not None
+        opposite = dataclasses.replace(evidence, pairs=-evidence.pairs)
+    if not isinstance(method, OrderMethod | PairMethod):
+        return p_value, None
+    return p_value, randomised(p_value, _p_value(method, planned, opposite), uniform)
+
+
+def relabelled(planned: PlannedTest, evidence: Evidence, *, n_draws: int) -> np.ndarray:
+    """(n_draws,) p-values of an approximate test with random columns as published."""
+    method, digest = planned.method, planned.benchmark.content_digest
+    if isinstance(method, PairMethod):
+        return relabelled_normal_p_values(
+            pair_strata(evidence),
+            seed=planned.seed,
+            content_digest=digest,
+            n_draws=n_draws,
+        )
+    assert isinstance(method, OrderMethod) and evidence.scores is not None
+    boundaries_K = np.ones(len(evidence.scores))
+    return relabelled_p_values(
+        evidence.scores,
+        lambda loglik_KM: method.analyse(loglik_KM, boundaries_K, 0).p_value,
+        n_draws=n_draws,
+        seed=planned.seed,
+    )
+
+
+def _p_value(method: TestMethod, planned: PlannedTest, evidence: Evidence) -> float:
+    if isinstance(method, OrderMethod | PairMethod):
+        # Where in the file the evidence lies enters no p-value, and takes time.
+        method = dataclasses.replace(method, locates=False)
+    return method.numbers(
+        evidence,
+        grouped=planned.group_field is not None,
+        seed=planned.seed,
+        content_digest=planned.benchmark.content_digest,
+    ).p_value
+
+
+def _from(done: int, total: int, progress: Progress | None) -> Progress | None:
+    """Progress of one order as progress of all."""
+    if progress is None:
+        return None
+    return lambda now, _: progress(min(done + now, total), total)

@@ -1,0 +1,108 @@
+"""Two tests of one order in a single p-value: the smaller one, doubled."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from jaxcontam.methods import adjacency, stratified
+from jaxcontam.methods.method import TestMethod
+from jaxcontam.results import OrderNumbers, OrderResult
+from jaxcontam.stats.effect import mde_factor
+from jaxcontam.stats.multiple import two_min
+from jaxcontam.stats.randomisation import power_of_ten
+
+# Longer strata than adjacency has alone: more neighbours are compared.
+_STRATUM_SIZE = 12
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CombinedMethod:
+    """A test that is made of others, which stand beside it in a report.
+
+    Attributes:
+        name: As typed after `--tests`.
+        parts: Tests of the same order; the first one's effect is quoted.
+        null: What is assumed of a model that never saw the file.
+        validity: `exact` if all parts are.
+        needs: What the model must expose.
+        cost: Passes over the data.
+        finds: What it can and cannot see.
+        source: Paper.
+    """
+
+    name: str
+    parts: tuple[TestMethod, ...]
+    null: str
+    validity: str
+    needs: str = "log-probabilities"
+    cost: str
+    finds: str
+    source: str
+
+
+METHOD = CombinedMethod(
+    name="two_min",
+    parts=(
+        dataclasses.replace(adjacency.METHOD, size=_STRATUM_SIZE),
+        stratified.METHOD,
+    ),
+    null="exchangeability",
+    validity="exact",
+    cost="22 passes: adjacency over strata of 12, stratified",
+    finds="the published order by neighbours or by longer context; not shuffled copies",
+    source="Bonferroni; Fisher's rule is not valid for two tests of one order",
+)
+
+
+def combined_numbers(parts: Sequence[OrderNumbers]) -> OrderNumbers:
+    """Numbers of two exact tests of the same published order, however dependent.
+
+    The p-value is twice the smaller one (Bonferroni); the e-value is the mean, which
+    is an e-value under any dependence. The effect is that of the first part.
+
+    Args:
+        parts: Of the two tests.
+    """
+    first, second = parts
+    log10_p = two_min(first.log10_p, second.log10_p)
+    mdes = [part.mde for part in parts if part.mde is not None]
+    return OrderNumbers(
+        statistic=-log10_p,
+        p_value=power_of_ten(log10_p),
+        log10_p=log10_p,
+        p_lower=_twice_the_least([part.p_lower for part in parts]),
+        p_monte_carlo=_twice_the_least([part.p_monte_carlo for part in parts]),
+        p_floor=_twice_the_least([part.p_floor for part in parts]),
+        e_value=_mean([part.e_value for part in parts]),
+        effect=first.effect,
+        effect_se=first.effect_se,
+        # Each part must reach half the level.
+        mde=min(mdes) * mde_factor(2) / mde_factor(1) if mdes else None,
+        scores="smaller p",
+    )
+
+
+def combined_result(parts: Sequence[OrderResult], *, primary: bool) -> OrderResult:
+    """The row of the combination, whose parts cost all there is to score."""
+    first, _ = parts
+    warnings = dict.fromkeys(line for part in parts for line in part.warnings)
+    numbers = combined_numbers([part.numbers for part in parts])
+    return dataclasses.replace(
+        first,
+        method=METHOD.name,
+        primary=primary,
+        numbers=numbers,
+        tokens_scored=0,
+        cached_tokens=0,
+        warnings=tuple(warnings),
+    )
+
+
+def _twice_the_least(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return min(1.0, 2 * min(known)) if len(known) == len(values) else None
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if len(known) == len(values) else None

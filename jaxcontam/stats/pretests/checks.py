@@ -1,0 +1,174 @@
+"""What is looked at: the checks that a file's texts and fields call for."""
+
+import dataclasses
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from jaxcontam.stats.pretests import series, similarity
+from jaxcontam.stats.pretests.fields import (
+    Field,
+    first_numbers,
+    look_at,
+    natural_order,
+    numbers,
+    shared_heads,
+    template_without_ids,
+    without,
+)
+from jaxcontam.stats.pretests.null import Statistic, value_codes
+
+# Of something that points forwards: read backwards it would be the other way round.
+# Neighbours that are alike are alike in both directions, and a file sorted by a label
+# with few values has few places that have a direction.
+_DIRECTIONAL = frozenset(
+    {
+        "alphabetical_trend",
+        "label_steps",
+        "length_steps",
+        "length_trend",
+        "number_steps",
+        "number_trend",
+    }
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Check:
+    """One statistic of the battery.
+
+    Attributes:
+        name: Its kind, and after a colon the field that it looks at.
+        statistic: Of orders.
+        two_sided: One-sided checks reject large values.
+        remedy: Flags that avoid what it looks at; or "".
+        note: What the reader should know even if it passes; or None.
+    """
+
+    name: str
+    statistic: Statistic
+    two_sided: bool = True
+    remedy: str = ""
+    note: str | None = None
+
+    @property
+    def directional(self) -> bool:
+        """Whether it bears on the reversed order too."""
+        return self.name.partition(":")[0] in _DIRECTIONAL
+
+
+def checks_of(
+    texts: Sequence[str], fields: Mapping[str, Sequence[object]]
+) -> list[Check]:
+    """Every check of a file; see `pretest_battery`."""
+    found = look_at(fields, texts)
+    return [*_checks_of_texts(texts, found), *_checks_of_fields(found)]
+
+
+def _checks_of_texts(texts: Sequence[str], fields: Sequence[Field]) -> Iterator[Check]:
+    lengths = [len(text) for text in texts]
+    length_rank_N = series.centred_ranks(lengths)
+    yield Check("length_autocorrelation", series.autocorrelation(length_rank_N))
+    yield Check("length_trend", series.trend(length_rank_N))
+    yield Check("length_steps", series.steps(lengths))
+    yield Check("alphabetical_trend", series.trend(_alphabetical_ranks(texts)))
+    numbers_N = first_numbers(texts)
+    if numbers_N is not None and not _stand_in_a_field(numbers_N, fields):
+        yield from _checks_of_numbers("", numbers_N)
+    # Ids make copies differ and hide what texts have in common.
+    ids = [
+        field.values
+        for field in fields
+        if field.is_id and field.is_read and field.n_distinct == len(texts)
+    ]
+    bare = without(texts, ids)
+    words = [similarity.words_of(text) for text in bare]
+    vectors_NV = similarity.tfidf(words)
+    yield Check("tfidf_adjacency", similarity.similar_neighbours(vectors_NV))
+    same_N = similarity.near_duplicates(words, bare, vectors_NV)
+    n, n_distinct = len(texts), len(np.unique(same_N))
+    note = f"{n - n_distinct} of {n} examples repeat or nearly repeat another one"
+    yield dataclasses.replace(
+        _gathered("adjacent_duplicates", same_N),
+        note=note if n_distinct < n else None,
+    )
+    yield _gathered("shared_beginning", shared_heads(bare))
+
+
+def _checks_of_fields(fields: Sequence[Field]) -> Iterator[Check]:
+    less = template_without_ids(fields)
+    for field in fields:
+        if field.is_label:
+            yield from _checks_of_label(field)
+            continue
+        if field.n_distinct < len(field.values):
+            codes_N = value_codes(field.values)
+            # Blocks must be whole: their other orders could join parts of one.
+            n_runs = 1 + np.count_nonzero(np.diff(codes_N))
+            flag = "--block-field" if n_runs == field.n_distinct else "--group-field"
+            kept = shlex.join([flag, field.name])
+            yield _gathered(f"shared_context:{field.name}", codes_N, remedy=kept)
+        # Numbers that a loader gave its rows in file order prove nothing, unless
+        # the model reads them.
+        if not field.is_read or field.is_text:
+            continue
+        if field.is_id:
+            order_N = natural_order(field.values)
+            yield from _checks_of_numbers(f":{field.name}", order_N, remedy=less)
+        else:
+            ranks_N = _alphabetical_ranks([str(value) for value in field.values])
+            yield Check(f"alphabetical_trend:{field.name}", series.trend(ranks_N))
+
+
+def _checks_of_label(field: Field) -> Iterator[Check]:
+    codes_N = value_codes(field.values)
+    order_N = natural_order(field.values)
+    rank_N = series.centred_ranks(order_N)
+    found = {
+        "equal_neighbours": series.equal_neighbours(codes_N),
+        "label_trend": series.trend(rank_N),
+    }
+    if _has_an_order(field):
+        found["label_autocorrelation"] = series.autocorrelation(rank_N)
+        found["label_steps"] = series.steps(order_N)
+    strata = shlex.join(["--group-field", field.name])
+    for kind, statistic in found.items():
+        yield Check(f"{kind}:{field.name}", statistic, remedy=strata)
+
+
+def _checks_of_numbers(
+    suffix: str, numbers_N: np.ndarray, remedy: str = ""
+) -> Iterator[Check]:
+    ranks_N = series.centred_ranks(numbers_N)
+    yield Check(f"number_trend{suffix}", series.trend(ranks_N), remedy=remedy)
+    yield Check(f"number_steps{suffix}", series.steps(numbers_N), remedy=remedy)
+
+
+def _gathered(name: str, codes_N: np.ndarray, remedy: str = "") -> Check:
+    """More equal neighbours than chance gives; scattered ones are no fault."""
+    statistic = series.equal_neighbours(codes_N)
+    return Check(name, statistic, two_sided=False, remedy=remedy)
+
+
+def _has_an_order(label: Field) -> bool:
+    """Two values have none: equal neighbours say it all."""
+    return label.n_distinct > 2 and numbers(label.values) is not None
+
+
+def _stand_in_a_field(numbers_N: np.ndarray, fields: Sequence[Field]) -> bool:
+    """Whether the texts' first numbers are those of a field that is checked itself."""
+    for field in fields:
+        if not field.is_id or (field.is_label and not _has_an_order(field)):
+            continue
+        of_field_N = first_numbers([str(value) for value in field.values])
+        if of_field_N is not None and np.array_equal(
+            of_field_N, numbers_N, equal_nan=True
+        ):
+            return True
+    return False
+
+
+def _alphabetical_ranks(texts: Sequence[str]) -> np.ndarray:
+    rank = {text: i for i, text in enumerate(sorted(set(texts)))}
+    return series.centred_ranks([rank[text] for text in texts])

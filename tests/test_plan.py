@@ -1,0 +1,70 @@
+"""`jaxcontam plan`: what a user types and reads."""
+
+import json
+
+import pytest
+
+from jaxcontam.cli import main
+from jaxcontam.methods.power_designs import PLANNED
+
+
+def planned(capsys, *words):
+    assert main(["plan", *words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_plan_from_an_effect_states_examples_power_and_hours(capsys):
+    words = ["--effect", "0.5", "--sd", "2", "--tokens-per-second", "1000"]
+    found = planned(capsys, *words, "--examples", "400")
+    assert [test["method"] for test in found["tests"]] == list(PLANNED)
+    stratified = found["tests"][1]
+    assert stratified["examples_needed"] < 400
+    assert stratified["power"] >= 0.8
+    assert stratified["mde"] <= 0.5
+    # 400 examples of 64 tokens in 10 orders, at 1,000 tokens a second.
+    assert stratified["tokens"] == 256_000
+    assert stratified["device_hours"] == pytest.approx(256 / 3600)
+    permutation = found["tests"][-1]
+    assert (permutation["power"], permutation["mde"]) == (0.0, None)
+    assert main(["plan", *words]) == 0
+    said = capsys.readouterr().out
+    assert all(name in said for name in PLANNED)
+    assert "A plan, not a promise" in said
+
+
+def test_plan_from_a_pilot_repeats_its_standard_error(pulse, capsys):
+    document = json.loads((pulse / "report.json").read_text())
+    rows = {row["method"]: row for row in document["results"] if row["copies"] == 1}
+    row, words = rows["stratified"], ["--pilot", str(pulse)]
+    words += ["--benchmark", row["benchmark"], "--effect", "1"]
+    found = planned(capsys, *words, "--tests", "stratified,reversal")
+    (plan, reversal) = found["tests"]
+    assert plan["n_examples"] == row["n_examples"]
+    assert plan["n_strata"] == row["n_strata"]
+    # Two different orders a stratum: nothing is scored once for two of them.
+    scored = rows["reversal"]
+    assert reversal["tokens"] == scored["tokens_scored"] + scored["cached_tokens"]
+    # The plan's MDE adds to 3.93 standard errors what the effect does to the law.
+    assert row["mde"] <= plan["mde"] <= 1.2 * row["mde"]
+    assert found["tokens_per_second"] > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "a plan needs --effect and --sd, or --pilot"),
+        (["--effect", "1", "--sd", "-1"], "--sd must be positive, got -1.0"),
+        (["--effect", "1", "--sd", "1", "--level", "2"], "--level must be between"),
+        (["--effect", "1", "--sd", "1", "--tests", "revrsal"], "unknown test"),
+        (["--effect", "1", "--sd", "1", "--benchmark", "x"], "there is none"),
+        (["--pilot", "nowhere"], "nowhere/report.json: no report"),
+    ],
+)
+def test_bad_input_is_one_line(words, message, capsys):
+    assert main(["plan", *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_pilot_with_several_benchmarks_names_them(pulse, capsys):
+    assert main(["plan", "--pilot", str(pulse)]) == 2
+    assert "choose with --benchmark: " in capsys.readouterr().err
