@@ -13,6 +13,7 @@ _EXPORTS = {
     "Audit": "jaxcontam.commands.audit",
     "Calibrate": "jaxcontam.commands.calibrate",
     "Canary": "jaxcontam.commands.canary",
+    "Calibrate": "jaxcontam.commands.calibrate",
     "Methods": "jaxcontam.commands.methods",
     "Plan": "jaxcontam.commands.plan",
     "Prove": "jaxcontam.commands.prove",

@@ -131,8 +131,9 @@ def _run(words: list[str]) -> object:
 
 def _print_help() -> None:
     print("usage: jaxcontam COMMAND ...   (jaxcontam COMMAND --help lists its flags)\n")
+    width = max(map(len, COMMANDS))
     for name, command in COMMANDS.items():
-        print(f"  {name:<9}{(command.__doc__ or '').splitlines()[0]}")
+        print(f"  {name:<{width}} {(command.__doc__ or '').splitlines()[0]}")
 
 
 def _first_sentence(box: str) -> str:

@@ -8,6 +8,8 @@ import dataclasses
 
 import numpy as np
 
+from jaxcontam.calibrated import CalibrationResult
+
 DESIGNED = "designed randomisation"
 """Null of an order that was drawn from a seed: nothing is assumed of the file."""
 

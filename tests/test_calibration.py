@@ -189,7 +189,7 @@ def test_calibration_of_a_real_model_is_kept_shown_and_resumed(
 ):
     monkeypatch.chdir(tmp_path)
     words = ["calibrate", str(pulse / "model"), str(pulse / "sets" / "pydocs-1.txt")]
-    words += ["--tests", "reversal,sharded_t", "--draws", "4", "--limit", "20"]
+    words += ["--tests", "reversal,adjacency_normal", "--draws", "4", "--limit", "20"]
     assert main([*words, "--out", "out"]) == 0
     out, err = capsys.readouterr()
     assert "does not validate" in " ".join(out.split())

@@ -65,6 +65,18 @@ def test_bad_input_is_one_line(words, message, capsys):
     assert message in capsys.readouterr().err
 
 
+def test_test_that_the_pilot_lacks_borrows_the_spread_of_whole_orders(capsys, pulse):
+    words = ["--pilot", str(pulse), "--benchmark", "pydocs-1", "--effect", "1"]
+    found = planned(capsys, *words, "--tests", "permutation,reversal,stratified")
+    assert found["sd"]["permutation"] in (
+        found["sd"]["stratified"],
+        found["sd"]["reversal"],
+    )
+    assert main(["plan", *words, "--tests", "permutation"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Not in the pilot, planned with the spread of" in said
+
+
 def test_pilot_with_several_benchmarks_names_them(pulse, capsys):
     assert main(["plan", "--pilot", str(pulse)]) == 2
     assert "choose with --benchmark: " in capsys.readouterr().err

@@ -10,6 +10,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from jaxcontam.calibrated import CalibrationResult
 from jaxcontam.commands.audit import default_out
 from jaxcontam.commands.flags import (
     STORE_DIR,
@@ -34,13 +35,13 @@ from jaxcontam.report.calibration import (
 )
 from jaxcontam.report.document import make_folder
 from jaxcontam.report.provenance import library_versions, utc_now
-from jaxcontam.results import CalibrationResult, Report
+from jaxcontam.results import Report
 from jaxcontam.stats.calibration import LEVELS
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Calibrate:
-    """Score random orders of a file as if published: how often does a test reject?"""
+    """Count how often a test rejects random orders of a file, as if published."""
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """Model directory in Hugging Face layout, or a hub name such as org/name."""

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from jaxcontam.commands.plan import floor_text
-from jaxcontam.methods.method import SequentialMethod
+from jaxcontam.methods.method import PairMethod, SequentialMethod
 from jaxcontam.methods.options import PlannedOptions
 from jaxcontam.methods.order_test import PlannedTest
 from jaxcontam.methods.power_designs import scored_design
@@ -18,10 +18,14 @@ from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.power import detectable_effect
 
-REFERENCE_SD = (0.47, 9.0)
-"""Nats that chance adds to one boundary, standard deviation, from the quietest to the
-loudest of the ten sets of `python -m eval.canaries` that were held out (stratified; a
-model of 5.8 million parameters). Those of `python -m eval.quickstart` lie between."""
+SD_OF_ORDERS = (0.47, 19.0)
+"""Nats that chance adds to one boundary of a whole order, standard deviation, from the
+quietest to the loudest of ten sets that a model of 5.8 million parameters never saw:
+`python -m eval.canaries` (0.47 to 9.0, examples of 48 tokens), and then `jaxcontam
+audit DIR/model DIR/sets/*-held.jsonl --tests adjacency,stratified --limit 48` (7.1 to
+18.9, 64 to 127 tokens). Sets of `python -m eval.quickstart` lie between."""
+SD_OF_PAIRS = (2.2, 7.9)
+"""The same for centred pairs, by the second of these commands."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,12 +163,12 @@ def print_estimate(found: Estimate, console: Console, *, as_json: bool) -> None:
             highlight=False,
         )
     if any(test.mde_low is not None for test in found.tests):
-        low, high = REFERENCE_SD
         console.print(
             "\nMDE: smallest gain in nats a boundary that is found with power 0.8 at "
-            f"p <= 0.001, if chance adds {low:g} to {high:g} nats to a boundary, as it "
-            "did to models of 0.7 and 5.8 million parameters. This model may differ: "
-            "the report says what it was.",
+            "p <= 0.001, if chance adds to a boundary what it added in a model of 5.8 "
+            f"million parameters ({SD_OF_ORDERS[0]:g} to {SD_OF_ORDERS[1]:g} nats in "
+            f"whole orders, {SD_OF_PAIRS[0]:g} to {SD_OF_PAIRS[1]:g} in pairs). This "
+            "model may differ: the report says what it was.",
             highlight=False,
         )
     if left := sum(test.n_targets - test.n_cached for test in found.tests):
@@ -184,7 +188,9 @@ def print_estimate(found: Estimate, console: Console, *, as_json: bool) -> None:
     console.print(f"\n{words}", highlight=False, markup=False)
 
 
-def _mde_range(test: PlannedTest | PlannedOptions) -> tuple[float | None, float | None]:
+def _mde_range(
+    test: PlannedTest | PlannedOptions,
+) -> tuple[float | None, float | None]:
     """Detectable effects at both ends of the spreads that were seen."""
     if isinstance(test, PlannedOptions) or test.group_field is not None:
         return None, None
@@ -196,7 +202,8 @@ def _mde_range(test: PlannedTest | PlannedOptions) -> tuple[float | None, float 
     )
     if design is None:
         return None, None
-    low, high = (detectable_effect(design, sd, level=LEVEL) for sd in REFERENCE_SD)
+    spreads = SD_OF_PAIRS if isinstance(test.method, PairMethod) else SD_OF_ORDERS
+    low, high = (detectable_effect(design, sd, level=LEVEL) for sd in spreads)
     return low, high
 
 

@@ -36,6 +36,16 @@ class Pilot:
     sd: Mapping[str, float]
     tokens_per_second: float | None
 
+    def spread_of(self, method: str) -> str:
+        """The test whose spread is the nearest to that of `method`: itself if it ran.
+
+        Pairs are centred and so have less of it than whole orders.
+        """
+        if method in self.sd:
+            return method
+        whole = [name for name in self.sd if name != "adjacency"]
+        return next(iter(whole or self.sd))
+
 
 def read_pilot(directory: Path, benchmark: str | None = None) -> Pilot:
     """Read the planning numbers of one benchmark of a report.

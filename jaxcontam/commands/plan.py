@@ -67,7 +67,8 @@ class Plan:
     effect: float | None = None
     """Nats that each published boundary gains (default: the pilot's)."""
     sd: float | None = None
-    """Nats that chance adds to a boundary, standard deviation (or --pilot)."""
+    """Nats that chance adds to a boundary, standard deviation; a --pilot knows that of
+    each of its tests (pairs have about half that of whole orders)."""
     pilot: Path | None = None
     """Folder of a finished report, whose effect, spread and speed are taken."""
     benchmark: str | None = None
@@ -106,7 +107,7 @@ class Plan:
         if self.pilot is None and (self.effect is None or self.sd is None):
             raise InputError(
                 "a plan needs --effect and --sd, or --pilot",
-                hint="reference models had an sd of 0.5 to 9 nats a boundary",
+                hint="a small reference model had an sd of 0.5 to 19 nats a boundary",
             )
         if self.pilot is None and self.benchmark is not None:
             raise InputError("--benchmark chooses within a --pilot, and there is none")
@@ -156,14 +157,14 @@ class Plan:
         if self.json:
             print(json.dumps(found, indent=1))
         else:
-            _print(self, tests, found, Console())
+            _print(self, tests, found, pilot, Console())
         return found
 
     def _sd(self, name: str, pilot: Pilot | None) -> float:
         if self.sd is not None:
             return self.sd
         assert pilot is not None
-        return pilot.sd.get(name, next(iter(pilot.sd.values())))
+        return pilot.sd[pilot.spread_of(name)]
 
     def _plan(
         self,
@@ -209,7 +210,13 @@ class Plan:
         )
 
 
-def _print(plan: Plan, tests: list[TestPlan], found: dict, console: Console) -> None:
+def _print(
+    plan: Plan,
+    tests: list[TestPlan],
+    found: dict,
+    pilot: Pilot | None,
+    console: Console,
+) -> None:
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("test", no_wrap=True)
     at_hand = {test.n_examples for test in tests if test.n_examples is not None}
@@ -256,6 +263,16 @@ def _print(plan: Plan, tests: list[TestPlan], found: dict, console: Console) -> 
         "scores have heavier tails.",
         highlight=False,
     )
+    borrowed: dict[str, list[str]] = {}
+    for name in found["sd"]:
+        if pilot is not None and plan.sd is None and name not in pilot.sd:
+            borrowed.setdefault(pilot.spread_of(name), []).append(name)
+    for source, names in borrowed.items():
+        console.print(
+            f"Not in the pilot, planned with the spread of {source}: "
+            f"{', '.join(names)}.",
+            highlight=False,
+        )
     if plan.pilot is not None and plan.effect is None:
         console.print(
             "The effect is the pilot's own estimate: where the pilot was chosen "

@@ -5,17 +5,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from jaxcontam.calibrated import FRESH, RELABELLED, CalibrationResult, DrawnPValues
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.methods.method import OrderMethod, PairMethod, TestMethod, pair_strata
 from jaxcontam.methods.order_test import PlannedTest, plan_test, score_test
-from jaxcontam.results import (
-    FRESH,
-    RELABELLED,
-    CalibrationResult,
-    DrawnPValues,
-    Evidence,
-)
+from jaxcontam.results import Evidence
 from jaxcontam.scoring.scorer import Progress, Scorer
 from jaxcontam.stats.calibration import (
     LEVELS,

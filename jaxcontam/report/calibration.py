@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxcontam.calibrated import RELABELLED, DrawnPValues
 from jaxcontam.errors import InputError
 from jaxcontam.report.document import (
     REPORT_NAME,
@@ -20,7 +21,7 @@ from jaxcontam.report.document import (
     sealed_text,
     to_document,
 )
-from jaxcontam.results import RELABELLED, DrawnPValues, Report
+from jaxcontam.results import Report
 
 P_VALUES_NAME = "p_values.npz"
 COMMAND = "calibrate"

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from jaxcontam.calibrated import CalibrationResult
 from jaxcontam.errors import InputError
 from jaxcontam.report.archive import archive_bytes
 from jaxcontam.results import (

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from jaxcontam.results import Rejection
+from jaxcontam.calibrated import Rejection
 from jaxcontam.stats.adjacency import path_moments
 from jaxcontam.stats.pair_test import PairStrata, drawn_sums
 
