@@ -15,6 +15,7 @@ from jaxcontam.commands.flags import (
     check_positive,
     check_shared_flags,
     check_store_flags,
+    first_token_choices,
     flags_of,
 )
 from jaxcontam.commands.outcome import print_outcome
@@ -40,7 +41,6 @@ from jaxcontam.methods.version_method import VersionMethod
 from jaxcontam.report.document import make_folder, write_report
 from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.results import RELEASED, Evidence, OrderResult, Pretest, Report
-from jaxcontam.scoring.pair_plan import ALL_TOKENS
 from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.pretests import columns, pretest_battery
 from jaxcontam.verdict import MIN_EFFECT, decide, screen
@@ -55,8 +55,6 @@ _TESTS_OF_EFFORT: dict[str, tuple[str, ...]] = {
     "standard": ("adjacency", "reversal"),
     "thorough": ("two_min", "reversal"),
 }
-# What a memorised order is seen in grows with the tokens, and so does the noise.
-_FIRST_TOKENS = {"all": (ALL_TOKENS,), "auto": (4, 8, 16, 32, ALL_TOKENS)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +138,7 @@ class Audit:
         if not self.benchmark:
             raise InputError("no benchmark file", hint="name at least one")
         methods_to_score(self.test_names)
-        self._first_tokens()
+        first_token_choices(self.first_tokens)
         if self.group_field is not None and self.group_field == self.block_field:
             raise InputError(
                 "--group-field and --block-field name the same field",
@@ -170,21 +168,6 @@ class Audit:
         if self.tests is None:
             return _TESTS_OF_EFFORT[self.effort]
         return tuple(dict.fromkeys(name.strip() for name in self.tests.split(",")))
-
-    def _first_tokens(self) -> tuple[int, ...]:
-        """Choices of how many tokens of an example count.
-
-        Raises:
-            InputError: If the flag is no number above 0 and no word that it knows.
-        """
-        if self.first_tokens in _FIRST_TOKENS:
-            return _FIRST_TOKENS[self.first_tokens]
-        if self.first_tokens.isdecimal() and int(self.first_tokens) > 0:
-            return (int(self.first_tokens),)
-        raise InputError(
-            f"--first-tokens must be all, auto or a number above 0, got "
-            f"{self.first_tokens!r}"
-        )
 
     def run(self) -> dict:
         """Load, plan, score, decide, write and print; returns the report.
@@ -325,7 +308,7 @@ class Audit:
                     n_orders=self.n_orders,
                     group_field=self.group_field,
                     block_field=self.block_field,
-                    first_tokens=self._first_tokens(),
+                    first_tokens=first_token_choices(self.first_tokens),
                     # Holm may multiply a p-value by the number of benchmarks.
                     level=LEVEL / len(self.benchmark),
                 )

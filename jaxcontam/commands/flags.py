@@ -8,12 +8,15 @@ from typing import Any
 import tyro
 
 from jaxcontam.errors import InputError
+from jaxcontam.scoring.pair_plan import ALL_TOKENS
 
 STORE_DIR = "store"
 """Folder of scores under `--out`."""
 
 # Fields that change what is printed and not what is computed.
 _PRINTING = {"json"}
+# What a memorised order is seen in grows with the tokens, and so does the noise.
+_FIRST_TOKENS = {"all": (ALL_TOKENS,), "auto": (4, 8, 16, 32, ALL_TOKENS)}
 
 
 def check_shared_flags(seed: int, min_effect: float) -> None:
@@ -60,6 +63,21 @@ def check_store_flags(store: Path | None, no_store: bool) -> None:
         raise InputError("--store and --no-store contradict each other")
     if store is not None and store.exists() and not store.is_dir():
         raise InputError(f"{store}: is a file", hint="--store names a folder")
+
+
+def first_token_choices(words: str) -> tuple[int, ...]:
+    """How many tokens of an example may count, as `--first-tokens` says it.
+
+    Raises:
+        InputError: If it is no number above 0 and no word that is known.
+    """
+    if words in _FIRST_TOKENS:
+        return _FIRST_TOKENS[words]
+    if words.isdecimal() and int(words) > 0:
+        return (int(words),)
+    raise InputError(
+        f"--first-tokens must be all, auto or a number above 0, got {words!r}"
+    )
 
 
 def flags_of(command: Any) -> tuple[str, ...]:

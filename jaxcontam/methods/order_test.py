@@ -70,6 +70,7 @@ def plan_test(
         InputError: If the file has too few examples, no two examples fit the context,
             or groups leave no order to compare with.
     """
+    groups = None if group_field is None else benchmark.groups(group_field)
     if len(benchmark) < method.fewest_examples:
         raise InputError(
             f"{benchmark.name}: {len(benchmark)} example"
@@ -89,7 +90,7 @@ def plan_test(
             context=context,
             seed=seed,
             content_digest=benchmark.content_digest,
-            groups=None if group_field is None else benchmark.groups(group_field),
+            groups=groups,
             first_tokens=first_tokens,
             level=level,
         ),
