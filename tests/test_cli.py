@@ -15,9 +15,9 @@ from jaxcontam.errors import InputError
 
 ROOT = Path(__file__).parents[1]
 TESTS = (
-    "adjacency, stratified, reversal, permutation, sequential, permutation_sequential, "
-    "permutation_besag_clifford, adjacency_normal, sharded_t, sharded_t_released, "
-    "options"
+    "adjacency, stratified, two_min, reversal, permutation, sequential, "
+    "permutation_sequential, permutation_besag_clifford, adjacency_normal, sharded_t, "
+    "sharded_t_released, options"
 )
 
 
