@@ -117,14 +117,19 @@ def reference_sentence(method: str, effect: float) -> str | None:
     if not curves:
         return None
     least = min(curve.canary_share for curve in curves)
-    showed = "; ".join(
-        f"of {curve.n_parameters / 1e6:.2g} M parameters {_copies_words(curve, effect)}"
+    first, *others = (
+        (
+            f"of {curve.n_parameters / 1e6:.2g} M parameters",
+            _copies_words(curve, effect),
+        )
         for curve in curves
     )
+    showed = "".join(f"; those {size} {words}" for size, words in others)
     return (
-        f"For scale: planted models showed an effect of {effect:.2g} nats per boundary "
-        f"{showed}. They were small, and {least:.0%} or more of their training text "
-        "was planted: an easy setting, which says little of large models."
+        f"For scale: planted models {first[0]} showed an effect of {effect:.2g} nats "
+        f"per boundary {first[1]}{showed}. They were small, and {least:.0%} or more of "
+        "their training text was planted: an easy setting, which says little of large "
+        "models."
     )
 
 
@@ -134,8 +139,8 @@ def _copies_words(curve: ReferenceCurve, effect: float) -> str:
     if copies is not None:
         return f"at about {copies:.0f} {'copy' if round(copies) == 1 else 'copies'}"
     if effect > max(curve.median):
-        return f"not even at {most} copies"
-    return f"already at {min(n for n in curve.copies if n)} copy"
+        return f"at more than {most} copies, if at all"
+    return f"at {min(n for n in curve.copies if n)} copy or less"
 
 
 def _curve(fields: dict[str, Any]) -> ReferenceCurve:
