@@ -45,7 +45,7 @@ def model(pulse, tmp_path):
     ("name", "content", "flags", "message"),
     [
         ("x.txt", "", [], "x.txt: no examples"),
-        ("x.txt", "only one\n", [], "x: one example"),
+        ("x.txt", "only one\n", [], "x: 1 example, adjacency needs 4"),
         ("x.txt", b"good\nb\xffd\n", [], "x.txt: byte 6: not UTF-8 (0xff)"),
         ("x.txt", b"\xef\xbb\xbfgood\nb\xffd\n", [], "x.txt: byte 9: not UTF-8 (0xff)"),
         ("x.jsonl", '{"a": 1}\n{"a": \n', [], "x.jsonl:2: not JSON"),

@@ -40,7 +40,7 @@ def test_page_needs_no_other_file_and_no_network(pulse):
     } | {"https://matplotlib.org"}
 
 
-def test_page_has_a_sentence_and_two_plots_for_every_set(pulse):
+def test_page_has_a_sentence_and_three_plots_for_every_set(pulse):
     page = (pulse / "report.html").read_text(encoding="utf-8")
     document = read_document(pulse / "report.json")
     primary = [r for r in document["results"] if r["primary"]]
@@ -48,7 +48,7 @@ def test_page_has_a_sentence_and_two_plots_for_every_set(pulse):
         # Once in the summary and once in its own section.
         assert page.count(verdict_sentence(result).replace("<=", "&lt;=")) == 2
     # Two a set, the copies and the loss.
-    assert page.count("<svg") == 2 * len(primary) + 2
+    assert page.count("<svg") == 3 * len(primary) + 2
 
 
 def test_report_command_renders_the_same_page_again(pulse, tmp_path, capsys):
