@@ -31,6 +31,7 @@ from jaxcontam.stats.all_orders import stratum_orders
 from jaxcontam.stats.effect import mde_of
 from jaxcontam.stats.evalue import LAMBDAS
 from jaxcontam.stats.lattice import lattice_tail
+from jaxcontam.stats.max_t import max_t
 from jaxcontam.stats.randomisation import (
     LOG10_E_MAX,
     MODEL_TOLERANCE,
@@ -117,7 +118,11 @@ def adjacency_test(
         p_monte_carlo = _monte_carlo_p(best, tolerances[0])
         e_value = 10.0 ** min(best.log_e / math.log(10), LOG10_E_MAX)
     else:
-        best, p_monte_carlo = _max_t_p(found, tolerances)
+        chosen = max_t(
+            np.stack([np.append(one.statistic, one.drawn_B) for one in found]),
+            tolerances=np.array(tolerances),
+        )
+        best, p_monte_carlo = found[chosen.winner], chosen.p_value
         log10_p = math.log10(p_monte_carlo)
         log10_floor = max(best.log10_floor, -math.log10(N_MONTE_CARLO + 1))
         p_lower, e_value = None, None
@@ -312,18 +317,6 @@ def _log_bets(scaled_M: np.ndarray) -> np.ndarray:
     bets_LM = LAMBDAS[:, None] * scaled_M[None, :]
     top_L = bets_LM.max(axis=1)
     return bets_LM[:, 0] - top_L - np.log(np.exp(bets_LM - top_L[:, None]).mean(axis=1))
-
-
-def _max_t_p(found: list[_Summary], tolerances: list[float]) -> tuple[_Summary, float]:
-    """The largest standardised statistic, and how often its like occurs by chance."""
-    varying = [(one, tie) for one, tie in zip(found, tolerances, strict=True) if one.sd]
-    if not varying:
-        return found[0], 1.0
-    largest_B = np.max([one.drawn_B / one.sd for one, _ in varying], axis=0)
-    best = max((one for one, _ in varying), key=lambda one: one.statistic / one.sd)
-    slack = max(tie / one.sd for one, tie in varying)
-    n_as_large = np.count_nonzero(largest_B >= best.statistic / best.sd - slack)
-    return best, (1 + int(n_as_large)) / (1 + N_MONTE_CARLO)
 
 
 def _monte_carlo_p(one: _Summary, tolerance: float) -> float:

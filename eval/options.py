@@ -1,0 +1,135 @@
+"""Are items found whose file was shuffled, by the order of their answer options?
+
+Question: every copy of a set of multiple-choice items is planted in an item order of
+its own, so no order test can see it. Does the order of the options within items?
+Command: `python -m eval.options`. Hardware: 2 CPU cores, two minutes, nothing
+downloaded. Headline: LOG.md.
+"""
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from eval.python_docs import read_python_docs
+from jaxcontam.cli import parse, run_command
+from jaxcontam.commands.audit import Audit
+from jaxcontam.commands.flags import check_seed
+from jaxcontam.commands.progress import progress_bar
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.report.document import make_folder, replace_bytes
+from train.allocator import keep_freed_memory
+from train.presets import PRESETS
+from train.pretrain import MODEL_DIR, PlannedSet, pretrain
+
+_COPIES = (0, 1, 2, 4, 10, 30)
+_N_OPTIONS = 4
+_N_WORDS = 5
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Plant shuffled multiple-choice items, then test the order of their options."""
+
+    seed: int = 0
+    """Seeds items, model and tests."""
+    n_items: int = 100
+    """Items of each set."""
+    out: Path = Path("runs/options")
+    """Folder for the items, the model and the report."""
+    tiny: bool = False
+    """A pulse run, too small to detect anything."""
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+
+    def run(self) -> dict:
+        """Train, audit, print the table; returns the audit's report."""
+        docs = read_python_docs()
+        words = sorted(
+            {
+                word
+                for document in docs.questions
+                for word in document.text.replace("?", " ").split()
+                if word.isalpha() and 4 <= len(word) <= 10
+            }
+        )
+        make_folder(self.out)
+        rng = np.random.default_rng([self.seed, 17])
+        n_items = min(self.n_items, 12) if self.tiny else self.n_items
+        sets, paths = [], []
+        for copies in _COPIES:
+            lines = tuple(_item(rng, words) for _ in range(n_items))
+            path = self.out / f"items-{copies}.jsonl"
+            replace_bytes(path, "".join(f"{line}\n" for line in lines).encode())
+            benchmark = Benchmark(path.stem, lines, (None,) * n_items)
+            sets.append(PlannedSet(benchmark=benchmark, copies=copies, shuffled=True))
+            paths.append(path)
+        with progress_bar("training") as progress:
+            pretrain(
+                docs.documents,
+                sets,
+                PRESETS["pulse" if self.tiny else "tiny"],
+                out=self.out,
+                seed=self.seed,
+                background_tokens=5_000 if self.tiny else 50_000,
+                progress=progress,
+            )
+        document = Audit(
+            model=str(self.out / MODEL_DIR),
+            benchmark=tuple(paths),
+            tests="options,adjacency",
+            seed=self.seed,
+            out=self.out / "audit",
+        ).run()
+        _print_copies(document, Console())
+        return document
+
+
+def _item(rng: np.random.Generator, words: list[str]) -> str:
+    """A made-up item: its options stand in random order by construction."""
+    drawn = [str(word) for word in rng.choice(words, _N_WORDS + _N_OPTIONS, False)]
+    return json.dumps(
+        {
+            "question": " ".join(drawn[:_N_WORDS]) + "?",
+            "choices": drawn[_N_WORDS:],
+            "answer": int(rng.integers(_N_OPTIONS)),
+        }
+    )
+
+
+def _print_copies(document: dict, console: Console) -> None:
+    """p-values of both tests against the number of copies."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for name in ("copies", "p options", "nats an item", "p adjacency"):
+        table.add_column(name, justify="right")
+    rows = {(row["benchmark"], row["method"]): row for row in document["results"]}
+    for copies in _COPIES:
+        options, order = (
+            rows[f"items-{copies}", method] for method in ("options", "adjacency")
+        )
+        table.add_row(
+            str(copies),
+            f"{options['p_value']:.2g}",
+            f"{options['effect']:.2f}",
+            f"{order['p_value']:.2g}",
+        )
+    console.print("\nEach copy was planted in an item order of its own:")
+    console.print(table)
+
+
+def main() -> int:
+    """Command line of `python -m eval.options`."""
+    keep_freed_memory()
+    return run_command(
+        lambda: parse(Options, sys.argv[1:], prog="python -m eval.options").run(),
+        name="eval.options",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
