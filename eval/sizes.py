@@ -28,6 +28,7 @@ from jaxcontam.stats.all_orders import stratum_orders
 from jaxcontam.stats.lattice import lattice_tail
 from jaxcontam.stats.local import local_evidence
 from jaxcontam.stats.max_t import max_t, shared_sums
+from jaxcontam.stats.multiple import two_min
 from jaxcontam.stats.pair_test import PairStrata, adjacency_normal_test
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, ScoreKind, row_scores
 from jaxcontam.stats.sequential import (
@@ -209,6 +210,23 @@ def _max_t(n_strata: int, n_columns: int, n_draws: int) -> SizeTest:
     return SizeTest(p_value=p_value, quick=False)
 
 
+def _two_min(n_strata: int, n_columns: int) -> SizeTest:
+    """The smaller p-value of two dependent tests of the same orders, doubled."""
+    sizes_K = np.full(n_strata, n_columns)
+
+    def p_value(rng: np.random.Generator, kind: Kind) -> float:
+        first_KM, second_KM = (np.stack(kind(rng, sizes_K)) for _ in range(2))
+        tails = []
+        for matrix in (first_KM, first_KM + second_KM):
+            scored = row_scores(
+                matrix, kind="centred", relative_tolerance=MODEL_TOLERANCE
+            )
+            tails.append(lattice_tail(scored.differences, scored.tolerance).log10_upper)
+        return 10.0 ** two_min(*tails)
+
+    return SizeTest(p_value=p_value, sharp=False)
+
+
 def _sharded_t(n_shards: int, n_columns: int) -> SizeTest:
     sizes_K = np.full(n_shards, n_columns)
 
@@ -232,6 +250,10 @@ TESTS: Mapping[str, SizeTest] = {
     "different lengths, studentised": _exact_test([2, 3, 4, 5, 7, 9], "studentised"),
     "adjacency": _adjacency(3, 5),
     "adjacency_normal, 20 strata": _adjacency_normal(20, 8),
+    "two_min": _two_min(8, 5),
+    "options": _exact_test([4] * 12, "centred"),
+    "canary": _exact_test([30] * 5, "centred"),
+    "canary_alone": _exact_test([150], "centred"),
     "sequential": _sequential(30, 10),
     "permutation_sequential": _drawn(
         2 * fewest_draws(LEVELS[-1]),

@@ -15,7 +15,7 @@ from jaxcontam.stats.adjacency import FEWEST_EXAMPLES
 from jaxcontam.stats.strata import split_strata
 
 CONTEXT = 64
-WORDS = ["ab", "cdefg", "hij", "klmnopq", "rs", "tuvw", "xyz", "abc", "d", "efghijk", "lm", "nop", "qrstu", "vwx", "yz"]
+LETTERS = list("abcdefghij")
 
 
 def encoded(texts, **kwargs):
@@ -33,7 +33,7 @@ def model(pulse):
 
 def texts_of(n, seed=0):
     rng = np.random.default_rng(seed)
-    return [" ".join(rng.choice(WORDS, rng.integers(2, 9))) for _ in range(n)]
+    return ["".join(rng.choice(LETTERS, rng.integers(5, 40))) for _ in range(n)]
 
 
 def pairs_of(model, texts, **kwargs):

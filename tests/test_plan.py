@@ -32,11 +32,15 @@ def test_plan_from_an_effect_states_examples_power_and_hours(capsys):
     assert "A plan, not a promise" in said
 
 
-def test_plan_from_a_pilot_repeats_its_standard_error(pulse, capsys):
-    document = json.loads((pulse / "report.json").read_text())
-    rows = {row["method"]: row for row in document["results"] if row["copies"] == 1}
-    row, words = rows["stratified"], ["--pilot", str(pulse)]
-    words += ["--benchmark", row["benchmark"], "--effect", "1"]
+def test_plan_from_a_pilot_repeats_its_standard_error(pulse, tmp_path, capsys):
+    benchmark = str(pulse / "sets/pydocs-1.txt")
+    tests, out = ["--tests", "stratified,reversal"], str(tmp_path)
+    audit = ["audit", str(pulse / "model"), benchmark, *tests, "--out", out]
+    assert main(audit) == 0
+    capsys.readouterr()
+    document = json.loads((tmp_path / "report.json").read_text())
+    rows = {row["method"]: row for row in document["results"]}
+    row, words = rows["stratified"], ["--pilot", str(tmp_path), "--effect", "1"]
     found = planned(capsys, *words, "--tests", "stratified,reversal")
     (plan, reversal) = found["tests"]
     assert plan["n_examples"] == row["n_examples"]

@@ -228,7 +228,7 @@ def test_orders_of_a_grouped_file_must_permute_their_strata(pulse, tmp_path):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     out = tmp_path / "out"
     words = ["audit", str(pulse / "model"), str(path), "--group-field", "half"]
-    assert main([*words, "--out", str(out)]) == 0
+    assert main([*words, "--tests", "stratified", "--out", str(out)]) == 0
     assert verify_report(out)[0] == []
     with (out / "orders.npz").open("rb") as file, np.load(file) as archive:
         arrays = dict(archive)
@@ -252,13 +252,20 @@ def test_verdict_changed_together_with_the_digest_is_still_found(copied):
     assert any("verdict is 'contaminated'" in fault for fault in faults)
 
 
-@pytest.mark.parametrize("array", ["scores", "orders", "place"])
+@pytest.mark.parametrize(
+    "array",
+    [
+        *("0/pairs", "0/orders", "0/codes", "0/first_tokens"),
+        *("1/scores", "1/orders", "1/place"),
+    ],
+)
 def test_flipped_digit_in_the_archive_is_found(copied, array):
     path = copied / "orders.npz"
     with np.load(path) as archive:
         arrays = dict(archive)
-    changed = arrays[f"0/{array}"]
-    changed.flat[1] += 1
+    changed = arrays[array]
+    # Entry 1: of a pair matrix, whose first is on the diagonal, one that counts.
+    changed.flat[min(1, changed.size - 1)] += 1
     np.savez(path, **arrays)
     assert main(["verify", str(copied)]) == 3
     # Even if the digests are made to fit.
