@@ -97,7 +97,7 @@ def test_bad_flags_are_refused_before_the_model_loads(file, capsys, flags, messa
 
 
 def test_output_that_is_a_file_is_refused_before_scoring(pulse, file, capsys):
-    path, out = file("x.txt", "a\nb\nc\n"), file("out", "mine")
+    path, out = file("x.txt", "a\nb\nc\nd\n"), file("out", "mine")
     words = ["audit", pulse / "model", path, "--out", out]
     assert "out: cannot be made" in refused(words, capsys)
     assert out.read_text() == "mine"

@@ -8,7 +8,12 @@ import pytest
 from jaxcontam.cli import main
 from jaxcontam.commands.verify import verify_report
 from jaxcontam.data.benchmark import load_benchmark
-from jaxcontam.data.blocks import as_blocks, block_starts, encoded_blocks
+from jaxcontam.data.blocks import (
+    as_blocks,
+    block_starts,
+    encoded_blocks,
+    whole_blocks,
+)
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import load_checkpoint
@@ -84,3 +89,65 @@ def test_blocks_cannot_be_groups_too(capsys):
     flags = ["--group-field", "f", "--block-field", "f"]
     assert main(["audit", "m", "x.jsonl", *flags]) == 2
     assert "name the same field" in capsys.readouterr().err
+
+
+def test_limit_never_cuts_a_block(tmp_path):
+    """A part of a block would always stand last in the published order."""
+    path = write(tmp_path / "x.jsonl", ["a", "a", "b", "c", "c", "c"])
+    benchmark = load_benchmark(path, text_field="q")
+    for limit, kept in [(2, 2), (3, 3), (4, 3), (5, 3), (6, 6), (99, 6)]:
+        assert len(whole_blocks(benchmark, "passage", limit)) == kept
+    with pytest.raises(InputError, match="the first block of passage has 2 examples"):
+        whole_blocks(benchmark, "passage", 1)
+
+
+def test_audit_with_a_limit_keeps_whole_blocks(tmp_path, pulse, capsys):
+    passages = [f"p{p}" for p in np.random.default_rng(0).permutation(30)]
+    path = write(tmp_path / "x.jsonl", [p for p in passages for _ in range(3)])
+    words = ["audit", str(pulse / "model"), str(path), "--text-field", "q", "--json"]
+    flags = ["--block-field", "passage", "--limit", "59", "--tests", "reversal"]
+    assert main([*words, *flags, "--out", str(tmp_path / "out")]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["results"]
+    assert row["n_examples"] == 19
+
+
+def test_unknown_block_field_names_its_flag_before_the_model_is_read(tmp_path, capsys):
+    path = write(tmp_path / "x.jsonl", ["a", "a", "b", "c"])
+    out = tmp_path / "out"
+    words = ["audit", "no-such-model", str(path), "--block-field", "pasage"]
+    assert main([*words, "--out", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert "no field 'pasage'" in said
+    assert "--block-field must name a field" in said
+    assert not out.exists()
+
+
+def test_groups_that_leave_no_order_say_so(tmp_path, pulse, capsys):
+    path = write(tmp_path / "x.jsonl", [f"p{i}" for i in range(17)])
+    words = ["audit", str(pulse / "model"), str(path), "--group-field", "passage"]
+    for tests in ("adjacency", "stratified", "reversal", "permutation", "sequential"):
+        out = tmp_path / tests
+        assert main([*words, "--tests", tests, "--out", str(out)]) == 2
+        said = capsys.readouterr().err
+        assert "strata have two different orders" in said
+        assert said.count("\n") == 2
+        assert not out.exists()
+
+
+def test_secondary_test_without_an_order_is_left_out_with_a_warning(
+    tmp_path, pulse, capsys
+):
+    # Of the two values each stratum of a reversal has one alone in its middle.
+    path = write(tmp_path / "x.jsonl", ["a", "b"] * 20)
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for i, row in enumerate(rows):
+        row["side"] = ["l", "m", "r"][i % 3]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ["audit", str(pulse / "model"), str(path), "--group-field", "side"]
+    flags = ["--tests", "permutation,reversal", "--n-orders", "2"]
+    assert main([*words, *flags, "--out", str(tmp_path / "out"), "--json"]) == 0
+    captured = capsys.readouterr()
+    found = [row["method"] for row in json.loads(captured.out)["results"]]
+    left_out = "warning: left out" in captured.err
+    assert found == (["permutation"] if left_out else ["permutation", "reversal"])
+    assert left_out

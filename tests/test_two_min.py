@@ -44,7 +44,11 @@ def test_smaller_pvalue_counts_twice_and_never_exceeds_one():
     assert both.e_value == 30.0
     assert both.effect == FIRST.effect
     # Half the level: (3.291 + 0.842) in place of (3.090 + 0.842) standard errors.
-    assert both.mde == pytest.approx(0.2 * 4.133 / 3.932)
+    assert both.mde == pytest.approx(FIRST.mde * 4.133 / 3.932)
+    # A part whose floor lies above half the level finds nothing.
+    shallow = dataclasses.replace(FIRST, p_floor=6e-4)
+    assert combined_numbers([shallow, SECOND]).mde == pytest.approx(0.2 * 4.133 / 3.932)
+    assert combined_numbers([shallow, shallow]).mde is None
     assert combined_numbers([SECOND, FIRST]).p_value == both.p_value
     sure = dataclasses.replace(FIRST, p_value=0.8, log10_p=-0.0969)
     assert combined_numbers([sure, sure]).p_value == 1.0

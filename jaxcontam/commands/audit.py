@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -22,7 +23,12 @@ from jaxcontam.commands.outcome import print_outcome
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.commands.report import write_page
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
-from jaxcontam.data.blocks import as_blocks, block_starts, encoded_blocks
+from jaxcontam.data.blocks import (
+    as_blocks,
+    block_starts,
+    encoded_blocks,
+    whole_blocks,
+)
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.data.options import Item, read_items
 from jaxcontam.data.release import check_release
@@ -31,12 +37,13 @@ from jaxcontam.errors import InputError
 from jaxcontam.methods import methods_to_score, options, two_min
 from jaxcontam.methods.options import PlannedOptions, options_result, plan_options
 from jaxcontam.methods.order_test import (
+    NothingToPermuteError,
     PlannedTest,
     order_result,
     plan_test,
     score_test,
 )
-from jaxcontam.methods.two_min import combined_result
+from jaxcontam.methods.two_min import combined_results
 from jaxcontam.methods.version_method import VersionMethod
 from jaxcontam.report.document import make_folder, write_report
 from jaxcontam.report.provenance import library_versions, utc_now
@@ -169,6 +176,11 @@ class Audit:
             return _TESTS_OF_EFFORT[self.effort]
         return tuple(dict.fromkeys(name.strip() for name in self.tests.split(",")))
 
+    @property
+    def _deciding(self) -> tuple[str, ...]:
+        """The test that decides, or the parts that it is made of."""
+        return tuple(method.name for method in methods_to_score(self.test_names[:1]))
+
     def run(self) -> dict:
         """Load, plan, score, decide, write and print; returns the report.
 
@@ -193,13 +205,13 @@ class Audit:
         keep_compiled()
         checkpoint = load_checkpoint(self.model, dtype=self.dtype)
         out = self.out or default_out("audit", checkpoint.name, benchmarks)
-        if not self.dry_run:
-            make_folder(out)
         planned = [
             test
             for benchmark in benchmarks
             for test in self._plan(benchmark, items.get(benchmark.name), checkpoint)
         ]
+        if not self.dry_run:
+            make_folder(out)
         scorer = checkpoint_scorer(
             checkpoint,
             store=None if self.no_store else self.store or out / STORE_DIR,
@@ -248,8 +260,11 @@ class Audit:
                 path,
                 template=None if self._tests_options_alone else self.template,
                 text_field=self.text_field,
-                limit=self.limit,
+                limit=None if self.block_field else self.limit,
             )
+            if self.block_field is not None:
+                limit = len(benchmark) if self.limit is None else self.limit
+                benchmark = whole_blocks(benchmark, self.block_field, limit)
             if self.seed_file:
                 check_release(path, self.seed_file[i])
                 benchmark = dataclasses.replace(benchmark, order_provenance=RELEASED)
@@ -298,20 +313,26 @@ class Audit:
                     fixed=self.fix_answer,
                 )
             else:
-                test = plan_test(
-                    benchmark,
-                    encoded,
-                    method,
-                    prefix_id=checkpoint.prefix_id,
-                    context=checkpoint.config.context,
-                    seed=self.seed,
-                    n_orders=self.n_orders,
-                    group_field=self.group_field,
-                    block_field=self.block_field,
-                    first_tokens=first_token_choices(self.first_tokens),
-                    # Holm may multiply a p-value by the number of benchmarks.
-                    level=LEVEL / len(self.benchmark),
-                )
+                try:
+                    test = plan_test(
+                        benchmark,
+                        encoded,
+                        method,
+                        prefix_id=checkpoint.prefix_id,
+                        context=checkpoint.config.context,
+                        seed=self.seed,
+                        n_orders=self.n_orders,
+                        group_field=self.group_field,
+                        block_field=self.block_field,
+                        first_tokens=first_token_choices(self.first_tokens),
+                        # Holm may multiply a p-value by the number of benchmarks.
+                        level=LEVEL / len(self.benchmark),
+                    )
+                except NothingToPermuteError as e:
+                    if method.name in self._deciding:
+                        raise
+                    print(f"jaxcontam: warning: left out: {e}", file=sys.stderr)
+                    continue
             planned.append(test)
         return planned
 
@@ -348,22 +369,11 @@ class Audit:
                         pretests=pretests[test.benchmark.name],
                     )
                 )
-        combined = self._combined(results)
+        combined = []
+        if two_min.METHOD.name in self.test_names:
+            is_primary = two_min.METHOD.name == self.test_names[0]
+            combined = combined_results(results, primary=is_primary)
         return results + combined, evidence + [None] * len(combined)
-
-    def _combined(self, results: list[OrderResult]) -> list[OrderResult]:
-        """Rows of tests that are made of others."""
-        if two_min.METHOD.name not in self.test_names:
-            return []
-        parts = [part.name for part in two_min.METHOD.parts]
-        found = {(result.benchmark, result.method): result for result in results}
-        return [
-            combined_result(
-                [found[name, part] for part in parts],
-                primary=two_min.METHOD.name == self.test_names[0],
-            )
-            for name in dict.fromkeys(result.benchmark for result in results)
-        ]
 
     def _pretests(self, benchmark: Benchmark) -> tuple[Pretest, ...]:
         if self.block_field is not None:

@@ -50,8 +50,12 @@ class Benchmark:
         """Digest of the examples whatever their order."""
         return content_digest(self.texts)
 
-    def groups(self, field: str) -> list[object]:
+    def groups(self, field: str, *, flag: str = "--group-field") -> list[object]:
         """The value of `field` in each example.
+
+        Args:
+            field: Of every record.
+            flag: What named it, for the error.
 
         Raises:
             InputError: If a record lacks the field, or examples are plain lines.
@@ -62,7 +66,7 @@ class Benchmark:
                 has = "plain text" if row is None else f"it has: {', '.join(row)}"
                 raise InputError(
                     f"{self.name}: example {number}: no field {field!r} ({has})",
-                    hint="--group-field must name a field of every record",
+                    hint=f"{flag} must name a field of every record",
                 )
             value = row[field]
             values.append(value if isinstance(value, str | int) else json.dumps(value))

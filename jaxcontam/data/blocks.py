@@ -29,7 +29,7 @@ def block_starts(benchmark: Benchmark, field: str) -> np.ndarray:
             runs: other orders of such blocks would join them, so the published order
             is not one of the orders that it is compared with.
     """
-    values = benchmark.groups(field)
+    values = benchmark.groups(field, flag="--block-field")
     starts = [i for i, v in enumerate(values) if i == 0 or v != values[i - 1]]
     seen: dict[object, int] = {}
     for start in starts:
@@ -41,6 +41,28 @@ def block_starts(benchmark: Benchmark, field: str) -> np.ndarray:
                 f"--group-field {field}",
             )
     return np.array(starts, np.int64)
+
+
+def whole_blocks(benchmark: Benchmark, field: str, limit: int) -> Benchmark:
+    """The first examples, up to the last block that ends within the limit.
+
+    A block cut short would always stand last in the published order, and anywhere in
+    another one.
+
+    Raises:
+        InputError: As `block_starts`; or if the first block is longer than the limit.
+    """
+    ends = np.append(block_starts(benchmark, field)[1:], len(benchmark))
+    kept = ends[ends <= limit]
+    if not len(kept):
+        raise InputError(
+            f"{benchmark.name}: the first block of {field} has {ends[0]} examples",
+            hint=f"--limit {ends[0]} or more",
+        )
+    n = int(kept[-1])
+    return dataclasses.replace(
+        benchmark, texts=benchmark.texts[:n], rows=benchmark.rows[:n]
+    )
 
 
 def as_blocks(benchmark: Benchmark, starts: np.ndarray) -> Benchmark:

@@ -13,6 +13,7 @@ from jaxcontam.scoring.plan import ScoringPlan
 from jaxcontam.scoring.scorer import NonFiniteScoreError, Progress, Scorer, n_targets
 from jaxcontam.stats.all_orders import n_stratum_orders
 from jaxcontam.stats.orders import OrderDesign
+from jaxcontam.stats.randomisation import N_MONTE_CARLO
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -195,7 +196,11 @@ class PairLayout:
     @property
     def log10_floor(self) -> float:
         """See `Layout`."""
-        return -sum(math.log10(n_columns) for n_columns in self._columns())
+        floor = -sum(math.log10(n_columns) for n_columns in self._columns())
+        if len(self.first_tokens) == 1:
+            return floor
+        # The best of several is found by Monte Carlo.
+        return max(floor, -math.log10(N_MONTE_CARLO + 1))
 
     @property
     def n_scored(self) -> int:

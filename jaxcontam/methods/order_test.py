@@ -19,6 +19,10 @@ from jaxcontam.stats.pretests import directional
 EFFECT_UNIT = "nats per example boundary"
 
 
+class NothingToPermuteError(InputError):
+    """Too few strata have an order to compare with."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PlannedTest:
     """One test of one benchmark, ready to be scored."""
@@ -72,8 +76,9 @@ def plan_test(
     """
     groups = None if group_field is None else benchmark.groups(group_field)
     if len(benchmark) < method.fewest_examples:
+        unit = "example" if block_field is None else "block"
         raise InputError(
-            f"{benchmark.name}: {len(benchmark)} example"
+            f"{benchmark.name}: {len(benchmark)} {unit}"
             f"{'s' * (len(benchmark) > 1)}, {method.name} needs "
             f"{method.fewest_examples}",
             hint="an order needs examples that could stand otherwise",
@@ -99,7 +104,7 @@ def plan_test(
         n_orders=n_orders,
     )
     if layout.n_strata < method.fewest_strata:
-        raise InputError(
+        raise NothingToPermuteError(
             f"{benchmark.name}: {layout.n_strata} strata have two different orders, "
             f"{method.name} needs {method.fewest_strata}",
             hint=f"--group-field {group_field} leaves too little to permute"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from jaxcontam.methods import adjacency, stratified
 from jaxcontam.methods.method import TestMethod
 from jaxcontam.results import OrderNumbers, OrderResult
-from jaxcontam.stats.effect import mde_factor
+from jaxcontam.stats.effect import LEVEL, mde_factor
 from jaxcontam.stats.multiple import two_min
 from jaxcontam.stats.randomisation import power_of_ten
 
@@ -58,14 +58,19 @@ def combined_numbers(parts: Sequence[OrderNumbers]) -> OrderNumbers:
     """Numbers of two exact tests of the same published order, however dependent.
 
     The p-value is twice the smaller one (Bonferroni); the e-value is the mean, which
-    is an e-value under any dependence. The effect is that of the first part.
+    is an e-value under any dependence. The effect is that of the first part, and so is
+    the detectable one, unless only the second part can reach half the level.
 
     Args:
         parts: Of the two tests.
     """
     first, second = parts
     log10_p = two_min(first.log10_p, second.log10_p)
-    mdes = [part.mde for part in parts if part.mde is not None]
+    mdes = [
+        part.mde
+        for part in parts
+        if part.mde is not None and (part.p_floor or 0.0) <= LEVEL / 2
+    ]
     return OrderNumbers(
         statistic=-log10_p,
         p_value=power_of_ten(log10_p),
@@ -77,25 +82,33 @@ def combined_numbers(parts: Sequence[OrderNumbers]) -> OrderNumbers:
         effect=first.effect,
         effect_se=first.effect_se,
         # Each part must reach half the level.
-        mde=min(mdes) * mde_factor(2) / mde_factor(1) if mdes else None,
+        mde=mdes[0] * mde_factor(2) / mde_factor(1) if mdes else None,
         scores="smaller p",
+        local=first.local,
     )
 
 
-def combined_result(parts: Sequence[OrderResult], *, primary: bool) -> OrderResult:
-    """The row of the combination, whose parts cost all there is to score."""
-    first, _ = parts
-    warnings = dict.fromkeys(line for part in parts for line in part.warnings)
-    numbers = combined_numbers([part.numbers for part in parts])
-    return dataclasses.replace(
-        first,
-        method=METHOD.name,
-        primary=primary,
-        numbers=numbers,
-        tokens_scored=0,
-        cached_tokens=0,
-        warnings=tuple(warnings),
-    )
+def combined_results(
+    results: Sequence[OrderResult], *, primary: bool
+) -> list[OrderResult]:
+    """A row for each benchmark, whose parts among the results cost all there is."""
+    found = {(result.benchmark, result.method): result for result in results}
+    rows = []
+    for benchmark in dict.fromkeys(result.benchmark for result in results):
+        parts = [found[benchmark, part.name] for part in METHOD.parts]
+        warnings = dict.fromkeys(line for part in parts for line in part.warnings)
+        rows.append(
+            dataclasses.replace(
+                parts[0],
+                method=METHOD.name,
+                primary=primary,
+                numbers=combined_numbers([part.numbers for part in parts]),
+                tokens_scored=0,
+                cached_tokens=0,
+                warnings=tuple(warnings),
+            )
+        )
+    return rows
 
 
 def _twice_the_least(values: Sequence[float | None]) -> float | None:

@@ -139,7 +139,10 @@ def _scale_sentence(row: Mapping[str, Any]) -> str | None:
     """Beside silence: how many copies of planted models would have been seen."""
     if row["verdict"] not in ("no evidence", "inconclusive") or row["mde"] is None:
         return None
-    # The combination's detectable effect is in the unit of its first part.
+    if row["first_tokens"] not in (None, -1):
+        # The curves are of effects over all tokens.
+        return None
+    # The combination's detectable effect is that of its first part.
     method = "adjacency" if row["method"] == "two_min" else row["method"]
     return reference_sentence(method, row["mde"])
 

@@ -37,7 +37,10 @@ def verdict_sentence(row: Mapping[str, Any]) -> str:
         return f"{name}: contaminated, {p} by {test}; {saw}."
     if verdict == "suspected":
         adjusted = f"{row['p_adjusted']:.2g} adjusted"
-        return f"{name}: suspected, {p} by {test} ({adjusted}); {saw}."
+        return (
+            f"{name}: suspected, {p} by {test} ({adjusted}); its order is preferred, "
+            "which is no proof yet."
+        )
     if verdict == "no evidence":
         return (
             f"{name}: no evidence that its order was seen, {p} by {test}; an effect of "
@@ -107,17 +110,25 @@ def chance_sentence(row: Mapping[str, Any]) -> str:
     m = row["n_orders"]
     if row["symmetry"] is not None:
         kind = "all its orders" if m < _DRAWN else f"{m + 1:,} orders, drawn"
+        if row["group_field"] is not None:
+            kind += f" that keep to equal {row['group_field']}"
+        counted = "the summed score"
+        if row["first_tokens"] != -1:
+            counted += f" of the first {row['first_tokens']} tokens of each example"
+        if row["p_lower"] is None:
+            counted = "the best of several counts of first tokens, here " + counted
         return (
             f"By chance: in each of {row['n_strata']} strata the published order would "
             f"be as likely as any other of {kind} to put expected examples after each "
-            "other; the summed score would reach the observed one with probability "
-            f"{p_words(row)}. It sums over neighbours how likely an example is after "
-            "the one before it, less what is likely after anything."
+            f"other; {counted} would reach the observed one with probability "
+            f"{p_words(row)}. The score sums over neighbours how likely an example is "
+            "after the one before it, less what is likely after anything."
         )
     if row["method"] == "two_min":
         return (
             "By chance: the smaller p-value of adjacency and stratified, doubled for "
-            f"having looked at two, would be as small with probability {p_words(row)}."
+            f"having looked at two, would be as small with probability {p_words(row)}. "
+            "Effect and plots are those of adjacency."
         )
     if row["stop"] is not None:
         return _sequential_chance(row)
@@ -133,8 +144,8 @@ def symmetry_sentence(row: Mapping[str, Any]) -> str | None:
     if row["symmetry"] is None:
         return None
     return (
-        f"Pairs score {row['symmetry']:+.2f} alike in both directions (1 would make a "
-        "reversal test as strong as this one, 0 weaker by a third)."
+        f"Pairs score {row['symmetry']:+.2f} alike in both directions (at 0 a reversal "
+        "test is weaker than this one by a third, above 0.5 it is stronger)."
     )
 
 

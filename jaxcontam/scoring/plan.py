@@ -80,6 +80,9 @@ def plan_orders(
     cut_N = encoded.n_cut_ids.copy()
     known: dict[bytes, int] = {}
     sequences, examples = [], []
+    if not design.n_strata:
+        index_KM = np.zeros((0, design.n_orders + 1), np.int64)
+        return ScoringPlan((), index_KM, design.place, cut_N, ())
     emitted_KMS = to_scoring_columns(design.orders, design.place)
     index_KM = np.empty(emitted_KMS.shape[:2], np.int64)
     for k, orders_MS in enumerate(emitted_KMS):

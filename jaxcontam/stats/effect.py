@@ -6,6 +6,7 @@ Dimension key
 """
 
 import dataclasses
+import statistics
 
 import numpy as np
 
@@ -76,7 +77,11 @@ def order_effect(
 
 
 def mde_of(
-    effect_se: float | None, *, p_floor: float | None, differs: bool
+    effect_se: float | None,
+    *,
+    p_floor: float | None,
+    differs: bool,
+    n_looks: int = 1,
 ) -> float | None:
     """Smallest effect found with power 0.8 at level 0.001; None if none can be.
 
@@ -84,19 +89,24 @@ def mde_of(
         effect_se: Standard error of the effect.
         p_floor: Smallest p-value of the design; None for a test without a floor.
         differs: False where all orders score alike.
+        n_looks: Statistics of which the best one counts.
     """
     if effect_se is None or not differs or (p_floor or 0.0) > LEVEL:
         return None
-    return mde_factor(1) * effect_se
+    return mde_factor(n_looks) * effect_se
 
 
 def mde_factor(n_looks: int) -> float:
-    """Standard errors that an effect needs, at the level or at half of it.
+    """Standard errors that an effect needs, at the level divided by the looks.
 
     Args:
-        n_looks: 1, or 2 for the smaller of two p-values.
+        n_looks: Statistics or p-values of which the best one counts; for max-T of
+            dependent statistics this asks for no less than is needed.
     """
-    return {1: _Z_LEVEL, 2: _Z_HALF_LEVEL}[n_looks] + _Z_POWER
+    level = {1: _Z_LEVEL, 2: _Z_HALF_LEVEL}.get(n_looks)
+    if level is None:
+        level = statistics.NormalDist().inv_cdf(1 - LEVEL / n_looks)
+    return level + _Z_POWER
 
 
 def _spreads(others: Rows) -> np.ndarray:

@@ -143,7 +143,7 @@ def adjacency_test(
         e_value=e_value,
         effect=effect,
         effect_se=effect_se,
-        mde=mde_of(effect_se, p_floor=p_floor, differs=differs),
+        mde=mde_of(effect_se, p_floor=p_floor, differs=differs, n_looks=len(found)),
         scores="double-centred",
         first_tokens=int(strata.first_tokens[index]),
         symmetry=symmetry(centred),
