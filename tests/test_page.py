@@ -136,6 +136,23 @@ def test_place_of_the_evidence_is_said_only_where_there_is_one(
 
 
 @pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, "of all its orders to put expected examples after each other; the summed"),
+        ({"n_orders": 99_999}, "of 100,000 orders, drawn to put"),
+        ({"group_field": "topic"}, "of all its orders that keep to equal topic to"),
+        ({"first_tokens": 8}, "the summed score of the first 8 tokens of each example"),
+        ({"first_tokens": 8, "p_lower": None}, "the best of several counts of first"),
+        ({"validity": "asymptotic"}, "were normal"),
+        ({"method": "two_min", "symmetry": None}, "Effect and plots are those of adj"),
+    ],
+)
+def test_chance_of_pairs_is_said_as_it_was_computed(row, change, words):
+    pairs = {"method": "adjacency", "symmetry": 0.1, "first_tokens": -1}
+    assert words in chance_sentence({**row, **pairs, "n_orders": 40_319, **change})
+
+
+@pytest.mark.parametrize(
     ("method", "stop", "words"),
     [
         ("sequential", "rejected", "It looked at 8 of 20 strata, in an order fixed"),

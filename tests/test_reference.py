@@ -15,6 +15,7 @@ from jaxcontam.report.reference import (
     quoted_curves,
     reference_curves,
     reference_sentence,
+    scale_sentence,
 )
 
 CURVE = ReferenceCurve(
@@ -147,3 +148,29 @@ def test_file_written_by_the_command_is_read_back_as_curves(tmp_path):
 def test_folder_without_a_study_is_named(tmp_path):
     with pytest.raises(InputError, match="no finished study"):
         ReferenceCurveCommand(study=tmp_path, out=tmp_path / "c.json").run()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, True),
+        ({"verdict": "inconclusive"}, True),
+        ({"method": "two_min", "first_tokens": None}, True),
+        ({"verdict": "contaminated"}, False),
+        ({"mde": None}, False),
+        # The curves are of effects over all tokens.
+        ({"first_tokens": 8}, False),
+        ({"method": "permutation"}, False),
+    ],
+)
+def test_silence_is_given_a_scale_where_there_is_one(change, said):
+    row = {
+        "method": "adjacency",
+        "verdict": "no evidence",
+        "mde": 0.3,
+        "first_tokens": -1,
+        **change,
+    }
+    sentence = scale_sentence(row)
+    assert (sentence is not None) == said
+    assert sentence is None or sentence.startswith("For scale: planted models")

@@ -6,10 +6,11 @@ from rich.console import Console
 
 from jaxcontam.methods import options
 from jaxcontam.report.document import result_row
+from jaxcontam.report.reference import scale_sentence
 from jaxcontam.report.remedies import advice, plain_name, remedy
 from jaxcontam.report.table import print_results
 from jaxcontam.results import OrderResult
-from jaxcontam.verdict import INVALID_DESIGN
+from jaxcontam.verdict import INVALID_DESIGN, NO_EVIDENCE
 
 
 def print_outcome(
@@ -31,8 +32,10 @@ def print_outcome(
             console.print(
                 f"{result.benchmark}: {warning}", highlight=False, markup=False
             )
+        row = result_row(result)
+        if result.verdict == NO_EVIDENCE and (scale := scale_sentence(row)):
+            console.print(f"{result.benchmark}: {scale}", highlight=False, markup=False)
         if result.verdict == INVALID_DESIGN:
-            row = result_row(result)
             failed = [plain_name(t.name) for t in result.pretests if not t.passed]
             line = f"  remedy: {advice(row, command)}"
             if (words := remedy(row, command)) is not None:

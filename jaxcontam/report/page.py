@@ -14,7 +14,7 @@ from jaxcontam.report.plots import (
     loss_plot,
     null_plot,
 )
-from jaxcontam.report.reference import reference_sentence
+from jaxcontam.report.reference import scale_sentence
 from jaxcontam.report.remedies import advice, remedy
 from jaxcontam.report.sentences import (
     assumed_sentence,
@@ -125,7 +125,7 @@ def _block(
         else evidence_plot(picture, "stratum" if words is None else words.row),
         "lag_svg": None if picture is None else lag_plot(picture),
         "symmetry": symmetry_sentence(row),
-        "scale": _scale_sentence(row),
+        "scale": scale_sentence(row),
     }
     return block if words is None else block | version_block(row, words)
 
@@ -133,18 +133,6 @@ def _block(
 def _meaning(row: Mapping[str, Any]) -> str:
     words = version_words(row)
     return _ORDER_MEANING if words is None else words.meaning
-
-
-def _scale_sentence(row: Mapping[str, Any]) -> str | None:
-    """Beside silence: how many copies of planted models would have been seen."""
-    if row["verdict"] not in ("no evidence", "inconclusive") or row["mde"] is None:
-        return None
-    if row["first_tokens"] not in (None, -1):
-        # The curves are of effects over all tokens.
-        return None
-    # The combination's detectable effect is that of its first part.
-    method = "adjacency" if row["method"] == "two_min" else row["method"]
-    return reference_sentence(method, row["mde"])
 
 
 def _header(

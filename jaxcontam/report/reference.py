@@ -10,6 +10,7 @@ import functools
 import importlib.resources
 import json
 import math
+from collections.abc import Mapping
 from typing import Any
 
 CURVE_NAME = "reference_curve.json"
@@ -131,6 +132,18 @@ def reference_sentence(method: str, effect: float) -> str | None:
         "their training text was planted: an easy setting, which says little of large "
         "models."
     )
+
+
+def scale_sentence(row: Mapping[str, Any]) -> str | None:
+    """Beside silence: how many copies of planted models would have been seen."""
+    if row["verdict"] not in ("no evidence", "inconclusive") or row["mde"] is None:
+        return None
+    if row["first_tokens"] not in (None, -1):
+        # The curves are of effects over all tokens.
+        return None
+    # The combination's detectable effect is that of its first part.
+    method = "adjacency" if row["method"] == "two_min" else row["method"]
+    return reference_sentence(method, row["mde"])
 
 
 def _copies_words(curve: ReferenceCurve, effect: float) -> str:
