@@ -5,6 +5,7 @@ import json
 import math
 import re
 import stat
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -173,6 +174,22 @@ def test_made_files_are_secret_whole_and_never_overwritten(tmp_path, capsys):
     assert (secret.read_text(), held_out.read_text()) == (first, second)
 
 
+@pytest.mark.parametrize("held_out", ["z.txt", "./a/../z.txt", "link/z.txt"])
+def test_secrets_and_held_out_sequences_never_go_to_one_file(
+    tmp_path, monkeypatch, capsys, held_out
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "link").symlink_to(".")
+    words = ["canary", "--make", "3", "--secret", "z.txt", "--held-out", held_out]
+    assert main(words) == 2
+    assert capsys.readouterr().err == (
+        f"jaxcontam: error: {Path(held_out)}: two outputs would go to this file\n"
+        "  hint: give each a name of its own\n"
+    )
+    assert not (tmp_path / "z.txt").exists()
+
+
 @pytest.mark.parametrize(
     ("flags", "error"),
     [
@@ -184,14 +201,25 @@ def test_made_files_are_secret_whole_and_never_overwritten(tmp_path, capsys):
             {"make": 1, "model": "m"},
             "--make asks no model\n  hint: leave out MODEL, or leave out --make\n",
         ),
-        ({"make": 0}, "--make must be at least 1, got 0\n"),
-        ({"model": "m", "n_held_out": 9}, "--n-held-out goes with --make\n"),
+        (
+            {"make": 0},
+            "--make must be at least 1, got 0\n"
+            "  hint: it is how many secrets to draw; leave it out to test a model\n",
+        ),
+        (
+            {"model": "m", "n_held_out": 9},
+            "--n-held-out goes with --make\n"
+            "  hint: leave out --n-held-out, or draw secrets with --make N\n",
+        ),
         (
             {"make": 3, "n_held_out": 2},
             "--n-held-out 2 for --make 3\n"
             "  hint: each secret needs at least one; 999 give p down to 0.001\n",
         ),
-        ({"make": 3, "prefix": "a\nb"}, "--prefix must be one line\n"),
+        (
+            {"make": 3, "prefix": "a\nb"},
+            "--prefix must be one line\n  hint: each sequence is a line of its file\n",
+        ),
         ({"model": "m", "seed": -1}, "--seed must be at least 0, got -1\n"),
     ],
 )

@@ -102,6 +102,70 @@ def test_size_at_the_null_where_right_options_stand_first(fixed):
         assert rejected / n > 0.9, "which is why the place is checked before"
 
 
+@pytest.mark.parametrize("one_of_each", [True, False])
+def test_size_at_the_null_where_items_stand_five_times(one_of_each):
+    """A model that never saw them has one taste a set of options, not five."""
+    n, rejected = 600, 0
+    for i in range(n):
+        items = random_items(np.random.default_rng([12, i]), n=8, sizes=(4,))
+        groups = [items * 5] if one_of_each else [items] * 5
+        rows = []
+        for j, group in enumerate(groups):
+            # In groups of their own no item knows of its copies.
+            design = draw_option_orders(group, 3, seed=5 * i + j, content_digest=DIGEST)
+            rows += rows_of(group, design, lambda texts, i=i: score_of(texts, i))
+        rejected += p_of(rows) <= 0.05
+    slack = 3.3 * math.sqrt(0.05 * 0.95 / n)
+    if one_of_each:
+        assert rejected / n <= 0.05 + slack
+    else:
+        assert rejected / n > 0.05 + 2 * slack, "which is why one of each takes part"
+
+
+HOUSE = ["kind", "able", "tree", "bone"]
+
+
+def test_one_item_of_each_set_of_options_takes_part():
+    sets = [
+        HOUSE,
+        ["able", "kind", "tree", "bone"],
+        ["Kind", " able", "tree.", "BONE"],
+        ["kind", "able", "tree", "stone"],
+    ]
+    # The smallest digests of the two sets.
+    digests = ["b", "a", "c", "d"]
+    for seed in range(5):
+        design = draw_option_orders(
+            sets, 3, seed=seed, content_digest=DIGEST, digests=digests
+        )
+        assert design.items.tolist() == [1, 3]
+        assert design.left_out == {"share their options with another item": 2}
+
+
+def test_choice_among_items_that_share_options_knows_nothing_of_their_orders():
+    """Even one that is sorted is chosen, and then its whole set is left out."""
+    rng = np.random.default_rng(7)
+    digests = [f"{i:02}" for i in range(20)]
+    for first in (HOUSE, sorted(HOUSE)):
+        others = [[str(x) for x in rng.permutation(HOUSE)] for _ in range(19)]
+        design = draw_option_orders(
+            [first, *others], 3, seed=0, content_digest=DIGEST, digests=digests
+        )
+        assert design.left_out["share their options with another item"] == 19
+        assert design.items.tolist() == ([0] if first == HOUSE else [])
+
+
+def test_of_copies_in_several_orders_chance_takes_one_and_not_the_first():
+    """In a sorted file the first copy is the one whose order is alphabetical."""
+    copies = [["able", "kind", "bone", "tree"], HOUSE]
+    n = 400
+    chosen = [
+        draw_option_orders(copies, 3, seed=i, content_digest=DIGEST).items.item()
+        for i in range(n)
+    ]
+    assert abs(np.mean(chosen) - 0.5) <= 3.3 * math.sqrt(0.25 / n)
+
+
 def test_power_grows_with_the_number_of_orders():
     rng, p = np.random.default_rng(2), {}
     items = random_items(rng, n=200, sizes=(4,))
@@ -148,7 +212,9 @@ def test_orders_are_different_none_sorted_and_the_published_one_comes_first(n_or
 
 
 def test_draws_are_uniform_over_the_other_orders():
-    items = [["koala", "ape", "vole", "crow"]] * 6_000
+    items = [
+        [f"{x} {i:04}" for x in ("koala", "ape", "vole", "crow")] for i in range(6_000)
+    ]
     design = draw_option_orders(items, 1, seed=5, content_digest=DIGEST)
     drawn = [tuple(orders[1]) for orders in design.orders]
     counts = np.array([drawn.count(order) for order in set(drawn)])
@@ -183,7 +249,9 @@ def test_draws_are_blind_to_the_published_order():
 
 
 def test_same_seed_same_orders_and_items_are_drawn_apart():
-    items = [["koala", "ape", "vole", "crow"]] * 50
+    items = [
+        [f"{x} {i:02}" for x in ("koala", "ape", "vole", "crow")] for i in range(50)
+    ]
     first, again, other = (
         draw_option_orders(items, 3, seed=seed, content_digest=DIGEST).orders
         for seed in (1, 1, 2)
@@ -308,6 +376,33 @@ def test_audit_tests_options_beside_the_order_of_the_file(audit, tmp_path):
     assert main(["verify", str(out)]) == 0
 
 
+def test_house_order_of_one_set_is_one_item_and_no_evidence(audit, tmp_path):
+    path = tmp_path / "house.jsonl"
+    rows = [{"q": f"Which {i}?", "choices": HOUSE, "answer": i % 4} for i in range(200)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (row,), said, out = audit(path, "--tests", "options")
+    assert (row["n_strata"], row["n_dropped"]) == (1, 199)
+    assert row["p_value"] >= 0.25, "one of four orders"
+    assert row["verdict"] != "contaminated"
+    assert "199 of 200 items were left out: 199 share their options with" in said
+    assert main(["verify", str(out)]) == 0
+
+
+def test_warnings_of_one_item_are_in_the_singular(audit, tmp_path):
+    path = tmp_path / "mc.jsonl"
+    rows = [
+        {"q": "a", "choices": HOUSE},
+        {"q": "b", "choices": ["ape", "crow", "vole"]},
+        {"q": "c"},
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (row,), _, _ = audit(path, "--tests", "options")
+    assert row["warnings"][:2] == [
+        "1 of 2 items was left out: 1 is sorted",
+        "1 record has no options",
+    ]
+
+
 def test_right_options_in_one_place_ask_for_fix_answer(audit, tmp_path):
     path = write_items(tmp_path / "mc.jsonl", np.random.default_rng(0), place=1)
     (row,), said, _ = audit(path, "--tests", "options")
@@ -342,6 +437,14 @@ def test_report_does_not_depend_on_where_the_published_order_stood(audit, tmp_pa
             [{"q": "Q", "choices": ["1", "3", "2"]}] * 3,
             [],
             "x: no item can take part: 3 are numbers\n"
+            "  hint: only options that could stand in any order can be tested\n",
+        ),
+        (
+            [{"q": "Q", "choices": ["1", "3", "2"]}]
+            + [{"q": "Q", "choices": ["ape", "crow", "vole"]}] * 3,
+            [],
+            "x: no item can take part: 1 has numbers as options, 1 is sorted, 2 share "
+            "their options with another item\n"
             "  hint: only options that could stand in any order can be tested\n",
         ),
         (

@@ -200,6 +200,43 @@ def test_file_system_without_links_is_written_all_the_same(tmp_path, monkeypatch
     assert main(["release", str(path), "--seed-file", str(seed)]) == 2
 
 
+@pytest.mark.parametrize("out", ["s.jsonl", "./a/../s.jsonl", "link/s.jsonl"])
+def test_seed_and_released_file_are_never_one_file(tmp_path, monkeypatch, capsys, out):
+    """One of them would replace the other, and the secret seed would be lost."""
+    monkeypatch.chdir(tmp_path)
+    Path("x.jsonl").write_text('{"q": 1}\n{"q": 2}\n')
+    Path("a").mkdir()
+    Path("link").symlink_to(".")
+    before = sorted(p.name for p in tmp_path.iterdir())
+    assert main(["release", "x.jsonl", "--seed-file", "s.jsonl", "--out", out]) == 2
+    assert capsys.readouterr().err == (
+        f"jaxcontam: error: {Path(out)}: two outputs would go to this file\n"
+        "  hint: give each a name of its own\n"
+    )
+    assert sorted(p.name for p in tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("flags", [[], ["--check"], ["--out", "y.jsonl"]])
+@pytest.mark.parametrize(
+    ("name", "beside", "hint"),
+    [
+        ("nope", "x.txt", "a benchmark is a file that ends in .jsonl, .json, .csv, "),
+        ("nope.csv", "x.txt", "a benchmark is a file that ends in .jsonl, .json, "),
+        ("nope", "nope.jsonl", "did you mean 'nope.jsonl'?"),
+        ("mlmu.csv", "mmlu.csv", "did you mean 'mmlu.csv'?"),
+    ],
+)
+def test_missing_benchmark_names_the_nearest_or_what_is_taken(
+    tmp_path, monkeypatch, capsys, name, beside, hint, flags
+):
+    monkeypatch.chdir(tmp_path)
+    Path(beside).write_text("a\nb\n")
+    assert main(["release", name, "--seed-file", "s.json", *flags]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"jaxcontam: error: {name}: no such file\n  hint: {hint}")
+    assert [p.name for p in tmp_path.iterdir()] == [beside]
+
+
 @pytest.mark.parametrize(
     ("content", "flags", "message"),
     [

@@ -87,7 +87,12 @@ class Canary:
     """Print the report on standard output instead of the table."""
 
     def __post_init__(self) -> None:
-        check_positive(self, "make", "n_held_out", "batch_tokens")
+        if self.make is not None and self.make < 1:
+            raise InputError(
+                f"--make must be at least 1, got {self.make}",
+                hint="it is how many secrets to draw; leave it out to test a model",
+            )
+        check_positive(self, "n_held_out", "batch_tokens")
         check_shared_flags(self.seed, self.min_effect)
         check_store_flags(self.store, self.no_store)
         if self.make is None and self.model is None:
@@ -99,7 +104,10 @@ class Canary:
         for name in ("n_held_out", "prefix"):
             if self.make is None and getattr(self, name):
                 flag = "--" + name.replace("_", "-")
-                raise InputError(f"{flag} goes with --make")
+                raise InputError(
+                    f"{flag} goes with --make",
+                    hint=f"leave out {flag}, or draw secrets with --make N",
+                )
         if self.make and self.n_held_out and self.n_held_out < self.make:
             raise InputError(
                 f"--n-held-out {self.n_held_out} for --make {self.make}",
@@ -208,25 +216,25 @@ class Canary:
                     f"{path}: must end in .txt", hint="one sequence a line"
                 )
         if "\n" in self.prefix or "\r" in self.prefix:
-            raise InputError("--prefix must be one line")
+            raise InputError(
+                "--prefix must be one line", hint="each sequence is a line of its file"
+            )
         drawn = draw_sequences(
             n_secrets + n_held_out, kind=self.kind, prefix=self.prefix
         )
-        files = {
-            self.secret: drawn[:n_secrets],
-            self.held_out: drawn[n_secrets:],
-        }
-        data = {
-            path: "".join(f"{text}\n" for text in texts).encode()
-            for path, texts in files.items()
-        }
-        write_new_files({path: (found, 0o600) for path, found in data.items()})
-        console = Console(highlight=False, soft_wrap=True)
-        for path, texts in files.items():
-            digest = hashlib.sha256(data[path]).hexdigest()
-            console.print(
-                f"{path}: {len(texts):,} sequences, commitment sha256:{digest}"
+        files = [
+            (path, "".join(f"{text}\n" for text in texts).encode(), len(texts))
+            for path, texts in (
+                (self.secret, drawn[:n_secrets]),
+                (self.held_out, drawn[n_secrets:]),
             )
+        ]
+        write_new_files([(path, data, 0o600) for path, data, _ in files])
+        console = Console(highlight=False, soft_wrap=True)
+        for path, data, n in files:
+            digest = hashlib.sha256(data).hexdigest()
+            sequences = "sequence" if n == 1 else "sequences"
+            console.print(f"{path}: {n:,} {sequences}, commitment sha256:{digest}")
         console.print(
             f"Put the sequences of {self.secret} into what you publish, and keep "
             f"{self.held_out} to yourself. Publish both commitments with their date: "

@@ -2,33 +2,43 @@
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
 from jaxcontam.errors import InputError
 
 
-def write_new_files(files: Mapping[Path, tuple[bytes, int]]) -> None:
+def write_new_files(files: Sequence[tuple[Path, bytes, int]]) -> None:
     """Write all files or none; a file that exists is never touched.
 
     Each is written whole beside its place and then linked to its name, which fails
     where the name is taken, even by a process that came in between.
 
     Args:
-        files: Content and mode of each path, the most precious first.
+        files: Path, content and mode of each, the most precious first. A sequence
+            and no mapping, in which the second of two equal paths would replace the
+            first.
 
     Raises:
-        InputError: If two paths are the same, a name is taken, or a folder is missing
+        InputError: If two paths are one file, a name is taken, or a folder is missing
             or cannot be written.
     """
-    if len({path.absolute() for path in files}) < len(files):
-        raise InputError(f"{next(iter(files))}: two outputs have this name")
-    for path in files:
+    targets: set[str] = set()
+    for path, _, _ in files:
+        # Where links and `..` lead: one file may have two names.
+        target = os.path.realpath(path)
+        if target in targets:
+            raise InputError(
+                f"{path}: two outputs would go to this file",
+                hint="give each a name of its own",
+            )
+        targets.add(target)
+    for path, _, _ in files:
         _refuse_existing(path)
     parts: list[tuple[Path, Path]] = []
     linked: list[Path] = []
     try:
-        for path, (data, mode) in files.items():
+        for path, data, mode in files:
             part = path.with_name(f"{path.name}.{os.getpid()}.partial")
             handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
             parts.append((part, path))

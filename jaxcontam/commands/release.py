@@ -1,6 +1,8 @@
 """`jaxcontam release`: a secret seeded order, for an exact proof later."""
 
 import dataclasses
+import difflib
+import os
 import secrets
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +12,7 @@ from rich.console import Console
 
 from jaxcontam import __version__
 from jaxcontam.commands.new_files import write_new_files
+from jaxcontam.data.benchmark import SUFFIXES
 from jaxcontam.data.release import (
     SEED_BYTES,
     check_release,
@@ -39,6 +42,7 @@ class Release:
 
     def run(self) -> None:
         """Write the reordered file and its seed, or check them."""
+        _check_is_there(self.benchmark)
         console = Console(highlight=False, soft_wrap=True)
         if self.check:
             release = check_release(self.benchmark, self.seed_file)
@@ -64,7 +68,7 @@ class Release:
                 made=utc_now(),
             )
             sealed = release.to_bytes()
-            write_new_files({self.seed_file: (sealed, 0o600), out: (data, 0o644)})
+            write_new_files([(self.seed_file, sealed, 0o600), (out, data, 0o644)])
             lines = (
                 f"released: {out}, {release.n_examples:,} examples in a secret order",
                 f"seed file: {self.seed_file} (keep it, and keep it secret)",
@@ -77,3 +81,21 @@ class Release:
             )
         for line in lines:
             console.print(line, markup=False)
+
+
+def _check_is_there(path: Path) -> None:
+    """Refuse a missing file: its hint is the nearest name, or what is taken."""
+    if os.path.lexists(path) or str(path).startswith(("hf:", "tfds:")):
+        return
+    try:
+        beside = sorted(path.parent.iterdir())
+    except OSError:
+        return  # The reader says what is wrong with the folder.
+    known = {found.stem: found for found in beside if found.suffix.lower() in SUFFIXES}
+    close = difflib.get_close_matches(path.stem, known, n=1)
+    raise InputError(
+        f"{path}: no such file",
+        hint=f"did you mean {str(known[close[0]])!r}?"
+        if close
+        else f"a benchmark is a file that ends in {', '.join(SUFFIXES)}",
+    )

@@ -23,13 +23,32 @@ from jaxcontam.results import Evidence, OrderResult
 from jaxcontam.scoring.cost import ScoringCost, sequence_cost
 from jaxcontam.scoring.scorer import NonFiniteScoreError, Progress, Scorer, n_targets
 from jaxcontam.scoring.versions import VersionPlan, plan_versions
-from jaxcontam.stats.option_orders import OptionDesign, draw_option_orders
+from jaxcontam.stats.option_orders import (
+    NUMERIC,
+    ONE_ORDER,
+    PLACED,
+    REPEATED,
+    SHARED,
+    SORTED,
+    OptionDesign,
+    draw_option_orders,
+)
 from jaxcontam.stats.option_pretests import option_pretests
 from jaxcontam.stats.padding import padded
 
 EFFECT_UNIT = "nats per item"
 NULL = "exchangeability of options"
 FIXED_NULL = "exchangeability of wrong options"
+
+# The reasons why items are left out, as one item has them.
+_OF_ONE = {
+    REPEATED: "repeats an option",
+    PLACED: "refers to places",
+    NUMERIC: "has numbers as options",
+    SHARED: "shares its options with another item",
+    SORTED: "is sorted",
+    ONE_ORDER: "has one order only",
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -178,6 +197,7 @@ def plan_options(
         seed=seed,
         content_digest=digest,
         fixed=[item.answer for item in items] if fixed else None,
+        digests=_item_digests(items),
     )
     if not design.orders:
         raise InputError(
@@ -214,8 +234,9 @@ def options_result(
 
     Null hypothesis: within each item that takes part, the published order of the
     options was as likely as any other order that may stand (none sorted; with
-    `fixed`, none that moves the right option), independently over items. The test
-    sees each item alone, so it needs nothing of the order of the file.
+    `fixed`, none that moves the right option), independently over items: so of items
+    with the same set of options one takes part. The test sees each item alone, so it
+    needs nothing of the order of the file.
 
     Args:
         planned: The test.
@@ -260,22 +281,27 @@ def options_result(
 
 def options_digest(items: Sequence[Item]) -> str:
     """Digest of items, blind to the order of options and of items."""
-    blind = []
+    return content_digest(_item_digests(items))
+
+
+def _item_digests(items: Sequence[Item]) -> list[str]:
+    digests = []
     for item in items:
         literals = [part for part in item.parts if isinstance(part, str)]
-        blind.append(content_digest([fingerprint(literals), *item.sources]))
-    return content_digest(blind)
+        digests.append(content_digest([fingerprint(literals), *item.sources]))
+    return digests
 
 
 def _warnings(planned: PlannedOptions) -> tuple[str, ...]:
     layout, warnings = planned.layout, []
-    if layout.design.left_out:
+    if n_out := layout.n_items - layout.n_strata:
         warnings.append(
-            f"{layout.n_items - layout.n_strata} of {layout.n_items} items were left "
+            f"{n_out} of {layout.n_items} items {'was' if n_out == 1 else 'were'} left "
             f"out: {_reasons(layout.design)}"
         )
     if layout.n_without:
-        warnings.append(f"{layout.n_without} records have no options")
+        has = "record has" if layout.n_without == 1 else "records have"
+        warnings.append(f"{layout.n_without} {has} no options")
     if not planned.fixed and any(item.answer is None for item in planned.items):
         warnings.append(
             "no field tells the right option, so its place could not be checked "
@@ -286,7 +312,10 @@ def _warnings(planned: PlannedOptions) -> tuple[str, ...]:
 
 def _reasons(design: OptionDesign) -> str:
     found = sorted(design.left_out.items())
-    return ", ".join(f"{count} {reason}" for reason, count in found)
+    return ", ".join(
+        f"{count} {_OF_ONE[reason] if count == 1 else reason}"
+        for reason, count in found
+    )
 
 
 def _padded_orders(orders: Sequence[np.ndarray]) -> np.ndarray:

@@ -4,6 +4,11 @@ Authors like to sort options: by number, by alphabet, by length. Items in such a
 are left out, and so are such orders among the counterfactuals: among the orders that
 remain, the published one is as likely as any other.
 
+Authors also keep a house order for a set of options that they use again, and items
+stand twice in a file. Such orders are one choice and not many, so of the items that
+share a set of options one takes part. Which one it is must not depend on any published
+order: it is chosen before sorted items are left out.
+
 Dimension key
     K  items
     M  orders an item, M = m + 1
@@ -16,11 +21,17 @@ import dataclasses
 import functools
 import itertools
 import re
+import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
 
 from jaxcontam.stats.places import row_generator
+
+# Why items are left out, in words that follow their number.
+REPEATED, PLACED, NUMERIC = "repeat an option", "refer to places", "are numbers"
+SHARED, SORTED = "share their options with another item", "are sorted"
+ONE_ORDER = "have one order only"
 
 # Orders of up to so many options are listed. More options have so many orders that so
 # many tries for each that is wanted find them.
@@ -62,8 +73,11 @@ def draw_option_orders(
     seed: int,
     content_digest: str,
     fixed: Sequence[int | None] | None = None,
+    digests: Sequence[str] | None = None,
 ) -> OptionDesign:
     """Draw up to m different orders for each item, none of them the published one.
+
+    Of items with the same set of options one takes part, see `one_of_each_set`.
 
     The generator of item k is seeded by (seed, content digest, k) and draws orders of
     the options in alphabetical sequence, so the draws know nothing of the published
@@ -77,35 +91,87 @@ def draw_option_orders(
         content_digest: Of the items, blind to the order of options.
         fixed: Place of an option that stays where it is, for each item; None leaves
             all free.
+        digests: Of each item with its question, blind to the order of options; None
+            tells items with the same options apart by the seed alone.
     """
     kept, orders = [], []
     left_out: collections.Counter[str] = collections.Counter()
+    reasons: dict[int, str | None] = {
+        k: _reason_in_any_order(texts) for k, texts in enumerate(options)
+    }
+    # One generator past those of the items.
+    rng = row_generator(seed, content_digest, len(options))
+    candidates = [k for k, reason in reasons.items() if reason is None]
+    chosen = one_of_each_set(
+        [options[k] for k in candidates],
+        ["" if digests is None else digests[k] for k in candidates],
+        rng,
+    )
+    for k, is_chosen in zip(candidates, chosen.tolist(), strict=True):
+        if not is_chosen:
+            reasons[k] = SHARED
+        elif is_sorted(options[k]):
+            reasons[k] = SORTED
     for k, texts in enumerate(options):
         place = None if fixed is None else fixed[k]
-        if reason := reason_to_leave_out(texts):
+        if reason := reasons[k]:
             left_out[reason] += 1
             continue
         rng = row_generator(seed, content_digest, k)
         found = orders_of(texts, n_orders, rng, place)
         if len(found) < 2:
-            left_out["have one order only"] += 1
+            left_out[ONE_ORDER] += 1
             continue
         kept.append(k)
         orders.append(found)
     return OptionDesign(np.array(kept, np.int64), tuple(orders), dict(left_out))
 
 
+def one_of_each_set(
+    options: Sequence[Sequence[str]], digests: Sequence[str], rng: np.random.Generator
+) -> np.ndarray:
+    """(K,) bool: which item stands for all that share its set of options.
+
+    Sets are compared without their order, capitals, width of characters, spaces and
+    last full stops. The item with the smallest digest is chosen. Items of one digest
+    may differ in their published order, and a sorted file would have the alphabetical
+    one first: chance decides between them, and their places do not.
+
+    Args:
+        options: Options of each item, in published order.
+        digests: Of each item, blind to the order of its options.
+        rng: Of nothing that knows a published order.
+    """
+    tickets = rng.permutation(len(options)).tolist()
+    smallest: dict[tuple[str, ...], tuple[str, int, int]] = {}
+    for k, (texts, digest, ticket) in enumerate(
+        zip(options, digests, tickets, strict=True)
+    ):
+        shared = tuple(sorted(map(_plain, texts)))
+        key = (digest, ticket, k)
+        smallest[shared] = min(smallest.get(shared, key), key)
+    chosen = np.zeros(len(options), bool)
+    chosen[[k for _, _, k in smallest.values()]] = True
+    return chosen
+
+
+def _plain(text: str) -> str:
+    words = unicodedata.normalize("NFKC", text).casefold().split()
+    return " ".join(words).rstrip(" .")
+
+
 def reason_to_leave_out(options: Sequence[str]) -> str | None:
-    """Why an item cannot take part; None if it can."""
+    """Why an item cannot take part, whatever the others are; None if it can."""
+    reason = _reason_in_any_order(options)
+    return SORTED if reason is None and is_sorted(options) else reason
+
+
+def _reason_in_any_order(options: Sequence[str]) -> str | None:
     if len(set(options)) < len(options):
-        return "repeat an option"
+        return REPEATED
     if any(_PLACE.search(text) or _LETTERS.search(text) for text in options):
-        return "refer to places"
-    if _is_numeric(options):
-        return "are numbers"
-    if is_sorted(options):
-        return "are sorted"
-    return None
+        return PLACED
+    return NUMERIC if _is_numeric(options) else None
 
 
 def is_sorted(options: Sequence[str]) -> bool:
