@@ -11,6 +11,13 @@ import tyro
 from rich.console import Console
 
 from jaxcontam.commands.prove import METHOD_NAME
+from jaxcontam.commands.verify_verdicts import (
+    is_score,
+    report_faults,
+    row_faults,
+    score_faults,
+    shape_faults,
+)
 from jaxcontam.commands.verify_versions import deal_faults, version_faults
 from jaxcontam.errors import InputError
 from jaxcontam.methods import reported_method, two_min
@@ -41,6 +48,11 @@ from jaxcontam.verdict import decide, screen
 # Sums in another version of NumPy may differ in the last digits. Only a statistic or an
 # effect can be a difference of large numbers near 0; they have a scale of their own.
 _RTOL = 1e-6
+# What fields of another type, or arrays of another shape, make the tests raise.
+_UNREADABLE = (
+    *(TypeError, ValueError, IndexError, AttributeError, ArithmeticError),
+    InputError,
+)
 _SIGNED = {"statistic", "effect", "symmetry", "lag_profile"}
 
 
@@ -62,7 +74,8 @@ class Verify:
             return 3
         console.print(
             f"{self.directory}: verified, {n_tests} tests recomputed from "
-            f"{ARCHIVE_NAME}: p-values, effects, verdicts and digests agree"
+            f"{ARCHIVE_NAME}: p-values, effects, verdicts and digests agree; pre-tests "
+            "and AUCs need the benchmark and were not run again"
         )
         return 0
 
@@ -77,7 +90,7 @@ def verify_report(directory: Path) -> tuple[list[str], int]:
         InputError: If the folder has no readable report and archive.
     """
     document = read_document(directory / REPORT_NAME)
-    if is_calibration(document):
+    if isinstance(document.get("command"), list) and is_calibration(document):
         raise InputError(
             f"{directory}: a calibration, whose orders were not kept",
             hint="run it again: the same seed gives the same p-values",
@@ -92,6 +105,11 @@ def verify_report(directory: Path) -> tuple[list[str], int]:
     rows, digests = document.get("results"), document.get("digests")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         return [*faults, f"{REPORT_NAME}: results is no list of objects"], 0
+    seed, command = document.get("seed"), document.get("command")
+    if type(seed) is not int or seed < 0:
+        return [*faults, f"{REPORT_NAME}: seed is {seed!r}"], 0
+    if not isinstance(command, list) or not all(isinstance(w, str) for w in command):
+        return [*faults, f"{REPORT_NAME}: command is no list of words"], 0
     if not isinstance(digests, dict) or archive_digest(archive) != digests.get(
         ARCHIVE_NAME
     ):
@@ -105,34 +123,38 @@ def verify_report(directory: Path) -> tuple[list[str], int]:
     n_benchmarks = sum(row.get("primary") is True for row in rows)
     tests: list[tuple[int, OrderResult]] = []
     for r, row in enumerate(rows):
-        if "numbers" not in row and "log10_p" not in row:
+        where = f"result {r} ({row.get('benchmark')}, {row.get('method')})"
+        if is_score(row):
+            faults += [f"{where}: {fault}" for fault in score_faults(row)]
             continue
         try:
             result = order_result_from(row)
+            found = row_faults(
+                result, command, scored=document.get("model") is not None
+            )
+            faults += [f"{where}: {fault}" for fault in found]
             if result.method == two_min.METHOD.name:
                 numbers = _recombine(result, [test for _, test in tests])
-                faults += [
-                    f"result {r} ({result.benchmark}, {result.method}): {fault}"
-                    for fault in _differences(result.numbers, numbers, None)
-                ]
-                tests.append((r, dataclasses.replace(result, numbers=numbers)))
-                continue
-            found = evidence[r]
-            if found is None:
-                raise ValueError(f"no scores in {ARCHIVE_NAME}")
-            numbers = _recompute(result, found, document["seed"])
-            faults += [
-                f"result {r} ({result.benchmark}, {result.method}): {fault}"
-                for fault in [
-                    *_order_faults(result, found, document["seed"], n_benchmarks),
-                    *_differences(result.numbers, numbers, found),
-                ]
-            ]
+                found = _differences(result.numbers, numbers, None)
+            else:
+                scored = evidence[r]
+                if scored is None:
+                    raise ValueError(f"no scores in {ARCHIVE_NAME}")
+                found = shape_faults(result, scored)
+                # Orders are drawn only as many as there are.
+                found = found or _order_faults(result, scored, seed, n_benchmarks)
+                numbers = _recompute(result, scored, seed)
+                found += _differences(result.numbers, numbers, scored)
+            faults += [f"{where}: {fault}" for fault in found]
             tests.append((r, dataclasses.replace(result, numbers=numbers)))
-        except (KeyError, TypeError, ValueError, IndexError) as e:
-            faults.append(f"result {r}: not recomputable ({e})")
-    faults += deal_faults(tests, evidence, document["seed"])
-    faults += _verdict_faults(tests, rows, document.get("min_effect"))
+        except KeyError as e:
+            faults.append(f"{where}: not recomputable (no {e})")
+        except _UNREADABLE as e:
+            faults.append(f"{where}: not recomputable ({e})")
+    results, min_effect = [test for _, test in tests], document.get("min_effect")
+    faults += deal_faults(tests, evidence, seed)
+    faults += report_faults(results, command, min_effect)
+    faults += _verdict_faults(tests, rows, min_effect)
     if "screening" in document:
         faults += _screening_faults(tests, document["screening"])
     return faults, len(tests)
@@ -291,7 +313,12 @@ def _verdict_faults(
 ) -> list[str]:
     if not isinstance(min_effect, int | float):
         return [f"{REPORT_NAME}: no min_effect"]
-    decided = decide([result for _, result in tests], min_effect=min_effect)
+    # What is stated must not pass for what was decided.
+    undecided = [
+        dataclasses.replace(result, p_adjusted=None, verdict=None)
+        for _, result in tests
+    ]
+    decided = decide(undecided, min_effect=min_effect)
     return [
         f"result {r} ({result.benchmark}, {result.method}): {name} is "
         f"{rows[r].get(name)!r}, recomputed {value!r}"
