@@ -31,6 +31,7 @@ from jaxcontam.stats.max_t import max_t, shared_sums
 from jaxcontam.stats.multiple import two_min
 from jaxcontam.stats.pair_test import PairStrata, adjacency_normal_test
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, ScoreKind, row_scores
+from jaxcontam.stats.rows import Matrix
 from jaxcontam.stats.sequential import (
     DrawnTest,
     besag_clifford,
@@ -118,12 +119,14 @@ def _exact_test(
     sizes_K = np.array(sizes)
 
     def p_value(rng: np.random.Generator, kind: Kind) -> float:
-        scored = row_scores(
-            kind(rng, sizes_K), kind=scores, relative_tolerance=MODEL_TOLERANCE
-        )
-        return 10.0 ** lattice_tail(scored.differences, scored.tolerance).log10_upper
+        return 10.0 ** _log10_p(kind(rng, sizes_K), scores)
 
     return SizeTest(p_value=p_value, quick=quick)
+
+
+def _log10_p(rows: Matrix, scores: ScoreKind) -> float:
+    scored = row_scores(rows, kind=scores, relative_tolerance=MODEL_TOLERANCE)
+    return lattice_tail(scored.differences, scored.tolerance).log10_upper
 
 
 def _adjacency(n_strata: int, n_examples: int) -> SizeTest:
@@ -177,8 +180,7 @@ def _drawn(
     sizes_K = np.array([n_most + 1])
 
     def p_value(rng: np.random.Generator, kind: Kind) -> float:
-        (row,) = kind(rng, sizes_K)
-        return test(order_losses(row)).p_value
+        return test(order_losses(kind(rng, sizes_K)[0])).p_value
 
     return SizeTest(p_value=p_value, sharp=False, quick=quick)
 
@@ -215,14 +217,9 @@ def _two_min(n_strata: int, n_columns: int) -> SizeTest:
     sizes_K = np.full(n_strata, n_columns)
 
     def p_value(rng: np.random.Generator, kind: Kind) -> float:
-        first_KM, second_KM = (np.stack(kind(rng, sizes_K)) for _ in range(2))
-        tails = []
-        for matrix in (first_KM, first_KM + second_KM):
-            scored = row_scores(
-                matrix, kind="centred", relative_tolerance=MODEL_TOLERANCE
-            )
-            tails.append(lattice_tail(scored.differences, scored.tolerance).log10_upper)
-        return 10.0 ** two_min(*tails)
+        one_KM, other_KM = (np.stack(kind(rng, sizes_K)) for _ in range(2))
+        both = (one_KM, one_KM + other_KM)
+        return 10.0 ** two_min(*(_log10_p(matrix, "centred") for matrix in both))
 
     return SizeTest(p_value=p_value, sharp=False)
 
