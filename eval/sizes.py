@@ -3,7 +3,7 @@
 Question: the share of null data sets with p at most 0.05, 0.01 and 0.001, for every
 test and six kinds of scores. Exact tests may exceed the level by 3.3 standard errors of
 the simulation and no more; the t-test over ten left-skewed shards is expected to.
-Command: `python -m eval.sizes`. Hardware: one CPU core, about 10 minutes, no model.
+Command: `python -m eval.sizes`. Hardware: one CPU core, tens of minutes, no model.
 Headline: LOG.md.
 """
 
