@@ -1,78 +1,48 @@
-"""The training loop: AdamW with a cosine, one jitted step.
+"""One optimiser step: loss, gradients over the mesh, AdamW with a schedule.
 
 Dimension key
-    R  rows of the stream
     B  rows a step
     T  targets a row
-    V  vocabulary
 """
 
-import functools
-from collections.abc import Callable
-from typing import Any
+import dataclasses
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from flax import nnx
+from jax.sharding import Mesh, PartitionSpec
 
-from jaxcontam.models.attention import softcapped
-from jaxcontam.models.decoder import Decoder
-from train.presets import Preset
+from jaxcontam.models.weights import is_operand, weight_name
+from train.loss import head_loss
+
+Schedule = Literal["cosine", "constant"]
 
 _WARMUP_SHARE = 0.05
+_FINAL_SHARE = 0.1
 _WEIGHT_DECAY = 0.1
 _CLIP_NORM = 1.0
 _BETAS = (0.9, 0.95)
-# Losses are fetched this often: the device runs ahead, the bar still moves.
-_STEPS_A_FETCH = 16
 
 
-def train_decoder(
-    preset: Preset,
-    rows_RT: np.ndarray,
-    *,
-    seed: int,
-    progress: Callable[[int, int], None] | None = None,
-) -> tuple[Decoder, np.ndarray]:
-    """Train a decoder from scratch on each row once.
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Compute:
+    """How a step is computed; rounding apart, none of it changes a weight.
 
-    Args:
-        preset: Shape, batch and learning rate.
-        rows_RT: (R, T + 1) int32 ids, in the order of training.
-        seed: Seeds the weights; the same seed and rows give the same weights.
-        progress: Called with targets done and targets in all.
-
-    Returns:
-        The decoder and the loss of each step, nats a token.
-
-    Raises:
-        ValueError: If there are fewer rows than one batch.
+    Attributes:
+        dtype: Of the operands of matrix products; weights are float32 always.
+        remat: Compute each block again for the gradients: less memory, more time.
+        n_micro: Parts that a batch is read in, one after the other.
     """
-    n_steps = len(rows_RT) // preset.batch_rows
-    if n_steps < 1:
-        raise ValueError(
-            f"rows must fill a batch of {preset.batch_rows}, got {len(rows_RT)}"
-        )
-    decoder = Decoder(preset.decoder, rngs=nnx.Rngs(seed))
-    graphdef, params = nnx.split(decoder)
-    optimizer = adamw(preset.peak_rate, n_steps, params)
-    opt_state = optimizer.init(params)
-    step = jax.jit(
-        functools.partial(training_step, graphdef, optimizer), donate_argnums=(0, 1)
-    )
-    losses: list[jax.Array] = []
-    per_step = preset.batch_rows * (rows_RT.shape[1] - 1)
-    for i in range(n_steps):
-        batch_BT = rows_RT[i * preset.batch_rows : (i + 1) * preset.batch_rows]
-        params, opt_state, loss = step(params, opt_state, batch_BT)
-        losses.append(loss)
-        if (i + 1) % _STEPS_A_FETCH == 0 or i + 1 == n_steps:
-            loss.block_until_ready()
-            if progress is not None:
-                progress((i + 1) * per_step, n_steps * per_step)
-    return nnx.merge(graphdef, params), np.array(jax.device_get(losses))
+
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    remat: bool = False
+    n_micro: int = 1
+
+
+PLAIN = Compute()
+"""float32 at once: what small models are trained with."""
 
 
 def training_step(
@@ -81,17 +51,56 @@ def training_step(
     params: nnx.State,
     opt_state: optax.OptState,
     batch_BT: jax.Array,
+    *,
+    compute: Compute = PLAIN,
+    mesh: Mesh | None = None,
 ) -> tuple[Any, Any, jax.Array]:
-    """One update on a batch; returns weights, optimiser state and the loss before."""
-    loss, gradients = jax.value_and_grad(_loss)(params, graphdef, batch_BT)
+    """One update on a batch of rows of T + 1 ids.
+
+    Args:
+        graphdef: Of the decoder, from `nnx.split`.
+        optimizer: From `adamw`.
+        params: Its weights, float32.
+        opt_state: The optimiser's.
+        batch_BT: (B, T + 1) int32 ids; B divides by the devices times `n_micro`.
+        compute: How.
+        mesh: With an axis `data` that the rows are split over; None is one device.
+
+    Returns:
+        Weights, optimiser state, and the mean loss before the update, nats a token.
+    """
+
+    def local(params: nnx.State, batch_BT: jax.Array):
+        return _loss_and_gradients(graphdef, params, batch_BT, compute)
+
+    if mesh is not None:
+        rows, whole = PartitionSpec("data"), PartitionSpec()
+
+        def local_mean(params: nnx.State, batch_BT: jax.Array):
+            found = _loss_and_gradients(graphdef, params, batch_BT, compute)
+            return jax.lax.pmean(found, "data")
+
+        local = jax.shard_map(
+            local_mean,
+            mesh=mesh,
+            in_specs=(whole, rows),
+            out_specs=(whole, whole),
+            # Scans start from constants; the check takes them for equal everywhere.
+            check_vma=False,
+        )
+    loss, gradients = local(params, batch_BT)
     updates, opt_state = optimizer.update(gradients, opt_state, params)
     return optax.apply_updates(params, updates), opt_state, loss
 
 
 def adamw(
-    peak_rate: float, n_steps: int, params: nnx.State
+    peak_rate: float,
+    n_steps: int,
+    params: nnx.State,
+    *,
+    schedule: Schedule = "cosine",
 ) -> optax.GradientTransformation:
-    """AdamW with warm-up and a cosine, gradients clipped.
+    """AdamW, gradients clipped to norm 1.
 
     Only kernels decay, since norms, biases and embeddings set scales.
 
@@ -99,14 +108,8 @@ def adamw(
         peak_rate: Largest learning rate.
         n_steps: Length of the schedule.
         params: Weights that it will update.
+        schedule: See `learning_rate`.
     """
-    schedule = optax.warmup_cosine_decay_schedule(
-        init_value=0.0,
-        peak_value=peak_rate,
-        warmup_steps=max(1, round(_WARMUP_SHARE * n_steps)),
-        decay_steps=max(2, n_steps),
-        end_value=0.1 * peak_rate,
-    )
     decays = jax.tree.map_with_path(
         lambda path, _: any(getattr(part, "key", None) == "kernel" for part in path),
         params,
@@ -114,7 +117,7 @@ def adamw(
     return optax.chain(
         optax.clip_by_global_norm(_CLIP_NORM),
         optax.adamw(
-            schedule,
+            learning_rate(peak_rate, n_steps, schedule=schedule),
             b1=_BETAS[0],
             b2=_BETAS[1],
             weight_decay=_WEIGHT_DECAY,
@@ -123,13 +126,68 @@ def adamw(
     )
 
 
-def _loss(params: nnx.State, graphdef: nnx.GraphDef, batch_BT: jax.Array) -> jax.Array:
-    """Mean negative log-probability of each row's ids after its first."""
-    decoder = nnx.merge(graphdef, params)
-    hidden_BTD = decoder(batch_BT[:, :-1])
-    logits_BTV = jnp.einsum("btd,vd->btv", hidden_BTD, decoder.head_VD)
-    logits_BTV = softcapped(logits_BTV, decoder.config.logit_softcap)
-    losses_BT = optax.losses.softmax_cross_entropy_with_integer_labels(
-        logits_BTV.astype(jnp.float32), batch_BT[:, 1:]
+def learning_rate(
+    peak_rate: float, n_steps: int, *, schedule: Schedule = "cosine"
+) -> optax.Schedule:
+    """Rate of each step, from 0: 5 % of warm-up, then down a cosine to a tenth.
+
+    `constant` stays at the peak after the same warm-up.
+    """
+    n_warm = max(1, round(_WARMUP_SHARE * n_steps))
+    if schedule == "constant":
+        return optax.warmup_constant_schedule(0.0, peak_rate, n_warm)
+    return optax.warmup_cosine_decay_schedule(
+        init_value=0.0,
+        peak_value=peak_rate,
+        warmup_steps=n_warm,
+        decay_steps=max(2, n_steps),
+        end_value=_FINAL_SHARE * peak_rate,
     )
-    return losses_BT.mean()
+
+
+def _loss_and_gradients(
+    graphdef: nnx.GraphDef, params: nnx.State, batch_BT: jax.Array, compute: Compute
+) -> tuple[jax.Array, Any]:
+    """Mean over the rows of this device, in `n_micro` equal parts."""
+    differentiate = jax.value_and_grad(_loss)
+    if compute.n_micro == 1:
+        return differentiate(params, graphdef, batch_BT, compute)
+    B, width = batch_BT.shape
+    if B % compute.n_micro:
+        raise ValueError(
+            f"rows of a device must divide by n_micro = {compute.n_micro}, got {B}"
+        )
+
+    def add(total, part_BT: jax.Array):
+        found = differentiate(params, graphdef, part_BT, compute)
+        return jax.tree.map(jnp.add, total, found), None
+
+    zero = (jnp.float32(0.0), jax.tree.map(jnp.zeros_like, params))
+    parts = batch_BT.reshape(compute.n_micro, B // compute.n_micro, width)
+    total, _ = jax.lax.scan(add, zero, parts)
+    return jax.tree.map(lambda part: part / compute.n_micro, total)
+
+
+def _loss(
+    params: nnx.State, graphdef: nnx.GraphDef, batch_BT: jax.Array, compute: Compute
+) -> jax.Array:
+    """Mean negative log-probability of each row's ids after its first."""
+    if compute.dtype != "float32":
+        params = _rounded(params, compute.dtype)
+    decoder = nnx.merge(graphdef, params)
+    hidden_BTD = decoder(batch_BT[:, :-1], remat=compute.remat)
+    return head_loss(
+        hidden_BTD.reshape(-1, hidden_BTD.shape[-1]),
+        decoder.head_VD,
+        batch_BT[:, 1:].reshape(-1),
+        decoder.config.logit_softcap,
+    )
+
+
+def _rounded(params: nnx.State, dtype: str) -> nnx.State:
+    """The weights that are operands of matrix products, in another dtype."""
+
+    def cast(path, leaf: jax.Array) -> jax.Array:
+        return leaf.astype(dtype) if is_operand(weight_name(path)) else leaf
+
+    return jax.tree.map_with_path(cast, params)

@@ -73,18 +73,22 @@ class Decoder(nnx.Module):
         """Of the operands of matrix products."""
         return str(self.embedding[...].dtype)
 
-    def __call__(self, tokens_BT: jax.Array, memory: Memory | None = None) -> jax.Array:
+    def __call__(
+        self, tokens_BT: jax.Array, memory: Memory | None = None, *, remat: bool = False
+    ) -> jax.Array:
         """Hidden state after each token.
 
         Args:
             tokens_BT: int32 ids in [0, V); T at most the context. Position t sees
                 tokens 0..t of its own row, so padding at the end changes nothing.
             memory: Of a prefix that stands before every row; see `remember`.
+            remat: Compute each block again when gradients are taken, instead of keeping
+                what it computed: memory of one block in place of all.
 
         Returns:
             `hidden_BTD` float32, after the final norm.
         """
-        return self._run(tokens_BT, memory)[0]
+        return self._run(tokens_BT, memory, remat=remat)[0]
 
     def remember(
         self, tokens_P: jax.Array, length: jax.Array
@@ -103,7 +107,12 @@ class Decoder(nnx.Module):
         return hidden_BPD[0], Memory(keys[:, 0], values[:, 0], lengths_L)
 
     def _run(
-        self, tokens_BT: jax.Array, memory: Memory | None, *, keep: bool = False
+        self,
+        tokens_BT: jax.Array,
+        memory: Memory | None,
+        *,
+        keep: bool = False,
+        remat: bool = False,
     ) -> tuple[jax.Array, Any]:
         """Hidden states and, if asked, the keys and values of every layer."""
         _, T = tokens_BT.shape
@@ -134,6 +143,9 @@ class Decoder(nnx.Module):
             return hidden_BTD, kept if keep else None
 
         layers = (stacked, windows_L, memory)
+        if remat:
+            # The scan itself keeps the compiler from merging the two computations.
+            step = jax.checkpoint(step, prevent_cse=False)
         hidden_BTD, kept = jax.lax.scan(step, hidden_BTD, layers)
         return self.final_norm(hidden_BTD), kept
 

@@ -109,8 +109,7 @@ def read_weights(
             return handle.get_tensor(names[name])
 
     def load(ours: str, tensor: Tensor) -> jax.Array:
-        is_operand = ours.endswith((".kernel", "head")) or ours == "embedding"
-        host = _aligned(shapes[ours], dtype if is_operand else "float32")
+        host = _aligned(shapes[ours], dtype if is_operand(ours) else "float32")
         for layer, target in _layers(ours, host):
             _fill(target, tensor, layer, read, config, directory)
         # Waiting frees the host's array, where it was copied, before the next.
@@ -121,10 +120,24 @@ def read_weights(
     if config.tied and family.head in names:
         _check_tie(read(family.head), loaded["embedding"], family.head, directory)
     filled = jax.tree.map_with_path(
-        lambda path, _: loaded.pop(_path_name(path)), nnx.state(decoder)
+        lambda path, _: loaded.pop(weight_name(path)), nnx.state(decoder)
     )
     nnx.update(decoder, filled)
     return decoder
+
+
+def is_operand(name: str) -> bool:
+    """Whether a weight of ours, such as `blocks.mlp.up.kernel`, is multiplied with.
+
+    Such weights may be bfloat16; norms, biases and learned positions are float32 always.
+    """
+    return name.endswith((".kernel", "head")) or name == "embedding"
+
+
+def weight_name(path) -> str:
+    """Dotted name of a weight from its path in a decoder's state."""
+    keys = [str(getattr(part, "key", getattr(part, "name", part))) for part in path]
+    return ".".join(key for key in keys if key != "value")
 
 
 def write_weights(decoder: Decoder, family: Family, path: Path) -> None:
@@ -263,14 +276,9 @@ def _names_on_disk(
 
 def _flat_state(decoder: Decoder) -> dict[str, Any]:
     return {
-        _path_name(path): leaf
+        weight_name(path): leaf
         for path, leaf in jax.tree.leaves_with_path(nnx.state(decoder))
     }
-
-
-def _path_name(path) -> str:
-    keys = [str(getattr(part, "key", getattr(part, "name", part))) for part in path]
-    return ".".join(key for key in keys if key != "value")
 
 
 def _some(names: set[str]) -> str:

@@ -1,0 +1,194 @@
+"""Checkpoints of a training run: weights, optimiser, place in the data.
+
+Orbax writes each beside the others and renames it when it is complete, so that a run
+killed at any moment finds its last whole one.
+"""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import grain
+import jax
+import orbax.checkpoint as ocp
+from flax import nnx
+
+from jaxcontam.errors import InputError
+from jaxcontam.models.decoder import Decoder
+from train.presets import Preset, preset_from_json, preset_to_json
+
+CHECKPOINTS_DIR = "checkpoints"
+
+_STATE, _DATA, _META = "state", "data", "meta"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Restored:
+    """A checkpoint in memory.
+
+    Attributes:
+        step: Steps done.
+        params: The decoder's weights.
+        opt_state: The optimiser's state.
+    """
+
+    step: int
+    params: nnx.State
+    opt_state: Any
+
+
+class Checkpoints:
+    """The checkpoints of one run, newest last; close it to wait for the last write."""
+
+    def __init__(self, folder: Path, *, preset: Preset, keep_every: int | None = None):
+        """Open or create the folder.
+
+        Args:
+            folder: Of the run's checkpoints.
+            preset: What is trained; written beside the weights, for `restore_params`.
+            keep_every: Steps; checkpoints at its multiples are never deleted, of the
+                others only the last two are kept.
+        """
+        self._preset = preset
+        self._manager = ocp.CheckpointManager(
+            folder.absolute(),
+            options=ocp.CheckpointManagerOptions(
+                max_to_keep=2,
+                keep_period=keep_every,
+                enable_async_checkpointing=True,
+            ),
+        )
+
+    @property
+    def latest_step(self) -> int | None:
+        """Steps done at the newest checkpoint."""
+        return self._manager.latest_step()
+
+    def save(
+        self,
+        step: int,
+        params: nnx.State,
+        opt_state: Any,
+        batches: grain.DatasetIterator,
+    ) -> None:
+        """Begin to write a checkpoint; training may go on meanwhile."""
+        self._manager.save(
+            step,
+            args=ocp.args.Composite(
+                **{
+                    _STATE: ocp.args.StandardSave(_flat(params, opt_state)),
+                    _DATA: grain.checkpoint.CheckpointSave(batches),
+                    _META: ocp.args.JsonSave(
+                        {"step": step, "preset": preset_to_json(self._preset)}
+                    ),
+                }
+            ),
+            force=True,
+        )
+
+    def restore(
+        self, params: Any, opt_state: Any, batches: grain.DatasetIterator
+    ) -> Restored | None:
+        """The newest checkpoint, on the devices of `params`; None if there is none.
+
+        Args:
+            params: Weights of the shapes and shardings wanted.
+            opt_state: Likewise.
+            batches: Set to the place in the data.
+        """
+        step = self._manager.latest_step()
+        if step is None:
+            return None
+        abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, (params, opt_state))
+        found = self._manager.restore(
+            step,
+            args=ocp.args.Composite(
+                **{
+                    _STATE: ocp.args.StandardRestore(_flat(*abstract)),
+                    _DATA: grain.checkpoint.CheckpointRestore(batches),
+                }
+            ),
+        )
+        leaves = found[_STATE]
+        filled = jax.tree.map_with_path(
+            lambda path, _: leaves[_name(path)], (params, opt_state)
+        )
+        return Restored(step, *filled)
+
+    def wait(self) -> None:
+        """Return when everything is on disk."""
+        self._manager.wait_until_finished()
+
+    def close(self) -> None:
+        """Wait and release."""
+        self._manager.close()
+
+
+def restore_params(run_dir: Path, step: int | None = None) -> tuple[Preset, int, Decoder]:
+    """Weights at a checkpoint of a run, for export.
+
+    Args:
+        run_dir: Folder of the run.
+        step: Of the checkpoint; None is the newest.
+
+    Returns:
+        The preset, the step, and a decoder with the weights.
+
+    Raises:
+        InputError: If there is no such checkpoint; names those that there are.
+    """
+    folder = run_dir / CHECKPOINTS_DIR
+    steps = saved_steps(run_dir)
+    if not steps:
+        raise InputError(f"{folder}: no checkpoints", hint="--keep-every keeps some")
+    step = steps[-1] if step is None else step
+    if step not in steps:
+        raise InputError(
+            f"{folder}: no checkpoint at step {step}",
+            hint=f"there are: {', '.join(map(str, steps))}",
+        )
+    meta = json.loads((folder / str(step) / _META / "metadata").read_text())
+    preset = preset_from_json(meta["preset"])
+    decoder = nnx.eval_shape(lambda: Decoder(preset.decoder, rngs=nnx.Rngs(0)))
+    device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    wanted = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=device),
+        nnx.state(decoder),
+    )
+    with ocp.PyTreeCheckpointer() as reader:
+        flat = {_name(p): leaf for p, leaf in jax.tree.leaves_with_path((wanted,))}
+        leaves = reader.restore(
+            (folder / str(step) / _STATE).absolute(),
+            args=ocp.args.PyTreeRestore(
+                item=flat,
+                restore_args=jax.tree.map(
+                    lambda leaf: ocp.ArrayRestoreArgs(sharding=leaf.sharding), flat
+                ),
+                partial_restore=True,
+            ),
+        )
+    (filled,) = jax.tree.map_with_path(lambda path, _: leaves[_name(path)], (wanted,))
+    nnx.update(decoder, filled)
+    return preset, step, decoder
+
+
+def saved_steps(run_dir: Path) -> list[int]:
+    """Steps of the complete checkpoints of a run, ascending."""
+    folder = run_dir / CHECKPOINTS_DIR
+    if not folder.is_dir():
+        return []
+    # What is half-written has a longer name.
+    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
+
+
+def _flat(params: Any, opt_state: Any) -> dict[str, Any]:
+    """Every array under a name of its own, whatever holds it in memory."""
+    return {
+        _name(path): leaf
+        for path, leaf in jax.tree.leaves_with_path((params, opt_state))
+    }
+
+
+def _name(path) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator=".")

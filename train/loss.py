@@ -1,0 +1,133 @@
+"""Cross-entropy through a fused head: no `[N, V]` array, forward or backward.
+
+The gradients of the head and of the hidden states are linear in the loss, so they are
+computed beside it, piece by piece, while the logits of the piece are at hand: three
+matrix products for each piece, as without the fusion, and nothing to keep.
+
+Dimension key
+    N  positions
+    C  positions of a piece
+    D  model width
+    V  vocabulary
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+from jaxcontam.models.attention import softcapped
+
+# Bytes of a piece's logits; measured flat from 16 to 128 MB on a CPU.
+_PIECE_BYTES = 1 << 26
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+def head_loss(
+    hidden_ND: jax.Array,
+    head_VD: jax.Array,
+    targets_N: jax.Array,
+    softcap: float | None = None,
+) -> jax.Array:
+    """Mean negative log-probability of targets, nats.
+
+    Args:
+        hidden_ND: Hidden states; products take them in the head's dtype.
+        head_VD: Rows whose products with a hidden state are the logits.
+        targets_N: int32 ids in [0, V).
+        softcap: Logits x become cap * tanh(x / cap); None leaves them.
+
+    Returns:
+        float32 scalar, whatever the operands' dtype.
+
+    Source:
+        Gradients within the forward pass: Hsu et al. 2024, Liger Kernel,
+        arXiv:2410.10989, section 3.2.
+    """
+    return _by_pieces(hidden_ND, head_VD, targets_N, softcap, with_gradients=False)[0]
+
+
+def _forward(hidden_ND, head_VD, targets_N, softcap):
+    loss, *gradients = _by_pieces(
+        hidden_ND, head_VD, targets_N, softcap, with_gradients=True
+    )
+    return loss, tuple(gradients)
+
+
+def _backward(softcap, gradients, cotangent):
+    hidden_ND, head_VD = gradients
+    return (
+        (cotangent * hidden_ND).astype(hidden_ND.dtype),
+        (cotangent * head_VD).astype(head_VD.dtype),
+        None,
+    )
+
+
+head_loss.defvjp(_forward, _backward)
+
+
+def _by_pieces(
+    hidden_ND: jax.Array,
+    head_VD: jax.Array,
+    targets_N: jax.Array,
+    softcap: float | None,
+    *,
+    with_gradients: bool,
+):
+    """The loss and, if asked, its gradients by the hidden states and by the head."""
+    N, D = hidden_ND.shape
+    V, _ = head_VD.shape
+    C = _piece_size(N, V)
+    n_pieces = -(-N // C)
+    padding = n_pieces * C - N
+    pieces = (
+        jnp.pad(hidden_ND, ((0, padding), (0, 0))).reshape(n_pieces, C, D),
+        jnp.pad(targets_N, (0, padding)).reshape(n_pieces, C),
+        (jnp.arange(n_pieces * C) < N).reshape(n_pieces, C),
+    )
+
+    def step(carry, piece):
+        total, head_gradient_VD = carry
+        hidden_CD, targets_C, counts_C = piece
+        raw_CV = _product(hidden_CD.astype(head_VD.dtype), head_VD, (1, 1))
+        logits_CV = softcapped(raw_CV, softcap)
+        top_C = logits_CV.max(axis=-1)
+        weights_CV = jnp.exp(logits_CV - top_C[:, None])
+        sums_C = weights_CV.sum(axis=-1)
+        is_target_CV = jnp.arange(V)[None] == targets_C[:, None]
+        target_C = jnp.sum(logits_CV, axis=-1, where=is_target_CV)
+        losses_C = jnp.log(sums_C) + top_C - target_C
+        total += jnp.sum(losses_C, where=counts_C)
+        if not with_gradients:
+            return (total, head_gradient_VD), None
+        share_C = jnp.where(counts_C, 1.0 / N, 0.0)
+        slope_CV = weights_CV * (share_C / sums_C)[:, None]
+        slope_CV -= jnp.where(is_target_CV, share_C[:, None], 0.0)
+        if softcap is not None:
+            slope_CV *= 1.0 - jnp.square(logits_CV / softcap)
+        slope_CV = slope_CV.astype(head_VD.dtype)
+        gradient_CD = _product(slope_CV, head_VD, (1, 0))
+        head_gradient_VD += _product(slope_CV, hidden_CD.astype(head_VD.dtype), (0, 0))
+        return (total, head_gradient_VD), gradient_CD.astype(hidden_CD.dtype)
+
+    start = (jnp.float32(0.0), jnp.zeros((V, D) if with_gradients else (), jnp.float32))
+    (total, head_gradient_VD), gradients = jax.lax.scan(step, start, pieces)
+    if not with_gradients:
+        return (total / N,)
+    gradient_ND = gradients.reshape(n_pieces * C, D)[:N]
+    return total / N, gradient_ND, head_gradient_VD.astype(head_VD.dtype)
+
+
+def _piece_size(n: int, vocab_size: int) -> int:
+    """Positions of a piece: equal pieces, the largest within the budget."""
+    largest = max(1, _PIECE_BYTES // (4 * vocab_size))
+    n_pieces = -(-n // largest)
+    return -(-n // n_pieces)
+
+
+def _product(a: jax.Array, b: jax.Array, axes: tuple[int, int]) -> jax.Array:
+    """Sum over one axis of each, added up in float32."""
+    contracted = ((axes[0],), (axes[1],))
+    return jax.lax.dot_general(
+        a, b, (contracted, ((), ())), preferred_element_type=jnp.float32
+    )
