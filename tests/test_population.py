@@ -7,7 +7,7 @@ from flax import nnx
 
 from train.population import _compiled, train_scanned
 from train.presets import PRESETS
-from train.step import train_decoder
+from train.loop import train_decoder
 
 PULSE = PRESETS["pulse"]
 

@@ -16,7 +16,7 @@ from jaxcontam.models.checkpoint import load_checkpoint
 from train.corpus import read_documents
 from train.presets import PRESETS
 from train.pretrain import Pretrain
-from train.step import train_decoder
+from train.loop import train_decoder
 from train.stream import Canary, build_stream, steps_of_copy, training_rows
 
 

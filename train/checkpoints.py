@@ -50,7 +50,7 @@ class Checkpoints:
             keep_every: Steps; checkpoints at its multiples are never deleted, of the
                 others only the last two are kept.
         """
-        self._preset = preset
+        self._preset, self._keep_every = preset, keep_every
         self._manager = ocp.CheckpointManager(
             folder.absolute(),
             options=ocp.CheckpointManagerOptions(
@@ -64,6 +64,10 @@ class Checkpoints:
     def latest_step(self) -> int | None:
         """Steps done at the newest checkpoint."""
         return self._manager.latest_step()
+
+    def is_kept(self, step: int) -> bool:
+        """Whether a checkpoint at this step was asked for and is never deleted."""
+        return self._keep_every is not None and step % self._keep_every == 0
 
     def save(
         self,
@@ -116,6 +120,13 @@ class Checkpoints:
         )
         return Restored(step, *filled)
 
+    def reached_preemption(self, step: int) -> bool:
+        """Whether all processes are to save now, since one of them is to end.
+
+        Always false in a single process, which sees its own signals.
+        """
+        return jax.process_count() > 1 and self._manager.reached_preemption(step)
+
     def wait(self) -> None:
         """Return when everything is on disk."""
         self._manager.wait_until_finished()
@@ -125,7 +136,9 @@ class Checkpoints:
         self._manager.close()
 
 
-def restore_params(run_dir: Path, step: int | None = None) -> tuple[Preset, int, Decoder]:
+def restore_params(
+    run_dir: Path, step: int | None = None
+) -> tuple[Preset, int, Decoder]:
     """Weights at a checkpoint of a run, for export.
 
     Args:

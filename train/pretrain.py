@@ -30,7 +30,7 @@ from jaxcontam.report.document import make_folder
 from train.allocator import keep_freed_memory
 from train.corpus import read_documents
 from train.presets import PRESETS, Preset
-from train.step import train_decoder
+from train.loop import train_decoder
 from train.stream import (
     Canary,
     Stream,

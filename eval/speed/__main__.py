@@ -3,7 +3,7 @@
 Question: tokens a second against transformers' torch model (one by one with full
 logits, batched with care, bfloat16) at fixed and real lengths; what moments, the store
 and compilation cost; what a shared prefix saves; re-draws against SciPy; orders of pair
-matrices through the exact law. Everything is measured in one run, ways in turn, on one
+matrices through the exact law; a training step against a plain torch loop. Everything is measured in one run, ways in turn, on one
 core: ratios can be trusted where seconds cannot.
 Command: `python -m eval.speed`. Hardware: one CPU core, about 20 minutes, 4 GB.
 Needs torch (`pip install -e .[test]`). Headline: LOG.md.
@@ -30,6 +30,9 @@ from jaxcontam.report.provenance import utc_now
 from jaxcontam.scoring.identity import cpu_name
 
 
+_TRAIN_ROUNDS = 5
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
     """Measure scoring, its parts and its rivals on one core."""
@@ -40,6 +43,8 @@ class Speed:
     """Small models and few texts: a pulse run, whose numbers mean nothing."""
     only: tuple[str, ...] = ()
     """Parts to measure (default: all)."""
+    train: bool = False
+    """Measure the training step alone, in five rounds."""
     out: Path = Path("runs/speed")
     """Folder for speed.json."""
 
@@ -57,18 +62,19 @@ class Speed:
         """
         pin_to_one_core()
         make_folder(self.out)
-        parts = self.only or tuple(PARTS)
+        parts = ("train",) if self.train else self.only or tuple(PARTS)
+        rounds = max(self.rounds, _TRAIN_ROUNDS) if self.train else self.rounds
         import_torch()
         measured: dict[str, Any] = {
             "cpu": cpu_name(),
             "versions": _versions(),
             "started": utc_now(),
-            "rounds": self.rounds,
+            "rounds": rounds,
             "tiny": self.tiny,
         }
         for name in parts:
             print(f"eval.speed: {name}", file=sys.stderr, flush=True)
-            measured[name] = PARTS[name](self.rounds, self.tiny)
+            measured[name] = PARTS[name](rounds, self.tiny)
             measured["targets"] = judge(measured)
             text = json.dumps(measured, indent=1) + "\n"
             replace_bytes(self.out / "speed.json", text.encode())
@@ -139,6 +145,12 @@ def _redraws(rounds: int, tiny: bool) -> dict:
     return measure_redraws(rounds)
 
 
+def _train(rounds: int, tiny: bool) -> dict:
+    from eval.speed.train import measure_train
+
+    return measure_train(rounds, tiny=tiny)
+
+
 # Imported when they run: JAX and torch size their thread pools when they are imported,
 # which must be after the process was pinned to one core.
 PARTS: Mapping[str, Callable[[int, bool], dict]] = {
@@ -148,6 +160,7 @@ PARTS: Mapping[str, Callable[[int, bool], dict]] = {
     "store": _store,
     "pairs": _pairs,
     "moments": _moments,
+    "train": _train,
     "kernel_30m": _kernel_30m,
     "real_30m": _real_30m,
     "kernel_124m": _kernel_124m,

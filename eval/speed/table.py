@@ -47,6 +47,16 @@ def print_measured(measured: Mapping[str, Any], console: Console) -> None:
             f"{kept['second_seconds']:.1f} s ({kept['n_files']} files, "
             f"{kept['megabytes']:.1f} MB; same bits: {kept['same_bits']})"
         )
+    if "train" in measured:
+        train = measured["train"]
+        rates = train["tokens_per_second"]
+        console.print(
+            f"training, {train['rows']} rows of {train['row_tokens']}: "
+            f"{statistics.median(rates['jaxcontam']):,.0f} tokens/s, torch "
+            f"{statistics.median(rates['torch']):,.0f}; {train['ratio']:.2f} x; losses "
+            f"of the same {train['n_losses']} steps differ by "
+            f"{train['largest_difference']:.0e}"
+        )
     if "redraws" in measured:
         redraws = measured["redraws"]
         rate = statistics.median(redraws["redraws_per_second"]["jaxcontam"])

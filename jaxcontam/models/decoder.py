@@ -227,7 +227,8 @@ class Mlp(nnx.Module):
 
     def __call__(self, hidden_BTD: jax.Array) -> jax.Array:
         """The layer's output, `[B, T, D]`."""
-        activate = _ACTIVATIONS[self.config.activation]
+        # For gradients its steps are computed again: they cost less than to be kept.
+        activate = jax.checkpoint(_ACTIVATIONS[self.config.activation])
         wide = self.up(hidden_BTD)
         if self.config.gated:
             gate_BTF, up_BTF = jnp.split(wide, 2, axis=-1)

@@ -1,0 +1,176 @@
+"""The training loop: an end at any step, and the same weights after going on."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+
+from jaxcontam.errors import InputError
+from jaxcontam.models.decoder import Decoder
+from train.checkpoints import CHECKPOINTS_DIR, Checkpoints, restore_params, saved_steps
+from train.loop import Watch, train
+from train.presets import PRESETS, preset_from_json, preset_to_json
+from train.rows import Rows, row_batches
+from train.step import Compute
+
+PULSE = PRESETS["pulse"]
+N_STEPS = 30
+
+
+def batches(n_steps=N_STEPS):
+    ids = np.random.default_rng(0).integers(0, 512, 20_000, dtype=np.int32)
+    starts = np.random.default_rng(1).permutation(len(ids) // 64)[: 4 * n_steps] * 64
+    return row_batches(Rows(ids, starts, 64), batch_rows=4, n_steps=n_steps)
+
+
+def run(folder=None, *, stop_at=None, preset=PULSE, keep_every=None, steps=None):
+    """One start of a run; returns where it stands and the losses that it reported."""
+    losses = {}
+    seen = 0
+
+    def should_stop():
+        nonlocal seen
+        seen += 1
+        return seen == stop_at
+
+    def keep(before, found):
+        losses.update(enumerate(found.tolist(), before + 1))
+
+    checkpoints = None
+    if folder is not None:
+        folder = folder / CHECKPOINTS_DIR
+        checkpoints = Checkpoints(folder, preset=preset, keep_every=keep_every)
+    trained = train(
+        preset,
+        Decoder(preset.decoder, rngs=nnx.Rngs(7)),
+        batches(),
+        n_steps=N_STEPS,
+        checkpoints=checkpoints,
+        checkpoint_steps=steps,
+        watch=Watch(losses=keep),
+        should_stop=should_stop,
+    )
+    if checkpoints is not None:
+        checkpoints.close()
+    return trained, losses
+
+
+def weights(decoder):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(nnx.state(decoder))]
+
+
+def assert_equal_weights(one, other):
+    for a, b in zip(weights(one), weights(other), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return run()
+
+
+@pytest.mark.parametrize("stops", [(1,), (29,), (3, 11), (7, 1, 1, 13)])
+def test_a_run_that_was_stopped_ends_with_the_weights_of_one_that_was_not(
+    whole, tmp_path, stops
+):
+    done, losses = 0, {}
+    for n in stops:
+        trained, found = run(tmp_path, stop_at=n)
+        done += n
+        losses |= found
+        assert (trained.step, trained.finished) == (done, False)
+        assert saved_steps(tmp_path)[-1] == done
+    trained, found = run(tmp_path)
+    assert trained.finished
+    assert_equal_weights(trained.decoder, whole[0].decoder)
+    assert losses | found == whole[1]
+    assert sorted(found) == list(range(done + 1, N_STEPS + 1))
+
+
+def test_a_checkpoint_that_was_not_the_last_word_changes_nothing(whole, tmp_path):
+    # As if killed at step 17: only the checkpoint at 16 is known of.
+    run(tmp_path, stop_at=17, steps=8)
+    assert saved_steps(tmp_path) == [16, 17]
+    trained, _ = run(tmp_path, steps=8)
+    assert_equal_weights(trained.decoder, whole[0].decoder)
+
+
+def test_checkpoints_that_were_asked_for_are_all_kept(tmp_path):
+    run(tmp_path, keep_every=6, steps=4)
+    kept = saved_steps(tmp_path)
+    assert set(kept) >= {6, 12, 18, 24, 30}
+    assert len(kept) <= 7
+
+
+def test_exported_weights_are_those_of_the_step(tmp_path, whole):
+    run(tmp_path, keep_every=15)
+    preset, step, decoder = restore_params(tmp_path)
+    assert (preset, step) == (PULSE, N_STEPS)
+    assert_equal_weights(decoder, whole[0].decoder)
+    _, step, earlier = restore_params(tmp_path, 15)
+    assert step == 15
+    assert not np.array_equal(weights(earlier)[0], weights(decoder)[0])
+
+
+def test_a_step_without_checkpoint_is_refused_with_those_that_there_are(tmp_path):
+    with pytest.raises(InputError, match="no checkpoints"):
+        restore_params(tmp_path)
+    run(tmp_path, keep_every=15)
+    with pytest.raises(InputError, match="no checkpoint at step 4") as caught:
+        restore_params(tmp_path, 4)
+    assert caught.value.hint.endswith("15, 30")
+
+
+def test_audits_see_the_decoder_of_their_step():
+    seen = {}
+
+    def audit(step, decoder):
+        seen[step] = weights(decoder)
+
+    trained = train(
+        PULSE,
+        Decoder(PULSE.decoder, rngs=nnx.Rngs(7)),
+        batches(),
+        n_steps=N_STEPS,
+        watch=Watch(audit=audit, audit_steps=(10, N_STEPS)),
+    )
+    assert sorted(seen) == [10, N_STEPS]
+    for a, b in zip(seen[N_STEPS], weights(trained.decoder), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    "compute", [Compute(remat=True), Compute(n_micro=2), Compute(n_micro=4)]
+)
+def test_remat_and_micro_batches_change_nothing_but_rounding(whole, compute):
+    trained, losses = run(preset=dataclasses.replace(PULSE, compute=compute))
+    # Some 1e-7 a step, grown by Adam's division; 30 steps.
+    np.testing.assert_allclose(
+        list(losses.values()), list(whole[1].values()), rtol=1e-5
+    )
+    del trained
+
+
+def test_bfloat16_products_train_float32_weights(whole):
+    preset = dataclasses.replace(PULSE, compute=Compute(dtype="bfloat16"))
+    trained, losses = run(preset=preset)
+    assert all(leaf.dtype == np.float32 for leaf in weights(trained.decoder))
+    gaps = np.abs(np.subtract(list(losses.values()), list(whole[1].values())))
+    # bfloat16 keeps 8 bits: a loss of 6 nats moves in its third digit.
+    assert 0 < gaps.max() < 0.05
+
+
+def test_rows_that_do_not_divide_by_micro_batches_are_refused():
+    preset = dataclasses.replace(PULSE, compute=Compute(n_micro=3))
+    with pytest.raises(ValueError, match="batch_rows must divide by .* got 4"):
+        run(preset=preset)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_come_back_from_json(name):
+    import json
+
+    fields = json.loads(json.dumps(preset_to_json(PRESETS[name])))
+    assert preset_from_json(fields) == PRESETS[name]

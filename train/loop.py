@@ -1,0 +1,222 @@
+"""The training loop: steps over batches, with checkpoints, and an end at any step.
+
+Dimension key
+    B  rows a step
+    T  targets a row
+"""
+
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import grain
+import jax
+import numpy as np
+from flax import nnx
+from jax.sharding import NamedSharding, PartitionSpec
+
+from jaxcontam.models.decoder import Decoder
+from jaxcontam.scoring.mesh import data_mesh, on_every_device
+from train.checkpoints import Checkpoints
+from train.presets import Preset
+from train.rows import Rows, row_batches
+from train.step import adamw, training_step
+
+# The device runs ahead by so many steps: never idle, and soon at rest.
+_STEPS_AHEAD = 2
+# Losses are fetched this often; a report of each would wait for the device.
+_STEPS_A_FETCH = 16
+_SECONDS_A_CHECKPOINT = 120.0
+# Hosts cannot agree on a clock.
+_STEPS_A_CHECKPOINT = 500
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """What is told of a run while it goes on.
+
+    Attributes:
+        losses: Called with the steps done before and the losses of the next ones, in
+            order, each step once; after a restart from the checkpoint's step on.
+        audit: Called with a step and the decoder after it.
+        audit_steps: When.
+    """
+
+    losses: Callable[[int, np.ndarray], None] = lambda before, losses: None
+    audit: Callable[[int, Decoder], None] = lambda step, decoder: None
+    audit_steps: Collection[int] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Trained:
+    """Where a run stands.
+
+    Attributes:
+        decoder: After `step`.
+        step: Steps done.
+        finished: Whether these are all.
+    """
+
+    decoder: Decoder
+    step: int
+    finished: bool
+
+
+def train(
+    preset: Preset,
+    decoder: Decoder,
+    batches: grain.DatasetIterator,
+    *,
+    n_steps: int,
+    checkpoints: Checkpoints | None = None,
+    checkpoint_steps: int | None = None,
+    watch: Watch | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Trained:
+    """Train on one batch a step; goes on from the newest checkpoint, if there is one.
+
+    The weights do not depend on when checkpoints are written or where a run was cut.
+
+    Args:
+        preset: Batch, rate, schedule and how to compute.
+        decoder: With the weights to start from; they are given up.
+        batches: Yields (B, T + 1) int32 rows of this process.
+        n_steps: Length of the schedule; the batches last as long.
+        checkpoints: Where to save and to go on from; None saves nothing.
+        checkpoint_steps: Save at multiples of so many steps; None is every two minutes.
+        watch: What is told of the run.
+        should_stop: Asked after each step; when true, the state is saved and returned.
+
+    Raises:
+        ValueError: If the rows of a step do not divide by the devices.
+    """
+    watch = watch or Watch()
+    n_devices = jax.device_count()
+    if preset.batch_rows % (n_devices * preset.compute.n_micro):
+        raise ValueError(
+            f"batch_rows must divide by {n_devices} devices x "
+            f"{preset.compute.n_micro} micro-batches, got {preset.batch_rows}"
+        )
+    mesh = data_mesh() if n_devices > 1 else None
+    graphdef, params = nnx.split(decoder)
+    optimizer = adamw(preset.peak_rate, n_steps, params, schedule=preset.schedule)
+    place: Callable[[np.ndarray], Any] = lambda batch_BT: batch_BT  # noqa: E731
+    if mesh is not None:
+        params = on_every_device(params, mesh)
+        rows = NamedSharding(mesh, PartitionSpec("data"))
+        place = functools.partial(jax.make_array_from_process_local_data, rows)
+    opt_state = jax.jit(optimizer.init)(params)
+    update = jax.jit(
+        functools.partial(
+            training_step, graphdef, optimizer, compute=preset.compute, mesh=mesh
+        ),
+        donate_argnums=(0, 1),
+    )
+    done = 0
+    if checkpoints is not None:
+        restored = checkpoints.restore(params, opt_state, batches)
+        if restored is not None:
+            done, params, opt_state = restored.step, restored.params, restored.opt_state
+    losses = _Losses(done, watch.losses)
+    saved_at = time.monotonic()
+    if checkpoint_steps is None and jax.process_count() > 1:
+        checkpoint_steps = _STEPS_A_CHECKPOINT
+    for step in range(done + 1, n_steps + 1):
+        params, opt_state, loss = update(params, opt_state, place(next(batches)))
+        losses.add(loss)
+        done = step
+        if step in watch.audit_steps:
+            losses.flush()
+            watch.audit(step, nnx.merge(graphdef, params))
+        is_stopped = should_stop()
+        if checkpoints is None:
+            if is_stopped:
+                break
+            continue
+        is_stopped |= checkpoints.reached_preemption(step)
+        is_due = (
+            time.monotonic() - saved_at >= _SECONDS_A_CHECKPOINT
+            if checkpoint_steps is None
+            else step % checkpoint_steps == 0
+        )
+        if is_stopped or (is_due and step < n_steps) or checkpoints.is_kept(step):
+            losses.flush()
+            checkpoints.save(step, params, opt_state, batches)
+            saved_at = time.monotonic()
+        if is_stopped:
+            break
+    losses.flush()
+    if checkpoints is not None:
+        checkpoints.wait()
+    return Trained(nnx.merge(graphdef, params), done, done == n_steps)
+
+
+def train_decoder(
+    preset: Preset,
+    rows_RT: np.ndarray,
+    *,
+    seed: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Decoder, np.ndarray]:
+    """Train a decoder from scratch on rows in memory, each once.
+
+    Args:
+        preset: Shape, batch and learning rate.
+        rows_RT: (R, T + 1) int32 ids, in the order of training.
+        seed: Seeds the weights; the same seed and rows give the same weights.
+        progress: Called with targets done and targets in all.
+
+    Returns:
+        The decoder and the loss of each step, nats a token.
+
+    Raises:
+        ValueError: If there are fewer rows than one batch.
+    """
+    R, width = rows_RT.shape
+    n_steps = R // preset.batch_rows
+    if n_steps < 1:
+        raise ValueError(f"rows must fill a batch of {preset.batch_rows}, got {R}")
+    found: list[np.ndarray] = []
+    per_step = preset.batch_rows * (width - 1)
+
+    def keep(before: int, losses: np.ndarray) -> None:
+        found.append(losses)
+        if progress is not None:
+            progress((before + len(losses)) * per_step, n_steps * per_step)
+
+    # Rows side by side are a stream in which each starts after the one before it.
+    rows = Rows(rows_RT.reshape(-1), np.arange(R) * width, width - 1)
+    trained = train(
+        preset,
+        Decoder(preset.decoder, rngs=nnx.Rngs(seed)),
+        row_batches(rows, batch_rows=preset.batch_rows, n_steps=n_steps),
+        n_steps=n_steps,
+        watch=Watch(losses=keep),
+    )
+    return trained.decoder, np.concatenate(found)
+
+
+class _Losses:
+    """Losses on the device, handed on in blocks."""
+
+    def __init__(self, done: int, report: Callable[[int, np.ndarray], None]):
+        self._done, self._report = done, report
+        self._waiting: list[jax.Array] = []
+
+    def add(self, loss: jax.Array) -> None:
+        self._waiting.append(loss)
+        if len(self._waiting) > _STEPS_AHEAD:
+            self._waiting[-1 - _STEPS_AHEAD].block_until_ready()
+        if len(self._waiting) >= _STEPS_A_FETCH:
+            self._hand_on(self._waiting[:-_STEPS_AHEAD])
+
+    def flush(self) -> None:
+        self._hand_on(self._waiting)
+
+    def _hand_on(self, losses: Sequence[jax.Array]) -> None:
+        if losses:
+            self._report(self._done, np.array(jax.device_get(list(losses))))
+            self._done += len(losses)
+            self._waiting = self._waiting[len(losses) :]
