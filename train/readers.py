@@ -1,17 +1,20 @@
 """Texts of one file, in its order and in bounded memory; what is damaged stops.
 
-Text files are read as `jaxcontam overlap` reads them, by `jaxcontam.data.corpus`; here
-are the binary ones beside them: Parquet, array_record, TFRecord. A search may pass over
-a damaged record and count it. Training may not: the manifest says what was trained on.
+Records of text files are read as `jaxcontam overlap` reads them, by
+`jaxcontam.data.corpus`; here are .txt, whole, and Parquet, array_record and TFRecord.
+A search may pass over a damaged record and count it. Training may not: the manifest
+says what was trained on.
 """
 
+import gzip
 import json
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from jaxcontam.data.corpus import SUFFIXES, Fault, read_segments
-from jaxcontam.data.records import MAX_RECORD
+from jaxcontam.data.records import MAX_RECORD, without_mark
 from jaxcontam.errors import InputError
 from jaxcontam.models.fingerprint import file_state
 
@@ -85,7 +88,9 @@ def read_texts(path: Path, field: str) -> Iterator[str]:
         return _parquet_texts(path, field)
     if path.suffix.lower() == ".array_record":
         return _array_record_texts(path, field)
-    return _file_texts(path, field)
+    if path.name.lower().removesuffix(".gz").endswith(".txt"):
+        return _whole_text(path)
+    return _record_texts(path, field)
 
 
 def text_of(value: object, where: str) -> str:
@@ -109,10 +114,33 @@ def text_of(value: object, where: str) -> str:
     return value
 
 
-def _file_texts(path: Path, field: str) -> Iterator[str]:
-    """Documents of text files: the segments of each one, joined."""
+def _whole_text(path: Path) -> Iterator[str]:
+    """The one document of a .txt; none if it is nothing but space."""
+    opened = gzip.open if path.name.lower().endswith(".gz") else open
+    try:
+        with opened(path, "rb") as file:
+            data = file.read(MAX_RECORD + 1)
+    except (OSError, EOFError, zlib.error) as e:
+        raise _unreadable(path, 0, e) from e
+    if len(data) > MAX_RECORD:
+        raise InputError(
+            f"{path}: one document of over {MAX_RECORD >> 20} MiB",
+            hint="a .txt is one document: cut it into several files, or into the "
+            "lines of a .jsonl",
+        )
+    try:
+        text = without_mark(data, 0).decode("utf-8")
+    except UnicodeDecodeError as e:
+        line = data.count(b"\n", 0, e.start) + 1
+        raise _damaged(f"{path}:{line}", f"not UTF-8 ({data[e.start]:#04x})") from e
+    if text.strip():
+        yield text
+
+
+def _record_texts(path: Path, field: str) -> Iterator[str]:
+    """Texts of records: the segments of each one, joined."""
     pieces: list[str] = []
-    n_signs, line = 0, 1
+    line = 1
     for item in read_segments(path, text_field=field):
         if isinstance(item, Fault):
             where = f"{path}:{item.line}"
@@ -121,22 +149,11 @@ def _file_texts(path: Path, field: str) -> Iterator[str]:
             raise _damaged(where, item.reason)
         if pieces and not item.joins:
             yield text_of("".join(pieces), f"{path}:{line}")
-            pieces, n_signs = [], 0
-        if not pieces:
-            line = item.line
+            pieces = []
+        line = item.line
         pieces.append(item.text)
-        n_signs += len(item.text)
-        if n_signs > MAX_RECORD:
-            raise InputError(
-                f"{path}: one document of over {MAX_RECORD >> 20} MiB",
-                hint="a .txt is one document: cut it into several files, or into the "
-                "lines of a .jsonl",
-            )
-    text = text_of("".join(pieces), f"{path}:{line}")
-    # A .txt of nothing but space has no document; an empty record is one.
-    is_plain = path.name.lower().removesuffix(".gz").endswith(".txt")
-    if text.strip() if is_plain else pieces:
-        yield text
+    if pieces:
+        yield text_of("".join(pieces), f"{path}:{line}")
 
 
 def _parquet_texts(path: Path, field: str) -> Iterator[str]:
