@@ -48,7 +48,8 @@ def tfds_parts(word: str, text_field: str) -> list[Part]:
     import tensorflow_datasets as tfds
 
     info = tfds.builder_from_directory(folder).info
-    names = list(info.features) if hasattr(info.features, "keys") else []
+    features: Any = info.features
+    names = list(features) if hasattr(features, "keys") else []
     if text_field not in names:
         raise InputError(
             f"{word}: no field {text_field!r} (it has: {', '.join(names) or 'none'})",
@@ -67,8 +68,7 @@ def tfds_parts(word: str, text_field: str) -> list[Part]:
             raise unknown_name("split", match["split"], info.splits) from e
         raise InputError(f"{word}: {str(e).splitlines()[0]}") from e
     return [
-        _tfds_part(info.features, file_format, text_field, rows)
-        for rows in instructions
+        _tfds_part(features, file_format, text_field, rows) for rows in instructions
     ]
 
 

@@ -106,7 +106,7 @@ class _Batches:
     def __len__(self) -> int:
         return self.n_steps
 
-    def __getitem__(self, step: int) -> np.ndarray:
-        first = step * self.batch_rows
+    def __getitem__(self, index: int) -> np.ndarray:
+        first = index * self.batch_rows
         own = range(first + self.process, first + self.batch_rows, self.n_processes)
-        return np.stack([self.rows[index] for index in own])
+        return np.stack([self.rows[row] for row in own])

@@ -115,6 +115,7 @@ def append_blocks(
     """
     dtype, n_ids, n_documents = id_type(tokenizer), done.n_ids, done.n_documents
     held: list[Block] = []
+    reached = done
     for texts, after in batches:
         block = encode(texts, tokenizer, dtype, n_ids)
         n_ids, n_documents = n_ids + len(block.ids), n_documents + len(texts)
@@ -125,8 +126,7 @@ def append_blocks(
             held, done = [], reached
     if held:
         _append(folder, held, reached)
-        done = reached
-    return done
+    return reached
 
 
 def _append(folder: Path, blocks: Sequence[Block], reached: Done) -> None:

@@ -18,6 +18,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import overload
 
 import numpy as np
 import tokenizers
@@ -104,7 +105,11 @@ class ChosenDocuments(Sequence[np.ndarray]):
     def __len__(self) -> int:
         return len(self.indices)
 
-    def __getitem__(self, index):
+    @overload
+    def __getitem__(self, index: int) -> np.ndarray: ...
+    @overload
+    def __getitem__(self, index: slice) -> "ChosenDocuments": ...
+    def __getitem__(self, index: int | slice) -> "np.ndarray | ChosenDocuments":
         """Ids of one document, int32; a slice gives those that it names, unread."""
         if isinstance(index, slice):
             return ChosenDocuments(self.cache, self.indices[index])
