@@ -92,11 +92,22 @@ def test_a_txt_of_nothing_but_space_has_no_document(tmp_path, text):
     assert read_documents([tmp_path / "a.txt"]) == []
 
 
-def test_a_txt_that_memory_should_not_hold_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("train.readers.MAX_RECORD", 1 << 20)
-    (tmp_path / "a.txt").write_text("many words " * 100_000)
-    with pytest.raises(InputError, match=r"a\.txt: one document of over 1 MiB"):
-        read_documents([tmp_path / "a.txt"])
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [("a.txt", "a.txt"), ("a.jsonl", "a.jsonl:2"), ("a.parquet", "a.parquet:2")],
+)
+def test_a_document_that_would_fill_the_memory_is_refused(
+    tmp_path, name, where, monkeypatch
+):
+    monkeypatch.setattr("train.readers.MAX_DOCUMENT", 1 << 20)
+    fits, is_too_long = "x" * (1 << 20), "é" * ((1 << 19) + 1)
+    if name == "a.txt":
+        (tmp_path / name).write_text(is_too_long, encoding="utf-8")
+    else:
+        write_any(tmp_path / name, [fits, is_too_long])
+    with pytest.raises(InputError) as caught:
+        read_documents([tmp_path / name])
+    assert f"{where}: one document of over 1 MiB" in str(caught.value)
 
 
 def test_records_of_plain_text_are_texts(tmp_path):

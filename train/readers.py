@@ -14,13 +14,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jaxcontam.data.corpus import SUFFIXES, Fault, read_segments
-from jaxcontam.data.records import MAX_RECORD, without_mark
+from jaxcontam.data.records import without_mark
 from jaxcontam.errors import InputError
 from jaxcontam.models.fingerprint import file_state
 
 BINARY_SUFFIXES = (".parquet", ".array_record")
 KINDS = (*SUFFIXES, *BINARY_SUFFIXES)
 """Suffixes of the files that `read_texts` reads; those of text also with .gz."""
+
+MAX_DOCUMENT = 16 << 20
+"""Longest document, in bytes of UTF-8: tokenised whole, one takes 130 times as many."""
 
 # Rows that are held at once: small, as one row may be a book.
 _ROWS = 256
@@ -97,20 +100,22 @@ def text_of(value: object, where: str) -> str:
     """A text from a str or UTF-8 bytes.
 
     Raises:
-        InputError: If it is something else, names `where`.
+        InputError: If it is something else or too long; names `where`.
     """
     if isinstance(value, bytes):
         try:
-            return value.decode("utf-8")
+            value = value.decode("utf-8")
         except UnicodeDecodeError as e:
             raise _damaged(where, f"not UTF-8 (byte {e.start})") from e
     if not isinstance(value, str):
         raise _damaged(where, f"no text ({type(value).__name__})")
     try:
         # JSON can spell half of a surrogate pair, which no UTF-8 file can hold.
-        value.encode("utf-8")
+        n_bytes = len(value.encode("utf-8"))
     except UnicodeEncodeError as e:
         raise _damaged(where, f"no Unicode text (sign {e.start})") from e
+    if n_bytes > MAX_DOCUMENT:
+        raise _too_long(where)
     return value
 
 
@@ -119,15 +124,11 @@ def _whole_text(path: Path) -> Iterator[str]:
     opened = gzip.open if path.name.lower().endswith(".gz") else open
     try:
         with opened(path, "rb") as file:
-            data = file.read(MAX_RECORD + 1)
+            data = file.read(MAX_DOCUMENT + 1)
     except (OSError, EOFError, zlib.error) as e:
         raise _unreadable(path, 0, e) from e
-    if len(data) > MAX_RECORD:
-        raise InputError(
-            f"{path}: one document of over {MAX_RECORD >> 20} MiB",
-            hint="a .txt is one document: cut it into several files, or into the "
-            "lines of a .jsonl",
-        )
+    if len(data) > MAX_DOCUMENT:
+        raise _too_long(str(path))
     try:
         text = without_mark(data, 0).decode("utf-8")
     except UnicodeDecodeError as e:
@@ -267,6 +268,13 @@ def _no_field(where: str, field: str, names) -> InputError:
 
 def _damaged(where: str, reason: str) -> InputError:
     return InputError(f"{where}: {reason}", hint=_DAMAGE_HINT)
+
+
+def _too_long(where: str) -> InputError:
+    return InputError(
+        f"{where}: one document of over {MAX_DOCUMENT >> 20} MiB",
+        hint="cut it into the documents of a .jsonl; a .txt is one document",
+    )
 
 
 def _unreadable(path: Path, n_read: int, error: Exception) -> InputError:
