@@ -1,5 +1,6 @@
 """The token cache: the ids are those of each text alone, and damage is noticed."""
 
+import hashlib
 import json
 
 import numpy as np
@@ -8,7 +9,6 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.errors import InputError
-from train.pretrain import corpus_digest
 from train.sources import open_corpus
 from train.tokenizer import (
     prefix_id,
@@ -38,6 +38,12 @@ def files(tmp_path):
         rows = (json.dumps({"text": text}) + "\n" for text in texts)
         (folder / f"{name}.jsonl").write_text("".join(rows), encoding="utf-8")
     return folder
+
+
+def corpus_digest(texts):
+    """What manifests have always called the digest of a corpus."""
+    parts = b"".join(hashlib.sha256(text.encode()).digest() for text in texts)
+    return f"sha256:{hashlib.sha256(parts).hexdigest()}"
 
 
 def assert_holds_texts(cache: TokenCache, texts, tokenizer):
