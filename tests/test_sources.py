@@ -277,8 +277,6 @@ def test_a_name_that_leads_nowhere_says_what_a_corpus_is(tmp_path):
         open_corpus([])
 
 
-# --- tfds: a small data set, prepared here in both formats that need no TensorFlow.
-
 N_TRAIN = 50
 
 
@@ -431,11 +429,8 @@ def test_a_truncated_tfrecord_is_noticed(tfds_folder, tmp_path):
         read_documents([f"tfds:{folder}/train"])
 
 
-# --- hf: a module that stands in for the library.
-
-
 class Rows:
-    """The part of datasets.Dataset that is used."""
+    """Stands in for datasets.Dataset."""
 
     column_names = ("text", "id")
     _fingerprint = "abc"

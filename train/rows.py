@@ -91,10 +91,10 @@ def row_batches(
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Batches:
-    """Source of whole batches: five to ten times cheaper a step than rows batched.
+    """Source of whole batches.
 
-    Grain calls Python several times an element; of single rows that took 165 us for 8
-    rows of 512 ids, and 31 us so.
+    Grain calls Python several times an element: 8 rows of 512 ids, read ahead by two
+    threads, took 236 us a step as single rows and take 66 us as a batch.
     """
 
     rows: Rows
