@@ -39,9 +39,9 @@ from jaxcontam.results import OrderResult, Report
 from jaxcontam.scoring.local import checkpoint_scorer, device_info, model_info
 from jaxcontam.verdict import MIN_EFFECT, decide
 from train.allocator import keep_freed_memory
-from train.corpus import read_documents
 from train.presets import PRESETS
 from train.pretrain import MODEL_DIR, PlannedSet, pretrain
+from train.sources import read_documents
 
 _HELD_OUT = "-held"
 

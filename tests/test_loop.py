@@ -164,7 +164,7 @@ def test_bfloat16_products_train_float32_weights(whole):
 
 def test_rows_that_do_not_divide_by_micro_batches_are_refused():
     preset = dataclasses.replace(PULSE, compute=Compute(n_micro=3))
-    with pytest.raises(ValueError, match="batch_rows must divide by .* got 4"):
+    with pytest.raises(ValueError, match=r"batch_rows must divide by .* got 4"):
         run(preset=preset)
 
 

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from train.loop import train_decoder
 from train.population import _compiled, train_scanned
 from train.presets import PRESETS
-from train.loop import train_decoder
 
 PULSE = PRESETS["pulse"]
 

@@ -13,10 +13,9 @@ from jaxcontam.errors import InputError
 from jaxcontam.methods import order_method
 from jaxcontam.methods.order_test import plan_test
 from jaxcontam.models.checkpoint import load_checkpoint
-from train.corpus import read_documents
+from train.loop import train_decoder
 from train.presets import PRESETS
 from train.pretrain import Pretrain
-from train.loop import train_decoder
 from train.stream import Canary, build_stream, steps_of_copy, training_rows
 
 
@@ -181,20 +180,6 @@ def test_unknown_preset_suggests_the_nearest():
     with pytest.raises(InputError) as caught:
         Pretrain(corpus=(), preset="tinny")
     assert "did you mean 'tiny'?" in caught.value.hint
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        ("a.jsonl", '{"txt": 1}\n', "a.jsonl:1: no JSON object with a field 'text'"),
-        ("a.csv", "x\n", "a.csv: not a corpus file"),
-    ],
-)
-def test_bad_corpus_files_are_named(tmp_path, name, text, message):
-    path = tmp_path / name
-    path.write_text(text)
-    with pytest.raises(InputError, match=message):
-        read_documents([path])
 
 
 def test_python_docs_hold_no_sentence_that_a_question_asks_about():

@@ -28,9 +28,9 @@ from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.report.document import make_folder
 from train.allocator import keep_freed_memory
-from train.corpus import read_documents
-from train.presets import PRESETS, Preset
 from train.loop import train_decoder
+from train.presets import PRESETS, Preset
+from train.sources import read_documents
 from train.stream import (
     Canary,
     Stream,

@@ -1,4 +1,4 @@
-"""Signals that end a run: kept until a step is done, so that a checkpoint can follow."""
+"""Signals that end a run: kept until a step is done and a checkpoint can follow."""
 
 import contextlib
 import signal

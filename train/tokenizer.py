@@ -1,19 +1,32 @@
-"""A byte-level BPE tokenizer trained on the corpus."""
+"""A byte-level BPE tokenizer trained on the corpus, or one read from a directory."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from jaxcontam.models.checkpoint import quiet_transformers
+from jaxcontam.errors import InputError
+from jaxcontam.models.checkpoint import quiet_transformers, read_fast_tokenizer
 
 BOS = "<|bos|>"
+SAMPLE_BYTES = 64 << 20
+"""Text that a tokenizer is trained on at most, as the trainer holds its words."""
 
 
-def train_tokenizer(documents: Iterable[str], vocab_size: int):
+def train_tokenizer(
+    documents: Iterable[str], vocab_size: int, *, sample_bytes: int = SAMPLE_BYTES
+):
     """Train on documents; returns a transformers fast tokenizer.
 
     Byte-level, so any text encodes. No prefix space and no post-processor: nothing is
     added that was not asked for.
+
+    Args:
+        documents: Texts; the first ones are taken, up to and with the one that reaches
+            `sample_bytes`. Of a larger corpus that is its beginning and no random
+            sample: later files have no say in the vocabulary.
+        vocab_size: Ids, BOS included.
+        sample_bytes: UTF-8 bytes of text to take.
     """
     quiet_transformers()
     from transformers import PreTrainedTokenizerFast
@@ -27,7 +40,49 @@ def train_tokenizer(documents: Iterable[str], vocab_size: int):
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(documents, trainer)
+    tokenizer.train_from_iterator(_beginning(documents, sample_bytes), trainer)
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, bos_token=BOS, eos_token=BOS
     )
+
+
+def read_tokenizer(directory: Path):
+    """The transformers fast tokenizer of a directory; no remote code runs.
+
+    Raises:
+        InputError: If there is none, it does not load, or has neither BOS nor EOS.
+    """
+    if not directory.is_dir():
+        raise InputError(
+            f"{directory}: no such folder", hint="a folder with tokenizer.json"
+        )
+    tokenizer = read_fast_tokenizer(directory)
+    if tokenizer.bos_token_id is None and tokenizer.eos_token_id is None:
+        raise InputError(
+            f"{directory}: the tokenizer has neither a BOS nor an EOS token",
+            hint="one of them stands before each document: name it in "
+            "tokenizer_config.json",
+        )
+    return tokenizer
+
+
+def prefix_id(tokenizer) -> int:
+    """Id before each document and each copy: BOS, or EOS where there is no BOS.
+
+    Args:
+        tokenizer: From `train_tokenizer` or `read_tokenizer`.
+    """
+    for found in (tokenizer.bos_token_id, tokenizer.eos_token_id):
+        if found is not None:
+            return found
+    raise ValueError("tokenizer must have a BOS or an EOS token")
+
+
+def _beginning(documents: Iterable[str], n_bytes: int) -> Iterator[str]:
+    """First documents, until they hold so many bytes."""
+    taken = 0
+    for document in documents:
+        yield document
+        taken += len(document.encode("utf-8"))
+        if taken >= n_bytes:
+            return

@@ -3,8 +3,9 @@
 Question: tokens a second against transformers' torch model (one by one with full
 logits, batched with care, bfloat16) at fixed and real lengths; what moments, the store
 and compilation cost; what a shared prefix saves; re-draws against SciPy; orders of pair
-matrices through the exact law; a training step against a plain torch loop. Everything is measured in one run, ways in turn, on one
-core: ratios can be trusted where seconds cannot.
+matrices through the exact law; a training step against a plain torch loop. Everything
+is measured in one run, ways in turn, on one core: ratios can be trusted where seconds
+cannot.
 Command: `python -m eval.speed`. Hardware: one CPU core, about 20 minutes, 4 GB.
 Needs torch (`pip install -e .[test]`). Headline: LOG.md.
 """
@@ -28,7 +29,6 @@ from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.report.document import make_folder, replace_bytes
 from jaxcontam.report.provenance import utc_now
 from jaxcontam.scoring.identity import cpu_name
-
 
 _TRAIN_ROUNDS = 5
 

@@ -10,7 +10,7 @@ import gzip
 import json
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -81,23 +81,29 @@ class Fault:
     after: Place | None
 
 
-def list_corpus(corpus: Path, *, leave_out: Path) -> tuple[list[CorpusFile], list[str]]:
+def list_corpus(
+    corpus: Path, *, leave_out: Path | None, also: Sequence[str] = ()
+) -> tuple[list[CorpusFile], list[str]]:
     """Files of a corpus in sorted order, and the names of those of other kinds.
 
     Args:
         corpus: A file, or a folder that is searched with the folders in it. Names
             that start with a dot are passed over.
         leave_out: A folder to pass over: the output of this very run.
+        also: Suffixes besides `SUFFIXES`, of files that the caller reads by itself;
+            these have no form with .gz.
 
     Raises:
         InputError: If there is no such file, or none that can be read.
     """
+    kinds = f"{', '.join(SUFFIXES)}, also with .gz"
+    kinds = ", or ".join([kinds, *also])
     try:
         if corpus.is_file():
-            if _suffixes(corpus)[0] not in SUFFIXES:
+            if not _is_read(corpus, also):
                 raise InputError(
                     f"{corpus}: unknown suffix {corpus.suffix!r}",
-                    hint=f"one of {', '.join(SUFFIXES)}, also with .gz, or a folder",
+                    hint=f"one of {kinds}, or a folder",
                 )
             return [_listed(corpus, _printable(corpus.name))], []
         if not corpus.is_dir():
@@ -110,20 +116,21 @@ def list_corpus(corpus: Path, *, leave_out: Path) -> tuple[list[CorpusFile], lis
                 name
                 for name in folders
                 if not name.startswith(".")
-                and Path(folder, name).resolve() != leave_out.resolve()
+                and (
+                    leave_out is None
+                    or Path(folder, name).resolve() != leave_out.resolve()
+                )
             ]
             for path in (Path(folder, n) for n in names if not n.startswith(".")):
                 name = _printable(path.relative_to(corpus).as_posix())
-                if _suffixes(path)[0] in SUFFIXES:
+                if _is_read(path, also):
                     files.append(_listed(path, name))
                 else:
                     others.append(name)
     except OSError as e:
         raise InputError(f"{e.filename}: not readable ({e.strerror})") from e
     if not files:
-        raise InputError(
-            f"{corpus}: no file of the kinds {', '.join(SUFFIXES)} (also with .gz)"
-        )
+        raise InputError(f"{corpus}: no file of the kinds {kinds}")
     return sorted(files, key=lambda file: file.name), sorted(others)
 
 
@@ -172,6 +179,11 @@ def read_segments(
 
 def _refuse(error: OSError) -> None:
     raise error
+
+
+def _is_read(path: Path, also: Sequence[str]) -> bool:
+    suffix, is_compressed = _suffixes(path)
+    return suffix in SUFFIXES or (suffix in also and not is_compressed)
 
 
 def _suffixes(path: Path) -> tuple[str, bool]:

@@ -147,6 +147,37 @@ def save_checkpoint(
     (directory / "config.json").write_text(json.dumps(fields, indent=1) + "\n")
 
 
+def read_fast_tokenizer(directory: Path):
+    """The transformers fast tokenizer of a directory; no remote code runs.
+
+    Raises:
+        InputError: If there is none, or it does not load.
+    """
+    if not any(
+        (directory / n).is_file()
+        for n in ("tokenizer.json", "tokenizer.model", "vocab.json")
+    ):
+        raise InputError(
+            f"{directory}: no tokenizer (tokenizer.json is missing)",
+            hint="copy the tokenizer files of the model into its folder",
+        )
+    quiet_transformers()
+    from transformers import AutoTokenizer
+
+    try:
+        loaded = AutoTokenizer.from_pretrained(
+            directory, local_files_only=True, trust_remote_code=False
+        )
+    except Exception as e:  # transformers raises many types for a broken file
+        raise InputError(
+            f"{directory}: the tokenizer does not load "
+            f"({type(e).__name__}: {_first_line(e)})"
+        ) from e
+    if getattr(loaded, "backend_tokenizer", None) is None:
+        raise InputError(f"{directory}: no fast tokenizer", hint="needs tokenizer.json")
+    return loaded
+
+
 def quiet_transformers() -> None:
     """Before its first import: no word about torch, which nothing here needs."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -206,35 +237,14 @@ def _read_config(directory: Path) -> Mapping[str, Any]:
 def _read_tokenizer(
     directory: Path, config: Mapping[str, Any]
 ) -> tuple[Tokenizer, int | None]:
-    if not any(
-        (directory / n).is_file()
-        for n in ("tokenizer.json", "tokenizer.model", "vocab.json")
-    ):
-        raise InputError(
-            f"{directory}: no tokenizer (tokenizer.json is missing)",
-            hint="copy the tokenizer files of the model into its folder",
-        )
-    quiet_transformers()
-    from transformers import AutoTokenizer
-
-    try:
-        loaded = AutoTokenizer.from_pretrained(
-            directory, local_files_only=True, trust_remote_code=False
-        )
-    except Exception as e:  # transformers raises many types for a broken file
-        raise InputError(
-            f"{directory}: the tokenizer does not load "
-            f"({type(e).__name__}: {_first_line(e)})"
-        ) from e
-    backend = getattr(loaded, "backend_tokenizer", None)
-    if backend is None:
-        raise InputError(f"{directory}: no fast tokenizer", hint="needs tokenizer.json")
+    loaded = read_fast_tokenizer(directory)
+    plain = plain_tokenizer(loaded.backend_tokenizer)
     # A chat model's tokenizer may have no BOS and an EOS that no document starts with,
     # where its config still names the token that does.
     for prefix_id in (loaded.bos_token_id, config.get("bos_token_id")):
         if isinstance(prefix_id, int):
-            return plain_tokenizer(backend), prefix_id
-    return plain_tokenizer(backend), loaded.eos_token_id
+            return plain, prefix_id
+    return plain, loaded.eos_token_id
 
 
 def _first_line(e: Exception) -> str:

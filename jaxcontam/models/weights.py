@@ -129,7 +129,7 @@ def read_weights(
 def is_operand(name: str) -> bool:
     """Whether a weight of ours, such as `blocks.mlp.up.kernel`, is multiplied with.
 
-    Such weights may be bfloat16; norms, biases and learned positions are float32 always.
+    Such weights may be bfloat16; norms, biases and learned positions are float32.
     """
     return name.endswith((".kernel", "head")) or name == "embedding"
 

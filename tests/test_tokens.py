@@ -1,0 +1,323 @@
+"""The token cache: the ids are those of each text alone, and damage is noticed."""
+
+import hashlib
+import json
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from jaxcontam.data.encoding import plain_tokenizer
+from jaxcontam.errors import InputError
+from train.sources import open_corpus
+from train.tokenizer import (
+    prefix_id,
+    read_tokenizer,
+    train_tokenizer,
+)
+from train.tokens import TokenCache, as_cache, choose_documents, token_cache
+
+TEXTS = [
+    *(f"Document {i} holds the number {i * i}.\n" * (i % 5) for i in range(40)),
+    "naïve café, 漢字 and 🐈",
+    "",
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return plain_tokenizer(train_tokenizer(TEXTS, 300).backend_tokenizer)
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A corpus of two files."""
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    for name, texts in (("a", TEXTS[:25]), ("b", TEXTS[25:])):
+        rows = (json.dumps({"text": text}) + "\n" for text in texts)
+        (folder / f"{name}.jsonl").write_text("".join(rows), encoding="utf-8")
+    return folder
+
+
+def corpus_digest(texts):
+    """What manifests have always called the digest of a corpus."""
+    parts = b"".join(hashlib.sha256(text.encode()).digest() for text in texts)
+    return f"sha256:{hashlib.sha256(parts).hexdigest()}"
+
+
+def assert_holds_texts(cache: TokenCache, texts, tokenizer):
+    assert len(cache) == len(texts)
+    for index, text in enumerate(texts):
+        expected = tokenizer.encode(text, add_special_tokens=False).ids
+        found = cache.document(index)
+        assert found.dtype == np.int32
+        np.testing.assert_array_equal(found, expected)
+    assert cache.n_ids == cache.lengths.sum() == len(cache.ids)
+    assert cache.corpus_digest == corpus_digest(texts)
+
+
+def test_ids_are_those_of_each_text_alone(files, tokenizer, tmp_path):
+    cache = token_cache(open_corpus([files]), tokenizer, tmp_path / "cache")
+    assert_holds_texts(cache, TEXTS, tokenizer)
+    assert cache.ids.dtype == np.uint16
+
+
+def test_in_memory_and_on_disk_are_the_same_cache(files, tokenizer, tmp_path):
+    stored = token_cache(open_corpus([files]), tokenizer, tmp_path, block_ids=50)
+    held = as_cache(TEXTS, tokenizer)
+    assert (held.digest, held.corpus_digest) == (stored.digest, stored.corpus_digest)
+    np.testing.assert_array_equal(held.ids, stored.ids)
+    np.testing.assert_array_equal(held.bounds, stored.bounds)
+
+
+def test_other_ids_of_the_same_texts_have_another_digest(tokenizer):
+    bytes_only = plain_tokenizer(train_tokenizer(["x"], 257).backend_tokenizer)
+    one, other = as_cache(TEXTS, tokenizer), as_cache(TEXTS, bytes_only)
+    assert one.corpus_digest == other.corpus_digest
+    assert one.digest != other.digest
+    moved = as_cache(["ab", "c"], bytes_only), as_cache(["a", "bc"], bytes_only)
+    np.testing.assert_array_equal(moved[0].ids, moved[1].ids)
+    assert moved[0].digest != moved[1].digest
+
+
+def test_a_vocabulary_over_two_bytes_gets_four():
+    words = {f"w{i}": i for i in range(65_537)}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="w0"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    cache = as_cache(["w65536 w1", "w65535"], tokenizer)
+    assert cache.ids.dtype == np.int32
+    np.testing.assert_array_equal(cache.ids, [65_536, 1, 65_535])
+
+
+def test_a_second_opening_tokenises_nothing(files, tokenizer, tmp_path, monkeypatch):
+    corpus = open_corpus([files])
+    first = token_cache(corpus, tokenizer, tmp_path / "cache")
+    monkeypatch.setattr("train.token_blocks.encode", _refuse)
+    again = token_cache(open_corpus([files]), tokenizer, tmp_path / "cache")
+    assert again.digest == first.digest
+    np.testing.assert_array_equal(again.ids, first.ids)
+
+
+@pytest.mark.parametrize("name", ["ids.bin", "bounds.bin", "texts.bin", "cache.json"])
+@pytest.mark.parametrize("damage", ["cut", "changed", "missing"])
+def test_a_damaged_cache_is_made_again(
+    files, tokenizer, tmp_path, name, damage, capsys
+):
+    corpus = open_corpus([files])
+    token_cache(corpus, tokenizer, tmp_path / "cache")
+    (path,) = (tmp_path / "cache").glob(f"*/{name}")
+    data = path.read_bytes()
+    if damage == "cut":
+        path.write_bytes(data[:-3])
+    elif damage == "changed":
+        path.write_bytes(data[:20] + bytes([data[20] ^ 1]) + data[21:])
+    else:
+        path.unlink()
+    again = token_cache(corpus, tokenizer, tmp_path / "cache")
+    assert_holds_texts(again, TEXTS, tokenizer)
+    assert "damaged, tokenised again" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("block_ids", [1, 300, 10**6])
+@pytest.mark.parametrize("batch", [1, 7, 4096])
+def test_a_killed_run_goes_on_and_tokenises_no_whole_block_twice(
+    files, tokenizer, tmp_path, monkeypatch, block_ids, batch
+):
+    monkeypatch.setattr("train.token_blocks._BATCH_TEXTS", batch)
+    corpus, seen = open_corpus([files]), []
+    _stop_encoding(monkeypatch, after=30, seen=seen)
+    with pytest.raises(KeyboardInterrupt):
+        token_cache(corpus, tokenizer, tmp_path, block_ids=block_ids)
+    first = len(seen)
+    _stop_encoding(monkeypatch, after=10**9, seen=seen)
+    cache = token_cache(corpus, tokenizer, tmp_path, block_ids=block_ids)
+    assert_holds_texts(cache, TEXTS, tokenizer)
+    assert cache.digest == as_cache(TEXTS, tokenizer).digest
+    if block_ids == 1:
+        # Each batch was a block, so that only the one that was cut short is repeated.
+        assert len(seen) == len(TEXTS) and first > 0
+
+
+@pytest.mark.parametrize("name", ["ids.bin", "bounds.bin", "texts.bin"])
+@pytest.mark.parametrize("damage", ["cut", "changed", "grown"])
+def test_what_the_journal_does_not_vouch_for_is_cut_off(
+    files, tokenizer, tmp_path, monkeypatch, name, damage
+):
+    monkeypatch.setattr("train.token_blocks._BATCH_TEXTS", 5)
+    corpus = open_corpus([files])
+    with monkeypatch.context() as patch:
+        _stop_encoding(patch, after=30, seen=[])
+        with pytest.raises(KeyboardInterrupt):
+            token_cache(corpus, tokenizer, tmp_path, block_ids=1)
+    (path,) = tmp_path.glob(f"*.partial/{name}")
+    data = path.read_bytes()
+    middle = len(data) // 2
+    path.write_bytes(
+        {
+            "cut": data[:middle],
+            "changed": data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :],
+            "grown": data + b"left over",
+        }[damage]
+    )
+    cache = token_cache(corpus, tokenizer, tmp_path, block_ids=1)
+    assert_holds_texts(cache, TEXTS, tokenizer)
+    assert cache.digest == as_cache(TEXTS, tokenizer).digest
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"part": 0', b"[]\n", b'{"sha256": "x"}\n', b"\xff"]
+)
+def test_a_journal_line_that_is_not_whole_ends_the_journal(
+    files, tokenizer, tmp_path, monkeypatch, line
+):
+    corpus = open_corpus([files])
+    with monkeypatch.context() as patch:
+        _stop_encoding(patch, after=25, seen=[])
+        with pytest.raises(KeyboardInterrupt):
+            token_cache(corpus, tokenizer, tmp_path, block_ids=1)
+    (journal,) = tmp_path.glob("*.partial/journal.jsonl")
+    journal.write_bytes(journal.read_bytes() + line)
+    cache = token_cache(corpus, tokenizer, tmp_path)
+    assert_holds_texts(cache, TEXTS, tokenizer)
+
+
+def test_another_text_or_tokenizer_is_another_cache(files, tokenizer, tmp_path):
+    token_cache(open_corpus([files]), tokenizer, tmp_path / "cache")
+    with (files / "b.jsonl").open("a") as handle:
+        handle.write('{"text": "one more"}\n')
+    more = token_cache(open_corpus([files]), tokenizer, tmp_path / "cache")
+    assert_holds_texts(more, [*TEXTS, "one more"], tokenizer)
+    other = plain_tokenizer(train_tokenizer(["x"], 257).backend_tokenizer)
+    cache = token_cache(open_corpus([files]), other, tmp_path / "cache")
+    assert_holds_texts(cache, [*TEXTS, "one more"], other)
+    assert len(list((tmp_path / "cache").glob("*/cache.json"))) == 3
+
+
+@pytest.mark.parametrize("limit", [1, 25, 26, 41, 42, 100])
+def test_a_limit_takes_the_first_documents(files, tokenizer, tmp_path, limit):
+    corpus = open_corpus([files], limit_documents=limit)
+    cache = token_cache(corpus, tokenizer, tmp_path / "cache")
+    assert_holds_texts(cache, TEXTS[:limit], tokenizer)
+    assert list(corpus) == TEXTS[:limit]
+
+
+def test_progress_grows_to_all_bytes(files, tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setattr("train.token_blocks._BATCH_TEXTS", 5)
+    calls = []
+    corpus = open_corpus([files])
+    token_cache(corpus, tokenizer, tmp_path, progress=lambda *done: calls.append(done))
+    done, totals = zip(*calls, strict=True)
+    assert set(totals) == {sum(part.n_bytes for part in corpus.parts)}
+    assert list(done) == sorted(done) and done[-1] <= totals[0]
+    assert len(set(done)) > 5
+
+
+def test_documents_without_any_id_are_still_documents(tmp_path, tokenizer):
+    path = tmp_path / "empty.jsonl"
+    path.write_text('{"text": ""}\n' * 3)
+    cache = token_cache(open_corpus([path]), tokenizer, tmp_path / "cache")
+    assert_holds_texts(cache, [""] * 3, tokenizer)
+    assert cache.digest == as_cache([""] * 3, tokenizer).digest
+
+
+def test_a_corpus_without_documents_is_refused(tmp_path, tokenizer):
+    path = tmp_path / "empty.jsonl"
+    path.write_text("\n")
+    with pytest.raises(InputError, match="the corpus has no documents"):
+        token_cache(open_corpus([path]), tokenizer, tmp_path / "cache")
+
+
+def test_a_tokenizer_that_cuts_is_refused(tokenizer, files, tmp_path):
+    cutting = Tokenizer.from_str(tokenizer.to_str())
+    cutting.enable_truncation(5)
+    with pytest.raises(ValueError, match="neither cut nor pad"):
+        token_cache(open_corpus([files]), cutting, tmp_path)
+
+
+def test_indices_outside_are_refused_and_chosen_documents_are_read_late(tokenizer):
+    cache = as_cache(TEXTS, tokenizer)
+    for index in (-1, len(TEXTS)):
+        with pytest.raises(IndexError):
+            cache.document(index)
+    chosen = cache.chosen(np.array([7, 3, 3]))
+    assert len(chosen) == 3
+    for found, index in zip(chosen, (7, 3, 3), strict=True):
+        np.testing.assert_array_equal(found, cache.document(index))
+    np.testing.assert_array_equal(chosen[1:][0], cache.document(3))
+
+
+@pytest.mark.parametrize("budget", [None, 0, 1, 99, 100, 101, 10**9])
+def test_documents_are_taken_until_the_budget_is_reached(budget):
+    lengths = np.random.default_rng(0).integers(0, 40, 30)
+    order = np.random.default_rng([5, 0]).permutation(30)
+    expected, total = [], 0
+    for index in order:
+        expected.append(index)
+        total += lengths[index]
+        if budget is not None and total >= budget:
+            break
+    chosen = choose_documents(lengths, budget=budget, seed=5)
+    np.testing.assert_array_equal(chosen, expected)
+
+
+def test_a_tokenizer_is_trained_on_the_beginning_of_the_text():
+    taken = []
+
+    def documents():
+        for text in ["one two " * 10, "three four " * 10, "five six " * 10]:
+            taken.append(text)
+            yield text
+
+    train_tokenizer(documents(), 300, sample_bytes=100)
+    assert len(taken) == 2
+
+
+def test_a_saved_tokenizer_is_read_back(tmp_path):
+    trained = train_tokenizer(TEXTS, 300)
+    trained.save_pretrained(tmp_path)
+    read = read_tokenizer(tmp_path)
+    assert prefix_id(read) == prefix_id(trained) == trained.bos_token_id
+    found = plain_tokenizer(read.backend_tokenizer).encode(TEXTS[3]).ids
+    assert found == plain_tokenizer(trained.backend_tokenizer).encode(TEXTS[3]).ids
+
+
+def test_eos_stands_in_for_a_missing_bos_and_one_of_them_is_needed(tmp_path):
+    trained = train_tokenizer(TEXTS, 300)
+    trained.bos_token = None
+    trained.save_pretrained(tmp_path)
+    read = read_tokenizer(tmp_path)
+    assert read.bos_token_id is None
+    assert prefix_id(read) == read.eos_token_id
+    trained.eos_token = None
+    trained.save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="neither a BOS nor an EOS"):
+        read_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("gone", "no such folder"), ("", "no tokenizer")]
+)
+def test_a_folder_without_a_tokenizer_is_named(tmp_path, name, message):
+    with pytest.raises(InputError, match=message):
+        read_tokenizer(tmp_path / name)
+
+
+def _refuse(*_, **__):
+    raise AssertionError("tokenised a text that is in the cache")
+
+
+def _stop_encoding(patch, *, after, seen):
+    """Let the tokenising stop as Ctrl-C stops it, after some documents."""
+    from train.token_blocks import encode
+
+    original = getattr(encode, "__wrapped__", encode)
+
+    def counted(texts, *rest):
+        if len(seen) + len(texts) > after:
+            raise KeyboardInterrupt
+        seen.extend(texts)
+        return original(texts, *rest)
+
+    counted.__wrapped__ = original
+    patch.setattr("train.token_blocks.encode", counted)

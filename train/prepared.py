@@ -1,0 +1,192 @@
+"""Data sets by name: prepared TFDS splits without TensorFlow, and splits of the hub.
+
+Nothing is prepared or downloaded for `tfds:`. Its library asks servers first and may
+wait for minutes where there is no network, and it takes a builder that needs TensorFlow
+for one that does not exist; the folder of a prepared data set says all that is needed.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from jaxcontam.errors import InputError, unknown_name
+from train.readers import (
+    Part,
+    array_records,
+    file_part,
+    parquet_records,
+    text_of,
+    tf_records,
+)
+
+_TFDS_WORD = re.compile(r"tfds:(?P<name>.+)/(?P<split>[^/\[]+(\[.*\])?)")
+_HUB_WORD = re.compile(
+    r"hf:(?P<name>[^:]+)(:(?P<config>[^:\[]+))?:(?P<split>[^:\[]+(\[.*\])?)"
+)
+_VERSION = re.compile(r"\d+\.\d+\.\d+")
+# Rows that the hub's library hands over at once.
+_ROWS = 256
+
+
+def tfds_parts(word: str, text_field: str) -> list[Part]:
+    """Files of `tfds:NAME[/CONFIG][:VERSION]/SPLIT`, or of a prepared folder.
+
+    Splits may be sliced and added as TFDS does it, such as `train[:10%]`; only the
+    rows asked for are read, whatever the format of the files.
+
+    Raises:
+        InputError: If it is not prepared here, or there is no such split or field.
+    """
+    if (match := _TFDS_WORD.fullmatch(word)) is None:
+        raise InputError(
+            f"{word}: not tfds:NAME/SPLIT", hint="such as tfds:ag_news/train"
+        )
+    folder = _prepared_folder(match["name"])
+    import tensorflow_datasets as tfds
+
+    info = tfds.builder_from_directory(folder).info
+    features: Any = info.features
+    names = list(features) if hasattr(features, "keys") else []
+    if text_field not in names:
+        raise InputError(
+            f"{word}: no field {text_field!r} (it has: {', '.join(names) or 'none'})",
+            hint="name the field with --text-field",
+        )
+    file_format = getattr(info.file_format, "value", str(info.file_format))
+    if file_format not in _FORMATS:
+        raise InputError(
+            f"{word}: prepared as {file_format}, which is not read",
+            hint="prepare it with file_format='array_record'",
+        )
+    try:
+        instructions = info.splits[match["split"]].file_instructions
+    except (KeyError, ValueError) as e:
+        if match["split"] not in info.splits and "[" not in match["split"]:
+            raise unknown_name("split", match["split"], info.splits) from e
+        raise InputError(f"{word}: {str(e).splitlines()[0]}") from e
+    return [
+        _tfds_part(features, file_format, text_field, rows) for rows in instructions
+    ]
+
+
+def _tfds_part(features: Any, file_format: str, text_field: str, rows: Any) -> Part:
+    path, skip, n_stored = Path(rows.filename), rows.skip, rows.examples_in_shard
+    n_taken = n_stored - skip if rows.take < 0 else rows.take
+
+    def texts() -> Iterator[str]:
+        number = 0
+        for number, record in enumerate(_FORMATS[file_format](path), 1):
+            if skip < number <= skip + n_taken:
+                where = f"{path}:{number}"
+                yield text_of(_example(features, record, where)[text_field], where)
+        if number != n_stored:
+            raise InputError(
+                f"{path}: {number} records, not the {n_stored} of dataset_info.json",
+                hint="copy or prepare the data set again",
+            )
+
+    if not path.is_file():
+        raise InputError(f"{path}: no such file, though dataset_info.json names it")
+    return file_part(path, texts, taken=[text_field, skip, n_taken])
+
+
+_FORMATS = {
+    "array_record": array_records,
+    "parquet": lambda path: parquet_records(path, "data"),
+    "tfrecord": tf_records,
+}
+
+
+def _example(features: Any, record: bytes, where: str) -> dict[str, Any]:
+    from google.protobuf.message import DecodeError
+
+    try:
+        return features.deserialize_example_np(record)
+    except (DecodeError, KeyError, ValueError) as e:
+        raise InputError(
+            f"{where}: no example of this data set ({type(e).__name__})",
+            hint="copy or prepare the data set again",
+        ) from e
+
+
+def _prepared_folder(name: str) -> Path:
+    """The folder of a version: of a path, or below the data folder; latest first."""
+    name, _, version = name.partition(":")
+    data_folder = Path(
+        os.environ.get("TFDS_DATA_DIR") or Path.home() / "tensorflow_datasets"
+    )
+    for folder in (Path(name), data_folder / name):
+        if version:
+            folder = folder / version
+        if (folder / "dataset_info.json").is_file():
+            return folder
+        versions = [path for path in folder.glob("*/") if _is_version(path)]
+        if versions:
+            return max(versions, key=lambda path: [*map(int, path.name.split("."))])
+    plain = name.split("/")[0]
+    raise InputError(
+        f"tfds:{name}{version and ':'}{version}: not prepared under {data_folder}",
+        hint='once, with a network: python -c "import tensorflow_datasets as tfds; '
+        f"tfds.builder('{name}', file_format='array_record').download_and_prepare()\"; "
+        "or name the folder of the data sets in TFDS_DATA_DIR"
+        + _configs_hint(data_folder / plain),
+    )
+
+
+def _is_version(path: Path) -> bool:
+    is_named = _VERSION.fullmatch(path.name) is not None
+    return is_named and (path / "dataset_info.json").is_file()
+
+
+def _configs_hint(folder: Path) -> str:
+    found = sorted(
+        {path.parent.parent.name for path in folder.glob("*/*/dataset_info.json")}
+    )
+    return f"; prepared configs: {', '.join(found)}" if found else ""
+
+
+def hub_part(word: str, text_field: str) -> Part:
+    """A split of `hf:NAME[:CONFIG]:SPLIT`, downloaded if the hub's cache has it not.
+
+    Raises:
+        InputError: If the extra is not installed, or there is no such split or column.
+    """
+    if (match := _HUB_WORD.fullmatch(word)) is None:
+        raise InputError(
+            f"{word}: not hf:NAME[:CONFIG]:SPLIT", hint="such as hf:boolq:train"
+        )
+    try:
+        import datasets  # pyright: ignore[reportMissingImports]
+    except ImportError as e:
+        raise InputError(
+            f"{word}: needs the package datasets", hint="pip install -e .[hf]"
+        ) from e
+    try:
+        rows = datasets.load_dataset(
+            match["name"], match["config"], split=match["split"]
+        )
+    except Exception as e:  # a network, a hub and a parser: many types
+        reason = (str(e).strip().splitlines() or [""])[0]
+        raise InputError(f"{word}: {type(e).__name__}: {reason}") from e
+    if text_field not in rows.column_names:
+        raise InputError(
+            f"{word}: no field {text_field!r} (it has: {', '.join(rows.column_names)})",
+            hint="name the field with --text-field",
+        )
+
+    def texts() -> Iterator[str]:
+        number = 0
+        for batch in rows.select_columns([text_field]).iter(batch_size=_ROWS):
+            for value in batch[text_field]:
+                number += 1
+                yield text_of(value, f"{word}:{number}")
+
+    return Part(
+        name=word,
+        identity=json.dumps(["hub", word, text_field, rows._fingerprint, len(rows)]),
+        n_bytes=rows.data.nbytes,
+        read=texts,
+    )
