@@ -157,7 +157,7 @@ def _search(
     # A batch repeats up to twice the longest text of the one before it.
     full = max(_BATCH, 4 * max(map(len, wanted.index.texts), default=0))
     batch: list[tuple[int, Segment]] = []
-    n_characters = 0
+    n_characters = number = 0
     for number, document in enumerate(documents if wanted.forms else (), 1):
         for segment in text_segments(document, number, None):
             batch.append((0, segment))
@@ -169,6 +169,8 @@ def _search(
             if progress is not None:
                 progress(number, n_documents or number)
     search.add(batch)
+    if progress is not None and number:
+        progress(number, number)
     return search
 
 

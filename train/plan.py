@@ -184,6 +184,10 @@ def check_sets(sets: Sequence[PlannedSet]) -> None:
             f"two sets are named {min(repeated)!r}",
             hint="rename a file, or give one a 'name' of its own in the plan",
         )
+    for planned in sets:
+        for number, text in enumerate(planned.planted, 1):
+            if not text.strip():
+                raise InputError(f"{planned.name}: example {number} is blank")
 
 
 def _part(planned: PlannedSet, name: str, kept: Sequence[int]) -> PlannedSet:

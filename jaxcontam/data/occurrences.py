@@ -253,7 +253,7 @@ def _examples_holding(
 ) -> np.ndarray:
     """Distinct examples among the texts of each row; (n_rows,)."""
     counts = np.array([len(form.examples) for form in forms])
-    examples = np.concatenate([np.array(form.examples, np.int64) for form in forms])
+    examples = np.array([i for form in forms for i in form.examples], np.int64)
     begins = np.cumsum(counts) - counts
     spread = np.repeat(np.arange(len(texts)), counts[texts])
     repeats = counts[texts]
