@@ -267,7 +267,7 @@ def _planned(table: object, place: str, folder: Path) -> tuple[PlannedSet, str]:
         copies=values["copies"],
         shuffled=order == "shuffled",
         layout=layout,
-        when=when if isinstance(when, str) else tuple(map(float, when)),
+        when=tuple(map(float, when)) if isinstance(when, list) else when,
         template=f"{{{field}}}" if field is not None else form["template"],
         texts_planted=texts_planted,
     )
@@ -327,8 +327,8 @@ def _is_name(value: object) -> bool:
 
 def _at_least(least: int) -> _Key:
     def holds(value: object) -> bool:
-        is_whole = isinstance(value, int) and not isinstance(value, bool)
-        return is_whole and value >= least
+        # A bool is an int, too.
+        return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
     return _Key(f"a whole number of at least {least}", holds)
 
