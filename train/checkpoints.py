@@ -125,7 +125,9 @@ class Checkpoints:
         self._manager.close()
 
 
-def restore_params(run_dir: Path, step: int | None = None) -> tuple[Preset, int, Decoder]:
+def restore_params(
+    run_dir: Path, step: int | None = None
+) -> tuple[Preset, int, Decoder]:
     """Weights at a checkpoint of a run, for export.
 
     Args:
