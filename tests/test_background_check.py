@@ -175,6 +175,19 @@ def test_records_are_looked_for_as_lines_and_as_the_texts_in_them(documents):
         assert overlap.background["exact"] == 1
 
 
+def test_sets_of_a_template_are_looked_for_as_it_fills_them(documents):
+    question, answer = text(), text()
+    row = {"question": question, "answer": answer}
+    line = f'{{"question": "{question}", "answer": "{answer}"}}'
+    raw = PlannedSet(benchmark=Benchmark("r", (line,), (row,)), copies=1)
+    filled = PlannedSet(
+        benchmark=Benchmark("f", (question,), (row,)), copies=1, template="{question}"
+    )
+    documents[0] += f" {answer}"
+    assert check_background(documents, [raw])["r"].n_background == 1
+    assert check_background(documents, [filled])["f"].n_background == 0
+
+
 def test_long_documents_are_searched_to_their_end(sets):
     """Longer than a part of a document and than a batch, cut anywhere."""
     page = f"{text(400_000)} {sets[2].benchmark.texts[0]} {text(30)}"

@@ -7,6 +7,7 @@ import pytest
 
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.errors import InputError
+from train import plan
 from train.plan import PlannedSet, halves, planned_set, read_plan
 
 LINES = [f"question {i} word{i}" for i in range(9)]
@@ -78,6 +79,20 @@ layout = "spread"
         assert planned.when == (0.25, 1.0)
         assert (planned.form, planned.template) == ("template", "Q: {q} A: {a}")
     assert second.layout == "spread"
+
+
+def test_the_example_in_the_documentation_is_a_plan(folder):
+    """With the files that it names; two keys are shown, of which a set takes one."""
+    lines = [line[4:] for line in plan.__doc__.splitlines() if line.startswith("    ")]
+    for name in ("boolq.jsonl", "other.jsonl"):
+        rows = [json.dumps({"question": f"{name} {i}?"}) + "\n" for i in range(300)]
+        (folder / name).write_text("".join(rows))
+    planned, *_ = read_plan(write(folder, "\n".join(lines)))
+    assert (planned.name, planned.copies, planned.when) == ("boolq", 10, (0.1, 0.5))
+    assert planned.benchmark.texts[0] == "Q: boolq.jsonl 0?"
+    assert planned.planted[199] == "Q: other.jsonl 199?"
+    shown = {line.split(" = ")[0] for line in lines if " = " in line}
+    assert {*shown, "text_field"} == set(plan._KEYS)
 
 
 def test_a_text_field_is_the_template_of_that_field_alone(folder):
