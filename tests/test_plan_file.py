@@ -106,13 +106,14 @@ def test_a_text_field_is_the_template_of_that_field_alone(folder):
 
 
 def test_the_tail_is_the_control_of_the_first_half(folder):
-    table = {"file": "quiz.txt", "copies": 5, "held_out": "tail"}
+    table = {"file": "quiz.txt", "copies": 5, "held_out": "tail", "when": [0.5]}
     planned, control = read(folder, table)
     assert planned.benchmark.texts == tuple(LINES[:5])
     assert control.benchmark.texts == tuple(LINES[5:])
     assert (planned.name, planned.copies) == ("quiz", 5)
     assert (control.name, control.copies) == ("quiz-held", 0)
     assert (planned.held_out_of, control.held_out_of) == (None, "quiz")
+    assert (planned.when, control.when) == ((0.5,), "uniform")
 
 
 def test_random_halves_keep_the_published_order_and_share_nothing(folder):

@@ -10,9 +10,9 @@ A plan is a .toml or a .json file with one table for each set; paths start at th
     template = "Q: {question}"    # text of an example; or text_field = "question"
     order = "published"           # "shuffled" draws a fresh order for each copy
     layout = "block"              # "spread": each example a document of its own
-    when = [0.1, 0.5]             # parts of training, in turn over the copies;
-                                  # "uniform" (default), or "clustered": all copies
-                                  # together at one random time
+    when = [0.1, 0.5]             # shares of training after which copies begin, in
+                                  # turn; "uniform" (default); or "clustered": all
+                                  # copies together at one random time
     held_out = "none"             # "tail" or "random": plant one half, and keep the
                                   # other as a control named boolq-held
     paraphrases = "other.jsonl"   # planted in place of the examples, one for each
@@ -163,8 +163,11 @@ def halves(planned: PlannedSet, *, at_random: bool) -> tuple[PlannedSet, Planned
         drawn = np.random.default_rng(int(digest, 16)).permutation(n)
     middle = (n + 1) // 2
     kept = np.sort(drawn[:middle]).tolist(), np.sort(drawn[middle:]).tolist()
-    control = dataclasses.replace(
-        planned, copies=0, texts_planted=None, held_out_of=planned.name
+    control = PlannedSet(
+        benchmark=planned.benchmark,
+        copies=0,
+        template=planned.template,
+        held_out_of=planned.name,
     )
     return (
         _part(planned, planned.name, kept[0]),
