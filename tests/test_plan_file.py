@@ -83,7 +83,9 @@ layout = "spread"
 
 def test_the_example_in_the_documentation_is_a_plan(folder):
     """With the files that it names; two keys are shown, of which a set takes one."""
-    lines = [line[4:] for line in plan.__doc__.splitlines() if line.startswith("    ")]
+    lines = [
+        line[4:] for line in str(plan.__doc__).splitlines() if line.startswith("    ")
+    ]
     for name in ("boolq.jsonl", "other.jsonl"):
         rows = [json.dumps({"question": f"{name} {i}?"}) + "\n" for i in range(300)]
         (folder / name).write_text("".join(rows))

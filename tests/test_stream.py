@@ -1,5 +1,7 @@
 """Streams and orders of training: what is planted where, and when it is read."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -31,7 +33,7 @@ B = encoded((6, 2, 3, 9), 2000)
 DOCUMENTS = [np.full(3 + 5 * j % 11, j + 1, np.int32) for j in range(40)]
 
 
-class Lazy:
+class Lazy(Sequence):
     """Documents of which one at a time is in memory."""
 
     def __len__(self):
