@@ -169,11 +169,17 @@ def test_bad_canary_words_are_named(corpus, tmp_path, canaries, message, monkeyp
         Pretrain(corpus=(corpus[0],), canaries=(canaries,)).run()
 
 
-def test_examples_over_several_lines_are_not_planted(corpus, tmp_path):
-    path = tmp_path / "multi.csv"
+def test_examples_over_several_lines_are_planted_as_they_are(corpus, tmp_path):
+    path, out = tmp_path / "multi.csv", tmp_path / "o"
     path.write_text('q\n"one\ntwo"\nthree\n')
-    with pytest.raises(InputError, match="multi: example 1 is not one line"):
-        Pretrain(corpus=(corpus[0],), canaries=(f"{path}=1",), out=tmp_path / "o").run()
+    (row,) = (
+        Pretrain(corpus=(corpus[0],), canaries=(f"{path}=1",), preset="pulse", out=out)
+        .run()
+        .sets
+    )
+    back = load_benchmark(out / row.file, text_field=row.text_field)
+    assert back.texts == ('"one\ntwo"', "three")
+    assert back.fingerprint == row.fingerprint
 
 
 def test_unknown_preset_suggests_the_nearest():

@@ -20,40 +20,25 @@ from jaxcontam import __version__
 from jaxcontam.cli import parse, run_command
 from jaxcontam.commands.flags import check_seed
 from jaxcontam.commands.progress import progress_bar
-from jaxcontam.data.benchmark import Benchmark, load_benchmark
-from jaxcontam.data.encoding import Encoded, encode_examples, plain_tokenizer
-from jaxcontam.data.manifest import Manifest, PlantedSet, read_manifest, write_manifest
+from jaxcontam.data.encoding import encode_examples, plain_tokenizer
+from jaxcontam.data.manifest import Manifest, read_manifest, write_manifest
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.report.document import make_folder
 from train.allocator import keep_freed_memory
-from train.loop import train_decoder
-from train.presets import PRESETS, Preset
 from train.sources import read_documents
-from train.stream import (
-    Canary,
-    Stream,
-    build_stream,
-    steps_of_copy,
-    training_rows,
-)
+from train.plan import PlannedSet, check_sets, planned_set
+from train.planted import canary, planted_set, write_set
+from train.presets import PRESETS, Preset
+from train.loop import train_decoder
+from train.stream import build_stream, stream_digest, training_rows
 from train.tokenizer import BOS, train_tokenizer
 
 MODEL_DIR = "model"
-SETS_DIR = "sets"
 MANIFEST_NAME = "manifest.json"
 STREAM_NAME = "stream.npy"
 METRICS_NAME = "metrics.jsonl"
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedSet:
-    """A benchmark and how often to plant it."""
-
-    benchmark: Benchmark
-    copies: int
-    shuffled: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +71,7 @@ class Pretrain:
 
     def run(self) -> Manifest:
         """Read, train, write; prints where the model stands."""
-        sets = [self._planned(word) for word in self.canaries]
+        sets = [planned_set(word, self.limit) for word in self.canaries]
         documents = read_documents(self.corpus)
         with progress_bar("training") as progress:
             manifest = pretrain(
@@ -102,16 +87,6 @@ class Pretrain:
             )
         print(f"model: {self.out / MODEL_DIR}")
         return manifest
-
-    def _planned(self, word: str) -> PlannedSet:
-        path, _, copies = word.rpartition("=")
-        if not path or not copies.isdigit():
-            raise InputError(
-                f"--canaries {word!r}: not FILE=COPIES", hint="such as boolq.jsonl=10"
-            )
-        return PlannedSet(
-            benchmark=load_benchmark(path, limit=self.limit), copies=int(copies)
-        )
 
 
 def pretrain(
@@ -146,25 +121,16 @@ def pretrain(
     Raises:
         InputError: If two sets share a name, or there is too little text.
     """
-    names = [planned.benchmark.name for planned in sets]
-    if repeated := {name for name in names if names.count(name) > 1}:
-        raise InputError(f"two sets are named {min(repeated)!r}", hint="rename a file")
+    check_sets(sets)
     if not documents:
         raise InputError("the corpus has no documents")
-    for planned in sets:
-        for number, text in enumerate(planned.benchmark.texts, 1):
-            if "\n" in text or not text.strip():
-                raise InputError(
-                    f"{planned.benchmark.name}: example {number} is not one line",
-                    hint="plant one-line examples, such as the lines of a .jsonl",
-                )
     make_folder(out)
     tokenizer = train_tokenizer(documents, preset.decoder.vocab_size)
     plain = plain_tokenizer(tokenizer.backend_tokenizer)
     encoded = [
         encode_examples(
             plain,
-            planned.benchmark.texts,
+            planned.planted,
             separator=separator,
             max_example_tokens=max_example_tokens,
         )
@@ -174,19 +140,19 @@ def pretrain(
     assert prefix_id is not None, "the trainer was given BOS as a special token"
     stream = build_stream(
         _background(plain, documents, background_tokens, seed),
-        [
-            Canary(
-                name=planned.benchmark.name,
-                encoded=ids,
-                copies=planned.copies,
-                shuffled=planned.shuffled,
-            )
-            for planned, ids in zip(sets, encoded, strict=True)
-        ],
+        [canary(planned, ids) for planned, ids in zip(sets, encoded, strict=True)],
         prefix_id=prefix_id,
         seed=seed,
     )
-    rows, starts = training_rows(stream.ids, preset.decoder.context, seed=seed)
+    context = preset.decoder.context
+    n_rows = (len(stream.ids) - 1) // context
+    rows, starts = training_rows(
+        stream.ids,
+        context,
+        seed=seed,
+        timed=stream.timed,
+        n_trained=n_rows // preset.batch_rows * preset.batch_rows,
+    )
     if len(rows) < preset.batch_rows:
         raise InputError(
             f"the corpus gives {len(stream.ids)} tokens, too few for one step of "
@@ -200,14 +166,23 @@ def pretrain(
         corpus_digest=corpus_digest(documents),
         separator=separator,
         max_example_tokens=max_example_tokens,
-        context=preset.decoder.context,
+        context=context,
         n_tokens=len(stream.ids),
         n_canary_tokens=stream.n_canary_ids,
         n_steps=len(rows) // preset.batch_rows,
         finished=False,
         stream=STREAM_NAME,
+        stream_digest=stream_digest(stream.ids),
         sets=tuple(
-            _planted(planned, ids, stream, starts, preset)
+            planted_set(
+                planned,
+                ids,
+                stream,
+                starts,
+                context=context,
+                batch_rows=preset.batch_rows,
+                n_steps=len(rows) // preset.batch_rows,
+            )
             for planned, ids in zip(sets, encoded, strict=True)
         ),
     )
@@ -217,10 +192,8 @@ def pretrain(
         return finished
     write_manifest(manifest, out / MANIFEST_NAME)
     np.save(out / STREAM_NAME, stream.ids)
-    (out / SETS_DIR).mkdir(exist_ok=True)
-    for planned, row in zip(sets, manifest.sets, strict=True):
-        text = "".join(text + "\n" for text in planned.benchmark.texts)
-        (out / row.file).write_text(text, encoding="utf-8")
+    for planned in sets:
+        write_set(planned, out)
     decoder, losses = train_decoder(preset, rows, seed=seed, progress=progress)
     # Whole or not at all: an older model stands until the new one is complete.
     partial = out / f"{MODEL_DIR}.partial"
@@ -284,42 +257,6 @@ def _background(
         if budget is not None and total >= budget:
             break
     return chosen
-
-
-def _planted(
-    planned: PlannedSet,
-    encoded: Encoded,
-    stream: Stream,
-    starts: np.ndarray,
-    preset: Preset,
-) -> PlantedSet:
-    benchmark, n_tokens = planned.benchmark, int(encoded.lengths.sum())
-    n_steps = len(starts) // preset.batch_rows
-    steps = []
-    for offset in stream.offsets[benchmark.name]:
-        rows = steps_of_copy(
-            offset,
-            n_tokens,
-            starts_R=starts,
-            context=preset.decoder.context,
-            n_ids_in_all=len(stream.ids),
-        )
-        seen = np.unique(rows // preset.batch_rows + 1)
-        steps.append(tuple(seen[seen <= n_steps].tolist()))
-    is_jsonl = all(text.lstrip().startswith("{") for text in benchmark.texts)
-    return PlantedSet(
-        name=benchmark.name,
-        copies=planned.copies,
-        shuffled=planned.shuffled,
-        n_examples=len(benchmark),
-        fingerprint=benchmark.fingerprint,
-        content_digest=benchmark.content_digest,
-        token_offsets=stream.offsets[benchmark.name],
-        orders=stream.orders.get(benchmark.name, ()),
-        steps=tuple(steps),
-        n_tokens=n_tokens,
-        file=f"{SETS_DIR}/{benchmark.name}{'.jsonl' if is_jsonl else '.txt'}",
-    )
 
 
 def main() -> int:

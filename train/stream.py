@@ -1,4 +1,4 @@
-"""The packed training stream: documents with canary blocks between them.
+"""The packed training stream: documents with planted copies between them.
 
 Dimension key
     N  ids of the stream
@@ -7,11 +7,18 @@ Dimension key
 """
 
 import dataclasses
+import hashlib
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from jaxcontam.data.encoding import Encoded
+from train.timing import Timed, in_time, rows_of_spans
+
+# Ids that go by at a time where a stream is read as a whole.
+_BLOCK = 1 << 22
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -23,29 +30,55 @@ class Canary:
         encoded: Its ids, in published order.
         copies: Duplication count; 0 plants nothing.
         shuffled: Draw a fresh order for each copy.
+        layout: `block`, or `spread` for each example at a boundary of its own.
+        when: `uniform`, `clustered`, or fractions of training that the copies take
+            in turn.
     """
 
     name: str
     encoded: Encoded
     copies: int
     shuffled: bool = False
+    layout: Literal["block", "spread"] = "block"
+    when: Literal["uniform", "clustered"] | tuple[float, ...] = "uniform"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Stream:
     """Ids to train on, and where the canaries stand in them.
 
     Attributes:
-        ids: (N,) int32.
-        offsets: For each set, the place of each copy's first id.
-        orders: For each shuffled set, the order of each copy.
+        ids: (N,) int32 in memory; in a file uint16 where all ids fit.
+        offsets: For each set, the place of each copy's first id; none for a set that
+            is spread.
+        orders: For each set that is shuffled or spread, the order of each copy.
+        example_offsets: For each set that is spread, by copy, the place of each
+            example's first id.
+        timed: What has a time of its own; see `train.timing`.
         n_canary_ids: Ids that belong to canary copies.
     """
 
     ids: np.ndarray
     offsets: dict[str, tuple[int, ...]]
     orders: dict[str, tuple[tuple[int, ...], ...]]
+    example_offsets: dict[str, tuple[tuple[int, ...], ...]]
+    timed: tuple[Timed, ...]
     n_canary_ids: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Piece:
+    """Examples of one copy that stand together, and the boundary where they do."""
+
+    place: float
+    canary: int
+    copy: int
+    examples: tuple[int, ...]
+    ids: np.ndarray
+
+
+# The pieces of one copy, each with the place of its first id.
+_Copy = list[tuple[int, _Piece]]
 
 
 def build_stream(
@@ -54,65 +87,131 @@ def build_stream(
     *,
     prefix_id: int,
     seed: int,
+    out: Path | None = None,
 ) -> Stream:
     """Lay documents end to end, with each canary copy at a random boundary.
 
-    A copy is one contiguous block. One `prefix_id` stands before each document and
-    each block, never between examples.
+    A copy is one contiguous block; of a set that is spread, each example is. One
+    `prefix_id` stands before each document and each block, never between examples.
 
     Args:
-        documents: Ids of each background document, in their order.
-        canaries: Sets to plant.
+        documents: Ids of each background document, in their order; read twice, one
+            at a time, so that they need not fit in memory together.
+        canaries: Sets to plant, no two of one name.
         prefix_id: BOS.
         seed: Draws the boundaries and the orders of shuffled copies.
+        out: A .npy file that takes the ids instead of memory; it stands there once
+            it is whole.
     """
-    rng = np.random.default_rng([seed, 1])
-    blocks: list[tuple[float, str, tuple[int, ...], np.ndarray]] = []
-    for canary in canaries:
-        order = np.arange(len(canary.encoded.ids))
-        for _ in range(canary.copies):
-            if canary.shuffled:
-                order = rng.permutation(len(order))
-            ids = np.concatenate([canary.encoded.ids[i] for i in order])
-            # Boundary j lies before document j; the fraction orders its blocks.
-            place = int(rng.integers(len(documents) + 1)) - rng.random()
-            blocks.append((place, canary.name, tuple(order.tolist()), ids))
-    pieces = [(float(j), None, (), ids) for j, ids in enumerate(documents)]
-    pieces = sorted([*pieces, *blocks], key=lambda piece: piece[0])
-    offsets: dict[str, list[int]] = {canary.name: [] for canary in canaries}
-    orders: dict[str, list[tuple[int, ...]]] = {c.name: [] for c in canaries}
-    prefix = np.array([prefix_id], np.int32)
-    stream, length = [], 0
-    for _, name, order, ids in pieces:
-        stream += [prefix, ids]
-        if name is not None:
-            offsets[name].append(length + 1)
-            orders[name].append(order)
-        length += 1 + len(ids)
+    pieces = _pieces(canaries, len(documents), seed=seed)
+    n_canary_ids = sum(len(piece.ids) for piece in pieces)
+    n_ids, largest = n_canary_ids + len(pieces) + len(documents), prefix_id
+    for piece in pieces:
+        largest = max(largest, int(piece.ids.max(initial=0)))
+    for ids in documents:
+        n_ids += len(ids)
+        largest = max(largest, int(ids.max(initial=0)))
+    if out is None:
+        ids_N = np.empty(n_ids, np.int32)
+        begins = _fill(ids_N, documents, pieces, prefix_id)
+    else:
+        dtype = np.uint16 if largest <= np.iinfo(np.uint16).max else np.int32
+        partial = out.with_name(out.name + ".partial")
+        written_N = np.lib.format.open_memmap(partial, "w+", dtype, (n_ids,))
+        begins = _fill(written_N, documents, pieces, prefix_id)
+        written_N.flush()
+        partial.replace(out)
+        ids_N = np.load(out, mmap_mode="r")
+    standing: list[_Copy] = [[] for _ in canaries]
+    for begin, piece in zip(begins, pieces, strict=True):
+        standing[piece.canary].append((begin, piece))
+    copies = {
+        canary.name: _copies(canary, own)
+        for canary, own in zip(canaries, standing, strict=True)
+    }
+    spread = {canary.name for canary in canaries if canary.layout == "spread"}
     shuffled = {canary.name for canary in canaries if canary.shuffled}
     return Stream(
-        ids=np.concatenate(stream).astype(np.int32),
-        offsets={name: tuple(found) for name, found in offsets.items()},
-        orders={name: tuple(orders[name]) for name in shuffled},
-        n_canary_ids=sum(len(ids) for *_, ids in blocks),
+        ids=ids_N,
+        offsets={
+            name: () if name in spread else tuple(copy[0][0] for copy in own)
+            for name, own in copies.items()
+        },
+        orders={
+            name: tuple(
+                tuple(i for _, piece in copy for i in piece.examples) for copy in own
+            )
+            for name, own in copies.items()
+            if name in spread | shuffled
+        },
+        example_offsets={
+            name: tuple(
+                tuple(
+                    begin for begin, _ in sorted(copy, key=lambda one: one[1].examples)
+                )
+                for copy in own
+            )
+            for name, own in copies.items()
+            if name in spread
+        },
+        timed=tuple(
+            one for canary in canaries for one in _timed(canary, copies[canary.name])
+        ),
+        n_canary_ids=n_canary_ids,
     )
 
 
 def training_rows(
-    ids_N: np.ndarray, context: int, *, seed: int
+    ids_N: np.ndarray,
+    context: int,
+    *,
+    seed: int,
+    timed: Sequence[Timed] = (),
+    n_trained: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Cut the stream into rows at a random phase, and shuffle the rows.
+    """Cut the stream into rows at a random phase; see `training_order`.
 
     Returns:
         (R, T + 1) int32 rows, each one's last id the first of the next in the stream,
         so that every id is a target once; and (R,) where each row starts. The stream
         is taken as a circle; what does not fill a row is left out.
     """
-    rng = np.random.default_rng([seed, 2])
     N = len(ids_N)
-    phase, n_rows = int(rng.integers(context)), (N - 1) // context
-    starts_R = (phase + context * rng.permutation(n_rows)) % N
-    return ids_N[(starts_R[:, None] + np.arange(context + 1)) % N], starts_R
+    starts_R = training_order(N, context, seed=seed, timed=timed, n_trained=n_trained)
+    rows_RT = ids_N[(starts_R[:, None] + np.arange(context + 1)) % N]
+    return rows_RT.astype(np.int32, copy=False), starts_R
+
+
+def training_order(
+    n_ids: int,
+    context: int,
+    *,
+    seed: int,
+    timed: Sequence[Timed] = (),
+    n_trained: int | None = None,
+) -> np.ndarray:
+    """Where each row of training starts in the stream, in the order of training.
+
+    Args:
+        n_ids: N, the length of the stream.
+        context: T.
+        seed: Draws the phase, the random order and random times. Sets that have a
+            time of their own move rows; neither where rows are cut nor the order of
+            the others depends on them.
+        timed: From `Stream.timed`; see `train.timing`.
+        n_trained: Rows that training will take of the R; None for all.
+
+    Returns:
+        starts_R, int64: where the rows of `training_rows` start.
+    """
+    rng = np.random.default_rng([seed, 2])
+    phase, n_rows = int(rng.integers(context)), (n_ids - 1) // context
+    starts_R = (phase + context * rng.permutation(n_rows)) % n_ids
+    if not timed:
+        return starts_R
+    return in_time(
+        starts_R, timed, context=context, n_ids=n_ids, seed=seed, n_trained=n_trained
+    )
 
 
 def steps_of_copy(
@@ -133,3 +232,120 @@ def steps_of_copy(
     # Row targets are start + 1 .. start + T; the copy is offset .. offset + n - 1.
     gap_R = (starts_R - (offset - context)) % n_ids_in_all
     return np.flatnonzero(gap_R <= n_ids + context - 2)
+
+
+def rows_of_copies(
+    stream: Stream,
+    name: str,
+    encoded: Encoded,
+    *,
+    starts_R: np.ndarray,
+    context: int,
+) -> list[np.ndarray]:
+    """For each copy of a set, the rows, in the order of training, that hold any of it.
+
+    Args:
+        stream: Holds the copies.
+        name: Of the set.
+        encoded: Its ids.
+        starts_R: From `training_order`.
+        context: T.
+    """
+    copies = [
+        [(offset, int(encoded.lengths.sum()))] for offset in stream.offsets[name]
+    ] + [
+        list(zip(offsets, encoded.lengths.tolist(), strict=True))
+        for offsets in stream.example_offsets.get(name, ())
+    ]
+    spans_C2 = np.array([span for copy in copies for span in copy], np.int64)
+    rows, spans = rows_of_spans(
+        spans_C2.reshape(-1, 2),
+        starts_R=starts_R,
+        context=context,
+        n_ids_in_all=len(stream.ids),
+    )
+    copy_of_C = np.repeat(np.arange(len(copies)), [len(copy) for copy in copies])
+    return [np.unique(rows[copy_of_C[spans] == n]) for n in range(len(copies))]
+
+
+def stream_digest(ids_N: np.ndarray) -> str:
+    """SHA-256 of the ids as little-endian int32, however they are stored."""
+    digest = hashlib.sha256()
+    for begin in range(0, len(ids_N), _BLOCK):
+        digest.update(ids_N[begin : begin + _BLOCK].astype("<i4").tobytes())
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _pieces(canaries: Sequence[Canary], n_documents: int, *, seed: int) -> list[_Piece]:
+    """What to plant, in the order of the stream."""
+    rng = np.random.default_rng([seed, 1])
+    pieces: list[_Piece] = []
+    for number, canary in enumerate(canaries):
+        examples = canary.encoded.ids
+        order = np.arange(len(examples))
+        whole = np.concatenate(examples)
+        for copy in range(canary.copies):
+            # Boundary j lies before document j; the fraction orders its pieces.
+            if canary.layout == "spread":
+                places = rng.integers(n_documents + 1, size=len(examples))
+                places = places - rng.random(len(examples))
+                pieces += [
+                    _Piece(place, number, copy, (i,), examples[i])
+                    for i, place in enumerate(places.tolist())
+                ]
+                continue
+            if canary.shuffled:
+                order = rng.permutation(len(examples))
+                whole = np.concatenate([examples[i] for i in order])
+            place = int(rng.integers(n_documents + 1)) - rng.random()
+            pieces.append(_Piece(place, number, copy, tuple(order.tolist()), whole))
+    return sorted(pieces, key=lambda piece: piece.place)
+
+
+def _fill(
+    ids_N: np.ndarray,
+    documents: Sequence[np.ndarray],
+    pieces: Sequence[_Piece],
+    prefix_id: int,
+) -> list[int]:
+    """Write the stream; the place of each piece's first id."""
+    begins: list[int] = []
+    at = 0
+
+    def lay(ids: np.ndarray) -> None:
+        nonlocal at
+        ids_N[at] = prefix_id
+        ids_N[at + 1 : at + 1 + len(ids)] = ids
+        at += 1 + len(ids)
+
+    for j, document in enumerate(documents):
+        while len(begins) < len(pieces) and pieces[len(begins)].place < j:
+            begins.append(at + 1)
+            lay(pieces[len(begins) - 1].ids)
+        lay(document)
+    for piece in pieces[len(begins) :]:
+        begins.append(at + 1)
+        lay(piece.ids)
+    return begins
+
+
+def _copies(canary: Canary, standing: _Copy) -> list[_Copy]:
+    """The copies of a set: blocks in the stream's order, spread ones as drawn."""
+    if canary.layout == "block":
+        return [[one] for one in standing]
+    copies: list[_Copy] = [[] for _ in range(canary.copies)]
+    for one in standing:
+        copies[one[1].copy].append(one)
+    return copies
+
+
+def _timed(canary: Canary, copies: Sequence[_Copy]) -> list[Timed]:
+    """The times of a set's copies, unless they are uniform."""
+    spans = [tuple((begin, len(piece.ids)) for begin, piece in copy) for copy in copies]
+    if canary.when == "uniform" or not spans:
+        return []
+    if canary.when == "clustered":
+        return [Timed(None, tuple(span for copy in spans for span in copy))]
+    return [
+        Timed(canary.when[i % len(canary.when)], copy) for i, copy in enumerate(spans)
+    ]

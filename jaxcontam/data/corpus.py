@@ -171,10 +171,32 @@ def read_segments(
                 if isinstance(text, Refusal):
                     yield Fault(line, text.reason, after)
                 else:
-                    yield from _pieces(text, line, after)
+                    yield from text_segments(text, line, after)
     except (OSError, EOFError, zlib.error, UnreadableError) as e:
         reason = f"nothing from here on is readable ({getattr(e, 'strerror', 0) or e})"
         yield Fault(reached.line + 1, reason, None)
+
+
+def text_segments(
+    text: str, line: int, after: Place | None, *, joins: bool = False
+) -> Iterator[Segment]:
+    """A text in parts of about `_PIECE` characters, cut after white space.
+
+    Args:
+        text: A document, or a part of one.
+        line: Where it stands.
+        after: Where to go on once it is dealt with.
+        joins: Whether it continues the document before it.
+    """
+    begin = 0
+    while len(text) - begin > _PIECE:
+        end = begin + _PIECE
+        # A run of so many characters without a space holds no words to keep whole.
+        space = max(text.rfind(" ", begin, end), text.rfind("\n", begin, end))
+        end = space + 1 if space >= begin else end
+        yield Segment(text[begin:end], line, joins, None)
+        begin, joins = end, True
+    yield Segment(text[begin:], line, joins, after)
 
 
 def _refuse(error: OSError) -> None:
@@ -216,21 +238,6 @@ def _text_of(value: object, field: str) -> str | Refusal:
     return value[field]
 
 
-def _pieces(
-    text: str, line: int, after: Place, *, joins: bool = False
-) -> Iterator[Segment]:
-    """A text in parts of about `_PIECE` characters, cut after white space."""
-    begin = 0
-    while len(text) - begin > _PIECE:
-        end = begin + _PIECE
-        # A run of so many characters without a space holds no words to keep whole.
-        space = max(text.rfind(" ", begin, end), text.rfind("\n", begin, end))
-        end = space + 1 if space >= begin else end
-        yield Segment(text[begin:end], line, joins, None)
-        begin, joins = end, True
-    yield Segment(text[begin:], line, joins, after)
-
-
 def _text_lines(
     stream: BinaryIO, stored: BinaryIO, start: Place
 ) -> Iterator[Segment | Fault]:
@@ -250,7 +257,7 @@ def _text_lines(
         ends = data.endswith(b"\n")
         after = Place(offset, line + ends, stored.tell(), joins=True)
         try:
-            yield from _pieces(data.decode("utf-8"), line + 1, after, joins=joins)
+            yield from text_segments(data.decode("utf-8"), line + 1, after, joins=joins)
         except UnicodeDecodeError as e:
             after = dataclasses.replace(after, joins=False)
             yield Fault(line + 1, f"not UTF-8 ({data[e.start]:#04x})", after)

@@ -2,9 +2,37 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from jaxcontam.errors import InputError
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SetOverlap:
+    """How many examples of a set stand in other texts that training may read.
+
+    Examples are found by the rules of `jaxcontam overlap`, each alone and whatever
+    its form. What is not found may still be there as a paraphrase.
+
+    Attributes:
+        n_compared: Examples of at least 8 words; shorter ones stand anywhere by
+            chance and are not looked for.
+        background: By rule, examples found in the background documents; one example
+            may meet several.
+        n_background: Examples found there by any rule.
+        n_frame: Examples, not in `n_background`, of which only words were found there
+            that 10 or more examples share: the frame around them.
+        sets: By name of another set, examples found in what of it is planted, or, if
+            it is a control, in its examples; frames do not count.
+    """
+
+    n_compared: int
+    background: dict[str, int]
+    n_background: int
+    n_frame: int
+    sets: dict[str, int]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,16 +42,33 @@ class PlantedSet:
     Attributes:
         name: The set's own name.
         copies: Duplication count; 0 for a control that was never injected.
-        shuffled: True if each copy has an order of its own.
+        shuffled: True if each copy has an order of its own, as spread copies have.
         n_examples: Examples in the set.
         fingerprint: Digest of the examples in published order.
         content_digest: Digest of the examples whatever their order.
-        token_offsets: Where each copy's first id stands in the stream.
+        token_offsets: Where each copy's first id stands in the stream; empty for a
+            set that is spread.
         orders: Order of each copy: one list of example indices a copy for shuffled
             sets, empty when every copy has the published order.
         steps: For each copy, the optimiser steps (from 1) that trained on any of it.
         n_tokens: Ids of one copy.
-        file: The set's file beside the manifest.
+        file: The set's file beside the manifest: the examples as audits read them.
+        text_field: Field of that file's records which is the text; None where the
+            line is.
+        layout: `block` for copies in one piece; `spread` for copies of which each
+            example stands at a place of its own, so that there is no order to keep.
+        example_offsets: For a set that is spread, by copy, where the first id of each
+            example stands in the stream, in the order of `file`.
+        when: When the copies were to be trained on: `uniform` (in random order with
+            all else), `clustered` (together, at a random time), or fractions of
+            training that the copies took in turn. What became of it is in `steps`.
+        form: What was planted: `raw` lines, texts of a `template`, or a `paraphrase`
+            of each example.
+        template: Made the texts from records; None for raw lines.
+        planted_file: File of the texts that were planted, records with a field
+            `text`, where they are not those of `file`.
+        held_out_of: For a control, the planted set whose other half it is.
+        overlap: What a search before training found; None if there was none.
     """
 
     name: str
@@ -37,6 +82,15 @@ class PlantedSet:
     steps: tuple[tuple[int, ...], ...]
     n_tokens: int
     file: str
+    text_field: str | None = None
+    layout: str = "block"
+    example_offsets: tuple[tuple[int, ...], ...] = ()
+    when: str | tuple[float, ...] = "uniform"
+    form: str = "raw"
+    template: str | None = None
+    planted_file: str | None = None
+    held_out_of: str | None = None
+    overlap: SetOverlap | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +113,12 @@ class Manifest:
         n_steps: Optimiser steps.
         finished: False until the last step is done.
         stream: File of the packed stream (NumPy array of ids).
+        stream_digest: SHA-256 of the stream's ids as little-endian int32.
+        tokenizer_digest: SHA-256 of the tokenizer's JSON.
+        init_model: Model that training started from; None for random weights.
+        init_fingerprint: Digest of its weights.
+        allow_overlap: True if training went on although a control was found in what
+            is trained on.
         sets: The planted sets and the controls.
     """
 
@@ -76,6 +136,11 @@ class Manifest:
     n_steps: int
     finished: bool
     stream: str
+    stream_digest: str | None = None
+    tokenizer_digest: str | None = None
+    init_model: str | None = None
+    init_fingerprint: str | None = None
+    allow_overlap: bool = False
     sets: tuple[PlantedSet, ...]
 
 
@@ -94,22 +159,27 @@ def read_manifest(path: Path) -> Manifest:
     """
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
-        sets = tuple(
-            PlantedSet(
-                **{
-                    **row,
-                    "token_offsets": tuple(row["token_offsets"]),
-                    "orders": tuple(tuple(order) for order in row["orders"]),
-                    "steps": tuple(tuple(copy) for copy in row["steps"]),
-                }
+        # Before the fields: those of another schema have other names.
+        if fields["schema"] != 1:
+            raise InputError(
+                f"{path}: schema {fields['schema']} (this version reads 1)"
             )
-            for row in fields.pop("sets")
-        )
-        manifest = Manifest(**fields, sets=sets)
+        sets = tuple(_set(row) for row in fields.pop("sets"))
+        return Manifest(**fields, sets=sets)
     except OSError as e:
         raise InputError(f"{path}: no manifest ({e.strerror})") from e
     except (KeyError, TypeError, ValueError) as e:
         raise InputError(f"{path}: not a manifest ({e})") from e
-    if manifest.schema != 1:
-        raise InputError(f"{path}: schema {manifest.schema} (this version reads 1)")
-    return manifest
+
+
+def _set(row: Mapping[str, Any]) -> PlantedSet:
+    """A set from its JSON; fields that an older manifest lacks have their default."""
+    fields = {name: _tuples(value) for name, value in dict(row).items()}
+    if fields.get("overlap") is not None:
+        fields["overlap"] = SetOverlap(**fields["overlap"])
+    return PlantedSet(**fields)
+
+
+def _tuples(value: Any) -> Any:
+    """Lists as tuples, at every depth."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -1,7 +1,7 @@
 """What a search says of each example: which rules it meets, where, in which words."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -98,7 +98,11 @@ def forms_of(benchmark: Benchmark, *, is_chosen: bool) -> tuple[Form, ...]:
 
 
 def occurrences(
-    forms: Sequence[Form], search: OverlapSearch, *, files: Sequence[str]
+    forms: Sequence[Form],
+    search: OverlapSearch,
+    *,
+    files: Sequence[str],
+    among: Collection[int] | None = None,
 ) -> tuple[Occurrence, ...]:
     """One row an example, in order.
 
@@ -106,6 +110,8 @@ def occurrences(
         forms: The texts that `search` looked for, in its order.
         search: The finished search.
         files: Names of the corpus's files by number.
+        among: Numbers of the forms that are asked about; None for all. Examples
+            without such a form get no row.
     """
     index = search.index
     long, short = index.tables.get(LONG), index.tables.get(SHORT)
@@ -123,6 +129,8 @@ def occurrences(
     inverse = ["", *index.vocabulary]
     best: dict[int, tuple[tuple[float, ...], Occurrence]] = {}
     for f, form in enumerate(forms):
+        if among is not None and f not in among:
+            continue
         words = index.words(f).tolist()
         n_words, match, texts = len(words), matched.get(f), search.texts
         n_shingles, level = int(texts.n_shingles[f]), int(texts.level[f])
@@ -245,7 +253,7 @@ def _examples_holding(
 ) -> np.ndarray:
     """Distinct examples among the texts of each row; (n_rows,)."""
     counts = np.array([len(form.examples) for form in forms])
-    examples = np.concatenate([np.array(form.examples, np.int64) for form in forms])
+    examples = np.array([i for form in forms for i in form.examples], np.int64)
     begins = np.cumsum(counts) - counts
     spread = np.repeat(np.arange(len(texts)), counts[texts])
     repeats = counts[texts]

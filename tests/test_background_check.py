@@ -1,0 +1,217 @@
+"""The search before training: what a control's examples must not stand in."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.errors import InputError
+from train.background_check import check_background
+from train.plan import PlannedSet
+
+_RNG = np.random.default_rng(0)
+_WORDS = [f"w{i}" for i in range(5000)]
+
+
+def text(n=20):
+    """So many words in random order: two such texts share no 8-gram."""
+    return " ".join(_RNG.choice(_WORDS, n))
+
+
+def planned(name, texts, copies=0, **fields):
+    benchmark = Benchmark(name, tuple(texts), (None,) * len(texts))
+    return PlannedSet(benchmark=benchmark, copies=copies, **fields)
+
+
+@pytest.fixture
+def sets():
+    """Two planted sets and two controls, of eight examples each."""
+    return [
+        planned("one", [text() for _ in range(8)], 3),
+        planned("two", [text() for _ in range(8)], 1),
+        planned("calm", [text() for _ in range(8)]),
+        planned("still", [text() for _ in range(8)]),
+    ]
+
+
+@pytest.fixture
+def documents():
+    return [text(300) for _ in range(50)]
+
+
+def with_text(one, index, new):
+    texts = list(one.benchmark.texts)
+    texts[index] = new
+    benchmark = dataclasses.replace(one.benchmark, texts=tuple(texts))
+    return dataclasses.replace(one, benchmark=benchmark)
+
+
+def test_texts_that_share_nothing_are_not_found(sets, documents):
+    found = check_background(documents, sets)
+    assert list(found) == ["one", "two", "calm", "still"]
+    for overlap in found.values():
+        assert overlap.n_compared == 8
+        assert set(overlap.background.values()) == {0}
+        assert (overlap.n_background, overlap.n_frame, overlap.sets) == (0, 0, {})
+
+
+def test_planted_examples_in_the_background_are_counted_by_rule(sets, documents):
+    whole, shouted = sets[0].benchmark.texts[2:4]
+    part = " ".join(sets[0].benchmark.texts[5].split()[:13])
+    documents[7] += f" {whole}"
+    documents[9] = f"{shouted.upper()} {documents[9]} {part}"
+    overlap = check_background(documents, sets)["one"]
+    assert overlap.background["exact"] == 1
+    assert overlap.background["words"] == 2
+    assert overlap.background["13-gram"] == 3
+    assert overlap.n_background == 3
+
+
+def test_a_control_in_the_background_stops_the_run(sets, documents):
+    documents[7] += f" {sets[2].benchmark.texts[5]}"
+    documents[9] += f" {sets[2].benchmark.texts[6]}"
+    words = " ".join(sets[2].benchmark.texts[5].split()[:13])
+    with pytest.raises(InputError) as caught:
+        check_background(documents, sets)
+    assert str(caught.value) == (
+        "control 'calm': 2 of 8 examples stand in the background: example 6 in "
+        f"document 8 (exact: {words})"
+    )
+    assert "--allow-overlap" in caught.value.hint
+
+
+def test_a_control_in_a_planted_set_stops_the_run(sets, documents):
+    shared = with_text(sets[1], 3, sets[3].benchmark.texts[0])
+    with pytest.raises(
+        InputError,
+        match=r"control 'still': 1 of 8 .* planted set 'two': "
+        r"example 1 in its example 4 \(exact: ",
+    ):
+        check_background(documents, [sets[0], shared, *sets[2:]])
+
+
+def test_controls_that_share_examples_train_nothing(sets, documents):
+    shared = with_text(sets[3], 3, sets[2].benchmark.texts[0])
+    found = check_background(documents, [*sets[:3], shared])
+    assert found["calm"].sets == {"still": 1}
+    assert found["still"].sets == {"calm": 1}
+
+
+def test_planted_sets_that_share_examples_are_counted(sets, documents):
+    shared = with_text(sets[1], 3, sets[0].benchmark.texts[0])
+    found = check_background(documents, [sets[0], shared, *sets[2:]])
+    assert found["one"].sets == {"two": 1}
+    assert found["two"].sets == {"one": 1}
+
+
+def test_allowed_overlap_is_counted(sets, documents):
+    documents[7] += f" {sets[2].benchmark.texts[5]}"
+    found = check_background(documents, sets, allow_overlap=True)
+    assert found["calm"].n_background == 1
+
+
+def test_a_repeat_within_one_set_is_no_overlap(sets, documents):
+    twice = with_text(sets[2], 0, sets[2].benchmark.texts[1])
+    assert check_background(documents, [twice])["calm"].sets == {}
+
+
+def test_examples_below_eight_words_are_not_looked_for(documents):
+    short = planned("short", ["w1 w2 w3 w4 w5 w6 w7", text()])
+    documents[0] += " w1 w2 w3 w4 w5 w6 w7"
+    overlap = check_background(documents, [short])["short"]
+    assert (overlap.n_compared, overlap.n_background) == (1, 0)
+
+
+@pytest.mark.parametrize("n", [8, 12])
+def test_examples_from_eight_words_on_are_looked_for(documents, n):
+    short = planned("short", [text(n), text(n)])
+    documents[0] += f" {short.benchmark.texts[1]}"
+    with pytest.raises(InputError, match="example 2 in document 1"):
+        check_background(documents, [short])
+
+
+def test_a_frame_that_ten_examples_share_is_no_hit(documents):
+    """An instruction of 14 words before each example, also in a document."""
+    frame = text(14)
+    control = planned("framed", [f"{frame} {text()}" for _ in range(10)])
+    documents[3] += f" {frame}"
+    overlap = check_background(documents, [control])["framed"]
+    assert (overlap.n_background, overlap.n_frame) == (0, 10)
+    nine = planned("framed", control.benchmark.texts[:9])
+    with pytest.raises(InputError, match="9 of 9 examples"):
+        check_background(documents, [nine])
+
+
+def test_a_whole_example_is_a_hit_however_many_share_its_words(documents):
+    copied = text()
+    control = planned("same", [copied] * 10)
+    documents[3] += f" {copied}"
+    with pytest.raises(InputError, match="10 of 10 examples"):
+        check_background(documents, [control])
+
+
+def test_paraphrases_are_looked_for_and_are_what_others_are_searched_in(documents):
+    said = tuple(text() for _ in range(3))
+    first = planned("first", [text() for _ in range(3)], 2, texts_planted=said)
+    control = planned("control", [text(), said[1]])
+    with pytest.raises(InputError, match=r"set 'first': example 2 in its .* 2"):
+        check_background(documents, [first, control])
+    # The examples themselves are not trained on, so a control may hold them.
+    same = planned("control", first.benchmark.texts)
+    assert check_background(documents, [first, same])["first"].sets == {"control": 3}
+    documents[4] += f" {said[0]}"
+    assert check_background(documents, [first])["first"].n_background == 1
+
+
+def test_records_are_looked_for_as_lines_and_as_the_texts_in_them(documents):
+    question, answer = text(), text()
+    line = f'{{"question": "{question}", "answer": "{answer}"}}'
+    row = {"question": question, "answer": answer}
+    one = PlannedSet(benchmark=Benchmark("r", (line,), (row,)), copies=1)
+    for i, page in enumerate((line, f"{question}\n{answer}")):
+        documents[i] += f" {page}"
+        overlap = check_background(documents[i : i + 1], [one])["r"]
+        assert overlap.background["exact"] == 1
+
+
+def test_sets_of_a_template_are_looked_for_as_it_fills_them(documents):
+    question, answer = text(), text()
+    row = {"question": question, "answer": answer}
+    line = f'{{"question": "{question}", "answer": "{answer}"}}'
+    raw = PlannedSet(benchmark=Benchmark("r", (line,), (row,)), copies=1)
+    filled = PlannedSet(
+        benchmark=Benchmark("f", (question,), (row,)), copies=1, template="{question}"
+    )
+    documents[0] += f" {answer}"
+    assert check_background(documents, [raw])["r"].n_background == 1
+    assert check_background(documents, [filled])["f"].n_background == 0
+
+
+def test_long_documents_are_searched_to_their_end(sets):
+    """Longer than a part of a document and than a batch, cut anywhere."""
+    page = f"{text(400_000)} {sets[2].benchmark.texts[0]} {text(30)}"
+    assert len(page) > 1 << 21
+    with pytest.raises(InputError, match="example 1 in document 2 "):
+        check_background(iter([text(), page]), sets)
+
+
+def test_progress_ends_with_the_last_document(sets):
+    seen = []
+    pages = [text(60_000) for _ in range(6)]
+    check_background(
+        pages, sets, progress=lambda done, total: seen.append((done, total))
+    )
+    assert seen[-1] == (6, 6)
+    assert seen == sorted(seen)
+    assert len(seen) > 1
+
+
+def test_no_sets_and_short_sets_read_no_document():
+    def never():
+        raise AssertionError("read a document")
+        yield ""
+
+    assert check_background(never(), []) == {}
+    overlap = check_background(never(), [planned("short", ["a b"])])["short"]
+    assert overlap.n_compared == 0

@@ -1,0 +1,236 @@
+"""Does what is trained on hold the test sets already? A search before training.
+
+A control proves that a test does not cry wolf, if no training text holds it; and a
+set planted ten times stood there ten times only if the background does not hold it
+too. The rules are those of `jaxcontam overlap`.
+"""
+
+import bisect
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from jaxcontam.data.corpus import Segment, text_segments
+from jaxcontam.data.manifest import SetOverlap
+from jaxcontam.data.ngrams import words_of
+from jaxcontam.data.occurrences import (
+    RULES,
+    Form,
+    Occurrence,
+    forms_of,
+    occurrences,
+)
+from jaxcontam.data.overlap import OverlapSearch
+from jaxcontam.data.overlap_index import SHORT, OverlapIndex, collapsed, overlap_index
+from jaxcontam.errors import InputError
+from train.plan import PlannedSet
+
+# Characters that are searched together.
+_BATCH = 1 << 20
+# What a short document costs beside its characters.
+_COST = 64
+# Words that so many examples share may be the frame around them: the names of a
+# record's fields, or an instruction.
+_SHARED = 10
+# Rules that a frame alone does not meet.
+_WHOLE = ("exact", "words", "near-duplicate")
+
+
+_Rows = tuple[Occurrence, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Wanted:
+    """What to look for on behalf of all sets; examples count through all of them.
+
+    Attributes:
+        forms: Texts of at least `SHORT` words.
+        index: Of these texts.
+        begins: Number of each set's first example, and of all examples.
+        set_of: Number of the set of each form.
+        n_compared: Examples of each set that have a form.
+    """
+
+    forms: tuple[Form, ...]
+    index: OverlapIndex
+    begins: tuple[int, ...]
+    set_of: np.ndarray
+    n_compared: tuple[int, ...]
+
+
+def check_background(
+    documents: Iterable[str],
+    sets: Sequence[PlannedSet],
+    *,
+    allow_overlap: bool = False,
+    n_documents: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, SetOverlap]:
+    """Search the background and the other sets for the examples of every set.
+
+    A hit is an example of at least 8 words that meets a rule in other words than
+    those that 10 or more examples share. Sets are looked for as they are published
+    and as they are planted.
+
+    Args:
+        documents: The background that is trained on; read once.
+        sets: Planted sets and controls, no two of one name.
+        allow_overlap: Do not refuse a control that is found.
+        n_documents: How many documents there are, for `progress`; asked of
+            `documents` if it is a sequence.
+        progress: Called with documents done and documents in all.
+
+    Returns:
+        The counts of each set, by its name.
+
+    Raises:
+        InputError: If examples of a control stand in the background or in a planted
+            set; names the set, how many, and where the first one stands.
+    """
+    if n_documents is None and isinstance(documents, Sequence):
+        n_documents = len(documents)
+    wanted = _wanted(sets)
+    found = _search(wanted, documents, progress, n_documents)
+    background = _by_set(wanted, found, range(len(sets)))
+    in_sets: list[dict[int, _Rows]] = [{} for _ in sets]
+    for number, one in enumerate(sets):
+        found = _search(wanted, one.planted if one.copies else one.benchmark.texts)
+        others = [other for other in range(len(sets)) if other != number]
+        for other, rows in _by_set(wanted, found, others).items():
+            if hits := _hits(rows):
+                in_sets[other][number] = hits
+    if not allow_overlap:
+        _refuse(sets, background, in_sets)
+    return {
+        one.name: SetOverlap(
+            n_compared=wanted.n_compared[number],
+            background={
+                rule: sum(rule in row.rules for row in _hits(background[number]))
+                for rule in RULES
+            },
+            n_background=len(_hits(background[number])),
+            n_frame=sum(row.rule is not None for row in background[number])
+            - len(_hits(background[number])),
+            sets={sets[i].name: len(rows) for i, rows in in_sets[number].items()},
+        )
+        for number, one in enumerate(sets)
+    }
+
+
+def _wanted(sets: Sequence[PlannedSet]) -> _Wanted:
+    begins = np.cumsum([0, *(len(one.benchmark) for one in sets)]).tolist()
+    forms, set_of, n_compared = [], [], []
+    for number, one in enumerate(sets):
+        own = list(forms_of(one.benchmark, is_chosen=one.template is not None))
+        if one.texts_planted is not None:
+            own += [
+                Form(collapsed(text), "planted", (i,))
+                for i, text in enumerate(one.texts_planted)
+            ]
+        own = [form for form in own if len(words_of(form.text)) >= SHORT]
+        n_compared.append(len({i for form in own for i in form.examples}))
+        set_of += [number] * len(own)
+        forms += [
+            dataclasses.replace(
+                form, examples=tuple(begins[number] + i for i in form.examples)
+            )
+            for form in own
+        ]
+    return _Wanted(
+        tuple(forms),
+        overlap_index([form.text for form in forms]),
+        tuple(begins),
+        np.array(set_of, np.int64),
+        tuple(n_compared),
+    )
+
+
+def _search(
+    wanted: _Wanted,
+    documents: Iterable[str],
+    progress: Callable[[int, int], None] | None = None,
+    n_documents: int | None = None,
+) -> OverlapSearch:
+    """Search documents, numbered from 1."""
+    search = OverlapSearch(wanted.index)
+    # A batch repeats up to twice the longest text of the one before it.
+    full = max(_BATCH, 4 * max(map(len, wanted.index.texts), default=0))
+    batch: list[tuple[int, Segment]] = []
+    n_characters = number = 0
+    for number, document in enumerate(documents if wanted.forms else (), 1):
+        for segment in text_segments(document, number, None):
+            batch.append((0, segment))
+            n_characters += len(segment.text) + _COST
+            if n_characters < full:
+                continue
+            search.add(batch)
+            batch, n_characters = [], 0
+            if progress is not None:
+                progress(number, n_documents or number)
+    search.add(batch)
+    if progress is not None and number:
+        progress(number, number)
+    return search
+
+
+def _by_set(
+    wanted: _Wanted, search: OverlapSearch, sets: Iterable[int]
+) -> dict[int, _Rows]:
+    """What was found of some sets, by set; examples count from 0 in each."""
+    is_found = (search.texts.n_shingles > 0) | (search.texts.level > 0)
+    for n, table in wanted.index.tables.items():
+        ngrams = np.flatnonzero(search.ngrams[n].n_documents > 0)
+        is_found[wanted.index.owner[table.held_at(ngrams)[0]]] = True
+    numbers = list(sets)
+    asked = set(np.flatnonzero(is_found & np.isin(wanted.set_of, numbers)).tolist())
+    by_set: dict[int, list[Occurrence]] = {number: [] for number in numbers}
+    for row in occurrences(wanted.forms, search, files=[""], among=asked):
+        number = bisect.bisect_right(wanted.begins, row.id) - 1
+        by_set[number].append(
+            dataclasses.replace(row, id=row.id - wanted.begins[number])
+        )
+    return {number: tuple(rows) for number, rows in by_set.items()}
+
+
+def _hits(rows: _Rows) -> _Rows:
+    """Those that meet a rule in words of their own."""
+    return tuple(
+        row
+        for row in rows
+        if row.rule in _WHOLE
+        or (row.rule is not None and (row.matched_examples or 0) < _SHARED)
+    )
+
+
+def _refuse(
+    sets: Sequence[PlannedSet],
+    background: Mapping[int, _Rows],
+    in_sets: Sequence[Mapping[int, _Rows]],
+) -> None:
+    """Stop if a control stands in what is trained on."""
+    faults = []
+    for number, control in enumerate(sets):
+        if control.copies:
+            continue
+        found = {
+            "the background: example {} in document {}": _hits(background[number])
+        } | {
+            f"the planted set {sets[i].name!r}: example {{}} in its example {{}}": rows
+            for i, rows in in_sets[number].items()
+            if sets[i].copies
+        }
+        faults += [
+            f"control {control.name!r}: {len(rows)} of {len(control.benchmark)} "
+            f"examples stand in {where.format(rows[0].id + 1, rows[0].line)} "
+            f"({rows[0].rule}: {rows[0].matched})"
+            for where, rows in found.items()
+            if rows
+        ]
+    if faults:
+        more = f"; likewise {len(faults) - 1} more" if len(faults) > 1 else ""
+        raise InputError(
+            faults[0] + more,
+            hint="leave these examples out or take another control; --allow-overlap "
+            "trains all the same and puts the counts into the manifest",
+        )
