@@ -47,7 +47,7 @@ def _append(log, steps, losses=None, seconds=1.0):
 
 
 def test_training_costs_three_forward_passes_of_full_rows():
-    assert training_flops(_CONFIG, 5) == 3 * forward_flops(_CONFIG, [32] * 5)
+    assert training_flops(_CONFIG, 5, 24) == 3 * forward_flops(_CONFIG, [24] * 5)
 
 
 def test_rates_leave_out_compilation_and_pauses():

@@ -1,7 +1,7 @@
 """A checkpoint of a training run as a Hugging Face directory.
 
-Command: `python -m train.export RUN`, or with `--step N` for an earlier checkpoint. What
-it writes is read by `jaxcontam audit` and by transformers.
+Command: `python -m train.export RUN`, or with `--step N` for an earlier checkpoint.
+`jaxcontam audit` and transformers read what it writes.
 """
 
 import dataclasses
@@ -11,18 +11,12 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from flax import nnx
 
 from jaxcontam.cli import parse, run_command
 from jaxcontam.errors import InputError
-from jaxcontam.models.checkpoint import (
-    model_type_of,
-    quiet_transformers,
-    save_checkpoint,
-)
-from jaxcontam.models.config import DecoderConfig
+from jaxcontam.models.checkpoint import quiet_transformers, save_checkpoint
 from jaxcontam.models.decoder import Decoder
-from train.checkpoints import restore_params, saved_steps
+from train.checkpoints import restore_params
 
 EXPORTS_DIR = "exports"
 TOKENIZER_DIR = "tokenizer"
@@ -60,25 +54,23 @@ def export(run_dir: Path, *, step: int | None = None, out: Path | None = None) -
         The folder of the model.
 
     Raises:
-        InputError: If there is no such run or checkpoint, or `out` holds something else.
+        InputError: If there is no such run or checkpoint, or `out` holds something
+            else.
     """
-    step = _chosen(run_dir, step)
-    tokenizer = _read_tokenizer(run_dir)
-    out = run_dir / EXPORTS_DIR / f"step-{step}" if out is None else out
-    if out.exists() and not (out / "config.json").is_file():
-        raise InputError(f"{out}: is no model", hint="name a new folder with --out")
-    preset, params = restore_params(run_dir, step)
-    write_model(decoder_with(preset, params), tokenizer, out)
+    if not run_dir.is_dir():
+        raise InputError(f"{run_dir}: no such folder", hint="name the folder of a run")
+    if out is not None:
+        _check_free(out)
+    tokenizer = read_run_tokenizer(run_dir)
+    preset, step, decoder = restore_params(run_dir, step)
+    if out is None:
+        out = run_dir / EXPORTS_DIR / f"step-{step}"
+        _check_free(out)
+    write_model(decoder, tokenizer, out, model_type=preset.model_type)
     return out
 
 
-def decoder_with(config: DecoderConfig, params: nnx.State) -> Decoder:
-    """A decoder of a shape with weights from elsewhere; draws none of its own."""
-    empty = nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0)))
-    return nnx.merge(nnx.split(empty)[0], params)
-
-
-def write_model(decoder: Decoder, tokenizer, folder: Path) -> None:
+def write_model(decoder: Decoder, tokenizer, folder: Path, *, model_type: str) -> None:
     """`save_checkpoint`, whole or not at all.
 
     A model that stands there is replaced when the new one is complete.
@@ -87,17 +79,8 @@ def write_model(decoder: Decoder, tokenizer, folder: Path) -> None:
         decoder: The model.
         tokenizer: A transformers fast tokenizer.
         folder: Of the model; its parents are created.
-
-    Raises:
-        InputError: If no layout that is written can hold a model of this shape.
+        model_type: A row of FAMILIES whose shape the decoder has.
     """
-    try:
-        model_type = model_type_of(decoder.config)
-    except ValueError as e:
-        raise InputError(
-            f"{folder}: no Hugging Face layout that is written here fits this model",
-            hint="models of the shapes of LLaMA and GPT-2 can be written",
-        ) from e
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     save_checkpoint(decoder, tokenizer, partial, model_type=model_type)
@@ -105,31 +88,19 @@ def write_model(decoder: Decoder, tokenizer, folder: Path) -> None:
     partial.rename(folder)
 
 
-def _chosen(run_dir: Path, step: int | None) -> int:
-    """The step of the checkpoint to export."""
-    if not run_dir.is_dir():
-        raise InputError(f"{run_dir}: no such folder", hint="name the folder of a run")
-    steps = saved_steps(run_dir)
-    if not steps:
-        raise InputError(
-            f"{run_dir}: no checkpoints", hint="train.pretrain saves them as it runs"
-        )
-    if step is None:
-        return steps[-1]
-    if step not in steps:
-        near = sorted(sorted(steps, key=lambda one: abs(one - step))[:5])
-        raise InputError(
-            f"{run_dir}: no checkpoint of step {step}",
-            hint=f"nearest steps: {', '.join(map(str, near))}",
-        )
-    return step
+def read_run_tokenizer(run_dir: Path):
+    """The tokenizer that a run keeps from before its first step.
 
+    Returns:
+        A transformers fast tokenizer.
 
-def _read_tokenizer(run_dir: Path):
+    Raises:
+        InputError: If the run has none.
+    """
     folder = run_dir / TOKENIZER_DIR
-    if not folder.is_dir():
+    if not (folder / "tokenizer.json").is_file():
         raise InputError(
-            f"{folder}: no tokenizer", hint="the folder of a run keeps the tokenizer"
+            f"{folder}: no tokenizer", hint=f"is {run_dir} the folder of a run?"
         )
     quiet_transformers()
     from transformers import AutoTokenizer
@@ -137,6 +108,16 @@ def _read_tokenizer(run_dir: Path):
     return AutoTokenizer.from_pretrained(
         folder, local_files_only=True, trust_remote_code=False
     )
+
+
+def _check_free(out: Path) -> None:
+    """Refuse to write over anything but an earlier model."""
+    if out.is_dir() and not any(out.iterdir()):
+        return
+    if out.exists() and not (out / "config.json").is_file():
+        raise InputError(
+            f"{out}: holds something that is no model", hint="--out names a new folder"
+        )
 
 
 def main() -> int:

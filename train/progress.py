@@ -20,17 +20,18 @@ _SECONDS_A_LINE = 60.0
 _SECONDS_OF_RATE = 60.0
 
 
-def training_flops(config: DecoderConfig, n_rows: int) -> float:
-    """Floating-point operations that training on full rows takes at least.
+def training_flops(config: DecoderConfig, n_rows: int, row_tokens: int) -> float:
+    """Floating-point operations that training on rows takes at least.
 
     Three times the forward pass: the backward pass makes two products for each of its
     products. What rematerialisation computes again is not counted.
 
     Args:
-        config: Shape; a row has `config.context` targets.
+        config: Shape of the decoder.
         n_rows: Rows of a step, for the operations of a step.
+        row_tokens: Targets of a row.
     """
-    return 3 * forward_flops(config, [config.context] * n_rows)
+    return 3 * forward_flops(config, [row_tokens] * n_rows)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
