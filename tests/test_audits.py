@@ -122,7 +122,8 @@ def test_audit_gives_the_numbers_that_a_whole_audit_gives(pulse):
             assert list(row.reference) == there["reference"]
             assert row.p_value is row.effect is None
         else:
-            for name in ("p_value", "log10_p", "effect", "effect_se", "mde"):
+            names = ("p_value", "log10_p", "effect", "effect_se", "mde", "validity")
+            for name in names:
                 assert getattr(row, name) == there[name]
             assert row.auc is None
     assert seen[-1] == (plan.n_targets, plan.n_targets)

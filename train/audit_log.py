@@ -23,7 +23,9 @@ class AuditRow:
         copies: Copies of it in all training data; 0 for a control.
         copies_seen: Copies of which some part was trained on by this step.
         method: A row of METHODS: an order test, or `min_k`.
-        p_value: Of an order test, uncorrected; None for `min_k`, like the next four.
+        validity: Of an order test: `exact`, `asymptotic` or `heuristic`; None for
+            `min_k`, like the next five.
+        p_value: Uncorrected.
         log10_p: log10 of it, without its limit at 1e-300.
         effect: Nats per example boundary.
         effect_se: Its standard error.
@@ -41,6 +43,7 @@ class AuditRow:
     copies: int
     copies_seen: int
     method: str
+    validity: str | None = None
     p_value: float | None = None
     log10_p: float | None = None
     effect: float | None = None

@@ -153,7 +153,7 @@ def audit_model(
         result = order_result(test, scored, primary=False, pretests=())
         row = _row(plan.sets[test.benchmark.name], result.method, step, tokens)
         numbers = {name: getattr(result.numbers, name) for name in _NUMBERS}
-        rows.append(dataclasses.replace(row, **numbers))
+        rows.append(dataclasses.replace(row, validity=result.validity, **numbers))
     scores = {}
     for name, sequences in plan.texts.items():
         try:
