@@ -70,7 +70,7 @@ def _write(folder, *, sets=_SETS, losses=None, audited=(), finished=True):
                 last,
                 losses[last - 4 : last],
                 tokens_a_step=_STEP_TOKENS,
-                rate=lambda step: 1e-3 / step,
+                rates=[1e-3 / last] * 4,
                 seconds=last / 4,
             )
     audits = AuditLog(folder / "audits.jsonl")

@@ -37,13 +37,10 @@ class Clock:
         self.now += seconds
 
 
-def _rate_of(step):
-    return 1e-3 * step
-
-
 def _append(log, steps, losses=None, seconds=1.0):
     losses = [float(step) for step in steps] if losses is None else losses
-    log.append(steps[-1], losses, tokens_a_step=32, rate=_rate_of, seconds=seconds)
+    rates = [1e-3 * step for step in steps]
+    log.append(steps[-1], losses, rates=rates, tokens_a_step=32, seconds=seconds)
 
 
 def test_training_costs_three_forward_passes_of_full_rows():

@@ -1,7 +1,7 @@
 """`metrics.jsonl`: one row a training step, and the same as TensorBoard scalars."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -48,8 +48,8 @@ class MetricsLog:
         last_step: int,
         losses: Sequence[float],
         *,
+        rates: Sequence[float],
         tokens_a_step: int,
-        rate: Callable[[int], float],
         seconds: float,
     ) -> None:
         """Write a block of steps; when it returns, the system has them.
@@ -57,8 +57,8 @@ class MetricsLog:
         Args:
             last_step: Step of the last loss, counted from 1.
             losses: Of consecutive steps.
+            rates: Learning rate of each of them.
             tokens_a_step: Targets.
-            rate: Step (from 1) -> learning rate.
             seconds: Since this process began to train.
         """
         first = last_step - len(losses) + 1
@@ -67,10 +67,11 @@ class MetricsLog:
                 "step": step,
                 "loss": float(loss) if math.isfinite(loss) else None,
                 "tokens": step * tokens_a_step,
-                "rate": float(rate(step)),
+                # More digits would only show that rates are float32.
+                "rate": float(f"{rate:.6g}"),
                 "seconds": round(self._seconds_before + seconds, 3),
             }
-            for step, loss in enumerate(losses, first)
+            for step, (loss, rate) in enumerate(zip(losses, rates, strict=True), first)
         ]
         self._file.write(row_bytes(rows))
         self.rows += rows
