@@ -14,7 +14,13 @@ from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.models.config import llama_shape
 from jaxcontam.models.decoder import Decoder
-from train.audit_log import AuditLog, AuditRow, audit_steps, check_audit_flags
+from train.audit_log import (
+    AuditLog,
+    AuditRow,
+    audit_steps,
+    audit_words,
+    check_audit_flags,
+)
 from train.audits import (
     MEMBERSHIP,
     audit_model,
@@ -240,6 +246,22 @@ def _row(step, name="a"):
         copies_seen=0,
         method="adjacency",
         p_value=0.5,
+    )
+
+
+def test_an_audit_in_a_line_counts_planted_sets_and_controls():
+    rows = [
+        dataclasses.replace(_row(20, name), copies=copies, log10_p=log10_p)
+        for name, copies, log10_p in (
+            ("a", 10, -300.5),
+            ("b", 1, -2.99),
+            ("c", 1, -3.0),
+            ("d", 0, -0.1),
+        )
+    ]
+    assert audit_words([*rows, dataclasses.replace(rows[0], log10_p=None)]) == (
+        "audit at step 20: adjacency p <= 0.001 in 2 of 3 planted sets and 0 of 1 "
+        "controls"
     )
 
 

@@ -167,7 +167,7 @@ def test_without_a_plan_nothing_is_audited(tmp_path):
     assert not (tmp_path / "training.html").exists()
 
 
-def test_audits_are_not_counted_as_training(tmp_path, planned):
+def test_audits_are_not_counted_as_training(tmp_path, planned, capsys):
     manifest, plan = planned
     write_manifest(manifest, tmp_path / "manifest.json")
     ticks = iter(range(100))
@@ -188,6 +188,7 @@ def test_audits_are_not_counted_as_training(tmp_path, planned):
         average = progress.average
     # Calls of the clock: 0 to begin, 1, 2 and 3 around the audit, 4.
     assert average.tokens_per_second == pytest.approx(2 * 192 / (30 - 10), rel=1e-12)
+    assert capsys.readouterr().err.startswith("audit at step 2: adjacency p <= 0.001")
 
 
 def test_progress_of_a_preset_knows_its_operations():

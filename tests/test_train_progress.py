@@ -214,8 +214,8 @@ class Writer:
 
     made: tuple = ()
 
-    def __init__(self, folder, purge_step=None):
-        Writer.made = (folder, purge_step)
+    def __init__(self, folder, purge_step, filename_suffix):
+        Writer.made = (folder, purge_step, filename_suffix)
         Writer.scalars = []
 
     def add_scalar(self, name, value, step):
@@ -235,7 +235,7 @@ def test_tensorboard_gets_the_same_numbers(tmp_path, monkeypatch):
     board = tmp_path / "board"
     with MetricsLog(tmp_path / "m.jsonl", last_step=1, tensorboard=board) as log:
         _append(log, [2, 3], [6.5, float("inf")])
-    assert Writer.made == (str(board), 2)
+    assert Writer.made == (str(board), 2, ".from-1")
     assert Writer.scalars == [
         ("train/loss", 6.5, 2),
         ("train/rate", 2e-3, 2),

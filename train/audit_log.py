@@ -1,12 +1,14 @@
 """When a run is audited, and the log of what was found: audits.jsonl."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from jaxcontam.errors import InputError
 from jaxcontam.report.document import replace_bytes
+from jaxcontam.stats.effect import LEVEL
 from train.step_log import read_rows, row_bytes
 
 AUDITS_NAME = "audits.jsonl"
@@ -88,6 +90,31 @@ class AuditLog:
 
     def _write(self) -> None:
         replace_bytes(self._path, row_bytes(self.rows))
+
+
+def audit_words(rows: Sequence[AuditRow]) -> str:
+    """One audit in a line: how many sets each order test finds at 0.001, uncorrected.
+
+    Args:
+        rows: Of one step, at least one.
+    """
+    words = []
+    for method in dict.fromkeys(row.method for row in rows if row.log10_p is not None):
+        planted, controls = (
+            [
+                row.log10_p <= math.log10(LEVEL)
+                for row in rows
+                if row.method == method
+                and row.log10_p is not None
+                and (row.copies == 0) == is_control
+            ]
+            for is_control in (False, True)
+        )
+        words.append(
+            f"{method} p <= {LEVEL:g} in {sum(planted)} of {len(planted)} planted sets "
+            f"and {sum(controls)} of {len(controls)} controls"
+        )
+    return f"audit at step {rows[0].step}: {'; '.join(words) or 'membership alone'}"
 
 
 def check_audit_flags(at: Sequence[float], every: int | None) -> None:

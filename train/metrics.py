@@ -131,5 +131,10 @@ def _writer(folder: Path, last_step: int) -> Any:
             "--tensorboard needs tensorboardX, which is not installed",
             hint="pip install -e .[tensorboard]",
         ) from e
-    # Scalars that a killed run wrote after its checkpoint are hidden.
-    return SummaryWriter(str(folder), purge_step=last_step + 1 if last_step else None)
+    # Scalars that a killed run wrote after its checkpoint are hidden. File names have
+    # whole seconds: without a suffix, a quick restart would write over its own file.
+    return SummaryWriter(
+        str(folder),
+        purge_step=last_step + 1 if last_step else None,
+        filename_suffix=f".from-{last_step}",
+    )

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from jaxcontam.report.figure import BLUE, GREY, STYLE, svg_text
+from jaxcontam.stats.effect import LEVEL
 
 _WIDTH = 9.4
 # Inches: of a curve, of a low one, and of each set's line in the calendar of copies.
@@ -25,7 +26,6 @@ _MOST_POINTS = 1500
 _MOST_MARKS = 400
 # The mean of the loss reaches so small a part of the run to either side.
 _STEPS_OF_RUN = 100
-_LEVEL = 0.001
 _MARKERS = "os^Dv*PX"
 # -log10 p up to here is drawn on a plain scale; a p-value may be 1e-200.
 _PLAIN_UP_TO = 12
@@ -233,7 +233,7 @@ def _draw_calendar(axes: Axes, planted: Sequence[SetPicture]) -> None:
 
 def _draw_p(axes: Axes, sets: Sequence[SetPicture], method: str) -> None:
     largest = _draw_curves(axes, sets, method, _strength, lambda row: None)
-    axes.axhline(-math.log10(_LEVEL), color=GREY, ls="--", lw=0.8)
+    axes.axhline(-math.log10(LEVEL), color=GREY, ls="--", lw=0.8)
     if largest > _PLAIN_UP_TO:
         axes.set_yscale("symlog", linthresh=3)
         ticks = [t for t in (0, 1, 2, 3, 10, 30, 100, 300) if t <= 1.3 * largest]
@@ -241,7 +241,7 @@ def _draw_p(axes: Axes, sets: Sequence[SetPicture], method: str) -> None:
         axes.minorticks_off()
     axes.set_ylim(bottom=0)
     axes.set_ylabel("-log10 p")
-    axes.set_title(f"{method}: order of the examples (dashed: p = 0.001)")
+    axes.set_title(f"{method}: order of the examples (dashed: p = {LEVEL:g})")
 
 
 def _strength(row: Mapping[str, Any]) -> float | None:

@@ -152,6 +152,10 @@ class TrainingProgress:
         finally:
             self._paused += self._clock() - start
 
+    def say(self, words: str) -> None:
+        """A line that stays: above the bar, or in the log."""
+        self._console.print(words, highlight=False, markup=False, soft_wrap=True)
+
     def __enter__(self) -> Self:
         self._bar.start()
         return self

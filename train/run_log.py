@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontam.models.decoder import Decoder
-from train.audit_log import AUDITS_NAME, AuditLog
+from train.audit_log import AUDITS_NAME, AuditLog, AuditRow, audit_words
 from train.audits import AuditPlan, audit_model
 from train.metrics import METRICS_NAME, MetricsLog
 from train.page import write_training_page
@@ -103,12 +103,16 @@ class RunLog:
             self._audit(step, decoder, self._plan)
             return
         with self._progress.paused("auditing"):
-            self._audit(step, decoder, self._plan)
+            rows = self._audit(step, decoder, self._plan)
+        if rows:
+            self._progress.say(audit_words(rows))
 
-    def _audit(self, step: int, decoder: Decoder, plan: AuditPlan) -> None:
+    def _audit(self, step: int, decoder: Decoder, plan: AuditPlan) -> list[AuditRow]:
         tokens = step * self._step_tokens
-        self._audits.append(audit_model(decoder, plan, step=step, tokens=tokens))
+        rows = audit_model(decoder, plan, step=step, tokens=tokens)
+        self._audits.append(rows)
         write_training_page(self._out)
+        return rows
 
     def __enter__(self) -> Self:
         return self
