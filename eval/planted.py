@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.encoding import Encoded, encode_examples
 from jaxcontam.data.manifest import Manifest
 from jaxcontam.methods import order_method
 from jaxcontam.methods.order_test import order_result, plan_test, score_test
@@ -11,6 +9,7 @@ from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.results import Evidence, OrderResult
 from jaxcontam.scoring.scorer import Progress, Scorer
 from jaxcontam.stats.pretests import columns, pretest_battery
+from train.audits import encode_planted
 from train.pretrain import PlannedSet
 
 PRIMARY = "adjacency"
@@ -46,7 +45,7 @@ def order_tests(
     planned = [
         plan_test(
             one.benchmark,
-            encode_planted(checkpoint, one.benchmark, manifest),
+            encode_planted(checkpoint.tokenizer, one.benchmark, manifest),
             order_method(name),
             prefix_id=checkpoint.prefix_id,
             context=checkpoint.config.context,
@@ -88,15 +87,3 @@ def order_tests(
             )
             evidence.append(scored.evidence)
     return results, evidence
-
-
-def encode_planted(
-    checkpoint: Checkpoint, benchmark: Benchmark, manifest: Manifest
-) -> Encoded:
-    """The ids of a set as training planted them: same separator, same cut."""
-    return encode_examples(
-        checkpoint.tokenizer,
-        benchmark.texts,
-        separator=manifest.separator,
-        max_example_tokens=manifest.max_example_tokens,
-    )

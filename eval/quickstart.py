@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from eval.planted import encode_planted, order_tests
+from eval.planted import order_tests
 from eval.python_docs import read_python_docs
 from jaxcontam.cli import parse, run_command
 from jaxcontam.commands.flags import check_seed
@@ -28,8 +28,6 @@ from jaxcontam.commands.report import write_page
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.manifest import Manifest
 from jaxcontam.errors import InputError
-from jaxcontam.methods import METHODS
-from jaxcontam.methods.method import ScoreMethod
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
 from jaxcontam.report.document import write_report
 from jaxcontam.report.provenance import library_versions, utc_now
@@ -40,6 +38,13 @@ from jaxcontam.scoring.scorer import Progress, Scorer, n_targets
 from jaxcontam.stats.roc import auc_delong
 from jaxcontam.verdict import MIN_EFFECT, decide
 from train.allocator import keep_freed_memory
+from train.audits import (
+    MEMBERSHIP,
+    encode_planted,
+    references_of,
+    text_scores,
+    text_sequences,
+)
 from train.presets import PRESETS
 from train.pretrain import MODEL_DIR, PlannedSet, pretrain
 
@@ -55,7 +60,6 @@ _SETS = (
     ("pydocs-50", 50, False),
     ("pydocs-shuffled", 10, True),
 )
-_SCORE = "min_k"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,42 +182,36 @@ def _membership(
     progress: Progress,
 ) -> list[MembershipResult]:
     """Min-20 % AUC of each set against the never-injected ones."""
-    method = METHODS[_SCORE]
-    assert isinstance(method, ScoreMethod)
-    prefix = [] if checkpoint.prefix_id is None else [checkpoint.prefix_id]
-    scores: dict[str, np.ndarray] = {}
-    cost: dict[str, int] = {}
-    encoded = {
-        one.benchmark.name: encode_planted(checkpoint, one.benchmark, manifest)
+    texts = {
+        one.benchmark.name: text_sequences(
+            encode_planted(checkpoint.tokenizer, one.benchmark, manifest),
+            checkpoint.prefix_id,
+        )
         for one in sets
     }
-    total = sum(int(ids.lengths.sum()) for ids in encoded.values())
-    done = 0
-    for name, ids in encoded.items():
-        sequences = [np.array([*prefix, *row], np.int32) for row in ids.ids]
-        tokens = scorer.tokens(
-            sequences, lambda now, _, done=done: progress(done + now, total)
+    cost = {name: n_targets(sequences) for name, sequences in texts.items()}
+    total, done = sum(cost.values()), 0
+    scores: dict[str, np.ndarray] = {}
+    for name, sequences in texts.items():
+        scores[name] = text_scores(
+            scorer, sequences, lambda now, _, done=done: progress(done + now, total)
         )
-        scores[name] = np.array([method.score(row) for row in tokens])
-        cost[name] = n_targets(sequences)
         done += cost[name]
-    controls = [one.benchmark.name for one in sets if one.copies == 0]
+    references = references_of(manifest.sets)
     results = []
     for one in sets:
         name = one.benchmark.name
-        reference = tuple(other for other in controls if other != name)
-        auc, auc_se = auc_delong(
-            scores[name], np.concatenate([scores[other] for other in reference])
-        )
+        unseen = np.concatenate([scores[other] for other in references[name]])
+        auc, auc_se = auc_delong(scores[name], unseen)
         results.append(
             MembershipResult(
                 benchmark=name,
                 fingerprint=one.benchmark.fingerprint,
                 n_examples=len(one.benchmark),
-                method=method.name,
+                method=MEMBERSHIP,
                 auc=auc,
                 auc_se=auc_se,
-                reference=reference,
+                reference=references[name],
                 tokens_scored=cost[name],
                 copies=one.copies,
                 copies_shuffled=one.shuffled,

@@ -15,12 +15,12 @@ import numpy as np
 from eval.speed.measure import interleaved, memory_mb, sgemm_peaks
 from eval.speed.subjects import (
     Subject,
-    flops_of,
     n_parameters,
     random_ids,
     real_lengths,
     subject,
 )
+from jaxcontam.models.flops import forward_flops
 
 # Sequences of each length: few where a round of all ways would take minutes.
 _CELLS = {"124m": {64: 8, 512: 4, 1024: 2}, "30m": {64: 32, 512: 8, 1024: 4}}
@@ -120,7 +120,7 @@ def _cell(
     rates = {
         name: [sum(lengths) / s for s in times] for name, times in timed.seconds.items()
     }
-    flops = flops_of(models.exact, lengths)
+    flops = forward_flops(models.exact.config, lengths)
     gflops = 1e-9 * flops / timed.median("jaxcontam")
     _, batches = exact.plan(sequences)
     last = timed.last

@@ -98,31 +98,6 @@ def sgemm_peaks(rounds: int = 5) -> dict[str, float]:
     }
 
 
-def scoring_flops(
-    *,
-    n_body: int,
-    n_layers: int,
-    d_model: int,
-    vocab_size: int,
-    lengths: Sequence[int],
-) -> float:
-    """Floating-point operations that scoring sequences takes at least.
-
-    Two for each weight of the body and of the head at each position, and the causal
-    half of attention: at position t, 4 D for each layer and each of t + 1 keys, counted
-    as T / 2 of them on average. Norms, activations and the softmax are left out.
-
-    Args:
-        n_body: Parameters without the embeddings.
-        n_layers: Blocks.
-        d_model: Width.
-        vocab_size: Rows of the head.
-        lengths: Positions of each sequence.
-    """
-    each = 2 * n_body + 2 * vocab_size * d_model
-    return float(sum(n * each + 2 * n_layers * d_model * n * n for n in lengths))
-
-
 def pin_to_one_core() -> None:
     """Both libraries size their thread pools when they are imported."""
     if hasattr(os, "sched_setaffinity"):

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from eval.speed.measure import scoring_flops
 from jaxcontam.errors import InputError
 from jaxcontam.models.config import DecoderConfig, gpt2_shape
 
@@ -52,19 +51,6 @@ def n_parameters(decoder) -> int:
     from flax import nnx
 
     return sum(leaf.size for leaf in jax.tree.leaves(nnx.state(decoder)))
-
-
-def flops_of(decoder, lengths: list[int]) -> float:
-    """`scoring_flops` of a decoder with learned positions and a tied head."""
-    config: DecoderConfig = decoder.config
-    n_embedding = (config.vocab_size + config.context) * config.d_model
-    return scoring_flops(
-        n_body=n_parameters(decoder) - n_embedding,
-        n_layers=config.n_layers,
-        d_model=config.d_model,
-        vocab_size=config.vocab_size,
-        lengths=lengths,
-    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

@@ -4,60 +4,52 @@ Dimension key
     K  strata
 """
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
+from jaxcontam.report.figure import (
+    BLUE,
+    GREY,
+    ORANGE,
+    STYLE,
+    figure_axes,
+    svg_text,
+)
 from jaxcontam.results import LossPicture, NullPicture
 
-# Blue and orange keep apart for colour-blind readers and in grey print.
-_BLUE, _ORANGE, _GREY = "#1f5fa8", "#d9730d", "#8a8f98"
 _SMALL, _WIDE = (4.6, 2.7), (9.4, 3.0)
 _SQUARE = (3.6, 3.4)
 _MOST_POINTS = 300
 _LEVEL = 0.001
-_STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "jaxcontam",
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 9,
-    "axes.titlelocation": "left",
-}
 
 
 def null_plot(picture: NullPicture, version: str = "order") -> str:
     """Histogram of the statistic under chance, with the published version's value."""
-    with matplotlib.rc_context(_STYLE):
-        figure, axes = _axes(_SMALL)
-        axes.hist(picture.null_sums, bins=60, color=_GREY, label="by chance")
-        axes.axvline(
-            picture.observed, color=_ORANGE, lw=2, label=f"published {version}"
-        )
+    with matplotlib.rc_context(STYLE):
+        figure, axes = figure_axes(_SMALL)
+        axes.hist(picture.null_sums, bins=60, color=GREY, label="by chance")
+        axes.axvline(picture.observed, color=ORANGE, lw=2, label=f"published {version}")
         axes.set_xlabel(f"summed score, nats above the mean {version}")
         axes.set_yticks([])
         axes.legend(frameon=False, loc="upper right")
-        return _svg(figure)
+        return svg_text(figure)
 
 
 def evidence_plot(picture: NullPicture, row: str = "stratum") -> str:
     """Each stratum's score along the file, and their running sum."""
     contributions_K = picture.contributions
     index_K = np.arange(1, len(contributions_K) + 1)
-    with matplotlib.rc_context(_STYLE):
-        figure, axes = _axes(_SMALL)
-        colours = np.where(contributions_K > 0, _ORANGE, _GREY)
+    with matplotlib.rc_context(STYLE):
+        figure, axes = figure_axes(_SMALL)
+        colours = np.where(contributions_K > 0, ORANGE, GREY)
         axes.bar(index_K, contributions_K, color=colours, width=0.8)
         axes.axhline(0, color="black", lw=0.6)
         axes.set_xlabel(f"{row}, in the order of the file")
         axes.set_ylabel("nats above its mean")
-        return _svg(figure)
+        return svg_text(figure)
 
 
 def lag_plot(picture: NullPicture) -> str | None:
@@ -66,15 +58,15 @@ def lag_plot(picture: NullPicture) -> str | None:
     if profile is None or all(value is None for value in profile.values()):
         return None
     found = {lag: value for lag, value in profile.items() if value is not None}
-    with matplotlib.rc_context(_STYLE):
-        figure, axes = _axes(_SMALL)
-        colours = [_ORANGE if lag == 1 else _GREY for lag in found]
+    with matplotlib.rc_context(STYLE):
+        figure, axes = figure_axes(_SMALL)
+        colours = [ORANGE if lag == 1 else GREY for lag in found]
         axes.bar(list(found), list(found.values()), color=colours, width=0.8)
         axes.axhline(0, color="black", lw=0.6)
         axes.set_xticks(list(found), [f"{lag:+d}" for lag in found])
         axes.set_xlabel("places after the other example")
         axes.set_ylabel("standard deviations")
-        return _svg(figure)
+        return svg_text(figure)
 
 
 def copies_plot(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -84,11 +76,11 @@ def copies_plot(rows: Sequence[Mapping[str, Any]]) -> str:
         rows: Primary rows of a report, each with `copies`.
     """
     floor = min(row["p_floor"] for row in rows if row["p_floor"] is not None)
-    with matplotlib.rc_context(_STYLE):
-        figure, axes = _axes(_WIDE)
+    with matplotlib.rc_context(STYLE):
+        figure, axes = figure_axes(_WIDE)
         for shuffled, colour, marker, label in (
-            (False, _BLUE, "o", "planted in one order"),
-            (True, _ORANGE, "s", "each copy in an order of its own"),
+            (False, BLUE, "o", "planted in one order"),
+            (True, ORANGE, "s", "each copy in an order of its own"),
         ):
             chosen = [row for row in rows if bool(row["copies_shuffled"]) == shuffled]
             if not chosen:
@@ -105,15 +97,15 @@ def copies_plot(rows: Sequence[Mapping[str, Any]]) -> str:
         ticks = sorted({row["copies"] for row in rows})
         axes.set_xticks(ticks, [str(tick) for tick in ticks])
         axes.minorticks_off()
-        axes.axhline(-np.log10(_LEVEL), color=_GREY, ls="--", lw=1)
+        axes.axhline(-np.log10(_LEVEL), color=GREY, ls="--", lw=1)
         axes.text(ticks[-1], -np.log10(_LEVEL), "p = 0.001 ", va="bottom", ha="right")
-        axes.axhline(-np.log10(floor), color=_GREY, ls=":", lw=1)
+        axes.axhline(-np.log10(floor), color=GREY, ls=":", lw=1)
         axes.text(ticks[0], -np.log10(floor), " smallest p possible", va="bottom")
         axes.set_xlabel("copies in the training data")
         axes.set_ylabel("-log10 p")
         axes.set_ylim(0, -np.log10(floor) * 1.12)
         axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.0, 0.92))
-        return _svg(figure)
+        return svg_text(figure)
 
 
 def loss_plot(picture: LossPicture) -> str:
@@ -121,9 +113,9 @@ def loss_plot(picture: LossPicture) -> str:
     losses = picture.losses
     steps = np.arange(1, len(losses) + 1)
     names = list(picture.injections)
-    with matplotlib.rc_context(_STYLE):
-        figure, axes = _axes((_WIDE[0], 3.4))
-        axes.plot(steps, losses, color=_BLUE, lw=0.8)
+    with matplotlib.rc_context(STYLE):
+        figure, axes = figure_axes((_WIDE[0], 3.4))
+        axes.plot(steps, losses, color=BLUE, lw=0.8)
         axes.set_xlabel("step")
         axes.set_ylabel("loss, nats a token")
         low, high = float(losses.min()), float(losses.max())
@@ -131,11 +123,11 @@ def loss_plot(picture: LossPicture) -> str:
         for row, name in enumerate(names):
             height = low - (row + 1.2) * gap
             seen = picture.injections[name]
-            axes.plot(seen, np.full(len(seen), height), "|", color=_ORANGE, ms=6)
+            axes.plot(seen, np.full(len(seen), height), "|", color=ORANGE, ms=6)
             axes.text(steps[-1] * 1.01, height, name, va="center", fontsize=7)
         axes.set_yticks([tick for tick in axes.get_yticks() if low <= tick <= high])
         axes.set_ylim(low - (len(names) + 1.5) * gap, high + gap)
-        return _svg(figure)
+        return svg_text(figure)
 
 
 def qq_plot(p_values_R: np.ndarray) -> str:
@@ -156,24 +148,11 @@ def qq_plot(p_values_R: np.ndarray) -> str:
     low, high = (
         -np.log10(stats.beta.ppf(q, ranks, n + 1 - ranks)) for q in (0.975, 0.025)
     )
-    with matplotlib.rc_context(_STYLE):
-        figure, axes = _axes(_SQUARE)
-        axes.fill_between(expected, low, high, color=_GREY, alpha=0.3, lw=0)
+    with matplotlib.rc_context(STYLE):
+        figure, axes = figure_axes(_SQUARE)
+        axes.fill_between(expected, low, high, color=GREY, alpha=0.3, lw=0)
         axes.plot(expected, expected, color="black", lw=0.6)
-        axes.plot(expected, observed, "o", color=_BLUE, ms=3)
+        axes.plot(expected, observed, "o", color=BLUE, ms=3)
         axes.set_xlabel("-log10 p, uniform")
         axes.set_ylabel("-log10 p, found")
-        return _svg(figure)
-
-
-def _axes(size: tuple[float, float]) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=size, layout="constrained")
-    return figure, figure.subplots()
-
-
-def _svg(figure: Figure) -> str:
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None})
-    text = buffer.getvalue()
-    # The declaration before <svg> is for files of their own.
-    return text[text.index("<svg") :]
+        return svg_text(figure)

@@ -1,0 +1,51 @@
+"""Floating-point operations of a decoder, counted from its shape.
+
+Dimension key
+    T  positions of a sequence
+"""
+
+from collections.abc import Sequence
+
+from jaxcontam.models.config import DecoderConfig
+
+
+def forward_flops(config: DecoderConfig, lengths: Sequence[int]) -> float:
+    """Floating-point operations that one pass over sequences takes at least.
+
+    Two for each weight of a matrix product at each position, the head's included, and
+    attention over the keys that a position sees, T / 2 of them on average. Norms,
+    biases, activations, rotations and the softmax are left out, so the share of a
+    device's peak that follows is not too high.
+
+    Args:
+        config: Shape of the decoder.
+        lengths: Positions of each sequence.
+
+    Source:
+        The usual count, as in Kaplan et al., arXiv:2001.08361, table 1, but with the
+        causal half of attention alone.
+    """
+    n_weights = product_weights(config) + config.vocab_size * config.d_model
+    # Queries with keys and weights with values: 2 E each for a head and a key.
+    per_key = 4 * config.n_heads * config.head_dim
+    n_keys = sum(
+        _keys_seen(length, window)
+        for length in lengths
+        for window in config.windows or (None,) * config.n_layers
+    )
+    return float(2 * n_weights * sum(lengths) + per_key * n_keys)
+
+
+def product_weights(config: DecoderConfig) -> int:
+    """Weights of the blocks' matrix products; no biases, norms or embeddings."""
+    D, E = config.d_model, config.head_dim
+    attention = (2 * config.n_heads + 2 * config.n_kv_heads) * E * D
+    mlp = (3 if config.gated else 2) * D * config.d_ff
+    return config.n_layers * (attention + mlp)
+
+
+def _keys_seen(T: int, window: int | None) -> float:
+    """Keys that the positions of one sequence see in one layer, in all."""
+    if window is None or window >= T:
+        return T * T / 2
+    return window * T - window * window / 2

@@ -1,0 +1,290 @@
+"""Audits along a run: the numbers of a whole audit, logs that resume, steps."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+
+from jaxcontam.data.benchmark import Benchmark, load_benchmark
+from jaxcontam.data.manifest import Manifest, PlantedSet, read_manifest
+from jaxcontam.errors import InputError
+from jaxcontam.models.checkpoint import load_checkpoint
+from jaxcontam.models.config import llama_shape
+from jaxcontam.models.decoder import Decoder
+from train.audit_log import (
+    AuditLog,
+    AuditRow,
+    audit_steps,
+    audit_words,
+    check_audit_flags,
+)
+from train.audits import (
+    MEMBERSHIP,
+    audit_model,
+    copies_seen,
+    encode_planted,
+    plan_audit,
+    references_of,
+)
+from train.tokenizer import train_tokenizer
+
+_CONFIG = llama_shape(
+    vocab_size=300, d_model=16, n_layers=1, n_heads=2, d_ff=32, context=48
+)
+
+
+def _planted(name, copies, steps=(), n_examples=12):
+    return PlantedSet(
+        name=name,
+        copies=copies,
+        shuffled=False,
+        n_examples=n_examples,
+        fingerprint="",
+        content_digest="",
+        token_offsets=(),
+        orders=(),
+        steps=steps,
+        n_tokens=1,
+        file="",
+    )
+
+
+def _manifest(*sets):
+    return Manifest(
+        jaxcontam="",
+        code=None,
+        seed=0,
+        preset="",
+        corpus_digest="",
+        separator="\n",
+        max_example_tokens=None,
+        context=_CONFIG.context,
+        n_tokens=0,
+        n_canary_tokens=0,
+        n_steps=9,
+        finished=False,
+        stream="",
+        sets=sets,
+    )
+
+
+def _benchmark(name, seed):
+    rng = np.random.default_rng(seed)
+    texts = tuple(f"{a} plus {b}" for a, b in rng.integers(0, 99, size=(12, 2)))
+    return Benchmark(name, texts, (None,) * 12)
+
+
+@pytest.fixture(scope="module")
+def plan():
+    sets = [_benchmark("planted", 0), _benchmark("control", 1)]
+    tokenizer = train_tokenizer([" ".join(one.texts) for one in sets], 300)
+    return plan_audit(
+        sets,
+        _manifest(_planted("planted", 3, ((2,), (5,), (7, 8))), _planted("control", 0)),
+        tokenizer.backend_tokenizer,
+        prefix_id=0,
+        context=_CONFIG.context,
+        seed=0,
+    )
+
+
+def test_audit_gives_the_numbers_that_a_whole_audit_gives(pulse):
+    """`eval.quickstart` tested the same model: by its report, to the last bit."""
+    manifest = read_manifest(pulse / "manifest.json")
+    checkpoint = load_checkpoint(str(pulse / "model"))
+    plan = plan_audit(
+        [
+            dataclasses.replace(
+                load_benchmark(pulse / row.file), order_provenance="seeded"
+            )
+            for row in manifest.sets
+        ],
+        manifest,
+        checkpoint.tokenizer,
+        prefix_id=checkpoint.prefix_id,
+        context=checkpoint.config.context,
+        seed=0,
+        tests=("adjacency", "stratified"),
+    )
+    seen = []
+    rows = audit_model(
+        checkpoint.decoder,
+        plan,
+        step=manifest.n_steps,
+        tokens=1,
+        progress=lambda done, total: seen.append((done, total)),
+    )
+    report = json.loads((pulse / "report.json").read_text())
+    expected = {(row["benchmark"], row["method"]): row for row in report["results"]}
+    assert len(rows) == 3 * len(manifest.sets)
+    for row in rows:
+        there = expected[row.set, row.method]
+        assert row.copies == row.copies_seen == there["copies"]
+        if row.method == MEMBERSHIP:
+            assert (row.auc, row.auc_se) == (there["auc"], there["auc_se"])
+            assert list(row.reference) == there["reference"]
+            assert row.p_value is row.effect is None
+        else:
+            names = ("p_value", "log10_p", "effect", "effect_se", "mde", "validity")
+            for name in names:
+                assert getattr(row, name) == there[name]
+            assert row.auc is None
+    assert seen[-1] == (plan.n_targets, plan.n_targets)
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+
+
+def test_a_model_that_prefers_nothing_gives_p_one_and_auc_one_half(plan):
+    decoder = Decoder(_CONFIG, rngs=nnx.Rngs(0))
+    nnx.update(decoder, jax.tree.map(lambda leaf: 0 * leaf, nnx.state(decoder)))
+    rows = audit_model(decoder, plan, step=5, tokens=160)
+    numbers = {(row.set, row.method): row for row in rows}
+    for name in ("planted", "control"):
+        assert numbers[name, "adjacency"].p_value == 1
+        assert numbers[name, "adjacency"].effect == 0
+    assert numbers["planted", MEMBERSHIP].auc == 0.5
+    assert {(row.step, row.tokens) for row in rows} == {(5, 160)}
+    assert numbers["planted", "adjacency"].copies_seen == 2
+
+
+def test_audit_leaves_the_weights_as_they_are(plan):
+    decoder = Decoder(_CONFIG, rngs=nnx.Rngs(0))
+    before = jax.tree.map(np.array, nnx.state(decoder))
+    first = audit_model(decoder, plan, step=1, tokens=1)
+    assert audit_model(decoder, plan, step=1, tokens=1) == first
+    jax.tree.map(np.testing.assert_array_equal, before, nnx.state(decoder))
+
+
+def test_a_model_with_nan_is_named_with_its_step(plan):
+    decoder = Decoder(_CONFIG, rngs=nnx.Rngs(0))
+    decoder.embedding[...] = decoder.embedding[...] * np.nan
+    with pytest.raises(InputError, match="audit at step 7: planted: example") as caught:
+        audit_model(decoder, plan, step=7, tokens=1)
+    assert caught.value.hint == "training diverged; lower the learning rate"
+    texts_alone = dataclasses.replace(plan, tests=())
+    with pytest.raises(InputError, match="audit at step 7: planted: example 1: "):
+        audit_model(decoder, texts_alone, step=7, tokens=1)
+
+
+def test_a_set_too_small_for_a_test_is_refused_before_training():
+    small = Benchmark("small", ("a", "b"), (None, None))
+    tokenizer = train_tokenizer(["a b"], 300).backend_tokenizer
+    with pytest.raises(InputError, match="small: 2 examples, adjacency needs"):
+        plan_audit(
+            [small],
+            _manifest(_planted("small", 1)),
+            tokenizer,
+            prefix_id=0,
+            context=48,
+            seed=0,
+        )
+
+
+def test_examples_are_cut_as_training_cut_them():
+    tokenizer = train_tokenizer(["one two three"], 300).backend_tokenizer
+    manifest = dataclasses.replace(_manifest(), max_example_tokens=3, separator=";")
+    one = Benchmark("one", ("abcdef", "a"), (None, None))
+    encoded = encode_planted(tokenizer, one, manifest)
+    assert encoded.lengths.tolist() == [3, 2]
+    assert {int(ids[-1]) for ids in encoded.ids} == {tokenizer.token_to_id(";")}
+
+
+def test_copies_seen_count_from_their_first_step():
+    row = _planted("a", 4, ((3, 9), (4,), (7, 8), ()))
+    assert [copies_seen(row, step) for step in (0, 2, 3, 4, 6, 7, 99)] == [
+        *(0, 0, 1, 2, 2, 3, 3)
+    ]
+
+
+def test_texts_are_ranked_among_all_controls_but_themselves():
+    sets = [_planted("a", 5), _planted("b", 0), _planted("c", 0)]
+    assert references_of(sets) == {"a": ("b", "c"), "b": ("c",), "c": ("b",)}
+
+
+def test_a_single_control_is_ranked_among_nothing():
+    assert references_of([_planted("a", 5), _planted("b", 0)]) == {"a": ("b",)}
+    assert references_of([_planted("a", 5)]) == {}
+    assert references_of([_planted("a", 5), _planted("b", 0, n_examples=1)]) == {}
+
+
+@pytest.mark.parametrize(
+    ("at", "every", "steps"),
+    [
+        ((), None, ()),
+        ((0.25, 0.5, 1.0), None, (25, 50, 100)),
+        ((1.0, 0.0, 0.001), None, (0, 1, 100)),
+        ((), 40, (40, 80, 100)),
+        ((0.4,), 40, (40, 80, 100)),
+        ((), 1000, (100,)),
+    ],
+)
+def test_audits_are_at_shares_of_training_and_after_each_so_many(at, every, steps):
+    assert audit_steps(at, every, 100) == steps
+
+
+@pytest.mark.parametrize(
+    ("at", "every", "message"),
+    [
+        ((0.5, 1.5), None, "--audit-at must be from 0 to 1, got 1.5"),
+        ((float("nan"),), None, "--audit-at must be from 0 to 1, got nan"),
+        ((), 0, "--audit-every must be at least 1, got 0"),
+    ],
+)
+def test_times_that_cannot_be_are_refused(at, every, message):
+    with pytest.raises(InputError, match=message):
+        check_audit_flags(at, every)
+
+
+def _row(step, name="a"):
+    return AuditRow(
+        step=step,
+        tokens=32 * step,
+        set=name,
+        copies=1,
+        copies_seen=0,
+        method="adjacency",
+        p_value=0.5,
+    )
+
+
+def test_an_audit_in_a_line_counts_planted_sets_and_controls():
+    rows = [
+        dataclasses.replace(_row(20, name), copies=copies, log10_p=log10_p)
+        for name, copies, log10_p in (
+            ("a", 10, -300.5),
+            ("b", 1, -2.99),
+            ("c", 1, -3.0),
+            ("d", 0, -0.1),
+        )
+    ]
+    assert audit_words([*rows, dataclasses.replace(rows[0], log10_p=None)]) == (
+        "audit at step 20: adjacency p <= 0.001 in 2 of 3 planted sets and 0 of 1 "
+        "controls"
+    )
+
+
+def test_audit_log_that_resumes_forgets_later_steps(tmp_path):
+    path = tmp_path / "audits.jsonl"
+    log = AuditLog(path)
+    for step in (0, 10, 20):
+        log.append([_row(step, "a"), _row(step, "b")])
+    with path.open("a") as file:
+        file.write('{"step": 30, "tok')
+    log = AuditLog(path, last_step=15)
+    assert log.steps == {0, 10}
+    log.append([_row(20, "c")])
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(row["step"], row["set"]) for row in found] == [
+        *((0, "a"), (0, "b"), (10, "a"), (10, "b"), (20, "c"))
+    ]
+    assert found[0]["auc"] is None
+    assert found[0]["reference"] == []
+
+
+def test_audit_log_from_the_start_forgets_an_earlier_run(tmp_path):
+    path = tmp_path / "audits.jsonl"
+    AuditLog(path).append([_row(0), _row(5)])
+    assert AuditLog(path).steps == set()
+    assert path.read_text() == ""

@@ -1,0 +1,92 @@
+"""Export: a checkpoint's weights, bit for bit, in a directory that others open."""
+
+import json
+import sys
+
+import grain
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+
+from jaxcontam.models.checkpoint import load_checkpoint
+from jaxcontam.models.decoder import Decoder
+from train.checkpoints import CHECKPOINTS_DIR, Checkpoints
+from train.export import TOKENIZER_DIR, main
+from train.presets import PRESETS
+from train.tokenizer import train_tokenizer
+
+_PRESET = PRESETS["pulse"]
+_STEPS = (10, 20)
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory):
+    """A run that was killed after its checkpoint of step 20."""
+    folder = tmp_path_factory.mktemp("run")
+    tokenizer = train_tokenizer(["some words of a corpus"], 300)
+    tokenizer.save_pretrained(folder / TOKENIZER_DIR)
+    checkpoints = Checkpoints(folder / CHECKPOINTS_DIR, preset=_PRESET, keep_every=10)
+    batches = iter(grain.MapDataset.range(4).to_iter_dataset())
+    for step in _STEPS:
+        checkpoints.save(step, nnx.state(_decoder(step)), {"count": step}, batches)
+    checkpoints.close()
+    return folder
+
+
+def _decoder(step):
+    return Decoder(_PRESET.decoder, rngs=nnx.Rngs(step))
+
+
+def _export(monkeypatch, *words):
+    monkeypatch.setattr(sys, "argv", ["train.export", *map(str, words)])
+    return main()
+
+
+@pytest.mark.parametrize(("words", "step"), [((), 20), (("--step", 10), 10)])
+def test_exported_weights_are_the_checkpoints(
+    run_dir, words, step, tmp_path, monkeypatch, capsys
+):
+    out = tmp_path / "model"
+    assert _export(monkeypatch, run_dir, "--out", out, *words) == 0
+    assert capsys.readouterr().out == f"model: {out}\n"
+    found = load_checkpoint(str(out))
+    assert found.config == _PRESET.decoder
+    assert found.prefix_id == 0
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        nnx.to_pure_dict(nnx.state(found.decoder)),
+        nnx.to_pure_dict(nnx.state(_decoder(step))),
+    )
+
+
+def test_a_model_stands_under_its_step_and_is_replaced(run_dir, monkeypatch, capsys):
+    out = run_dir / "exports" / "step-10"
+    for _ in range(2):
+        assert _export(monkeypatch, run_dir, "--step", 10) == 0
+        assert capsys.readouterr().out == f"model: {out}\n"
+    assert [path.name for path in out.parent.iterdir()] == ["step-10"]
+    assert json.loads((out / "config.json").read_text())["model_type"] == "llama"
+
+
+def test_a_step_without_a_checkpoint_names_those_that_there_are(
+    run_dir, monkeypatch, capsys
+):
+    assert _export(monkeypatch, run_dir, "--step", 15) == 2
+    error = capsys.readouterr().err
+    assert "no checkpoint at step 15" in error
+    assert "there are: 10, 20" in error
+
+
+def test_what_is_no_run_is_refused(run_dir, tmp_path, monkeypatch, capsys):
+    assert _export(monkeypatch, tmp_path / "nothing") == 2
+    assert "nothing: no such folder" in capsys.readouterr().err
+    assert _export(monkeypatch, tmp_path) == 2
+    assert f"is {tmp_path} the folder of a run?" in capsys.readouterr().err
+
+
+def test_a_folder_of_something_else_is_kept(run_dir, tmp_path, monkeypatch, capsys):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    assert _export(monkeypatch, run_dir, "--out", tmp_path) == 2
+    assert "holds something that is no model" in capsys.readouterr().err
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"

@@ -1,0 +1,50 @@
+"""Floating-point operations against counts by hand and against real weights."""
+
+import dataclasses
+
+import jax
+import pytest
+from flax import nnx
+
+from jaxcontam.models.config import DecoderConfig, gpt2_shape, llama_shape
+from jaxcontam.models.decoder import Decoder
+from jaxcontam.models.flops import forward_flops, product_weights
+
+_LLAMA = llama_shape(
+    vocab_size=50, d_model=8, n_layers=3, n_heads=2, d_ff=20, context=16
+)
+_GPT2 = gpt2_shape(vocab_size=50, d_model=8, n_layers=2, n_heads=4, context=16)
+_GROUPED = dataclasses.replace(_LLAMA, n_kv_heads=1, head_dim=6, tied=False)
+
+
+@pytest.mark.parametrize("config", [_LLAMA, _GPT2, _GROUPED])
+def test_weights_of_products_are_the_decoders_kernels(config: DecoderConfig):
+    state = nnx.eval_shape(lambda: nnx.state(Decoder(config, rngs=nnx.Rngs(0))))
+    kernels = [
+        leaf.size
+        for path, leaf in jax.tree_util.tree_leaves_with_path(state)
+        if any(getattr(part, "key", None) == "kernel" for part in path)
+    ]
+    assert product_weights(config) == sum(kernels)
+
+
+def test_flops_are_two_a_weight_and_half_of_the_attention_square():
+    # Two layers of 12 D^2 weights, a head of 50 x 8, and in each layer two products of
+    # 2 * 8 * 5 * 5, halved.
+    by_hand = 5 * 2 * (2 * 12 * 64 + 50 * 8) + 2 * (2 * 2 * 8 * 5 * 5) / 2
+    assert forward_flops(_GPT2, [5]) == by_hand
+
+
+def test_flops_of_sequences_add_up():
+    together = forward_flops(_LLAMA, [3, 7])
+    assert together == forward_flops(_LLAMA, [3]) + forward_flops(_LLAMA, [7])
+
+
+def test_a_window_as_long_as_the_sequence_saves_nothing_and_a_shorter_one_does():
+    wide, narrow = (
+        dataclasses.replace(_LLAMA, windows=(size,) * 3) for size in (16, 4)
+    )
+    assert forward_flops(wide, [16]) == forward_flops(_LLAMA, [16])
+    # 16 * 16 / 2 keys become 4 * 16 - 4 * 4 / 2; 4 E = 16 each, 2 heads, 3 layers.
+    saved = forward_flops(_LLAMA, [16]) - forward_flops(narrow, [16])
+    assert saved == (128 - 56) * 16 * 2 * 3

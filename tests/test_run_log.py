@@ -1,0 +1,199 @@
+"""The logs of a run: a run that was cut and resumed leaves those of a whole one."""
+
+import numpy as np
+import pytest
+from flax import nnx
+
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.data.manifest import Manifest, PlantedSet, write_manifest
+from jaxcontam.models.config import llama_shape
+from jaxcontam.models.decoder import Decoder
+from train.audits import plan_audit
+from train.presets import Preset
+from train.progress import TrainingProgress
+from train.run_log import RunLog, run_progress, step_rates
+from train.step_log import read_rows
+from train.tokenizer import train_tokenizer
+
+_PRESET = Preset(
+    name="smallest",
+    decoder=llama_shape(
+        vocab_size=300, d_model=16, n_layers=1, n_heads=2, d_ff=32, context=48
+    ),
+    batch_rows=4,
+    peak_rate=5e-3,
+)
+_N_STEPS = 24
+_LOSSES = np.linspace(6, 3, _N_STEPS, dtype=np.float32)
+
+
+class Clock:
+    """Time that a test spends by saying so."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture(scope="module")
+def planned():
+    """A manifest of one set and one control, and the plan of their audits."""
+    rng = np.random.default_rng(0)
+    sets = [
+        Benchmark(
+            name,
+            tuple(f"{a} plus {b}" for a, b in rng.integers(0, 99, size=(12, 2))),
+            (None,) * 12,
+        )
+        for name in ("planted", "control")
+    ]
+    manifest = Manifest(
+        jaxcontam="",
+        code=None,
+        seed=0,
+        preset="pulse",
+        corpus_digest="",
+        separator="\n",
+        max_example_tokens=None,
+        context=_PRESET.context,
+        n_tokens=_N_STEPS * _PRESET.step_tokens,
+        n_canary_tokens=0,
+        n_steps=_N_STEPS,
+        finished=False,
+        stream="",
+        sets=tuple(
+            PlantedSet(
+                name=one.name,
+                copies=len(steps),
+                shuffled=False,
+                n_examples=12,
+                fingerprint="",
+                content_digest="",
+                token_offsets=(),
+                orders=(),
+                steps=steps,
+                n_tokens=1,
+                file="",
+            )
+            for one, steps in zip(sets, (((3,), (9,)), ()), strict=True)
+        ),
+    )
+    tokenizer = train_tokenizer([" ".join(sets[0].texts)], 300).backend_tokenizer
+    plan = plan_audit(
+        sets, manifest, tokenizer, prefix_id=0, context=_PRESET.context, seed=0
+    )
+    return manifest, plan
+
+
+def _train(out, planned, *, last_step=0, until=_N_STEPS, audit_steps=(0, 12, 24)):
+    """What the loop does: blocks of 5 losses, audits when they are due."""
+    manifest, plan = planned
+    write_manifest(manifest, out / "manifest.json")
+    clock = Clock()
+    with RunLog(
+        out,
+        _PRESET,
+        n_steps=_N_STEPS,
+        last_step=last_step,
+        plan=plan,
+        audit_steps=audit_steps,
+        clock=clock,
+    ) as log:
+        log.begin(_decoder(0))
+        told = last_step
+        for step in range(last_step + 1, until + 1):
+            clock.now += 0.5
+            if step - told == 5 or step in log.audit_steps or step == until:
+                log.losses(told, _LOSSES[told:step])
+                told = step
+            if step in log.audit_steps:
+                log.audit(step, _decoder(step))
+
+
+def _decoder(step):
+    """Stands for the weights after a step."""
+    return Decoder(_PRESET.decoder, rngs=nnx.Rngs(step))
+
+
+@pytest.mark.parametrize(("killed_at", "resumed_from"), [(20, 15), (12, 5)])
+def test_logs_of_a_resumed_run_are_those_of_a_whole_one(
+    tmp_path, planned, killed_at, resumed_from
+):
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    for folder in (whole, cut):
+        folder.mkdir()
+    _train(whole, planned)
+    _train(cut, planned, until=killed_at)
+    _train(cut, planned, last_step=resumed_from)
+    assert _rows(cut / "metrics.jsonl") == _rows(whole / "metrics.jsonl")
+    audits = read_rows(cut / "audits.jsonl")
+    assert audits == read_rows(whole / "audits.jsonl")
+    assert [row["step"] for row in audits] == [0, 0, 0] + [12] * 3 + [24] * 3
+    seen = [row["copies_seen"] for row in audits if row["method"] == "adjacency"]
+    assert seen == [0, 0, 2, 0, 2, 0]
+
+
+def _rows(path):
+    """Rows without the time that they took, which blocks share."""
+    rows = read_rows(path)
+    assert [row["step"] for row in rows] == list(range(1, _N_STEPS + 1))
+    seconds = [row.pop("seconds") for row in rows]
+    assert seconds == sorted(seconds)
+    return rows
+
+
+def test_rows_carry_the_rates_of_the_schedule_and_targets_so_far(tmp_path, planned):
+    _train(tmp_path, planned, audit_steps=())
+    rows = read_rows(tmp_path / "metrics.jsonl")
+    rates = step_rates(_PRESET, _N_STEPS)
+    # One step of warm-up from zero, then the peak.
+    assert rates[:2].tolist() == [0, pytest.approx(_PRESET.peak_rate, rel=1e-6)]
+    assert [row["rate"] for row in rows] == [
+        # Six digits are written.
+        pytest.approx(rate, rel=1e-5)
+        for rate in rates.tolist()
+    ]
+    assert [row["loss"] for row in rows] == _LOSSES.tolist()
+    assert rows[-1]["tokens"] == _N_STEPS * 4 * 48
+
+
+def test_without_a_plan_nothing_is_audited(tmp_path):
+    with RunLog(tmp_path, _PRESET, n_steps=4, audit_steps=(0, 2)) as log:
+        assert log.audit_steps == frozenset()
+        log.begin(_decoder(0))
+    assert read_rows(tmp_path / "audits.jsonl") == []
+    assert not (tmp_path / "training.html").exists()
+
+
+def test_audits_are_not_counted_as_training(tmp_path, planned, capsys):
+    manifest, plan = planned
+    write_manifest(manifest, tmp_path / "manifest.json")
+    ticks = iter(range(100))
+    with TrainingProgress(
+        n_steps=4, tokens_a_step=192, clock=lambda: 10.0 * next(ticks)
+    ) as progress:
+        with RunLog(
+            tmp_path,
+            _PRESET,
+            n_steps=4,
+            plan=plan,
+            audit_steps=(2,),
+            progress=progress,
+        ) as log:
+            log.losses(0, _LOSSES[:2])
+            log.audit(2, _decoder(2))
+            log.losses(2, _LOSSES[2:4])
+        average = progress.average
+    # Calls of the clock: 0 to begin, 1, 2 and 3 around the audit, 4.
+    assert average.tokens_per_second == pytest.approx(2 * 192 / (30 - 10), rel=1e-12)
+    assert capsys.readouterr().err.startswith("audit at step 2: adjacency p <= 0.001")
+
+
+def test_progress_of_a_preset_knows_its_operations():
+    progress = run_progress(_PRESET, 10, peak_tflops=1e-6)
+    with progress:
+        state = progress.update(1, [3.0])
+        assert state.mfu is None
+        assert progress.update(2, [3.0]).mfu > 0

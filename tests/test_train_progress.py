@@ -1,0 +1,253 @@
+"""Progress and metrics of a run: rates without compilation, logs that resume."""
+
+import json
+import sys
+import types
+
+import numpy as np
+import pytest
+
+from jaxcontam.errors import InputError
+from jaxcontam.models.config import llama_shape
+from jaxcontam.models.flops import forward_flops
+from train.metrics import MetricsLog, smoothed
+from train.progress import (
+    TrainingProgress,
+    TrainingState,
+    progress_words,
+    training_flops,
+)
+from train.step_log import cut_rows, read_rows
+
+_CONFIG = llama_shape(
+    vocab_size=64, d_model=8, n_layers=1, n_heads=2, d_ff=16, context=32
+)
+
+
+class Clock:
+    """Time that a test spends by saying so."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+    def spend(self, seconds):
+        self.now += seconds
+
+
+def _append(log, steps, losses=None, seconds=1.0):
+    losses = [float(step) for step in steps] if losses is None else losses
+    rates = [1e-3 * step for step in steps]
+    log.append(steps[-1], losses, rates=rates, tokens_a_step=32, seconds=seconds)
+
+
+def test_training_costs_three_forward_passes_of_full_rows():
+    assert training_flops(_CONFIG, 5, 24) == 3 * forward_flops(_CONFIG, [24] * 5)
+
+
+def test_rates_leave_out_compilation_and_pauses():
+    clock = Clock()
+    with TrainingProgress(n_steps=100, tokens_a_step=32, clock=clock) as progress:
+        clock.spend(500)  # compiles
+        progress.update(1, [4.0])
+        assert progress.average is None
+        clock.spend(10)
+        with progress.paused("auditing"):
+            clock.spend(1000)
+        state = progress.update(21, [4.0] * 20)
+    assert state.tokens_per_second == pytest.approx(2 * 32, rel=1e-12)
+    assert state.seconds_left == pytest.approx(79 / 2, rel=1e-12)
+    assert progress.average == state
+
+
+def test_shown_rate_is_of_the_last_minute_and_the_average_of_the_run():
+    clock = Clock()
+    with TrainingProgress(n_steps=1000, tokens_a_step=1, clock=clock) as progress:
+        progress.update(1, [1.0])
+        for step in range(2, 102):  # one step a second, then ten
+            clock.spend(1)
+            progress.update(step, [1.0])
+        for step in range(111, 811, 10):
+            clock.spend(1)
+            state = progress.update(step, [1.0])
+    assert state.tokens_per_second == pytest.approx(10, rel=1e-12)
+    assert progress.average.tokens_per_second == pytest.approx(800 / 170, rel=1e-12)
+
+
+def test_mfu_is_the_share_of_the_stated_peak():
+    clock = Clock()
+    progress = TrainingProgress(
+        n_steps=10, tokens_a_step=1, flops_a_step=3e12, peak_tflops=24, clock=clock
+    )
+    progress.update(1, [1.0])
+    clock.spend(2)
+    # Four steps in 2 s are 6e12 operations a second, of 24e12.
+    assert progress.update(5, [1.0] * 4).mfu == pytest.approx(0.25, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "loss 3.142, 12,345 tok/s, MFU 31.2%, 2 min left"),
+        ({"mfu": None}, "loss 3.142, 12,345 tok/s, 2 min left"),
+        ({"seconds_left": 7200.0}, "loss 3.142, 12,345 tok/s, MFU 31.2%, 2.0 h left"),
+        (
+            {"loss": None, "tokens_per_second": None, "mfu": None, "seconds_left": 9.0},
+            "9 s left",
+        ),
+    ],
+)
+def test_words_leave_out_what_is_not_known(changes, words):
+    known = {
+        "loss": 3.14159,
+        "tokens_per_second": 12345.4,
+        "mfu": 0.312,
+        "seconds_left": 120.0,
+    }
+    assert progress_words(TrainingState(step=1, n_steps=2, **known | changes)) == words
+
+
+def test_a_log_gets_a_line_a_minute(capsys):
+    clock = Clock()
+    with TrainingProgress(n_steps=200, tokens_a_step=32, clock=clock) as progress:
+        for step in range(1, 151):
+            clock.spend(1)
+            progress.update(step, [2.0])
+    assert capsys.readouterr().err.splitlines() == [
+        "training: 30%, step 60 of 200, loss 2.000, 32 tok/s, 2 min left",
+        "training: 60%, step 120 of 200, loss 2.000, 32 tok/s, 80 s left",
+    ]
+
+
+def test_smoothed_losses_in_blocks_are_those_of_one_call():
+    losses = np.random.default_rng(0).normal(5, 1, size=90).tolist()
+    whole, _ = smoothed(losses)
+    parts, carry = [], (0.0, 0.0)
+    for block in np.array_split(losses, 7):
+        means, carry = smoothed(block.tolist(), carry)
+        parts += means
+    assert parts == whole
+
+
+def test_smoothed_constant_is_that_constant_from_the_first_step():
+    # Sums of 200 equal terms: a few units in the last place.
+    assert smoothed([2.5] * 200)[0] == pytest.approx([2.5] * 200, rel=1e-12)
+
+
+def test_smoothed_passes_over_losses_that_are_no_number():
+    assert smoothed([None, 2.0, float("nan"), 2.0])[0] == [None, 2.0, 2.0, 2.0]
+
+
+def test_metrics_are_one_row_a_step(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    with MetricsLog(path) as log:
+        _append(log, [1, 2], [6.5, float("nan")], seconds=0.5)
+        _append(log, [3], [5.5], seconds=0.75)
+    assert [json.loads(line) for line in path.read_text().splitlines()] == [
+        {"step": 1, "loss": 6.5, "tokens": 32, "rate": 1e-3, "seconds": 0.5},
+        {"step": 2, "loss": None, "tokens": 64, "rate": 2e-3, "seconds": 0.5},
+        {"step": 3, "loss": 5.5, "tokens": 96, "rate": 3e-3, "seconds": 0.75},
+    ]
+
+
+def test_losses_are_written_to_the_bit(tmp_path):
+    losses = np.random.default_rng(1).normal(5, 1, size=40).astype(np.float32)
+    with MetricsLog(tmp_path / "m.jsonl") as log:
+        _append(log, range(1, 41), losses)
+    found = [row["loss"] for row in read_rows(tmp_path / "m.jsonl")]
+    np.testing.assert_array_equal(np.array(found, np.float32), losses)
+
+
+@pytest.mark.parametrize("n_bytes_lost", [0, 1, 5, 40])
+def test_resumed_metrics_are_those_of_an_uninterrupted_run(tmp_path, n_bytes_lost):
+    whole, killed = tmp_path / "whole.jsonl", tmp_path / "killed.jsonl"
+    with MetricsLog(whole) as log:
+        _append(log, range(1, 21))
+    with MetricsLog(killed) as log:
+        _append(log, range(1, 17))
+    killed.write_bytes(killed.read_bytes()[: -n_bytes_lost or None])
+    with MetricsLog(killed, last_step=10) as log:
+        assert [row["step"] for row in log.rows] == list(range(1, 11))
+        _append(log, range(11, 21), seconds=0.0)
+    # The second process adds its seconds to those of the first.
+    assert killed.read_bytes() == whole.read_bytes()
+
+
+def test_metrics_from_the_start_forget_an_earlier_run(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    with MetricsLog(path) as log:
+        _append(log, [1, 2, 3])
+    with MetricsLog(path) as log:
+        _append(log, [1])
+    assert [row["step"] for row in read_rows(path)] == [1]
+
+
+def test_reading_leaves_a_running_log_as_it_is(tmp_path):
+    path = tmp_path / "m.jsonl"
+    path.write_bytes(b'{"step": 1}\n{"step": 2}\n{"ste')
+    assert read_rows(path) == [{"step": 1}, {"step": 2}]
+    assert path.read_bytes().endswith(b'{"ste')
+    assert read_rows(tmp_path / "nothing") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"step": 1}\nnonsense\n', ":2: not a row with a step"),
+        ('{"step": "1"}\n', ":1: not a row with a step"),
+        ("[1]\n", ":1: not a row with a step"),
+        ('{"step": 3}\n{"step": 2}\n', ":2: step 2 after step 3"),
+    ],
+)
+def test_damaged_logs_are_named_and_kept(tmp_path, text, message):
+    path = tmp_path / "m.jsonl"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        cut_rows(path, last_step=9)
+    assert path.read_text() == text
+
+
+class Writer:
+    """Stands in for tensorboardX's."""
+
+    made: tuple = ()
+
+    def __init__(self, folder, purge_step, filename_suffix):
+        Writer.made = (folder, purge_step, filename_suffix)
+        Writer.scalars = []
+
+    def add_scalar(self, name, value, step):
+        Writer.scalars.append((name, value, step))
+
+    def flush(self):
+        pass
+
+    def close(self):
+        pass
+
+
+def test_tensorboard_gets_the_same_numbers(tmp_path, monkeypatch):
+    module = types.ModuleType("tensorboardX")
+    module.SummaryWriter = Writer
+    monkeypatch.setitem(sys.modules, "tensorboardX", module)
+    board = tmp_path / "board"
+    with MetricsLog(tmp_path / "m.jsonl", last_step=1, tensorboard=board) as log:
+        _append(log, [2, 3], [6.5, float("inf")])
+    assert Writer.made == (str(board), 2, ".from-1")
+    assert Writer.scalars == [
+        ("train/loss", 6.5, 2),
+        ("train/rate", 2e-3, 2),
+        ("train/rate", 3e-3, 3),
+    ]
+
+
+def test_missing_tensorboard_names_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    path = tmp_path / "m.jsonl"
+    path.write_text('{"step": 1}\n')
+    with pytest.raises(InputError) as caught:
+        MetricsLog(path, tensorboard=tmp_path / "board")
+    assert caught.value.hint == "pip install -e .[tensorboard]"
+    assert path.read_text() == '{"step": 1}\n'

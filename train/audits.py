@@ -1,0 +1,250 @@
+"""Audits along a training run: order tests and membership of every set at a step.
+
+Together they are curves of memorisation and forgetting. They are no verdicts: the
+points of a curve are tests of one model at different steps, none of them is corrected
+for the others, and no pre-test looks at the order of the files. `jaxcontam audit` of
+the finished model gives the verdict.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.data.encoding import Encoded, encode_examples
+from jaxcontam.data.manifest import Manifest, PlantedSet
+from jaxcontam.errors import InputError
+from jaxcontam.methods import METHODS, order_method
+from jaxcontam.methods.method import ScoreMethod
+from jaxcontam.methods.order_test import (
+    PlannedTest,
+    order_result,
+    plan_test,
+    score_test,
+)
+from jaxcontam.models.decoder import Decoder
+from jaxcontam.scoring.local import local_scorer
+from jaxcontam.scoring.scorer import Progress, Scorer, n_targets
+from jaxcontam.scoring.stored import NonFiniteScoreError
+from jaxcontam.stats.roc import auc_delong
+from train.audit_log import AuditRow
+
+MEMBERSHIP = "min_k"
+"""The membership score: Min-K% with the least likely 20 % of a text's tokens."""
+DEFAULT_TESTS = ("adjacency",)
+# What an AUC and its standard error need of each side.
+_FEWEST_TEXTS = 2
+_NUMBERS = ("p_value", "log10_p", "effect", "effect_se", "mde")
+_DIVERGED = "training diverged; lower the learning rate"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class AuditPlan:
+    """What every audit of a run scores: made once, before training.
+
+    Attributes:
+        sets: The manifest's rows, by name.
+        tests: Order tests of every set.
+        texts: Ids of each example, prefix included, of the sets whose texts are ranked.
+        references: For each set the unseen sets that its texts are ranked among.
+    """
+
+    sets: Mapping[str, PlantedSet]
+    tests: tuple[PlannedTest, ...]
+    texts: Mapping[str, list[np.ndarray]]
+    references: Mapping[str, tuple[str, ...]]
+
+    @property
+    def n_targets(self) -> int:
+        """Target tokens that one audit scores."""
+        return sum(test.n_targets for test in self.tests) + sum(
+            n_targets(sequences) for sequences in self.texts.values()
+        )
+
+
+def plan_audit(
+    benchmarks: Sequence[Benchmark],
+    manifest: Manifest,
+    tokenizer: Tokenizer,
+    *,
+    prefix_id: int | None,
+    context: int,
+    seed: int,
+    tests: Sequence[str] = DEFAULT_TESTS,
+) -> AuditPlan:
+    """Design the tests of every set; asks no model.
+
+    Args:
+        benchmarks: The sets and controls of the manifest.
+        manifest: Says how examples were cut, and which steps trained on each copy.
+        tokenizer: Adds no special tokens.
+        prefix_id: BOS, or None.
+        context: Tokens that the model reads at once.
+        seed: Of the tests; the same for every step, so that curves do not jitter with
+            the orders drawn.
+        tests: Names of order tests.
+
+    Raises:
+        InputError: If there is no such test, or a set is too small for one.
+    """
+    encoded = {one.name: encode_planted(tokenizer, one, manifest) for one in benchmarks}
+    planned = tuple(
+        plan_test(
+            one,
+            encoded[one.name],
+            order_method(name),
+            prefix_id=prefix_id,
+            context=context,
+            seed=seed,
+        )
+        for one in benchmarks
+        for name in tests
+    )
+    references = references_of(manifest.sets)
+    ranked = set(references).union(*references.values())
+    return AuditPlan(
+        {row.name: row for row in manifest.sets},
+        planned,
+        {
+            name: text_sequences(ids, prefix_id)
+            for name, ids in encoded.items()
+            if name in ranked
+        },
+        references,
+    )
+
+
+def audit_model(
+    decoder: Decoder,
+    plan: AuditPlan,
+    *,
+    step: int,
+    tokens: int,
+    progress: Progress | None = None,
+) -> list[AuditRow]:
+    """Test every set and rank its texts, with the weights that a run has at a step.
+
+    Args:
+        decoder: The model; it is not changed. Audits of one shape share what is
+            compiled.
+        plan: From `plan_audit`.
+        step: Training steps done.
+        tokens: Targets trained on so far.
+        progress: Called with target tokens done and in all.
+
+    Raises:
+        InputError: If the model gives a number that is not finite.
+    """
+    scorer = local_scorer(decoder)
+    done, rows = 0, []
+
+    def moved(now: int, _: int) -> None:
+        if progress is not None:
+            progress(done + now, plan.n_targets)
+
+    for test in plan.tests:
+        try:
+            scored = score_test(test, scorer, moved)
+        except InputError as e:
+            raise InputError(f"audit at step {step}: {e}", hint=_DIVERGED) from e
+        done += test.n_targets
+        result = order_result(test, scored, primary=False, pretests=())
+        row = _row(plan.sets[test.benchmark.name], result.method, step, tokens)
+        numbers = {name: getattr(result.numbers, name) for name in _NUMBERS}
+        rows.append(dataclasses.replace(row, validity=result.validity, **numbers))
+    scores = {}
+    for name, sequences in plan.texts.items():
+        try:
+            scores[name] = text_scores(scorer, sequences, moved)
+        except NonFiniteScoreError as e:
+            raise InputError(
+                f"audit at step {step}: {name}: example {e.sequence + 1}: the model's "
+                "log-probability is not finite",
+                hint=_DIVERGED,
+            ) from e
+        done += n_targets(sequences)
+    for name, reference in plan.references.items():
+        unseen = np.concatenate([scores[other] for other in reference])
+        auc, auc_se = auc_delong(scores[name], unseen)
+        row = _row(plan.sets[name], MEMBERSHIP, step, tokens)
+        rows.append(
+            dataclasses.replace(row, auc=auc, auc_se=auc_se, reference=reference)
+        )
+    return rows
+
+
+def references_of(sets: Sequence[PlantedSet]) -> dict[str, tuple[str, ...]]:
+    """For each set, the never-injected sets that its texts are ranked among.
+
+    Its own held-out half if it has one: halves drawn at random differ in nothing but
+    training. Else all controls but itself, which is fair only where all sets are of one
+    kind. A set that leaves nothing to compare with has no entry.
+    """
+    found = {}
+    for row in sets:
+        halves = [other for other in sets if _half_of(other) == row.name]
+        controls = [
+            other for other in sets if other.copies == 0 and other.name != row.name
+        ]
+        chosen = halves or controls
+        enough = min(row.n_examples, sum(one.n_examples for one in chosen))
+        if enough >= _FEWEST_TEXTS:
+            found[row.name] = tuple(one.name for one in chosen)
+    return found
+
+
+def text_sequences(encoded: Encoded, prefix_id: int | None) -> list[np.ndarray]:
+    """Each example alone, after the prefix."""
+    prefix = [] if prefix_id is None else [prefix_id]
+    return [np.array([*prefix, *ids], np.int32) for ids in encoded.ids]
+
+
+def text_scores(
+    scorer: Scorer, sequences: Sequence[np.ndarray], progress: Progress | None = None
+) -> np.ndarray:
+    """Membership score of each text; higher is more likely a member.
+
+    Returns:
+        (n_sequences,) float64, nats a token.
+    """
+    method = METHODS[MEMBERSHIP]
+    assert isinstance(method, ScoreMethod)
+    return np.array(
+        [method.score(tokens) for tokens in scorer.tokens(sequences, progress)]
+    )
+
+
+def encode_planted(
+    tokenizer: Tokenizer, benchmark: Benchmark, manifest: Manifest
+) -> Encoded:
+    """The ids of a set as training planted them: same separator, same cut."""
+    return encode_examples(
+        tokenizer,
+        benchmark.texts,
+        separator=manifest.separator,
+        max_example_tokens=manifest.max_example_tokens,
+    )
+
+
+def _row(planted: PlantedSet, method: str, step: int, tokens: int) -> AuditRow:
+    """A row without its numbers."""
+    return AuditRow(
+        step=step,
+        tokens=tokens,
+        set=planted.name,
+        copies=planted.copies,
+        copies_seen=copies_seen(planted, step),
+        method=method,
+    )
+
+
+def copies_seen(planted: PlantedSet, step: int) -> int:
+    """Copies of which some part was trained on by a step."""
+    return sum(bool(steps) and min(steps) <= step for steps in planted.steps)
+
+
+def _half_of(planted: PlantedSet) -> str | None:
+    """The set whose held-out half this is; manifests of before know none."""
+    return getattr(planted, "held_out_of", None)

@@ -1,0 +1,132 @@
+"""A checkpoint of a training run as a Hugging Face directory.
+
+Command: `python -m train.export RUN`, or with `--step N` for an earlier checkpoint.
+`jaxcontam audit` and transformers read what it writes.
+"""
+
+import dataclasses
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from jaxcontam.cli import parse, run_command
+from jaxcontam.errors import InputError
+from jaxcontam.models.checkpoint import quiet_transformers, save_checkpoint
+from jaxcontam.models.decoder import Decoder
+from train.checkpoints import restore_params
+
+EXPORTS_DIR = "exports"
+TOKENIZER_DIR = "tokenizer"
+"""Folder of a run that holds its tokenizer from before the first step."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
+    """Write a checkpoint of a training run as a Hugging Face directory."""
+
+    run_dir: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """Folder of the run: what was `--out` of train.pretrain."""
+    step: int | None = None
+    """Training steps that the checkpoint has done (default: the last one saved)."""
+    out: Path | None = None
+    """Folder for the model (default: RUN/exports/step-N)."""
+
+    def run(self) -> Path:
+        """Export, print where the model stands."""
+        out = export(self.run_dir, step=self.step, out=self.out)
+        print(f"model: {out}")
+        return out
+
+
+def export(run_dir: Path, *, step: int | None = None, out: Path | None = None) -> Path:
+    """Write the weights of a checkpoint with the run's tokenizer.
+
+    Args:
+        run_dir: Folder of the run, finished or not.
+        step: Of the checkpoint; None takes the last one.
+        out: Folder; an exported model that stands there is replaced, anything else is
+            kept.
+
+    Returns:
+        The folder of the model.
+
+    Raises:
+        InputError: If there is no such run or checkpoint, or `out` holds something
+            else.
+    """
+    if not run_dir.is_dir():
+        raise InputError(f"{run_dir}: no such folder", hint="name the folder of a run")
+    if out is not None:
+        _check_free(out)
+    tokenizer = read_run_tokenizer(run_dir)
+    preset, step, decoder = restore_params(run_dir, step)
+    if out is None:
+        out = run_dir / EXPORTS_DIR / f"step-{step}"
+        _check_free(out)
+    write_model(decoder, tokenizer, out, model_type=preset.model_type)
+    return out
+
+
+def write_model(decoder: Decoder, tokenizer, folder: Path, *, model_type: str) -> None:
+    """`save_checkpoint`, whole or not at all.
+
+    A model that stands there is replaced when the new one is complete.
+
+    Args:
+        decoder: The model.
+        tokenizer: A transformers fast tokenizer.
+        folder: Of the model; its parents are created.
+        model_type: A row of FAMILIES whose shape the decoder has.
+    """
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    save_checkpoint(decoder, tokenizer, partial, model_type=model_type)
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)
+
+
+def read_run_tokenizer(run_dir: Path):
+    """The tokenizer that a run keeps from before its first step.
+
+    Returns:
+        A transformers fast tokenizer.
+
+    Raises:
+        InputError: If the run has none.
+    """
+    folder = run_dir / TOKENIZER_DIR
+    if not (folder / "tokenizer.json").is_file():
+        raise InputError(
+            f"{folder}: no tokenizer", hint=f"is {run_dir} the folder of a run?"
+        )
+    quiet_transformers()
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(
+        folder, local_files_only=True, trust_remote_code=False
+    )
+
+
+def _check_free(out: Path) -> None:
+    """Refuse to write over anything but an earlier model."""
+    if out.is_dir() and not any(out.iterdir()):
+        return
+    if out.exists() and not (out / "config.json").is_file():
+        raise InputError(
+            f"{out}: holds something that is no model", hint="--out names a new folder"
+        )
+
+
+def main() -> int:
+    """Command line of `python -m train.export`."""
+    return run_command(
+        lambda: parse(Export, sys.argv[1:], prog="python -m train.export").run(),
+        name="train.export",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

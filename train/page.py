@@ -1,0 +1,289 @@
+"""`training.html`: a training run on one page, for people.
+
+Command: `python -m train.page RUN`, at any time, of a run that goes on as well.
+"""
+
+import dataclasses
+import itertools
+import math
+import shlex
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import jinja2
+import numpy as np
+import tyro
+
+from jaxcontam.cli import parse, run_command
+from jaxcontam.data.manifest import Manifest, PlantedSet, read_manifest
+from jaxcontam.errors import InputError
+from jaxcontam.report.document import replace_bytes
+from jaxcontam.report.sentences import p_words
+from train.audit_log import AUDITS_NAME
+from train.metrics import METRICS_NAME, smoothed
+from train.plots import LossCurve, SetPicture, loss_figure, memorisation_figure
+from train.step_log import read_rows
+
+PAGE_NAME = "training.html"
+_MANIFEST_NAME = "manifest.json"
+_TEMPLATE = Path(__file__).with_name("training.html.j2")
+_AUDIT_HEADER = (
+    ("set", True),
+    ("copies seen", False),
+    ("tokens", False),
+    ("test", True),
+    ("p, uncorrected", False),
+    ("effect ± se", False),
+    ("detectable", False),
+    ("AUC ± se", False),
+    ("ranked among", True),
+)
+_SET_HEADER = (
+    ("set", True),
+    ("copies", False),
+    ("orders", True),
+    ("examples", False),
+    ("tokens a copy", False),
+    ("first step", False),
+    ("last step", False),
+)
+
+Row = Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Draw training.html of a run from its manifest, metrics and audits."""
+
+    run_dir: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """Folder of the run: what was `--out` of train.pretrain."""
+
+    def run(self) -> None:
+        """Write the page, print where it stands."""
+        print(write_training_page(self.run_dir))
+
+
+def write_training_page(run_dir: Path) -> Path:
+    """Write training.html beside the manifest of a run, finished or not.
+
+    Returns:
+        The page's path.
+
+    Raises:
+        InputError: If there is no manifest, or a log is damaged.
+    """
+    manifest = read_manifest(run_dir / _MANIFEST_NAME)
+    metrics = read_rows(run_dir / METRICS_NAME)
+    if metrics and "tokens" not in metrics[0]:
+        raise InputError(
+            f"{run_dir / METRICS_NAME}:1: no field 'tokens'",
+            hint="an earlier version wrote it: train again",
+        )
+    audits = read_rows(run_dir / AUDITS_NAME)
+    page = render_page(manifest, metrics, audits, run_dir)
+    replace_bytes(run_dir / PAGE_NAME, page.encode())
+    return run_dir / PAGE_NAME
+
+
+def render_page(
+    manifest: Manifest, metrics: Sequence[Row], audits: Sequence[Row], run_dir: Path
+) -> str:
+    """The page of a run; every text from outside is escaped.
+
+    Args:
+        manifest: What is trained on.
+        metrics: Rows of metrics.jsonl.
+        audits: Rows of audits.jsonl.
+        run_dir: Names the run.
+    """
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    template = environment.from_string(_TEMPLATE.read_text("utf-8"))
+    tokens_a_step = _tokens_a_step(manifest, metrics)
+    n_tokens = manifest.n_steps * tokens_a_step
+    sets = [set_picture(row, audits, tokens_a_step) for row in _ordered(manifest.sets)]
+    steps = sorted({row["step"] for row in audits})
+    name = run_dir.resolve().name
+    return template.render(
+        title=f"Training run: {name}",
+        subtitle=_subtitle(manifest, n_tokens),
+        facts=_facts(manifest, metrics),
+        loss_svg=loss_figure(loss_curve(metrics), sets, n_tokens) if metrics else None,
+        memory_svg=memorisation_figure(sets, n_tokens) if audits else None,
+        audit_header=_header(_AUDIT_HEADER),
+        last_rows=_audit_rows(audits, steps[-1:]),
+        audit_rows=_audit_rows(audits, steps),
+        set_header=_header(_SET_HEADER),
+        set_rows=[_set_cells(row) for row in _ordered(manifest.sets)],
+        command=shlex.join(["python", "-m", "train.page", str(run_dir)]),
+        provenance=f"jaxcontam {manifest.jaxcontam}, code "
+        f"{manifest.code or 'unknown'}, seed {manifest.seed}, corpus "
+        f"{manifest.corpus_digest}",
+    )
+
+
+def loss_curve(metrics: Sequence[Row]) -> LossCurve:
+    """The curve of rows of metrics.jsonl."""
+    return LossCurve(
+        tokens=np.array([row["tokens"] for row in metrics], np.int64),
+        losses=_floats([row["loss"] for row in metrics]),
+        rates=_floats([row["rate"] for row in metrics]),
+    )
+
+
+def set_picture(
+    planted: PlantedSet, audits: Sequence[Row], tokens_a_step: int
+) -> SetPicture:
+    """What is drawn of a set."""
+    steps = sorted(set(itertools.chain.from_iterable(planted.steps)))
+    return SetPicture(
+        name=planted.name,
+        copies=planted.copies,
+        shuffled=planted.shuffled,
+        seen=np.array(steps, np.int64) * tokens_a_step,
+        audits=[row for row in audits if row["set"] == planted.name],
+    )
+
+
+def _floats(values: Sequence[float | None]) -> np.ndarray:
+    return np.array([math.nan if v is None else v for v in values], np.float64)
+
+
+def _ordered(sets: Sequence[PlantedSet]) -> list[PlantedSet]:
+    """Most copies first, as their curves stand; controls last."""
+    return sorted(sets, key=lambda row: -row.copies)
+
+
+def _tokens_a_step(manifest: Manifest, metrics: Sequence[Row]) -> int:
+    if metrics:
+        return metrics[0]["tokens"] // metrics[0]["step"]
+    # Before the first step: near enough for an empty page.
+    return max(1, manifest.n_tokens // max(1, manifest.n_steps))
+
+
+def _subtitle(manifest: Manifest, n_tokens: int) -> str:
+    share = manifest.n_canary_tokens / max(1, manifest.n_tokens)
+    return (
+        f"Preset {manifest.preset}, {manifest.n_steps:,} steps, {n_tokens:,} tokens in "
+        f"rows of {manifest.context}. {share:.1%} of the training tokens are planted."
+    )
+
+
+def _facts(manifest: Manifest, metrics: Sequence[Row]) -> list[str]:
+    if not metrics:
+        return ["The run has not begun."]
+    last = metrics[-1]
+    if manifest.finished:
+        facts = [f"Finished after {last['step']:,} steps."]
+    else:
+        share = last["step"] / manifest.n_steps
+        facts = [f"At step {last['step']:,} of {manifest.n_steps:,} ({share:.0%})."]
+    if (loss := smoothed([row["loss"] for row in metrics])[0][-1]) is not None:
+        facts.append(
+            f"Loss at the end, mean of some 50 steps: {loss:.3f} nats a token."
+        )
+    if n_lost := sum(row["loss"] is None for row in metrics):
+        facts.append(f"The loss of {n_lost:,} steps was no number: training diverged.")
+    if (speed := _speed(metrics)) is not None:
+        facts.append(f"{speed:,.0f} tokens a second, median over the run.")
+    return facts
+
+
+def _speed(metrics: Sequence[Row]) -> float | None:
+    """Tokens a second between the moments at which losses became known."""
+    moments = [
+        (row["seconds"], row["tokens"])
+        for row, after in itertools.zip_longest(metrics, metrics[1:])
+        if after is None or after["seconds"] != row["seconds"]
+    ]
+    rates = [
+        (tokens - before) / (now - then)
+        for (then, before), (now, tokens) in itertools.pairwise(moments)
+        if now > then
+    ]
+    return statistics.median(rates) if rates else None
+
+
+def _header(columns: Sequence[tuple[str, bool]]) -> list[dict[str, Any]]:
+    return [{"text": text, "word": word} for text, word in columns]
+
+
+def _audit_rows(audits: Sequence[Row], steps: Sequence[int]) -> list[list[str]]:
+    """A row for each order test of each set at each step, the AUC beside the first."""
+    found = []
+    for step, name in itertools.product(
+        steps, dict.fromkeys(row["set"] for row in sorted(audits, key=_few_copies))
+    ):
+        rows = [row for row in audits if (row["step"], row["set"]) == (step, name)]
+        scores = [row for row in rows if row["auc"] is not None]
+        tests = [row for row in rows if row["auc"] is None]
+        found += [
+            _audit_cells(test, score)
+            for test, score in itertools.zip_longest(tests, scores)
+        ]
+    return found
+
+
+def _few_copies(row: Row) -> int:
+    return -row["copies"]
+
+
+def _audit_cells(test: Row | None, score: Row | None) -> list[str]:
+    row = test or score
+    assert row is not None
+    cells = [
+        row["set"],
+        f"{row['copies_seen']} of {row['copies']}",
+        f"{row['tokens']:,}",
+    ]
+    if test is None:
+        cells += [""] * 4
+    else:
+        cells += [
+            test["method"],
+            _p_cell(test),
+            _with_error(test["effect"], test["effect_se"]),
+            "" if test["mde"] is None else f"{test['mde']:.2g}",
+        ]
+    if score is None:
+        return [*cells, "", ""]
+    among = ", ".join(score["reference"])
+    return [*cells, _with_error(score["auc"], score["auc_se"]), among]
+
+
+def _p_cell(test: Row) -> str:
+    """The p-value under a header that already says p."""
+    return p_words(test).removeprefix("p ").removeprefix("= ").replace("<=", "≤")
+
+
+def _with_error(value: float | None, error: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.2f}" + ("" if error is None else f" ± {error:.2f}")
+
+
+def _set_cells(row: PlantedSet) -> list[str]:
+    steps = [step for copy in row.steps for step in copy]
+    return [
+        row.name,
+        str(row.copies),
+        "" if not row.copies else "one a copy" if row.shuffled else "published",
+        str(row.n_examples),
+        f"{row.n_tokens:,}",
+        f"{min(steps):,}" if steps else "",
+        f"{max(steps):,}" if steps else "",
+    ]
+
+
+def main() -> int:
+    """Command line of `python -m train.page`."""
+    return run_command(
+        lambda: parse(Page, sys.argv[1:], prog="python -m train.page").run(),
+        name="train.page",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
