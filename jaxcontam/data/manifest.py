@@ -115,6 +115,7 @@ class Manifest:
         stream: File of the packed stream (NumPy array of ids).
         stream_digest: SHA-256 of the stream's ids as little-endian int32.
         tokenizer_digest: SHA-256 of the tokenizer's JSON.
+        recipe: Shape, batch, learning rate, schedule and how steps were computed.
         init_model: Model that training started from; None for random weights.
         init_fingerprint: Digest of its weights.
         allow_overlap: True if training went on although a control was found in what
@@ -138,6 +139,7 @@ class Manifest:
     stream: str
     stream_digest: str | None = None
     tokenizer_digest: str | None = None
+    recipe: dict[str, Any] | None = None
     init_model: str | None = None
     init_fingerprint: str | None = None
     allow_overlap: bool = False

@@ -64,7 +64,7 @@ def load_checkpoint(model: str, *, dtype: str = "float32") -> Checkpoint:
         InputError: If there is no such model, or config, weights or tokenizer are
             missing, unknown or do not fit together; names the tensors.
     """
-    directory = _locate(model)
+    directory = model_directory(model)
     raw = _read_config(directory)
     files = [directory / "config.json", *weight_files(directory)]
     states = [file_state(path) for path in files]
@@ -183,7 +183,12 @@ def quiet_transformers() -> None:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
 
-def _locate(model: str) -> Path:
+def model_directory(model: str) -> Path:
+    """The folder of a model; a name on the hub is downloaded, weights and all.
+
+    Raises:
+        InputError: If there is no such model.
+    """
     directory = Path(model)
     if directory.is_dir():
         return directory
