@@ -19,7 +19,7 @@ from typing import Literal
 
 from rich.console import Console
 
-from eval.planted import order_tests
+from eval.planted import order_tests, trained
 from jaxcontam.cli import parse, run_command
 from jaxcontam.commands.flags import (
     STORE_DIR,
@@ -39,8 +39,10 @@ from jaxcontam.results import OrderResult, Report
 from jaxcontam.scoring.local import checkpoint_scorer, device_info, model_info
 from jaxcontam.verdict import MIN_EFFECT, decide
 from train.allocator import keep_freed_memory
+from train.earlier import MODEL_DIR
+from train.plan import PlannedSet
+from train.prepare import RunOptions
 from train.presets import PRESETS
-from train.pretrain import MODEL_DIR, PlannedSet, pretrain
 from train.sources import read_documents
 
 _HELD_OUT = "-held"
@@ -125,17 +127,19 @@ class Canaries:
             )
         ]
         documents = read_documents(self.corpus)
-        with progress_bar("training") as progress:
-            manifest = pretrain(
-                documents,
-                sets,
-                PRESETS["pulse" if self.tiny else self.preset],
-                out=self.out,
-                seed=self.seed,
+        manifest = trained(
+            documents,
+            sets,
+            PRESETS["pulse" if self.tiny else self.preset],
+            out=self.out,
+            seed=self.seed,
+            options=RunOptions(
                 background_tokens=5_000 if self.tiny else self.background_tokens,
                 max_example_tokens=self.max_example_tokens,
-                progress=progress,
-            )
+                # Passages and questions of these files stand in both of their parts.
+                allow_overlap=True,
+            ),
+        )
         checkpoint = load_checkpoint(str(self.out / MODEL_DIR))
         with progress_bar("testing orders") as progress:
             results, evidence = order_tests(

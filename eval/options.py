@@ -15,16 +15,18 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from eval.planted import trained
 from eval.python_docs import read_python_docs
 from jaxcontam.cli import parse, run_command
 from jaxcontam.commands.audit import Audit
 from jaxcontam.commands.flags import check_seed
-from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.report.document import make_folder, replace_bytes
 from train.allocator import keep_freed_memory
+from train.earlier import MODEL_DIR
+from train.plan import PlannedSet
+from train.prepare import RunOptions
 from train.presets import PRESETS
-from train.pretrain import MODEL_DIR, PlannedSet, pretrain
 
 _COPIES = (0, 1, 2, 4, 10, 30)
 _N_OPTIONS = 4
@@ -69,16 +71,14 @@ class Options:
             benchmark = Benchmark(path.stem, lines, (None,) * n_items)
             sets.append(PlannedSet(benchmark=benchmark, copies=copies, shuffled=True))
             paths.append(path)
-        with progress_bar("training") as progress:
-            pretrain(
-                docs.documents,
-                sets,
-                PRESETS["pulse" if self.tiny else "tiny"],
-                out=self.out,
-                seed=self.seed,
-                background_tokens=5_000 if self.tiny else 50_000,
-                progress=progress,
-            )
+        trained(
+            docs.documents,
+            sets,
+            PRESETS["pulse" if self.tiny else "tiny"],
+            out=self.out,
+            seed=self.seed,
+            options=RunOptions(background_tokens=5_000 if self.tiny else 50_000),
+        )
         document = Audit(
             model=str(self.out / MODEL_DIR),
             benchmark=tuple(paths),

@@ -1,6 +1,7 @@
 """Order tests of planted sets: what the studies that train a model share."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from jaxcontam.data.manifest import Manifest
 from jaxcontam.methods import order_method
@@ -10,11 +11,34 @@ from jaxcontam.results import Evidence, OrderResult
 from jaxcontam.scoring.scorer import Progress, Scorer
 from jaxcontam.stats.pretests import columns, pretest_battery
 from train.audits import encode_planted
-from train.pretrain import PlannedSet
+from train.plan import PlannedSet
+from train.prepare import RunOptions
+from train.presets import Preset
+from train.run import pretrain
 
 PRIMARY = "adjacency"
 # Whose scores the t-test of the paper is computed from, beside its own analysis.
 _SHARDED = "stratified"
+
+
+def trained(
+    documents: Sequence[str],
+    sets: Sequence[PlannedSet],
+    preset: Preset,
+    *,
+    out: Path,
+    seed: int,
+    options: RunOptions,
+) -> Manifest:
+    """`pretrain` for a study, which needs the finished model.
+
+    Raises:
+        KeyboardInterrupt: If training was asked to stop; its checkpoint is written.
+    """
+    manifest = pretrain(documents, sets, preset, out=out, seed=seed, options=options)
+    if not manifest.finished:
+        raise KeyboardInterrupt
+    return manifest
 
 
 def order_tests(

@@ -55,8 +55,9 @@ from jaxcontam.report.document import make_folder
 from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.scoring.identity import cpu_name
 from train.allocator import keep_freed_memory
+from train.earlier import code_version
 from train.presets import PRESETS, Preset
-from train.pretrain import code_version, corpus_digest
+from train.sources import corpus_digest
 
 RECORDS_DIR = "models"
 TABLE_NAME = "power.json"

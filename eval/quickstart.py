@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from eval.planted import order_tests
+from eval.planted import order_tests, trained
 from eval.python_docs import read_python_docs
 from jaxcontam.cli import parse, run_command
 from jaxcontam.commands.flags import check_seed
@@ -45,8 +45,10 @@ from train.audits import (
     text_scores,
     text_sequences,
 )
+from train.earlier import MODEL_DIR
+from train.plan import PlannedSet
+from train.prepare import RunOptions
 from train.presets import PRESETS
-from train.pretrain import MODEL_DIR, PlannedSet, pretrain
 
 # (name, copies, shuffled): two controls, five duplication counts, and one set whose
 # copies all have orders of their own.
@@ -84,16 +86,18 @@ class Quickstart:
         console.print("Reading the documentation of this Python installation ...")
         docs = read_python_docs()
         sets = _planted_sets(docs.questions, size.n_examples, self.seed)
-        with progress_bar("training") as progress:
-            manifest = pretrain(
-                docs.documents,
-                sets,
-                PRESETS[size.preset],
-                out=self.out,
-                seed=self.seed,
+        manifest = trained(
+            docs.documents,
+            sets,
+            PRESETS[size.preset],
+            out=self.out,
+            seed=self.seed,
+            options=RunOptions(
                 background_tokens=size.background_tokens,
-                progress=progress,
-            )
+                # A sentence or two of these texts stand twice; orders are drawn.
+                allow_overlap=True,
+            ),
+        )
         checkpoint = load_checkpoint(str(self.out / MODEL_DIR))
         scorer = local_scorer(checkpoint.decoder)
         with progress_bar("testing orders") as progress:

@@ -9,7 +9,7 @@ from flax import nnx
 
 from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
-from train.checkpoints import CHECKPOINTS_DIR, Checkpoints, restore_params, saved_steps
+from train.checkpoints import Checkpoints, restore_params, saved_steps
 from train.loop import Watch, train
 from train.presets import PRESETS, preset_from_json, preset_to_json
 from train.rows import Rows, row_batches
@@ -40,7 +40,6 @@ def run(folder=None, *, stop_at=None, preset=PULSE, keep_every=None, steps=None)
 
     checkpoints = None
     if folder is not None:
-        folder = folder / CHECKPOINTS_DIR
         checkpoints = Checkpoints(folder, preset=preset, keep_every=keep_every)
     trained = train(
         preset,
@@ -53,7 +52,7 @@ def run(folder=None, *, stop_at=None, preset=PULSE, keep_every=None, steps=None)
         should_stop=should_stop,
     )
     if checkpoints is not None:
-        checkpoints.close()
+        checkpoints.__exit__(None, None, None)
     return trained, losses
 
 

@@ -7,11 +7,11 @@ killed at any moment finds its last whole one.
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import grain
 import jax
-import orbax.checkpoint as ocp
 from flax import nnx
 
 from jaxcontam.errors import InputError
@@ -39,31 +39,49 @@ class Restored:
 
 
 class Checkpoints:
-    """The checkpoints of one run, newest last; close it to wait for the last write."""
+    """The checkpoints of one run, newest last; a context manager."""
 
-    def __init__(self, folder: Path, *, preset: Preset, keep_every: int | None = None):
-        """Open or create the folder.
+    def __init__(self, run_dir: Path, *, preset: Preset, keep_every: int | None = None):
+        """Name the folder; the first checkpoint creates it.
 
         Args:
-            folder: Of the run's checkpoints.
+            run_dir: Folder of the run.
             preset: What is trained; written beside the weights, for `restore_params`.
             keep_every: Steps; checkpoints at its multiples are never deleted, of the
                 others only the last two are kept.
         """
-        self._preset, self._keep_every = preset, keep_every
-        self._manager = ocp.CheckpointManager(
-            folder.absolute(),
-            options=ocp.CheckpointManagerOptions(
-                max_to_keep=2,
-                keep_period=keep_every,
-                enable_async_checkpointing=True,
-            ),
-        )
+        self._run_dir, self._preset = run_dir, preset
+        self._keep_every = keep_every
+        self._opened: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Wait for the last write and release."""
+        if self._opened is not None:
+            self._opened.close()
 
     @property
-    def latest_step(self) -> int | None:
-        """Steps done at the newest checkpoint."""
-        return self._manager.latest_step()
+    def _manager(self) -> Any:
+        """Orbax's, once it is needed: most small runs never save."""
+        if self._opened is None:
+            import orbax.checkpoint as ocp
+
+            self._opened = ocp.CheckpointManager(
+                (self._run_dir / CHECKPOINTS_DIR).absolute(),
+                options=ocp.CheckpointManagerOptions(
+                    max_to_keep=2,
+                    keep_period=self._keep_every,
+                    enable_async_checkpointing=True,
+                ),
+            )
+        return self._opened
 
     def is_kept(self, step: int) -> bool:
         """Whether a checkpoint at this step was asked for and is never deleted."""
@@ -77,6 +95,8 @@ class Checkpoints:
         batches: grain.DatasetIterator,
     ) -> None:
         """Begin to write a checkpoint; training may go on meanwhile."""
+        import orbax.checkpoint as ocp
+
         self._manager.save(
             step,
             args=ocp.args.Composite(
@@ -101,9 +121,12 @@ class Checkpoints:
             opt_state: Likewise.
             batches: Set to the place in the data.
         """
-        step = self._manager.latest_step()
-        if step is None:
+        import orbax.checkpoint as ocp
+
+        steps = saved_steps(self._run_dir)
+        if not steps:
             return None
+        step = steps[-1]
         abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, (params, opt_state))
         found = self._manager.restore(
             step,
@@ -129,11 +152,8 @@ class Checkpoints:
 
     def wait(self) -> None:
         """Return when everything is on disk."""
-        self._manager.wait_until_finished()
-
-    def close(self) -> None:
-        """Wait and release."""
-        self._manager.close()
+        if self._opened is not None:
+            self._opened.wait_until_finished()
 
 
 def restore_params(
@@ -151,6 +171,8 @@ def restore_params(
     Raises:
         InputError: If there is no such checkpoint; names those that there are.
     """
+    import orbax.checkpoint as ocp
+
     folder = run_dir / CHECKPOINTS_DIR
     steps = saved_steps(run_dir)
     if not steps:

@@ -114,6 +114,7 @@ def _by_pieces(
     (total, head_gradient_VD), gradients = jax.lax.scan(step, start, pieces)
     if not with_gradients:
         return (total / N,)
+    assert gradients is not None, "each step gave one"
     gradient_ND = gradients.reshape(n_pieces * C, D)[:N]
     return total / N, gradient_ND, head_gradient_VD.astype(head_VD.dtype)
 

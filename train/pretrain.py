@@ -1,4 +1,4 @@
-"""Train a small model from scratch with test sets planted in its data.
+"""Train a model with test sets planted in its data.
 
 Question: what does a model look like that saw a known test set a known number of
 times? Command: `python -m train.pretrain --corpus DOCS.jsonl --canaries SET.jsonl=10`.
@@ -6,59 +6,101 @@ Hardware: any; the quickstart's 340,000 tokens take half a minute on 2 cores.
 """
 
 import dataclasses
-import hashlib
-import json
-import shutil
-import subprocess
+import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
-import numpy as np
-
-from jaxcontam import __version__
 from jaxcontam.cli import parse, run_command
-from jaxcontam.commands.flags import check_seed
-from jaxcontam.commands.progress import progress_bar
-from jaxcontam.data.encoding import encode_examples, plain_tokenizer
-from jaxcontam.data.manifest import Manifest, read_manifest, write_manifest
+from jaxcontam.commands.flags import check_positive, check_seed
+from jaxcontam.data.manifest import Manifest
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.models.checkpoint import save_checkpoint
-from jaxcontam.report.document import make_folder
+from jaxcontam.methods import order_method
+from jaxcontam.models.checkpoint import (
+    load_checkpoint,
+    model_directory,
+    read_config_fields,
+    read_fast_tokenizer,
+)
 from train.allocator import keep_freed_memory
-from train.sources import read_documents
-from train.plan import PlannedSet, check_sets, planned_set
-from train.planted import canary, planted_set, write_set
+from train.audit_log import check_audit_flags
+from train.audits import DEFAULT_TESTS
+from train.earlier import MODEL_DIR
+from train.plan import PlannedSet, planned_set, read_plan
+from train.prepare import RunOptions, Start
 from train.presets import PRESETS, Preset
-from train.loop import train_decoder
-from train.stream import build_stream, stream_digest, training_rows
-from train.tokenizer import BOS, train_tokenizer
+from train.run import pretrain
+from train.sources import Corpus, open_corpus
+from train.step import Compute
+from train.tokenizer import read_tokenizer
 
-MODEL_DIR = "model"
-MANIFEST_NAME = "manifest.json"
-STREAM_NAME = "stream.npy"
-METRICS_NAME = "metrics.jsonl"
+# Of continued training: the rate of Shi et al., arXiv:2310.16789, section 6.1.
+_CONTINUED_RATE = 1e-4
+_CONTINUED_ROWS = 8
+# Freed memory is kept in the process only for models smaller than this.
+_SMALL = 100_000_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Pretrain:
-    """Train a model from scratch with test sets planted in its data."""
+    """Train a model with test sets planted in its data."""
 
-    corpus: tuple[Path, ...]
-    """Background: .jsonl files with a field `text`, or .txt files, or folders."""
+    corpus: tuple[str, ...]
+    """Background: files or folders, tfds:NAME/SPLIT, hf:NAME[:CONFIG]:SPLIT."""
+    text_field: str = "text"
+    """Field of the corpus's records that is their text."""
     canaries: tuple[str, ...] = ()
     """Test sets to plant, each as FILE=COPIES; FILE=0 keeps a control beside them."""
+    plan: Path | None = None
+    """Or a .toml or .json file that says more of each set: see train/plan.py."""
     preset: str = "tiny"
     """Shape of the model."""
+    init: str | None = None
+    """Go on training this model (a folder or a hub name) in place of a preset."""
+    tokenizer: Path | None = None
+    """Folder of a tokenizer (default: --init's, or one trained on the corpus)."""
+    batch_rows: int | None = None
+    """Rows a step, over all devices (default: the preset's)."""
+    row_tokens: int | None = None
+    """Targets of a row (default: the model's context)."""
+    peak_rate: float | None = None
+    """Largest learning rate (default: the preset's)."""
+    schedule: Literal["cosine", "constant"] | None = None
+    """Of the learning rate, after a warm-up (default: the preset's)."""
+    dtype: Literal["float32", "bfloat16"] | None = None
+    """Of the operands of matrix products; weights are float32 always."""
+    remat: bool | None = None
+    """Compute blocks again for their gradients: less memory, more time."""
+    micro_batches: int | None = None
+    """Read a batch in so many parts: less memory."""
     background_tokens: int | None = None
-    """Take random documents up to so many tokens (default: all)."""
+    """Take random documents up to so many tokens (default: all, once)."""
     limit: int | None = None
-    """Plant the first so many examples of each set."""
+    """Plant the first so many examples of each of --canaries."""
     separator: str = "\n"
     """Text after each example."""
     max_example_tokens: int | None = None
     """Longer examples are cut, separator included."""
+    allow_overlap: bool = False
+    """Train although a control stands in what is trained on."""
+    audit_at: tuple[float, ...] = ()
+    """Test every set after these shares of training, such as 0.25 0.5 1.0."""
+    audit_every: int | None = None
+    """And after each so many steps."""
+    audit_tests: tuple[str, ...] = DEFAULT_TESTS
+    """Order tests of these audits."""
+    checkpoint_steps: int | None = None
+    """Save a checkpoint each so many steps (default: every two minutes)."""
+    keep_every: int | None = None
+    """Keep the checkpoints at these steps, for python -m train.export."""
+    peak_tflops: float | None = None
+    """What all devices together can do, to print the share reached (MFU)."""
+    tensorboard: bool = False
+    """Write scalars for TensorBoard as well."""
+    cache: Path | None = None
+    """Folder of tokenised corpora (default: jaxcontam/tokens in the user's cache)."""
     seed: int = 0
     """Seeds weights, stream and batches."""
     out: Path = Path("runs/pretrain")
@@ -68,204 +110,171 @@ class Pretrain:
         check_seed(self.seed)
         if self.preset not in PRESETS:
             raise unknown_name("preset", self.preset, PRESETS)
+        if not self.corpus:
+            raise InputError("--corpus names no text")
+        if self.plan is not None and self.canaries:
+            raise InputError(
+                "--plan and --canaries exclude each other", hint="write all into --plan"
+            )
+        check_positive(
+            self,
+            "batch_rows",
+            "row_tokens",
+            "micro_batches",
+            "background_tokens",
+            "limit",
+            "max_example_tokens",
+            "checkpoint_steps",
+            "keep_every",
+        )
+        for name in ("peak_rate", "peak_tflops"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                flag = "--" + name.replace("_", "-")
+                raise InputError(f"{flag} must be above 0, got {value}")
+        check_audit_flags(self.audit_at, self.audit_every)
+        for name in self.audit_tests:
+            order_method(name)
 
     def run(self) -> Manifest:
         """Read, train, write; prints where the model stands."""
-        sets = [planned_set(word, self.limit) for word in self.canaries]
-        documents = read_documents(self.corpus)
-        with progress_bar("training") as progress:
-            manifest = pretrain(
-                documents,
-                sets,
-                PRESETS[self.preset],
-                out=self.out,
-                seed=self.seed,
+        sets = self._sets()
+        corpus = open_corpus(
+            self.corpus, text_field=self.text_field, leave_out=self.out
+        )
+        _print_passed_over(corpus)
+        start = None if self.init is None else read_start(self.init)
+        tokenizer = None if self.tokenizer is None else read_tokenizer(self.tokenizer)
+        preset = self._preset(start, tokenizer)
+        if _n_weights(preset) < _SMALL:
+            keep_freed_memory()
+        manifest = pretrain(
+            corpus,
+            sets,
+            preset,
+            out=self.out,
+            seed=self.seed,
+            options=RunOptions(
                 background_tokens=self.background_tokens,
                 separator=typed_newlines(self.separator),
                 max_example_tokens=self.max_example_tokens,
-                progress=progress,
-            )
-        print(f"model: {self.out / MODEL_DIR}")
+                allow_overlap=self.allow_overlap,
+                audit_at=self.audit_at,
+                audit_every=self.audit_every,
+                audit_tests=self.audit_tests,
+                checkpoint_steps=self.checkpoint_steps,
+                keep_every=self.keep_every,
+                peak_tflops=self.peak_tflops,
+                tensorboard=self.tensorboard,
+                cache=self.cache or _cache_folder(),
+            ),
+            start=start,
+            tokenizer=tokenizer,
+        )
+        if manifest.finished:
+            print(f"model: {self.out / MODEL_DIR}")
         return manifest
 
+    def _sets(self) -> list[PlannedSet]:
+        if self.plan is not None:
+            return list(read_plan(self.plan))
+        return [planned_set(word, self.limit) for word in self.canaries]
 
-def pretrain(
-    documents: Sequence[str],
-    sets: Sequence[PlannedSet],
-    preset: Preset,
-    *,
-    out: Path,
-    seed: int,
-    background_tokens: int | None = None,
-    separator: str = "\n",
-    max_example_tokens: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> Manifest:
-    """Tokenise, plant, train and write a model directory with its manifest.
+    def _preset(self, start: Start | None, tokenizer) -> Preset:
+        """The preset with what the flags change."""
+        preset = PRESETS[self.preset]
+        if start is not None:
+            if tokenizer is not None:
+                raise InputError("--init has a tokenizer of its own: no --tokenizer")
+            preset = Preset(
+                name=start.name,
+                decoder=start.decoder.config,
+                batch_rows=_CONTINUED_ROWS,
+                peak_rate=_CONTINUED_RATE,
+                model_type=start.raw_config["model_type"],
+            )
+        elif tokenizer is not None:
+            shape = dataclasses.replace(preset.decoder, vocab_size=len(tokenizer))
+            preset = dataclasses.replace(preset, decoder=shape)
+        if (self.row_tokens or 0) > preset.decoder.context:
+            raise InputError(
+                f"--row-tokens must be at most the model's context of "
+                f"{preset.decoder.context}, got {self.row_tokens}"
+            )
+        return dataclasses.replace(
+            preset,
+            batch_rows=self.batch_rows or preset.batch_rows,
+            row_tokens=self.row_tokens or preset.row_tokens,
+            peak_rate=self.peak_rate or preset.peak_rate,
+            schedule=self.schedule or preset.schedule,
+            compute=Compute(
+                dtype=self.dtype or preset.compute.dtype,
+                remat=preset.compute.remat if self.remat is None else self.remat,
+                n_micro=self.micro_batches or preset.compute.n_micro,
+            ),
+        )
 
-    A finished model in `out` that the same code made of the same inputs is not trained
-    again, where git can tell the code.
 
-    Args:
-        documents: Background texts.
-        sets: Test sets and controls.
-        preset: Model and batch.
-        out: Folder; `model/`, `sets/`, `manifest.json`, `stream.npy` and
-            `metrics.jsonl` are written there.
-        seed: The same seed gives the same weights.
-        background_tokens: Random documents up to so many ids; None takes all.
-        separator: Text after each example.
-        max_example_tokens: Cut of an example.
-        progress: Called with targets done and targets in all.
+def read_start(model: str) -> Start:
+    """A model to go on training: any that is read.
 
     Raises:
-        InputError: If two sets share a name, or there is too little text.
+        InputError: If there is no such model, or its tokenizer has neither BOS nor EOS.
     """
-    check_sets(sets)
-    if not documents:
-        raise InputError("the corpus has no documents")
-    make_folder(out)
-    tokenizer = train_tokenizer(documents, preset.decoder.vocab_size)
-    plain = plain_tokenizer(tokenizer.backend_tokenizer)
-    encoded = [
-        encode_examples(
-            plain,
-            planned.planted,
-            separator=separator,
-            max_example_tokens=max_example_tokens,
-        )
-        for planned in sets
-    ]
-    prefix_id = plain.token_to_id(BOS)
-    assert prefix_id is not None, "the trainer was given BOS as a special token"
-    stream = build_stream(
-        _background(plain, documents, background_tokens, seed),
-        [canary(planned, ids) for planned, ids in zip(sets, encoded, strict=True)],
-        prefix_id=prefix_id,
-        seed=seed,
-    )
-    context = preset.decoder.context
-    n_rows = (len(stream.ids) - 1) // context
-    rows, starts = training_rows(
-        stream.ids,
-        context,
-        seed=seed,
-        timed=stream.timed,
-        n_trained=n_rows // preset.batch_rows * preset.batch_rows,
-    )
-    if len(rows) < preset.batch_rows:
+    checkpoint = load_checkpoint(model)
+    if checkpoint.prefix_id is None:
         raise InputError(
-            f"the corpus gives {len(stream.ids)} tokens, too few for one step of "
-            f"{preset.batch_rows} x {preset.decoder.context}"
+            f"{model}: the tokenizer has neither a BOS nor an EOS token",
+            hint="one of them stands before each document",
         )
-    manifest = Manifest(
-        jaxcontam=__version__,
-        code=code_version(),
-        seed=seed,
-        preset=preset.name,
-        corpus_digest=corpus_digest(documents),
-        separator=separator,
-        max_example_tokens=max_example_tokens,
-        context=context,
-        n_tokens=len(stream.ids),
-        n_canary_tokens=stream.n_canary_ids,
-        n_steps=len(rows) // preset.batch_rows,
-        finished=False,
-        stream=STREAM_NAME,
-        stream_digest=stream_digest(stream.ids),
-        sets=tuple(
-            planted_set(
-                planned,
-                ids,
-                stream,
-                starts,
-                context=context,
-                batch_rows=preset.batch_rows,
-                n_steps=len(rows) // preset.batch_rows,
-            )
-            for planned, ids in zip(sets, encoded, strict=True)
-        ),
+    folder = model_directory(model)
+    return Start(
+        name=checkpoint.name,
+        decoder=checkpoint.decoder,
+        tokenizer=read_fast_tokenizer(folder),
+        prefix_id=checkpoint.prefix_id,
+        fingerprint=checkpoint.fingerprint,
+        raw_config=read_config_fields(folder),
     )
-    finished = dataclasses.replace(manifest, finished=True)
-    if manifest.code is not None and finished == _earlier_manifest(out):
-        print(f"reusing the finished model in {out}", file=sys.stderr)
-        return finished
-    write_manifest(manifest, out / MANIFEST_NAME)
-    np.save(out / STREAM_NAME, stream.ids)
-    for planned in sets:
-        write_set(planned, out)
-    decoder, losses = train_decoder(preset, rows, seed=seed, progress=progress)
-    # Whole or not at all: an older model stands until the new one is complete.
-    partial = out / f"{MODEL_DIR}.partial"
-    shutil.rmtree(partial, ignore_errors=True)
-    save_checkpoint(decoder, tokenizer, partial)
-    shutil.rmtree(out / MODEL_DIR, ignore_errors=True)
-    partial.rename(out / MODEL_DIR)
-    with (out / METRICS_NAME).open("w") as metrics:
-        for step, loss in enumerate(losses.tolist(), 1):
-            metrics.write(json.dumps({"step": step, "loss": loss}) + "\n")
-    write_manifest(finished, out / MANIFEST_NAME)
-    return finished
 
 
-def corpus_digest(documents: Sequence[str]) -> str:
-    """SHA-256 over the documents' digests in their order."""
-    digest = hashlib.sha256()
-    for document in documents:
-        digest.update(hashlib.sha256(document.encode("utf-8")).digest())
-    return f"sha256:{digest.hexdigest()}"
-
-
-def code_version() -> str | None:
-    """Git commit of this checkout, with what was edited since; None outside of one."""
-    root = Path(__file__).resolve().parent.parent
-    try:
-        commit, edits = (
-            subprocess.run(
-                ["git", *words], cwd=root, capture_output=True, check=True
-            ).stdout
-            for words in (("rev-parse", "HEAD"), ("diff", "HEAD"))
+def _print_passed_over(corpus: Corpus) -> None:
+    if corpus.passed_over:
+        first = ", ".join(corpus.passed_over[:3])
+        more = ", ..." if len(corpus.passed_over) > 3 else ""
+        print(
+            f"{len(corpus.passed_over)} files of other kinds are not read: "
+            f"{first}{more}",
+            file=sys.stderr,
         )
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    version = commit.decode().strip()
-    if edits:
-        version += f"+{hashlib.sha256(edits).hexdigest()[:8]}"
-    return version
 
 
-def _earlier_manifest(out: Path) -> Manifest | None:
-    """That of a finished model, if one stands here."""
-    if not (out / MODEL_DIR).is_dir():
-        return None
-    try:
-        return read_manifest(out / MANIFEST_NAME)
-    except InputError:
-        return None
+def _n_weights(preset: Preset) -> int:
+    """Parameters, roughly: what decides whether a model is small."""
+    shape = preset.decoder
+    each = 4 * shape.d_model**2 + (3 if shape.gated else 2) * shape.d_model * shape.d_ff
+    return shape.n_layers * each + 2 * shape.vocab_size * shape.d_model
 
 
-def _background(
-    tokenizer, documents: Sequence[str], budget: int | None, seed: int
-) -> list[np.ndarray]:
-    """Documents in random order, up to the budget of ids."""
-    rng = np.random.default_rng([seed, 0])
-    chosen, total = [], 0
-    for index in rng.permutation(len(documents)):
-        ids = tokenizer.encode(documents[index], add_special_tokens=False).ids
-        chosen.append(np.array(ids, np.int32))
-        total += len(ids)
-        if budget is not None and total >= budget:
-            break
-    return chosen
+def _cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "jaxcontam" / "tokens"
+
+
+def _stop_before_training(*_: object) -> None:
+    print("train.pretrain: stopped before the first step", file=sys.stderr)
+    sys.exit(0)
 
 
 def main() -> int:
     """Command line of `python -m train.pretrain`."""
-    keep_freed_memory()
-    return run_command(
-        lambda: parse(Pretrain, sys.argv[1:], prog="python -m train.pretrain").run(),
-        name="train.pretrain",
-    )
+    # Once steps are made, SIGTERM waits for a checkpoint instead.
+    signal.signal(signal.SIGTERM, _stop_before_training)
+
+    def run() -> None:
+        parse(Pretrain, sys.argv[1:], prog="python -m train.pretrain").run()
+
+    return run_command(run, name="train.pretrain")
 
 
 if __name__ == "__main__":

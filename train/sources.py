@@ -7,7 +7,7 @@ knows when it changed, and yields its documents in their order.
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,6 +105,14 @@ def read_documents(
 ) -> list[str]:
     """All documents of a corpus that fits into memory; see `open_corpus`."""
     return list(open_corpus(names, text_field=text_field))
+
+
+def corpus_digest(documents: Iterable[str]) -> str:
+    """SHA-256 over the documents' digests in their order."""
+    digest = hashlib.sha256()
+    for document in documents:
+        digest.update(hashlib.sha256(document.encode("utf-8")).digest())
+    return f"sha256:{digest.hexdigest()}"
 
 
 def _file_parts(

@@ -65,7 +65,7 @@ def load_checkpoint(model: str, *, dtype: str = "float32") -> Checkpoint:
             missing, unknown or do not fit together; names the tensors.
     """
     directory = model_directory(model)
-    raw = _read_config(directory)
+    raw = read_config_fields(directory)
     files = [directory / "config.json", *weight_files(directory)]
     states = [file_state(path) for path in files]
     decoder = load_decoder(directory, dtype=dtype)
@@ -98,7 +98,7 @@ def load_decoder(directory: Path, *, dtype: str = "float32") -> Decoder:
         InputError: As `load_checkpoint`, but for the tokenizer.
     """
     where = f"{directory}/config.json"
-    raw = _read_config(directory)
+    raw = read_config_fields(directory)
     family = family_of(raw, where)
     try:
         config = family.read_config(raw)
@@ -224,7 +224,12 @@ def _name(model: str) -> str:
     return path.parent.name if path.name == "model" else path.name
 
 
-def _read_config(directory: Path) -> Mapping[str, Any]:
+def read_config_fields(directory: Path) -> Mapping[str, Any]:
+    """Fields of a model's config.json.
+
+    Raises:
+        InputError: If there is none, or it is no JSON object.
+    """
     path = directory / "config.json"
     if not path.is_file():
         raise InputError(

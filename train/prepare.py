@@ -1,0 +1,288 @@
+"""From texts to rows: what a run trains on, decided before its first step."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from jaxcontam import __version__
+from jaxcontam.commands.progress import progress_bar
+from jaxcontam.data.encoding import Encoded, encode_examples, plain_tokenizer
+from jaxcontam.data.manifest import Manifest
+from jaxcontam.data.manifest import PlantedSet as PlantedRow
+from jaxcontam.errors import InputError
+from jaxcontam.models.decoder import Decoder
+from train.audits import DEFAULT_TESTS
+from train.background_check import check_background
+from train.earlier import code_version
+from train.plan import PlannedSet
+from train.planted import canary, planted_set
+from train.presets import Preset, preset_to_json
+from train.rows import Rows
+from train.sources import Corpus
+from train.stream import Stream, build_stream, stream_digest, training_order
+from train.tokenizer import prefix_id, train_tokenizer
+from train.tokens import ChosenDocuments, as_cache, choose_documents, token_cache
+
+STREAM_NAME = "stream.npy"
+
+# Documents that are turned back into text together.
+_DECODED = 256
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """What a run may do otherwise; the defaults are those of the command.
+
+    Attributes:
+        background_tokens: Random documents up to so many ids; None takes all.
+        separator: Text after each example.
+        max_example_tokens: Cut of an example, separator included.
+        allow_overlap: Train although a control stands in what is trained on.
+        audit_at: Shares of training after which every set is tested.
+        audit_every: Steps, likewise.
+        audit_tests: Order tests of these audits.
+        checkpoint_steps: Save at multiples; None is every two minutes.
+        keep_every: Checkpoints at its multiples stay for `train.export`.
+        peak_tflops: Of all devices together, for the share of it that is reached.
+        tensorboard: Write scalars for TensorBoard as well.
+        cache: Folder of token caches, for a corpus of files.
+    """
+
+    background_tokens: int | None = None
+    separator: str = "\n"
+    max_example_tokens: int | None = None
+    allow_overlap: bool = False
+    audit_at: tuple[float, ...] = ()
+    audit_every: int | None = None
+    audit_tests: tuple[str, ...] = DEFAULT_TESTS
+    checkpoint_steps: int | None = None
+    keep_every: int | None = None
+    peak_tflops: float | None = None
+    tensorboard: bool = False
+    cache: Path | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Start:
+    """A model to go on from.
+
+    Attributes:
+        name: As it was given.
+        decoder: With its weights, which training takes.
+        tokenizer: Its transformers fast tokenizer.
+        prefix_id: Before each document and each copy.
+        fingerprint: Digest of the model.
+        raw_config: Fields of its config.json.
+    """
+
+    name: str
+    decoder: Decoder
+    tokenizer: Any
+    prefix_id: int
+    fingerprint: str
+    raw_config: Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Prepared:
+    """A run before its first step.
+
+    Attributes:
+        manifest: What is trained on; not yet searched for the sets.
+        rows: In the order of training.
+        documents: The background that was chosen.
+        tokenizer: A transformers fast tokenizer.
+        plain: The same without special tokens.
+        prefix_id: Before each document and each copy.
+    """
+
+    manifest: Manifest
+    rows: Rows
+    documents: ChosenDocuments
+    tokenizer: Any
+    plain: Tokenizer
+    prefix_id: int
+
+
+def prepare(
+    corpus: Corpus | Sequence[str],
+    sets: Sequence[PlannedSet],
+    preset: Preset,
+    *,
+    stream_file: Path,
+    seed: int,
+    options: RunOptions,
+    start: Start | None = None,
+    tokenizer: Any = None,
+) -> Prepared:
+    """Tokenise, lay out the stream and cut it into rows; arguments as for `pretrain`.
+
+    Args:
+        corpus: Background.
+        sets: Test sets and controls.
+        preset: Model and batch.
+        stream_file: Takes the ids of the stream.
+        seed: Draws documents, places, orders.
+        options: See `RunOptions`.
+        start: The model to go on from, or None.
+        tokenizer: To encode with, or None.
+
+    Raises:
+        InputError: If there is too little text, or an example cannot be encoded.
+    """
+    if start is not None:
+        tokenizer = start.tokenizer
+    elif tokenizer is None:
+        tokenizer = train_tokenizer(corpus, preset.decoder.vocab_size)
+    first_id = prefix_id(tokenizer) if start is None else start.prefix_id
+    plain = plain_tokenizer(tokenizer.backend_tokenizer)
+    documents, corpus_sum = _background(corpus, plain, options, seed=seed)
+    encoded = [
+        encode_examples(
+            plain,
+            planned.planted,
+            separator=options.separator,
+            max_example_tokens=options.max_example_tokens,
+        )
+        for planned in sets
+    ]
+    stream = build_stream(
+        documents,
+        [canary(planned, ids) for planned, ids in zip(sets, encoded, strict=True)],
+        prefix_id=first_id,
+        seed=seed,
+        out=stream_file,
+    )
+    rows = _rows(stream, preset, seed=seed)
+    manifest = Manifest(
+        jaxcontam=__version__,
+        code=code_version(),
+        seed=seed,
+        preset=preset.name,
+        corpus_digest=corpus_sum,
+        separator=options.separator,
+        max_example_tokens=options.max_example_tokens,
+        context=preset.context,
+        n_tokens=len(stream.ids),
+        n_canary_tokens=stream.n_canary_ids,
+        n_steps=len(rows) // preset.batch_rows,
+        finished=False,
+        stream=STREAM_NAME,
+        stream_digest=stream_digest(stream.ids),
+        tokenizer_digest=_digest(plain.to_str()),
+        recipe=json.loads(json.dumps(preset_to_json(preset))),
+        init_model=None if start is None else start.name,
+        init_fingerprint=None if start is None else start.fingerprint,
+        allow_overlap=options.allow_overlap,
+        sets=_records(sets, encoded, stream, rows, preset),
+    )
+    return Prepared(
+        manifest=manifest,
+        rows=rows,
+        documents=documents,
+        tokenizer=tokenizer,
+        plain=plain,
+        prefix_id=first_id,
+    )
+
+
+def searched(prepared: Prepared, sets: Sequence[PlannedSet]) -> Manifest:
+    """The manifest with what of the sets stands in the background and in one another.
+
+    The ids are searched as text again, so nothing but what is trained on counts.
+
+    Raises:
+        InputError: If a control is found, unless the manifest allows it.
+    """
+    manifest = prepared.manifest
+    if not sets:
+        return manifest
+    with progress_bar("searching for the sets", unit="documents/s") as progress:
+        found = check_background(
+            _texts(prepared.documents, prepared.plain),
+            sets,
+            allow_overlap=manifest.allow_overlap,
+            n_documents=len(prepared.documents),
+            progress=progress,
+        )
+    return dataclasses.replace(
+        manifest,
+        sets=tuple(
+            dataclasses.replace(row, overlap=found[row.name]) for row in manifest.sets
+        ),
+    )
+
+
+def _background(
+    corpus: Corpus | Sequence[str], plain: Tokenizer, options: RunOptions, *, seed: int
+) -> tuple[ChosenDocuments, str]:
+    """Documents in random order up to the budget, and the digest of the corpus."""
+    if isinstance(corpus, Corpus):
+        assert options.cache is not None, "files are tokenised into a cache"
+        with progress_bar("tokenising", unit="bytes/s") as progress:
+            cache = token_cache(corpus, plain, options.cache, progress=progress)
+    else:
+        cache = as_cache(corpus, plain)
+    indices = choose_documents(
+        cache.lengths, budget=options.background_tokens, seed=seed
+    )
+    return cache.chosen(indices), cache.corpus_digest
+
+
+def _rows(stream: Stream, preset: Preset, *, seed: int) -> Rows:
+    """Rows in the order of training.
+
+    Raises:
+        InputError: If they do not fill one step.
+    """
+    n_rows = (len(stream.ids) - 1) // preset.context
+    n_steps = n_rows // preset.batch_rows
+    if n_steps < 1:
+        raise InputError(
+            f"the corpus gives {len(stream.ids)} tokens, too few for one step of "
+            f"{preset.batch_rows} x {preset.context}"
+        )
+    starts = training_order(
+        len(stream.ids),
+        preset.context,
+        seed=seed,
+        timed=stream.timed,
+        n_trained=n_steps * preset.batch_rows,
+    )
+    return Rows(stream.ids, starts, preset.context)
+
+
+def _records(
+    sets: Sequence[PlannedSet],
+    encoded: Sequence[Encoded],
+    stream: Stream,
+    rows: Rows,
+    preset: Preset,
+) -> tuple[PlantedRow, ...]:
+    return tuple(
+        planted_set(
+            planned,
+            ids,
+            stream,
+            rows.starts,
+            context=preset.context,
+            batch_rows=preset.batch_rows,
+            n_steps=len(rows) // preset.batch_rows,
+        )
+        for planned, ids in zip(sets, encoded, strict=True)
+    )
+
+
+def _texts(documents: ChosenDocuments, plain: Tokenizer) -> Iterator[str]:
+    for begin in range(0, len(documents), _DECODED):
+        batch = [ids.tolist() for ids in documents[begin : begin + _DECODED]]
+        yield from plain.decode_batch(batch, skip_special_tokens=False)
+
+
+def _digest(text: str) -> str:
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

@@ -1,0 +1,210 @@
+"""A training run from texts to a model: plan, stream, steps, model, manifest.
+
+What a run follows from stands in its manifest before the first step. The same inputs
+again go on from the last checkpoint, or reuse the model that is there.
+"""
+
+import dataclasses
+import shutil
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+from flax import nnx
+
+from jaxcontam.data.manifest import Manifest, write_manifest
+from jaxcontam.errors import InputError
+from jaxcontam.models.decoder import Decoder
+from jaxcontam.report.document import make_folder
+from train.audit_log import audit_steps
+from train.audits import AuditPlan, plan_audit
+from train.checkpoints import CHECKPOINTS_DIR, Checkpoints, saved_steps
+from train.earlier import MANIFEST_NAME, MODEL_DIR, earlier_manifest
+from train.export import TOKENIZER_DIR, write_model
+from train.loop import Trained, Watch, train
+from train.page import write_training_page
+from train.plan import PlannedSet, check_sets
+from train.planted import write_set
+from train.prepare import STREAM_NAME, Prepared, RunOptions, Start, prepare, searched
+from train.presets import Preset
+from train.rows import row_batches
+from train.run_log import RunLog, run_progress
+from train.signals import StopRequest, stop_request
+from train.sources import Corpus
+
+TENSORBOARD_DIR = "tensorboard"
+
+
+def pretrain(
+    corpus: Corpus | Sequence[str],
+    sets: Sequence[PlannedSet],
+    preset: Preset,
+    *,
+    out: Path,
+    seed: int,
+    options: RunOptions | None = None,
+    start: Start | None = None,
+    tokenizer: Any = None,
+) -> Manifest:
+    """Tokenise, plant, train and write a model directory with its manifest.
+
+    A finished model in `out` that the same code made of the same inputs is not trained
+    again, where git can tell the code. An unfinished run of the same inputs goes on
+    from its last checkpoint.
+
+    Args:
+        corpus: Background: files, or texts in memory.
+        sets: Test sets and controls.
+        preset: Model and batch; that of `start` has its shape.
+        out: Folder; `model/`, `sets/`, `manifest.json`, `stream.npy`, `metrics.jsonl`
+            and `training.html` are written there.
+        seed: The same seed gives the same weights.
+        options: See `RunOptions`.
+        start: Goes on with this model; None begins with random weights.
+        tokenizer: A transformers fast tokenizer; None takes that of `start`, or trains
+            one on the corpus.
+
+    Returns:
+        The manifest; it says whether training finished. On SIGTERM it has not, and its
+        checkpoint is written.
+
+    Raises:
+        InputError: If sets share a name, there is too little text, a control stands in
+            the background, or `out` holds the unfinished run of other inputs.
+        KeyboardInterrupt: On Ctrl-C, once the checkpoint is written.
+    """
+    options = options or RunOptions()
+    check_sets(sets)
+    if not isinstance(corpus, Corpus) and not corpus:
+        raise InputError("the corpus has no documents")
+    make_folder(out)
+    # Beside that of an earlier run, until it is known that this one may begin.
+    fresh_stream = out / f"new-{STREAM_NAME}"
+    try:
+        prepared = prepare(
+            corpus,
+            sets,
+            preset,
+            stream_file=fresh_stream,
+            seed=seed,
+            options=options,
+            start=start,
+            tokenizer=tokenizer,
+        )
+        manifest = earlier_manifest(out, prepared.manifest)
+        if manifest is None:
+            manifest = searched(prepared, sets)
+            shutil.rmtree(out / CHECKPOINTS_DIR, ignore_errors=True)
+            write_manifest(manifest, out / MANIFEST_NAME)
+            for planned in sets:
+                write_set(planned, out)
+            prepared.tokenizer.save_pretrained(out / TOKENIZER_DIR)
+        fresh_stream.replace(out / STREAM_NAME)
+    finally:
+        fresh_stream.unlink(missing_ok=True)
+    if manifest.finished:
+        print(f"reusing the finished model in {out}", file=sys.stderr)
+        return manifest
+    decoder = (
+        Decoder(preset.decoder, rngs=nnx.Rngs(seed)) if start is None else start.decoder
+    )
+    plan = _audit_plan(prepared, manifest, sets, options, preset)
+    with stop_request() as request:
+        trained = _train(
+            decoder, prepared, preset, plan, out=out, options=options, request=request
+        )
+    if not trained.finished:
+        write_training_page(out)
+        print(
+            f"stopped at step {trained.step:,} of {manifest.n_steps:,}; "
+            "the same command goes on",
+            file=sys.stderr,
+        )
+        if request.signal == signal.SIGINT:
+            raise KeyboardInterrupt
+        return manifest
+    write_model(
+        trained.decoder,
+        prepared.tokenizer,
+        out / MODEL_DIR,
+        model_type=preset.model_type,
+    )
+    manifest = dataclasses.replace(manifest, finished=True)
+    write_manifest(manifest, out / MANIFEST_NAME)
+    if options.keep_every is None:
+        shutil.rmtree(out / CHECKPOINTS_DIR, ignore_errors=True)
+    write_training_page(out)
+    return manifest
+
+
+def _audit_plan(
+    prepared: Prepared,
+    manifest: Manifest,
+    sets: Sequence[PlannedSet],
+    options: RunOptions,
+    preset: Preset,
+) -> AuditPlan | None:
+    if not (options.audit_at or options.audit_every):
+        return None
+    return plan_audit(
+        [planned.benchmark for planned in sets],
+        manifest,
+        prepared.plain,
+        prefix_id=prepared.prefix_id,
+        context=preset.decoder.context,
+        seed=manifest.seed,
+        tests=options.audit_tests,
+    )
+
+
+def _train(
+    decoder: Decoder,
+    prepared: Prepared,
+    preset: Preset,
+    plan: AuditPlan | None,
+    *,
+    out: Path,
+    options: RunOptions,
+    request: StopRequest,
+) -> Trained:
+    """All steps, or those until somebody asks to stop; logged and checkpointed."""
+    n_steps = prepared.manifest.n_steps
+    last_step = (saved_steps(out) or [0])[-1]
+    if last_step:
+        print(f"going on at step {last_step:,} of {n_steps:,}", file=sys.stderr)
+    with (
+        run_progress(preset, n_steps, peak_tflops=options.peak_tflops) as progress,
+        Checkpoints(out, preset=preset, keep_every=options.keep_every) as checkpoints,
+        RunLog(
+            out,
+            preset,
+            n_steps=n_steps,
+            last_step=last_step,
+            plan=plan,
+            audit_steps=audit_steps(options.audit_at, options.audit_every, n_steps),
+            progress=progress,
+            tensorboard=out / TENSORBOARD_DIR if options.tensorboard else None,
+        ) as log,
+    ):
+        log.begin(decoder)
+        return train(
+            preset,
+            decoder,
+            row_batches(
+                prepared.rows,
+                batch_rows=preset.batch_rows,
+                n_steps=n_steps,
+                process=jax.process_index(),
+                n_processes=jax.process_count(),
+            ),
+            n_steps=n_steps,
+            checkpoints=checkpoints,
+            checkpoint_steps=options.checkpoint_steps,
+            watch=Watch(
+                losses=log.losses, audit=log.audit, audit_steps=log.audit_steps
+            ),
+            should_stop=lambda: bool(request),
+        )
