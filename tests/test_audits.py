@@ -203,6 +203,17 @@ def test_texts_are_ranked_among_all_controls_but_themselves():
     assert references_of(sets) == {"a": ("b", "c"), "b": ("c",), "c": ("b",)}
 
 
+def test_a_set_with_a_held_out_half_is_ranked_among_that_half_alone():
+    half = dataclasses.replace(_planted("a-held", 0), held_out_of="a")
+    sets = [_planted("a", 5), half, _planted("b", 2), _planted("c", 0)]
+    assert references_of(sets) == {
+        "a": ("a-held",),
+        "a-held": ("c",),
+        "b": ("a-held", "c"),
+        "c": ("a-held",),
+    }
+
+
 def test_a_single_control_is_ranked_among_nothing():
     assert references_of([_planted("a", 5), _planted("b", 0)]) == {"a": ("b",)}
     assert references_of([_planted("a", 5)]) == {}

@@ -8,7 +8,12 @@ import sys
 import numpy as np
 import pytest
 
-from jaxcontam.data.manifest import Manifest, PlantedSet, write_manifest
+from jaxcontam.data.manifest import (
+    Manifest,
+    PlantedSet,
+    SetOverlap,
+    write_manifest,
+)
 from jaxcontam.errors import InputError
 from train.audit_log import AuditLog, AuditRow
 from train.metrics import MetricsLog
@@ -137,7 +142,7 @@ def test_page_says_where_the_run_stands_and_how_fast_it_is(tmp_path):
     assert "Finished after 40 steps." in words
     # Four steps of 64 tokens a second.
     assert "256 tokens a second, median over the run." in words
-    assert "25.0% of the training tokens are planted" in words
+    assert "Preset pulse, 40 steps, 2,560 tokens in rows of 32. 25.0% of" in words
 
 
 def test_page_of_a_run_that_goes_on_shows_what_there_is(tmp_path):
@@ -184,8 +189,29 @@ def test_tables_hold_what_the_audits_found(tmp_path):
     ]
     assert "1,280" in page[page.index("<details>") :]
     sets = _words(page[page.index("<h2>Sets") :])
-    assert "many 9 published 12 150 2 10" in sets
-    assert "mixed 9 one a copy 12 150 7 7" in sets
+    assert "many 9 12 150 published raw uniform 2 10 not searched" in sets
+    assert "mixed 9 12 150 shuffled raw uniform 7 7 not searched" in sets
+
+
+def test_table_of_sets_says_how_each_was_planted(tmp_path):
+    overlap = SetOverlap(
+        n_compared=11, background={}, n_background=4, n_frame=0, sets={}
+    )
+    sets = (
+        dataclasses.replace(
+            _planted("spread", 2, ((3,), (5,)), shuffled=True),
+            layout="spread",
+            when=(0.1, 0.5),
+            form="paraphrase",
+            overlap=overlap,
+        ),
+        dataclasses.replace(_planted("half", 0), held_out_of="spread"),
+    )
+    page = _page(_write(tmp_path, sets=sets))
+    words = _words(page[page.index("<h2>Sets") :])
+    assert "spread 2 12 150 spread paraphrase 10%, 50% 3 5 4 of 11" in words
+    assert "half, held out of spread 0 12 150 not searched" in words
+    assert ">2x spread spread<" in page
 
 
 def test_curves_pass_through_the_audits_numbers(tmp_path, monkeypatch):
@@ -206,7 +232,7 @@ def test_curves_pass_through_the_audits_numbers(tmp_path, monkeypatch):
         for row in _audit(_planted("few", 2), step)
     ]
     one = SetPicture(
-        name="few", copies=2, shuffled=False, seen=np.array([64]), audits=rows
+        name="few", copies=2, orders="published", seen=np.array([64]), audits=rows
     )
     memorisation_figure([one], 2560)
     tokens = [0, 640, 1280]

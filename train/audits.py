@@ -184,7 +184,7 @@ def references_of(sets: Sequence[PlantedSet]) -> dict[str, tuple[str, ...]]:
     """
     found = {}
     for row in sets:
-        halves = [other for other in sets if _half_of(other) == row.name]
+        halves = [other for other in sets if other.held_out_of == row.name]
         controls = [
             other for other in sets if other.copies == 0 and other.name != row.name
         ]
@@ -243,8 +243,3 @@ def _row(planted: PlantedSet, method: str, step: int, tokens: int) -> AuditRow:
 def copies_seen(planted: PlantedSet, step: int) -> int:
     """Copies of which some part was trained on by a step."""
     return sum(bool(steps) and min(steps) <= step for steps in planted.steps)
-
-
-def _half_of(planted: PlantedSet) -> str | None:
-    """The set whose held-out half this is; manifests of before know none."""
-    return getattr(planted, "held_out_of", None)

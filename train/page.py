@@ -24,7 +24,13 @@ from jaxcontam.report.document import replace_bytes
 from jaxcontam.report.sentences import p_words
 from train.audit_log import AUDITS_NAME
 from train.metrics import METRICS_NAME, smoothed
-from train.plots import LossCurve, SetPicture, loss_figure, memorisation_figure
+from train.plots import (
+    PUBLISHED,
+    LossCurve,
+    SetPicture,
+    loss_figure,
+    memorisation_figure,
+)
 from train.step_log import read_rows
 
 PAGE_NAME = "training.html"
@@ -44,11 +50,14 @@ _AUDIT_HEADER = (
 _SET_HEADER = (
     ("set", True),
     ("copies", False),
-    ("orders", True),
     ("examples", False),
     ("tokens a copy", False),
+    ("orders", True),
+    ("form", True),
+    ("planned times", True),
     ("first step", False),
     ("last step", False),
+    ("found in background", False),
 )
 
 Row = Mapping[str, Any]
@@ -141,7 +150,7 @@ def set_picture(
     return SetPicture(
         name=planted.name,
         copies=planted.copies,
-        shuffled=planted.shuffled,
+        orders=_orders(planted),
         seen=np.array(steps, np.int64) * tokens_a_step,
         audits=[row for row in audits if row["set"] == planted.name],
     )
@@ -165,9 +174,12 @@ def _tokens_a_step(manifest: Manifest, metrics: Sequence[Row]) -> int:
 
 def _subtitle(manifest: Manifest, n_tokens: int) -> str:
     share = manifest.n_canary_tokens / max(1, manifest.n_tokens)
+    made_of = f"Preset {manifest.preset}"
+    if manifest.init_model is not None:
+        made_of += f", going on from {manifest.init_model}"
     return (
-        f"Preset {manifest.preset}, {manifest.n_steps:,} steps, {n_tokens:,} tokens in "
-        f"rows of {manifest.context}. {share:.1%} of the training tokens are planted."
+        f"{made_of}, {manifest.n_steps:,} steps, {n_tokens:,} tokens in rows of "
+        f"{manifest.context}. {share:.1%} of the training tokens are planted."
     )
 
 
@@ -264,17 +276,31 @@ def _with_error(value: float | None, error: float | None) -> str:
     return f"{value:.2f}" + ("" if error is None else f" ± {error:.2f}")
 
 
+def _orders(planted: PlantedSet) -> str:
+    """How the copies of a set are ordered."""
+    if planted.layout == "spread":
+        return planted.layout
+    return "shuffled" if planted.shuffled else PUBLISHED
+
+
 def _set_cells(row: PlantedSet) -> list[str]:
+    half = "" if row.held_out_of is None else f", held out of {row.held_out_of}"
+    cells = [row.name + half, str(row.copies)]
+    cells += [f"{row.n_examples:,}", f"{row.n_tokens:,}"]
     steps = [step for copy in row.steps for step in copy]
-    return [
-        row.name,
-        str(row.copies),
-        "" if not row.copies else "one a copy" if row.shuffled else "published",
-        str(row.n_examples),
-        f"{row.n_tokens:,}",
-        f"{min(steps):,}" if steps else "",
-        f"{max(steps):,}" if steps else "",
-    ]
+    if row.copies:
+        cells += [_orders(row), row.form, _times(row.when)]
+        cells += [f"{min(steps):,}", f"{max(steps):,}"] if steps else ["", ""]
+    else:
+        cells += [""] * 5
+    overlap = row.overlap
+    if overlap is None:
+        return [*cells, "not searched"]
+    return [*cells, f"{overlap.n_background} of {overlap.n_compared}"]
+
+
+def _times(when: str | tuple[float, ...]) -> str:
+    return when if isinstance(when, str) else ", ".join(f"{at:.0%}" for at in when)
 
 
 def main() -> int:

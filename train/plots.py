@@ -18,6 +18,7 @@ from matplotlib.ticker import EngFormatter
 from jaxcontam.report.figure import BLUE, GREY, STYLE, svg_text
 from jaxcontam.stats.effect import LEVEL
 
+PUBLISHED = "published"
 _WIDTH = 9.4
 # Inches: of a curve, of a low one, and of each set's line in the calendar of copies.
 _TALL, _LOW, _LINE = 2.3, 0.9, 0.17
@@ -59,7 +60,7 @@ class SetPicture:
     Attributes:
         name: Of the set.
         copies: In all training data; 0 for a control.
-        shuffled: Each copy had an order of its own.
+        orders: `published`, or `shuffled` or `spread` where no two copies share one.
         seen: Targets trained on when a part of a copy was, ascending; one for each
             step that trained on any.
         audits: Rows of audits.jsonl, ascending in `tokens`.
@@ -67,7 +68,7 @@ class SetPicture:
 
     name: str
     copies: int
-    shuffled: bool
+    orders: str
     seen: np.ndarray
     audits: Sequence[Mapping[str, Any]]
 
@@ -297,7 +298,7 @@ def _draw_curves(
             ms=3.5,
             lw=1,
             elinewidth=0.6,
-            ls="--" if is_control else ":" if one.shuffled else "-",
+            ls="--" if is_control else "-" if one.orders == PUBLISHED else ":",
             label=_words(one),
             zorder=1 if is_control else 2,
         )
@@ -317,8 +318,8 @@ def _words(one: SetPicture) -> str:
     """A label; matplotlib would hide one that began with the name of a set `_x`."""
     if not one.copies:
         return f"control {one.name}"
-    shuffled = " shuffled" if one.shuffled else ""
-    return f"{one.copies}x{shuffled} {one.name}"
+    orders = "" if one.orders == PUBLISHED else f" {one.orders}"
+    return f"{one.copies}x{orders} {one.name}"
 
 
 def _kept(n: int) -> np.ndarray:

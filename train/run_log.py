@@ -5,7 +5,7 @@ metrics.jsonl, audits.jsonl, training.html and the progress bar follow from thes
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -41,7 +41,6 @@ class RunLog:
         audit_steps: Sequence[int] = (),
         progress: TrainingProgress | None = None,
         tensorboard: Path | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ):
         """Open the logs.
 
@@ -55,7 +54,6 @@ class RunLog:
             audit_steps: See `train.audit_log.audit_steps`.
             progress: Told of losses; waits while an audit runs.
             tensorboard: Folder for TensorBoard scalars, or None.
-            clock: Seconds.
 
         Raises:
             InputError: If a log is damaged, or tensorboardX is missing.
@@ -68,7 +66,7 @@ class RunLog:
         self._metrics = MetricsLog(
             out / METRICS_NAME, last_step=last_step, tensorboard=tensorboard
         )
-        self._clock, self._start = clock, clock()
+        self._start = time.monotonic()
 
     def losses(self, before: int, losses: np.ndarray) -> None:
         """Write the losses of the steps that follow `before` steps."""
@@ -78,7 +76,7 @@ class RunLog:
             losses.tolist(),
             rates=self._rates_N[before:last].tolist(),
             tokens_a_step=self._step_tokens,
-            seconds=self._clock() - self._start,
+            seconds=time.monotonic() - self._start,
         )
         if self._progress is not None:
             self._progress.update(last, losses.tolist())
