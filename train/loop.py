@@ -14,8 +14,9 @@ from typing import Any
 import grain
 import jax
 import numpy as np
+import optax
 from flax import nnx
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.scoring.mesh import data_mesh, on_every_device
@@ -101,19 +102,16 @@ def train(
         )
     mesh = data_mesh() if n_devices > 1 else None
     graphdef, params = nnx.split(decoder)
-    optimizer = adamw(preset.peak_rate, n_steps, params, schedule=preset.schedule)
     place: Callable[[np.ndarray], Any] = lambda batch_BT: batch_BT  # noqa: E731
     if mesh is not None:
         params = on_every_device(params, mesh)
         rows = NamedSharding(mesh, PartitionSpec("data"))
         place = functools.partial(jax.make_array_from_process_local_data, rows)
-    opt_state = jax.jit(optimizer.init)(params)
-    update = jax.jit(
-        functools.partial(
-            training_step, graphdef, optimizer, compute=preset.compute, mesh=mesh
-        ),
-        donate_argnums=(0, 1),
-    )
+    first_state, update = _compiled(graphdef, preset, n_steps, mesh)
+    opt_state = first_state(params)
+    if mesh is not None:
+        # Counters come out on one device.
+        opt_state = on_every_device(opt_state, mesh)
     done = 0
     if checkpoints is not None:
         restored = checkpoints.restore(params, opt_state, batches)
@@ -196,6 +194,32 @@ def train_decoder(
         watch=Watch(losses=keep),
     )
     return trained.decoder, np.concatenate(found)
+
+
+@functools.lru_cache(maxsize=4)
+def _compiled(
+    graphdef: nnx.GraphDef, preset: Preset, n_steps: int, mesh: Mesh | None
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The optimiser's first state and one step, compiled once a run of one shape."""
+
+    def optimizer(params: nnx.State) -> optax.GradientTransformation:
+        return adamw(preset.peak_rate, n_steps, params, schedule=preset.schedule)
+
+    def first_state(params: nnx.State):
+        return optimizer(params).init(params)
+
+    def update(params: nnx.State, opt_state: Any, batch_BT: jax.Array):
+        return training_step(
+            graphdef,
+            optimizer(params),
+            params,
+            opt_state,
+            batch_BT,
+            compute=preset.compute,
+            mesh=mesh,
+        )
+
+    return jax.jit(first_state), jax.jit(update, donate_argnums=(0, 1))
 
 
 class _Losses:

@@ -24,6 +24,7 @@ from jaxcontam.models.checkpoint import (
     read_config_fields,
     read_fast_tokenizer,
 )
+from jaxcontam.scoring.compiled import keep_compiled
 from train.allocator import keep_freed_memory
 from train.audit_log import check_audit_flags
 from train.audits import DEFAULT_TESTS
@@ -148,6 +149,7 @@ class Pretrain:
         preset = self._preset(start, tokenizer)
         if _n_weights(preset) < _SMALL:
             keep_freed_memory()
+        keep_compiled()
         manifest = pretrain(
             corpus,
             sets,

@@ -65,8 +65,8 @@ def sharded_pairs(
     return forward
 
 
-def on_every_device(state: nnx.State, mesh: Mesh) -> nnx.State:
-    """Weights copied to every device of a mesh; what is there already stays."""
+def on_every_device(state: Any, mesh: Mesh) -> Any:
+    """Weights or another tree of arrays copied to every device of a mesh; what is there already stays."""
     return jax.device_put(state, NamedSharding(mesh, PartitionSpec()))
 
 

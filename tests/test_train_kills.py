@@ -1,0 +1,169 @@
+"""Runs that are killed: the same command goes on and ends with the same bytes."""
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxcontam.data.manifest import read_manifest
+from train.checkpoints import saved_steps
+
+ROOT = Path(__file__).resolve().parent.parent
+WORDS = [f"word{i}" for i in range(300)]
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    """A corpus of some 900 steps of the pulse preset, and a set to plant."""
+    folder = tmp_path_factory.mktemp("texts")
+    rng = np.random.default_rng(0)
+    with (folder / "docs.jsonl").open("w") as corpus:
+        for _ in range(900):
+            text = " ".join(rng.choice(WORDS, size=120))
+            corpus.write(json.dumps({"text": text}) + "\n")
+    lines = [" ".join(rng.choice(WORDS, size=12)) for _ in range(40)]
+    (folder / "quiz.txt").write_text("".join(line + "\n" for line in lines))
+    return folder
+
+
+def start(texts, out, *more):
+    words = ["--corpus", str(texts / "docs.jsonl"), "--preset", "pulse"]
+    words += ["--canaries", f"{texts / 'quiz.txt'}=5", "--seed", "3"]
+    words += ["--checkpoint-steps", "40", "--out", str(out), *more]
+    return subprocess.Popen(
+        [sys.executable, "-m", "train.pretrain", *words],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+    )
+
+
+def steps_done(out):
+    """Steps that the log of metrics has; what is half-written does not count."""
+    try:
+        return (out / "metrics.jsonl").read_bytes().count(b"\n")
+    except OSError:
+        return 0
+
+
+def said_by(process):
+    """Standard error of a process, once it ends."""
+    return process.communicate()[1]
+
+
+def wait_for(process, condition):
+    while process.poll() is None and not condition():
+        time.sleep(0.01)
+
+
+def finish(texts, out, *more):
+    """Run to the end; returns what it said."""
+    process = start(texts, out, *more)
+    said = said_by(process)
+    assert process.returncode == 0, said
+    return said
+
+
+def outcome(out):
+    """What must be equal: weights, manifest, stream and the losses of all steps."""
+    files = ("model/model.safetensors", "manifest.json", "stream.npy")
+    lines = (out / "metrics.jsonl").read_text().splitlines()
+    metrics = [json.loads(line) for line in lines]
+    return (
+        [hashlib.sha256((out / name).read_bytes()).hexdigest() for name in files],
+        [(row["step"], row["loss"]) for row in metrics],
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(texts, tmp_path_factory):
+    out = tmp_path_factory.mktemp("whole") / "run"
+    finish(texts, out)
+    return outcome(out)
+
+
+def test_sigterm_saves_and_a_kill_loses_nothing_but_time(texts, whole, tmp_path):
+    out = tmp_path / "run"
+    process = start(texts, out)
+    wait_for(process, lambda: steps_done(out) >= 100)
+    process.send_signal(signal.SIGTERM)
+    said = said_by(process)
+    assert process.returncode == 0, said
+    assert "the same command goes on" in said
+    assert not read_manifest(out / "manifest.json").finished
+    stopped_at = saved_steps(out)[-1]
+    assert stopped_at >= 100
+
+    process = start(texts, out)
+    wait_for(process, lambda: steps_done(out) >= stopped_at + 100)
+    process.kill()
+    assert f"going on at step {stopped_at:,} of" in said_by(process)
+    assert not (out / "model").exists()
+
+    finish(texts, out)
+    assert outcome(out) == whole
+    assert not (out / "checkpoints").exists()
+
+
+def test_ctrl_c_saves_and_exits_130(texts, tmp_path):
+    out = tmp_path / "run"
+    process = start(texts, out, "--checkpoint-steps", "100000")
+    wait_for(process, lambda: steps_done(out) >= 50)
+    process.send_signal(signal.SIGINT)
+    said = said_by(process)
+    assert process.returncode == 130, said
+    assert len(saved_steps(out)) == 1
+
+    # Other inputs would lose it: refused in one line that says what differs.
+    process = start(texts, out, "--seed", "4")
+    said = said_by(process)
+    assert process.returncode == 2
+    assert "unfinished run of other inputs" in said
+    assert "seed was 3, is 4" in said
+    assert len(saved_steps(out)) == 1
+
+
+def test_sigterm_before_the_first_step_exits_0(texts, tmp_path):
+    out = tmp_path / "run"
+    process = start(texts, out)
+    wait_for(process, out.exists)
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+    assert process.returncode == 0
+
+
+@pytest.mark.slow
+def test_twenty_kills_at_random_moments_change_no_bit(texts, whole, tmp_path):
+    out = tmp_path / "run"
+    rng = random.Random(0)
+    began = time.monotonic()
+    n_kills = n_in_training = 0
+    while n_kills < 20:
+        process = start(texts, out)
+        # Half at a random moment of the whole command, half within some steps.
+        if n_kills % 2:
+            process_dies = time.monotonic() + rng.uniform(0, 12)
+            wait_for(process, lambda at=process_dies: time.monotonic() >= at)
+        else:
+            target = (saved_steps(out) or [0])[-1] + rng.randrange(1, 90)
+            wait_for(process, lambda n=target: steps_done(out) >= n)
+        if process.poll() is not None:
+            break  # it finished before it could be killed
+        process.kill()
+        process.communicate()
+        n_kills += 1
+        n_in_training += steps_done(out) > 0
+    assert n_kills >= 15, f"{n_kills} kills in {time.monotonic() - began:.0f} s"
+    assert n_in_training >= 5
+    finish(texts, out)
+    assert outcome(out) == whole
