@@ -66,7 +66,10 @@ def sharded_pairs(
 
 
 def on_every_device(state: Any, mesh: Mesh) -> Any:
-    """Weights or another tree of arrays copied to every device of a mesh; what is there already stays."""
+    """Weights, or another tree of arrays, copied to every device of a mesh.
+
+    What is there already stays.
+    """
     return jax.device_put(state, NamedSharding(mesh, PartitionSpec()))
 
 

@@ -1,0 +1,71 @@
+"""Attention's own gradients: those of the plain computation, in every form."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxcontam.models import attention
+from jaxcontam.models.attention import View, attend
+from jaxcontam.models.config import gpt2_shape
+
+B, G, R, E = 2, 2, 3, 16
+SHAPE = dataclasses.replace(
+    gpt2_shape(vocab_size=64, d_model=96, n_layers=1, n_heads=6, context=512),
+    head_dim=E,
+    n_kv_heads=G,
+)
+
+
+def operands(T):
+    keys = jax.random.split(jax.random.key(T), 4)
+    shapes = [(B, T, G, R, E), (B, T, G, E), (B, T, G, E), (B, T, G, R, E)]
+    return [jax.random.normal(k, s) for k, s in zip(keys, shapes, strict=True)]
+
+
+def gradients(f, config, window, T):
+    *inputs, slope = operands(T)
+    view = View(None, jnp.arange(T), window, None)
+
+    def total(q, k, v):
+        return jnp.sum(f(q, k, v, view, config) * slope)
+
+    return jax.grad(total, argnums=(0, 1, 2))(*inputs)
+
+
+@pytest.mark.parametrize("T", [5, 128, 300])
+@pytest.mark.parametrize("softcap", [None, 4.0])
+@pytest.mark.parametrize("window", [None, 37])
+def test_gradients_are_those_of_the_plain_computation(T, softcap, window):
+    config = dataclasses.replace(SHAPE, attention_softcap=softcap)
+    window = None if window is None else jnp.int32(window)
+    found = gradients(attend, config, window, T)
+    wanted = gradients(attention._attend_blocks, config, window, T)
+    for one, other in zip(found, wanted, strict=True):
+        # Sums of up to 300 float32 terms, in another order.
+        np.testing.assert_allclose(one, other, atol=2e-6 * np.abs(other).max())
+
+
+def test_scores_do_not_depend_on_whether_gradients_are_asked_for():
+    *inputs, _ = operands(300)
+    view = View(None, jnp.arange(300), None, None)
+
+    def mixed(q):
+        return attend(q, *inputs[1:], view, SHAPE)
+
+    plain, (taken, _) = mixed(inputs[0]), jax.vjp(mixed, inputs[0])
+    np.testing.assert_allclose(taken, plain, atol=2e-6)
+
+
+def test_a_change_of_a_later_token_moves_no_earlier_one():
+    *inputs, _ = operands(200)
+    view = View(None, jnp.arange(200), None, None)
+
+    def early(k):
+        return jnp.sum(attend(inputs[0], k, inputs[2], view, SHAPE)[:, :150])
+
+    slope = jax.grad(early)(inputs[1])
+    assert np.abs(slope[:, :150]).max() > 0
+    np.testing.assert_array_equal(slope[:, 150:], 0)
