@@ -18,9 +18,12 @@ from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.errors import InputError
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.families import FAMILIES, family_of
+from jaxcontam.models.families import FAMILIES, Family, family_of
 from jaxcontam.models.fingerprint import file_state, fingerprint_files
 from jaxcontam.models.weights import read_weights, weight_files, write_weights
+
+# `dtype` under its older name, and names of code files that are not written.
+_NOT_KEPT = ("torch_dtype", "auto_map")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -99,7 +102,7 @@ def load_decoder(directory: Path, *, dtype: str = "float32") -> Decoder:
     """
     where = f"{directory}/config.json"
     raw = read_config_fields(directory)
-    family = family_of(raw, where)
+    family = FAMILIES[raw["model_type"]]
     try:
         config = family.read_config(raw)
     except InputError as e:
@@ -112,39 +115,66 @@ def load_decoder(directory: Path, *, dtype: str = "float32") -> Decoder:
 
 
 def save_checkpoint(
-    decoder: Decoder, tokenizer, directory: Path, *, model_type: str = "llama"
+    decoder: Decoder,
+    tokenizer,
+    directory: Path,
+    *,
+    model_type: str = "llama",
+    raw_config: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a directory that transformers and `load_checkpoint` open.
+
+    Weights are float32, whatever the decoder's are.
 
     Args:
         decoder: The model.
         tokenizer: A transformers fast tokenizer; None writes the weights alone.
         directory: Created if missing.
         model_type: A row of FAMILIES whose shape the decoder has.
+        raw_config: `read_config_fields` of the model that the decoder was read from;
+            written as it is, token ids too, so that what no field of ours holds stays.
+            None makes the fields from the decoder's shape, where the family can.
 
     Raises:
-        ValueError: If that family is only read, or cannot express the shape.
+        ValueError: If the fields are of another model_type or another shape, or are
+            None and the family writes none or cannot express the shape.
     """
     family = FAMILIES[model_type]
     config = decoder.config
-    if family.write_config is None:
-        raise ValueError(f"{model_type} is read and not written")
-    shape = family.write_config(config)
-    if family.read_config(shape) != config:
-        raise ValueError(f"no {model_type} has this shape: {config}")
+    if raw_config is None:
+        fields = _new_fields(family, config)
+    else:
+        fields = _kept_fields(family, config, raw_config)
     directory.mkdir(parents=True, exist_ok=True)
-    fields = {
-        "architectures": [family.architecture],
-        "model_type": model_type,
-        "dtype": "float32",
-        **shape,
-    }
     if tokenizer is not None:
         tokenizer.save_pretrained(directory)
-        fields["bos_token_id"] = tokenizer.bos_token_id
-        fields["eos_token_id"] = tokenizer.eos_token_id
+        if raw_config is None:
+            fields["bos_token_id"] = tokenizer.bos_token_id
+            fields["eos_token_id"] = tokenizer.eos_token_id
     write_weights(decoder, family, directory / "model.safetensors")
     (directory / "config.json").write_text(json.dumps(fields, indent=1) + "\n")
+
+
+def read_config_fields(directory: Path) -> dict[str, Any]:
+    """Every field of a directory's config.json; its model_type is a row of FAMILIES.
+
+    Raises:
+        InputError: If there is no such file, it is no JSON object, or its model_type is
+            missing or unknown.
+    """
+    path = directory / "config.json"
+    if not path.is_file():
+        raise InputError(
+            f"{directory}: no config.json", hint="not a Hugging Face model directory"
+        )
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as e:
+        raise InputError(f"{path}: not JSON ({e})") from e
+    if not isinstance(raw, dict):
+        raise InputError(f"{path}: expected an object, got {type(raw).__name__}")
+    family_of(raw, str(path))
+    return raw
 
 
 def read_fast_tokenizer(directory: Path):
@@ -224,24 +254,43 @@ def _name(model: str) -> str:
     return path.parent.name if path.name == "model" else path.name
 
 
-def read_config_fields(directory: Path) -> Mapping[str, Any]:
-    """Fields of a model's config.json.
-
-    Raises:
-        InputError: If there is none, or it is no JSON object.
-    """
-    path = directory / "config.json"
-    if not path.is_file():
-        raise InputError(
-            f"{directory}: no config.json", hint="not a Hugging Face model directory"
+def _new_fields(family: Family, config: DecoderConfig) -> dict[str, Any]:
+    """Fields of config.json for a model that was made here."""
+    if family.write_config is None:
+        raise ValueError(
+            f"{family.model_type} is written only with the config.json fields that the "
+            "model was read from (raw_config)"
         )
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as e:
-        raise InputError(f"{path}: not JSON ({e})") from e
-    if not isinstance(raw, dict):
-        raise InputError(f"{path}: expected an object, got {type(raw).__name__}")
-    return raw
+    shape = family.write_config(config)
+    if family.read_config(shape) != config:
+        raise ValueError(f"no {family.model_type} has this shape: {config}")
+    return {**_labels(family), **shape}
+
+
+def _kept_fields(
+    family: Family, config: DecoderConfig, raw: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The fields of the model that was read, made true of the files written."""
+    if raw.get("model_type") != family.model_type:
+        raise ValueError(
+            f"raw_config must be of model_type {family.model_type!r}, "
+            f"got {raw.get('model_type')!r}"
+        )
+    if (found := family.read_config(raw)) != config:
+        raise ValueError(
+            f"raw_config must have the decoder's shape {config}, got {found}"
+        )
+    kept = {name: value for name, value in raw.items() if name not in _NOT_KEPT}
+    return {**kept, **_labels(family)}
+
+
+def _labels(family: Family) -> dict[str, Any]:
+    """What is true of every model that is written here."""
+    return {
+        "architectures": [family.architecture],
+        "model_type": family.model_type,
+        "dtype": "float32",
+    }
 
 
 def _read_tokenizer(

@@ -43,6 +43,8 @@ class DecoderConfig:
         rotary_dim: First so many dimensions of a head are rotated; None is all.
         norm: `rms` (scale alone) or `layer` (scale and bias).
         norm_eps: Added to the variance.
+        norm_offset: Added to the scale of every norm. A scale near 1 that is kept as
+            its distance from 1 has more bits, and a file's come back as they were.
         query_key_norm: An RMS norm of each query and key head.
         post_norms: A second norm after attention and after the feed-forward layer,
             before they are added to the stream.
@@ -75,6 +77,7 @@ class DecoderConfig:
     rotary_dim: int | None = None
     norm: Literal["rms", "layer"]
     norm_eps: float
+    norm_offset: float = 0.0
     query_key_norm: bool = False
     post_norms: bool = False
     parallel: bool = False

@@ -255,11 +255,12 @@ class Linear(nnx.Module):
 
 
 class Norm(nnx.Module):
-    """RMS norm or layer norm over the last axis."""
+    """RMS norm or layer norm over the last axis; starts at a scale of 1."""
 
     def __init__(self, config: DecoderConfig, width: int):
         self.kind, self.eps = config.norm, config.norm_eps
-        self.scale = nnx.Param(jnp.ones((width,)))
+        self.offset = config.norm_offset
+        self.scale = nnx.Param(jnp.full((width,), 1.0 - self.offset))
         if config.norm == "layer":
             self.bias = nnx.Param(jnp.zeros((width,)))
 
@@ -269,7 +270,10 @@ class Norm(nnx.Module):
         if self.kind == "layer":
             x = x - x.mean(axis=-1, keepdims=True)
         x = x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + self.eps)
-        x = x * jnp.expand_dims(self.scale[...], outer)
+        scale = self.scale[...]
+        if self.offset:
+            scale = self.offset + scale
+        x = x * jnp.expand_dims(scale, outer)
         return x + jnp.expand_dims(self.bias[...], outer) if self.kind == "layer" else x
 
 

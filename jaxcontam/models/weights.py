@@ -141,7 +141,11 @@ def weight_name(path) -> str:
 
 
 def write_weights(decoder: Decoder, family: Family, path: Path) -> None:
-    """Write one safetensors file under the family's own tensor names."""
+    """Write one float32 safetensors file under the family's own tensor names.
+
+    The inverse of `read_weights`, bit by bit, but for what it does not keep: rows that
+    no token reads are zeros, and buffers and a tied head are left out.
+    """
     state = _flat_state(decoder)
     config = decoder.config
     tensors = {}
@@ -150,8 +154,7 @@ def write_weights(decoder: Decoder, family: Family, path: Path) -> None:
             sizes = _output_sizes(tensor.names, config, value.shape[-1])
             parts = np.split(value, np.cumsum(sizes)[:-1], axis=-1)
             for name, part in zip(tensor.names, parts, strict=True):
-                part = part.T if tensor.transposed else part
-                tensors[name.format(i=layer)] = np.ascontiguousarray(part)
+                tensors[name.format(i=layer)] = _on_disk(part, tensor, config)
     save_file(tensors, path, metadata={"format": "pt"})
 
 
@@ -214,9 +217,21 @@ def _fill(
             )
         part = (part.T if tensor.transposed else part)[tensor.skipped_rows :]
         start, stop = stop, stop + size
+        conversion = tensor.conversion
         target[..., start:stop] = (
-            part if tensor.convert is None else tensor.convert(part, config)
+            part if conversion is None else conversion.to_ours(part, config)
         )
+
+
+def _on_disk(part: np.ndarray, tensor: Tensor, config: DecoderConfig) -> np.ndarray:
+    """What `_fill` reads this part of a weight from."""
+    if tensor.conversion is not None:
+        part = tensor.conversion.to_disk(part, config)
+    if tensor.skipped_rows:
+        unread = np.zeros((tensor.skipped_rows, *part.shape[1:]), part.dtype)
+        part = np.concatenate([unread, part])
+    part = part.T if tensor.transposed else part
+    return np.ascontiguousarray(part, dtype=np.float32)
 
 
 def _output_sizes(

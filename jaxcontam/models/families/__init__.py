@@ -1,22 +1,23 @@
 """Model families as data: config mapping and tensor names of each `model_type`.
 
 A family says how its config.json reads, and where on disk each of our weights
-lives. Names carry `{i}` for the layer. Several names in one row stand side by side
-along the output axis of ours (query, key and value; gate and up).
+lives; both ways, so that a model that is read can be written. Names carry `{i}` for
+the layer. Several names in one row stand side by side along the output axis of ours
+(query, key and value; gate and up).
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.models.families.family import Family, Tensor
+from jaxcontam.models.families.family import Conversion, Family, Tensor
 from jaxcontam.models.families.gemma2 import GEMMA2
 from jaxcontam.models.families.gpt2 import GPT2
 from jaxcontam.models.families.gpt_neox import GPT_NEOX
 from jaxcontam.models.families.llama import LLAMA, MISTRAL, QWEN2, QWEN3
 from jaxcontam.models.families.opt import OPT
 
-__all__ = ["FAMILIES", "Family", "Tensor", "family_of"]
+__all__ = ["FAMILIES", "Conversion", "Family", "Tensor", "family_of"]
 
 FAMILIES: Mapping[str, Family] = {
     family.model_type: family

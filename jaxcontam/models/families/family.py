@@ -11,21 +11,34 @@ from jaxcontam.models.config import DecoderConfig, RopeScaling
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Conversion:
+    """Another order of values on disk than ours, both ways without loss.
+
+    Attributes:
+        to_ours: (outputs in the file's order on the last axis, config) -> same shape.
+        to_disk: Its inverse.
+    """
+
+    to_ours: Callable[[np.ndarray, DecoderConfig], np.ndarray]
+    to_disk: Callable[[np.ndarray, DecoderConfig], np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Tensor:
     """Where one of our weights lives on disk.
 
     Attributes:
         names: Tensor names; more than one are joined along our output axis.
         transposed: True where the file holds [outputs, inputs].
-        skipped_rows: Rows on disk before the first one that is used.
-        convert: (array as ours, config) -> same shape, where the family keeps other
-            values or another order of outputs.
+        skipped_rows: Rows on disk before the first one that is used; written as zeros,
+            since no token that counts reads them.
+        conversion: Where the family keeps another order of outputs.
     """
 
     names: tuple[str, ...]
     transposed: bool = False
     skipped_rows: int = 0
-    convert: Callable[[np.ndarray, DecoderConfig], np.ndarray] | None = None
+    conversion: Conversion | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +49,8 @@ class Family:
         model_type: As config.json names it.
         architecture: Class that transformers opens it with.
         read_config: config.json -> DecoderConfig.
-        write_config: DecoderConfig -> fields of config.json; None: not written.
+        write_config: DecoderConfig -> fields of config.json; None: a model is written
+            only with the fields that it was read from.
         tensors: Path of our weight -> where it lives, the head aside.
         head: Name of the head, which a tied model's file may leave out.
         prefix: Put before every name but the head's; optional on disk.

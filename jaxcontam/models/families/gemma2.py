@@ -4,8 +4,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.families.family import (
     Family,
@@ -37,6 +35,8 @@ def _read(raw: Mapping[str, Any]) -> DecoderConfig:
         attention_softcap=_cap(raw, "attn_logit_softcapping", 50.0),
         logit_softcap=_cap(raw, "final_logit_softcapping", 30.0),
         embedding_scale=float(config.d_model) ** 0.5,
+        # Files hold how far a scale is from 1.
+        norm_offset=1.0,
     )
 
 
@@ -53,17 +53,7 @@ def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
         "mlp_post_norm": "post_feedforward_layernorm",
     }.items():
         tensors[f"blocks.{ours}.scale"] = Tensor((f"layers.{{i}}.{theirs}.weight",))
-    return {
-        ours: dataclasses.replace(tensor, convert=_plus_one)
-        if ours.endswith("norm.scale")
-        else tensor
-        for ours, tensor in tensors.items()
-    }
-
-
-def _plus_one(scale: np.ndarray, config: DecoderConfig) -> np.ndarray:
-    """Files hold how far the scale is from 1."""
-    return np.float32(1) + scale.astype(np.float32)
+    return tensors
 
 
 GEMMA2 = Family(

@@ -7,6 +7,7 @@ import numpy as np
 
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.families.family import (
+    Conversion,
     Family,
     Tensor,
     activation,
@@ -59,13 +60,15 @@ def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
         "mlp.down": ("mlp.dense_4h_to_h", True),
     }
     for ours, (theirs, bias) in rows.items():
-        convert = _heads_apart if ours == "attention.qkv" else None
+        conversion = _HEADS if ours == "attention.qkv" else None
         name = f"layers.{{i}}.{theirs}"
         tensors[f"blocks.{ours}.kernel"] = Tensor(
-            (f"{name}.weight",), transposed=True, convert=convert
+            (f"{name}.weight",), transposed=True, conversion=conversion
         )
         if bias:
-            tensors[f"blocks.{ours}.bias"] = Tensor((f"{name}.bias",), convert=convert)
+            tensors[f"blocks.{ours}.bias"] = Tensor(
+                (f"{name}.bias",), conversion=conversion
+            )
     for ours, theirs in {
         "blocks.attention_norm": "layers.{i}.input_layernorm",
         "blocks.mlp_norm": "layers.{i}.post_attention_layernorm",
@@ -81,6 +84,16 @@ def _heads_apart(fused: np.ndarray, config: DecoderConfig) -> np.ndarray:
     outer, H, E = fused.shape[:-1], config.n_heads, config.head_dim
     by_head = fused.reshape(*outer, H, 3, E)
     return np.moveaxis(by_head, -2, -3).reshape(*outer, 3 * H * E)
+
+
+def _heads_together(apart: np.ndarray, config: DecoderConfig) -> np.ndarray:
+    """All queries, all keys, all values -> query, key, value of each head in turn."""
+    outer, H, E = apart.shape[:-1], config.n_heads, config.head_dim
+    by_part = apart.reshape(*outer, 3, H, E)
+    return np.moveaxis(by_part, -3, -2).reshape(*outer, 3 * H * E)
+
+
+_HEADS = Conversion(to_ours=_heads_apart, to_disk=_heads_together)
 
 
 GPT_NEOX = Family(

@@ -14,7 +14,8 @@ from jaxcontam.models.families.family import (
     switch,
 )
 
-# Rows of the position embedding that no token uses.
+# Rows of the position embedding that no token uses: transformers numbers a text's
+# tokens from 2 and gives row 1 to padding, which nothing attends to.
 _UNUSED_ROWS = 2
 
 
