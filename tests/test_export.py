@@ -11,7 +11,7 @@ from flax import nnx
 
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.models.decoder import Decoder
-from train.checkpoints import CHECKPOINTS_DIR, Checkpoints
+from train.checkpoints import Checkpoints
 from train.export import TOKENIZER_DIR, main
 from train.presets import PRESETS
 from train.tokenizer import train_tokenizer
@@ -26,7 +26,7 @@ def run_dir(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     tokenizer = train_tokenizer(["some words of a corpus"], 300)
     tokenizer.save_pretrained(folder / TOKENIZER_DIR)
-    checkpoints = Checkpoints(folder / CHECKPOINTS_DIR, preset=_PRESET, keep_every=10)
+    checkpoints = Checkpoints(folder, preset=_PRESET, keep_every=10)
     batches = iter(grain.MapDataset.range(4).to_iter_dataset())
     for step in _STEPS:
         checkpoints.save(step, nnx.state(_decoder(step)), {"count": step}, batches)

@@ -56,7 +56,7 @@ def run(folder=None, *, stop_at=None, preset=PULSE, keep_every=None, steps=None)
         should_stop=should_stop,
     )
     if checkpoints is not None:
-        checkpoints.__exit__(None, None, None)
+        checkpoints.close()
     return trained, losses
 
 

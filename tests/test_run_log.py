@@ -10,7 +10,7 @@ from jaxcontam.data.manifest import Manifest, PlantedSet, write_manifest
 from jaxcontam.models.config import llama_shape
 from jaxcontam.models.decoder import Decoder
 from train.audits import plan_audit
-from train.checkpoints import CHECKPOINTS_DIR, Checkpoints
+from train.checkpoints import Checkpoints, saved_steps
 from train.loop import Watch, train
 from train.presets import Preset
 from train.progress import TrainingProgress
@@ -91,9 +91,9 @@ def _train(out, planned, *, killed_at=None, audit_steps=(0, 12, 24)):
     write_manifest(manifest, out / "manifest.json")
     ids = np.random.default_rng(0).integers(0, 300, 8000, dtype=np.int32)
     starts = np.arange(4 * _N_STEPS) * 48
-    checkpoints = Checkpoints(out / CHECKPOINTS_DIR, preset=_PRESET)
+    checkpoints = Checkpoints(out, preset=_PRESET)
     decoder = Decoder(_PRESET.decoder, rngs=nnx.Rngs(7))
-    n_asked = checkpoints.latest_step or 0
+    n_asked = (saved_steps(out) or [0])[-1]
 
     def kill():
         nonlocal n_asked
@@ -107,7 +107,7 @@ def _train(out, planned, *, killed_at=None, audit_steps=(0, 12, 24)):
         out,
         _PRESET,
         n_steps=_N_STEPS,
-        last_step=checkpoints.latest_step or 0,
+        last_step=(saved_steps(out) or [0])[-1],
         plan=plan,
         audit_steps=audit_steps,
     ) as log:

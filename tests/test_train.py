@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from flax import nnx
 
 from eval.python_docs import read_python_docs
 from jaxcontam.data.benchmark import load_benchmark
@@ -12,11 +13,16 @@ from jaxcontam.data.manifest import read_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.methods import order_method
 from jaxcontam.methods.order_test import plan_test
-from jaxcontam.models.checkpoint import load_checkpoint
+from jaxcontam.models.checkpoint import load_checkpoint, save_checkpoint
+from jaxcontam.models.decoder import Decoder
+from jaxcontam.models.families import FAMILIES
+from train.export import export
 from train.loop import train_decoder
 from train.presets import PRESETS
 from train.pretrain import Pretrain
+from train.sources import read_documents
 from train.stream import Canary, build_stream, steps_of_copy, training_rows
+from train.tokenizer import train_tokenizer
 
 
 @pytest.fixture
@@ -202,3 +208,72 @@ def _encoded(n):
 
     ids = tuple(np.full(12 // n, 100 + i, np.int32) for i in range(n))
     return Encoded(ids, np.array([], np.int32), np.zeros(n, np.int32))
+
+
+def test_any_family_goes_on_training_and_keeps_its_config(corpus, tmp_path):
+    docs, canaries = corpus
+    first = tmp_path / "neox"
+    write_neox(first, docs)
+    out = tmp_path / "run"
+    Pretrain(
+        corpus=(str(docs),),
+        canaries=(f"{canaries}=2",),
+        init=str(first),
+        schedule="constant",
+        peak_rate=1e-3,
+        batch_rows=2,
+        row_tokens=32,
+        keep_every=5,
+        out=out,
+    ).run()
+    manifest = read_manifest(out / "manifest.json")
+    before, after = (load_checkpoint(str(one)) for one in (first, out / "model"))
+    assert manifest.init_fingerprint == before.fingerprint != after.fingerprint
+    assert after.config == before.config
+    assert after.prefix_id == before.prefix_id
+    for name in ("rotary_pct", "rope_theta", "model_type"):
+        raw, kept = (
+            json.loads((one / "config.json").read_text())
+            for one in (first, out / "model")
+        )
+        assert kept.get(name) == raw.get(name)
+    rates = [
+        json.loads(line)["rate"]
+        for line in (out / "metrics.jsonl").read_text().splitlines()
+    ]
+    assert rates[-1] == pytest.approx(1e-3)
+    losses = [
+        json.loads(line)["loss"]
+        for line in (out / "metrics.jsonl").read_text().splitlines()
+    ]
+    assert np.mean(losses[-5:]) < np.mean(losses[:5])
+    exported = export(out, step=5)
+    assert load_checkpoint(str(exported)).config == before.config
+
+
+def write_neox(folder, docs):
+    """A small GPT-NeoX with random weights and a tokenizer of its own."""
+    tokenizer = train_tokenizer(read_documents([docs]), 300)
+    raw = {
+        "model_type": "gpt_neox",
+        "vocab_size": 300,
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+        "max_position_embeddings": 64,
+        "rotary_pct": 0.5,
+        "rotary_emb_base": 10000,
+        "hidden_act": "gelu",
+        "layer_norm_eps": 1e-5,
+        "use_parallel_residual": True,
+        "tie_word_embeddings": False,
+    }
+    config = FAMILIES["gpt_neox"].read_config(raw)
+    save_checkpoint(
+        Decoder(config, rngs=nnx.Rngs(0)),
+        tokenizer,
+        folder,
+        model_type="gpt_neox",
+        raw_config=raw,
+    )

@@ -63,6 +63,9 @@ class Checkpoints:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
         """Wait for the last write and release."""
         if self._opened is not None:
             self._opened.close()

@@ -5,10 +5,12 @@ Command: `python -m train.export RUN`, or with `--step N` for an earlier checkpo
 """
 
 import dataclasses
+import json
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -21,6 +23,8 @@ from train.checkpoints import restore_params
 EXPORTS_DIR = "exports"
 TOKENIZER_DIR = "tokenizer"
 """Folder of a run that holds its tokenizer from before the first step."""
+INIT_CONFIG_NAME = "init_config.json"
+"""config.json of the model that a run started from."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +70,24 @@ def export(run_dir: Path, *, step: int | None = None, out: Path | None = None) -
     if out is None:
         out = run_dir / EXPORTS_DIR / f"step-{step}"
         _check_free(out)
-    write_model(decoder, tokenizer, out, model_type=preset.model_type)
+    write_model(
+        decoder,
+        tokenizer,
+        out,
+        model_type=preset.model_type,
+        raw_config=read_init_config(run_dir),
+    )
     return out
 
 
-def write_model(decoder: Decoder, tokenizer, folder: Path, *, model_type: str) -> None:
+def write_model(
+    decoder: Decoder,
+    tokenizer,
+    folder: Path,
+    *,
+    model_type: str,
+    raw_config: Mapping[str, Any] | None = None,
+) -> None:
     """`save_checkpoint`, whole or not at all.
 
     A model that stands there is replaced when the new one is complete.
@@ -80,12 +97,21 @@ def write_model(decoder: Decoder, tokenizer, folder: Path, *, model_type: str) -
         tokenizer: A transformers fast tokenizer.
         folder: Of the model; its parents are created.
         model_type: A row of FAMILIES whose shape the decoder has.
+        raw_config: Of the model that training started from, if there was one.
     """
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
-    save_checkpoint(decoder, tokenizer, partial, model_type=model_type)
+    save_checkpoint(
+        decoder, tokenizer, partial, model_type=model_type, raw_config=raw_config
+    )
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
+
+
+def read_init_config(run_dir: Path) -> dict[str, Any] | None:
+    """config.json of the model that a run started from; None for random weights."""
+    path = run_dir / INIT_CONFIG_NAME
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 def read_run_tokenizer(run_dir: Path):

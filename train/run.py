@@ -5,6 +5,7 @@ again go on from the last checkpoint, or reuse the model that is there.
 """
 
 import dataclasses
+import json
 import shutil
 import signal
 import sys
@@ -23,7 +24,7 @@ from train.audit_log import audit_steps
 from train.audits import AuditPlan, plan_audit
 from train.checkpoints import CHECKPOINTS_DIR, Checkpoints, saved_steps
 from train.earlier import MANIFEST_NAME, MODEL_DIR, earlier_manifest
-from train.export import TOKENIZER_DIR, write_model
+from train.export import INIT_CONFIG_NAME, TOKENIZER_DIR, write_model
 from train.loop import Trained, Watch, train
 from train.page import write_training_page
 from train.plan import PlannedSet, check_sets
@@ -102,6 +103,10 @@ def pretrain(
             for planned in sets:
                 write_set(planned, out)
             prepared.tokenizer.save_pretrained(out / TOKENIZER_DIR)
+            (out / INIT_CONFIG_NAME).unlink(missing_ok=True)
+            if start is not None:
+                text = json.dumps(dict(start.raw_config), indent=1) + "\n"
+                (out / INIT_CONFIG_NAME).write_text(text, encoding="utf-8")
         fresh_stream.replace(out / STREAM_NAME)
     finally:
         fresh_stream.unlink(missing_ok=True)
@@ -131,6 +136,7 @@ def pretrain(
         prepared.tokenizer,
         out / MODEL_DIR,
         model_type=preset.model_type,
+        raw_config=None if start is None else start.raw_config,
     )
     manifest = dataclasses.replace(manifest, finished=True)
     write_manifest(manifest, out / MANIFEST_NAME)
