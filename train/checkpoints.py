@@ -20,7 +20,7 @@ from train.presets import Preset, preset_from_json, preset_to_json
 
 CHECKPOINTS_DIR = "checkpoints"
 
-_STATE, _DATA, _META = "state", "data", "meta"
+_STATE, _META = "state", "meta"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -105,9 +105,13 @@ class Checkpoints:
             args=ocp.args.Composite(
                 **{
                     _STATE: ocp.args.StandardSave(_flat(params, opt_state)),
-                    _DATA: grain.checkpoint.CheckpointSave(batches),
                     _META: ocp.args.JsonSave(
-                        {"step": step, "preset": preset_to_json(self._preset)}
+                        {
+                            "step": step,
+                            "preset": preset_to_json(self._preset),
+                            # Alike for all processes, however many there will be.
+                            "batches": batches.get_state(),
+                        }
                     ),
                 }
             ),
@@ -136,10 +140,11 @@ class Checkpoints:
             args=ocp.args.Composite(
                 **{
                     _STATE: ocp.args.StandardRestore(_flat(*abstract)),
-                    _DATA: grain.checkpoint.CheckpointRestore(batches),
+                    _META: ocp.args.JsonRestore(),
                 }
             ),
         )
+        batches.set_state(found[_META]["batches"])
         leaves = found[_STATE]
         filled = jax.tree.map_with_path(
             lambda path, _: leaves[_name(path)], (params, opt_state)
@@ -147,11 +152,12 @@ class Checkpoints:
         return Restored(step, *filled)
 
     def reached_preemption(self, step: int) -> bool:
-        """Whether all processes are to save now, since one of them is to end.
+        """Whether all processes are to save now, since one of them got SIGTERM.
 
-        Always false in a single process, which sees its own signals.
+        `jax.distributed` listens for the signal; every process gets the same answer at
+        the same step.
         """
-        return jax.process_count() > 1 and self._manager.reached_preemption(step)
+        return self._manager.reached_preemption(step)
 
     def wait(self) -> None:
         """Return when everything is on disk."""

@@ -89,6 +89,7 @@ def train(
         checkpoint_steps: Save at multiples of so many steps; None is every two minutes.
         watch: What is told of the run.
         should_stop: Asked after each step; when true, the state is saved and returned.
+            Several processes with checkpoints go by SIGTERM to any of them instead.
 
     Raises:
         ValueError: If the rows of a step do not divide by the devices.
@@ -128,12 +129,16 @@ def train(
         if step in watch.audit_steps:
             losses.flush()
             watch.audit(step, nnx.merge(graphdef, params))
-        is_stopped = should_stop()
+        # Of several processes one alone may be told to stop: all must agree.
+        is_stopped = (
+            should_stop()
+            if jax.process_count() == 1 or checkpoints is None
+            else checkpoints.reached_preemption(step)
+        )
         if checkpoints is None:
             if is_stopped:
                 break
             continue
-        is_stopped |= checkpoints.reached_preemption(step)
         is_due = (
             time.monotonic() - saved_at >= _SECONDS_A_CHECKPOINT
             if checkpoint_steps is None
