@@ -11,8 +11,9 @@ from scipy import stats
 from eval import power
 from eval.population import Design, ModelRecord, Outcome, Texts, draw_sets
 from eval.power import LADDER, LONG, Power, read_record, record_key, write_record
-from eval.power_table import compare, power_table, wilson_interval
+from eval.power_table import compare, power_table
 from jaxcontam.errors import InputError
+from jaxcontam.stats.shares import wilson_interval
 
 
 def row(test, copies, p):

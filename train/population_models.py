@@ -1,0 +1,391 @@
+"""Models of a population made: trained, tested, written; each in a folder of its own.
+
+A folder is written under another name and renamed when it is complete, so a killed run
+leaves whole models and nothing that looks like one.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxcontam import __version__
+from jaxcontam.data.manifest import Manifest, write_manifest
+from jaxcontam.errors import InputError
+from jaxcontam.methods import order_method
+from jaxcontam.methods.layouts import ScoredTest
+from jaxcontam.methods.order_test import PlannedTest, order_result, plan_test
+from train.population_plan import (
+    Design,
+    PlannedModel,
+    Texts,
+    open_documents,
+    plan_model,
+    planted_sets,
+    set_file,
+    tokenise,
+)
+
+MODEL_DIR = "model"
+STREAM_NAME = "stream.npy"
+MANIFEST_NAME = "manifest.json"
+TESTS_NAME = "tests.json"
+TEXTS_DIR = "texts"
+TOKENIZER_DIR = "tokenizer"
+POOL_NAME = "pool.json"
+
+# Losses at the end of training are averaged over so many steps.
+_LAST_STEPS = 50
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Everything that a process must know to make any model of a population.
+
+    Attributes:
+        design: What the models share.
+        out: Folder of the population.
+        test: Method that tests every set, or None.
+        weights: Whether models, sets and streams are kept.
+        code: Git commit, for manifests.
+        sources: Digest of the source files; another one makes models anew.
+        corpus_digest: Of the background documents.
+        pool_digest: Of the pool, in its order.
+        device: What computes: `scan` or `vmap`, and on which kind of device.
+    """
+
+    design: Design
+    out: Path
+    test: str | None
+    weights: bool
+    code: str | None
+    sources: str
+    corpus_digest: str
+    pool_digest: str
+    device: str
+
+    def folder(self, seed: int) -> Path:
+        """Of one model."""
+        return self.out / f"model-{seed}"
+
+    def key(self, seed: int) -> str:
+        """Digest of all that a model follows from."""
+        parts = [
+            dataclasses.asdict(self.design),
+            seed,
+            self.test,
+            self.weights,
+            self.sources,
+            self.corpus_digest,
+            self.pool_digest,
+            self.device,
+        ]
+        text = json.dumps(parts, sort_keys=True)
+        return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SetResult:
+    """The test of one set of one model; numbers as in `OrderNumbers`."""
+
+    name: str
+    copies: int
+    method: str
+    n_examples: int
+    n_strata: int
+    p_value: float | None
+    log10_p: float
+    effect: float | None
+    effect_se: float | None
+    mde: float | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ModelResult:
+    """One finished model.
+
+    Attributes:
+        seed: Of sets, stream, weights and tests.
+        n_parameters: Tied weights counted once.
+        n_tokens: Target tokens of training.
+        n_canary_tokens: Ids of all copies of all sets.
+        loss: Mean of the last steps, nats a token.
+        train_seconds: Wall time of planning and training, compilation included; where
+            models are trained together, a model's share.
+        test_seconds: Likewise of tests.
+        rows: One a set; empty without tests.
+    """
+
+    seed: int
+    n_parameters: int
+    n_tokens: int
+    n_canary_tokens: int
+    loss: float
+    train_seconds: float
+    test_seconds: float
+    rows: tuple[SetResult, ...]
+
+
+class DivergedError(ArithmeticError):
+    """A model's loss is not finite."""
+
+
+def save_texts(folder: Path, tokenizer: Any, texts: Texts) -> None:
+    """Write what `open_texts` reads, so that no process tokenises documents again."""
+    from train.population_plan import save_documents
+
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save_pretrained(folder / TOKENIZER_DIR)
+    save_documents(texts.documents, folder)
+    (folder / POOL_NAME).write_text(json.dumps(texts.pool), encoding="utf-8")
+
+
+def open_texts(folder: Path, design: Design) -> tuple[Any, Texts]:
+    """The tokenizer as models are saved with it, and the texts."""
+    from jaxcontam.models.checkpoint import quiet_transformers
+
+    quiet_transformers()
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder / TOKENIZER_DIR)
+    pool = json.loads((folder / POOL_NAME).read_text(encoding="utf-8"))
+    texts = tokenise(
+        tokenizer.backend_tokenizer,
+        (),
+        pool,
+        max_example_tokens=design.max_example_tokens,
+        separator=design.separator,
+    )
+    return tokenizer, dataclasses.replace(texts, documents=open_documents(folder))
+
+
+def finished_result(job: Job, seed: int) -> ModelResult | None:
+    """Of a model that stands in its folder, if the same job would make it."""
+    try:
+        fields = json.loads((job.folder(seed) / TESTS_NAME).read_text("utf-8"))
+        if fields.pop("key") != job.key(seed):
+            return None
+        rows = tuple(SetResult(**row) for row in fields.pop("rows"))
+        return ModelResult(rows=rows, **fields)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def scan_maker(job: Job) -> Callable[[int], ModelResult]:
+    """Read the texts; returns what makes the model of a seed, one after the other."""
+    from flax import nnx
+
+    from jaxcontam.methods.population import score_population_tests
+    from jaxcontam.scoring.population import stacked
+    from train.population_forms import train_scanned
+
+    tokenizer, texts = open_texts(job.out / TEXTS_DIR, job.design)
+
+    def make(seed: int) -> ModelResult:
+        start = time.monotonic()
+        model = plan_model(job.design, texts, seed=seed)
+        decoder, losses = train_scanned(job.design.preset, model.rows, seed=seed)
+        loss = _last_loss(losses)
+        trained = time.monotonic()
+        rows: tuple[SetResult, ...] = ()
+        if job.test is not None:
+            planned = plan_tests(job, texts, model)
+            graphdef, state = nnx.split(decoder)
+            (scored,) = score_population_tests(
+                [planned],
+                graphdef,
+                stacked([state]),
+                context=job.design.preset.decoder.context,
+            )
+            if isinstance(scored, InputError):
+                raise scored
+            rows = set_results(job, planned, scored)
+        tested = time.monotonic()
+        result = _result(job, model, decoder, loss, rows, trained - start)
+        result = dataclasses.replace(result, test_seconds=tested - trained)
+        write_model(job, model, result, decoder, tokenizer)
+        return result
+
+    return make
+
+
+def make_together(
+    job: Job, chunks: Sequence[Sequence[int]]
+) -> Iterator[tuple[int, ModelResult | Exception]]:
+    """Make models chunk by chunk, those of a chunk side by side.
+
+    Yields:
+        A seed and its model, or why there is none.
+    """
+    import jax
+    from flax import nnx
+
+    from jaxcontam.methods.population import score_population_tests
+    from train.population_forms import train_together
+
+    tokenizer, texts = open_texts(job.out / TEXTS_DIR, job.design)
+    for seeds in chunks:
+        start = time.monotonic()
+        models = [plan_model(job.design, texts, seed=seed) for seed in seeds]
+        graphdef, states, losses = train_together(
+            job.design.preset, np.stack([model.rows for model in models]), seeds=seeds
+        )
+        trained = time.monotonic()
+        tests, scored = [[] for _ in models], [[] for _ in models]
+        if job.test is not None:
+            tests = [plan_tests(job, texts, model) for model in models]
+            scored = score_population_tests(
+                tests,
+                graphdef,
+                states,
+                context=job.design.preset.decoder.context,
+                side_by_side=True,
+            )
+        host = jax.device_get(states)
+        for m, model in enumerate(models):
+            one = time.monotonic()
+            try:
+                loss = _last_loss(losses[m])
+                if isinstance(scored[m], InputError):
+                    raise scored[m]
+                decoder = nnx.merge(graphdef, jax.tree.map(lambda x, m=m: x[m], host))
+                share = (trained - start) / len(models)
+                rows = set_results(job, tests[m], scored[m])
+                result = _result(job, model, decoder, loss, rows, share)
+                scoring = (one - trained) / len(models) if m == 0 else 0.0
+                result = dataclasses.replace(
+                    result, test_seconds=scoring + time.monotonic() - one
+                )
+                write_model(job, model, result, decoder, tokenizer)
+                yield model.seed, result
+            except (DivergedError, InputError) as e:
+                yield model.seed, e
+
+
+def plan_tests(job: Job, texts: Texts, model: PlannedModel) -> list[PlannedTest]:
+    """The test of every set of a model."""
+    assert job.test is not None
+    return [
+        plan_test(
+            benchmark,
+            encoded,
+            order_method(job.test),
+            prefix_id=texts.prefix_id,
+            context=job.design.preset.decoder.context,
+            seed=model.seed,
+        )
+        for benchmark, encoded in zip(model.sets, model.encoded, strict=True)
+    ]
+
+
+def set_results(
+    job: Job, planned: Sequence[PlannedTest], scored: Sequence[ScoredTest]
+) -> tuple[SetResult, ...]:
+    """Results of scored tests; needs no device."""
+    rows = []
+    for copies, test, one in zip(job.design.copies, planned, scored, strict=False):
+        result = order_result(test, one, primary=False, pretests=(), copies=copies)
+        numbers = result.numbers
+        rows.append(
+            SetResult(
+                name=result.benchmark,
+                copies=copies,
+                method=result.method,
+                n_examples=result.n_examples,
+                n_strata=result.n_strata,
+                p_value=numbers.p_value,
+                log10_p=numbers.log10_p,
+                effect=numbers.effect,
+                effect_se=numbers.effect_se,
+                mde=numbers.mde,
+            )
+        )
+    return tuple(rows)
+
+
+def write_model(
+    job: Job, model: PlannedModel, result: ModelResult, decoder: Any, tokenizer: Any
+) -> None:
+    """Write a model's folder, whole or not at all."""
+    from jaxcontam.models.checkpoint import save_checkpoint
+
+    folder = job.folder(model.seed)
+    partial = folder.with_name(f"{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    if job.weights:
+        preset = job.design.preset
+        save_checkpoint(
+            decoder, tokenizer, partial / MODEL_DIR, model_type=preset.model_type
+        )
+        np.save(partial / STREAM_NAME, model.stream.ids)
+        for benchmark in model.sets:
+            path = partial / set_file(benchmark)
+            path.parent.mkdir(exist_ok=True)
+            text = "".join(text + "\n" for text in benchmark.texts)
+            path.write_text(text, encoding="utf-8")
+    write_manifest(_manifest(job, model), partial / MANIFEST_NAME)
+    fields = {"key": job.key(model.seed), **dataclasses.asdict(result)}
+    (partial / TESTS_NAME).write_text(json.dumps(fields, indent=1) + "\n")
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(folder)
+    partial.rename(folder)
+
+
+def _manifest(job: Job, model: PlannedModel) -> Manifest:
+    design = job.design
+    return Manifest(
+        jaxcontam=__version__,
+        code=job.code,
+        seed=model.seed,
+        preset=design.preset.name,
+        corpus_digest=job.corpus_digest,
+        separator=design.separator,
+        max_example_tokens=design.max_example_tokens,
+        context=design.preset.context,
+        n_tokens=len(model.stream.ids),
+        n_canary_tokens=model.stream.n_canary_ids,
+        n_steps=design.n_steps,
+        finished=True,
+        stream=STREAM_NAME,
+        sets=planted_sets(design, model),
+    )
+
+
+def _result(
+    job: Job,
+    model: PlannedModel,
+    decoder: Any,
+    loss: float,
+    rows: tuple[SetResult, ...],
+    train_seconds: float,
+) -> ModelResult:
+    import jax
+    from flax import nnx
+
+    return ModelResult(
+        seed=model.seed,
+        n_parameters=sum(leaf.size for leaf in jax.tree.leaves(nnx.state(decoder))),
+        n_tokens=job.design.n_tokens,
+        n_canary_tokens=model.stream.n_canary_ids,
+        loss=loss,
+        train_seconds=train_seconds,
+        test_seconds=0.0,
+        rows=rows,
+    )
+
+
+def _last_loss(losses: np.ndarray) -> float:
+    loss = float(losses[-_LAST_STEPS:].mean())
+    if not np.isfinite(loss):
+        raise DivergedError(
+            f"the loss is not finite from step {int(np.isfinite(losses).sum()) + 1} on"
+        )
+    return loss
