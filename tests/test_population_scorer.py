@@ -48,9 +48,7 @@ def draw_groups(n, seed):
         return rng.integers(0, VOCABULARY, rng.integers(1, most)).astype(np.int32)
 
     return [
-        PairGroup(
-            ids(25), tuple(ids(13) for _ in range(k)), i, tuple(range(1, k + 1))
-        )
+        PairGroup(ids(25), tuple(ids(13) for _ in range(k)), i, tuple(range(1, k + 1)))
         for i, k in enumerate(rng.integers(1, 5, n).tolist())
     ]
 
@@ -71,9 +69,7 @@ def assert_as_single(decoders, groups, scored):
                 np.testing.assert_allclose(one, other, **CLOSE)
 
 
-@pytest.mark.parametrize(
-    ("side_by_side", "batch_tokens"), [(False, None), (True, 200)]
-)
+@pytest.mark.parametrize(("side_by_side", "batch_tokens"), [(False, None), (True, 200)])
 def test_every_model_gets_the_scores_of_its_own_scorer(side_by_side, batch_tokens):
     decoders, graphdef, states = population((0, 1, 2))
     # 41 prefixes of one or two lengths are more than one call takes.

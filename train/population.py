@@ -9,6 +9,7 @@ models are made side by side. A killed run goes on where it stopped.
 import dataclasses
 import json
 import os
+import statistics
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -122,7 +123,7 @@ class Population:
             for seed, outcome in self._made(job, missing):
                 if isinstance(outcome, ModelResult):
                     found[seed] = outcome
-                    seconds[seed] = outcome.train_seconds + outcome.test_seconds
+                    seconds[seed] = outcome.cpu_seconds
                     progress(len(seconds) * job.design.n_tokens, total)
                 else:
                     failures[seed] = outcome
@@ -163,8 +164,10 @@ class Population:
             print_power(results, table, console)
         if seconds:
             rate = 3600 * len(seconds) / making
+            mean = statistics.fmean(seconds.values())
             console.print(
-                f"{len(seconds)} models made in {making:.0f} s: {rate:,.0f} an hour"
+                f"{len(seconds)} models made in {making:.0f} s: {rate:,.0f} an hour, "
+                f"{mean:.2f} s of CPU each"
             )
         console.print(f"models: {self.out}")
         if failures:

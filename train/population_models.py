@@ -120,6 +120,8 @@ class ModelResult:
         train_seconds: Wall time of planning and training, compilation included; where
             models are trained together, a model's share.
         test_seconds: Likewise of tests.
+        cpu_seconds: Of both, by the process's own clock, which other programs on the
+            machine do not lengthen much.
         rows: One a set; empty without tests.
     """
 
@@ -130,6 +132,7 @@ class ModelResult:
     loss: float
     train_seconds: float
     test_seconds: float
+    cpu_seconds: float
     rows: tuple[SetResult, ...]
 
 
@@ -189,7 +192,7 @@ def scan_maker(job: Job) -> Callable[[int], ModelResult]:
     tokenizer, texts = open_texts(job.out / TEXTS_DIR, job.design)
 
     def make(seed: int) -> ModelResult:
-        start = time.monotonic()
+        start, cpu = time.monotonic(), time.process_time()
         model = plan_model(job.design, texts, seed=seed)
         decoder, losses = train_scanned(job.design.preset, model.rows, seed=seed)
         loss = _last_loss(losses)
@@ -207,9 +210,17 @@ def scan_maker(job: Job) -> Callable[[int], ModelResult]:
             if isinstance(scored, InputError):
                 raise scored
             rows = set_results(job, planned, scored)
-        tested = time.monotonic()
-        result = _result(job, model, decoder, loss, rows, trained - start)
-        result = dataclasses.replace(result, test_seconds=tested - trained)
+        result = ModelResult(
+            seed=seed,
+            n_parameters=_n_parameters(decoder),
+            n_tokens=job.design.n_tokens,
+            n_canary_tokens=model.stream.n_canary_ids,
+            loss=loss,
+            train_seconds=trained - start,
+            test_seconds=time.monotonic() - trained,
+            cpu_seconds=time.process_time() - cpu,
+            rows=rows,
+        )
         write_model(job, model, result, decoder, tokenizer)
         return result
 
@@ -232,13 +243,14 @@ def make_together(
 
     tokenizer, texts = open_texts(job.out / TEXTS_DIR, job.design)
     for seeds in chunks:
-        start = time.monotonic()
+        start, cpu = time.monotonic(), time.process_time()
         models = [plan_model(job.design, texts, seed=seed) for seed in seeds]
         graphdef, states, losses = train_together(
             job.design.preset, np.stack([model.rows for model in models]), seeds=seeds
         )
         trained = time.monotonic()
-        tests, scored = [[] for _ in models], [[] for _ in models]
+        tests: list[list[PlannedTest]] = [[] for _ in models]
+        scored: list[list[ScoredTest] | InputError] = [[] for _ in models]
         if job.test is not None:
             tests = [plan_tests(job, texts, model) for model in models]
             scored = score_population_tests(
@@ -249,24 +261,33 @@ def make_together(
                 side_by_side=True,
             )
         host = jax.device_get(states)
+        share = 1 / len(models)
+        together = (time.monotonic() - trained) * share
+        cpu = (time.process_time() - cpu) * share
         for m, model in enumerate(models):
-            one = time.monotonic()
+            own, own_cpu = time.monotonic(), time.process_time()
             try:
-                loss = _last_loss(losses[m])
-                if isinstance(scored[m], InputError):
-                    raise scored[m]
-                decoder = nnx.merge(graphdef, jax.tree.map(lambda x, m=m: x[m], host))
-                share = (trained - start) / len(models)
-                rows = set_results(job, tests[m], scored[m])
-                result = _result(job, model, decoder, loss, rows, share)
-                scoring = (one - trained) / len(models) if m == 0 else 0.0
-                result = dataclasses.replace(
-                    result, test_seconds=scoring + time.monotonic() - one
-                )
-                write_model(job, model, result, decoder, tokenizer)
-                yield model.seed, result
+                loss, of_model = _last_loss(losses[m]), scored[m]
+                if isinstance(of_model, InputError):
+                    raise of_model
+                rows = set_results(job, tests[m], of_model)
             except (DivergedError, InputError) as e:
                 yield model.seed, e
+                continue
+            decoder = nnx.merge(graphdef, jax.tree.map(lambda x, m=m: x[m], host))
+            result = ModelResult(
+                seed=model.seed,
+                n_parameters=_n_parameters(decoder),
+                n_tokens=job.design.n_tokens,
+                n_canary_tokens=model.stream.n_canary_ids,
+                loss=loss,
+                train_seconds=(trained - start) * share,
+                test_seconds=together + time.monotonic() - own,
+                cpu_seconds=cpu + time.process_time() - own_cpu,
+                rows=rows,
+            )
+            write_model(job, model, result, decoder, tokenizer)
+            yield model.seed, result
 
 
 def plan_tests(job: Job, texts: Texts, model: PlannedModel) -> list[PlannedTest]:
@@ -359,27 +380,11 @@ def _manifest(job: Job, model: PlannedModel) -> Manifest:
     )
 
 
-def _result(
-    job: Job,
-    model: PlannedModel,
-    decoder: Any,
-    loss: float,
-    rows: tuple[SetResult, ...],
-    train_seconds: float,
-) -> ModelResult:
+def _n_parameters(decoder: Any) -> int:
     import jax
     from flax import nnx
 
-    return ModelResult(
-        seed=model.seed,
-        n_parameters=sum(leaf.size for leaf in jax.tree.leaves(nnx.state(decoder))),
-        n_tokens=job.design.n_tokens,
-        n_canary_tokens=model.stream.n_canary_ids,
-        loss=loss,
-        train_seconds=train_seconds,
-        test_seconds=0.0,
-        rows=rows,
-    )
+    return sum(leaf.size for leaf in jax.tree.leaves(nnx.state(decoder)))
 
 
 def _last_loss(losses: np.ndarray) -> float:
