@@ -55,7 +55,7 @@ from jaxcontam.scoring.identity import cpu_name
 from train.allocator import keep_freed_memory
 from train.earlier import code_version
 from train.population_plan import Texts
-from train.presets import PRESETS
+from train.presets import PRESETS, Preset
 from train.sources import corpus_digest
 
 RECORDS_DIR = "models"
@@ -88,11 +88,16 @@ _LONG_T = Variant(
 )
 
 
-_SMALL = PRESETS["0.16m"]
+def _small(context: int) -> Preset:
+    """0.16 M parameters; one row a step, long enough for strata of several examples."""
+    preset = PRESETS["0.16m"]
+    decoder = dataclasses.replace(preset.decoder, context=context)
+    return dataclasses.replace(preset, decoder=decoder, batch_rows=1)
+
 
 LADDER = Study(
     name="ladder",
-    preset=_SMALL,
+    preset=_small(128),
     n_examples=120,
     copies=(0, 1, 2, 4, 10),
     n_steps=988,
@@ -101,9 +106,7 @@ LADDER = Study(
 )
 LONG = Study(
     name="long",
-    preset=dataclasses.replace(
-        _SMALL, decoder=dataclasses.replace(_SMALL.decoder, context=256)
-    ),
+    preset=_small(256),
     n_examples=300,
     copies=(0, 4, 10),
     n_steps=1016,

@@ -242,8 +242,10 @@ def make_together(
     from train.population_forms import train_together
 
     tokenizer, texts = open_texts(job.out / TEXTS_DIR, job.design)
-    for seeds in chunks:
+    for chunk in chunks:
         start, cpu = time.monotonic(), time.process_time()
+        # A last chunk of another size would be another program to compile.
+        seeds = [*chunk, *[chunk[-1]] * (len(chunks[0]) - len(chunk))]
         models = [plan_model(job.design, texts, seed=seed) for seed in seeds]
         graphdef, states, losses = train_together(
             job.design.preset, np.stack([model.rows for model in models]), seeds=seeds
@@ -261,10 +263,10 @@ def make_together(
                 side_by_side=True,
             )
         host = jax.device_get(states)
-        share = 1 / len(models)
+        share = 1 / len(chunk)
         together = (time.monotonic() - trained) * share
         cpu = (time.process_time() - cpu) * share
-        for m, model in enumerate(models):
+        for m, model in enumerate(models[: len(chunk)]):
             own, own_cpu = time.monotonic(), time.process_time()
             try:
                 loss, of_model = _last_loss(losses[m]), scored[m]
