@@ -101,8 +101,8 @@ PRESETS: Mapping[str, Preset] = {
             batch_rows=4,
             peak_rate=4e-3,
         ),
-        # Of populations: learns repeated sets in 1,000 steps. Two rows of 64 are a quarter
-        # faster on a CPU than one of 128, and a pair of examples fits.
+        # Of populations: learns repeated sets in 1,000 steps. Two rows of 64 are a
+        # quarter faster on a CPU than one of 128, and a pair of examples fits.
         Preset(
             name="0.16m",
             decoder=llama_shape(

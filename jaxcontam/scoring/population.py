@@ -145,9 +145,13 @@ def _calls(
     K = max(len(group.continuations) for of_model in groups for group in of_model)
     for length in sorted({length for found in of_models for length in found}):
         at_once = max(1, batch_tokens // (length * (1 + K)))
-        n_rows = _STEPS_A_CALL * at_once
         n_most = max(len(found.get(length, ())) for found in of_models)
-        for start in range(0, n_most, n_rows):
+        start = 0
+        while start < n_most:
+            n_steps = -(-(n_most - start) // at_once)
+            # A power of two: the rests of many populations are few shapes to compile.
+            n_steps = min(_STEPS_A_CALL, 1 << (n_steps - 1).bit_length())
+            n_rows = n_steps * at_once
             yield [
                 PairBatch(
                     tuple(found.get(length, ())[start : start + n_rows]),
@@ -158,6 +162,7 @@ def _calls(
                 )
                 for found in of_models
             ]
+            start += n_rows
 
 
 @functools.lru_cache(maxsize=32)
