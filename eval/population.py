@@ -11,7 +11,7 @@ import jax
 from flax import nnx
 
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.encoding import Encoded
+from jaxcontam.data.encoding import Encoded, plain_tokenizer
 from jaxcontam.methods import order_method
 from jaxcontam.methods.layouts import Layout, PairLayout
 from jaxcontam.methods.order_test import order_result, plan_test, score_test
@@ -19,8 +19,9 @@ from jaxcontam.models.decoder import Decoder
 from jaxcontam.results import OrderResult
 from jaxcontam.scoring.local import local_scorer
 from train.population_forms import train_scanned
-from train.population_plan import Design, Texts, plan_model, tokenise
-from train.tokenizer import train_tokenizer
+from train.population_plan import Design, Texts, plan_model, read_pool
+from train.tokenizer import prefix_id, train_tokenizer
+from train.tokens import as_cache
 
 # Losses at the end of training are averaged over so many steps.
 _LAST_STEPS = 50
@@ -103,9 +104,11 @@ def read_texts(
 ) -> Texts:
     """Train the tokenizer of a population; the same texts, the same tokenizer."""
     tokenizer = train_tokenizer(documents, study.preset.decoder.vocab_size)
-    return tokenise(
-        tokenizer.backend_tokenizer,
-        documents,
+    plain = plain_tokenizer(tokenizer.backend_tokenizer)
+    return read_pool(
+        plain,
+        prefix_id(tokenizer),
+        as_cache(documents, plain),
         questions,
         max_example_tokens=study.max_example_tokens,
         separator=study.separator,
@@ -124,10 +127,8 @@ def planted_model(study: Study, texts: Texts, *, seed: int) -> ModelRecord:
     trained = time.monotonic()
     tested = tuple(
         row
-        for one, ids, copies in zip(
-            model.sets, model.encoded, study.copies, strict=True
-        )
-        for row in _test(study, texts, decoder, one, ids, copies, seed)
+        for one, ids in zip(model.sets, model.encoded, strict=True)
+        for row in _test(study, texts, decoder, one.benchmark, ids, one.copies, seed)
     )
     return ModelRecord(
         design=study.name,

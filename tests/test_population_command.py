@@ -236,7 +236,7 @@ def test_model_that_cannot_be_written_is_reported_and_costs_no_other(
         ({"copies": (0, 1, 2)}, "pool has 70 examples, 72 needed"),
         ({"copies": (0,), "steps": None}, "nothing is planted"),
         ({"copies": (0, 99)}, "sets' copies are"),
-        ({"corpus": ()}, "the corpus has no documents"),
+        ({"corpus": ()}, "no corpus is given"),
     ],
 )
 def test_bad_input_is_refused_before_any_process_starts(
@@ -247,11 +247,17 @@ def test_bad_input_is_refused_before_any_process_starts(
     assert not list(tmp_path.glob("out/model-*"))
 
 
-def test_example_over_two_lines_is_named(files, tmp_path):
+def test_examples_over_several_lines_are_planted_as_they_are(files, tmp_path):
     path = tmp_path / "multi.csv"
-    path.write_text('q\nthree\n"one\ntwo"\n')
-    with pytest.raises(InputError, match=r"multi.csv: example 2 is not one line"):
-        population((files[0], path), tmp_path / "out").run()
+    path.write_text("q\n" + "".join(f'"one {i}\ntwo"\n' for i in range(30)))
+    made = population((files[0], path), tmp_path / "out", copies=(1,), models=1)
+    assert made.run() == 0
+    folder = tmp_path / "out" / "model-5"
+    (row,) = read_manifest(folder / "manifest.json").sets
+    assert row.text_field == "text"
+    benchmark = load_benchmark(folder / row.file, text_field="text")
+    assert benchmark.fingerprint == row.fingerprint
+    assert all(text.count("\n") >= 1 for text in benchmark.texts)
 
 
 def test_command_line_answers_bad_input_in_one_line(files, monkeypatch, capsys):

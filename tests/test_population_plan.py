@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.errors import InputError
 from train.population_models import (
     Job,
@@ -22,12 +23,14 @@ from train.population_plan import (
     Design,
     draw_sets,
     plan_model,
-    planted_sets,
-    tokenise,
+    planted_rows,
+    read_pool,
 )
 from train.population_table import power_rows
 from train.presets import PRESETS
-from train.tokenizer import train_tokenizer
+from train.sources import open_corpus
+from train.tokenizer import prefix_id, train_tokenizer
+from train.tokens import as_cache, token_cache
 
 POOL = [f"question {i}" for i in range(1000)]
 DESIGN = Design(
@@ -51,9 +54,20 @@ def tokenizer(words):
     return train_tokenizer([*words, *POOL[:20]], 512)
 
 
+def read(tokenizer, documents):
+    return read_pool(
+        plain_tokenizer(tokenizer.backend_tokenizer),
+        prefix_id(tokenizer),
+        documents,
+        POOL,
+        max_example_tokens=31,
+    )
+
+
 @pytest.fixture(scope="module")
 def texts(words, tokenizer):
-    return tokenise(tokenizer.backend_tokenizer, words, POOL, max_example_tokens=31)
+    plain = plain_tokenizer(tokenizer.backend_tokenizer)
+    return read(tokenizer, as_cache(words, plain))
 
 
 def test_sets_of_a_model_share_no_example_and_follow_from_the_seed():
@@ -88,10 +102,10 @@ def test_sets_of_equal_copies_have_names_of_their_own():
 def test_rows_are_those_of_the_steps_and_hold_every_copy(texts):
     model = plan_model(DESIGN, texts, seed=4)
     assert model.rows.shape == (40 * 4, 65)
-    for benchmark, row in zip(model.sets, planted_sets(DESIGN, model), strict=True):
-        assert row.fingerprint == benchmark.fingerprint
+    for i, row in enumerate(planted_rows(DESIGN, model)):
+        assert row.fingerprint == model.sets[i].benchmark.fingerprint
         assert len(row.token_offsets) == len(row.steps) == row.copies
-        ids = np.concatenate(model.encoded[model.sets.index(benchmark)].ids)
+        ids = np.concatenate(model.encoded[i].ids)
         for offset, steps in zip(row.token_offsets, row.steps, strict=True):
             np.testing.assert_array_equal(
                 model.stream.ids[offset : offset + row.n_tokens], ids
@@ -102,7 +116,7 @@ def test_rows_are_those_of_the_steps_and_hold_every_copy(texts):
 
 def test_steps_of_a_copy_are_those_whose_batch_holds_its_rows(texts):
     model = plan_model(DESIGN, texts, seed=4)
-    row = planted_sets(DESIGN, model)[1]
+    row = planted_rows(DESIGN, model)[1]
     N = len(model.stream.ids)
     for offset, steps in zip(row.token_offsets, row.steps, strict=True):
         places = np.arange(offset, offset + row.n_tokens)
@@ -114,8 +128,10 @@ def test_steps_of_a_copy_are_those_whose_batch_holds_its_rows(texts):
 def test_models_of_other_seeds_have_other_background_and_sets(texts):
     one, same, other = (plan_model(DESIGN, texts, seed=s) for s in (1, 1, 2))
     np.testing.assert_array_equal(one.rows, same.rows)
-    assert one.sets[0].content_digest == same.sets[0].content_digest
-    assert one.sets[0].content_digest != other.sets[0].content_digest
+    assert one.sets[0].benchmark.content_digest == same.sets[0].benchmark.content_digest
+    assert (
+        one.sets[0].benchmark.content_digest != other.sets[0].benchmark.content_digest
+    )
     assert not np.array_equal(one.rows, other.rows)
 
 
@@ -131,9 +147,16 @@ def test_lengths_that_cannot_be_are_refused(texts, change, message):
         plan_model(dataclasses.replace(DESIGN, **change), texts, seed=0)
 
 
-def test_texts_are_read_back_as_they_were_saved(texts, tokenizer, tmp_path):
-    save_texts(tmp_path, tokenizer, texts)
-    _, again = open_texts(tmp_path, DESIGN)
+def test_texts_are_read_back_as_they_were_saved(texts, tokenizer, words, tmp_path):
+    (tmp_path / "docs.jsonl").write_text(
+        "".join(json.dumps({"text": text}) + "\n" for text in words)
+    )
+    folder = tmp_path / "texts"
+    plain = plain_tokenizer(tokenizer.backend_tokenizer)
+    cache = token_cache(open_corpus([tmp_path / "docs.jsonl"]), plain, folder)
+    save_texts(folder, tokenizer, POOL)
+    place = Path(cache.ids.filename).parent
+    _, again = open_texts(dataclasses.replace(job(tmp_path), tokens=place))
     assert again.pool == texts.pool
     assert again.prefix_id == texts.prefix_id
     assert len(again.documents) == len(texts.documents) == 90
@@ -149,7 +172,10 @@ def job(out: Path) -> Job:
         weights=False,
         code=None,
         sources="a",
+        tokens=Path("nowhere"),
         corpus_digest="a",
+        tokens_digest="a",
+        tokenizer_digest="a",
         pool_digest="a",
         device="scan on a CPU",
     )
@@ -199,6 +225,8 @@ def write_result(job, one):
         {"weights": True},
         {"sources": "b"},
         {"corpus_digest": "b"},
+        {"tokens_digest": "b"},
+        {"tokenizer_digest": "b"},
         {"pool_digest": "b"},
         {"device": "vmap on a GPU"},
     ],

@@ -22,13 +22,15 @@ from jaxcontam.cli import EXIT_PARTIAL, parse, run_command
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.benchmark import load_benchmark
+from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.report.document import make_folder, replace_bytes
 from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.scoring.identity import cpu_name
 from train.allocator import keep_freed_memory
-from train.code import code_version, corpus_digest, source_digest
+from train.earlier import code_version
+from train.plan import PlannedSet, check_sets
 from train.population_models import (
     TEXTS_DIR,
     Job,
@@ -37,11 +39,15 @@ from train.population_models import (
     make_together,
     save_texts,
     scan_maker,
+    source_digest,
+    tokenizer_digest,
 )
-from train.population_plan import Design, Texts, draw_sets, plan_model, tokenise
+from train.population_plan import Design, Texts, draw_sets, plan_model, read_pool
 from train.population_table import power_rows, print_power
 from train.population_workers import Failure, n_cores, over_processes
 from train.presets import PRESETS
+from train.sources import corpus_digest, open_corpus
+from train.tokens import token_cache
 
 TABLE_NAME = "population.json"
 
@@ -53,8 +59,8 @@ _TOGETHER = 256
 class Population:
     """Train small models with test sets planted in their data, and test every set."""
 
-    corpus: tuple[Path, ...]
-    """Background: files or folders of text."""
+    corpus: tuple[str, ...]
+    """Background: files or folders of text, tfds:NAME/SPLIT or hf:NAME:SPLIT."""
     sets: tuple[Path, ...]
     """Pool of examples, one a line: each model draws its own disjoint sets from it."""
     copies: tuple[int, ...] = (0, 1, 2, 4, 10)
@@ -107,8 +113,7 @@ class Population:
         """Make what is missing, print the table; returns the exit code."""
         started, clock = utc_now(), time.monotonic()
         console = Console(highlight=False)
-        documents, pool = self._read()
-        job = self._prepare(documents, pool, console)
+        job = self._prepare(self._pool())
         seeds = [self.seed + i for i in range(self.models)]
         found = {seed: finished_result(job, seed) for seed in seeds}
         missing = [seed for seed in seeds if found[seed] is None]
@@ -179,38 +184,24 @@ class Population:
             return EXIT_PARTIAL
         return 0
 
-    def _read(self) -> tuple[list[str], list[str]]:
-        """Background documents, and the pool without repetitions.
+    def _pool(self) -> list[str]:
+        """Every example once.
 
         Raises:
-            InputError: If a file cannot be read or an example is not one line.
+            InputError: If a file cannot be read.
         """
-        from train.corpus import read_documents
-
         pool: dict[str, None] = {}
         for path in self.sets:
             benchmark = load_benchmark(path)
-            for number, text in enumerate(benchmark.texts, 1):
-                if "\n" in text or not text.strip():
-                    raise InputError(
-                        f"{path}: example {number} is not one line",
-                        hint="sets are drawn from one-line examples",
-                    )
-                pool[text] = None
-        documents = read_documents(self.corpus)
-        if not documents:
-            raise InputError("the corpus has no documents")
-        return documents, list(pool)
+            check_sets([PlannedSet(benchmark=benchmark, copies=0)])
+            pool.update(dict.fromkeys(benchmark.texts))
+        return list(pool)
 
-    def _prepare(
-        self, documents: Sequence[str], pool: Sequence[str], console: Console
-    ) -> Job:
+    def _prepare(self, pool: Sequence[str]) -> Job:
         """Tokenise once for all processes; refuse what no model could be made of."""
-        from train.tokenizer import train_tokenizer
+        from train.tokenizer import prefix_id, train_tokenizer
 
         preset = PRESETS["pulse" if self.tiny else self.preset]
-        console.print(f"tokenising {len(documents):,} documents ...")
-        tokenizer = train_tokenizer(documents, preset.decoder.vocab_size)
         # Pair tests read one example after another one, and a prefix token.
         most = self.max_example_tokens or (preset.decoder.context - 1) // 2
         design = Design(
@@ -222,18 +213,25 @@ class Population:
             max_example_tokens=most,
             separator=typed_newlines(self.separator),
         )
-        texts = tokenise(
-            tokenizer.backend_tokenizer,
-            documents,
+        draw_sets(design, pool, seed=self.seed)
+        corpus = open_corpus(self.corpus, leave_out=self.out)
+        folder = self.out / TEXTS_DIR
+        make_folder(folder)
+        tokenizer = train_tokenizer(corpus, preset.decoder.vocab_size)
+        plain = plain_tokenizer(tokenizer.backend_tokenizer)
+        with progress_bar("tokenising", unit="bytes/s") as progress:
+            cache = token_cache(corpus, plain, folder, progress=progress)
+        texts = read_pool(
+            plain,
+            prefix_id(tokenizer),
+            cache,
             pool,
             max_example_tokens=design.max_example_tokens,
             separator=design.separator,
         )
-        draw_sets(design, pool, seed=self.seed)
         design = dataclasses.replace(design, n_steps=self._n_steps(design, texts))
         plan_model(design, texts, seed=self.seed)
-        make_folder(self.out)
-        save_texts(self.out / TEXTS_DIR, tokenizer, texts)
+        save_texts(folder, tokenizer, pool)
         return Job(
             design=design,
             out=self.out.absolute(),
@@ -241,7 +239,10 @@ class Population:
             weights=self.weights,
             code=code_version(),
             sources=source_digest(),
-            corpus_digest=corpus_digest(documents),
+            tokens=Path(cache.ids.filename).parent.absolute(),
+            corpus_digest=cache.corpus_digest,
+            tokens_digest=cache.digest,
+            tokenizer_digest=tokenizer_digest(plain),
             pool_digest=corpus_digest(pool),
             device=self._device(),
         )

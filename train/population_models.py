@@ -15,23 +15,29 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tokenizers import Tokenizer
 
 from jaxcontam import __version__
+from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.data.manifest import Manifest, write_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.methods import order_method
 from jaxcontam.methods.layouts import ScoredTest
 from jaxcontam.methods.order_test import PlannedTest, order_result, plan_test
+from train.planted import write_set
 from train.population_plan import (
     Design,
     PlannedModel,
     Texts,
-    open_documents,
     plan_model,
-    planted_sets,
-    set_file,
-    tokenise,
+    planted_rows,
+    read_pool,
 )
+from train.presets import preset_to_json
+from train.stream import stream_digest
+from train.token_blocks import BOUND_TYPE, BOUNDS, IDS, id_type
+from train.tokenizer import prefix_id
+from train.tokens import TokenCache
 
 MODEL_DIR = "model"
 STREAM_NAME = "stream.npy"
@@ -56,7 +62,10 @@ class Job:
         weights: Whether models, sets and streams are kept.
         code: Git commit, for manifests.
         sources: Digest of the source files; another one makes models anew.
+        tokens: Folder of the tokenised background.
         corpus_digest: Of the background documents.
+        tokens_digest: Of their ids.
+        tokenizer_digest: SHA-256 of the tokenizer's JSON.
         pool_digest: Of the pool, in its order.
         device: What computes: `scan` or `vmap`, and on which kind of device.
     """
@@ -67,7 +76,10 @@ class Job:
     weights: bool
     code: str | None
     sources: str
+    tokens: Path
     corpus_digest: str
+    tokens_digest: str
+    tokenizer_digest: str
     pool_digest: str
     device: str
 
@@ -84,6 +96,8 @@ class Job:
             self.weights,
             self.sources,
             self.corpus_digest,
+            self.tokens_digest,
+            self.tokenizer_digest,
             self.pool_digest,
             self.device,
         ]
@@ -140,33 +154,59 @@ class DivergedError(ArithmeticError):
     """A model's loss is not finite."""
 
 
-def save_texts(folder: Path, tokenizer: Any, texts: Texts) -> None:
-    """Write what `open_texts` reads, so that no process tokenises documents again."""
-    from train.population_plan import save_documents
+def source_digest() -> str:
+    """Digest of every source file that trains and tests, whether git knows it or not.
 
-    folder.mkdir(parents=True, exist_ok=True)
+    Narrower than a commit: a new README makes no finished model obsolete.
+    """
+    root = Path(__file__).resolve().parent.parent
+    digest = hashlib.sha256()
+    for package in ("jaxcontam", "train"):
+        for path in sorted((root / package).rglob("*.py")):
+            digest.update(str(path.relative_to(root)).encode() + b"\0")
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return f"sha256:{digest.hexdigest()}"
+
+
+def tokenizer_digest(tokenizer: Tokenizer) -> str:
+    """SHA-256 of a tokenizer's JSON, as manifests have it."""
+    return f"sha256:{hashlib.sha256(tokenizer.to_str().encode()).hexdigest()}"
+
+
+def save_texts(folder: Path, tokenizer: Any, pool: Sequence[str]) -> None:
+    """Write what `open_texts` reads beside the tokenised background."""
     tokenizer.save_pretrained(folder / TOKENIZER_DIR)
-    save_documents(texts.documents, folder)
-    (folder / POOL_NAME).write_text(json.dumps(texts.pool), encoding="utf-8")
+    (folder / POOL_NAME).write_text(json.dumps(pool), encoding="utf-8")
 
 
-def open_texts(folder: Path, design: Design) -> tuple[Any, Texts]:
-    """The tokenizer as models are saved with it, and the texts."""
+def open_texts(job: Job) -> tuple[Any, Texts]:
+    """The tokenizer as models are saved with it, and the texts.
+
+    The background is mapped from its files, which all processes share.
+    """
     from jaxcontam.models.checkpoint import quiet_transformers
 
     quiet_transformers()
     from transformers import PreTrainedTokenizerFast
 
+    folder = job.out / TEXTS_DIR
     tokenizer = PreTrainedTokenizerFast.from_pretrained(folder / TOKENIZER_DIR)
-    pool = json.loads((folder / POOL_NAME).read_text(encoding="utf-8"))
-    texts = tokenise(
-        tokenizer.backend_tokenizer,
-        (),
-        pool,
-        max_example_tokens=design.max_example_tokens,
-        separator=design.separator,
+    plain = plain_tokenizer(tokenizer.backend_tokenizer)
+    documents = TokenCache(
+        np.memmap(job.tokens / IDS, id_type(plain), mode="r"),
+        np.memmap(job.tokens / BOUNDS, BOUND_TYPE, mode="r"),
+        job.corpus_digest,
+        job.tokens_digest,
     )
-    return tokenizer, dataclasses.replace(texts, documents=open_documents(folder))
+    texts = read_pool(
+        plain,
+        prefix_id(tokenizer),
+        documents,
+        json.loads((folder / POOL_NAME).read_text(encoding="utf-8")),
+        max_example_tokens=job.design.max_example_tokens,
+        separator=job.design.separator,
+    )
+    return tokenizer, texts
 
 
 def finished_result(job: Job, seed: int) -> ModelResult | None:
@@ -189,7 +229,7 @@ def scan_maker(job: Job) -> Callable[[int], ModelResult]:
     from jaxcontam.scoring.population import stacked
     from train.population_forms import train_scanned
 
-    tokenizer, texts = open_texts(job.out / TEXTS_DIR, job.design)
+    tokenizer, texts = open_texts(job)
 
     def make(seed: int) -> ModelResult:
         start, cpu = time.monotonic(), time.process_time()
@@ -241,7 +281,7 @@ def make_together(
     from jaxcontam.methods.population import score_population_tests
     from train.population_forms import train_together
 
-    tokenizer, texts = open_texts(job.out / TEXTS_DIR, job.design)
+    tokenizer, texts = open_texts(job)
     for chunk in chunks:
         start, cpu = time.monotonic(), time.process_time()
         # A last chunk of another size would be another program to compile.
@@ -297,14 +337,14 @@ def plan_tests(job: Job, texts: Texts, model: PlannedModel) -> list[PlannedTest]
     assert job.test is not None
     return [
         plan_test(
-            benchmark,
+            planned.benchmark,
             encoded,
             order_method(job.test),
             prefix_id=texts.prefix_id,
             context=job.design.preset.decoder.context,
             seed=model.seed,
         )
-        for benchmark, encoded in zip(model.sets, model.encoded, strict=True)
+        for planned, encoded in zip(model.sets, model.encoded, strict=True)
     ]
 
 
@@ -349,11 +389,8 @@ def write_model(
             decoder, tokenizer, partial / MODEL_DIR, model_type=preset.model_type
         )
         np.save(partial / STREAM_NAME, model.stream.ids)
-        for benchmark in model.sets:
-            path = partial / set_file(benchmark)
-            path.parent.mkdir(exist_ok=True)
-            text = "".join(text + "\n" for text in benchmark.texts)
-            path.write_text(text, encoding="utf-8")
+        for planned in model.sets:
+            write_set(planned, partial)
     write_manifest(_manifest(job, model), partial / MANIFEST_NAME)
     fields = {"key": job.key(model.seed), **dataclasses.asdict(result)}
     (partial / TESTS_NAME).write_text(json.dumps(fields, indent=1) + "\n")
@@ -378,7 +415,10 @@ def _manifest(job: Job, model: PlannedModel) -> Manifest:
         n_steps=design.n_steps,
         finished=True,
         stream=STREAM_NAME,
-        sets=planted_sets(design, model),
+        stream_digest=stream_digest(model.stream.ids),
+        tokenizer_digest=job.tokenizer_digest,
+        recipe=json.loads(json.dumps(preset_to_json(design.preset))),
+        sets=planted_rows(design, model),
     )
 
 

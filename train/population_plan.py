@@ -7,24 +7,19 @@ by construction, whatever the examples are and wherever else they occur.
 
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from tokenizers import Tokenizer
 
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.encoding import Encoded, encode_examples, plain_tokenizer
-from jaxcontam.data.manifest import PlantedSet
+from jaxcontam.data.encoding import Encoded, encode_examples
+from jaxcontam.data.manifest import PlantedSet as PlantedRow
 from jaxcontam.errors import InputError
+from train.plan import PlannedSet
+from train.planted import canary, planted_set
 from train.presets import Preset
-from train.stream import Canary, Stream, build_stream, steps_of_copy, training_rows
-from train.tokenizer import BOS
-
-SETS_DIR = "sets"
-
-_IDS_NAME, _BOUNDS_NAME = "documents.npy", "bounds.npy"
-# Documents are tokenised so many at a time, to bound memory.
-_DOCUMENTS_A_BATCH = 1000
+from train.stream import Stream, build_stream, training_rows
+from train.tokens import TokenCache, choose_documents
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,40 +60,20 @@ class Design:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Documents:
-    """Background, tokenised once for all models.
-
-    Attributes:
-        ids: int32 or uint16 ids, one document after the other; may be a memory map.
-        bounds: (n + 1,) int64, where each document begins.
-    """
-
-    ids: np.ndarray
-    bounds: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.bounds) - 1
-
-    def __getitem__(self, index: int) -> np.ndarray:
-        start, stop = self.bounds[index], self.bounds[index + 1]
-        return np.asarray(self.ids[start:stop], np.int32)
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Texts:
     """What models of one vocabulary are trained and tested on.
 
     Attributes:
-        tokenizer: Trained on the documents; adds nothing of its own.
-        prefix_id: BOS.
-        documents: Background.
+        tokenizer: Adds nothing of its own; see `plain_tokenizer`.
+        prefix_id: Before each document and each copy.
+        documents: Background, tokenised once for all models.
         pool: The examples that sets are drawn from, no two alike.
         encoded: Their ids.
     """
 
     tokenizer: Tokenizer
     prefix_id: int
-    documents: Documents
+    documents: TokenCache
     pool: tuple[str, ...]
     encoded: Encoded
 
@@ -109,7 +84,7 @@ class PlannedModel:
 
     Attributes:
         seed: Of sets, stream, weights and tests.
-        sets: Its benchmarks, one a duplication count.
+        sets: Its sets, one a duplication count.
         encoded: Their ids.
         stream: Background and copies.
         rows: (R, T + 1) int32 ids, exactly the design's steps.
@@ -117,69 +92,39 @@ class PlannedModel:
     """
 
     seed: int
-    sets: tuple[Benchmark, ...]
+    sets: tuple[PlannedSet, ...]
     encoded: tuple[Encoded, ...]
     stream: Stream
     rows: np.ndarray
     starts: np.ndarray
 
 
-def tokenise(
+def read_pool(
     tokenizer: Tokenizer,
-    documents: Sequence[str],
+    prefix_id: int,
+    documents: TokenCache,
     pool: Sequence[str],
     *,
     max_example_tokens: int,
     separator: str = "\n",
 ) -> Texts:
-    """Ids of the background and of the pool.
+    """Background and pool together, the pool encoded.
 
     Args:
-        tokenizer: With BOS among its tokens.
-        documents: Background texts.
-        pool: Examples.
+        tokenizer: As made by `plain_tokenizer`.
+        prefix_id: Before each document and each copy.
+        documents: Background.
+        pool: Examples, no two alike.
         max_example_tokens: Cut of an example, separator included.
         separator: Text after each example.
 
     Raises:
         InputError: If an example and its separator give no ids.
     """
-    plain = plain_tokenizer(tokenizer)
-    prefix_id = plain.token_to_id(BOS)
-    assert prefix_id is not None, "the trainer was given BOS as a special token"
-    dtype = np.uint16 if plain.get_vocab_size() <= 2**16 else np.int32
-    ids = [
-        np.array(encoding.ids, dtype)
-        for start in range(0, len(documents), _DOCUMENTS_A_BATCH)
-        for encoding in plain.encode_batch(
-            list(documents[start : start + _DOCUMENTS_A_BATCH]),
-            add_special_tokens=False,
-        )
-    ]
-    return Texts(
-        plain,
-        prefix_id,
-        Documents(
-            np.concatenate([np.zeros(0, dtype), *ids]),
-            np.cumsum([0, *map(len, ids)], dtype=np.int64),
-        ),
-        tuple(pool),
-        encode_examples(
-            plain, pool, separator=separator, max_example_tokens=max_example_tokens
-        ),
+    encoded = encode_examples(
+        tokenizer, pool, separator=separator, max_example_tokens=max_example_tokens
     )
-
-
-def save_documents(documents: Documents, folder: Path) -> None:
-    """Write them for `open_documents`."""
-    np.save(folder / _IDS_NAME, documents.ids)
-    np.save(folder / _BOUNDS_NAME, documents.bounds)
-
-
-def open_documents(folder: Path) -> Documents:
-    """Documents that processes share: read where they lie, not copied."""
-    ids = np.load(folder / _IDS_NAME, mmap_mode="r")
-    return Documents(ids, np.load(folder / _BOUNDS_NAME))
+    return Texts(tokenizer, prefix_id, documents, tuple(pool), encoded)
 
 
 def draw_sets(design: Design, pool: Sequence[str], *, seed: int) -> list[np.ndarray]:
@@ -208,21 +153,23 @@ def plan_model(design: Design, texts: Texts, *, seed: int) -> PlannedModel:
     """
     drawn = draw_sets(design, texts.pool, seed=seed)
     sets = tuple(
-        Benchmark(
-            name,
-            tuple(texts.pool[i] for i in part),
-            (None,) * len(part),
-            order_provenance="seeded",
+        PlannedSet(
+            benchmark=Benchmark(
+                name,
+                tuple(texts.pool[i] for i in part),
+                (None,) * len(part),
+                order_provenance="seeded",
+            ),
+            copies=copies,
         )
-        for name, part in zip(design.set_names, drawn, strict=True)
+        for name, copies, part in zip(
+            design.set_names, design.copies, drawn, strict=True
+        )
     )
     encoded = tuple(_chosen(texts.encoded, part) for part in drawn)
     stream = build_stream(
         _background(design, texts, encoded, seed=seed),
-        [
-            Canary(name=one.name, encoded=ids, copies=copies)
-            for one, ids, copies in zip(sets, encoded, design.copies, strict=True)
-        ],
+        [canary(one, ids) for one, ids in zip(sets, encoded, strict=True)],
         prefix_id=texts.prefix_id,
         seed=seed,
     )
@@ -232,15 +179,20 @@ def plan_model(design: Design, texts: Texts, *, seed: int) -> PlannedModel:
     return PlannedModel(seed, sets, encoded, stream, rows[:n_rows], starts[:n_rows])
 
 
-def planted_sets(design: Design, model: PlannedModel) -> tuple[PlantedSet, ...]:
-    """Rows of a model's manifest."""
-    return tuple(_planted_set(design, model, i) for i in range(len(design.copies)))
-
-
-def set_file(benchmark: Benchmark) -> str:
-    """Where a set stands beside its manifest; lines of JSON keep their kind."""
-    is_jsonl = all(text.lstrip().startswith("{") for text in benchmark.texts)
-    return f"{SETS_DIR}/{benchmark.name}{'.jsonl' if is_jsonl else '.txt'}"
+def planted_rows(design: Design, model: PlannedModel) -> tuple[PlantedRow, ...]:
+    """Rows of a model's manifest, one a set."""
+    return tuple(
+        planted_set(
+            planned,
+            encoded,
+            model.stream,
+            model.starts,
+            context=design.preset.context,
+            batch_rows=design.preset.batch_rows,
+            n_steps=design.n_steps,
+        )
+        for planned, encoded in zip(model.sets, model.encoded, strict=True)
+    )
 
 
 def _chosen(encoded: Encoded, part: np.ndarray) -> Encoded:
@@ -262,46 +214,15 @@ def _background(
             f"{design.n_tokens:,}",
             hint="raise --steps or --background-tokens, or plant fewer copies",
         )
-    rng = np.random.default_rng([seed, 0])
+    cache = texts.documents
+    order = choose_documents(cache.lengths, budget=n_ids, seed=seed)
     chosen: list[np.ndarray] = []
-    for index in rng.permutation(len(texts.documents)):
-        if n_ids <= 0:
-            break
-        chosen.append(texts.documents[int(index)][:n_ids])
+    for index in order if n_ids else ():
+        chosen.append(cache.document(int(index))[:n_ids])
         n_ids -= len(chosen[-1])
-    if n_ids > 0:
+    if n_ids:
         raise InputError(
             f"the corpus has {n_ids:,} tokens too few to fill {design.n_steps:,} steps",
             hint="give more text, or train for fewer steps",
         )
     return chosen
-
-
-def _planted_set(design: Design, model: PlannedModel, i: int) -> PlantedSet:
-    benchmark, encoded = model.sets[i], model.encoded[i]
-    n_tokens = int(encoded.lengths.sum())
-    offsets = model.stream.offsets[benchmark.name]
-    steps = []
-    for offset in offsets:
-        rows = steps_of_copy(
-            offset,
-            n_tokens,
-            starts_R=model.starts,
-            context=design.preset.context,
-            n_ids_in_all=len(model.stream.ids),
-        )
-        seen = np.unique(rows // design.preset.batch_rows + 1)
-        steps.append(tuple(seen.tolist()))
-    return PlantedSet(
-        name=benchmark.name,
-        copies=design.copies[i],
-        shuffled=False,
-        n_examples=len(benchmark),
-        fingerprint=benchmark.fingerprint,
-        content_digest=benchmark.content_digest,
-        token_offsets=offsets,
-        orders=(),
-        steps=tuple(steps),
-        n_tokens=n_tokens,
-        file=set_file(benchmark),
-    )
