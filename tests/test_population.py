@@ -1,6 +1,5 @@
 """Populations: both forms give the models of one call a step; folders and tables."""
 
-import functools
 import os
 import subprocess
 import sys
@@ -11,10 +10,9 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from jaxcontam.models.decoder import Decoder
+from train.loop import train_decoder
 from train.population_forms import _compiled_scan, train_scanned, train_together
 from train.presets import PRESETS
-from train.step import adamw, training_step
 
 ROOT = Path(__file__).resolve().parent.parent
 PULSE = PRESETS["pulse"]
@@ -24,20 +22,6 @@ def random_rows(n, seed=0):
     return np.random.default_rng(seed).integers(0, 512, (n, 65), dtype=np.int32)
 
 
-def train_stepwise(rows, *, seed):
-    """The plainest form: one call of the jitted step a batch."""
-    n_steps = len(rows) // PULSE.batch_rows
-    graphdef, params = nnx.split(Decoder(PULSE.decoder, rngs=nnx.Rngs(seed)))
-    optimizer = adamw(PULSE.peak_rate, n_steps, params)
-    state = optimizer.init(params)
-    step = jax.jit(functools.partial(training_step, graphdef, optimizer))
-    losses = []
-    for batch in np.split(rows[: n_steps * PULSE.batch_rows], n_steps):
-        params, state, loss = step(params, state, batch)
-        losses.append(float(loss))
-    return params, np.array(losses)
-
-
 def assert_same_weights(one, other, **tolerance):
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), **tolerance)
@@ -45,12 +29,12 @@ def assert_same_weights(one, other, **tolerance):
 
 def test_scanned_training_gives_the_weights_of_one_call_a_step():
     rows = random_rows(4 * 30 + 3)
-    stepped, losses = train_stepwise(rows, seed=5)
+    stepped, losses = train_decoder(PULSE, rows, seed=5)
     scanned, scanned_losses = train_scanned(PULSE, rows, seed=5)
     # Equal to the bit on the CPUs that were tried; a compiler may round a step within
     # a loop otherwise, by 1e-7 a weight and step.
     np.testing.assert_allclose(losses, scanned_losses, rtol=1e-5)
-    assert_same_weights(stepped, nnx.state(scanned), rtol=0, atol=1e-5)
+    assert_same_weights(nnx.state(stepped), nnx.state(scanned), rtol=0, atol=1e-5)
 
 
 def test_models_trained_together_are_the_models_trained_alone():

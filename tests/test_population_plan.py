@@ -11,10 +11,11 @@ from scipy import stats
 
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.errors import InputError
-from train.population_models import (
+from train.population_job import (
     Job,
     ModelResult,
     SetResult,
+    cache_folder,
     finished_result,
     open_texts,
     save_texts,
@@ -155,7 +156,7 @@ def test_texts_are_read_back_as_they_were_saved(texts, tokenizer, words, tmp_pat
     plain = plain_tokenizer(tokenizer.backend_tokenizer)
     cache = token_cache(open_corpus([tmp_path / "docs.jsonl"]), plain, folder)
     save_texts(folder, tokenizer, POOL)
-    place = Path(cache.ids.filename).parent
+    place = cache_folder(cache)
     _, again = open_texts(dataclasses.replace(job(tmp_path), tokens=place))
     assert again.pool == texts.pool
     assert again.prefix_id == texts.prefix_id

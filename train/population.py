@@ -31,17 +31,17 @@ from jaxcontam.scoring.identity import cpu_name
 from train.allocator import keep_freed_memory
 from train.earlier import code_version
 from train.plan import PlannedSet, check_sets
-from train.population_models import (
+from train.population_job import (
     TEXTS_DIR,
     Job,
     ModelResult,
+    cache_folder,
     finished_result,
-    make_together,
     save_texts,
-    scan_maker,
     source_digest,
     tokenizer_digest,
 )
+from train.population_models import make_together, scan_maker
 from train.population_plan import Design, Texts, draw_sets, plan_model, read_pool
 from train.population_table import power_rows, print_power
 from train.population_workers import Failure, n_cores, over_processes
@@ -239,7 +239,7 @@ class Population:
             weights=self.weights,
             code=code_version(),
             sources=source_digest(),
-            tokens=Path(cache.ids.filename).parent.absolute(),
+            tokens=cache_folder(cache),
             corpus_digest=cache.corpus_digest,
             tokens_digest=cache.digest,
             tokenizer_digest=tokenizer_digest(plain),

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from jaxcontam.stats.shares import wilson_interval
-from train.population_models import ModelResult, SetResult
+from train.population_job import ModelResult, SetResult
 
 LEVELS = (0.001, 0.05)
 """Levels at which power is stated."""

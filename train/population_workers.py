@@ -149,7 +149,7 @@ def _work(pipe: Any, opener: Callable[[Any], Callable], job: Any) -> None:
             pipe.send(outcome)
 
 
-def _cores() -> list[int | None]:
+def _cores() -> Sequence[int | None]:
     """Numbers of the cores; None stands for one that cannot be chosen."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))

@@ -54,13 +54,15 @@ def _training(preset: Preset, M: int, n_steps: int, rounds: int) -> dict[str, An
     step, start = _stepper(preset, n_steps)
 
     def stepwise() -> np.ndarray:
-        losses = []
+        last = []
         for m in seeds:
             params, state = start(m)
+            losses = []
             for batch_BT in np.split(rows_MRT[m], n_steps):
                 params, state, loss = step(params, state, batch_BT)
-            losses.append(float(loss))
-        return np.array(losses)
+                losses.append(loss)
+            last.append(float(losses[-1]))
+        return np.array(last)
 
     def scanned() -> np.ndarray:
         found = [train_scanned(preset, rows_MRT[m], seed=m)[1] for m in seeds]
@@ -184,7 +186,9 @@ def _mapped(preset: Preset, n_steps: int):
         params, rows_RT = one
 
         def step(carry, batch_BT: jax.Array):
-            params, state, loss = training_step(graphdef, optimizer, *carry, batch_BT)
+            params, state, loss = training_step(
+                graphdef, optimizer, carry[0], carry[1], batch_BT
+            )
             return (params, state), loss
 
         rows_NBT = rows_RT.reshape(n_steps, preset.batch_rows, -1)

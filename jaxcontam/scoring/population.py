@@ -80,10 +80,9 @@ def score_population(
         mesh = models_mesh(jax.devices()[:1])
     is_shared = all(of_model is groups[0] for of_model in groups)
     plans = groups[:1] if is_shared else groups
-    if batch_tokens is None:
-        batch_tokens = default_batch_tokens()
+    n_tokens = default_batch_tokens() if batch_tokens is None else batch_tokens
     if side_by_side:
-        batch_tokens //= M // mesh.size
+        n_tokens //= M // mesh.size
     found: list[list[list[np.ndarray]]] = [[[]] * len(of_model) for of_model in groups]
     errors: dict[int, NonFiniteScoreError] = {}
 
@@ -100,7 +99,7 @@ def score_population(
                 found[m][index] = by_continuation(of_model[index], value)
 
     waiting: collections.deque[tuple[Sequence[PairBatch], Any]] = collections.deque()
-    for batches in _calls(plans, context, batch_tokens):
+    for batches in _calls(plans, context, n_tokens):
         inputs = [
             pair_inputs(batch, of_model)
             for batch, of_model in zip(batches, plans, strict=True)
