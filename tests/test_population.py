@@ -1,4 +1,4 @@
-"""Populations: both forms give the models of one call a step; folders and tables."""
+"""Both forms of training populations give the models of one call a step."""
 
 import os
 import subprocess
@@ -37,29 +37,12 @@ def test_scanned_training_gives_the_weights_of_one_call_a_step():
     assert_same_weights(nnx.state(stepped), nnx.state(scanned), rtol=0, atol=1e-5)
 
 
-def test_models_trained_together_are_the_models_trained_alone():
-    rows = np.stack([random_rows(4 * 12, seed) for seed in range(3)])
-    seeds = (7, 8, 2**31)
-    _, states, losses = train_together(PULSE, rows, seeds=seeds)
-    assert losses.shape == (3, 12)
-    for m, seed in enumerate(seeds):
-        alone, alone_losses = train_scanned(PULSE, rows[m], seed=seed)
-        np.testing.assert_allclose(losses[m], alone_losses, rtol=1e-5)
-        # Sums in another order, 12 steps of at most 5e-3: Adam divides by the size of
-        # a gradient, so a gradient near 0 turns rounding into a share of a step.
-        assert_same_weights(
-            jax.tree.map(lambda x, m=m: x[m], states),
-            nnx.state(alone),
-            rtol=0,
-            atol=1e-4,
-        )
-
-
 def test_models_of_one_shape_share_what_is_compiled():
     before = _compiled_scan.cache_info()
-    decoders = [train_scanned(PULSE, random_rows(24, s), seed=s)[0] for s in (1, 2)]
+    # As many steps as above, so that at most one of the tests compiles.
+    decoders = [train_scanned(PULSE, random_rows(120, s), seed=s)[0] for s in (1, 2)]
     after = _compiled_scan.cache_info()
-    assert after.misses - before.misses == 1
+    assert after.misses - before.misses <= 1 <= after.hits - before.hits
     embeddings = [np.asarray(decoder.embedding[...]) for decoder in decoders]
     assert not np.array_equal(*embeddings)
 
@@ -90,11 +73,15 @@ found = score_population(
 )
 scorer.assert_as_single(decoders, groups, found)
 rows = np.stack([random_rows(4 * 4, seed) for seed in range(3)])
-_, states, losses = train_together(PULSE, rows, seeds=(0, 1, 2))
+seeds = (7, 8, 2**31)
+_, states, losses = train_together(PULSE, rows, seeds=seeds)
 assert losses.shape == (3, 4)
-for m in range(3):
-    alone, _ = train_scanned(PULSE, rows[m], seed=m)
+for m, seed in enumerate(seeds):
+    alone, alone_losses = train_scanned(PULSE, rows[m], seed=seed)
+    np.testing.assert_allclose(losses[m], alone_losses, rtol=1e-5)
     own = jax.tree.map(lambda x: x[m], states)
+    # Sums in another order, 4 steps of at most 5e-3: Adam divides by the size of a
+    # gradient, so a gradient near 0 turns rounding into a share of a step.
     assert_same_weights(own, nnx.state(alone), rtol=0, atol=1e-4)
 """
 
@@ -105,6 +92,7 @@ def test_models_split_over_two_devices_train_and_score_as_on_one():
         cwd=ROOT,
         env={
             **os.environ,
+            "OMP_NUM_THREADS": "1",
             "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
             "PYTHONPATH": str(ROOT),
         },

@@ -20,6 +20,7 @@ from train.population_job import (
     open_texts,
     save_texts,
 )
+from train.population_models import DivergedError, last_loss
 from train.population_plan import (
     Design,
     draw_sets,
@@ -263,3 +264,9 @@ def test_power_counts_pvalues_at_the_level_and_below():
     expected = stats.binomtest(2, 5).proportion_ci(method="wilson")
     # The quantile is written with 7 digits.
     assert (deep.low, deep.high) == pytest.approx(tuple(expected), abs=1e-6)
+
+
+def test_model_whose_loss_is_not_finite_says_from_which_step():
+    assert last_loss(np.arange(100.0)) == np.arange(50.0, 100.0).mean()
+    with pytest.raises(DivergedError, match="not finite from step 3 on"):
+        last_loss(np.array([5.0, 4.0, np.nan, np.nan]))

@@ -6,6 +6,7 @@ Hardware: every core makes its own models, one after the other; on an accelerato
 models are made side by side. A killed run goes on where it stopped.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -41,7 +42,7 @@ from train.population_job import (
     source_digest,
     tokenizer_digest,
 )
-from train.population_models import make_together, scan_maker
+from train.population_models import finisher, scan_maker, trained_together
 from train.population_plan import Design, Texts, draw_sets, plan_model, read_pool
 from train.population_table import power_rows, print_power
 from train.population_workers import Failure, n_cores, over_processes
@@ -86,7 +87,8 @@ class Population:
     form: Literal["auto", "scan", "vmap"] = "auto"
     """One model after the other in each process, or models side by side."""
     processes: int | None = None
-    """Processes of the form scan (default: one a core)."""
+    """Processes that make models, or analyse those made side by side (default: one a
+    core)."""
     together: int = _TOGETHER
     """Models side by side of the form vmap."""
     seed: int = 0
@@ -134,6 +136,9 @@ class Population:
                     failures[seed] = outcome
                     print(f"model {seed}: {outcome.reason}", file=sys.stderr)
         making = time.monotonic() - making
+        for seed in missing:
+            if found[seed] is None and seed not in failures:
+                failures[seed] = Failure("not tried: the first ones all failed")
         results = [result for seed in seeds if (result := found[seed]) is not None]
         table = power_rows(results)
         document = {
@@ -278,12 +283,12 @@ class Population:
         self, job: Job, seeds: Sequence[int]
     ) -> Iterator[tuple[int, ModelResult | Failure]]:
         """Models in the order in which they are finished."""
+        n_processes = self.processes or n_cores()
         if job.device.startswith("scan"):
-            # Small models are made on cores even where an accelerator was not chosen.
-            os.environ["JAX_PLATFORMS"] = "cpu"
-            yield from over_processes(
-                open_scan, job, seeds, n_processes=self.processes or n_cores()
-            )
+            with _on_cpu():
+                yield from over_processes(
+                    open_scan, job, seeds, n_processes=n_processes
+                )
             return
         from jaxcontam.scoring.compiled import keep_compiled
 
@@ -292,10 +297,27 @@ class Population:
             seeds[start : start + self.together]
             for start in range(0, len(seeds), self.together)
         ]
-        for seed, outcome in make_together(job, chunks):
-            if isinstance(outcome, Exception):
-                outcome = Failure(f"{type(outcome).__name__}: {outcome}")
-            yield seed, outcome
+        trained = trained_together(job, chunks)
+        with _on_cpu():
+            for model, outcome in over_processes(
+                finisher, job, trained, n_processes=n_processes
+            ):
+                yield model.seed, outcome
+
+
+@contextlib.contextmanager
+def _on_cpu() -> Iterator[None]:
+    """Processes that are started meanwhile leave accelerators alone."""
+    name = "JAX_PLATFORMS"
+    before = os.environ.get(name)
+    os.environ[name] = "cpu"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 def open_scan(job: Job) -> Any:

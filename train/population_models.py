@@ -58,7 +58,7 @@ def scan_maker(job: Job) -> Callable[[int], ModelResult]:
         start, cpu = time.monotonic(), time.process_time()
         model = plan_model(job.design, texts, seed=seed)
         decoder, losses = train_scanned(job.design.preset, model.rows, seed=seed)
-        loss = _last_loss(losses)
+        loss = last_loss(losses)
         trained = time.monotonic()
         rows: tuple[SetResult, ...] = ()
         if job.test is not None:
@@ -90,21 +90,39 @@ def scan_maker(job: Job) -> Callable[[int], ModelResult]:
     return make
 
 
-def make_together(
-    job: Job, chunks: Sequence[Sequence[int]]
-) -> Iterator[tuple[int, ModelResult | Exception]]:
-    """Make models chunk by chunk, those of a chunk side by side.
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class TrainedModel:
+    """A model that was made side by side with others, before its tests are analysed.
 
-    Yields:
-        A seed and its model, or why there is none.
+    Attributes:
+        seed: Its seed.
+        losses: Of each step.
+        scored: What its tests score, or why they cannot.
+        weights: Leaves of the decoder's state, in host memory.
+        train_seconds: Its share of the wall time.
+        score_seconds: Likewise.
+        cpu_seconds: Its share of the process's own.
     """
+
+    seed: int
+    losses: np.ndarray
+    scored: list[ScoredTest] | InputError
+    weights: list[np.ndarray]
+    train_seconds: float
+    score_seconds: float
+    cpu_seconds: float
+
+
+def trained_together(
+    job: Job, chunks: Sequence[Sequence[int]]
+) -> Iterator[TrainedModel]:
+    """Train and score models chunk by chunk, those of a chunk side by side."""
     import jax
-    from flax import nnx
 
     from jaxcontam.methods.population import score_population_tests
     from train.population_forms import train_together
 
-    tokenizer, texts = open_texts(job)
+    _, texts = open_texts(job)
     for chunk in chunks:
         start, cpu = time.monotonic(), time.process_time()
         # A last chunk of another size would be another program to compile.
@@ -114,45 +132,65 @@ def make_together(
             job.design.preset, np.stack([model.rows for model in models]), seeds=seeds
         )
         trained = time.monotonic()
-        tests: list[list[PlannedTest]] = [[] for _ in models]
         scored: list[list[ScoredTest] | InputError] = [[] for _ in models]
         if job.test is not None:
-            tests = [plan_tests(job, texts, model) for model in models]
             scored = score_population_tests(
-                tests,
+                [plan_tests(job, texts, model) for model in models],
                 graphdef,
                 states,
                 context=job.design.preset.decoder.context,
                 side_by_side=True,
             )
-        host = jax.device_get(states)
+        leaves = jax.device_get(jax.tree.leaves(states))
         share = 1 / len(chunk)
-        together = (time.monotonic() - trained) * share
-        cpu = (time.process_time() - cpu) * share
-        for m, model in enumerate(models[: len(chunk)]):
-            own, own_cpu = time.monotonic(), time.process_time()
-            try:
-                loss, of_model = _last_loss(losses[m]), scored[m]
-                if isinstance(of_model, InputError):
-                    raise of_model
-                rows = set_results(job, tests[m], of_model)
-            except (DivergedError, InputError) as e:
-                yield model.seed, e
-                continue
-            decoder = nnx.merge(graphdef, jax.tree.map(lambda x, m=m: x[m], host))
-            result = ModelResult(
-                seed=model.seed,
-                n_parameters=_n_parameters(decoder),
-                n_tokens=job.design.n_tokens,
-                n_canary_tokens=model.stream.n_canary_ids,
-                loss=loss,
-                train_seconds=(trained - start) * share,
-                test_seconds=together + time.monotonic() - own,
-                cpu_seconds=cpu + time.process_time() - own_cpu,
-                rows=rows,
+        for m, seed in enumerate(chunk):
+            yield TrainedModel(
+                seed,
+                losses[m],
+                scored[m],
+                [leaf[m] for leaf in leaves],
+                (trained - start) * share,
+                (time.monotonic() - trained) * share,
+                (time.process_time() - cpu) * share,
             )
-            write_model(job, model, result, decoder, tokenizer)
-            yield model.seed, result
+
+
+def finisher(job: Job) -> Callable[[TrainedModel], ModelResult]:
+    """Read the texts; returns what analyses and writes a trained model."""
+    import jax
+    from flax import nnx
+
+    from jaxcontam.models.decoder import Decoder
+
+    tokenizer, texts = open_texts(job)
+    graphdef, state = nnx.split(Decoder(job.design.preset.decoder, rngs=nnx.Rngs(0)))
+    structure = jax.tree.structure(state)
+
+    def finish(trained: TrainedModel) -> ModelResult:
+        start, cpu = time.monotonic(), time.process_time()
+        loss = last_loss(trained.losses)
+        if isinstance(trained.scored, InputError):
+            raise trained.scored
+        model = plan_model(job.design, texts, seed=trained.seed)
+        rows: tuple[SetResult, ...] = ()
+        if job.test is not None:
+            rows = set_results(job, plan_tests(job, texts, model), trained.scored)
+        decoder = nnx.merge(graphdef, jax.tree.unflatten(structure, trained.weights))
+        result = ModelResult(
+            seed=model.seed,
+            n_parameters=_n_parameters(decoder),
+            n_tokens=job.design.n_tokens,
+            n_canary_tokens=model.stream.n_canary_ids,
+            loss=loss,
+            train_seconds=trained.train_seconds,
+            test_seconds=trained.score_seconds + time.monotonic() - start,
+            cpu_seconds=trained.cpu_seconds + time.process_time() - cpu,
+            rows=rows,
+        )
+        write_model(job, model, result, decoder, tokenizer)
+        return result
+
+    return finish
 
 
 def plan_tests(job: Job, texts: Texts, model: PlannedModel) -> list[PlannedTest]:
@@ -252,7 +290,12 @@ def _n_parameters(decoder: Any) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(nnx.state(decoder)))
 
 
-def _last_loss(losses: np.ndarray) -> float:
+def last_loss(losses: np.ndarray) -> float:
+    """Mean loss of the last steps, nats a token.
+
+    Raises:
+        DivergedError: If one of them is not finite.
+    """
     loss = float(losses[-_LAST_STEPS:].mean())
     if not np.isfinite(loss):
         raise DivergedError(

@@ -1,20 +1,20 @@
-"""One process a core, one model at a time: CPU form of a population.
+"""Tasks in processes of their own, one a core.
 
-A process that fails or dies costs the model that it was making and no other one.
+A process that fails or dies costs the task that it was at and no other one.
 """
 
 import contextlib
 import dataclasses
+import itertools
 import multiprocessing
 import multiprocessing.connection
 import os
 import signal
 import traceback
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-# Where the first so many models all fail, the rest would too.
+# Where the first so many tasks all fail, the rest would too.
 _HOPELESS = 3
 
 
@@ -36,7 +36,7 @@ class _Worker:
 
     def __init__(self, opener: Callable[[Any], Callable], job: Any, core: int | None):
         context = multiprocessing.get_context("spawn")
-        self.core, self.task = core, None
+        self.core, self.task, self.is_dead = core, None, False
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(
             target=_work, args=(theirs, opener, job), daemon=True
@@ -47,10 +47,25 @@ class _Worker:
         theirs.close()
 
     def send(self, task: Any) -> None:
+        """Give it something to do; a process that is gone says so in `receive`."""
         self.task = task
-        self.pipe.send(task)
+        with contextlib.suppress(BrokenPipeError):
+            self.pipe.send(task)
+
+    def receive(self) -> Any:
+        """The outcome of the task; a failure if the process died of it."""
+        try:
+            return self.pipe.recv()
+        except (EOFError, ConnectionError):
+            self.process.join()
+            self.is_dead = True
+            self.pipe.close()
+            return Failure(f"its process ended with code {self.process.exitcode}")
 
     def stop(self) -> None:
+        """End the process, whatever it is at."""
+        if self.is_dead:
+            return
         self.process.terminate()
         self.process.join()
         self.pipe.close()
@@ -59,7 +74,7 @@ class _Worker:
 def over_processes(
     opener: Callable[[Any], Callable[[Any], Any]],
     job: Any,
-    tasks: Sequence[Any],
+    tasks: Iterable[Any],
     *,
     n_processes: int,
 ) -> Iterator[tuple[Any, Any]]:
@@ -72,52 +87,44 @@ def over_processes(
         opener: Called once in each process with the job; returns what runs a task.
             A function of a module, as is everything that is sent.
         job: Sent to each process.
-        tasks: What is run.
+        tasks: What is run; asked for one when a process is free.
         n_processes: At most; no more than tasks are started.
 
     Yields:
         A task and its result, or a `Failure`. If none of the first tasks succeeds,
-        those that are left are not tried, and fail so.
+        those that are left are not tried.
     """
-    waiting = deque(tasks)
-    cores = _cores()
-    workers = [
-        _Worker(opener, job, cores[i % len(cores)])
-        for i in range(min(n_processes, len(tasks)))
-    ]
+    waiting, cores = iter(tasks), _cores()
+    workers: list[_Worker] = []
     n_done = n_failed = 0
+
+    def start(core: int | None) -> None:
+        # The task first: where none is left, no process is started.
+        for task in itertools.islice(waiting, 1):
+            workers.append(_Worker(opener, job, core))
+            workers[-1].send(task)
+
     try:
-        for worker in workers:
-            worker.send(waiting.popleft())
+        for i in range(n_processes):
+            start(cores[i % len(cores)])
         while workers:
             pipes = [worker.pipe for worker in workers]
             for pipe in multiprocessing.connection.wait(pipes):
                 worker = next(w for w in workers if w.pipe is pipe)
                 task = worker.task
-                try:
-                    outcome = worker.pipe.recv()
-                except (EOFError, ConnectionError):
-                    worker.process.join()
-                    outcome = Failure(
-                        f"its process ended with code {worker.process.exitcode}"
-                    )
-                    workers.remove(worker)
-                    worker.stop()
-                    if waiting and (n_done or n_failed + 1 < _HOPELESS):
-                        worker = _Worker(opener, job, worker.core)
-                        workers.append(worker)
-                if isinstance(outcome, Failure):
-                    n_failed += 1
-                else:
-                    n_done += 1
+                outcome = worker.receive()
+                is_failure = isinstance(outcome, Failure)
+                n_failed, n_done = n_failed + is_failure, n_done + (not is_failure)
                 yield task, outcome
                 if not n_done and n_failed >= _HOPELESS:
-                    while waiting:
-                        yield waiting.popleft(), Failure("not tried")
-                if worker not in workers:
+                    return
+                if worker.is_dead:
+                    workers.remove(worker)
+                    start(worker.core)
                     continue
-                if waiting:
-                    worker.send(waiting.popleft())
+                for task in itertools.islice(waiting, 1):
+                    worker.send(task)
+                    break
                 else:
                     workers.remove(worker)
                     worker.stop()
