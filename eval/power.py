@@ -38,10 +38,9 @@ from pathlib import Path
 from rich.console import Console
 
 from eval.population import (
-    Design,
     ModelRecord,
     Outcome,
-    Texts,
+    Study,
     Variant,
     planted_model,
     read_texts,
@@ -50,12 +49,12 @@ from eval.power_table import compare, power_table, print_power
 from eval.python_docs import read_python_docs
 from jaxcontam.cli import parse, run_command
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
-from jaxcontam.models.config import llama_shape
 from jaxcontam.report.document import make_folder
 from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.scoring.identity import cpu_name
 from train.allocator import keep_freed_memory
 from train.earlier import code_version
+from train.population_plan import Texts
 from train.presets import PRESETS, Preset
 from train.sources import corpus_digest
 
@@ -89,35 +88,25 @@ _LONG_T = Variant(
 )
 
 
-def _small(name: str, context: int) -> Preset:
-    """0.16 M parameters; one row a step."""
-    return Preset(
-        name=name,
-        decoder=llama_shape(
-            vocab_size=1024,
-            d_model=64,
-            n_layers=2,
-            n_heads=4,
-            d_ff=168,
-            context=context,
-        ),
-        batch_rows=1,
-        peak_rate=3e-3,
-    )
+def _small(context: int) -> Preset:
+    """0.16 M parameters; one row a step, long enough for strata of several examples."""
+    preset = PRESETS["0.16m"]
+    decoder = dataclasses.replace(preset.decoder, context=context)
+    return dataclasses.replace(preset, decoder=decoder, batch_rows=1)
 
 
-LADDER = Design(
+LADDER = Study(
     name="ladder",
-    preset=_small("ladder", 128),
+    preset=_small(128),
     n_examples=120,
     copies=(0, 1, 2, 4, 10),
     n_steps=988,
     variants=(_ADJACENCY, _STRATIFIED, _REVERSAL, _SHORT_T, _PAPER_T, _LONG_T),
     max_example_tokens=31,
 )
-LONG = Design(
+LONG = Study(
     name="long",
-    preset=_small("long", 256),
+    preset=_small(256),
     n_examples=300,
     copies=(0, 4, 10),
     n_steps=1016,
@@ -130,7 +119,7 @@ LONG = Design(
     ),
     max_example_tokens=31,
 )
-QUICKSTART = Design(
+QUICKSTART = Study(
     name="quickstart",
     preset=PRESETS["tiny"],
     n_examples=125,
@@ -139,7 +128,7 @@ QUICKSTART = Design(
     variants=(_ADJACENCY, _STRATIFIED, _REVERSAL),
     max_example_tokens=31,
 )
-_PULSE = Design(
+_PULSE = Study(
     name="pulse",
     preset=PRESETS["pulse"],
     n_examples=24,
@@ -180,7 +169,7 @@ class Power:
         docs = read_python_docs()
         questions = [question.text for question in docs.questions]
         corpus = corpus_digest([*docs.documents, *questions])
-        texts: dict[int, Texts] = {}
+        texts: dict[tuple[int, int], Texts] = {}
         records: list[ModelRecord] = []
         planned = self._planned()
         code = code_version()
@@ -190,12 +179,10 @@ class Power:
             # Where git cannot tell the code, an old record may be another code's.
             record = None if code is None else read_record(path, key)
             if record is None:
-                vocab_size = design.preset.decoder.vocab_size
-                if vocab_size not in texts:
-                    texts[vocab_size] = read_texts(
-                        docs.documents, questions, vocab_size
-                    )
-                record = planted_model(design, texts[vocab_size], seed=seed)
+                kind = (design.preset.decoder.vocab_size, design.max_example_tokens)
+                if kind not in texts:
+                    texts[kind] = read_texts(docs.documents, questions, design)
+                record = planted_model(design, texts[kind], seed=seed)
                 write_record(path, key, record)
                 print(
                     f"{len(records) + 1} of {len(planned)}: {design.name} {seed}, "
@@ -228,7 +215,7 @@ class Power:
         print_power(table, target, document["populations"], console)
         return document
 
-    def _planned(self) -> list[tuple[Design, int]]:
+    def _planned(self) -> list[tuple[Study, int]]:
         """Every model of every population."""
         if self.tiny:
             return [(_PULSE, self.seed + i) for i in range(min(self.models, 2))]
@@ -243,7 +230,7 @@ class Power:
         ]
 
 
-def record_key(design: Design, seed: int, *, corpus: str, code: str | None) -> str:
+def record_key(design: Study, seed: int, *, corpus: str, code: str | None) -> str:
     """Digest of all that a record follows from, but for the machine."""
     text = json.dumps(
         [dataclasses.asdict(design), seed, corpus, code, cpu_name()], sort_keys=True

@@ -4,15 +4,15 @@ import dataclasses
 import json
 import math
 
-import numpy as np
 import pytest
 from scipy import stats
 
 from eval import power
-from eval.population import Design, ModelRecord, Outcome, Texts, draw_sets
+from eval.population import ModelRecord, Outcome
 from eval.power import LADDER, LONG, Power, read_record, record_key, write_record
-from eval.power_table import compare, power_table, wilson_interval
+from eval.power_table import compare, power_table
 from jaxcontam.errors import InputError
+from jaxcontam.stats.shares import wilson_interval
 
 
 def row(test, copies, p):
@@ -79,38 +79,8 @@ def test_comparison_counts_pvalues_below_the_cut_as_equal():
     assert found.n_both_cut == 1
 
 
-def texts(n):
-    return Texts(None, 0, (), tuple(f"question {i}" for i in range(n)))
-
-
-def test_sets_of_a_model_share_no_question_and_follow_from_the_seed():
-    sets = draw_sets(LADDER, texts(1000), seed=1)
-    drawn = [text for one in sets for text in one.texts]
-    assert len(set(drawn)) == len(drawn) == 600
-    assert drawn == [t for s in draw_sets(LADDER, texts(1000), seed=1) for t in s.texts]
-    assert drawn != [t for s in draw_sets(LADDER, texts(1000), seed=2) for t in s.texts]
-    assert {one.order_provenance for one in sets} == {"seeded"}
-
-
-def test_order_of_a_set_tells_nothing_of_the_order_of_the_pool():
-    ranks = [
-        stats.spearmanr(
-            np.arange(120), [int(t.split()[1]) for t in one.texts]
-        ).statistic
-        for seed in range(40)
-        for one in draw_sets(LADDER, texts(1000), seed=seed)
-    ]
-    # 200 sets, standard error 1/sqrt(119) each; 4 of their mean.
-    assert abs(np.mean(ranks)) < 4 / math.sqrt(119 * len(ranks))
-
-
-def test_too_few_questions_are_named():
-    with pytest.raises(InputError, match="gives 599 questions, 600 needed"):
-        draw_sets(LADDER, texts(599), seed=0)
-
-
 @pytest.mark.parametrize("design", [LADDER, LONG])
-def test_planted_copies_are_about_half_of_the_stream(design: Design):
+def test_planted_copies_are_about_half_of_the_stream(design):
     most = design.max_example_tokens * design.n_examples * sum(design.copies)
     assert 0.45 < most / design.n_tokens < 0.55
 

@@ -1,75 +1,344 @@
-"""Populations of small models: one compiled program trains each model in one call.
+"""Train and test a population of small contaminated models in one call.
 
-On a CPU a scan over the steps is faster than one call a step, and models one after the
-other are faster than models side by side, which miss the caches.
-
-Dimension key
-    R  rows of the stream
-    N  steps
-    B  rows a step
-    T  targets a row
+Question: how often does an order test find a set that a model saw 0, 1, 2, 4 or 10
+times? Command: `python -m train.population --corpus DOCS.jsonl --sets POOL.jsonl`.
+Hardware: every core makes its own models, one after the other; on an accelerator
+models are made side by side. A killed run goes on where it stopped.
 """
 
-import functools
-from collections.abc import Callable
+import contextlib
+import dataclasses
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
 
-import jax
-import numpy as np
-from flax import nnx
+from rich.console import Console
 
-from jaxcontam.models.decoder import Decoder
-from train.presets import Preset
-from train.step import adamw, training_step
+from jaxcontam.cli import EXIT_PARTIAL, parse, run_command
+from jaxcontam.commands.flags import check_positive, check_seed, flags_of
+from jaxcontam.commands.progress import progress_bar
+from jaxcontam.data.benchmark import load_benchmark
+from jaxcontam.data.encoding import plain_tokenizer
+from jaxcontam.data.templates import typed_newlines
+from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.report.document import make_folder, replace_bytes
+from jaxcontam.report.provenance import library_versions, utc_now
+from jaxcontam.scoring.identity import cpu_name
+from train.allocator import keep_freed_memory
+from train.earlier import code_version
+from train.plan import PlannedSet, check_sets
+from train.population_job import (
+    TEXTS_DIR,
+    Job,
+    ModelResult,
+    cache_folder,
+    finished_result,
+    save_texts,
+    source_digest,
+    tokenizer_digest,
+)
+from train.population_models import finisher, scan_maker, trained_together
+from train.population_plan import Design, Texts, draw_sets, plan_model, read_pool
+from train.population_table import power_rows, print_power
+from train.population_workers import Failure, n_cores, over_processes
+from train.presets import PRESETS
+from train.sources import corpus_digest, open_corpus
+from train.tokens import token_cache
+
+TABLE_NAME = "population.json"
+
+# Models side by side on one accelerator: some 2 GB at 0.16 M parameters.
+_TOGETHER = 256
 
 
-def train_scanned(
-    preset: Preset, rows_RT: np.ndarray, *, seed: int
-) -> tuple[Decoder, np.ndarray]:
-    """Train a decoder on each row once, in one call; as `train_decoder`, but faster.
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Population:
+    """Train small models with test sets planted in their data, and test every set."""
 
-    Models of one preset and one number of steps share what is compiled, so a
-    population should cut its rows to one number.
+    corpus: tuple[str, ...]
+    """Background: files or folders of text, tfds:NAME/SPLIT or hf:NAME:SPLIT."""
+    sets: tuple[Path, ...]
+    """Pool of examples, one a line: each model draws its own disjoint sets from it."""
+    copies: tuple[int, ...] = (0, 1, 2, 4, 10)
+    """How often each set of a model is planted; one set a number."""
+    n_examples: int = 120
+    """Of each set."""
+    models: int = 40
+    """How many to make."""
+    preset: str = "0.16m"
+    """Shape of the models."""
+    steps: int | None = None
+    """Training steps (default: as much background as planted text)."""
+    background_tokens: int | None = None
+    """Or this much background beside what is planted."""
+    max_example_tokens: int | None = None
+    """Longer examples are cut, separator included (default: two fit the context)."""
+    separator: str = "\n"
+    """Text after each example."""
+    test: Literal["adjacency", "none"] = "adjacency"
+    """Order test of every set."""
+    weights: bool = True
+    """Keep models, sets and streams; --no-weights keeps manifests and results."""
+    form: Literal["auto", "scan", "vmap"] = "auto"
+    """One model after the other in each process, or models side by side."""
+    processes: int | None = None
+    """Processes that make models, or analyse those made side by side (default: one a
+    core)."""
+    together: int = _TOGETHER
+    """Models side by side of the form vmap."""
+    seed: int = 0
+    """Of the first model; the others count up."""
+    out: Path = Path("runs/population")
+    """Folder for the models and population.json; finished models are kept."""
+    tiny: bool = False
+    """A pulse run of seconds, too small to detect anything."""
 
-    Args:
-        preset: Shape, batch and learning rate.
-        rows_RT: (R, T + 1) int32 ids, in the order of training.
-        seed: Seeds the weights; the same seed and rows give the same weights.
-
-    Returns:
-        The decoder and the loss of each step, nats a token.
-
-    Raises:
-        ValueError: If there are fewer rows than one batch.
-    """
-    R, width = rows_RT.shape
-    N = R // preset.batch_rows
-    if N < 1:
-        raise ValueError(f"rows must fill a batch of {preset.batch_rows}, got {R}")
-    graphdef, params = nnx.split(Decoder(preset.decoder, rngs=nnx.Rngs(seed)))
-    rows_NBT = rows_RT[: N * preset.batch_rows].reshape(N, preset.batch_rows, width)
-    train = _compiled(graphdef, preset.peak_rate, N)
-    params, losses_N = train(params, rows_NBT)
-    return nnx.merge(graphdef, params), np.asarray(losses_N)
-
-
-@functools.lru_cache(maxsize=8)
-def _compiled(
-    graphdef: nnx.GraphDef, peak_rate: float, n_steps: int
-) -> Callable[..., tuple[nnx.State, jax.Array]]:
-    """One jitted training run a shape, rate and length."""
-
-    @functools.partial(jax.jit, donate_argnums=0)
-    def train(params: nnx.State, rows_NBT: jax.Array):
-        optimizer = adamw(peak_rate, n_steps, params)
-
-        def step(carry, batch_BT: jax.Array):
-            params, opt_state, loss = training_step(
-                graphdef, optimizer, carry[0], carry[1], batch_BT
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+        check_positive(self, "models", "processes", "together", "steps")
+        check_positive(self, "n_examples", "background_tokens")
+        if self.preset not in PRESETS:
+            raise unknown_name("preset", self.preset, PRESETS)
+        if self.steps is not None and self.background_tokens is not None:
+            raise InputError("--steps and --background-tokens exclude each other")
+        if not self.copies or min(self.copies) < 0:
+            raise InputError(
+                "--copies must be numbers of at least 0, such as 0 1 2 4 10"
             )
-            return (params, opt_state), loss
 
-        start = (params, optimizer.init(params))
-        (params, _), losses_N = jax.lax.scan(step, start, rows_NBT)
-        return params, losses_N
+    def run(self) -> int:
+        """Make what is missing, print the table; returns the exit code."""
+        started, clock = utc_now(), time.monotonic()
+        console = Console(highlight=False)
+        job = self._prepare(self._pool())
+        seeds = [self.seed + i for i in range(self.models)]
+        found = {seed: finished_result(job, seed) for seed in seeds}
+        missing = [seed for seed in seeds if found[seed] is None]
+        if len(missing) < len(seeds):
+            n_kept = len(seeds) - len(missing)
+            print(f"keeping {n_kept} finished models in {self.out}", file=sys.stderr)
+        failures: dict[int, Failure] = {}
+        seconds: dict[int, float] = {}
+        making = time.monotonic()
+        with progress_bar("training") as progress:
+            total = len(missing) * job.design.n_tokens
+            for seed, outcome in self._made(job, missing):
+                if isinstance(outcome, ModelResult):
+                    found[seed] = outcome
+                    seconds[seed] = outcome.cpu_seconds
+                    progress(len(seconds) * job.design.n_tokens, total)
+                else:
+                    failures[seed] = outcome
+                    print(f"model {seed}: {outcome.reason}", file=sys.stderr)
+        making = time.monotonic() - making
+        for seed in missing:
+            if found[seed] is None and seed not in failures:
+                failures[seed] = Failure("not tried: the first ones all failed")
+        results = [result for seed in seeds if (result := found[seed]) is not None]
+        table = power_rows(results)
+        document = {
+            "command": ["train.population", *flags_of(self)],
+            "started": started,
+            "wall_seconds": time.monotonic() - clock,
+            "making_seconds": making,
+            "n_made": len(seconds),
+            "cpu": cpu_name(),
+            "device": job.device,
+            "versions": library_versions(),
+            "code": job.code,
+            "corpus_digest": job.corpus_digest,
+            "pool_digest": job.pool_digest,
+            "design": dataclasses.asdict(job.design),
+            "models": [
+                {
+                    name: value
+                    for name, value in dataclasses.asdict(result).items()
+                    if name != "rows"
+                }
+                for result in results
+            ],
+            "failures": [
+                {"seed": seed, **dataclasses.asdict(failure)}
+                for seed, failure in failures.items()
+            ],
+            "power": [dataclasses.asdict(row) for row in table],
+        }
+        text = json.dumps(document, indent=1) + "\n"
+        replace_bytes(self.out / TABLE_NAME, text.encode())
+        if results:
+            print_power(results, table, console)
+        if seconds:
+            rate = 3600 * len(seconds) / making
+            mean = statistics.fmean(seconds.values())
+            console.print(
+                f"{len(seconds)} models made in {making:.0f} s: {rate:,.0f} an hour, "
+                f"{mean:.2f} s of CPU each"
+            )
+        console.print(f"models: {self.out}")
+        if failures:
+            print(
+                f"{len(failures)} of {len(missing)} models failed; run the same "
+                "command again to try these alone",
+                file=sys.stderr,
+            )
+            return EXIT_PARTIAL
+        return 0
 
-    return train
+    def _pool(self) -> list[str]:
+        """Every example once.
+
+        Raises:
+            InputError: If a file cannot be read.
+        """
+        pool: dict[str, None] = {}
+        for path in self.sets:
+            benchmark = load_benchmark(path)
+            check_sets([PlannedSet(benchmark=benchmark, copies=0)])
+            pool.update(dict.fromkeys(benchmark.texts))
+        return list(pool)
+
+    def _prepare(self, pool: Sequence[str]) -> Job:
+        """Tokenise once for all processes; refuse what no model could be made of."""
+        from train.tokenizer import prefix_id, train_tokenizer
+
+        preset = PRESETS["pulse" if self.tiny else self.preset]
+        # Pair tests read one example after another one, and a prefix token.
+        most = self.max_example_tokens or (preset.decoder.context - 1) // 2
+        design = Design(
+            name="set",
+            preset=preset,
+            n_examples=24 if self.tiny else self.n_examples,
+            copies=self.copies,
+            n_steps=1,
+            max_example_tokens=most,
+            separator=typed_newlines(self.separator),
+        )
+        draw_sets(design, pool, seed=self.seed)
+        corpus = open_corpus(self.corpus, leave_out=self.out)
+        folder = self.out / TEXTS_DIR
+        make_folder(folder)
+        tokenizer = train_tokenizer(corpus, preset.decoder.vocab_size)
+        plain = plain_tokenizer(tokenizer.backend_tokenizer)
+        with progress_bar("tokenising", unit="bytes/s") as progress:
+            cache = token_cache(corpus, plain, folder, progress=progress)
+        texts = read_pool(
+            plain,
+            prefix_id(tokenizer),
+            cache,
+            pool,
+            max_example_tokens=design.max_example_tokens,
+            separator=design.separator,
+        )
+        design = dataclasses.replace(design, n_steps=self._n_steps(design, texts))
+        plan_model(design, texts, seed=self.seed)
+        save_texts(folder, tokenizer, pool)
+        return Job(
+            design=design,
+            out=self.out.absolute(),
+            test=None if self.test == "none" else self.test,
+            weights=self.weights,
+            code=code_version(),
+            sources=source_digest(),
+            tokens=cache_folder(cache),
+            corpus_digest=cache.corpus_digest,
+            tokens_digest=cache.digest,
+            tokenizer_digest=tokenizer_digest(plain),
+            pool_digest=corpus_digest(pool),
+            device=self._device(),
+        )
+
+    def _n_steps(self, design: Design, texts: Texts) -> int:
+        """One number for all models, so that they share what is compiled."""
+        if self.steps is not None:
+            return self.steps
+        mean = float(texts.encoded.lengths.mean())
+        planted = round(sum(design.copies) * design.n_examples * mean)
+        background = self.background_tokens
+        if background is None:
+            if not planted:
+                raise InputError(
+                    "nothing is planted", hint="say how long to train with --steps"
+                )
+            background = planted
+        return -(-(planted + background) // design.preset.step_tokens)
+
+    def _device(self) -> str:
+        """Form and kind of device; part of what a model is known by."""
+        if self.form == "scan":
+            return f"scan on {cpu_name()}"
+        import jax
+
+        backend = jax.default_backend()
+        if self.form == "auto" and backend == "cpu":
+            return f"scan on {cpu_name()}"
+        kind = cpu_name() if backend == "cpu" else jax.devices()[0].device_kind
+        return f"vmap on {kind}"
+
+    def _made(
+        self, job: Job, seeds: Sequence[int]
+    ) -> Iterator[tuple[int, ModelResult | Failure]]:
+        """Models in the order in which they are finished."""
+        n_processes = self.processes or n_cores()
+        if job.device.startswith("scan"):
+            with _on_cpu():
+                yield from over_processes(
+                    open_scan, job, seeds, n_processes=n_processes
+                )
+            return
+        from jaxcontam.scoring.compiled import keep_compiled
+
+        keep_compiled()
+        chunks = [
+            seeds[start : start + self.together]
+            for start in range(0, len(seeds), self.together)
+        ]
+        trained = trained_together(job, chunks)
+        with _on_cpu():
+            for model, outcome in over_processes(
+                finisher, job, trained, n_processes=n_processes
+            ):
+                yield model.seed, outcome
+
+
+@contextlib.contextmanager
+def _on_cpu() -> Iterator[None]:
+    """Processes that are started meanwhile leave accelerators alone."""
+    name = "JAX_PLATFORMS"
+    before = os.environ.get(name)
+    os.environ[name] = "cpu"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+def open_scan(job: Job) -> Any:
+    """What a process of the form scan does first."""
+    from jaxcontam.scoring.compiled import keep_compiled
+
+    keep_freed_memory()
+    keep_compiled()
+    return scan_maker(job)
+
+
+def main() -> int:
+    """Command line of `python -m train.population`."""
+    keep_freed_memory()
+    return run_command(
+        lambda: parse(
+            Population, sys.argv[1:], prog="python -m train.population"
+        ).run(),
+        name="train.population",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -101,7 +101,8 @@ PRESETS: Mapping[str, Preset] = {
             batch_rows=4,
             peak_rate=4e-3,
         ),
-        # Of populations: learns single copies of a set in 1,000 steps of one row.
+        # Of populations: learns repeated sets in 1,000 steps. Two rows of 64 are a
+        # quarter faster on a CPU than one of 128, and a pair of examples fits.
         Preset(
             name="0.16m",
             decoder=llama_shape(
@@ -110,9 +111,9 @@ PRESETS: Mapping[str, Preset] = {
                 n_layers=2,
                 n_heads=4,
                 d_ff=168,
-                context=128,
+                context=64,
             ),
-            batch_rows=1,
+            batch_rows=2,
             peak_rate=3e-3,
         ),
         # An hour on two cores for some 8 M tokens: 5.8 M parameters.

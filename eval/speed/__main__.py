@@ -3,9 +3,9 @@
 Question: tokens a second against transformers' torch model (one by one with full
 logits, batched with care, bfloat16) at fixed and real lengths; what moments, the store
 and compilation cost; what a shared prefix saves; re-draws against SciPy; orders of pair
-matrices through the exact law; a training step against a plain torch loop. Everything
-is measured in one run, ways in turn, on one core: ratios can be trusted where seconds
-cannot.
+matrices through the exact law; forms of training many small models; a training step
+against a plain torch loop. Everything is measured in one run, ways in turn, on one
+core: ratios can be trusted where seconds cannot.
 Command: `python -m eval.speed`. Hardware: one CPU core, about 20 minutes, 4 GB.
 Needs torch (`pip install -e .[test]`). Headline: LOG.md.
 """
@@ -151,6 +151,12 @@ def _train(rounds: int, tiny: bool) -> dict:
     return measure_train(rounds, tiny=tiny)
 
 
+def _population(rounds: int, tiny: bool) -> dict:
+    from eval.speed.population import measure_population
+
+    return measure_population(rounds, tiny=tiny)
+
+
 # Imported when they run: JAX and torch size their thread pools when they are imported,
 # which must be after the process was pinned to one core.
 PARTS: Mapping[str, Callable[[int, bool], dict]] = {
@@ -159,6 +165,7 @@ PARTS: Mapping[str, Callable[[int, bool], dict]] = {
     "compiled": _compiled,
     "store": _store,
     "pairs": _pairs,
+    "population": _population,
     "moments": _moments,
     "train": _train,
     "kernel_30m": _kernel_30m,

@@ -75,7 +75,24 @@ def print_measured(measured: Mapping[str, Any], console: Console) -> None:
                 f"{n_examples}: {orders['median_seconds'][way]:.2f} s of CPU, "
                 f"{orders['peak_mb'][way]:.0f} MB"
             )
+    if "population" in measured:
+        _print_population(measured["population"], console)
     _print_targets(measured["targets"], console)
+
+
+def _print_population(found: Mapping[str, Any], console: Console) -> None:
+    for part, plain in (("train", "step"), ("score", "single")):
+        for n_models, cell in found[part].items():
+            rate = cell["tokens_per_second"][plain]
+            ratios = ", ".join(
+                f"{way} {ratio:.2f} x"
+                for way, ratio in cell[f"ratio_to_{plain}"].items()
+                if way != plain
+            )
+            console.print(
+                f"{part} {n_models} models of {found['preset']}: {plain} "
+                f"{rate:,.0f} tok/s; {ratios}"
+            )
 
 
 def _print_kernels(measured: Mapping[str, Any], console: Console) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -230,14 +231,17 @@ class PairLayout:
         except NonFiniteScoreError as e:
             group = self.plan.groups[e.sequence]
             raise UnscorableExampleError(group.others[e.position]) from e
-        evidence = Evidence(
+        return ScoredTest(self.evidence(scored.logprobs), scored.n_cached)
+
+    def evidence(self, logprobs: Sequence[Sequence[np.ndarray]]) -> Evidence:
+        """Pair matrices from the scores of each group of the plan."""
+        return Evidence(
             orders=self.design.orders,
             cut=self.plan.cut,
-            pairs=self.plan.matrices(scored.logprobs, self.first_tokens),
+            pairs=self.plan.matrices(logprobs, self.first_tokens),
             first_tokens=np.array(self.first_tokens, np.int64),
             codes=self.codes,
         )
-        return ScoredTest(evidence, scored.n_cached)
 
     def _columns(self) -> list[int]:
         return [

@@ -135,11 +135,16 @@ def score_test(
     try:
         return planned.layout.score(scorer, progress)
     except UnscorableExampleError as e:
-        raise InputError(
-            f"{planned.benchmark.name}: example {e.example + 1}: the model's "
-            "log-probability is not finite",
-            hint="check the checkpoint: its weights may hold NaN or be truncated",
-        ) from e
+        raise unscorable(planned, e.example) from e
+
+
+def unscorable(planned: PlannedTest | PlannedOptions, example: int) -> InputError:
+    """What is said of an example that the model gives no finite number."""
+    return InputError(
+        f"{planned.benchmark.name}: example {example + 1}: the model's "
+        "log-probability is not finite",
+        hint="check the checkpoint: its weights may hold NaN or be truncated",
+    )
 
 
 def order_result(

@@ -70,9 +70,7 @@ def local_scorer(
     graphdef, state = nnx.split(decoder)
     config: DecoderConfig = decoder.config
     if batch_tokens is None:
-        batch_tokens = _BATCH_TOKENS.get(
-            jax.default_backend(), _BATCH_TOKENS_ACCELERATOR
-        )
+        batch_tokens = default_batch_tokens()
     mesh = data_mesh()
     state = on_every_device(state, mesh)
     pairs = PairScorer(
@@ -90,6 +88,11 @@ def local_scorer(
         store=store,
         pairs=pairs,
     )
+
+
+def default_batch_tokens() -> int:
+    """Tokens of a batch that suit the platform."""
+    return _BATCH_TOKENS.get(jax.default_backend(), _BATCH_TOKENS_ACCELERATOR)
 
 
 def score_identity(checkpoint: Checkpoint, *, moments: bool) -> ScoreIdentity:

@@ -101,8 +101,10 @@ class PairScorer:
         total, done = sum(group.n_targets for group in groups), 0
         work = Work[PairBatch, np.ndarray](
             keys=lambda batch, store: pair_keys(store, batch, groups),
-            start=lambda batch: self.forward(*_fill(batch, groups), batch.at_once),
-            finish=lambda batch, scores: _values(batch, scores, groups),
+            start=lambda batch: self.forward(
+                *pair_inputs(batch, groups), batch.at_once
+            ),
+            finish=lambda batch, scores: pair_values(batch, scores, groups),
             to_bytes=lambda value: value.astype("<f4", copy=False).tobytes(),
             from_bytes=lambda _, __, data: np.frombuffer(data, "<f4"),
         )
@@ -112,8 +114,7 @@ class PairScorer:
             self.plan(groups), work, self.store
         ):
             for index, value in zip(batch.groups, values, strict=True):
-                lengths = [len(ids) for ids in groups[index].continuations]
-                found[index] = np.split(value, np.cumsum(lengths)[:-1])
+                found[index] = by_continuation(groups[index], value)
                 done += groups[index].n_targets
                 n_cached += cached * groups[index].n_targets
             if progress is not None:
@@ -126,22 +127,7 @@ class PairScorer:
         Raises:
             ValueError: See `logprobs`.
         """
-        buckets = bucket_lengths(self.context)
-        of_length: dict[int, list[int]] = {}
-        for i, group in enumerate(groups):
-            longest = max(len(ids) for ids in group.continuations)
-            if not len(group.prefix) or not min(len(c) for c in group.continuations):
-                raise ValueError(f"group {i}: its prefix or a continuation is empty")
-            if len(group.prefix) + longest > self.context + 1:
-                raise ValueError(
-                    f"group {i}: {len(group.prefix)} + {longest} ids exceed the "
-                    f"context of {self.context}"
-                )
-            # One padded length for both: few programs to compile, and a prefix is a
-            # small part of the work.
-            longest = min(max(len(group.prefix), longest), self.context)
-            length = buckets[int(np.searchsorted(buckets, longest))]
-            of_length.setdefault(length, []).append(i)
+        of_length = groups_by_length(groups, self.context)
         K = max((len(group.continuations) for group in groups), default=0)
         batches = []
         for length, members in sorted(of_length.items()):
@@ -156,6 +142,38 @@ class PairScorer:
         return batches
 
 
+def groups_by_length(groups: Sequence[PairGroup], context: int) -> dict[int, list[int]]:
+    """Indices of groups by their padded length, one for prefix and continuations.
+
+    Raises:
+        ValueError: If a prefix or a continuation is empty, or the two together exceed
+            the context.
+    """
+    buckets = bucket_lengths(context)
+    of_length: dict[int, list[int]] = {}
+    for i, group in enumerate(groups):
+        longest = max(len(ids) for ids in group.continuations)
+        if not len(group.prefix) or not min(len(c) for c in group.continuations):
+            raise ValueError(f"group {i}: its prefix or a continuation is empty")
+        if len(group.prefix) + longest > context + 1:
+            raise ValueError(
+                f"group {i}: {len(group.prefix)} + {longest} ids exceed the "
+                f"context of {context}"
+            )
+        # One padded length for both: few programs to compile, and a prefix is a
+        # small part of the work.
+        longest = min(max(len(group.prefix), longest), context)
+        length = buckets[int(np.searchsorted(buckets, longest))]
+        of_length.setdefault(length, []).append(i)
+    return of_length
+
+
+def by_continuation(group: PairGroup, value: np.ndarray) -> list[np.ndarray]:
+    """Scores of a group, taken apart again."""
+    lengths = [len(ids) for ids in group.continuations]
+    return np.split(value, np.cumsum(lengths)[:-1])
+
+
 def pair_keys(
     store: ScoreStore, batch: PairBatch, groups: Sequence[PairGroup]
 ) -> list[bytes]:
@@ -168,7 +186,7 @@ def pair_keys(
     return keys
 
 
-def _fill(
+def pair_inputs(
     batch: PairBatch, groups: Sequence[PairGroup]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Inputs of a batch; zeros pad the ends, where nothing looks back."""
@@ -184,7 +202,7 @@ def _fill(
     return prefixes_IP, lengths_I, ids_IKT
 
 
-def _values(
+def pair_values(
     batch: PairBatch, scores: Any, groups: Sequence[PairGroup]
 ) -> list[np.ndarray]:
     """Scores of each group, its continuations one after the other.

@@ -40,6 +40,9 @@ from jaxcontam.stats.randomisation import (
     power_of_ten,
 )
 
+# Path sums are read several times. So many are kept (16 MB); more are made again.
+_MOST_KEPT = 2**21
+
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class PairStrata:
@@ -252,12 +255,14 @@ class _Summary:
 
 
 class _Columns:
-    """Path sums of every stratum's orders, generated again each time."""
+    """Path sums of every stratum's orders; kept where they are not too many."""
 
     def __init__(self, strata: PairStrata, seed: int, content_digest: str):
         self.strata = strata
         self.seed = seed
         self.content_digest = content_digest
+        self._kept: dict[int, list[np.ndarray]] = {}
+        self._boundaries: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def orders(self) -> Iterator[np.ndarray]:
         """(M, S) positions of each stratum; the same ones at each call."""
@@ -272,11 +277,36 @@ class _Columns:
             yield stratum_orders(codes_S[:size], rng)
 
     def sums(self, q: int) -> Iterator[np.ndarray]:
-        """(M,) centred path sums of each stratum."""
+        """(M,) centred path sums of each stratum, not to be written to."""
+        if q in self._kept:
+            yield from self._kept[q]
+            return
+        found: list[np.ndarray] = []
+        n_columns, most = 0, _MOST_KEPT // len(self.strata.pairs)
         for matrix, orders_MS in zip(
             self.strata.centred(q), self.orders(), strict=True
         ):
-            yield path_sums(matrix, orders_MS)
+            sums_M = path_sums(matrix, orders_MS)
+            n_columns += len(sums_M)
+            if n_columns <= most:
+                found.append(sums_M)
+            else:
+                found.clear()
+            yield sums_M
+        if n_columns <= most:
+            self._kept[q] = found
+
+    def boundaries(self, orders_MS: np.ndarray) -> np.ndarray:
+        """(M,) of what a gain at each published boundary would add to the sums."""
+        # Strata of one size share the very array of their orders, where all are listed;
+        # it is held here, so that no other array can come to have its id.
+        known = self._boundaries.get(id(orders_MS))
+        if known is not None:
+            return known[1]
+        kept_M = path_sums(boundaries_matrix(orders_MS.shape[1]), orders_MS)
+        if not orders_MS.flags.writeable:
+            self._boundaries[id(orders_MS)] = (orders_MS, kept_M)
+        return kept_M
 
 
 def _summary(columns: _Columns, q: int) -> _Summary:
@@ -290,9 +320,8 @@ def _summary(columns: _Columns, q: int) -> _Summary:
         sum(path_moments(matrix)[1] for matrix in centred) / strata.n_strata
     )
     log_e_L = np.zeros(len(LAMBDAS))
-    for matrix, orders_MS in zip(centred, columns.orders(), strict=True):
-        sums_M = path_sums(matrix, orders_MS)
-        kept_M = path_sums(boundaries_matrix(len(matrix)), orders_MS)
+    for sums_M, orders_MS in zip(columns.sums(q), columns.orders(), strict=True):
+        kept_M = columns.boundaries(orders_MS)
         statistic += float(sums_M[0])
         gain += float(sums_M[0] - sums_M.mean())
         boundaries += float(kept_M[0] - kept_M.mean())

@@ -1,0 +1,194 @@
+"""What every process of a population knows, and what a finished model says."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from jaxcontam.data.encoding import plain_tokenizer
+from train.population_plan import Design, Texts, read_pool
+from train.token_blocks import BOUND_TYPE, BOUNDS, IDS, id_type
+from train.tokenizer import prefix_id
+from train.tokens import TokenCache
+
+TESTS_NAME = "tests.json"
+TEXTS_DIR = "texts"
+TOKENIZER_DIR = "tokenizer"
+POOL_NAME = "pool.json"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Everything that a process must know to make any model of a population.
+
+    Attributes:
+        design: What the models share.
+        out: Folder of the population.
+        test: Method that tests every set, or None.
+        weights: Whether models, sets and streams are kept.
+        code: Git commit, for manifests.
+        sources: Digest of the source files; another one makes models anew.
+        tokens: Folder of the tokenised background.
+        corpus_digest: Of the background documents.
+        tokens_digest: Of their ids.
+        tokenizer_digest: SHA-256 of the tokenizer's JSON.
+        pool_digest: Of the pool, in its order.
+        device: What computes: `scan` or `vmap`, and on which kind of device.
+    """
+
+    design: Design
+    out: Path
+    test: str | None
+    weights: bool
+    code: str | None
+    sources: str
+    tokens: Path
+    corpus_digest: str
+    tokens_digest: str
+    tokenizer_digest: str
+    pool_digest: str
+    device: str
+
+    def folder(self, seed: int) -> Path:
+        """Of one model."""
+        return self.out / f"model-{seed}"
+
+    def key(self, seed: int) -> str:
+        """Digest of all that a model follows from."""
+        parts = [
+            dataclasses.asdict(self.design),
+            seed,
+            self.test,
+            self.weights,
+            self.sources,
+            self.corpus_digest,
+            self.tokens_digest,
+            self.tokenizer_digest,
+            self.pool_digest,
+            self.device,
+        ]
+        text = json.dumps(parts, sort_keys=True)
+        return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SetResult:
+    """The test of one set of one model; numbers as in `OrderNumbers`."""
+
+    name: str
+    copies: int
+    method: str
+    n_examples: int
+    n_strata: int
+    p_value: float | None
+    log10_p: float
+    effect: float | None
+    effect_se: float | None
+    mde: float | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ModelResult:
+    """One finished model.
+
+    Attributes:
+        seed: Of sets, stream, weights and tests.
+        n_parameters: Tied weights counted once.
+        n_tokens: Target tokens of training.
+        n_canary_tokens: Ids of all copies of all sets.
+        loss: Mean of the last steps, nats a token.
+        train_seconds: Wall time of planning and training, compilation included; where
+            models are trained together, a model's share.
+        test_seconds: Likewise of tests.
+        cpu_seconds: Of both, by the process's own clock, which other programs on the
+            machine do not lengthen much.
+        rows: One a set; empty without tests.
+    """
+
+    seed: int
+    n_parameters: int
+    n_tokens: int
+    n_canary_tokens: int
+    loss: float
+    train_seconds: float
+    test_seconds: float
+    cpu_seconds: float
+    rows: tuple[SetResult, ...]
+
+
+def source_digest() -> str:
+    """Digest of every source file that trains and tests, whether git knows it or not.
+
+    Narrower than a commit: a new README makes no finished model obsolete.
+    """
+    root = Path(__file__).resolve().parent.parent
+    digest = hashlib.sha256()
+    for package in ("jaxcontam", "train"):
+        for path in sorted((root / package).rglob("*.py")):
+            digest.update(str(path.relative_to(root)).encode() + b"\0")
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return f"sha256:{digest.hexdigest()}"
+
+
+def tokenizer_digest(tokenizer: Tokenizer) -> str:
+    """SHA-256 of a tokenizer's JSON, as manifests have it."""
+    return f"sha256:{hashlib.sha256(tokenizer.to_str().encode()).hexdigest()}"
+
+
+def cache_folder(cache: TokenCache) -> Path:
+    """Where the files of a cache lie."""
+    assert isinstance(cache.bounds, np.memmap) and cache.bounds.filename is not None
+    return Path(cache.bounds.filename).parent.absolute()
+
+
+def save_texts(folder: Path, tokenizer: Any, pool: Sequence[str]) -> None:
+    """Write what `open_texts` reads beside the tokenised background."""
+    tokenizer.save_pretrained(folder / TOKENIZER_DIR)
+    (folder / POOL_NAME).write_text(json.dumps(pool), encoding="utf-8")
+
+
+def open_texts(job: Job) -> tuple[Any, Texts]:
+    """The tokenizer as models are saved with it, and the texts.
+
+    The background is mapped from its files, which all processes share.
+    """
+    from jaxcontam.models.checkpoint import quiet_transformers
+
+    quiet_transformers()
+    from transformers import PreTrainedTokenizerFast
+
+    folder = job.out / TEXTS_DIR
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder / TOKENIZER_DIR)
+    plain = plain_tokenizer(tokenizer.backend_tokenizer)
+    documents = TokenCache(
+        np.memmap(job.tokens / IDS, id_type(plain), mode="r"),
+        np.memmap(job.tokens / BOUNDS, BOUND_TYPE, mode="r"),
+        job.corpus_digest,
+        job.tokens_digest,
+    )
+    texts = read_pool(
+        plain,
+        prefix_id(tokenizer),
+        documents,
+        json.loads((folder / POOL_NAME).read_text(encoding="utf-8")),
+        max_example_tokens=job.design.max_example_tokens,
+        separator=job.design.separator,
+    )
+    return tokenizer, texts
+
+
+def finished_result(job: Job, seed: int) -> ModelResult | None:
+    """Of a model that stands in its folder, if the same job would make it."""
+    try:
+        fields = json.loads((job.folder(seed) / TESTS_NAME).read_text("utf-8"))
+        if fields.pop("key") != job.key(seed):
+            return None
+        rows = tuple(SetResult(**row) for row in fields.pop("rows"))
+        return ModelResult(rows=rows, **fields)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None

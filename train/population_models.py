@@ -1,0 +1,304 @@
+"""Models of a population made: trained, tested, written; each in a folder of its own.
+
+A folder is written under another name and renamed when it is complete, so a killed run
+leaves whole models and nothing that looks like one.
+"""
+
+import contextlib
+import dataclasses
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxcontam import __version__
+from jaxcontam.data.manifest import Manifest, write_manifest
+from jaxcontam.errors import InputError
+from jaxcontam.methods import order_method
+from jaxcontam.methods.layouts import ScoredTest
+from jaxcontam.methods.order_test import PlannedTest, order_result, plan_test
+from train.planted import write_set
+from train.population_job import (
+    TESTS_NAME,
+    Job,
+    ModelResult,
+    SetResult,
+    open_texts,
+)
+from train.population_plan import PlannedModel, Texts, plan_model, planted_rows
+from train.presets import preset_to_json
+from train.stream import stream_digest
+
+MODEL_DIR = "model"
+STREAM_NAME = "stream.npy"
+MANIFEST_NAME = "manifest.json"
+
+# Losses at the end of training are averaged over so many steps.
+_LAST_STEPS = 50
+
+
+class DivergedError(ArithmeticError):
+    """A model's loss is not finite."""
+
+
+def scan_maker(job: Job) -> Callable[[int], ModelResult]:
+    """Read the texts; returns what makes the model of a seed, one after the other."""
+    from flax import nnx
+
+    from jaxcontam.methods.population import score_population_tests
+    from jaxcontam.scoring.population import stacked
+    from train.population_forms import train_scanned
+
+    tokenizer, texts = open_texts(job)
+
+    def make(seed: int) -> ModelResult:
+        start, cpu = time.monotonic(), time.process_time()
+        model = plan_model(job.design, texts, seed=seed)
+        decoder, losses = train_scanned(job.design.preset, model.rows, seed=seed)
+        loss = last_loss(losses)
+        trained = time.monotonic()
+        rows: tuple[SetResult, ...] = ()
+        if job.test is not None:
+            planned = plan_tests(job, texts, model)
+            graphdef, state = nnx.split(decoder)
+            (scored,) = score_population_tests(
+                [planned],
+                graphdef,
+                stacked([state]),
+                context=job.design.preset.decoder.context,
+            )
+            if isinstance(scored, InputError):
+                raise scored
+            rows = set_results(job, planned, scored)
+        result = ModelResult(
+            seed=seed,
+            n_parameters=_n_parameters(decoder),
+            n_tokens=job.design.n_tokens,
+            n_canary_tokens=model.stream.n_canary_ids,
+            loss=loss,
+            train_seconds=trained - start,
+            test_seconds=time.monotonic() - trained,
+            cpu_seconds=time.process_time() - cpu,
+            rows=rows,
+        )
+        write_model(job, model, result, decoder, tokenizer)
+        return result
+
+    return make
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class TrainedModel:
+    """A model that was made side by side with others, before its tests are analysed.
+
+    Attributes:
+        seed: Its seed.
+        losses: Of each step.
+        scored: What its tests score, or why they cannot.
+        weights: Leaves of the decoder's state, in host memory.
+        train_seconds: Its share of the wall time.
+        score_seconds: Likewise.
+        cpu_seconds: Its share of the process's own.
+    """
+
+    seed: int
+    losses: np.ndarray
+    scored: list[ScoredTest] | InputError
+    weights: list[np.ndarray]
+    train_seconds: float
+    score_seconds: float
+    cpu_seconds: float
+
+
+def trained_together(
+    job: Job, chunks: Sequence[Sequence[int]]
+) -> Iterator[TrainedModel]:
+    """Train and score models chunk by chunk, those of a chunk side by side."""
+    import jax
+
+    from jaxcontam.methods.population import score_population_tests
+    from train.population_forms import train_together
+
+    _, texts = open_texts(job)
+    for chunk in chunks:
+        start, cpu = time.monotonic(), time.process_time()
+        # A last chunk of another size would be another program to compile.
+        seeds = [*chunk, *[chunk[-1]] * (len(chunks[0]) - len(chunk))]
+        models = [plan_model(job.design, texts, seed=seed) for seed in seeds]
+        graphdef, states, losses = train_together(
+            job.design.preset, np.stack([model.rows for model in models]), seeds=seeds
+        )
+        trained = time.monotonic()
+        scored: list[list[ScoredTest] | InputError] = [[] for _ in models]
+        if job.test is not None:
+            scored = score_population_tests(
+                [plan_tests(job, texts, model) for model in models],
+                graphdef,
+                states,
+                context=job.design.preset.decoder.context,
+                side_by_side=True,
+            )
+        leaves = jax.device_get(jax.tree.leaves(states))
+        share = 1 / len(chunk)
+        for m, seed in enumerate(chunk):
+            yield TrainedModel(
+                seed,
+                losses[m],
+                scored[m],
+                [leaf[m] for leaf in leaves],
+                (trained - start) * share,
+                (time.monotonic() - trained) * share,
+                (time.process_time() - cpu) * share,
+            )
+
+
+def finisher(job: Job) -> Callable[[TrainedModel], ModelResult]:
+    """Read the texts; returns what analyses and writes a trained model."""
+    import jax
+    from flax import nnx
+
+    from jaxcontam.models.decoder import Decoder
+
+    tokenizer, texts = open_texts(job)
+    graphdef, state = nnx.split(Decoder(job.design.preset.decoder, rngs=nnx.Rngs(0)))
+    structure = jax.tree.structure(state)
+
+    def finish(trained: TrainedModel) -> ModelResult:
+        start, cpu = time.monotonic(), time.process_time()
+        loss = last_loss(trained.losses)
+        if isinstance(trained.scored, InputError):
+            raise trained.scored
+        model = plan_model(job.design, texts, seed=trained.seed)
+        rows: tuple[SetResult, ...] = ()
+        if job.test is not None:
+            rows = set_results(job, plan_tests(job, texts, model), trained.scored)
+        decoder = nnx.merge(graphdef, jax.tree.unflatten(structure, trained.weights))
+        result = ModelResult(
+            seed=model.seed,
+            n_parameters=_n_parameters(decoder),
+            n_tokens=job.design.n_tokens,
+            n_canary_tokens=model.stream.n_canary_ids,
+            loss=loss,
+            train_seconds=trained.train_seconds,
+            test_seconds=trained.score_seconds + time.monotonic() - start,
+            cpu_seconds=trained.cpu_seconds + time.process_time() - cpu,
+            rows=rows,
+        )
+        write_model(job, model, result, decoder, tokenizer)
+        return result
+
+    return finish
+
+
+def plan_tests(job: Job, texts: Texts, model: PlannedModel) -> list[PlannedTest]:
+    """The test of every set of a model."""
+    assert job.test is not None
+    return [
+        plan_test(
+            planned.benchmark,
+            encoded,
+            order_method(job.test),
+            prefix_id=texts.prefix_id,
+            context=job.design.preset.decoder.context,
+            seed=model.seed,
+        )
+        for planned, encoded in zip(model.sets, model.encoded, strict=True)
+    ]
+
+
+def set_results(
+    job: Job, planned: Sequence[PlannedTest], scored: Sequence[ScoredTest]
+) -> tuple[SetResult, ...]:
+    """Results of scored tests; needs no device."""
+    rows = []
+    for copies, test, one in zip(job.design.copies, planned, scored, strict=False):
+        result = order_result(test, one, primary=False, pretests=(), copies=copies)
+        numbers = result.numbers
+        rows.append(
+            SetResult(
+                name=result.benchmark,
+                copies=copies,
+                method=result.method,
+                n_examples=result.n_examples,
+                n_strata=result.n_strata,
+                p_value=numbers.p_value,
+                log10_p=numbers.log10_p,
+                effect=numbers.effect,
+                effect_se=numbers.effect_se,
+                mde=numbers.mde,
+            )
+        )
+    return tuple(rows)
+
+
+def write_model(
+    job: Job, model: PlannedModel, result: ModelResult, decoder: Any, tokenizer: Any
+) -> None:
+    """Write a model's folder, whole or not at all."""
+    from jaxcontam.models.checkpoint import save_checkpoint
+
+    folder = job.folder(model.seed)
+    partial = folder.with_name(f"{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    if job.weights:
+        preset = job.design.preset
+        save_checkpoint(
+            decoder, tokenizer, partial / MODEL_DIR, model_type=preset.model_type
+        )
+        np.save(partial / STREAM_NAME, model.stream.ids)
+        for planned in model.sets:
+            write_set(planned, partial)
+    write_manifest(_manifest(job, model), partial / MANIFEST_NAME)
+    fields = {"key": job.key(model.seed), **dataclasses.asdict(result)}
+    (partial / TESTS_NAME).write_text(json.dumps(fields, indent=1) + "\n")
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(folder)
+    partial.rename(folder)
+
+
+def _manifest(job: Job, model: PlannedModel) -> Manifest:
+    design = job.design
+    return Manifest(
+        jaxcontam=__version__,
+        code=job.code,
+        seed=model.seed,
+        preset=design.preset.name,
+        corpus_digest=job.corpus_digest,
+        separator=design.separator,
+        max_example_tokens=design.max_example_tokens,
+        context=design.preset.context,
+        n_tokens=len(model.stream.ids),
+        n_canary_tokens=model.stream.n_canary_ids,
+        n_steps=design.n_steps,
+        finished=True,
+        stream=STREAM_NAME,
+        stream_digest=stream_digest(model.stream.ids),
+        tokenizer_digest=job.tokenizer_digest,
+        recipe=json.loads(json.dumps(preset_to_json(design.preset))),
+        sets=planted_rows(design, model),
+    )
+
+
+def _n_parameters(decoder: Any) -> int:
+    import jax
+    from flax import nnx
+
+    return sum(leaf.size for leaf in jax.tree.leaves(nnx.state(decoder)))
+
+
+def last_loss(losses: np.ndarray) -> float:
+    """Mean loss of the last steps, nats a token.
+
+    Raises:
+        DivergedError: If one of them is not finite.
+    """
+    loss = float(losses[-_LAST_STEPS:].mean())
+    if not np.isfinite(loss):
+        raise DivergedError(
+            f"the loss is not finite from step {int(np.isfinite(losses).sum()) + 1} on"
+        )
+    return loss

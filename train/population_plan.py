@@ -1,0 +1,228 @@
+"""What every model of a population is made of: texts, sets, stream, rows.
+
+The sets of a model are disjoint draws from one pool of examples, each in the random
+order in which it was drawn: at 0 copies the null hypothesis of every order test holds
+by construction, whatever the examples are and wherever else they occur.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.data.encoding import Encoded, encode_examples
+from jaxcontam.data.manifest import PlantedSet as PlantedRow
+from jaxcontam.errors import InputError
+from train.plan import PlannedSet
+from train.planted import canary, planted_set
+from train.presets import Preset
+from train.stream import Stream, build_stream, training_rows
+from train.tokens import TokenCache, choose_documents
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """What the models of a population share.
+
+    Attributes:
+        name: Of the population; names the sets.
+        preset: Model and batch.
+        n_examples: Of each set.
+        copies: Duplication count of each set.
+        n_steps: Training steps; background fills what the sets leave.
+        max_example_tokens: Cut of an example, separator included.
+        separator: Text after each example.
+    """
+
+    name: str
+    preset: Preset
+    n_examples: int
+    copies: tuple[int, ...]
+    n_steps: int
+    max_example_tokens: int
+    separator: str = "\n"
+
+    @property
+    def n_tokens(self) -> int:
+        """Target tokens of a training run."""
+        return self.n_steps * self.preset.step_tokens
+
+    @property
+    def set_names(self) -> tuple[str, ...]:
+        """One a set: its copies, and its number among those with as many."""
+        names = []
+        for i, copies in enumerate(self.copies):
+            again = self.copies[:i].count(copies)
+            names.append(f"{self.name}-{copies}" + (f"-{again + 1}" if again else ""))
+        return tuple(names)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Texts:
+    """What models of one vocabulary are trained and tested on.
+
+    Attributes:
+        tokenizer: Adds nothing of its own; see `plain_tokenizer`.
+        prefix_id: Before each document and each copy.
+        documents: Background, tokenised once for all models.
+        pool: The examples that sets are drawn from, no two alike.
+        encoded: Their ids.
+    """
+
+    tokenizer: Tokenizer
+    prefix_id: int
+    documents: TokenCache
+    pool: tuple[str, ...]
+    encoded: Encoded
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class PlannedModel:
+    """One model before its training.
+
+    Attributes:
+        seed: Of sets, stream, weights and tests.
+        sets: Its sets, one a duplication count.
+        encoded: Their ids.
+        stream: Background and copies.
+        rows: (R, T + 1) int32 ids, exactly the design's steps.
+        starts: (R,) where each row starts in the stream.
+    """
+
+    seed: int
+    sets: tuple[PlannedSet, ...]
+    encoded: tuple[Encoded, ...]
+    stream: Stream
+    rows: np.ndarray
+    starts: np.ndarray
+
+
+def read_pool(
+    tokenizer: Tokenizer,
+    prefix_id: int,
+    documents: TokenCache,
+    pool: Sequence[str],
+    *,
+    max_example_tokens: int,
+    separator: str = "\n",
+) -> Texts:
+    """Background and pool together, the pool encoded.
+
+    Args:
+        tokenizer: As made by `plain_tokenizer`.
+        prefix_id: Before each document and each copy.
+        documents: Background.
+        pool: Examples, no two alike.
+        max_example_tokens: Cut of an example, separator included.
+        separator: Text after each example.
+
+    Raises:
+        InputError: If an example and its separator give no ids.
+    """
+    encoded = encode_examples(
+        tokenizer, pool, separator=separator, max_example_tokens=max_example_tokens
+    )
+    return Texts(tokenizer, prefix_id, documents, tuple(pool), encoded)
+
+
+def draw_sets(design: Design, pool: Sequence[str], *, seed: int) -> list[np.ndarray]:
+    """Indices of the examples of each set, in a seeded random order; no one twice.
+
+    Raises:
+        InputError: If the pool is too small.
+    """
+    needed = design.n_examples * len(design.copies)
+    if len(pool) < needed:
+        raise InputError(
+            f"the pool has {len(pool)} examples, {needed} needed for "
+            f"{len(design.copies)} sets of {design.n_examples}",
+            hint="give more files, fewer copies or smaller sets",
+        )
+    rng = np.random.default_rng([seed, 3])
+    drawn = rng.permutation(len(pool))[:needed]
+    return np.split(drawn, len(design.copies))
+
+
+def plan_model(design: Design, texts: Texts, *, seed: int) -> PlannedModel:
+    """Draw the sets, lay out the stream, cut it into the rows of the design's steps.
+
+    Raises:
+        InputError: If there are too few examples or documents.
+    """
+    drawn = draw_sets(design, texts.pool, seed=seed)
+    sets = tuple(
+        PlannedSet(
+            benchmark=Benchmark(
+                name,
+                tuple(texts.pool[i] for i in part),
+                (None,) * len(part),
+                order_provenance="seeded",
+            ),
+            copies=copies,
+        )
+        for name, copies, part in zip(
+            design.set_names, design.copies, drawn, strict=True
+        )
+    )
+    encoded = tuple(_chosen(texts.encoded, part) for part in drawn)
+    stream = build_stream(
+        _background(design, texts, encoded, seed=seed),
+        [canary(one, ids) for one, ids in zip(sets, encoded, strict=True)],
+        prefix_id=texts.prefix_id,
+        seed=seed,
+    )
+    rows, starts = training_rows(stream.ids, design.preset.context, seed=seed)
+    # One BOS before each document and copy: a few tokens more than the steps take.
+    n_rows = design.n_steps * design.preset.batch_rows
+    return PlannedModel(seed, sets, encoded, stream, rows[:n_rows], starts[:n_rows])
+
+
+def planted_rows(design: Design, model: PlannedModel) -> tuple[PlantedRow, ...]:
+    """Rows of a model's manifest, one a set."""
+    return tuple(
+        planted_set(
+            planned,
+            encoded,
+            model.stream,
+            model.starts,
+            context=design.preset.context,
+            batch_rows=design.preset.batch_rows,
+            n_steps=design.n_steps,
+        )
+        for planned, encoded in zip(model.sets, model.encoded, strict=True)
+    )
+
+
+def _chosen(encoded: Encoded, part: np.ndarray) -> Encoded:
+    return Encoded(
+        tuple(encoded.ids[i] for i in part), encoded.separator, encoded.n_cut_ids[part]
+    )
+
+
+def _background(
+    design: Design, texts: Texts, encoded: Sequence[Encoded], *, seed: int
+) -> list[np.ndarray]:
+    """Random documents that fill what the sets leave, the last one cut."""
+    sizes = [int(ids.lengths.sum()) for ids in encoded]
+    n_planted = sum(n * size for n, size in zip(design.copies, sizes, strict=True))
+    n_ids = design.n_tokens - n_planted
+    if n_ids < 0:
+        raise InputError(
+            f"the sets' copies are {n_planted:,} tokens, training only "
+            f"{design.n_tokens:,}",
+            hint="raise --steps or --background-tokens, or plant fewer copies",
+        )
+    cache = texts.documents
+    order = choose_documents(cache.lengths, budget=n_ids, seed=seed)
+    chosen: list[np.ndarray] = []
+    for index in order if n_ids else ():
+        chosen.append(cache.document(int(index))[:n_ids])
+        n_ids -= len(chosen[-1])
+    if n_ids:
+        raise InputError(
+            f"the corpus has {n_ids:,} tokens too few to fill {design.n_steps:,} steps",
+            hint="give more text, or train for fewer steps",
+        )
+    return chosen

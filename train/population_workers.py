@@ -1,0 +1,181 @@
+"""Tasks in processes of their own, one a core.
+
+A process that fails or dies costs the task that it was at and no other one.
+"""
+
+import contextlib
+import dataclasses
+import itertools
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+# Where the first so many tasks all fail, the rest would too.
+_HOPELESS = 3
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a task has no result.
+
+    Attributes:
+        reason: One line.
+        details: Traceback, where there is one.
+    """
+
+    reason: str
+    details: str = ""
+
+
+class _Worker:
+    """A process pinned to one core, and the task that it is at."""
+
+    def __init__(self, opener: Callable[[Any], Callable], job: Any, core: int | None):
+        context = multiprocessing.get_context("spawn")
+        self.core, self.task, self.is_dead = core, None, False
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(
+            target=_work, args=(theirs, opener, job), daemon=True
+        )
+        with _pinned(core):
+            self.process.start()
+        # Else the pipe would not end when the process does.
+        theirs.close()
+
+    def send(self, task: Any) -> None:
+        """Give it something to do; a process that is gone says so in `receive`."""
+        self.task = task
+        with contextlib.suppress(BrokenPipeError):
+            self.pipe.send(task)
+
+    def receive(self) -> Any:
+        """The outcome of the task; a failure if the process died of it."""
+        try:
+            return self.pipe.recv()
+        except (EOFError, ConnectionError):
+            self.process.join()
+            self.is_dead = True
+            self.pipe.close()
+            return Failure(f"its process ended with code {self.process.exitcode}")
+
+    def stop(self) -> None:
+        """End the process, whatever it is at."""
+        if self.is_dead:
+            return
+        self.process.terminate()
+        self.process.join()
+        self.pipe.close()
+
+
+def over_processes(
+    opener: Callable[[Any], Callable[[Any], Any]],
+    job: Any,
+    tasks: Iterable[Any],
+    *,
+    n_processes: int,
+) -> Iterator[tuple[Any, Any]]:
+    """Run tasks in processes of their own, each pinned to a core.
+
+    The order of results is that of completion. When the caller stops early, or is
+    interrupted, the processes are ended.
+
+    Args:
+        opener: Called once in each process with the job; returns what runs a task.
+            A function of a module, as is everything that is sent.
+        job: Sent to each process.
+        tasks: What is run; asked for one when a process is free.
+        n_processes: At most; no more than tasks are started.
+
+    Yields:
+        A task and its result, or a `Failure`. If none of the first tasks succeeds,
+        those that are left are not tried.
+    """
+    waiting, cores = iter(tasks), _cores()
+    workers: list[_Worker] = []
+    n_done = n_failed = 0
+
+    def start(core: int | None) -> None:
+        # The task first: where none is left, no process is started.
+        for task in itertools.islice(waiting, 1):
+            workers.append(_Worker(opener, job, core))
+            workers[-1].send(task)
+
+    try:
+        for i in range(n_processes):
+            start(cores[i % len(cores)])
+        while workers:
+            pipes = [worker.pipe for worker in workers]
+            for pipe in multiprocessing.connection.wait(pipes):
+                worker = next(w for w in workers if w.pipe is pipe)
+                task = worker.task
+                outcome = worker.receive()
+                is_failure = isinstance(outcome, Failure)
+                n_failed, n_done = n_failed + is_failure, n_done + (not is_failure)
+                yield task, outcome
+                if not n_done and n_failed >= _HOPELESS:
+                    return
+                if worker.is_dead:
+                    workers.remove(worker)
+                    start(worker.core)
+                    continue
+                for task in itertools.islice(waiting, 1):
+                    worker.send(task)
+                    break
+                else:
+                    workers.remove(worker)
+                    worker.stop()
+    finally:
+        for worker in workers:
+            worker.stop()
+
+
+def n_cores() -> int:
+    """Cores that this process may use."""
+    return len(_cores())
+
+
+def _work(pipe: Any, opener: Callable[[Any], Callable], job: Any) -> None:
+    """What a process does: tasks, until the pipe ends or it is terminated."""
+    # Ctrl-C goes to all processes of a terminal; the parent answers it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    run = None
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        while True:
+            task = pipe.recv()
+            try:
+                run = opener(job) if run is None else run
+                outcome = run(task)
+            except Exception as e:
+                outcome = Failure(
+                    f"{type(e).__name__}: {e}".splitlines()[0], traceback.format_exc()
+                )
+            pipe.send(outcome)
+
+
+def _cores() -> Sequence[int | None]:
+    """Numbers of the cores; None stands for one that cannot be chosen."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return [None] * (os.cpu_count() or 1)
+
+
+@contextlib.contextmanager
+def _pinned(core: int | None) -> Iterator[None]:
+    """What is started meanwhile runs on one core, from its first instruction on.
+
+    JAX and BLAS size their thread pools by the cores that they see when they start; a
+    model trained by one thread has the same bits however many processes there are.
+    """
+    if core is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
