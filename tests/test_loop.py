@@ -15,7 +15,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
 from train.checkpoints import Checkpoints, restore_params, saved_steps
 from train.loop import Watch, train
-from train.presets import PRESETS, preset_from_json, preset_to_json
+from train.presets import PRESETS
 from train.rows import Rows, row_batches
 from train.step import Compute
 
@@ -171,21 +171,13 @@ def test_rows_that_do_not_divide_by_micro_batches_are_refused():
         run(preset=preset)
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_presets_come_back_from_json(name):
-    import json
-
-    fields = json.loads(json.dumps(preset_to_json(PRESETS[name])))
-    assert preset_from_json(fields) == PRESETS[name]
-
-
 _DEVICES = """
 import sys
 import jax
 import numpy as np
 from flax import nnx
 from tests.test_loop import PULSE, run
-import dataclasses, pathlib
+import pathlib
 folder, stop = pathlib.Path(sys.argv[1]), int(sys.argv[2]) or None
 trained, losses = run(folder, stop_at=stop)
 leaf = jax.tree.leaves(nnx.state(trained.decoder))[0]
