@@ -215,3 +215,14 @@ def test_no_sets_and_short_sets_read_no_document():
     assert check_background(never(), []) == {}
     overlap = check_background(never(), [planned("short", ["a b"])])["short"]
     assert overlap.n_compared == 0
+
+
+def test_a_passage_that_a_control_shares_with_the_background_is_a_hit(documents):
+    """Questions on one passage, as in SQuAD: most of each example stands there."""
+    passage = text(90)
+    control = planned("c", [f"{passage} {text(12)}" for _ in range(14)])
+    documents[1] += f" {passage} {text(30)}"
+    with pytest.raises(InputError, match="control 'c': 14 of 14 examples"):
+        check_background(documents, [control])
+    overlap = check_background(documents, [control], allow_overlap=True)["c"]
+    assert (overlap.n_background, overlap.n_frame) == (14, 0)

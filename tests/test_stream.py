@@ -298,3 +298,31 @@ def test_times_of_one_set_leave_the_stream_as_it_is():
     uniform, timed = planted(), planted(when=(0.5,))
     np.testing.assert_array_equal(uniform.ids, timed.ids)
     assert uniform.offsets == timed.offsets
+
+
+@pytest.mark.parametrize("when", ["uniform", (0.9,), "clustered"])
+def test_no_row_of_a_copy_is_left_out_while_other_rows_can_be(when):
+    n_moved = 0
+    for seed in range(40):
+        documents = [np.full(60, i, np.int32) for i in range(1, 40)]
+        ids = tuple(np.full(9, 100 + i, np.int32) for i in range(10))
+        encoded = Encoded(ids, np.array([], np.int32), np.zeros(10, np.int32))
+        canary = Canary(name="c", encoded=encoded, copies=2, when=when)
+        stream = build_stream(documents, [canary], prefix_id=0, seed=seed)
+        n_trained = 64  # of 81 rows of 32
+        plain = training_order(
+            len(stream.ids), 32, seed=seed, timed=stream.timed, n_trained=n_trained
+        )
+        starts = training_order(
+            len(stream.ids),
+            32,
+            seed=seed,
+            timed=stream.timed,
+            planted=stream.planted,
+            n_trained=n_trained,
+        )
+        assert sorted(starts) == sorted(plain)
+        rows = rows_of_copies(stream, "c", encoded, starts_R=starts, context=32)
+        assert max(map(np.max, rows)) < n_trained
+        n_moved += not np.array_equal(starts, plain)
+    assert n_moved > 0 or when != "uniform"

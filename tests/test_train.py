@@ -20,6 +20,7 @@ from train.export import export
 from train.loop import train_decoder
 from train.presets import PRESETS
 from train.pretrain import Pretrain
+from train.run import _alone
 from train.sources import read_documents
 from train.stream import Canary, build_stream, steps_of_copy, training_rows
 from train.tokenizer import train_tokenizer
@@ -28,6 +29,10 @@ from train.tokenizer import train_tokenizer
 @pytest.fixture
 def corpus(tmp_path):
     """A .jsonl of 60 short documents and a canary file of 12 lines."""
+    return write_corpus(tmp_path)
+
+
+def write_corpus(tmp_path):
     rng = np.random.default_rng(0)
     words = [f"word{i}" for i in range(50)]
     documents = [" ".join(rng.choice(words, size=80)) for _ in range(60)]
@@ -277,3 +282,67 @@ def write_neox(folder, docs):
         model_type="gpt_neox",
         raw_config=raw,
     )
+
+
+def small(corpus, out, **fields):
+    docs, canaries = corpus
+    return Pretrain(
+        corpus=(str(docs),),
+        canaries=(f"{canaries}=3",),
+        out=out,
+        **{"preset": "pulse", **fields},
+    )
+
+
+def files_of(out):
+    return {
+        path.relative_to(out): path.read_bytes()
+        for path in out.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"micro_batches": 3, "seed": 1}, "which do not divide by"),
+        ({"seed": 1}, "holds checkpoints of a finished run of other inputs"),
+        ({"dtype": "bfloat16"}, "recipe.compute.dtype was 'float32', is 'bfloat16'"),
+        ({"row_tokens": 100}, "--row-tokens must be at most"),
+        ({"audit_at": (2.0,)}, "--audit-at must be from 0 to 1"),
+        ({"init": "nowhere", "preset": None}, "nowhere: no such model"),
+        ({"init": "nowhere"}, "--init has a shape of its own"),
+    ],
+)
+def test_bad_flags_change_nothing_of_a_finished_run(finished, corpus, fields, message):
+    before = files_of(finished)
+    with pytest.raises(InputError, match=message):
+        small(corpus, finished, **fields).run()
+    assert files_of(finished) == before
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A finished run of the fixture `corpus` that kept its checkpoints."""
+    folder = tmp_path_factory.mktemp("finished")
+    out = folder / "run"
+    small(write_corpus(folder), out, keep_every=10).run()
+    return out
+
+
+def test_a_manifest_that_cannot_be_read_costs_no_checkpoint(finished, corpus):
+    manifest = finished / "manifest.json"
+    whole = manifest.read_bytes()
+    manifest.write_bytes(whole[:300])
+    before = files_of(finished)
+    try:
+        with pytest.raises(InputError, match="whose manifest cannot be read"):
+            small(corpus, finished).run()
+        assert files_of(finished) == before
+    finally:
+        manifest.write_bytes(whole)
+
+
+def test_two_processes_do_not_train_into_one_folder(corpus, tmp_path):
+    with _alone(tmp_path), pytest.raises(InputError, match="another process trains"):
+        small(corpus, tmp_path).run()

@@ -33,8 +33,8 @@ _COST = 64
 # Words that so many examples share may be the frame around them: the names of a
 # record's fields, or an instruction.
 _SHARED = 10
-# Rules that a frame alone does not meet.
-_WHOLE = ("exact", "words", "near-duplicate")
+# Rules that ask for most of an example, not for a few words in a row.
+_WHOLE = frozenset({"exact", "words", "near-duplicate", "8-grams"})
 
 
 _Rows = tuple[Occurrence, ...]
@@ -198,7 +198,7 @@ def _hits(rows: _Rows) -> _Rows:
     return tuple(
         row
         for row in rows
-        if row.rule in _WHOLE
+        if not _WHOLE.isdisjoint(row.rules)
         or (row.rule is not None and (row.matched_examples or 0) < _SHARED)
     )
 

@@ -108,6 +108,7 @@ class Checkpoints:
                     _META: ocp.args.JsonSave(
                         {
                             "step": step,
+                            "keep_every": self._keep_every,
                             "preset": preset_to_json(self._preset),
                             # Alike for all processes, however many there will be.
                             "batches": batches.get_state(),
@@ -135,15 +136,23 @@ class Checkpoints:
             return None
         step = steps[-1]
         abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, (params, opt_state))
-        found = self._manager.restore(
-            step,
-            args=ocp.args.Composite(
-                **{
-                    _STATE: ocp.args.StandardRestore(_flat(*abstract)),
-                    _META: ocp.args.JsonRestore(),
-                }
-            ),
-        )
+        try:
+            found = self._manager.restore(
+                step,
+                args=ocp.args.Composite(
+                    **{
+                        _STATE: ocp.args.StandardRestore(_flat(*abstract)),
+                        _META: ocp.args.JsonRestore(),
+                    }
+                ),
+            )
+        except (OSError, ValueError, KeyError) as e:
+            folder = self._run_dir / CHECKPOINTS_DIR / str(step)
+            first_line = (str(e).strip().splitlines() or [type(e).__name__])[0]
+            raise InputError(
+                f"{folder}: a damaged checkpoint ({first_line[:200]})",
+                hint="delete this folder: the run goes on from the one before it",
+            ) from e
         batches.set_state(found[_META]["batches"])
         leaves = found[_STATE]
         filled = jax.tree.map_with_path(
@@ -215,6 +224,18 @@ def restore_params(
     (filled,) = jax.tree.map_with_path(lambda path, _: leaves[_name(path)], (wanted,))
     nnx.update(decoder, filled)
     return preset, step, decoder
+
+
+def kept_every(run_dir: Path) -> int | None:
+    """`keep_every` of the newest checkpoint of a run; None if there is none."""
+    steps = saved_steps(run_dir)
+    if not steps:
+        return None
+    path = run_dir / CHECKPOINTS_DIR / str(steps[-1]) / _META / "metadata"
+    try:
+        return json.loads(path.read_text()).get("keep_every")
+    except (OSError, ValueError):
+        return None
 
 
 def saved_steps(run_dir: Path) -> list[int]:

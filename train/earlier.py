@@ -20,20 +20,21 @@ def earlier_manifest(out: Path, manifest: Manifest) -> Manifest | None:
     """That of the same run, if it stands here and is finished or can go on.
 
     Raises:
-        InputError: If checkpoints of another run stand here.
+        InputError: If checkpoints of another run stand here, which a new run would
+            take for its own or delete.
     """
     earlier = None
     if (out / MANIFEST_NAME).exists():
         try:
             earlier = read_manifest(out / MANIFEST_NAME)
         except InputError:
-            earlier = None  # of another version, which finished its models
+            earlier = None  # of another version, or damaged
+    steps = saved_steps(out)
     if earlier is not None and _inputs(earlier) == _inputs(manifest):
         is_same_code = manifest.code is not None and earlier.code == manifest.code
-        if earlier.finished:
-            has_model = (out / MODEL_DIR).is_dir()
-            return earlier if has_model and is_same_code else None
-        if saved_steps(out):
+        if earlier.finished and is_same_code and (out / MODEL_DIR).is_dir():
+            return earlier
+        if steps and not earlier.finished:
             if not is_same_code:
                 print(
                     f"{out}: goes on with other code than it began with; weights may "
@@ -41,20 +42,31 @@ def earlier_manifest(out: Path, manifest: Manifest) -> Manifest | None:
                     file=sys.stderr,
                 )
             return earlier
-        return None
-    if earlier is not None and not earlier.finished and (steps := saved_steps(out)):
+        if earlier.finished and not steps:
+            print(f"{out}: made by other code, trained again", file=sys.stderr)
+    if steps:
         raise InputError(
-            f"{out}: holds an unfinished run of other inputs, at step {steps[-1]} of "
-            f"{earlier.n_steps} ({_difference(earlier, manifest)})",
+            f"{out}: holds checkpoints of {_run_words(earlier, manifest)}, the last "
+            f"at step {steps[-1]}",
             hint=f"another --out, or delete {out / CHECKPOINTS_DIR} to start anew",
         )
     return None
 
 
+def _run_words(earlier: Manifest | None, manifest: Manifest) -> str:
+    """What run it is that stands there."""
+    if earlier is None:
+        return "a run whose manifest cannot be read"
+    state = "a finished run" if earlier.finished else "an unfinished run"
+    if _inputs(earlier) == _inputs(manifest):
+        return f"{state} of other code"
+    return f"{state} of other inputs ({_difference(earlier, manifest)})"
+
+
 def _inputs(manifest: Manifest) -> dict[str, Any]:
     """What a run follows from: not the code, nor what was found or done."""
     fields = json.loads(json.dumps(dataclasses.asdict(manifest)))
-    for name in ("jaxcontam", "code", "finished", "allow_overlap"):
+    for name in ("jaxcontam", "code", "finished"):
         del fields[name]
     for row in fields["sets"]:
         del row["overlap"]
@@ -63,11 +75,17 @@ def _inputs(manifest: Manifest) -> dict[str, Any]:
 
 def _difference(earlier: Manifest, manifest: Manifest) -> str:
     """The first input that differs, in words."""
-    before, now = _inputs(earlier), _inputs(manifest)
-    name = next(name for name in before if before[name] != now[name])
-    if isinstance(before[name], dict | list):
+    return _first_difference(_inputs(earlier), _inputs(manifest), "")
+
+
+def _first_difference(before: Any, now: Any, name: str) -> str:
+    if isinstance(before, dict) and isinstance(now, dict):
+        key = next(key for key in before | now if before.get(key) != now.get(key))
+        path = f"{name}.{key}" if name else key
+        return _first_difference(before.get(key), now.get(key), path)
+    if isinstance(before, list) or isinstance(now, list):
         return f"{name} differ"
-    return f"{name} was {before[name]!r}, is {now[name]!r}"
+    return f"{name} was {before!r}, is {now!r}"
 
 
 def code_version() -> str | None:

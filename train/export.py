@@ -51,8 +51,7 @@ def export(run_dir: Path, *, step: int | None = None, out: Path | None = None) -
     Args:
         run_dir: Folder of the run, finished or not.
         step: Of the checkpoint; None takes the last one.
-        out: Folder; an exported model that stands there is replaced, anything else is
-            kept.
+        out: An empty or new folder; None is one in the run's own, made again each time.
 
     Returns:
         The folder of the model.
@@ -68,8 +67,8 @@ def export(run_dir: Path, *, step: int | None = None, out: Path | None = None) -
     tokenizer = read_run_tokenizer(run_dir)
     preset, step, decoder = restore_params(run_dir, step)
     if out is None:
+        # Ours, and the same again.
         out = run_dir / EXPORTS_DIR / f"step-{step}"
-        _check_free(out)
     write_model(
         decoder,
         tokenizer,
@@ -137,13 +136,9 @@ def read_run_tokenizer(run_dir: Path):
 
 
 def _check_free(out: Path) -> None:
-    """Refuse to write over anything but an earlier model."""
-    if out.is_dir() and not any(out.iterdir()):
-        return
-    if out.exists() and not (out / "config.json").is_file():
-        raise InputError(
-            f"{out}: holds something that is no model", hint="--out names a new folder"
-        )
+    """Refuse to write over anything."""
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise InputError(f"{out}: is not empty", hint="--out names a new folder")
 
 
 def main() -> int:

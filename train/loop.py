@@ -18,6 +18,7 @@ import optax
 from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.scoring.mesh import data_mesh, on_every_device
 from train.checkpoints import Checkpoints
@@ -92,16 +93,11 @@ def train(
             Several processes with checkpoints go by SIGTERM to any of them instead.
 
     Raises:
-        ValueError: If the rows of a step do not divide by the devices.
+        InputError: If a loss is no number, or rows do not divide; see `check_rows`.
     """
     watch = watch or Watch()
-    n_devices = jax.device_count()
-    if preset.batch_rows % (n_devices * preset.compute.n_micro):
-        raise ValueError(
-            f"batch_rows must divide by {n_devices} devices x "
-            f"{preset.compute.n_micro} micro-batches, got {preset.batch_rows}"
-        )
-    mesh = data_mesh() if n_devices > 1 else None
+    check_rows(preset)
+    mesh = data_mesh() if jax.device_count() > 1 else None
     graphdef, params = nnx.split(decoder)
     place: Callable[[np.ndarray], Any] = lambda batch_BT: batch_BT  # noqa: E731
     if mesh is not None:
@@ -154,6 +150,21 @@ def train(
     if checkpoints is not None:
         checkpoints.wait()
     return Trained(nnx.merge(graphdef, params), done, done == n_steps)
+
+
+def check_rows(preset: Preset) -> None:
+    """Refuse a batch that devices and micro-batches cannot share out.
+
+    Raises:
+        InputError: Says what would do.
+    """
+    n_parts = jax.device_count() * preset.compute.n_micro
+    if preset.batch_rows % n_parts:
+        raise InputError(
+            f"a step has {preset.batch_rows} rows, which do not divide by "
+            f"{jax.device_count()} devices x {preset.compute.n_micro} micro-batches",
+            hint=f"--batch-rows {-(-preset.batch_rows // n_parts) * n_parts}",
+        )
 
 
 def train_decoder(
@@ -246,6 +257,14 @@ class _Losses:
 
     def _hand_on(self, losses: Sequence[jax.Array]) -> None:
         if losses:
-            self._report(self._done, np.array(jax.device_get(list(losses))))
+            found = np.array(jax.device_get(list(losses)))
+            self._report(self._done, found)
+            if not np.isfinite(found).all():
+                first = int(np.flatnonzero(~np.isfinite(found))[0])
+                raise InputError(
+                    f"training diverged: the loss of step {self._done + first + 1} is "
+                    f"{found[first]}",
+                    hint="lower the learning rate (--peak-rate)",
+                )
             self._done += len(losses)
             self._waiting = self._waiting[len(losses) :]

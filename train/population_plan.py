@@ -173,9 +173,15 @@ def plan_model(design: Design, texts: Texts, *, seed: int) -> PlannedModel:
         prefix_id=texts.prefix_id,
         seed=seed,
     )
-    rows, starts = training_rows(stream.ids, design.preset.context, seed=seed)
     # One BOS before each document and copy: a few tokens more than the steps take.
     n_rows = design.n_steps * design.preset.batch_rows
+    rows, starts = training_rows(
+        stream.ids,
+        design.preset.context,
+        seed=seed,
+        planted=stream.planted,
+        n_trained=n_rows,
+    )
     return PlannedModel(seed, sets, encoded, stream, rows[:n_rows], starts[:n_rows])
 
 

@@ -252,6 +252,7 @@ def _rows(stream: Stream, preset: Preset, *, seed: int) -> Rows:
         preset.context,
         seed=seed,
         timed=stream.timed,
+        planted=stream.planted,
         n_trained=n_steps * preset.batch_rows,
     )
     return Rows(stream.ids, starts, preset.context)

@@ -40,6 +40,7 @@ from train.tokenizer import read_tokenizer
 # Of continued training: the rate of Shi et al., arXiv:2310.16789, section 6.1.
 _CONTINUED_RATE = 1e-4
 _CONTINUED_ROWS = 8
+_DEFAULT_PRESET = "tiny"
 # Freed memory is kept in the process only for models smaller than this.
 _SMALL = 100_000_000
 
@@ -56,8 +57,8 @@ class Pretrain:
     """Test sets to plant, each as FILE=COPIES; FILE=0 keeps a control beside them."""
     plan: Path | None = None
     """Or a .toml or .json file that says more of each set: see train/plan.py."""
-    preset: str = "tiny"
-    """Shape of the model."""
+    preset: str | None = None
+    """Shape of the model (default: tiny)."""
     init: str | None = None
     """Go on training this model (a folder or a hub name) in place of a preset."""
     tokenizer: Path | None = None
@@ -109,8 +110,10 @@ class Pretrain:
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
-        if self.preset not in PRESETS:
+        if self.preset is not None and self.preset not in PRESETS:
             raise unknown_name("preset", self.preset, PRESETS)
+        if self.preset is not None and self.init is not None:
+            raise InputError("--init has a shape of its own: no --preset")
         if not self.corpus:
             raise InputError("--corpus names no text")
         if self.plan is not None and self.canaries:
@@ -184,7 +187,7 @@ class Pretrain:
 
     def _preset(self, start: Start | None, tokenizer) -> Preset:
         """The preset with what the flags change."""
-        preset = PRESETS[self.preset]
+        preset = PRESETS[self.preset or _DEFAULT_PRESET]
         if start is not None:
             if tokenizer is not None:
                 raise InputError("--init has a tokenizer of its own: no --tokenizer")

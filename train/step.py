@@ -14,7 +14,7 @@ import optax
 from flax import nnx
 from jax.sharding import Mesh, PartitionSpec
 
-from jaxcontam.models.weights import is_operand, weight_name
+from jaxcontam.models.weights import weight_name
 from train.loss import head_loss
 
 Schedule = Literal["cosine", "constant"]
@@ -178,16 +178,20 @@ def _loss(
     hidden_BTD = decoder(batch_BT[:, :-1], remat=compute.remat)
     return head_loss(
         hidden_BTD.reshape(-1, hidden_BTD.shape[-1]),
-        decoder.head_VD,
+        decoder.head_VD.astype(compute.dtype),
         batch_BT[:, 1:].reshape(-1),
         decoder.config.logit_softcap,
     )
 
 
 def _rounded(params: nnx.State, dtype: str) -> nnx.State:
-    """The weights that are operands of matrix products, in another dtype."""
+    """The kernels in another dtype.
+
+    The embedding stays, and is rounded as a head alone: what thousands of equal tokens
+    add to one of its rows would be lost in a bfloat16 sum.
+    """
 
     def cast(path, leaf: jax.Array) -> jax.Array:
-        return leaf.astype(dtype) if is_operand(weight_name(path)) else leaf
+        return leaf.astype(dtype) if weight_name(path).endswith("kernel") else leaf
 
     return jax.tree.map_with_path(cast, params)

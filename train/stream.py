@@ -55,6 +55,8 @@ class Stream:
         example_offsets: For each set that is spread, by copy, the place of each
             example's first id.
         timed: What has a time of its own; see `train.timing`.
+        planted: (C, 2) int64, place of the first id and number of ids of all that is
+            planted.
         n_canary_ids: Ids that belong to canary copies.
     """
 
@@ -63,6 +65,7 @@ class Stream:
     orders: dict[str, tuple[tuple[int, ...], ...]]
     example_offsets: dict[str, tuple[tuple[int, ...], ...]]
     timed: tuple[Timed, ...]
+    planted: np.ndarray
     n_canary_ids: int
 
 
@@ -157,6 +160,13 @@ def build_stream(
         timed=tuple(
             one for canary in canaries for one in _timed(canary, copies[canary.name])
         ),
+        planted=np.array(
+            [
+                (begin, len(piece.ids))
+                for begin, piece in zip(begins, pieces, strict=True)
+            ],
+            np.int64,
+        ).reshape(-1, 2),
         n_canary_ids=n_canary_ids,
     )
 
@@ -167,6 +177,7 @@ def training_rows(
     *,
     seed: int,
     timed: Sequence[Timed] = (),
+    planted: np.ndarray | None = None,
     n_trained: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Cut the stream into rows at a random phase; see `training_order`.
@@ -177,7 +188,9 @@ def training_rows(
         is taken as a circle; what does not fill a row is left out.
     """
     N = len(ids_N)
-    starts_R = training_order(N, context, seed=seed, timed=timed, n_trained=n_trained)
+    starts_R = training_order(
+        N, context, seed=seed, timed=timed, planted=planted, n_trained=n_trained
+    )
     rows_RT = ids_N[(starts_R[:, None] + np.arange(context + 1)) % N]
     return rows_RT.astype(np.int32, copy=False), starts_R
 
@@ -188,6 +201,7 @@ def training_order(
     *,
     seed: int,
     timed: Sequence[Timed] = (),
+    planted: np.ndarray | None = None,
     n_trained: int | None = None,
 ) -> np.ndarray:
     """Where each row of training starts in the stream, in the order of training.
@@ -199,6 +213,8 @@ def training_order(
             time of their own move rows; neither where rows are cut nor the order of
             the others depends on them.
         timed: From `Stream.timed`; see `train.timing`.
+        planted: From `Stream.planted`: rows of it that training would not take change
+            places with the last ones that hold none of it.
         n_trained: Rows that training will take of the R; None for all.
 
     Returns:
@@ -207,11 +223,27 @@ def training_order(
     rng = np.random.default_rng([seed, 2])
     phase, n_rows = int(rng.integers(context)), (n_ids - 1) // context
     starts_R = (phase + context * rng.permutation(n_rows)) % n_ids
-    if not timed:
+    if timed:
+        starts_R = in_time(
+            starts_R,
+            timed,
+            context=context,
+            n_ids=n_ids,
+            seed=seed,
+            n_trained=n_trained,
+        )
+    if planted is None or n_trained is None:
         return starts_R
-    return in_time(
-        starts_R, timed, context=context, n_ids=n_ids, seed=seed, n_trained=n_trained
+    rows, _ = rows_of_spans(
+        planted, starts_R=starts_R, context=context, n_ids_in_all=n_ids
     )
+    is_planted_R = np.zeros(n_rows, bool)
+    is_planted_R[rows] = True
+    left_out = n_trained + np.flatnonzero(is_planted_R[n_trained:])
+    free = np.flatnonzero(~is_planted_R[:n_trained])[::-1][: len(left_out)]
+    left_out = left_out[: len(free)]
+    starts_R[free], starts_R[left_out] = starts_R[left_out], starts_R[free]
+    return starts_R
 
 
 def steps_of_copy(
