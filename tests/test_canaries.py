@@ -45,14 +45,14 @@ def study(files, out, **changes):
 @pytest.fixture(autouse=True)
 def known_code(monkeypatch):
     """As in a checkout; tests may run where git knows nothing."""
-    monkeypatch.setattr("train.pretrain.code_version", lambda: "a commit")
+    monkeypatch.setattr("train.prepare.code_version", lambda: "a commit")
 
 
 @pytest.fixture(scope="module")
 def finished(files, tmp_path_factory):
     out = tmp_path_factory.mktemp("out")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("train.pretrain.code_version", lambda: "a commit")
+        patch.setattr("train.prepare.code_version", lambda: "a commit")
         return study(files, out).run(), out
 
 
@@ -105,7 +105,7 @@ def test_duplication_counts_are_those_of_both_models():
 
 def test_finished_model_is_not_trained_again(finished, files, capsys, monkeypatch):
     document, out = finished
-    monkeypatch.setattr("train.pretrain.train_decoder", None)
+    monkeypatch.setattr("train.run.train", None)
     again = study(files, out).run()
     assert "reusing the finished model" in capsys.readouterr().err
     assert [row["p_value"] for row in again["results"]] == [
@@ -126,11 +126,9 @@ def test_model_of_other_inputs_or_code_is_not_reused(
     finished, files, monkeypatch, change, code
 ):
     _, out = finished
-    monkeypatch.setattr("train.pretrain.code_version", lambda: code)
+    monkeypatch.setattr("train.prepare.code_version", lambda: code)
     called = []
-    monkeypatch.setattr(
-        "train.pretrain.train_decoder", lambda *_, **__: called.append(1) or 1 / 0
-    )
+    monkeypatch.setattr("train.run.train", lambda *_, **__: called.append(1) or 1 / 0)
     manifest = (out / "manifest.json").read_bytes()
     with pytest.raises(ZeroDivisionError):
         study(files, out, **change).run()

@@ -54,12 +54,16 @@ def said(cache, **settings):
     return json.loads(done.stdout)
 
 
+def sum_of(found):
+    return found["hits"] + found["misses"]
+
+
 def test_second_process_compiles_less_and_gives_the_same_bits(tmp_path):
     settings = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
     first, second = said(tmp_path, **settings), said(tmp_path, **settings)
-    assert first["hits"] == 0
-    assert first["misses"] > 0
-    assert (second["hits"], second["misses"]) == (first["misses"], 0)
+    # Hits of the first process are programs that it needs twice.
+    assert first["misses"] > first["hits"]
+    assert (second["hits"], second["misses"]) == (sum_of(first), 0)
     assert second["bits"] == first["bits"]
     assert Path(first["folder"]).parent == tmp_path / "jaxcontam/xla"
 
