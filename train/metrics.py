@@ -125,7 +125,9 @@ def smoothed(
 
 def _writer(folder: Path, last_step: int) -> Any:
     try:
-        from tensorboardX import SummaryWriter
+        from tensorboardX import (  # pyright: ignore[reportMissingImports]
+            SummaryWriter,
+        )
     except ImportError as e:
         raise InputError(
             "--tensorboard needs tensorboardX, which is not installed",
