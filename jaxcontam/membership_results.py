@@ -1,0 +1,165 @@
+"""Result dataclasses of membership: rows of its `report.json`.
+
+A missing number is None, and a warning says why.
+"""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class OperatingPoint:
+    """Share of members found where few non-members are taken for members.
+
+    Attributes:
+        fpr: Wanted false-positive rate.
+        convention: `le` (at most `fpr`) or `lt` (below it).
+        tpr: Share of members above the threshold; None where `fpr` times the number of
+            non-members is below 1.
+        tpr_low: Lower end of the 95 % stratified bootstrap interval, or None.
+        tpr_high: Upper end.
+        threshold: Score above which a text counts as a member, or None.
+        expected_false: `fpr` times the number of non-members.
+    """
+
+    fpr: float
+    convention: str
+    tpr: float | None
+    tpr_low: float | None
+    tpr_high: float | None
+    threshold: float | None
+    expected_false: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BlindBaseline:
+    """How well the labels can be told from the texts alone, without any model.
+
+    Attributes:
+        name: `bag_of_words`, `length`, `numbers` or `ngram`.
+        auc: Cross-validated.
+        auc_low: Lower end of its 95 % DeLong interval (logit scale).
+        auc_high: Upper end.
+    """
+
+    name: str
+    auc: float
+    auc_low: float
+    auc_high: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreResult:
+    """How well one score ranks members above non-members: a row of `results`.
+
+    Attributes:
+        benchmark: Name of the file of texts.
+        fingerprint: Digest of the texts in their order.
+        method: A row of METHODS.
+        setting: Its parameter where it has one, such as `k=20%`; else "".
+        primary: True for the one score that decides.
+        n_members: Members that have a score and are no prefix.
+        n_nonmembers: Likewise.
+        n_unscored: Texts without a score, such as empty ones.
+        n_clusters: Documents that the texts come from; None if each is its own.
+        auc: Probability that a member outscores a non-member, ties counting half.
+        auc_se: DeLong standard error, or that of the bootstrap of whole documents.
+        auc_low: Lower end of the 95 % interval (logit scale).
+        auc_high: Upper end.
+        operating_points: At the false-positive rates that were asked for.
+        p_value: By permutation of the labels, one-sided: (1 + #{>=}) / (B + 1).
+        increment: AUC of the blind features with the score minus AUC without it, both
+            cross-validated; None where there is no blind baseline.
+        increment_low: Lower end of its 95 % interval (paired DeLong).
+        increment_high: Upper end.
+        increment_p: Two-sided p-value of the increment.
+        p_adjusted: Of the primary score; None for the others.
+        verdict: Of the primary score; None for the others.
+        warnings: What the reader should know, one sentence each.
+        copies: Planted duplication count, in studies; else None.
+    """
+
+    benchmark: str
+    fingerprint: str
+    method: str
+    setting: str = ""
+    primary: bool = False
+    n_members: int
+    n_nonmembers: int
+    n_unscored: int = 0
+    n_clusters: int | None = None
+    auc: float
+    auc_se: float
+    auc_low: float
+    auc_high: float
+    operating_points: tuple[OperatingPoint, ...] = ()
+    p_value: float | None = None
+    increment: float | None = None
+    increment_low: float | None = None
+    increment_high: float | None = None
+    increment_p: float | None = None
+    p_adjusted: float | None = None
+    verdict: str | None = None
+    warnings: tuple[str, ...] = ()
+    copies: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SetResult:
+    """Dataset inference: whether a whole set scores as a validation set does.
+
+    Attributes:
+        benchmark: Name of the suspected set.
+        fingerprint: Digest of its texts.
+        method: `set_level`.
+        primary: True.
+        n_members: Texts of the suspected set.
+        n_nonmembers: Texts of the validation set.
+        features: Scores that the classifier reads.
+        auc: Cross-fitted AUC of suspected against validation texts.
+        p_value: By permutation of the labels with everything fitted anew.
+        n_permutations: B.
+        p_adjusted: The same, or Holm's where several sets are tested.
+        verdict: `contaminated`, `suspected`, `no evidence`, `inconclusive` or
+            `confounded`.
+        warnings: What the reader should know, one sentence each.
+    """
+
+    benchmark: str
+    fingerprint: str
+    method: str = "set_level"
+    primary: bool = True
+    n_members: int
+    n_nonmembers: int
+    features: tuple[str, ...]
+    auc: float
+    p_value: float
+    n_permutations: int
+    p_adjusted: float | None = None
+    verdict: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TextThreshold:
+    """A score's threshold at a wanted false-positive rate, from non-members.
+
+    Attributes:
+        method: The score.
+        fpr: Wanted false-positive rate.
+        threshold: Texts at or above it count as members; None if the pool is too small.
+        fpr_low: Lower end of the 95 % interval of the rate that this threshold has on
+            new non-members.
+        fpr_high: Upper end.
+        n_pool: Non-members that it was found on.
+        n_above: Texts at or above it.
+        n_discoveries: Texts with a Benjamini-Hochberg adjusted p-value at most `fpr`.
+    """
+
+    method: str
+    fpr: float
+    threshold: float | None
+    fpr_low: float | None
+    fpr_high: float | None
+    n_pool: int
+    n_above: int | None
+    n_discoveries: int

@@ -1,0 +1,1 @@
+"""Membership scores: one module each, all oriented so that higher means a member."""
