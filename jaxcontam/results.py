@@ -9,6 +9,12 @@ import dataclasses
 import numpy as np
 
 from jaxcontam.calibrated import CalibrationResult
+from jaxcontam.membership_results import (
+    BlindBaseline,
+    ScoreResult,
+    SetResult,
+    TextThreshold,
+)
 
 DESIGNED = "designed randomisation"
 """Null of an order that was drawn from a seed: nothing is assumed of the file."""
@@ -351,6 +357,8 @@ class Report:
             no verdict is given.
         results: One row a test.
         screening: One a benchmark where there are several; else empty.
+        blind: What tells members from non-members without a model; of membership.
+        thresholds: Scores above which a text counts as a member; of membership.
         study: What a study planted; None for audits.
     """
 
@@ -362,6 +370,11 @@ class Report:
     device: DeviceInfo | None
     versions: dict[str, str]
     min_effect: float | None
-    results: tuple[OrderResult | MembershipResult | CalibrationResult, ...]
+    results: tuple[
+        OrderResult | MembershipResult | CalibrationResult | ScoreResult | SetResult,
+        ...,
+    ]
     screening: tuple[Screening, ...] = ()
+    blind: tuple[BlindBaseline, ...] = ()
+    thresholds: tuple[TextThreshold, ...] = ()
     study: dict[str, object] | None = None

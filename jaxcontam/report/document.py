@@ -14,6 +14,7 @@ from typing import Any
 
 from jaxcontam.calibrated import CalibrationResult
 from jaxcontam.errors import InputError
+from jaxcontam.membership_results import ScoreResult, SetResult
 from jaxcontam.report.archive import archive_bytes
 from jaxcontam.results import (
     Evidence,
@@ -75,13 +76,20 @@ def to_document(report: Report) -> dict[str, Any]:
     }
     if report.screening:
         document["screening"] = [dataclasses.asdict(row) for row in report.screening]
+    for name in ("blind", "thresholds"):
+        if rows := getattr(report, name):
+            document[name] = [dataclasses.asdict(row) for row in rows]
     if report.study is not None:
         document["study"] = report.study
     return document
 
 
 def result_row(
-    result: OrderResult | MembershipResult | CalibrationResult,
+    result: OrderResult
+    | MembershipResult
+    | CalibrationResult
+    | ScoreResult
+    | SetResult,
 ) -> dict[str, Any]:
     """One row of `results`: fields flat, tuples as lists."""
     fields = dataclasses.asdict(result)

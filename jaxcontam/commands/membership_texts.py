@@ -1,0 +1,138 @@
+"""Which texts a membership run scores, what is known of each, and its prefixes."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxcontam.data.benchmark import content_digest, fingerprint
+from jaxcontam.data.labelled import LabelledTexts
+from jaxcontam.errors import InputError
+
+TEXT, MEMBER, NONMEMBER = "text", "member", "nonmember"
+"""What is known of a text: nothing, or the side on which it is."""
+
+FEWEST = 10
+"""Texts of a side below which no comparison is worth its name."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class RunTexts:
+    """Texts of one run, those in question first.
+
+    Attributes:
+        name: Of the file in question.
+        texts: N texts in the order of their files.
+        roles: What is known of each: `TEXT`, `MEMBER` or `NONMEMBER`.
+        clusters: The document that each comes from, or None.
+        sources: The file of each.
+    """
+
+    name: str
+    texts: tuple[str, ...]
+    roles: tuple[str, ...]
+    clusters: tuple[object, ...] | None
+    sources: tuple[str, ...]
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of the texts and their roles, in their order."""
+        return fingerprint(
+            [f"{r} {t}" for r, t in zip(self.roles, self.texts, strict=True)]
+        )
+
+    def with_role(self, role: str) -> np.ndarray:
+        """(N,) bool: the texts of a role."""
+        return np.array([one == role for one in self.roles])
+
+    @property
+    def n_on_both_sides(self) -> int:
+        """Distinct texts that are members and non-members at once."""
+        sides = [
+            {t for t, r in zip(self.texts, self.roles, strict=True) if r == role}
+            for role in (MEMBER, NONMEMBER)
+        ]
+        return len(sides[0] & sides[1])
+
+
+def labelled_run(texts: LabelledTexts) -> RunTexts:
+    """Texts of one file that says of each whether it is a member; see `load_labelled`."""
+    assert texts.labels is not None
+    return RunTexts(
+        name=texts.name,
+        texts=texts.texts,
+        roles=tuple(MEMBER if label else NONMEMBER for label in texts.labels),
+        clusters=texts.clusters,
+        sources=(texts.name,) * len(texts.texts),
+    )
+
+
+def joined_run(parts: Sequence[tuple[LabelledTexts, str]]) -> RunTexts:
+    """Texts of several files, each of one role; named after the first."""
+    clusters: tuple[object, ...] | None = None
+    if any(part.clusters is not None for part, _ in parts):
+        # A document of one file is no document of another.
+        clusters = tuple(
+            (number, i if part.clusters is None else part.clusters[i])
+            for number, (part, _) in enumerate(parts)
+            for i in range(len(part.texts))
+        )
+    return RunTexts(
+        name=parts[0][0].name,
+        texts=tuple(text for part, _ in parts for text in part.texts),
+        roles=tuple(role for part, role in parts for _ in part.texts),
+        clusters=clusters,
+        sources=tuple(part.name for part, _ in parts for _ in part.texts),
+    )
+
+
+def draw_shots(run: RunTexts, role: str, n_shots: int, *, seed: int) -> np.ndarray:
+    """Indices of the texts that stand before all others as a prefix.
+
+    They are drawn from their side at random, whatever the order of the file, and are
+    left out of every comparison: a text that stands in its own prefix is known to it.
+    Where texts come from documents, the rest of the drawn documents is left out, too.
+
+    Args:
+        run: The texts.
+        role: The side to draw from.
+        n_shots: How many; enough must remain on that side.
+        seed: The run's seed.
+
+    Returns:
+        (n_shots,) indices, sorted by their draw.
+
+    Raises:
+        InputError: If fewer than `FEWEST` texts would remain.
+    """
+    candidates = np.flatnonzero(run.with_role(role))
+    seen: set[str] = set()
+    distinct = []
+    for i in candidates.tolist():
+        if run.texts[i].strip() and run.texts[i] not in seen:
+            seen.add(run.texts[i])
+            distinct.append(i)
+    if len(distinct) < n_shots + FEWEST:
+        raise InputError(
+            f"{run.name}: {len(distinct)} distinct {role}s, too few to take "
+            f"{n_shots} of them as a prefix",
+            hint=f"give more {role}s, fewer --shots, or leave recall and con_recall out",
+        )
+    digest = content_digest([run.texts[i] for i in distinct])
+    words = np.frombuffer(bytes.fromhex(digest.removeprefix("sha256:")), np.uint32)
+    drawn = np.random.default_rng([seed, *words.tolist()])
+    # Sorted by text, so that the draw does not depend on the order of the file.
+    by_text = sorted(distinct, key=lambda i: run.texts[i])
+    return np.array([by_text[j] for j in drawn.permutation(len(by_text))[:n_shots]])
+
+
+def left_out(run: RunTexts, shots: Sequence[int]) -> np.ndarray:
+    """(N,) bool: texts that a prefix holds, with their copies and their documents."""
+    shown = {run.texts[i] for i in shots}
+    documents = set() if run.clusters is None else {run.clusters[i] for i in shots}
+    return np.array(
+        [
+            text in shown or (run.clusters is not None and run.clusters[i] in documents)
+            for i, text in enumerate(run.texts)
+        ]
+    )

@@ -1,0 +1,144 @@
+"""Files of `jaxcontam membership`: report.json, and texts.jsonl with every score.
+
+`texts.jsonl` is the evidence: each AUC, p-value and verdict follows from it alone.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxcontam.errors import InputError
+from jaxcontam.report.document import (
+    REPORT_NAME,
+    data_digest,
+    make_folder,
+    replace_bytes,
+    sealed_text,
+    to_document,
+)
+from jaxcontam.results import Report
+
+TEXTS_NAME = "texts.jsonl"
+COMMAND = "membership"
+
+
+def is_membership(document: Mapping[str, Any]) -> bool:
+    """Whether a report is one of `jaxcontam membership`."""
+    return list(document.get("command", []))[:1] == [COMMAND]
+
+
+def text_rows(
+    *,
+    texts: Sequence[str],
+    roles: Sequence[str],
+    sources: Sequence[str],
+    clusters: Sequence[object] | None,
+    n_tokens: np.ndarray,
+    left_out: np.ndarray,
+    scores: Mapping[str, np.ndarray],
+    p_values: np.ndarray | None,
+    p_adjusted: np.ndarray | None,
+) -> list[dict[str, Any]]:
+    """One JSON row a text, in their order; a text without a score has null there.
+
+    Args:
+        texts: N texts.
+        roles: What is known of each.
+        sources: The file of each.
+        clusters: The document of each, or None.
+        n_tokens: (N,) scored tokens.
+        left_out: (N,) bool, texts of a prefix, which take part in no comparison.
+        scores: Method -> (N,) float64, NaN where there is none.
+        p_values: (N,) conformal p-values of the primary score, NaN where there is
+            none; or None.
+        p_adjusted: The same after Benjamini-Hochberg.
+    """
+    rows = []
+    for i, text in enumerate(texts):
+        row: dict[str, Any] = {
+            "id": i,
+            "source": sources[i],
+            "role": roles[i],
+            "text": text,
+            "n_tokens": int(n_tokens[i]),
+            "left_out": bool(left_out[i]),
+            "scores": {name: _number(values[i]) for name, values in scores.items()},
+        }
+        if clusters is not None:
+            row["cluster"] = clusters[i]
+        if p_values is not None and p_adjusted is not None:
+            row["p_value"] = _number(p_values[i])
+            row["p_adjusted"] = _number(p_adjusted[i])
+        rows.append(row)
+    return rows
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def write_membership(
+    report: Report, rows: Sequence[Mapping[str, Any]], out: Path
+) -> dict[str, Any]:
+    """Write `texts.jsonl` and then `report.json`, each whole or not at all.
+
+    Returns:
+        The document as written.
+    """
+    make_folder(out)
+    lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows]
+    data = "".join(line + "\n" for line in lines).encode()
+    document = to_document(report)
+    document["digests"] = {TEXTS_NAME: data_digest(data)}
+    text = sealed_text(document)
+    replace_bytes(out / TEXTS_NAME, data)
+    replace_bytes(out / REPORT_NAME, text.encode())
+    return document
+
+
+def read_text_rows(directory: Path) -> list[dict[str, Any]]:
+    """The rows of `texts.jsonl`.
+
+    Raises:
+        InputError: If the file is missing or a line is not such a row.
+    """
+    path = directory / TEXTS_NAME
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as e:
+        raise InputError(
+            f"{path}: not readable ({e})", hint="it stands beside the report"
+        ) from e
+    rows = []
+    for number, line in enumerate(lines, 1):
+        if not line:
+            continue
+        try:
+            row = json.loads(line)
+            sound = isinstance(row["scores"], dict) and isinstance(row["text"], str)
+        except (ValueError, KeyError, TypeError) as e:
+            raise InputError(f"{path}: line {number}: no row of scores ({e})") from e
+        if not sound:
+            raise InputError(f"{path}: line {number}: no row of scores")
+        rows.append(row)
+    if not rows:
+        raise InputError(f"{path}: no rows")
+    return rows
+
+
+def score_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
+    """Method -> (N,) float64, NaN where a text has no score."""
+    return {
+        name: np.array(
+            [
+                math.nan if (value := row["scores"][name]) is None else value
+                for row in rows
+            ],
+            np.float64,
+        )
+        for name in rows[0]["scores"]
+    }
