@@ -1,0 +1,223 @@
+"""`report.html` of `jaxcontam membership`: one self-contained file, for people."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import numpy as np
+
+from jaxcontam.report.document import replace_bytes
+from jaxcontam.report.membership import read_text_rows, score_columns
+from jaxcontam.report.membership_words import (
+    auc_words,
+    blind_name,
+    increment_words,
+    meaning,
+    membership_sentence,
+    method_words,
+    operating_header,
+    p_words,
+    tpr_words,
+)
+from jaxcontam.report.roc_plots import histogram_plot, roc_plot
+
+PAGE_NAME = "report.html"
+
+_N_TOP = 20
+_BEGINNING = 120
+# Curves of more scores than this cannot be told apart.
+_N_CURVES = 6
+
+Curves = Mapping[str, tuple[np.ndarray, np.ndarray]]
+"""Method -> (fpr, tpr) of its ROC curve."""
+
+
+def write_membership_page(
+    document: Mapping[str, Any], curves: Curves, out: Path
+) -> Path:
+    """Write report.html beside `texts.jsonl`; every text from outside is escaped.
+
+    Args:
+        document: As in `report.json`.
+        curves: Of the scores; empty where no labels are known.
+        out: Folder of the report.
+
+    Returns:
+        The page's path.
+    """
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    template = environment.from_string(
+        resources.files("jaxcontam.report")
+        .joinpath("membership.html.j2")
+        .read_text("utf-8")
+    )
+    page = template.render(**_page_fields(document, curves, read_text_rows(out)))
+    replace_bytes(out / PAGE_NAME, page.encode())
+    return out / PAGE_NAME
+
+
+def _page_fields(
+    document: Mapping[str, Any], curves: Curves, texts: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    results, blind = document["results"], document.get("blind", [])
+    decisive = next((row for row in results if row["primary"]), None)
+    ranked = [row for row in results if "operating_points" in row]
+    study = document["study"]
+    primary = study["primary"]
+    columns = score_columns(texts)
+    shown = _shown_curves(ranked, primary)
+    return {
+        "title": f"Membership report: {document['model']['name']}",
+        "subtitle": _subtitle(document),
+        "verdict": None if decisive is None else decisive["verdict"],
+        "sentence": None if decisive is None else membership_sentence(decisive, blind),
+        "meaning": meaning(document),
+        "score_rows": [_score_row(row) for row in ranked],
+        "tpr_header": [operating_header(p) for p in ranked[0]["operating_points"]]
+        if ranked
+        else [],
+        "blind_rows": [
+            {"name": blind_name(one["name"]), "auc": auc_words(one)} for one in blind
+        ],
+        "counts": _counts(decisive, study),
+        "roc_svg": roc_plot(
+            {name: curves[name] for name in shown}, primary=primary, log=False
+        )
+        if shown
+        else None,
+        "roc_log_svg": roc_plot(
+            {name: curves[name] for name in shown}, primary=primary, log=True
+        )
+        if shown
+        else None,
+        "histogram_svg": _histogram(texts, columns[primary], primary, document),
+        "histogram_caption": f"{primary} of every text; higher is more familiar.",
+        "thresholds": [_threshold_row(row) for row in document.get("thresholds", [])],
+        "top_texts": _top_texts(texts, columns[primary]),
+        "with_p": any("p_value" in row for row in texts),
+        "primary": primary,
+        "warnings": study["warnings"] + []
+        if decisive is None
+        else [*study["warnings"], *decisive["warnings"]],
+        "command": shlex.join(["jaxcontam", *document["command"]]),
+        "provenance": _provenance(document),
+    }
+
+
+def _shown_curves(ranked: Sequence[Mapping[str, Any]], primary: str) -> list[str]:
+    """The primary score and the best others."""
+    best = sorted(ranked, key=lambda row: (row["method"] != primary, -row["auc"]))
+    return [row["method"] for row in best[:_N_CURVES]]
+
+
+def _score_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "name": method_words(row),
+        "primary": row["primary"],
+        "auc": auc_words(row),
+        "tpr": [tpr_words(point) for point in row["operating_points"]],
+        "p": p_words(row["p_value"]),
+        "increment": increment_words(row),
+    }
+
+
+def _threshold_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    known = row["threshold"] is not None
+    return {
+        "method": row["method"],
+        "fpr": f"{row['fpr']:.3g}",
+        "threshold": f"{row['threshold']:.4g}" if known else "too few non-members",
+        "rate": f"{row['fpr_low']:.3f} to {row['fpr_high']:.3f}" if known else "-",
+        "above": "-" if row["n_above"] is None else str(row["n_above"]),
+        "discoveries": str(row["n_discoveries"]),
+    }
+
+
+def _histogram(
+    texts: Sequence[Mapping[str, Any]],
+    values_N: np.ndarray,
+    primary: str,
+    document: Mapping[str, Any],
+) -> str | None:
+    groups = {}
+    for role in dict.fromkeys(row["role"] for row in texts):
+        chosen = np.array(
+            [row["role"] == role and not row["left_out"] for row in texts]
+        )
+        known = values_N[chosen & np.isfinite(values_N)]
+        if len(known):
+            groups[_PLURAL[role]] = known
+    threshold = next((row["threshold"] for row in document.get("thresholds", [])), None)
+    if not groups:
+        return None
+    return histogram_plot(groups, xlabel=primary, threshold=threshold)
+
+
+_PLURAL = {"member": "members", "nonmember": "non-members", "text": "texts"}
+
+
+def _top_texts(
+    texts: Sequence[Mapping[str, Any]], values_N: np.ndarray
+) -> list[dict[str, Any]]:
+    """The most familiar texts of those in question."""
+    asked = [
+        i
+        for i, row in enumerate(texts)
+        if row["role"] == "text" and np.isfinite(values_N[i])
+    ]
+    best = sorted(asked, key=lambda i: -values_N[i])[:_N_TOP]
+    return [
+        {
+            "id": texts[i]["id"],
+            "begins": texts[i]["text"][:_BEGINNING],
+            "score": f"{values_N[i]:.4g}",
+            "p": p_words(texts[i].get("p_value")),
+            "adjusted": p_words(texts[i].get("p_adjusted")),
+        }
+        for i in best
+    ]
+
+
+def _counts(decisive: Mapping[str, Any] | None, study: Mapping[str, Any]) -> str:
+    if decisive is None:
+        return ""
+    words = [
+        f"{decisive['n_members']:,} members, {decisive['n_nonmembers']:,} non-members"
+        if "operating_points" in decisive
+        else f"{decisive['n_members']:,} texts in question, "
+        f"{decisive['n_nonmembers']:,} non-members"
+    ]
+    if decisive.get("n_clusters") is not None:
+        words.append(f"from {decisive['n_clusters']:,} documents")
+    if study["n_left_out"]:
+        words.append(
+            f"{study['n_left_out']:,} texts stand in a prefix and are left out"
+        )
+    if study["n_unscored"]:
+        words.append(f"{study['n_unscored']:,} texts have no token to score")
+    return "; ".join(words) + "."
+
+
+def _subtitle(document: Mapping[str, Any]) -> str:
+    model = document["model"]
+    return (
+        f"{model['n_parameters']:,} parameters, context {model['context']}, "
+        f"{model['dtype']}. Made {document['started']} in "
+        f"{document['wall_seconds']:.0f} s."
+    )
+
+
+def _provenance(document: Mapping[str, Any]) -> str:
+    device = document["device"]
+    return "; ".join(
+        [
+            f"jaxcontam {document['jaxcontam']}, seed {document['seed']}",
+            f"{device['n']} x {device['kind']} ({device['platform']})",
+            ", ".join(f"{k} {v}" for k, v in document["versions"].items()),
+            f"model {document['model']['fingerprint']}",
+            f"texts {document['study']['fingerprint']}",
+        ]
+    )
