@@ -8,6 +8,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from jaxcontam.errors import InputError
 
@@ -17,6 +18,7 @@ _USUAL = ("train", "test", "validation", "valid", "dev", "eval")
 _CONVERTED = "refs/convert/parquet"
 _DEFAULT = "default"
 
+_Answer = TypeVar("_Answer")
 ListFiles = Callable[[str, str | None], Sequence[str]]
 """(dataset, revision or None) -> paths of its files."""
 Download = Callable[[str, str, str | None], str]
@@ -83,14 +85,15 @@ def download_split(
     Raises:
         InputError: If the hub cannot be reached, has no such dataset or no such split.
     """
-    list_files, download = list_files or _list_files, download or _download
+    listed: ListFiles = list_files or _list_files
+    fetched: Download = download or _download
     source = ":".join(p for p in (wanted.dataset, wanted.config, wanted.split) if p)
-    paths = _asked(source, lambda: list_files(wanted.dataset, None))
+    paths = _asked(source, lambda: listed(wanted.dataset, None))
     found, revision = files_of_split(paths, wanted), None
     if not found:
         revision = _CONVERTED
         try:
-            converted = list(list_files(wanted.dataset, revision))
+            converted = list(listed(wanted.dataset, revision))
         except Exception:  # it has none, which is no fault of the user's
             converted = []
         found = _converted_files(converted, wanted)
@@ -102,7 +105,7 @@ def download_split(
             hint="a file that names no split can be downloaded and given by its path",
         )
     return tuple(
-        Path(_asked(source, lambda p=path: download(wanted.dataset, p, revision)))
+        Path(_asked(source, lambda p=path: fetched(wanted.dataset, p, revision)))
         for path in found
     )
 
@@ -154,7 +157,7 @@ def _names(path: str, word: str) -> bool:
     return bool(re.search(rf"(^|{ends}){re.escape(word)}({ends}|$)", path))
 
 
-def _asked(source: str, ask: Callable[[], object]):
+def _asked(source: str, ask: Callable[[], _Answer]) -> _Answer:
     """What the hub answers; its many errors become one."""
     try:
         return ask()
