@@ -1,0 +1,103 @@
+"""Parts of a text that end between words: cuts, chunks, and snippets at random places.
+
+A word is a run of characters without white space. A part is a slice of the text, with
+the line breaks and spaces that stand inside it, since that is what a model was trained
+on; white space around a part is left out.
+"""
+
+import hashlib
+import re
+
+import numpy as np
+
+_WORD = re.compile(r"\S+")
+
+
+def cut_words(text: str, n_words: int) -> str:
+    """The first words of a text, or the whole text if it has no more.
+
+    Args:
+        text: Any.
+        n_words: At least 1.
+
+    Raises:
+        ValueError: If `n_words` is below 1.
+    """
+    if n_words < 1:
+        raise ValueError(f"n_words must be at least 1, got {n_words}")
+    for number, word in enumerate(_WORD.finditer(text), 1):
+        if number == n_words:
+            return text[: word.end()]
+    return text
+
+
+def count_words(text: str) -> int:
+    """Runs of characters without white space."""
+    return len(text.split())
+
+
+def consecutive_chunks(text: str, n_words: int) -> tuple[str, ...]:
+    """A text in chunks of so many words, one after the other.
+
+    Every word stands in one chunk. The last chunk holds what is left; it is shorter
+    than the others unless the words divide evenly.
+
+    Args:
+        text: Any; without words it has no chunk.
+        n_words: At least 1.
+
+    Raises:
+        ValueError: If `n_words` is below 1.
+    """
+    if n_words < 1:
+        raise ValueError(f"n_words must be at least 1, got {n_words}")
+    spans = [word.span() for word in _WORD.finditer(text)]
+    return tuple(
+        text[spans[first][0] : spans[min(first + n_words, len(spans)) - 1][1]]
+        for first in range(0, len(spans), n_words)
+    )
+
+
+def random_snippets(
+    text: str, *, n_snippets: int, n_words: int, seed: int
+) -> tuple[str, ...]:
+    """Snippets of a text at random places, none sharing a word with another.
+
+    Of W words, floor(W / n_words) snippets fit side by side: a text that is too short
+    for all gives that many, and one of fewer than `n_words` words gives itself, whole.
+    Every set of places is equally likely.
+
+    Args:
+        text: A book, say; without words it has no snippet.
+        n_snippets: At most so many, at least 1.
+        n_words: Words of each, at least 1.
+        seed: With the digest of the text it seeds the places, so that they depend
+            neither on the name of the book nor on the books beside it.
+
+    Returns:
+        The snippets in the order in which they stand in the text.
+
+    Raises:
+        ValueError: If a count is below 1.
+    """
+    if n_snippets < 1 or n_words < 1:
+        raise ValueError(
+            f"n_snippets and n_words must be at least 1, got {n_snippets} and {n_words}"
+        )
+    spans = [word.span() for word in _WORD.finditer(text)]
+    if not spans:
+        return ()
+    if len(spans) < n_words:
+        return (text[spans[0][0] : spans[-1][1]],)
+    n_fit = min(n_snippets, len(spans) // n_words)
+    # Places without overlap are places among the words that no snippet holds: one slot
+    # for each such word and each snippet, and a random choice of the snippets' slots.
+    n_slots = len(spans) - n_fit * (n_words - 1)
+    digest = hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).digest()
+    rng = np.random.default_rng([seed, int.from_bytes(digest[:8], "big")])
+    slots = np.sort(rng.choice(n_slots, n_fit, replace=False))
+    starts = slots + np.arange(n_fit) * (n_words - 1)
+    return tuple(
+        text[spans[start][0] : spans[start + n_words - 1][1]]
+        for start in starts.tolist()
+    )

@@ -1,0 +1,183 @@
+"""Files of one split of a dataset on the hub: found by name, downloaded, not unpickled.
+
+No code of the dataset runs. A split's files are those whose path names it; a dataset
+whose files name no split at all is one split called train, as the hub itself has it.
+"""
+
+import dataclasses
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from jaxcontam.errors import InputError
+
+SUFFIXES = (".parquet", ".jsonl", ".json", ".csv", ".tsv", ".txt")
+_USUAL = ("train", "test", "validation", "valid", "dev", "eval")
+# Where the hub keeps its own copy of most datasets as CONFIG/SPLIT/0000.parquet.
+_CONVERTED = "refs/convert/parquet"
+_DEFAULT = "default"
+
+_Answer = TypeVar("_Answer")
+ListFiles = Callable[[str, str | None], Sequence[str]]
+"""(dataset, revision or None) -> paths of its files."""
+Download = Callable[[str, str, str | None], str]
+"""(dataset, path, revision or None) -> where the file stands on this machine."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HubSplit:
+    """What `hf:ORG/NAME[:CONFIG]:SPLIT` names.
+
+    Attributes:
+        dataset: ORG/NAME.
+        config: Subset, or None.
+        split: Such as `train`.
+    """
+
+    dataset: str
+    config: str | None
+    split: str
+
+    @property
+    def name(self) -> str:
+        """For reports."""
+        parts = [self.dataset.split("/")[-1], self.config, self.split]
+        return "-".join(part for part in parts if part)
+
+
+def is_hub_split(source: str | Path) -> bool:
+    """Whether a source is a split on the hub and no file."""
+    return str(source).startswith("hf:")
+
+
+def parse_hub_split(source: str) -> HubSplit:
+    """Read `hf:ORG/NAME[:CONFIG]:SPLIT`.
+
+    Raises:
+        InputError: If it is not of that form.
+    """
+    dataset, *rest = source.removeprefix("hf:").split(":")
+    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", dataset) or not (
+        len(rest) in (1, 2) and all(rest)
+    ):
+        raise InputError(
+            f"{source}: not a split on the hub",
+            hint="write hf:ORG/NAME:SPLIT or hf:ORG/NAME:CONFIG:SPLIT, such as "
+            "hf:swj0419/WikiMIA:WikiMIA_length64",
+        )
+    return HubSplit(dataset, rest[0] if len(rest) == 2 else None, rest[-1])
+
+
+def download_split(
+    wanted: HubSplit,
+    *,
+    list_files: ListFiles | None = None,
+    download: Download | None = None,
+) -> tuple[Path, ...]:
+    """Download a split's files, in the order of their names.
+
+    Args:
+        wanted: The split.
+        list_files: Stands for the hub in tests.
+        download: Likewise.
+
+    Raises:
+        InputError: If the hub cannot be reached, has no such dataset or no such split.
+    """
+    listed: ListFiles = list_files or _list_files
+    fetched: Download = download or _download
+    source = ":".join(p for p in (wanted.dataset, wanted.config, wanted.split) if p)
+    paths = _asked(source, lambda: listed(wanted.dataset, None))
+    found, revision = files_of_split(paths, wanted), None
+    if not found:
+        revision = _CONVERTED
+        try:
+            converted = list(listed(wanted.dataset, revision))
+        except Exception:  # it has none, which is no fault of the user's
+            converted = []
+        found = _converted_files(converted, wanted)
+    if not found:
+        names = [path for path in paths if path.endswith(SUFFIXES)]
+        shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+        raise InputError(
+            f"hf:{source}: no file of that split (it has: {shown or 'no data files'})",
+            hint="a file that names no split can be downloaded and given by its path",
+        )
+    return tuple(
+        Path(_asked(source, lambda p=path: fetched(wanted.dataset, p, revision)))
+        for path in found
+    )
+
+
+def files_of_split(paths: Sequence[str], wanted: HubSplit) -> list[str]:
+    """Paths that hold a split, of one kind: parquet where there is any.
+
+    Args:
+        paths: All files of a dataset.
+        wanted: The split.
+    """
+    data = [path for path in paths if path.endswith(SUFFIXES) and _is_data(path)]
+    if wanted.config is not None:
+        data = [path for path in data if _names(path, wanted.config)]
+    found = [path for path in data if _names(path, wanted.split)]
+    if (
+        not found
+        and wanted.split == "train"
+        and not any(_names(path, word) for path in data for word in _USUAL)
+    ):
+        found = data
+    for suffix in SUFFIXES:
+        if same := sorted(path for path in found if path.endswith(suffix)):
+            return same
+    return []
+
+
+def _converted_files(paths: Sequence[str], wanted: HubSplit) -> list[str]:
+    """Of the hub's own copy: CONFIG/SPLIT/NUMBER.parquet."""
+    configs = {path.split("/")[0] for path in paths if path.count("/") == 2}
+    config = wanted.config
+    if config is None:
+        config = _DEFAULT if len(configs) != 1 else configs.pop()
+    start = f"{config}/{wanted.split}/"
+    return sorted(p for p in paths if p.startswith(start) and p.endswith(".parquet"))
+
+
+def _is_data(path: str) -> bool:
+    name = path.rsplit("/", 1)[-1].lower()
+    return not name.startswith((".", "readme", "license", "dataset_info"))
+
+
+def _names(path: str, word: str) -> bool:
+    """Whether a path names a split or subset, and not merely begins like it.
+
+    `_` ends a usual name only: WikiMIA_length64_paraphrased is not WikiMIA_length64.
+    """
+    ends = "[/._-]" if word in _USUAL else "[/.-]"
+    return bool(re.search(rf"(^|{ends}){re.escape(word)}({ends}|$)", path))
+
+
+def _asked(source: str, ask: Callable[[], _Answer]) -> _Answer:
+    """What the hub answers; its many errors become one."""
+    try:
+        return ask()
+    except Exception as e:  # requests, httpx and the hub each have types of their own
+        line = (str(e).strip().splitlines() or [type(e).__name__])[0]
+        raise InputError(
+            f"hf:{source}: not readable from the hub ({line[:200]})",
+            hint="check the name and the network, or download the split's file by hand "
+            "and give its path",
+        ) from e
+
+
+def _list_files(dataset: str, revision: str | None) -> Sequence[str]:
+    from huggingface_hub import HfApi
+
+    return HfApi().list_repo_files(dataset, revision=revision, repo_type="dataset")
+
+
+def _download(dataset: str, path: str, revision: str | None) -> str:
+    from huggingface_hub import hf_hub_download
+
+    found = hf_hub_download(dataset, path, revision=revision, repo_type="dataset")
+    return str(found)

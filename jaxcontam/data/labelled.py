@@ -1,0 +1,264 @@
+"""Texts with labels: members of the training data or not, from a file or the hub.
+
+Formats that are recognised by their fields, unless flags name others:
+
+    WikiMIA   input, label
+    BookMIA   snippet, label; the snippets of one book_id (or book) are a cluster
+    others    text, with label where there is one
+
+A label of 1 says member. A row without a known label is kept, as unknown.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from jaxcontam.data.benchmark import fingerprint, load_benchmark
+from jaxcontam.data.chunks import count_words, cut_words
+from jaxcontam.data.hub_splits import (
+    Download,
+    ListFiles,
+    download_split,
+    is_hub_split,
+    parse_hub_split,
+)
+from jaxcontam.data.templates import fill_template, text_of_field
+from jaxcontam.errors import InputError
+
+Row = dict[str, object] | None
+
+_TEXT_FIELDS = ("input", "snippet", "text")
+_LABEL_FIELD = "label"
+_CLUSTER_FIELDS = ("book_id", "book")
+_PARQUET = ".parquet"
+_MEMBER = {"1", "1.0", "true", "member", "members", "seen"}
+_NONMEMBER = {"0", "0.0", "false", "nonmember", "nonmembers", "unseen"}
+_NON = ("non-", "non_", "non ")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class LabelledTexts:
+    """Texts of one source in its order; N rows in, N texts out.
+
+    Attributes:
+        name: The file's name without its suffix, or the dataset's with its split.
+        texts: (N,) texts, cut to `length` words where one was asked for.
+        labels: (N,) True for a member, None where a row has no label; or None if the
+            source has no labels at all.
+        clusters: (N,) name of the document that each text comes from; or None if each
+            text is its own.
+        rows: (N,) the parsed record of each text; None for plain lines.
+        n_short: Texts with fewer words than `length`, kept as they are.
+    """
+
+    name: str
+    texts: tuple[str, ...]
+    labels: tuple[bool | None, ...] | None
+    clusters: tuple[str, ...] | None
+    rows: tuple[Row, ...]
+    n_short: int = 0
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of the texts in their order."""
+        return fingerprint(self.texts)
+
+
+def load_labelled(
+    source: str | Path,
+    *,
+    text_field: str | None = None,
+    label_field: str | None = None,
+    cluster_field: str | None = None,
+    template: str | None = None,
+    limit: int | None = None,
+    length: int | None = None,
+    with_labels: bool = True,
+    list_files: ListFiles | None = None,
+    download: Download | None = None,
+) -> LabelledTexts:
+    """Read texts and their labels.
+
+    Args:
+        source: A .jsonl, .json, .csv, .tsv, .txt or .parquet file, or
+            `hf:ORG/NAME[:CONFIG]:SPLIT`.
+        text_field: Field of the text; None recognises it. Records with no known field
+            and no label are texts as a whole, as they stand in the file.
+        label_field: Field of the label; None takes `label` where every row has it.
+        cluster_field: Field that names the document of a text; None takes that of
+            BookMIA's rows.
+        template: Text of an example with fields in braces, instead of `text_field`.
+        limit: Keep the first so many rows.
+        length: Cut each text to its first so many words.
+        with_labels: False ignores a field `label`: which file a text stands in says
+            what it is.
+        list_files: Stands for the hub in tests.
+        download: Likewise.
+
+    Raises:
+        InputError: If there is nothing to read, a field is missing, or a label is none;
+            names the row.
+    """
+    if template is not None and text_field is not None:
+        raise InputError("--template and --text-field exclude each other")
+    if length is not None and length < 1:
+        raise InputError(f"--length must be at least 1, got {length}")
+    name, raw, rows = _read(source, limit, list_files, download)
+    known = _shared_fields(rows)
+    label_field = _label_field(label_field, known, with_labels)
+    text_field = None if template else text_field or _first(_TEXT_FIELDS, known)
+    if template is None and text_field is None and (label_field or raw is None):
+        raise InputError(
+            f"{name}: which field is the text? (it has: {', '.join(known)})",
+            hint="name it with --text-field",
+        )
+    if cluster_field is None and text_field == "snippet":
+        cluster_field = _first(_CLUSTER_FIELDS, known)
+    texts, labels, clusters = [], [], []
+    for number, row in enumerate(rows, 1):
+        where = f"{name}: row {number}"
+        if template is not None:
+            text = fill_template(template, row, where)
+        elif text_field is not None:
+            text = _text(text_field, row, where)
+        else:
+            text = "" if raw is None else raw[number - 1]
+        texts.append(_whole_characters(text, where))
+        if label_field is not None:
+            value = _value(label_field, row, where, "--label-field")
+            labels.append(parse_label(value, where))
+        if cluster_field is not None:
+            clusters.append(str(_value(cluster_field, row, where, "--cluster-field")))
+    n_short = 0
+    if length is not None:
+        n_short = sum(count_words(text) < length for text in texts)
+        texts = [cut_words(text, length) for text in texts]
+    return LabelledTexts(
+        name=name,
+        texts=tuple(texts),
+        labels=None if label_field is None else tuple(labels),
+        clusters=None if cluster_field is None else tuple(clusters),
+        rows=tuple(rows),
+        n_short=n_short,
+    )
+
+
+def parse_label(value: object, where: str) -> bool | None:
+    """True for a member, False for a non-member, None where nothing is said.
+
+    Args:
+        value: 0 or 1, true or false, or a word such as "member" or "non-member";
+            null, "" and NaN say nothing.
+        where: The row, for the error.
+
+    Raises:
+        InputError: If it is anything else.
+    """
+    if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, bool | int | float | str):
+        word = str(value).strip().lower()
+        word = f"non{word[4:]}" if word.startswith(_NON) else word
+        if word in _MEMBER:
+            return True
+        if word in _NONMEMBER:
+            return False
+    raise InputError(
+        f"{where}: label {value!r} says neither member nor non-member",
+        hint="labels are 1 or 0, true or false, member or nonmember; "
+        "--label-field names their field",
+    )
+
+
+def _read(
+    source: str | Path,
+    limit: int | None,
+    list_files: ListFiles | None,
+    download: Download | None,
+) -> tuple[str, list[str] | None, list[Row]]:
+    """Name, raw texts (None where a record has no text of its own) and records."""
+    if limit is not None and limit < 1:
+        raise InputError(f"--limit must be at least 1, got {limit}")
+    if not is_hub_split(source):
+        return _read_file(Path(source), limit)
+    wanted = parse_hub_split(str(source))
+    raw: list[str] = []
+    rows: list[Row] = []
+    has_raw = True
+    for path in download_split(wanted, list_files=list_files, download=download):
+        _, texts, found = _read_file(path, limit)
+        has_raw = has_raw and texts is not None
+        raw += texts or []
+        rows += found
+    return wanted.name, raw[:limit] if has_raw else None, rows[:limit]
+
+
+def _read_file(
+    path: Path, limit: int | None
+) -> tuple[str, list[str] | None, list[Row]]:
+    if path.suffix.lower() != _PARQUET:
+        benchmark = load_benchmark(path, limit=limit)
+        return benchmark.name, list(benchmark.texts), list(benchmark.rows)
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        rows = pyarrow.parquet.read_table(path).slice(0, limit).to_pylist()
+    except (pyarrow.ArrowException, OSError, ValueError) as e:
+        line = (str(e).strip().splitlines() or [type(e).__name__])[0]
+        raise InputError(f"{path}: not a readable .parquet file ({line})") from e
+    if not rows:
+        raise InputError(f"{path}: no examples", hint="nothing to test in this file")
+    return path.stem, None, rows
+
+
+def _shared_fields(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Fields that every row has, in the order of the first."""
+    shared = list(rows[0] or {})
+    for row in rows:
+        shared = [name for name in shared if row is not None and name in row]
+    return tuple(shared)
+
+
+def _label_field(
+    asked: str | None, known: Sequence[str], with_labels: bool
+) -> str | None:
+    if not with_labels:
+        return None
+    return asked or (_LABEL_FIELD if _LABEL_FIELD in known else None)
+
+
+def _first(names: Sequence[str], known: Sequence[str]) -> str | None:
+    return next((name for name in names if name in known), None)
+
+
+def _value(field: str, row: Row, where: str, flag: str) -> object:
+    if row is None or field not in row:
+        has = "the row is plain text" if row is None else f"it has: {', '.join(row)}"
+        raise InputError(
+            f"{where}: no field {field!r} ({has})",
+            hint=f"{flag} must name a field of every row",
+        )
+    return row[field]
+
+
+def _text(field: str, row: Mapping[str, object] | None, where: str) -> str:
+    if row is not None and field in row and row[field] is None:
+        raise InputError(
+            f"{where}: field {field!r} is null", hint='write "" for an empty text'
+        )
+    return text_of_field(field, row, where)
+
+
+def _whole_characters(text: str, where: str) -> str:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as e:
+        raise InputError(f"{where}: half a character ({text[e.start]!a})") from e
+    return text
