@@ -134,17 +134,53 @@ class Membership:
         """Score, judge, write and print; returns the report."""
         watch = Stopwatch()
         run = self._load()
-        sides = {role for role in (MEMBER, NONMEMBER) if run.with_role(role).any()}
-        methods = self._methods(sides)
-        shots = {
-            role: draw_shots(run, role, self.shots, seed=self.seed)
-            for role, reading in (
-                (NONMEMBER, "nonmember_prefix"),
-                (MEMBER, "member_prefix"),
-            )
-            if any(reading in method.reads for method in methods)
-        }
-        raise NotImplementedError(watch, shots)
+        methods = self._methods(run)
+        primary = self._primary(methods)
+        shots = self._shots(run, methods)
+        left_out_N = left_out(run, [i for some in shots.values() for i in some])
+        # JAX and transformers are imported once the input is known to be good.
+        from jaxcontam.methods.membership.plan import score_texts
+        from jaxcontam.methods.membership.text_model import text_model
+        from jaxcontam.models.checkpoint import load_checkpoint
+        from jaxcontam.scoring.compiled import keep_compiled
+        from jaxcontam.scoring.scorer import NonFiniteScoreError
+
+        keep_compiled()
+        checkpoint = load_checkpoint(self.model, dtype=self.dtype)
+        digest = run.fingerprint[7:15]
+        out = self.out or Path("runs/membership") / f"{checkpoint.name}-{digest}"
+        make_folder(out)
+        store = None if self.no_store else self.store or out / STORE_DIR
+        model = text_model(checkpoint, store=store, batch_tokens=self.batch_tokens)
+        scored_N = ~left_out_N
+        try:
+            with progress_bar("scoring texts") as progress:
+                table = score_texts(
+                    run.texts_of(scored_N),
+                    methods,
+                    model,
+                    inputs=self._inputs(checkpoint, run, shots, store),
+                    seed=self.seed,
+                    progress=progress,
+                )
+        except NonFiniteScoreError as e:
+            raise not_finite(run, int(np.flatnonzero(scored_N)[e.sequence])) from e
+        values_NM = np.full((len(run.texts), len(methods)), np.nan)
+        values_NM[scored_N] = table.values
+        n_tokens_N = np.zeros(len(run.texts), np.int64)
+        n_tokens_N[scored_N] = table.n_tokens
+        found = judged(
+            run,
+            Table(table.names, values_NM),
+            left_out_N,
+            primary=primary,
+            fprs=self.fpr,
+            convention=self.convention,
+            seed=self.seed,
+        )
+        return self._publish(
+            run, methods, table, values_NM, n_tokens_N, left_out_N, found, primary
+        )
 
     def _load(self) -> RunTexts:
         """The texts and what is known of each."""

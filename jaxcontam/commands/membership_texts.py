@@ -31,7 +31,7 @@ class RunTexts:
     name: str
     texts: tuple[str, ...]
     roles: tuple[str, ...]
-    clusters: tuple[object, ...] | None
+    clusters: tuple[str, ...] | None
     sources: tuple[str, ...]
 
     @property
@@ -45,6 +45,16 @@ class RunTexts:
         """(N,) bool: the texts of a role."""
         return np.array([one == role for one in self.roles])
 
+    def texts_of(self, chosen_N: np.ndarray) -> list[str]:
+        """Some of the texts."""
+        return [text for text, is_one in zip(self.texts, chosen_N, strict=True) if is_one]
+
+    def clusters_of(self, chosen_N: np.ndarray) -> list[str] | None:
+        """Documents of some of the texts; None where none are known."""
+        if self.clusters is None:
+            return None
+        return [one for one, is_one in zip(self.clusters, chosen_N, strict=True) if is_one]
+
     @property
     def n_on_both_sides(self) -> int:
         """Distinct texts that are members and non-members at once."""
@@ -56,12 +66,13 @@ class RunTexts:
 
 
 def labelled_run(texts: LabelledTexts) -> RunTexts:
-    """Texts of one file that says of each whether it is a member; see `load_labelled`."""
+    """Texts of one file that says of each whether it is a member, or says nothing."""
     assert texts.labels is not None
+    role = {True: MEMBER, False: NONMEMBER, None: TEXT}
     return RunTexts(
         name=texts.name,
         texts=texts.texts,
-        roles=tuple(MEMBER if label else NONMEMBER for label in texts.labels),
+        roles=tuple(role[label] for label in texts.labels),
         clusters=texts.clusters,
         sources=(texts.name,) * len(texts.texts),
     )
@@ -69,11 +80,11 @@ def labelled_run(texts: LabelledTexts) -> RunTexts:
 
 def joined_run(parts: Sequence[tuple[LabelledTexts, str]]) -> RunTexts:
     """Texts of several files, each of one role; named after the first."""
-    clusters: tuple[object, ...] | None = None
+    clusters: tuple[str, ...] | None = None
     if any(part.clusters is not None for part, _ in parts):
         # A document of one file is no document of another.
         clusters = tuple(
-            (number, i if part.clusters is None else part.clusters[i])
+            f"{number}/{i if part.clusters is None else part.clusters[i]}"
             for number, (part, _) in enumerate(parts)
             for i in range(len(part.texts))
         )
@@ -116,7 +127,7 @@ def draw_shots(run: RunTexts, role: str, n_shots: int, *, seed: int) -> np.ndarr
         raise InputError(
             f"{run.name}: {len(distinct)} distinct {role}s, too few to take "
             f"{n_shots} of them as a prefix",
-            hint=f"give more {role}s, fewer --shots, or leave recall and con_recall out",
+            hint=f"give more {role}s or fewer --shots, or leave these scores out",
         )
     digest = content_digest([run.texts[i] for i in distinct])
     words = np.frombuffer(bytes.fromhex(digest.removeprefix("sha256:")), np.uint32)

@@ -1,0 +1,200 @@
+"""What the scores of a run say: from texts and scores alone, without a model.
+
+`membership` calls it once the scores are there, `verify` with what `texts.jsonl` holds.
+
+Dimension key
+    N  texts of a run
+    M  scores
+"""
+
+import dataclasses
+from typing import Literal
+
+import numpy as np
+
+from jaxcontam.commands.membership_texts import MEMBER, NONMEMBER, TEXT, RunTexts
+from jaxcontam.membership_results import (
+    BlindBaseline,
+    ScorePicture,
+    ScoreResult,
+    SetResult,
+    TextThreshold,
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Scores of some texts.
+
+    Attributes:
+        names: The M scores.
+        values: (N, M) float64, higher = member; NaN where a text has none.
+    """
+
+    names: tuple[str, ...]
+    values: np.ndarray
+
+    def rows(self, chosen_N: np.ndarray) -> "Table":
+        """The scores of some of the texts."""
+        return Table(self.names, self.values[chosen_N])
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Judged:
+    """What the scores of a run say.
+
+    Attributes:
+        results: One a score where both sides are known; one for the set where texts are
+            in question; none where nothing is known of any text.
+        blind: Baselines that read the texts alone.
+        thresholds: Scores above which a text in question counts as a member.
+        p_values: (N,) conformal p-values of the primary score for the texts in
+            question, NaN elsewhere; or None.
+        p_adjusted: (N,) the same after Benjamini and Hochberg.
+        warnings: What the reader should know of the run as a whole.
+        pictures: Curves of the scores where both sides are known.
+    """
+
+    results: tuple[ScoreResult | SetResult, ...] = ()
+    blind: tuple[BlindBaseline, ...] = ()
+    thresholds: tuple[TextThreshold, ...] = ()
+    p_values: np.ndarray | None = None
+    p_adjusted: np.ndarray | None = None
+    warnings: tuple[str, ...] = ()
+    pictures: tuple[ScorePicture, ...] = ()
+
+
+def judged(
+    run: RunTexts,
+    table: Table,
+    left_out_N: np.ndarray,
+    *,
+    primary: str,
+    fprs: tuple[float, ...],
+    convention: Literal["le", "lt"],
+    seed: int,
+) -> Judged:
+    """Rank members against non-members, or ask of texts in question.
+
+    Args:
+        run: N texts and what is known of each.
+        table: Their M scores.
+        left_out_N: Texts that stand in a prefix and take part in nothing.
+        primary: The score that decides.
+        fprs: False-positive rates of operating points and thresholds.
+        convention: See `tpr_at_fpr`.
+        seed: Seeds folds, permutations and resamples.
+
+    Raises:
+        InputError: If too few texts have a score.
+    """
+    members, nonmembers, asked = (
+        run.with_role(role) & ~left_out_N for role in (MEMBER, NONMEMBER, TEXT)
+    )
+    found = Judged()
+    if members.any() and nonmembers.any():
+        found = _ranked(
+            run,
+            table,
+            members | nonmembers,
+            primary=primary,
+            fprs=fprs,
+            convention=convention,
+            seed=seed,
+        )
+    if asked.any() and nonmembers.any():
+        found = _asked(run, table, asked, nonmembers, found, primary, fprs, seed)
+    return dataclasses.replace(found, warnings=_warnings(run) + found.warnings)
+
+
+def _ranked(
+    run: RunTexts,
+    table: Table,
+    chosen_N: np.ndarray,
+    *,
+    primary: str,
+    fprs: tuple[float, ...],
+    convention: Literal["le", "lt"],
+    seed: int,
+) -> Judged:
+    from jaxcontam.methods.membership.blind import blind_baselines
+    from jaxcontam.methods.membership.judging import judge, score_pictures
+
+    labels = run.with_role(MEMBER)[chosen_N]
+    clusters = run.clusters_of(chosen_N)
+    blind = blind_baselines(
+        run.texts_of(chosen_N), labels, clusters=clusters, seed=seed
+    )
+    scores = table.rows(chosen_N)
+    results = judge(
+        run.name,
+        run.fingerprint,
+        scores,
+        labels,
+        clusters=clusters,
+        blind=blind,
+        primary=primary,
+        fprs=fprs,
+        convention=convention,
+        seed=seed,
+    )
+    return Judged(
+        results=tuple(results),
+        blind=blind.rows,
+        pictures=score_pictures(scores, labels),
+    )
+
+
+def _asked(
+    run: RunTexts,
+    table: Table,
+    asked_N: np.ndarray,
+    pool_N: np.ndarray,
+    found: Judged,
+    primary: str,
+    fprs: tuple[float, ...],
+    seed: int,
+) -> Judged:
+    from jaxcontam.methods.membership.pool_judging import judge_texts
+
+    judgement = judge_texts(
+        run.name,
+        run.fingerprint,
+        table.rows(asked_N),
+        table.rows(pool_N),
+        texts=run.texts_of(asked_N),
+        pool_texts=run.texts_of(pool_N),
+        clusters=run.clusters_of(asked_N),
+        pool_clusters=run.clusters_of(pool_N),
+        fprs=fprs,
+        seed=seed,
+    )
+    column = judgement.names.index(primary)
+    p_N, adjusted_N = np.full((2, len(run.texts)), np.nan)
+    p_N[asked_N] = judgement.p_values[:, column]
+    adjusted_N[asked_N] = judgement.adjusted[:, column]
+    thresholds = tuple(row for row in judgement.thresholds if row.method == primary)
+    if found.results:
+        # Labelled texts decide; the others get a p-value each, and no second verdict.
+        return dataclasses.replace(
+            found, thresholds=thresholds, p_values=p_N, p_adjusted=adjusted_N
+        )
+    results = () if judgement.set_result is None else (judgement.set_result,)
+    return Judged(
+        results=results,
+        blind=judgement.blind.rows,
+        thresholds=thresholds,
+        p_values=p_N,
+        p_adjusted=adjusted_N,
+        warnings=judgement.warnings,
+    )
+
+
+def _warnings(run: RunTexts) -> tuple[str, ...]:
+    n = run.n_on_both_sides
+    if not n:
+        return ()
+    return (
+        f"{n} distinct {'text is' if n == 1 else 'texts are'} among the members and "
+        "among the non-members, which pulls every AUC towards 0.5",
+    )
