@@ -1,9 +1,16 @@
 """Result dataclasses of membership: rows of its `report.json`.
 
 A missing number is None, and a warning says why.
+
+Dimension key
+    P  members
+    Q  non-members
+    R  thresholds
 """
 
 import dataclasses
+
+import numpy as np
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +22,8 @@ class OperatingPoint:
         convention: `le` (at most `fpr`) or `lt` (below it).
         tpr: Share of members above the threshold; None where `fpr` times the number of
             non-members is below 1.
-        tpr_low: Lower end of the 95 % stratified bootstrap interval, or None.
+        tpr_low: Lower end of the 95 % interval, or None: stratified bootstrap, and no
+            narrower than Wilson's for a threshold that is given.
         tpr_high: Upper end.
         threshold: Score above which a text counts as a member, or None.
         expected_false: `fpr` times the number of non-members.
@@ -62,7 +70,7 @@ class ScoreResult:
         n_unscored: Texts without a score, such as empty ones.
         n_clusters: Documents that the texts come from; None if each is its own.
         auc: Probability that a member outscores a non-member, ties counting half.
-        auc_se: DeLong standard error, or that of the bootstrap of whole documents.
+        auc_se: DeLong standard error; by documents (Obuchowski) where there are some.
         auc_low: Lower end of the 95 % interval (logit scale).
         auc_high: Upper end.
         operating_points: At the false-positive rates that were asked for.
@@ -72,6 +80,10 @@ class ScoreResult:
         increment_low: Lower end of its 95 % interval (paired DeLong).
         increment_high: Upper end.
         increment_p: Two-sided p-value of the increment.
+        difference: AUC minus that of the primary score; None for the primary score.
+        difference_low: Lower end of its 95 % interval (paired DeLong).
+        difference_high: Upper end.
+        difference_p: Two-sided p-value of the difference.
         p_adjusted: Of the primary score; None for the others.
         verdict: Of the primary score; None for the others.
         warnings: What the reader should know, one sentence each.
@@ -97,6 +109,10 @@ class ScoreResult:
     increment_low: float | None = None
     increment_high: float | None = None
     increment_p: float | None = None
+    difference: float | None = None
+    difference_low: float | None = None
+    difference_high: float | None = None
+    difference_p: float | None = None
     p_adjusted: float | None = None
     verdict: str | None = None
     warnings: tuple[str, ...] = ()
@@ -146,12 +162,12 @@ class TextThreshold:
     Attributes:
         method: The score.
         fpr: Wanted false-positive rate.
-        threshold: Texts at or above it count as members; None if the pool is too small.
+        threshold: Texts above it count as members; None if the pool is too small.
         fpr_low: Lower end of the 95 % interval of the rate that this threshold has on
             new non-members.
         fpr_high: Upper end.
         n_pool: Non-members that it was found on.
-        n_above: Texts at or above it.
+        n_above: Texts above it.
         n_discoveries: Texts with a Benjamini-Hochberg adjusted p-value at most `fpr`.
     """
 
@@ -163,3 +179,24 @@ class TextThreshold:
     n_pool: int
     n_above: int | None
     n_discoveries: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ScorePicture:
+    """What one score gave to labelled texts, for its plots.
+
+    Attributes:
+        method: The score.
+        auc: Area under the curve.
+        fpr: (R,) share of non-members at or above each threshold, ascending.
+        tpr: (R,) share of members.
+        members: (P,) scores of the members.
+        nonmembers: (Q,) scores of the non-members.
+    """
+
+    method: str
+    auc: float
+    fpr: np.ndarray
+    tpr: np.ndarray
+    members: np.ndarray
+    nonmembers: np.ndarray

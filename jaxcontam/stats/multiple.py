@@ -1,4 +1,4 @@
-"""Corrections for several tests: Holm for claims, BY and e-BH for screening."""
+"""Corrections for several tests: Holm for claims, BH, BY and e-BH for screening."""
 
 import math
 
@@ -23,6 +23,25 @@ def holm(p_values: np.ndarray) -> np.ndarray:
     adjusted = np.empty(n)
     adjusted[ascending] = np.minimum(1.0, np.maximum.accumulate(scaled))
     return adjusted
+
+
+def benjamini_hochberg(p_values: np.ndarray) -> np.ndarray:
+    """Adjusted p-values that control the false discovery rate under independence.
+
+    Also where p-values depend on each other positively, as conformal p-values of one
+    pool do. Rejecting all that are at most q leaves an expected share of at most q of
+    the rejections false.
+
+    Args:
+        p_values: (n,) float64 in [0, 1], in any order.
+
+    Returns:
+        (n,) float64, in the order given, at most 1.
+
+    Source:
+        Benjamini and Hochberg (1995), "Controlling the false discovery rate".
+    """
+    return _step_up(p_values, p_values * len(p_values))
 
 
 def benjamini_yekutieli(p_values: np.ndarray) -> np.ndarray:

@@ -1,38 +1,323 @@
-"""Area under the ROC curve with DeLong's standard error."""
+"""ROC curves: area, standard errors, differences, and true positives at a rate.
 
+Scores are oriented: higher = more likely a member. Texts of one document may share a
+cluster; then documents, not texts, count as independent.
+
+Dimension key
+    P  members
+    Q  non-members
+    C  clusters
+    R  thresholds
+"""
+
+import dataclasses
 import math
+import statistics
+from typing import Literal
 
 import numpy as np
 
+Clusters = tuple[np.ndarray, np.ndarray]
+"""Integer codes of the documents of the members and of the non-members."""
 
-def auc_delong(members: np.ndarray, nonmembers: np.ndarray) -> tuple[float, float]:
+Convention = Literal["le", "lt"]
+"""A false-positive rate of at most the wanted one, or below it."""
+
+# 0.29 * 100 is a hair below 29 in binary, and 0.05 * 100 a hair above 5.
+_SLACK = 1e-9
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Difference:
+    """AUC of one score minus that of another one, on the same texts.
+
+    Attributes:
+        difference: Positive where the first score ranks better.
+        se: Its standard error.
+        low: Lower end of the 95 % interval.
+        high: Upper end.
+        p_value: Two-sided, of no difference.
+    """
+
+    difference: float
+    se: float
+    low: float
+    high: float
+    p_value: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class RocCurve:
+    """Rates at each threshold, from nothing found to everything found.
+
+    Attributes:
+        fpr: (R,) share of non-members at or above the threshold, ascending from 0 to 1.
+        tpr: (R,) share of members at or above it.
+        thresholds: (R,) each distinct score, descending, after infinity.
+    """
+
+    fpr: np.ndarray
+    tpr: np.ndarray
+    thresholds: np.ndarray
+
+
+def auc_delong(
+    members: np.ndarray, nonmembers: np.ndarray, *, clusters: Clusters | None = None
+) -> tuple[float, float]:
     """Probability that a member outscores a non-member, ties counting one half.
 
     Args:
-        members: Scores, higher = more likely a member; at least 2.
-        nonmembers: Likewise.
+        members: (P,) scores, higher = more likely a member; P >= 2.
+        nonmembers: (Q,) likewise.
+        clusters: Documents of the texts, at least 2 in each group; a document may
+            hold both members and non-members. None: each text is its own.
 
     Returns:
         The AUC and its standard error.
 
     Raises:
-        ValueError: If a group has fewer than 2 scores or one is not finite.
+        ValueError: If a group has fewer than 2 scores or documents, or one score is
+            not finite.
 
     Source:
         DeLong, DeLong and Clarke-Pearson (1988), through mid-ranks as in Sun and
-        Xu (2014).
+        Xu (2014); with clusters Obuchowski (1997), "Nonparametric analysis of
+        clustered ROC curve data".
     """
+    below_P, above_Q = _placements(members, nonmembers)
+    auc = float(below_P.mean())
+    return auc, math.sqrt(_variance(below_P, above_Q, clusters))
+
+
+def auc_interval(
+    auc: float, se: float, *, n: int, level: float = 0.95
+) -> tuple[float, float]:
+    """Interval of an AUC, on the logit scale, so that it stays within 0 and 1.
+
+    Where the sample shows no spread (every pair ordered alike: an AUC of 0 or 1, or of
+    0.5 from a constant score), the interval holds every AUC under which n independent
+    pairs would come out alike with a probability of at least (1 - level) / 2. It is
+    exact for a perfect separation: the low end is ((1 - level) / 2) ** (1 / n).
+
+    Args:
+        auc: As from `auc_delong`.
+        se: Its standard error.
+        n: Independent texts, or documents, of the smaller group.
+        level: Probability with which the interval holds the AUC.
+
+    Returns:
+        The low and the high end.
+
+    Raises:
+        ValueError: If `auc` is outside [0, 1], `se` negative or `n` below 1.
+    """
+    if not 0 <= auc <= 1 or se < 0 or n < 1:
+        raise ValueError(
+            f"auc must be in [0, 1], se at least 0, n at least 1, got {auc, se, n}"
+        )
+    alike = ((1 - level) / 2) ** (1 / n)
+    if se == 0:
+        return auc * alike, auc * alike + 1 - alike
+    if auc in (0.0, 1.0):
+        # Clusters of different size can leave a spread of rounding alone.
+        return auc_interval(auc, 0.0, n=n, level=level)
+    half = _quantile(level, n) * se / (auc * (1 - auc))
+    logit = math.log(auc / (1 - auc))
+    return _expit(logit - half), _expit(logit + half)
+
+
+def paired_delong(
+    a_members: np.ndarray,
+    a_nonmembers: np.ndarray,
+    b_members: np.ndarray,
+    b_nonmembers: np.ndarray,
+    *,
+    clusters: Clusters | None = None,
+) -> Difference:
+    """AUC of score A minus AUC of score B, both of the same texts in the same order.
+
+    Args:
+        a_members: (P,) scores A of the members, P >= 2.
+        a_nonmembers: (Q,) of the non-members, Q >= 2.
+        b_members: (P,) scores B.
+        b_nonmembers: (Q,) likewise.
+        clusters: As for `auc_delong`.
+
+    Raises:
+        ValueError: As for `auc_delong`, or if the two scores differ in their shapes.
+
+    Source:
+        DeLong, DeLong and Clarke-Pearson (1988), section 3. Not a test between nested
+        models that were fitted on these very texts.
+    """
+    if len(a_members) != len(b_members) or len(a_nonmembers) != len(b_nonmembers):
+        raise ValueError("both scores must be of the same texts")
+    a_below_P, a_above_Q = _placements(a_members, a_nonmembers)
+    b_below_P, b_above_Q = _placements(b_members, b_nonmembers)
+    below_P, above_Q = a_below_P - b_below_P, a_above_Q - b_above_Q
+    difference = float(below_P.mean())
+    se = math.sqrt(_variance(below_P, above_Q, clusters))
+    n = _n_independent(below_P, above_Q, clusters)
+    if se > 0:
+        z = abs(difference) / se
+        p_value = min(1.0, 2 * statistics.NormalDist().cdf(-z))
+        half = _quantile(0.95, n) * se
+        low, high = difference - half, difference + half
+    else:
+        # All pairs differ alike. With a mean of 0 and values in [-1, 1], one pair does
+        # so with probability at most 1 / (1 + |difference|).
+        p_value = min(1.0, 2 * (1 + abs(difference)) ** -n)
+        alike = 0.025 ** (1 / n)
+        low = difference * alike - (1 - alike)
+        high = difference * alike + (1 - alike)
+        if difference == 0 and np.array_equal(a_below_P, b_below_P):
+            # The same ranking twice cannot differ on other texts either.
+            low = high = 0.0
+    return Difference(difference, se, max(-1.0, low), min(1.0, high), p_value)
+
+
+def roc_curve_points(members: np.ndarray, nonmembers: np.ndarray) -> RocCurve:
+    """Every point of the empirical ROC curve, none dropped.
+
+    Args:
+        members: (P,) scores, higher = more likely a member; P >= 1.
+        nonmembers: (Q,) likewise.
+
+    Raises:
+        ValueError: If a group is empty or a score is not finite.
+    """
+    members_P, nonmembers_Q = _checked(members, nonmembers, fewest=1)
+    ascending_R = np.unique(np.concatenate([members_P, nonmembers_Q]))
+    rates = []
+    for group in (nonmembers_Q, members_P):
+        below_R = np.searchsorted(np.sort(group), ascending_R)
+        rates.append(np.append(0.0, (len(group) - below_R[::-1]) / len(group)))
+    return RocCurve(rates[0], rates[1], np.append(np.inf, ascending_R[::-1]))
+
+
+def n_allowed(n_nonmembers: int, fpr: float, convention: Convention = "le") -> int:
+    """How many non-members may lie above a threshold of this false-positive rate.
+
+    Raises:
+        ValueError: If `fpr` is outside (0, 1) or fewer than one non-member is expected
+            above the threshold: no rate that small can be read off so few.
+    """
+    if not 0 < fpr < 1:
+        raise ValueError(f"fpr must be in (0, 1), got {fpr}")
+    if fpr * n_nonmembers < 1 - _SLACK:
+        raise ValueError(
+            f"fpr times the number of non-members must be at least 1, "
+            f"got {fpr} * {n_nonmembers}"
+        )
+    if convention == "le":
+        return math.floor(fpr * n_nonmembers + _SLACK)
+    return math.ceil(fpr * n_nonmembers - _SLACK) - 1
+
+
+def tpr_at_fpr(
+    members: np.ndarray,
+    nonmembers: np.ndarray,
+    fpr: float,
+    convention: Convention = "le",
+) -> tuple[float, float]:
+    """Share of members above the lowest threshold that keeps the false-positive rate.
+
+    Both rates are of this sample; the threshold was chosen on it, so the share is
+    biased upward where few non-members lie above it. No interpolation.
+
+    Args:
+        members: (P,) scores, higher = more likely a member.
+        nonmembers: (Q,) likewise.
+        fpr: Wanted rate, in (0, 1).
+        convention: `le`: at most `fpr`; `lt`: below it, as Shi et al. and MIMIR do.
+
+    Returns:
+        The share, and the threshold: scores above it count as members.
+
+    Raises:
+        ValueError: If `fpr` times Q is below 1, or as for `auc_delong`.
+    """
+    members_P, nonmembers_Q = _checked(members, nonmembers, fewest=1)
+    k = n_allowed(len(nonmembers_Q), fpr, convention)
+    threshold = float(np.sort(nonmembers_Q)[::-1][k])
+    return float((members_P > threshold).mean()), threshold
+
+
+def _checked(
+    members: np.ndarray, nonmembers: np.ndarray, *, fewest: int = 2
+) -> tuple[np.ndarray, np.ndarray]:
+    members_P = np.asarray(members, np.float64)
+    nonmembers_Q = np.asarray(nonmembers, np.float64)
+    if min(len(members_P), len(nonmembers_Q)) < fewest:
+        raise ValueError(f"each group must have at least {fewest} scores")
+    if not (np.isfinite(members_P).all() and np.isfinite(nonmembers_Q).all()):
+        raise ValueError("scores must be finite")
+    return members_P, nonmembers_Q
+
+
+def _placements(
+    members: np.ndarray, nonmembers: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Share of non-members below each member, of members above each non-member."""
     # scipy.stats takes half a second to import: only those who ask for an AUC wait.
     from scipy.stats import rankdata
 
-    n_members, n_nonmembers = len(members), len(nonmembers)
-    if min(n_members, n_nonmembers) < 2:
-        raise ValueError("each group must have at least 2 scores")
-    pooled = np.concatenate([members, nonmembers]).astype(np.float64)
-    if not np.isfinite(pooled).all():
-        raise ValueError("scores must be finite")
-    ranks = rankdata(pooled)
-    below = (ranks[:n_members] - rankdata(members)) / n_nonmembers
-    above = 1 - (ranks[n_members:] - rankdata(nonmembers)) / n_members
-    variance = below.var(ddof=1) / n_members + above.var(ddof=1) / n_nonmembers
-    return float(below.mean()), math.sqrt(float(variance))
+    members_P, nonmembers_Q = _checked(members, nonmembers)
+    P, Q = len(members_P), len(nonmembers_Q)
+    ranks = rankdata(np.concatenate([members_P, nonmembers_Q]))
+    below_P = (ranks[:P] - rankdata(members_P)) / Q
+    above_Q = 1 - (ranks[P:] - rankdata(nonmembers_Q)) / P
+    return below_P, above_Q
+
+
+def _variance(
+    below_P: np.ndarray, above_Q: np.ndarray, clusters: Clusters | None
+) -> float:
+    """Variance of the mean placement; whole documents vary together."""
+    P, Q = len(below_P), len(above_Q)
+    if clusters is None:
+        return float(below_P.var(ddof=1) / P + above_Q.var(ddof=1) / Q)
+    codes, n_codes = _codes(clusters, P, Q)
+    in_P, in_Q = codes[:P], codes[P:]
+    centre = below_P.mean()
+    of_members_C = np.bincount(in_P, below_P - centre, n_codes) / P
+    of_others_C = np.bincount(in_Q, above_Q - centre, n_codes) / Q
+    n_members, n_others = len(np.unique(in_P)), len(np.unique(in_Q))
+    if min(n_members, n_others) < 2:
+        raise ValueError("each group must come from at least 2 documents")
+    variance = (
+        n_members / (n_members - 1) * float(of_members_C @ of_members_C)
+        + n_others / (n_others - 1) * float(of_others_C @ of_others_C)
+        + 2 * n_codes / (n_codes - 1) * float(of_members_C @ of_others_C)
+    )
+    # The three corrections differ, so that their sum may fall below 0.
+    return max(0.0, variance)
+
+
+def _n_independent(
+    below_P: np.ndarray, above_Q: np.ndarray, clusters: Clusters | None
+) -> int:
+    if clusters is None:
+        return min(len(below_P), len(above_Q))
+    return min(len(np.unique(group)) for group in clusters)
+
+
+def _codes(clusters: Clusters, P: int, Q: int) -> tuple[np.ndarray, int]:
+    members_P, nonmembers_Q = clusters
+    if len(members_P) != P or len(nonmembers_Q) != Q:
+        raise ValueError("clusters must have one code a text")
+    names, codes = np.unique(
+        np.concatenate([members_P, nonmembers_Q]), return_inverse=True
+    )
+    return codes, len(names)
+
+
+def _quantile(level: float, n: int) -> float:
+    """Two-sided quantile of Student's t: few documents know their spread badly."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(max(1, n - 1), (1 + level) / 2))
+
+
+def _expit(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x > -700 else 0.0

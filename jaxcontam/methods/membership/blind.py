@@ -1,0 +1,322 @@
+"""Blind baselines: how well the labels can be told from the texts, without any model.
+
+Members and non-members that were collected at different times or places differ in
+words, dates or length, and then any score that reads text separates them. What these
+classifiers reach, a membership score reaches without any memory of the model.
+
+Dimension key
+    N  texts
+    B  baselines
+    F  features
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from jaxcontam.membership_results import BlindBaseline
+from jaxcontam.methods.membership.text_features import length_features, number_features
+from jaxcontam.stats.roc import Difference, auc_delong, auc_interval, paired_delong
+
+FEWEST = 10
+"""Texts, or documents, of each label that cross-validation needs."""
+
+NAMES = ("bag_of_words", "length", "numbers", "ngram")
+"""The baselines, in their order."""
+
+_FOLDS = 5
+# Distinct words and character n-grams that keep a feature of their own; more than
+# these share one now and then, which costs a little power and no validity.
+_N_HASHES = 1 << 18
+
+_Fitted = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+"""(training rows, their labels, rows to predict) -> decision values."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Blind:
+    """Cross-validated blind baselines of one set of labelled texts.
+
+    Attributes:
+        rows: One a baseline; empty where the groups are too small.
+        scores: (N, B) float64, log-odds or the like, higher = member; each text's by
+            classifiers that were fitted without its fold.
+        folds: (N,) fold of each text.
+        clusters: (N,) int codes: documents, or texts that are equal.
+        low: Largest lower end over the baselines, at a level that is corrected for
+            their number; None where there is no baseline.
+        warnings: Why baselines are missing, one sentence each.
+    """
+
+    rows: tuple[BlindBaseline, ...]
+    scores: np.ndarray
+    folds: np.ndarray
+    clusters: np.ndarray
+    low: float | None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def auc(self) -> float | None:
+        """AUC of the best baseline, which is a little too high as a maximum."""
+        return max((row.auc for row in self.rows), default=None)
+
+
+def blind_baselines(
+    texts: Sequence[str],
+    labels: np.ndarray,
+    *,
+    clusters: Sequence[object] | None = None,
+    seed: int = 0,
+) -> Blind:
+    """Cross-validated AUC of four classifiers that read the texts alone.
+
+    `bag_of_words`: logistic regression on TF-IDF of words. `length`: boosted trees on
+    sizes and compression. `numbers`: boosted trees on dates, years and digits.
+    `ngram`: an n-gram model of the characters of each label, their log-ratio a
+    character. An AUC near 0.5 does not show that the labels were drawn at random; one
+    well above shows that they were not.
+
+    Args:
+        texts: N texts; equal ones are kept in one fold.
+        labels: (N,) bool, True = member.
+        clusters: Document of each text, kept in one fold; None: each is its own.
+        seed: Seeds folds and trees.
+
+    Returns:
+        Baselines, or none and a warning where a label has fewer than 10 documents.
+
+    Raises:
+        ValueError: If the lengths differ.
+
+    Source:
+        Das, Zhang and Tramer, "Blind Baselines Beat Membership Inference Attacks for
+        Foundation Models", arXiv:2406.16201; Meeus et al., arXiv:2406.17975.
+    """
+    labels_N = np.asarray(labels, bool)
+    N = len(texts)
+    if len(labels_N) != N or (clusters is not None and len(clusters) != N):
+        raise ValueError("texts, labels and clusters must have the same length")
+    codes_N = _document_codes(texts, clusters)
+    n_documents = min(len(np.unique(codes_N[labels_N == side])) for side in (0, 1))
+    if n_documents < FEWEST:
+        what = "texts" if clusters is None else "documents"
+        warning = (
+            f"no blind baseline: the smaller group has {n_documents} distinct {what}, "
+            f"and {FEWEST} are needed"
+        )
+        nothing = np.empty((N, 0))
+        return Blind((), nothing, np.zeros(N, np.int64), codes_N, None, (warning,))
+    folds_N = grouped_folds(labels_N, codes_N, n_folds=_FOLDS, seed=seed)
+    fits = (
+        _bag_of_words(texts),
+        _trees(length_features(texts), seed),
+        _trees(number_features(texts), seed),
+        _ngram(texts),
+    )
+    scores_NB = np.stack(
+        [_cross_validated(fit, labels_N, folds_N) for fit in fits], axis=1
+    )
+    # Texts that are equal by chance are not documents; only given ones are.
+    given_N = None if clusters is None else codes_N
+    rows, lows = [], []
+    for name, scores_N in zip(NAMES, scores_NB.T, strict=True):
+        auc, low, high = _judged(scores_N, labels_N, given_N, 0.95)
+        rows.append(BlindBaseline(name=name, auc=auc, auc_low=low, auc_high=high))
+        lows.append(_judged(scores_N, labels_N, given_N, 1 - 0.05 / len(NAMES))[1])
+    return Blind(tuple(rows), scores_NB, folds_N, codes_N, max(lows))
+
+
+def increment(
+    blind: Blind,
+    score: np.ndarray,
+    labels: np.ndarray,
+    *,
+    clusters: np.ndarray | None = None,
+) -> Difference:
+    """AUC of blind scores with a membership score, minus that of blind scores alone.
+
+    Both are logistic regressions, cross-validated in the folds of the baselines. An
+    increment near 0 means that the score tells nothing that the texts do not; where
+    the labels go with the date, a positive one may still be a better guess of the date.
+
+    Args:
+        blind: With at least one baseline.
+        score: (N,) float64; rows that are NaN are left out.
+        labels: (N,) bool, True = member.
+        clusters: (N,) document codes for the standard error, or None.
+
+    Raises:
+        ValueError: If there is no baseline or fewer than 2 scores of a label.
+
+    Source:
+        Paired DeLong between held-out predictions. The regressions are nested, for
+        which the test is conservative (Demler, Pencina and D'Agostino 2012).
+    """
+    if not blind.rows:
+        raise ValueError("blind must have at least one baseline")
+    kept_N = np.isfinite(score)
+    labels_N, folds_N = np.asarray(labels, bool)[kept_N], blind.folds[kept_N]
+    blind_NF = blind.scores[kept_N]
+    both_NF = np.column_stack([blind_NF, np.asarray(score, np.float64)[kept_N]])
+    predicted = [
+        _cross_validated(_logistic(features_NF), labels_N, folds_N)
+        for features_NF in (both_NF, blind_NF)
+    ]
+    sides = None
+    if clusters is not None:
+        codes_N = np.asarray(clusters)[kept_N]
+        sides = codes_N[labels_N], codes_N[~labels_N]
+    return paired_delong(
+        predicted[0][labels_N],
+        predicted[0][~labels_N],
+        predicted[1][labels_N],
+        predicted[1][~labels_N],
+        clusters=sides,
+    )
+
+
+def grouped_folds(
+    labels: np.ndarray, clusters: np.ndarray, *, n_folds: int, seed: int
+) -> np.ndarray:
+    """(N,) folds with whole documents and about the same share of members in each.
+
+    Documents come in random order, the largest first, and go where the fewest texts of
+    their label are. Fewer folds where a label has fewer documents.
+    """
+    labels_N = np.asarray(labels, bool)
+    _, codes_N = np.unique(clusters, return_inverse=True)
+    members_C = np.bincount(codes_N, labels_N)
+    others_C = np.bincount(codes_N, ~labels_N)
+    fewest = min(np.count_nonzero(members_C), np.count_nonzero(others_C))
+    n_folds = min(n_folds, int(fewest))
+    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
+    order = rng.permutation(len(members_C))
+    order = order[np.argsort(-(members_C + others_C)[order], kind="stable")]
+    filled = np.zeros((2, n_folds))
+    fold_C = np.empty(len(members_C), np.int64)
+    for c in order:
+        side = int(members_C[c] < others_C[c])
+        # Ties of the own label are settled by the size of the fold.
+        fold = int(np.lexsort((filled.sum(axis=0), filled[side]))[0])
+        fold_C[c] = fold
+        filled[:, fold] += members_C[c], others_C[c]
+    return fold_C[codes_N]
+
+
+def _document_codes(
+    texts: Sequence[str], clusters: Sequence[object] | None
+) -> np.ndarray:
+    """One code for each document, or for each distinct text."""
+    names = (
+        [hashlib.sha256(t.encode("utf-8", "surrogatepass")).digest() for t in texts]
+        if clusters is None
+        else [str(name) for name in clusters]
+    )
+    place = {name: i for i, name in enumerate(dict.fromkeys(names))}
+    return np.array([place[name] for name in names], np.int64)
+
+
+def _judged(
+    scores_N: np.ndarray, labels_N: np.ndarray, codes_N: np.ndarray | None, level: float
+) -> tuple[float, float, float]:
+    """AUC and its interval; documents count once where there are some."""
+    sides = None
+    n = min(int(labels_N.sum()), int((~labels_N).sum()))
+    if codes_N is not None:
+        sides = codes_N[labels_N], codes_N[~labels_N]
+        n = min(len(np.unique(side)) for side in sides)
+    auc, se = auc_delong(scores_N[labels_N], scores_N[~labels_N], clusters=sides)
+    return auc, *auc_interval(auc, se, n=n, level=level)
+
+
+def _cross_validated(
+    fit: _Fitted, labels_N: np.ndarray, folds_N: np.ndarray
+) -> np.ndarray:
+    """(N,) decision values, each by a classifier that did not see the row's fold."""
+    scores_N = np.zeros(len(labels_N))
+    for fold in np.unique(folds_N):
+        training = np.flatnonzero(folds_N != fold)
+        held_out = np.flatnonzero(folds_N == fold)
+        if len(np.unique(labels_N[training])) == 2:
+            scores_N[held_out] = fit(training, labels_N[training], held_out)
+    return scores_N
+
+
+def _bag_of_words(texts: Sequence[str]) -> _Fitted:
+    from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
+    from sklearn.linear_model import LogisticRegression
+
+    counts = HashingVectorizer(
+        n_features=_N_HASHES,
+        alternate_sign=False,
+        norm=None,
+        token_pattern=r"\b\w+\b",
+    ).transform(texts)
+
+    def fit(training, labels, held_out):
+        weigh = TfidfTransformer(sublinear_tf=True).fit(counts[training])
+        # Balanced weights: the share of members differs a little from fold to fold.
+        model = LogisticRegression(class_weight="balanced", solver="liblinear")
+        model.fit(weigh.transform(counts[training]), labels)
+        return model.decision_function(weigh.transform(counts[held_out]))
+
+    return fit
+
+
+def _trees(features_NF: np.ndarray, seed: int) -> _Fitted:
+    from sklearn.ensemble import GradientBoostingClassifier
+
+    def fit(training, labels, held_out):
+        model = GradientBoostingClassifier(
+            n_estimators=50, max_depth=2, min_samples_leaf=3, random_state=seed
+        )
+        model.fit(features_NF[training], labels, sample_weight=_balanced(labels))
+        return model.decision_function(features_NF[held_out])
+
+    return fit
+
+
+def _ngram(texts: Sequence[str]) -> _Fitted:
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    counts = HashingVectorizer(
+        n_features=_N_HASHES,
+        alternate_sign=False,
+        norm=None,
+        analyzer="char",
+        ngram_range=(2, 4),
+    ).transform(texts)
+
+    def fit(training, labels, held_out):
+        logs = []
+        for side in (True, False):
+            seen = np.asarray(counts[training[labels == side]].sum(axis=0)).ravel()
+            # Half a count for each feature that occurs at all, as in Krichevsky and
+            # Trofimov; features of other texts must not cost the smaller label more.
+            logs.append(np.log((seen + 0.5) / (seen.sum() + 0.5 * _N_HASHES)))
+        total = np.maximum(np.asarray(counts[held_out].sum(axis=1)).ravel(), 1)
+        return counts[held_out] @ (logs[0] - logs[1]) / total
+
+    return fit
+
+
+def _logistic(features_NF: np.ndarray) -> _Fitted:
+    from sklearn.linear_model import LogisticRegression
+
+    def fit(training, labels, held_out):
+        rows = features_NF[training]
+        middle, spread = rows.mean(axis=0), rows.std(axis=0)
+        scale = np.where(spread > 0, spread, 1.0)
+        model = LogisticRegression(class_weight="balanced")
+        model.fit((rows - middle) / scale, labels)
+        return model.decision_function((features_NF[held_out] - middle) / scale)
+
+    return fit
+
+
+def _balanced(labels: np.ndarray) -> np.ndarray:
+    """(N,) weights under which both labels weigh the same."""
+    share = labels.mean()
+    return np.where(labels, 0.5 / share, 0.5 / (1 - share))

@@ -1,0 +1,369 @@
+"""How well membership scores rank labelled texts, and what may be said of it.
+
+Dimension key
+    N  texts
+    M  scores
+    P  members
+    Q  non-members
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from jaxcontam.errors import InputError
+from jaxcontam.membership_results import OperatingPoint, ScorePicture, ScoreResult
+from jaxcontam.methods.membership.blind import Blind, increment
+from jaxcontam.methods.membership.verdicts import score_verdict
+from jaxcontam.stats.bootstrap import bootstrap, tpr_statistic
+from jaxcontam.stats.relabelling import auc_p_values
+from jaxcontam.stats.roc import (
+    Clusters,
+    Convention,
+    auc_delong,
+    auc_interval,
+    paired_delong,
+    roc_curve_points,
+    tpr_at_fpr,
+)
+from jaxcontam.stats.shares import wilson_interval
+
+FEW_TEXTS = 50
+"""Members or non-members below which a warning stands beside the result."""
+
+FEW_DOCUMENTS = 10
+"""The same of documents, where texts come from some."""
+
+FEW_FALSE = 10
+"""Expected false positives below which a rate is called rough."""
+
+_N_PERMUTATIONS = 9999
+
+
+class Scores(Protocol):
+    """A table of scores, such as `score_texts` gives."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The M scores."""
+        ...
+
+    @property
+    def values(self) -> np.ndarray:
+        """(N, M) float64, higher = member; a text without a score is a row of NaN."""
+        ...
+
+
+def judge(
+    name: str,
+    fingerprint: str,
+    table: Scores,
+    labels: np.ndarray,
+    *,
+    clusters: Sequence[object] | None = None,
+    blind: Blind | None = None,
+    primary: str,
+    fprs: Sequence[float] = (0.01, 0.05),
+    convention: Convention = "le",
+    seed: int = 0,
+    n_boot: int = 1000,
+) -> list[ScoreResult]:
+    """AUC, true-positive rates, p-value and increment of each score; one verdict.
+
+    Only the primary score decides, so it is named before the scores are seen. The
+    permutation p-value assumes that labels were assigned by chance; `blind` looks
+    whether the texts contradict that.
+
+    Args:
+        name: Of the file of texts.
+        fingerprint: Digest of the texts in their order.
+        table: N texts, M scores.
+        labels: (N,) bool, True = member.
+        clusters: Document of each text; then documents are permuted, resampled and
+            counted as a whole. None: each text is its own.
+        blind: Baselines of the same N texts; None leaves increments and the verdicts
+            `contaminated` and `confounded` out.
+        primary: The score that decides.
+        fprs: False-positive rates of the operating points.
+        convention: `le` (at most the rate) or `lt` (below it).
+        seed: Seeds permutations and resamples.
+        n_boot: Resamples of each true-positive rate.
+
+    Returns:
+        One result a score, in the order of the table.
+
+    Raises:
+        InputError: If fewer than 2 members or non-members, or documents of them, have
+            a score.
+        ValueError: If lengths differ, `primary` is not in the table, or a text has
+            some of its scores only.
+    """
+    values_NM = np.asarray(table.values, np.float64)
+    labels_N = np.asarray(labels, bool)
+    N = len(values_NM)
+    if primary not in table.names:
+        raise ValueError(f"primary must be one of {table.names}, got {primary!r}")
+    if len(labels_N) != N or (clusters is not None and len(clusters) != N):
+        raise ValueError(f"labels and clusters must have one value a text, {N}")
+    scored_N = scored_texts(values_NM)
+    codes_N = None if clusters is None else codes_of(clusters)[scored_N]
+    values_NM, labels_N = values_NM[scored_N], labels_N[scored_N]
+    sides = None if codes_N is None else (codes_N[labels_N], codes_N[~labels_N])
+    n_each = (int(labels_N.sum()), int((~labels_N).sum()))
+    n_units = n_each if sides is None else tuple(len(np.unique(side)) for side in sides)
+    _check_groups(name, n_units, "texts" if sides is None else "documents")
+    p_M = auc_p_values(values_NM, labels_N, codes_N, n=_N_PERMUTATIONS, seed=seed)
+    warnings = _warnings(N - len(values_NM), n_each, n_units, sides, fprs, blind)
+    primary_N = values_NM[:, table.names.index(primary)]
+    results = []
+    for m, method in enumerate(table.names):
+        score_N = values_NM[:, m]
+        members_P, others_Q = score_N[labels_N], score_N[~labels_N]
+        auc, se = auc_delong(members_P, others_Q, clusters=sides)
+        low, high = auc_interval(auc, se, n=min(n_units))
+        p_value, is_primary = float(p_M[m]), method == primary
+        extra = {}
+        if not is_primary:
+            extra |= _versus(score_N, primary_N, labels_N, sides)
+        if blind is not None and blind.rows:
+            # Over all N texts, as the folds are.
+            extra |= _increment(blind, scored_N, score_N, labels_N, codes_N)
+        results.append(
+            ScoreResult(
+                benchmark=name,
+                fingerprint=fingerprint,
+                method=method,
+                primary=is_primary,
+                n_members=n_each[0],
+                n_nonmembers=n_each[1],
+                n_unscored=N - len(values_NM),
+                n_clusters=None if codes_N is None else len(np.unique(codes_N)),
+                auc=auc,
+                auc_se=se,
+                auc_low=low,
+                auc_high=high,
+                operating_points=tuple(
+                    operating_point(
+                        members_P,
+                        others_Q,
+                        fpr,
+                        convention=convention,
+                        clusters=sides,
+                        n_boot=n_boot,
+                        seed=seed,
+                    )
+                    for fpr in fprs
+                ),
+                p_value=p_value,
+                p_adjusted=p_value if is_primary else None,
+                verdict=score_verdict(p_value, auc=auc, auc_high=high, blind=blind)
+                if is_primary
+                else None,
+                warnings=warnings if is_primary else (),
+                **extra,
+            )
+        )
+    return results
+
+
+def operating_point(
+    members: np.ndarray,
+    nonmembers: np.ndarray,
+    fpr: float,
+    *,
+    convention: Convention = "le",
+    clusters: Clusters | None = None,
+    n_boot: int = 1000,
+    seed: int = 0,
+) -> OperatingPoint:
+    """True-positive rate at a false-positive rate, with an interval.
+
+    Args:
+        members: (P,) float64.
+        nonmembers: (Q,) float64.
+        fpr: In (0, 1); nothing is read off where it times Q is below 1.
+        convention: `le` or `lt`.
+        clusters: Documents of both groups, or None.
+        n_boot: Resamples; the threshold is found anew in each.
+        seed: Seeds them.
+    """
+    expected = fpr * len(nonmembers)
+    try:
+        tpr, threshold = tpr_at_fpr(members, nonmembers, fpr, convention)
+    except ValueError:
+        if expected >= 1:
+            raise
+        tpr = threshold = low = high = None
+    else:
+        drawn = bootstrap(
+            tpr_statistic(fpr, convention),
+            members,
+            nonmembers,
+            clusters=clusters,
+            n_boot=n_boot,
+            seed=seed,
+        )
+        # Resamples of a rate of 0 are all 0, which is no proof of 0.
+        n = len(members) if clusters is None else len(np.unique(clusters[0]))
+        fixed_low, fixed_high = wilson_interval(round(tpr * n), n)
+        low, high = min(drawn.low, fixed_low), max(drawn.high, fixed_high)
+    return OperatingPoint(
+        fpr=fpr,
+        convention=convention,
+        tpr=tpr,
+        tpr_low=low,
+        tpr_high=high,
+        threshold=threshold,
+        expected_false=expected,
+    )
+
+
+def score_pictures(table: Scores, labels: np.ndarray) -> tuple[ScorePicture, ...]:
+    """Curves and scores of every score, for plots; texts without a score are left out.
+
+    Args:
+        table: N texts, M scores.
+        labels: (N,) bool, True = member.
+    """
+    values_NM = np.asarray(table.values, np.float64)
+    scored_N = scored_texts(values_NM)
+    is_member_N = np.asarray(labels, bool)
+    pictures = []
+    for m, method in enumerate(table.names):
+        members_P = values_NM[scored_N & is_member_N, m]
+        others_Q = values_NM[scored_N & ~is_member_N, m]
+        curve = roc_curve_points(members_P, others_Q)
+        pictures.append(
+            ScorePicture(
+                method=method,
+                auc=float(np.trapezoid(curve.tpr, curve.fpr)),
+                fpr=curve.fpr,
+                tpr=curve.tpr,
+                members=members_P,
+                nonmembers=others_Q,
+            )
+        )
+    return tuple(pictures)
+
+
+def scored_texts(values: np.ndarray) -> np.ndarray:
+    """(N,) bool: texts with all their scores.
+
+    Raises:
+        ValueError: If a text has some of its scores only, or an infinite one.
+    """
+    finite_NM = np.isfinite(values)
+    scored_N = finite_NM.all(axis=1)
+    broken_N = ~scored_N & ~np.isnan(values).all(axis=1)
+    if broken_N.any():
+        row = int(np.flatnonzero(broken_N)[0])
+        raise ValueError(f"values must be finite or NaN as a whole row, row {row}")
+    return scored_N
+
+
+def codes_of(clusters: Sequence[object]) -> np.ndarray:
+    """(N,) int64 codes of documents, in the order in which they first occur."""
+    names = [str(name) for name in clusters]
+    place = {name: i for i, name in enumerate(dict.fromkeys(names))}
+    return np.array([place[name] for name in names], np.int64)
+
+
+def _check_groups(name: str, n_units: Sequence[int], unit: str) -> None:
+    for n, group in zip(n_units, ("members", "non-members"), strict=True):
+        if n < 2:
+            raise InputError(
+                f"{name}: too few {unit} of {group} have a score ({n})",
+                hint="an AUC needs at least 2 in each group, an interval that tells "
+                f"something about {FEW_TEXTS}",
+            )
+
+
+def _versus(
+    score_N: np.ndarray,
+    primary_N: np.ndarray,
+    labels_N: np.ndarray,
+    sides: Clusters | None,
+) -> dict[str, float]:
+    found = paired_delong(
+        score_N[labels_N],
+        score_N[~labels_N],
+        primary_N[labels_N],
+        primary_N[~labels_N],
+        clusters=sides,
+    )
+    return {
+        "difference": found.difference,
+        "difference_low": found.low,
+        "difference_high": found.high,
+        "difference_p": found.p_value,
+    }
+
+
+def _increment(
+    blind: Blind,
+    scored_N: np.ndarray,
+    score: np.ndarray,
+    labels: np.ndarray,
+    codes: np.ndarray | None,
+) -> dict[str, float]:
+    full_N = np.full(len(scored_N), np.nan)
+    full_N[scored_N] = score
+    labels_N = np.zeros(len(scored_N), bool)
+    labels_N[scored_N] = labels
+    codes_N = None
+    if codes is not None:
+        codes_N = np.zeros(len(scored_N), np.int64)
+        codes_N[scored_N] = codes
+    found = increment(blind, full_N, labels_N, clusters=codes_N)
+    return {
+        "increment": found.difference,
+        "increment_low": found.low,
+        "increment_high": found.high,
+        "increment_p": found.p_value,
+    }
+
+
+def _warnings(
+    n_unscored: int,
+    n_each: Sequence[int],
+    n_units: Sequence[int],
+    sides: Clusters | None,
+    fprs: Sequence[float],
+    blind: Blind | None,
+) -> tuple[str, ...]:
+    found = []
+    if n_unscored:
+        found.append(
+            f"texts without a score, which are left out: {n_unscored} (empty, or without "
+            "a token that could be scored)"
+        )
+    if sides is not None and min(n_units) < FEW_DOCUMENTS:
+        found.append(
+            f"the smaller group comes from {min(n_units)} documents only; intervals "
+            f"from fewer than {FEW_DOCUMENTS} are rough"
+        )
+    elif min(n_each) < FEW_TEXTS:
+        found.append(
+            f"the smaller group has {min(n_each)} texts only; fewer than {FEW_TEXTS} "
+            "leave the AUC very uncertain"
+        )
+    for fpr in fprs:
+        expected = fpr * n_each[1]
+        if expected < 1:
+            found.append(
+                f"no threshold at a false-positive rate of {fpr:g}: it needs at least "
+                f"{int(np.ceil(1 / fpr - 1e-9))} non-members, there are {n_each[1]}"
+            )
+        elif expected < FEW_FALSE:
+            found.append(
+                f"at a false-positive rate of {fpr:g} only {expected:.1f} non-members "
+                "are expected above the threshold, so the true-positive rate is rough"
+            )
+    if blind is None:
+        found.append(
+            "no blind baseline was made: the texts alone may tell the labels apart"
+        )
+    else:
+        found.extend(blind.warnings)
+    return tuple(found)

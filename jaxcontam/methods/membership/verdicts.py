@@ -1,0 +1,69 @@
+"""What a membership result allows to be said, with the texts alone as the rival.
+
+The words are those of the order tests; nothing is ever called clean.
+"""
+
+from jaxcontam.methods.membership.blind import Blind
+from jaxcontam.verdict import CONTAMINATED, INCONCLUSIVE, NO_EVIDENCE, SUSPECTED
+
+CONFOUNDED = "confounded"
+"""The texts alone tell the labels apart, so that a score proves no memory."""
+
+CONTAMINATED_LEVEL, SUSPECTED_LEVEL = 0.001, 0.05
+"""Levels for the adjusted p-value."""
+
+BLIND_AUC = 0.55
+"""A blind AUC that is surely above this one confounds whatever a score reaches."""
+
+USEFUL_AUC = 0.6
+"""An AUC that a `no evidence` must have been able to rule out."""
+
+
+def score_verdict(
+    p_value: float, *, auc: float, auc_high: float, blind: Blind | None
+) -> str:
+    """Verdict of the primary score.
+
+    `confounded` where a blind AUC is surely above 0.55, or surely above 0.5 and no
+    lower than the score's; surely: at 95 %, corrected for the number of baselines.
+    Without a blind baseline no p-value leads beyond `suspected`.
+
+    Args:
+        p_value: By permutation of the labels, corrected for several benchmarks.
+        auc: Of the score.
+        auc_high: Upper end of its interval.
+        blind: Baselines of the same texts.
+    """
+    blind_auc = None if blind is None else blind.auc
+    low = None if blind is None else blind.low
+    if blind_auc is not None and low is not None:
+        if low > BLIND_AUC or (low > 0.5 and blind_auc >= auc):
+            return CONFOUNDED
+        if p_value <= CONTAMINATED_LEVEL:
+            return CONTAMINATED
+    return _without_proof(p_value, auc_high)
+
+
+def set_verdict(p_value: float, *, auc_high: float, blind: Blind | None) -> str:
+    """Verdict of a set-level test, whose two sets must be of one law.
+
+    Stricter than for a score: any blind AUC that is surely above 0.5 confounds, since
+    the test finds the smallest difference in a large set.
+
+    Args:
+        p_value: By permutation of the labels, corrected for several sets.
+        auc_high: Upper end of the interval of the held-out AUC.
+        blind: Baselines that tell suspected from validation texts.
+    """
+    if blind is not None and blind.low is not None:
+        if blind.low > 0.5:
+            return CONFOUNDED
+        if p_value <= CONTAMINATED_LEVEL:
+            return CONTAMINATED
+    return _without_proof(p_value, auc_high)
+
+
+def _without_proof(p_value: float, auc_high: float) -> str:
+    if p_value <= SUSPECTED_LEVEL:
+        return SUSPECTED
+    return INCONCLUSIVE if auc_high > USEFUL_AUC else NO_EVIDENCE

@@ -1,0 +1,185 @@
+"""Bootstrap intervals of statistics of two groups: each group is resampled by itself.
+
+Dimension key
+    K  resamples
+    P  members
+    Q  non-members
+    C  documents of one kind
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from jaxcontam.stats.roc import Clusters, Convention, n_allowed
+
+Statistic = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""((K, P) members, (K, Q) non-members) -> (K,): one value a row."""
+
+# Resampled scores held at once; 32 MiB of float64.
+_MOST_CELLS = 1 << 22
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class BootstrapResult:
+    """A statistic and how it varies over resampled texts.
+
+    Attributes:
+        statistic: Of the sample itself.
+        se: Standard deviation over the resamples.
+        low: Lower end of the percentile interval.
+        high: Upper end.
+        draws: (K,) float64; the statistic of each resample.
+    """
+
+    statistic: float
+    se: float
+    low: float
+    high: float
+    draws: np.ndarray = dataclasses.field(repr=False)
+
+
+def bootstrap(
+    statistic: Statistic,
+    members: np.ndarray,
+    nonmembers: np.ndarray,
+    *,
+    clusters: Clusters | None = None,
+    n_boot: int = 2000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> BootstrapResult:
+    """Percentile interval of a statistic; both groups keep their size.
+
+    With clusters, whole documents are drawn: those with members only, with non-members
+    only, and with both are three groups that each keep their number of documents.
+
+    Args:
+        statistic: Of many resamples at once; see `Statistic`.
+        members: (P,) float64, P >= 1.
+        nonmembers: (Q,) float64, Q >= 1.
+        clusters: Documents of the texts; None: each text is its own.
+        n_boot: K.
+        level: Probability with which the interval should hold the statistic's value in
+            the population; roughly so in small samples.
+        seed: Seeds the resamples.
+
+    Raises:
+        ValueError: If a group is empty or `n_boot` is below 1.
+
+    Source:
+        Efron and Tibshirani (1993), "An Introduction to the Bootstrap", chapter 13.
+    """
+    P, Q = len(members), len(nonmembers)
+    if min(P, Q) < 1 or n_boot < 1:
+        raise ValueError(
+            f"members, nonmembers and n_boot must be at least 1, got {P, Q, n_boot}"
+        )
+    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
+    members_P = np.asarray(members, np.float64)
+    nonmembers_Q = np.asarray(nonmembers, np.float64)
+    if clusters is None:
+        draws_K = _of_texts(statistic, members_P, nonmembers_Q, n_boot, rng)
+    else:
+        draws_K = _of_documents(
+            statistic, members_P, nonmembers_Q, clusters, n_boot, rng
+        )
+    low, high = np.quantile(draws_K, [(1 - level) / 2, (1 + level) / 2])
+    own = statistic(members_P[None], nonmembers_Q[None])[0]
+    return BootstrapResult(
+        statistic=float(own),
+        se=float(draws_K.std(ddof=1)) if n_boot > 1 else 0.0,
+        low=float(low),
+        high=float(high),
+        draws=draws_K,
+    )
+
+
+def auc_statistic(members_KP: np.ndarray, nonmembers_KQ: np.ndarray) -> np.ndarray:
+    """AUC of each row, ties counting one half."""
+    from scipy.stats import rankdata
+
+    _, P = members_KP.shape
+    _, Q = nonmembers_KQ.shape
+    ranks_KN = rankdata(np.concatenate([members_KP, nonmembers_KQ], axis=1), axis=1)
+    return (ranks_KN[:, :P].sum(axis=1) - P * (P + 1) / 2) / (P * Q)
+
+
+def tpr_statistic(fpr: float, convention: Convention = "le") -> Statistic:
+    """True-positive rate at a false-positive rate, threshold found anew in each row.
+
+    A cluster bootstrap may draw fewer non-members than `fpr` needs; the threshold is
+    then the largest of them.
+    """
+
+    def statistic(members_KP: np.ndarray, nonmembers_KQ: np.ndarray) -> np.ndarray:
+        _, Q = nonmembers_KQ.shape
+        # Ascending place of the score with exactly the allowed number above it.
+        place = Q - 1 - (n_allowed(Q, fpr, convention) if fpr * Q >= 1 else 0)
+        threshold_K = np.partition(nonmembers_KQ, place, axis=1)[:, place]
+        return (members_KP > threshold_K[:, None]).mean(axis=1)
+
+    return statistic
+
+
+def _of_texts(
+    statistic: Statistic,
+    members_P: np.ndarray,
+    nonmembers_Q: np.ndarray,
+    n_boot: int,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    P, Q = len(members_P), len(nonmembers_Q)
+    rows = max(1, _MOST_CELLS // (P + Q))
+    found = []
+    for start in range(0, n_boot, rows):
+        k = min(rows, n_boot - start)
+        found.append(
+            statistic(
+                members_P[rng.integers(P, size=(k, P))],
+                nonmembers_Q[rng.integers(Q, size=(k, Q))],
+            )
+        )
+    return np.concatenate(found)
+
+
+def _of_documents(
+    statistic: Statistic,
+    members_P: np.ndarray,
+    nonmembers_Q: np.ndarray,
+    clusters: Clusters,
+    n_boot: int,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    of_members = _by_document(members_P, clusters[0])
+    of_others = _by_document(nonmembers_Q, clusters[1])
+    kinds = [
+        sorted(of_members.keys() - of_others.keys()),
+        sorted(of_others.keys() - of_members.keys()),
+        sorted(of_members.keys() & of_others.keys()),
+    ]
+    nothing = np.empty(0)
+    found = np.empty(n_boot)
+    for draw in range(n_boot):
+        drawn = [
+            kind[i]
+            for kind in kinds
+            if kind
+            for i in rng.integers(len(kind), size=len(kind))
+        ]
+        rows = [
+            np.concatenate([of.get(code, nothing) for code in drawn])[None]
+            for of in (of_members, of_others)
+        ]
+        found[draw] = statistic(rows[0], rows[1])[0]
+    return found
+
+
+def _by_document(scores: np.ndarray, codes: np.ndarray) -> dict[int, np.ndarray]:
+    if len(scores) != len(codes):
+        raise ValueError("clusters must have one code a text")
+    order = np.argsort(codes, kind="stable")
+    names, starts = np.unique(np.asarray(codes)[order], return_index=True)
+    parts = np.split(scores[order], starts[1:])
+    return dict(zip(names.tolist(), parts, strict=True))
