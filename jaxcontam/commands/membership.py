@@ -1,13 +1,11 @@
 """`jaxcontam membership`: which texts a model saw, with what uncertainty."""
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import tyro
-from rich.console import Console
 
 from jaxcontam.commands.flags import (
     STORE_DIR,
@@ -16,8 +14,15 @@ from jaxcontam.commands.flags import (
     check_store_flags,
     flags_of,
 )
+from jaxcontam.commands.membership_judged import Judged, Table, judged
+from jaxcontam.commands.membership_published import publish_membership
+from jaxcontam.commands.membership_scores import (
+    AUTO,
+    choose_scores,
+    counted_tokens,
+    primary_name,
+)
 from jaxcontam.commands.membership_texts import (
-    FEWEST,
     MEMBER,
     NONMEMBER,
     TEXT,
@@ -29,18 +34,19 @@ from jaxcontam.commands.membership_texts import (
 )
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.commands.publish import Stopwatch
-from jaxcontam.data.labelled import load_labelled
-from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.methods import METHODS
-from jaxcontam.methods.membership.score import Reading, ScoreMethod
+from jaxcontam.data.labelled import LabelledTexts, load_labelled
+from jaxcontam.errors import InputError
+from jaxcontam.methods.membership.score import Reading
 from jaxcontam.report.document import make_folder
 
 if TYPE_CHECKING:
-    from jaxcontam.methods.membership.plan import Inputs, TextModel
+    from jaxcontam.methods.membership.plan import Inputs
+    from jaxcontam.models.checkpoint import Checkpoint
 
-# Readings that cost one more pass at most, or that the user asked for by a flag.
-_CHEAP: frozenset[Reading] = frozenset({"moments", "lowercase", "reference", "corpus"})
-AUTO, ALL = "auto", "all"
+_PREFIXES: tuple[tuple[Reading, str], ...] = (
+    ("nonmember_prefix", NONMEMBER),
+    ("member_prefix", MEMBER),
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +79,6 @@ class Membership:
     """The score that decides; choose it before you look."""
     k: float = 20.0
     """Percentage of least likely tokens that the Min-K% family keeps."""
-    sweep_k: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Also choose k on a random half of the texts, and report it on the other half."""
     reference: str | None = None
     """A smaller model, or one that did not see the texts: the score `reference`."""
     corpus: tuple[Path, ...] = ()
@@ -134,10 +138,16 @@ class Membership:
         """Score, judge, write and print; returns the report."""
         watch = Stopwatch()
         run = self._load()
-        methods = self._methods(run)
-        primary = self._primary(methods)
-        shots = self._shots(run, methods)
-        left_out_N = left_out(run, [i for some in shots.values() for i in some])
+        methods = choose_scores(
+            self.scores, self._available(run), fraction=self.k / 100
+        )
+        primary = primary_name(self.primary, methods, fraction=self.k / 100)
+        shots = {
+            reading: draw_shots(run, role, self.shots, seed=self.seed)
+            for reading, role in _PREFIXES
+            if any(reading in method.reads for method in methods)
+        }
+        left_out_N = left_out(run, [int(i) for some in shots.values() for i in some])
         # JAX and transformers are imported once the input is known to be good.
         from jaxcontam.methods.membership.plan import score_texts
         from jaxcontam.methods.membership.text_model import text_model
@@ -151,58 +161,157 @@ class Membership:
         out = self.out or Path("runs/membership") / f"{checkpoint.name}-{digest}"
         make_folder(out)
         store = None if self.no_store else self.store or out / STORE_DIR
-        model = text_model(checkpoint, store=store, batch_tokens=self.batch_tokens)
         scored_N = ~left_out_N
+        inputs = self._inputs(
+            checkpoint,
+            {
+                reading: tuple(run.texts[i] for i in some)
+                for reading, some in shots.items()
+            },
+            store=store,
+            out=out,
+        )
         try:
             with progress_bar("scoring texts") as progress:
                 table = score_texts(
                     run.texts_of(scored_N),
                     methods,
-                    model,
-                    inputs=self._inputs(checkpoint, run, shots, store),
+                    text_model(checkpoint, store=store, batch_tokens=self.batch_tokens),
+                    inputs=inputs,
                     seed=self.seed,
                     progress=progress,
                 )
         except NonFiniteScoreError as e:
-            raise not_finite(run, int(np.flatnonzero(scored_N)[e.sequence])) from e
+            i = int(np.flatnonzero(scored_N)[e.sequence])
+            raise InputError(
+                f"{run.sources[i]}: text {run.number_of(i)}: a score is not finite",
+                hint="check the checkpoint: its weights may hold NaN or be truncated",
+            ) from e
         values_NM = np.full((len(run.texts), len(methods)), np.nan)
         values_NM[scored_N] = table.values
         n_tokens_N = np.zeros(len(run.texts), np.int64)
         n_tokens_N[scored_N] = table.n_tokens
-        found = judged(
+        whole = Table(table.names, values_NM)
+        found: Judged = judged(
             run,
-            Table(table.names, values_NM),
+            whole,
             left_out_N,
             primary=primary,
             fprs=self.fpr,
             convention=self.convention,
             seed=self.seed,
         )
-        return self._publish(
-            run, methods, table, values_NM, n_tokens_N, left_out_N, found, primary
+        return publish_membership(
+            run,
+            whole,
+            found,
+            methods=methods,
+            primary=primary,
+            fprs=self.fpr,
+            convention=self.convention,
+            left_out_N=left_out_N,
+            n_tokens_N=n_tokens_N,
+            tokens_scored=table.tokens_scored,
+            cached_tokens=table.n_cached,
+            command=("membership", *self._positionals(), *flags_of(self)),
+            seed=self.seed,
+            watch=watch,
+            checkpoint=checkpoint,
+            out=out,
+            as_json=self.json,
+        )
+
+    def _positionals(self) -> list[str]:
+        return [self.model] if self.texts is None else [self.model, self.texts]
+
+    def _available(self, run: RunTexts) -> set[Reading]:
+        """What scores can read in this run."""
+        found: set[Reading] = {"moments", "lowercase", "neighbours", "gradients"}
+        if self.reference is not None:
+            found.add("reference")
+        if self.corpus:
+            found.add("corpus")
+        return found | {
+            reading for reading, role in _PREFIXES if run.with_role(role).any()
+        }
+
+    def _inputs(
+        self,
+        checkpoint: "Checkpoint",
+        prefixes: dict[Reading, tuple[str, ...]],
+        *,
+        store: Path | None,
+        out: Path,
+    ) -> "Inputs":
+        """What scores need beside the model and the texts."""
+        from jaxcontam.methods.membership.neighbours import edited
+        from jaxcontam.methods.membership.plan import Inputs
+        from jaxcontam.methods.membership.text_model import text_model
+        from jaxcontam.models.checkpoint import load_checkpoint
+
+        neighbours = edited
+        if self.masked_lm is not None:
+            from jaxcontam.models.masked import MaskedModel
+
+            neighbours = MaskedModel.load(self.masked_lm).replaced
+        return Inputs(
+            reference=None
+            if self.reference is None
+            else text_model(
+                load_checkpoint(self.reference, dtype=self.dtype),
+                store=store,
+                batch_tokens=self.batch_tokens,
+            ),
+            nonmember_prefix=prefixes.get("nonmember_prefix", ()),
+            member_prefix=prefixes.get("member_prefix", ()),
+            corpus_counts=counted_tokens(self.corpus, checkpoint, out)
+            if self.corpus
+            else None,
+            neighbours=neighbours,
+            n_neighbours=self.n_neighbours,
         )
 
     def _load(self) -> RunTexts:
-        """The texts and what is known of each."""
+        """The texts and what is known of each.
 
-        def load(source: str, *, labels: bool = False):
-            return load_labelled(
-                source,
-                text_field=self.text_field,
-                label_field=self.label_field if labels else None,
-                cluster_field=self.document_field,
-                limit=self.limit,
-                length=self.length,
-            )
-
+        Raises:
+            InputError: If labels name one side only.
+        """
         if self.texts is None:
             assert self.members is not None and self.nonmembers is not None
             return joined_run(
-                [(load(self.members), MEMBER), (load(self.nonmembers), NONMEMBER)]
+                [
+                    (self._read(self.members, with_labels=False), MEMBER),
+                    (self._read(self.nonmembers, with_labels=False), NONMEMBER),
+                ]
             )
-        texts = load(self.texts, labels=True)
         if self.nonmembers is not None:
-            return joined_run([(texts, TEXT), (load(self.nonmembers), NONMEMBER)])
-        return (
-            joined_run([(texts, TEXT)]) if texts.labels is None else labelled_run(texts)
+            return joined_run(
+                [
+                    (self._read(self.texts, with_labels=False), TEXT),
+                    (self._read(self.nonmembers, with_labels=False), NONMEMBER),
+                ]
+            )
+        texts = self._read(self.texts, with_labels=True)
+        if texts.labels is None:
+            return joined_run([(texts, TEXT)])
+        sides = {label for label in texts.labels if label is not None}
+        if len(sides) == 1:
+            (only,) = sides
+            raise InputError(
+                f"{texts.name}: every label says {MEMBER if only else NONMEMBER}",
+                hint="a comparison needs both sides; without labels, give known "
+                "non-members with --nonmembers",
+            )
+        return labelled_run(texts)
+
+    def _read(self, source: str, *, with_labels: bool) -> LabelledTexts:
+        return load_labelled(
+            source,
+            text_field=self.text_field,
+            label_field=self.label_field if with_labels else None,
+            cluster_field=self.document_field,
+            limit=self.limit,
+            length=self.length,
+            with_labels=with_labels,
         )

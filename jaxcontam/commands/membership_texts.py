@@ -47,13 +47,21 @@ class RunTexts:
 
     def texts_of(self, chosen_N: np.ndarray) -> list[str]:
         """Some of the texts."""
-        return [text for text, is_one in zip(self.texts, chosen_N, strict=True) if is_one]
+        return [
+            text for text, is_one in zip(self.texts, chosen_N, strict=True) if is_one
+        ]
 
     def clusters_of(self, chosen_N: np.ndarray) -> list[str] | None:
         """Documents of some of the texts; None where none are known."""
         if self.clusters is None:
             return None
-        return [one for one, is_one in zip(self.clusters, chosen_N, strict=True) if is_one]
+        return [
+            one for one, is_one in zip(self.clusters, chosen_N, strict=True) if is_one
+        ]
+
+    def number_of(self, i: int) -> int:
+        """Number of a text within its own file, from 1."""
+        return 1 + sum(source == self.sources[i] for source in self.sources[:i])
 
     @property
     def n_on_both_sides(self) -> int:

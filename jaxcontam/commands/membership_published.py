@@ -1,0 +1,183 @@
+"""The end of a membership run: files, and what the terminal shows."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from jaxcontam.commands.membership_judged import Judged, Table
+from jaxcontam.commands.membership_texts import RunTexts
+from jaxcontam.commands.publish import Stopwatch
+from jaxcontam.methods.membership.score import ScoreMethod
+from jaxcontam.report.membership import text_rows, write_membership
+from jaxcontam.report.membership_words import (
+    auc_words,
+    blind_name,
+    increment_words,
+    membership_sentence,
+    method_words,
+    operating_header,
+    p_words,
+    tpr_words,
+)
+from jaxcontam.report.provenance import library_versions
+from jaxcontam.results import Report
+
+if TYPE_CHECKING:
+    from jaxcontam.models.checkpoint import Checkpoint
+
+# Columns from which intervals of true-positive rates and gains fit.
+_WIDE = 118
+
+
+def publish_membership(
+    run: RunTexts,
+    table: Table,
+    found: Judged,
+    *,
+    methods: Sequence[ScoreMethod],
+    primary: str,
+    fprs: Sequence[float],
+    convention: Literal["le", "lt"],
+    left_out_N: np.ndarray,
+    n_tokens_N: np.ndarray,
+    tokens_scored: int,
+    cached_tokens: int,
+    command: Sequence[str],
+    seed: int,
+    watch: Stopwatch,
+    checkpoint: "Checkpoint",
+    out: Path,
+    as_json: bool,
+) -> dict[str, Any]:
+    """Write texts.jsonl, report.json and report.html, print; returns the report."""
+    from jaxcontam.scoring.local import device_info, model_info
+
+    report = Report(
+        command=tuple(command),
+        seed=seed,
+        started=watch.started,
+        wall_seconds=watch.seconds,
+        model=model_info(checkpoint),
+        device=device_info(),
+        versions=library_versions(),
+        min_effect=None,
+        results=found.results,
+        blind=found.blind,
+        thresholds=found.thresholds,
+        study={
+            "name": run.name,
+            "fingerprint": run.fingerprint,
+            "primary": primary,
+            "fprs": list(fprs),
+            "convention": convention,
+            "settings": {m.name: m.setting for m in methods if m.setting},
+            "n_texts": len(run.texts),
+            "n_left_out": int(left_out_N.sum()),
+            "n_unscored": int((n_tokens_N[~left_out_N] == 0).sum()),
+            "tokens_scored": tokens_scored,
+            "cached_tokens": cached_tokens,
+            "warnings": list(found.warnings),
+        },
+    )
+    rows = text_rows(
+        texts=run.texts,
+        roles=run.roles,
+        sources=run.sources,
+        clusters=run.clusters,
+        n_tokens=n_tokens_N,
+        left_out=left_out_N,
+        scores=dict(zip(table.names, table.values.T, strict=True)),
+        p_values=found.p_values,
+        p_adjusted=found.p_adjusted,
+    )
+    document = write_membership(report, rows, out)
+    # matplotlib and jinja2 take a third of a second to import: only for a page.
+    from jaxcontam.report.membership_page import write_membership_page
+
+    page = write_membership_page(document, found.pictures, out)
+    if as_json:
+        print(json.dumps(document, indent=1, ensure_ascii=False))
+        return document
+    console = Console()
+    print_membership(document, console)
+    console.print(f"\nreport: {page}", soft_wrap=True, highlight=False)
+    return document
+
+
+def print_membership(document: dict[str, Any], console: Console) -> None:
+    """The scores with blind baselines below them, and the sentence that decides."""
+    rows, blind = document["results"], document.get("blind", [])
+    ranked = [row for row in rows if "operating_points" in row]
+    if ranked:
+        console.print(_ranking_table(ranked, blind, wide=console.width >= _WIDE))
+    elif blind:
+        console.print(_blind_table(blind))
+    for row in document.get("thresholds", []):
+        if row["threshold"] is not None:
+            console.print(
+                f"{row['method']} above {row['threshold']:.4g}: {row['n_above']} texts, "
+                f"at a false-positive rate of {row['fpr']:.3g} (on new non-members "
+                f"{row['fpr_low']:.3f} to {row['fpr_high']:.3f}); "
+                f"{row['n_discoveries']} by Benjamini-Hochberg at {row['fpr']:.3g}.",
+                highlight=False,
+            )
+    study = document["study"]
+    console.print(
+        f"{study['n_texts']:,} texts, {study['tokens_scored']:,} tokens scored"
+        + (f", {study['n_unscored']} texts without a token" * (study["n_unscored"] > 0))
+        + (f", {study['n_left_out']} left out as prefix" * (study["n_left_out"] > 0))
+        + ".",
+        highlight=False,
+    )
+    decisive = next((row for row in rows if row["primary"]), None)
+    warnings = [*study["warnings"], *(decisive["warnings"] if decisive else [])]
+    for warning in warnings:
+        console.print(f"{warning}.", highlight=False, markup=False)
+    if decisive is not None:
+        console.print()
+        console.print(
+            membership_sentence(decisive, blind), highlight=False, markup=False
+        )
+
+
+def _ranking_table(
+    rows: Sequence[dict[str, Any]], blind: Sequence[dict[str, Any]], *, wide: bool
+) -> RichTable:
+    table = RichTable(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("score", no_wrap=True)
+    table.add_column("AUC (95 %)", justify="right", no_wrap=True)
+    for point in rows[0]["operating_points"]:
+        name = operating_header(point).replace(" at FPR ", "\nFPR ")
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("p", justify="right", no_wrap=True)
+    table.add_column("gain over\nblind", justify="right", no_wrap=True)
+    for row in rows:
+        rates = [tpr_words(point) for point in row["operating_points"]]
+        gain = increment_words(row)
+        if not wide:
+            rates, gain = [r.split(" (")[0] for r in rates], gain.split(" (")[0]
+        table.add_row(
+            method_words(row),
+            auc_words(row),
+            *rates,
+            p_words(row["p_value"]),
+            gain,
+            style="bold" if row["primary"] else None,
+        )
+    for one in blind:
+        table.add_row(f"blind: {blind_name(one['name'])}", auc_words(one), style="dim")
+    return table
+
+
+def _blind_table(blind: Sequence[dict[str, Any]]) -> RichTable:
+    table = RichTable(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("texts against non-members, blind", no_wrap=True)
+    table.add_column("AUC (95 %)", justify="right", no_wrap=True)
+    for one in blind:
+        table.add_row(blind_name(one["name"]), auc_words(one))
+    return table

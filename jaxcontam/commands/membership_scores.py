@@ -1,0 +1,125 @@
+"""Which scores a membership run computes, and what they need beside the texts."""
+
+import hashlib
+import io
+import json
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jaxcontam.commands.progress import progress_bar
+from jaxcontam.data.corpus import Fault, list_corpus, read_segments
+from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.methods import METHODS
+from jaxcontam.methods.membership.min_k import min_k_at
+from jaxcontam.methods.membership.min_k_pp import min_k_pp_at
+from jaxcontam.methods.membership.score import Reading, ScoreMethod
+from jaxcontam.report.document import replace_bytes
+
+if TYPE_CHECKING:
+    from jaxcontam.models.checkpoint import Checkpoint
+
+AUTO, ALL = "auto", "all"
+
+# Readings that cost one more pass at most, or that a flag of their own asked for.
+_CHEAP: frozenset[Reading] = frozenset({"moments", "lowercase", "reference", "corpus"})
+_AT_K = {"min_k": min_k_at, "min_k_pp": min_k_pp_at}
+
+
+def choose_scores(
+    names: Sequence[str], available: Collection[Reading], *, fraction: float
+) -> list[ScoreMethod]:
+    """The scores that were asked for, in the order of METHODS.
+
+    Args:
+        names: Names of scores, or `AUTO` or `ALL` alone or among them.
+        available: What this run can read.
+        fraction: Share of tokens that the Min-K% family keeps.
+
+    Raises:
+        InputError: If a name is none of a score; suggests the nearest one.
+    """
+    known = {
+        name: method
+        for name, method in METHODS.items()
+        if isinstance(method, ScoreMethod)
+    }
+    wanted: set[str] = set()
+    for name in names:
+        if name in (AUTO, ALL):
+            usable = set(available) & _CHEAP if name == AUTO else set(available)
+            wanted |= {key for key, row in known.items() if set(row.reads) <= usable}
+        elif name in known:
+            wanted.add(name)
+        else:
+            raise unknown_name("score", name, [*known, AUTO, ALL])
+    return [
+        _AT_K[name](fraction) if name in _AT_K else row
+        for name, row in known.items()
+        if name in wanted
+    ]
+
+
+def primary_name(name: str, methods: Sequence[ScoreMethod], *, fraction: float) -> str:
+    """Name in the table of the score that decides.
+
+    Raises:
+        InputError: If it is not among those that are computed.
+    """
+    wanted = _AT_K[name](fraction).name if name in _AT_K else name
+    names = [method.name for method in methods]
+    if wanted not in names:
+        raise InputError(
+            f"--primary {name} is not among the scores ({', '.join(names)})",
+            hint="name it after --scores, too, or choose one of these",
+        )
+    return wanted
+
+
+def counted_tokens(
+    corpus: Sequence[Path], checkpoint: "Checkpoint", out: Path
+) -> np.ndarray:
+    """(V,) token counts of text files; those of the same files are kept in `out`.
+
+    Raises:
+        InputError: If a file has a part that cannot be read: names it.
+    """
+    from jaxcontam.methods.membership.frequencies import token_frequencies
+
+    files = [file for path in corpus for file in list_corpus(path, leave_out=out)[0]]
+    state = [[str(f.path.resolve()), f.size, f.modified] for f in files]
+    key = hashlib.sha256(
+        json.dumps([state, checkpoint.fingerprint]).encode("utf-8")
+    ).hexdigest()[:16]
+    kept = out / f"corpus-counts-{key}.npy"
+    vocab_size = checkpoint.config.vocab_size
+    if kept.is_file():
+        counts_V = np.load(kept, allow_pickle=False)
+        if counts_V.shape == (vocab_size,):
+            return counts_V
+
+    n_bytes = sum(file.size for file in files)
+    with progress_bar("counting tokens", unit="bytes/s") as progress:
+
+        def documents():
+            before = 0
+            for file in files:
+                for part in read_segments(file.path, text_field="text"):
+                    if isinstance(part, Fault):
+                        raise InputError(
+                            f"{file.name}: line {part.line}: {part.reason}",
+                            hint="mend or leave out this record: frequencies of a "
+                            "part of a corpus are others",
+                        )
+                    if part.after is not None:
+                        progress(before + part.after.stored, n_bytes)
+                    yield part.text
+                before += file.size
+
+        counts_V = token_frequencies(documents(), checkpoint.tokenizer, vocab_size)
+    buffer = io.BytesIO()
+    np.save(buffer, counts_V, allow_pickle=False)
+    replace_bytes(kept, buffer.getvalue())
+    return counts_V
