@@ -14,6 +14,10 @@ from jaxcontam.cli import COMMANDS, main, run_command
 from jaxcontam.errors import InputError
 
 ROOT = Path(__file__).parents[1]
+SCORES = (
+    "min_k, min_k_pp, loss, zlib, surp, gap_k, dc_pdd, lowercase, neighbourhood, "
+    "reference, recall, con_recall, gradient_norm"
+)
 TESTS = (
     "adjacency, stratified, two_min, reversal, permutation, sequential, "
     "permutation_sequential, permutation_besag_clifford, adjacency_normal, sharded_t, "
@@ -85,9 +89,10 @@ def test_methods_lists_each_method_with_its_source(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     assert main(["methods"]) == 0
     said = capsys.readouterr().out
-    for name in [*TESTS.split(", "), "min_k"]:
+    for name in [*TESTS.split(", "), *SCORES.split(", ")]:
         assert re.search(rf"^{name} ", said, re.MULTILINE)
     assert "arXiv:2310.17623" in said
+    assert "not of C4" in said
 
 
 def test_unknown_command_names_the_nearest(refused):

@@ -29,7 +29,7 @@ def problem(V, *, N=23, D=8, scale=2.0, seed=0):
 
 
 def float64_scores(hidden_ND, head_VD, targets_N):
-    """Log-probabilities, means and variances by direct sums over [N, V]."""
+    """Log-probabilities, means, variances and tops by direct sums over [N, V]."""
     logits_NV = hidden_ND.astype(np.float64) @ head_VD.astype(np.float64).T
     logprobs_NV = scipy.special.log_softmax(logits_NV, axis=-1)
     probs_NV = np.exp(logprobs_NV)
@@ -39,6 +39,7 @@ def float64_scores(hidden_ND, head_VD, targets_N):
         logprobs_NV[np.arange(len(targets_N)), targets_N],
         means_N,
         (probs_NV * centred_NV**2).sum(axis=-1),
+        logprobs_NV.max(axis=-1),
     )
 
 
@@ -74,6 +75,7 @@ def test_logprobs_are_the_same_with_and_without_moments():
     alone, joint = (target_scores(*arrays, moments=moments) for moments in (0, 1))
     assert alone.means is None
     assert alone.variances is None
+    assert alone.tops is None
     np.testing.assert_array_equal(alone.logprobs, joint.logprobs)
 
 
@@ -85,6 +87,7 @@ def test_uniform_logits_give_minus_log_v_and_no_variance(V):
     np.testing.assert_allclose(found.logprobs, np.full(3, -np.log(V)), rtol=1e-6)
     np.testing.assert_allclose(found.means, np.full(3, -np.log(V)), rtol=1e-6)
     np.testing.assert_array_equal(found.variances, np.zeros(3))
+    np.testing.assert_array_equal(found.tops, found.logprobs)
 
 
 @pytest.mark.parametrize("shift", [-200.0, 3.5, 100.0])
@@ -100,7 +103,7 @@ def test_a_constant_shift_of_the_logits_changes_nothing(shift):
     # A logit near 200 is stored to 2e-5, and a log-probability takes two of them.
     # A variance moves by that times twice a deviation of up to 10.
     for part, expected_N, atol in zip(
-        shifted, expected, (5e-5, 5e-5, 4e-4), strict=True
+        shifted, expected, (5e-5, 5e-5, 4e-4, 5e-5), strict=True
     ):
         np.testing.assert_allclose(part, expected_N, rtol=1e-5, atol=atol)
 
@@ -145,6 +148,18 @@ def test_large_logits_stay_finite():
     # Logits near 1e7 are stored to 1.
     expected_N = float64_scores(hidden_ND, head_VD, targets_N)[0]
     np.testing.assert_allclose(found.logprobs, expected_N, rtol=1e-6, atol=4.0)
+
+
+def test_top_is_that_of_the_likeliest_token():
+    """Never below the target, so that a gap has one sign."""
+    hidden_ND, head_VD, _ = problem(2 * BLOCK + 9, N=200)
+    targets_N = (hidden_ND @ head_VD.T).argmax(axis=-1)
+    found = target_scores(
+        *map(jnp.asarray, (hidden_ND, head_VD, targets_N)), moments=True
+    )
+    assert found.tops is not None
+    assert (found.tops >= found.logprobs).all()
+    np.testing.assert_allclose(found.tops, found.logprobs, **KERNEL)
 
 
 def test_logprobs_are_never_positive():
@@ -250,6 +265,8 @@ def test_a_target_changes_its_own_logprob_alone(decoder):
     np.testing.assert_array_equal(np.argwhere(differs_BS), [[1, 4]])
     np.testing.assert_array_equal(before.means, after.means)
     np.testing.assert_array_equal(before.variances, after.variances)
+    # At that place alone it may be lifted to a target's own logarithm, by a rounding.
+    np.testing.assert_allclose(before.tops, after.tops, rtol=1e-6, atol=1e-6)
 
 
 def test_a_row_alone_scores_as_it_does_in_a_batch(decoder):
@@ -269,7 +286,7 @@ def test_nothing_is_promoted_in_silence(decoder, moments):
             lambda *batch: score_tokens(*decoder, *batch, moments=moments), *rows()
         )
     kept = [part for part in found if part is not None]
-    assert len(kept) == (3 if moments else 1)
+    assert len(kept) == (4 if moments else 1)
     assert all(part.dtype == np.float32 and part.shape == (B, S) for part in kept)
 
 

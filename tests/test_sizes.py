@@ -10,7 +10,7 @@ import pytest
 
 from eval.sizes import KINDS, LEVELS, TESTS, SizeResult, Sizes, main, measure_size
 from jaxcontam.methods import METHODS
-from jaxcontam.methods.method import ScoreMethod
+from jaxcontam.methods.membership.score import ScoreMethod
 
 # Null data sets a test and kind; the slow suite takes 10,000.
 N_SETS = 2_000

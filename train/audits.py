@@ -17,7 +17,7 @@ from jaxcontam.data.encoding import Encoded, encode_examples
 from jaxcontam.data.manifest import Manifest, PlantedSet
 from jaxcontam.errors import InputError
 from jaxcontam.methods import METHODS, order_method
-from jaxcontam.methods.method import ScoreMethod
+from jaxcontam.methods.membership.score import ScoredText, ScoreMethod
 from jaxcontam.methods.order_test import (
     PlannedTest,
     order_result,
@@ -211,8 +211,13 @@ def text_scores(
     """
     method = METHODS[MEMBERSHIP]
     assert isinstance(method, ScoreMethod)
+    found = scorer.tokens(sequences, progress)
+    # The score reads no text, only its tokens.
     return np.array(
-        [method.score(tokens) for tokens in scorer.tokens(sequences, progress)]
+        [
+            method.score(ScoredText(text="", ids=ids[1:], logprobs=scores[0]))
+            for ids, scores in zip(sequences, found, strict=True)
+        ]
     )
 
 

@@ -6,26 +6,47 @@ from rich.console import Console
 from rich.table import Table
 
 from jaxcontam.methods import METHODS
-from jaxcontam.methods.method import ScoreMethod
+from jaxcontam.methods.membership.score import ScoreMethod
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Methods:
-    """Show the table of methods: what each needs, gives, sees, and its source."""
+    """Show the tables of methods: what each needs, gives, sees, and its source."""
 
     def run(self) -> None:
-        """Print the table."""
-        table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+        """Print the tests, then the membership scores."""
+        tests = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
         for column in ("method", "gives", "null", "cost", "finds", "source"):
-            table.add_column(column, overflow="fold", no_wrap=column == "method")
+            tests.add_column(column, overflow="fold", no_wrap=column == "method")
+        # Many words a score: one under the other, not one beside the other.
+        scores = Table(box=None, padding=(0, 2, 1, 0), header_style="bold")
+        scores.add_column("score", no_wrap=True)
+        scores.add_column("a ranking: higher is more likely a member")
         for method in METHODS.values():
-            is_score = isinstance(method, ScoreMethod)
-            table.add_row(
-                method.name,
-                "score, a ranking" if is_score else f"p-value, {method.validity}",
-                "none" if is_score else method.null,
-                method.cost,
-                method.finds,
-                method.source,
-            )
-        Console().print(table)
+            if isinstance(method, ScoreMethod):
+                scores.add_row(method.name, _said_of(method))
+            else:
+                tests.add_row(
+                    method.name,
+                    f"p-value, {method.validity}",
+                    method.null,
+                    method.cost,
+                    method.finds,
+                    method.source,
+                )
+        console = Console()
+        console.print(tests)
+        console.print()
+        console.print(scores)
+
+
+def _said_of(method: ScoreMethod) -> str:
+    lines = [
+        f"{method.setting}; {method.cost}" if method.setting else method.cost,
+        f"needs: {method.needs}",
+        f"finds: {method.finds}",
+        f"source: {method.source}",
+    ]
+    if method.departure:
+        lines.append(f"not as in the authors' code: {method.departure}")
+    return "\n".join(lines)

@@ -98,7 +98,7 @@ class Score:
                 **{
                     name: first + values.tolist()
                     for name, values in zip(
-                        ("logprobs", "means", "variances"), found, strict=True
+                        ("logprobs", "means", "variances"), found[:3], strict=True
                     )
                 },
             }

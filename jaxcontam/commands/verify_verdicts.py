@@ -12,7 +12,8 @@ import numpy as np
 from jaxcontam.commands import canary as canary_command
 from jaxcontam.commands.prove import METHOD_NAME
 from jaxcontam.methods import METHODS, canary, options, two_min, variants
-from jaxcontam.methods.method import PairMethod, ScoreMethod, SequentialMethod
+from jaxcontam.methods.membership.score import ScoreMethod
+from jaxcontam.methods.method import PairMethod, SequentialMethod
 from jaxcontam.methods.version_method import VersionMethod
 from jaxcontam.results import (
     DESIGNED,

@@ -82,6 +82,17 @@ def encode_examples(
     return Encoded(tuple(ids), separator_ids, np.array(n_cut_ids, np.int32))
 
 
+def encode_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[np.ndarray]:
+    """Ids of texts, each alone and without anything added; an empty text has none.
+
+    Args:
+        tokenizer: As made by `plain_tokenizer`.
+        texts: Any.
+    """
+    encodings = tokenizer.encode_batch(list(texts), add_special_tokens=False)
+    return [np.array(encoding.ids, np.int32) for encoding in encodings]
+
+
 def plain_tokenizer(tokenizer: Tokenizer) -> Tokenizer:
     """A copy that adds no prefix space, pads nothing and truncates nothing.
 

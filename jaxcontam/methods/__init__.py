@@ -6,7 +6,6 @@ from jaxcontam.errors import unknown_name
 from jaxcontam.methods import (
     adjacency,
     canary,
-    min_k,
     options,
     permutation,
     permutation_besag_clifford,
@@ -18,7 +17,23 @@ from jaxcontam.methods import (
     two_min,
     variants,
 )
-from jaxcontam.methods.method import ScoreMethod, TestMethod
+from jaxcontam.methods.membership import (
+    compression,
+    con_recall,
+    dc_pdd,
+    gap_k,
+    gradient_norm,
+    loss,
+    lowercase,
+    min_k,
+    min_k_pp,
+    neighbourhood,
+    recall,
+    reference,
+    surp,
+)
+from jaxcontam.methods.membership.score import ScoreMethod
+from jaxcontam.methods.method import TestMethod
 from jaxcontam.methods.two_min import CombinedMethod
 from jaxcontam.methods.version_method import VersionMethod
 
@@ -41,6 +56,18 @@ METHODS: Mapping[str, TestMethod | VersionMethod | CombinedMethod | ScoreMethod]
         canary.METHOD,
         canary.ALONE,
         min_k.METHOD,
+        min_k_pp.METHOD,
+        loss.METHOD,
+        compression.METHOD,
+        surp.METHOD,
+        gap_k.METHOD,
+        dc_pdd.METHOD,
+        lowercase.METHOD,
+        neighbourhood.METHOD,
+        reference.METHOD,
+        recall.METHOD,
+        con_recall.METHOD,
+        gradient_norm.METHOD,
     )
 }
 

@@ -292,27 +292,6 @@ TestMethod = OrderMethod | PairMethod | SequentialMethod
 """A method that gives a p-value."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreMethod:
-    """A membership score: a ranking, not a test.
-
-    Attributes:
-        name: As it stands in reports.
-        score: (n_scores, n_tokens) float32 of a text -> score, higher = member.
-        needs: What the model must expose.
-        cost: Passes over the data.
-        finds: What it can and cannot see.
-        source: Paper.
-    """
-
-    name: str
-    score: Callable[[np.ndarray], float]
-    needs: str = "log-probabilities"
-    cost: str
-    finds: str
-    source: str
-
-
 def pair_strata(evidence: Evidence) -> PairStrata:
     """Pair matrices of stored evidence.
 

@@ -27,7 +27,7 @@ class ScoreIdentity:
         model: Fingerprint of the config, the weights and the tokenizer.
         prefix_id: Id put before each sequence, or None.
         context: Most input positions of a row; windows follow from it.
-        moments: Whether means and variances are computed beside log-probabilities.
+        moments: Whether means, variances and tops are computed too.
         dtype: Of the operands of matrix products.
         precision: Of matrix products.
         kernel: Version of the kernel.

@@ -1,8 +1,9 @@
 """The log-likelihood kernel that every detector reads.
 
 One pass gives, for each target token, its log-probability and, if asked, the mean
-and variance of the log-probability under the model's own distribution. The head is
-applied in blocks of the vocabulary, so no `[B, S, V]` array exists.
+and variance of the log-probability under the model's own distribution, and that of
+the likeliest token. The head is applied in blocks of the vocabulary, so no `[B, S, V]`
+array exists.
 
 Dimension key
     B  sequences in the batch
@@ -24,7 +25,7 @@ from flax import nnx
 
 from jaxcontam.models.attention import softcapped
 
-VERSION = 1
+VERSION = 2
 """Changes when the same inputs could give other numbers."""
 
 PRECISION = "highest"
@@ -35,17 +36,19 @@ _VOCAB_BLOCK = 1024
 
 
 class TokenScores(NamedTuple):
-    """Scores of target tokens; `means` and `variances` are None unless asked for.
+    """Scores of target tokens; all but `logprobs` are None unless asked for.
 
     Attributes:
         logprobs: log p(target | inputs up to its position), nats, at most 0.
         means: Mean of log p under the model's distribution at that position.
         variances: Its variance, at least 0.
+        tops: log p of the likeliest token there, at most 0 and at least `logprobs`.
     """
 
     logprobs: jax.Array
     means: jax.Array | None
     variances: jax.Array | None
+    tops: jax.Array | None
 
 
 @functools.partial(jax.jit, static_argnames=("graphdef", "moments"))
@@ -64,7 +67,7 @@ def score_tokens(
         state: Its weights.
         inputs_BS: int32 ids in [0, V).
         targets_BS: int32 ids; padding may hold any id, its scores are to be ignored.
-        moments: Also return means and variances.
+        moments: Also return means, variances and tops.
 
     Returns:
         Scores of shape `[B, S]`. A row does not depend on its batch mates.
@@ -145,8 +148,11 @@ def target_scores(
     # The sum holds the target's own term; rounding alone could exceed it.
     logprobs_N = jnp.minimum(target_logit_N - normaliser_N, 0.0)
     if not moments:
-        return TokenScores(logprobs_N, None, None)
-    return TokenScores(logprobs_N, mean_N - normaliser_N, square_N / total_N)
+        return TokenScores(logprobs_N, None, None, None)
+    # The target's logit is another dot of the same operands and may round above the
+    # largest one of the blocks.
+    tops_N = jnp.maximum(jnp.minimum(top_N - normaliser_N, 0.0), logprobs_N)
+    return TokenScores(logprobs_N, mean_N - normaliser_N, square_N / total_N, tops_N)
 
 
 def _merge(carry, logits_NC: jax.Array, fresh_C: jax.Array, *, moments: bool):

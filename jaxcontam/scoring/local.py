@@ -64,7 +64,7 @@ def local_scorer(
     Args:
         decoder: The model.
         batch_tokens: Tokens of a batch on one device; None chooses by platform.
-        moments: Also compute means and variances.
+        moments: Also compute means, variances and tops.
         store: Where scores of this very decoder are kept.
     """
     graphdef, state = nnx.split(decoder)

@@ -37,7 +37,7 @@ def sharded_forward(
         graphdef: Of the decoder, from `nnx.split`.
         state: Its weights; copied to every device.
         mesh: From `data_mesh`.
-        moments: Also return means and variances.
+        moments: Also return means, variances and tops.
 
     Returns:
         (inputs_BS, targets_BS) -> scores `[B, S]`.

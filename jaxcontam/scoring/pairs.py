@@ -41,7 +41,7 @@ def score_continuations(
         prefixes_IP: int32 ids, padding at the end.
         lengths_I: int32, ids of each prefix that are no padding, at least 1.
         continuations_IKT: int32 ids, padding at the end; its scores are to be ignored.
-        moments: Also return means and variances.
+        moments: Also return means, variances and tops.
         at_once: Prefixes that are scored side by side.
 
     Returns:

@@ -3,7 +3,7 @@
 Dimension key
     B  rows of a batch
     S  input positions
-    R  scores of a target: its log-probability, and its mean and variance if asked
+    R  scores of a target: its log-probability and, if asked, mean, variance and top
     T  own targets of a row
 """
 

@@ -17,7 +17,7 @@ from jaxcontam.scoring.stored import (
 )
 
 Forward = Callable[[np.ndarray, np.ndarray], Sequence]
-"""(inputs_BS, targets_BS) int32 -> logprobs_BS, and means and variances or None."""
+"""(inputs_BS, targets_BS) int32 -> logprobs_BS; means, variances and tops or None."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +33,20 @@ class SequenceSums:
 
     loglik: np.ndarray
     first: np.ndarray
+    n_cached: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class TokenTable:
+    """Scores of every id after each sequence's first.
+
+    Attributes:
+        scores: One float32 array a sequence, (n_scores, n_ids - 1): log-probabilities
+            and, if the forward function gives them, means, variances and tops.
+        n_cached: Target tokens in all whose scores the store held.
+    """
+
+    scores: list[np.ndarray]
     n_cached: int
 
 
@@ -102,22 +116,34 @@ class Scorer:
         """Scores of every id after each sequence's first.
 
         Returns:
-            One float32 array a sequence, (n_scores, n_ids - 1): log-probabilities
-            and, if the forward function gives them, means and variances.
+            `scores` of `token_table`.
 
         Raises:
             NonFiniteScoreError: Names the sequence and the id.
         """
+        return self.token_table(sequences, progress).scores
+
+    def token_table(
+        self, sequences: Sequence[np.ndarray], progress: Progress | None = None
+    ) -> TokenTable:
+        """Scores of every id after each sequence's first, and where they came from.
+
+        Raises:
+            NonFiniteScoreError: Names the sequence and the id.
+        """
+        n_cached = 0
         parts: list[list[tuple[int, np.ndarray]]] = [[] for _ in sequences]
-        for row, scores, _ in self._rows(sequences, TOKENS, progress):
+        for row, scores, cached in self._rows(sequences, TOKENS, progress):
             parts[row.sequence].append((row.window.first_target, scores))
-        return [
+            n_cached += cached * row.n_targets
+        whole = [
             np.concatenate(
                 [scores for _, scores in sorted(found, key=lambda part: part[0])],
                 axis=1,
             )
             for found in parts
         ]
+        return TokenTable(whole, n_cached)
 
     def _rows(
         self, sequences: Sequence[np.ndarray], kept: Kept, progress: Progress | None
@@ -125,7 +151,7 @@ class Scorer:
         """Each row, what is kept of it, and whether the store held it."""
         rows, batches = self.plan(sequences)
         total, done = n_targets(sequences), 0
-        n_scores = 3 if self.store is not None and self.store.identity.moments else 1
+        n_scores = 4 if self.store is not None and self.store.identity.moments else 1
         work = Work[Batch, np.ndarray](
             keys=lambda batch, store: batch_keys(store, batch, rows, sequences, kept),
             start=lambda batch: self.forward(*fill(batch, rows, sequences)),

@@ -11,6 +11,9 @@ from typing import Literal
 
 import numpy as np
 
+LEAST_LOSS = 1e-6
+"""Nats a token: what float32 resolves of a log-probability near 0, some units over."""
+
 Reading = Literal[
     "moments",
     "lowercase",
@@ -56,3 +59,63 @@ class ScoredText:
     def mean_logprob(self) -> float:
         """Mean log-probability a token, nats, summed in float64."""
         return float(self.logprobs.mean(dtype=np.float64))
+
+    def mean_of(self, reading: Reading) -> float:
+        """Mean over the rewrites of one kind, nats a token.
+
+        Raises:
+            ValueError: If that was not read.
+        """
+        if reading not in self.rewrites:
+            raise ValueError(f"{reading} was not read of this text")
+        return float(self.rewrites[reading].mean(dtype=np.float64))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreMethod:
+    """A membership score: a ranking, not a test.
+
+    Attributes:
+        name: As it stands in reports.
+        score: What a model says of a text -> score, higher = member.
+        reads: What it reads beside the log-probabilities of the text.
+        setting: Its parameter where it has one, such as `k=20%`.
+        needs: What the model must expose, and the flags that it cannot do without.
+        cost: Passes over the data.
+        finds: What it can and cannot see.
+        source: Paper.
+        departure: How it differs from the authors' code; empty where it does not.
+    """
+
+    name: str
+    score: Callable[[ScoredText], float]
+    reads: tuple[Reading, ...] = ()
+    setting: str = ""
+    needs: str = "log-probabilities"
+    cost: str
+    finds: str
+    source: str
+    departure: str = ""
+
+
+def moments_of(text: ScoredText) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Means, variances and tops of a text, each (T,) float64.
+
+    Raises:
+        ValueError: If they were not read.
+    """
+    if text.means is None or text.variances is None or text.tops is None:
+        raise ValueError("moments were not read of this text")
+    means_T, variances_T, tops_T = (
+        part.astype(np.float64) for part in (text.means, text.variances, text.tops)
+    )
+    return means_T, variances_T, tops_T
+
+
+def ratio(numerator: float, text: ScoredText) -> float:
+    """A number over a text's mean log-probability.
+
+    A text that the model knows by heart has a mean of 0 after rounding; it counts as
+    `LEAST_LOSS`, so that its ratio is large and finite.
+    """
+    return numerator / min(text.mean_logprob, -LEAST_LOSS)

@@ -1,0 +1,272 @@
+"""Texts in, one number a text and score out, from as few passes as the scores need.
+
+The text itself is read once for all scores. Lowercased texts and neighbours are read in
+one call, texts after a prefix in another; nothing is read that no score asks for.
+
+A text without a scored token has no score of any kind (NaN): an empty text, and a text
+of one token where the tokenizer has neither BOS nor EOS to put before it. A text of one
+token after BOS or EOS has every score. A text longer than the model's context is read
+in windows that move by half a context. A rewrite without a scored token counts as the
+text itself.
+
+Dimension key
+    N  texts
+    M  scores
+    T  scored tokens of a text
+    V  vocabulary
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import numpy as np
+
+from jaxcontam.errors import InputError
+from jaxcontam.methods.membership.frequencies import corpus_logprobs
+from jaxcontam.methods.membership.neighbours import edited
+from jaxcontam.methods.membership.readings import (
+    Pass,
+    Sequences,
+    means_pass,
+    sequences_of,
+    token_scores,
+)
+from jaxcontam.methods.membership.score import Reading, ScoredText, ScoreMethod
+from jaxcontam.methods.membership.text_model import TextModel
+from jaxcontam.scoring.stored import NonFiniteScoreError, Progress
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Inputs:
+    """What scores may need beside the model and the texts.
+
+    Attributes:
+        reference: Model to compare with.
+        nonmember_prefix: Texts that the model did not see; none may be among those that
+            are scored.
+        member_prefix: Texts that it did see; likewise.
+        corpus_counts: (V,) int64, tokens of a corpus by id; see `token_frequencies`.
+        neighbours: (text, n, seed) -> n texts that are nearly the same.
+        n_neighbours: Neighbours of each text.
+    """
+
+    reference: TextModel | None = None
+    nonmember_prefix: tuple[str, ...] = ()
+    member_prefix: tuple[str, ...] = ()
+    corpus_counts: np.ndarray | None = None
+    neighbours: Callable[[str, int, int], list[str]] = edited
+    n_neighbours: int = 10
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ScoreTable:
+    """Scores of texts.
+
+    Attributes:
+        names: Of the M scores, in the order asked.
+        values: (N, M) float64, higher = member; NaN in the rows of texts without a
+            scored token, and nowhere else.
+        n_tokens: (N,) int64, scored tokens of each text.
+        tokens_scored: Target tokens of all passes, those in the store among them.
+        n_cached: Those whose scores the store held.
+    """
+
+    names: tuple[str, ...]
+    values: np.ndarray
+    n_tokens: np.ndarray
+    tokens_scored: int
+    n_cached: int
+
+
+def score_texts(
+    texts: Sequence[str],
+    methods: Sequence[ScoreMethod],
+    model: TextModel,
+    *,
+    inputs: Inputs | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> ScoreTable:
+    """Score every text by every method.
+
+    A text's scores do not depend on the texts beside it, but for float32 rounding where
+    another number of texts makes batches of another shape. As many rows come out as
+    texts go in.
+
+    Args:
+        texts: Any, also empty ones.
+        methods: Rows of METHODS; the passes are those that they read.
+        model: What the texts are scored under.
+        inputs: What the methods need beside it.
+        seed: Of the neighbours.
+        progress: Told of target tokens done and in all.
+
+    Raises:
+        InputError: If a method needs an input that is missing; names its flag.
+        NonFiniteScoreError: If a score is not finite; `sequence` is the text's index.
+    """
+    inputs = inputs or Inputs()
+    check_inputs(methods, model, inputs)
+    reads = {reading for method in methods for reading in method.reads}
+    sequences = model.sequences(texts)
+    own = sequences_of(sequences, range(len(texts)))
+    scorer = model.plain
+    if "moments" in reads and model.with_moments is not None:
+        scorer = model.with_moments
+    scored = [i for i, key in enumerate(own.keys) if key is not None]
+    passes = plan_passes(
+        [texts[i] for i in scored], scored, reads, own, model, inputs, seed
+    )
+    total = sum(part.n_targets for part in (own, *passes))
+    table, n_cached = token_scores(scorer, own, _part(progress, 0, total))
+    known = {
+        key: float(scores[0].mean(dtype=np.float64)) for key, scores in table.items()
+    }
+    done = own.n_targets
+    rewrites: dict[Reading, Sequence[np.ndarray]] = {}
+    for part in passes:
+        found = part.read(known, _part(progress, done, total))
+        rewrites |= found.values
+        done += part.n_targets
+        n_cached += found.n_cached
+    corpus_V = None
+    if "corpus" in reads and inputs.corpus_counts is not None:
+        corpus_V = corpus_logprobs(inputs.corpus_counts)
+    values_NM = np.full((len(texts), len(methods)), np.nan)
+    n_tokens_N = np.zeros(len(texts), np.int64)
+    for place, i in enumerate(scored):
+        text = _scored_text(
+            texts[i],
+            sequences[i],
+            table[sequences[i].tobytes()],
+            corpus_V,
+            {reading: values[place] for reading, values in rewrites.items()},
+        )
+        n_tokens_N[i] = len(text.ids)
+        values_NM[i] = [method.score(text) for method in methods]
+        if not np.isfinite(values_NM[i]).all():
+            raise NonFiniteScoreError(i, 0)
+    return ScoreTable(
+        names=tuple(method.name for method in methods),
+        values=values_NM,
+        n_tokens=n_tokens_N,
+        tokens_scored=total,
+        n_cached=n_cached,
+    )
+
+
+def check_inputs(
+    methods: Sequence[ScoreMethod], model: TextModel, inputs: Inputs
+) -> None:
+    """See that every method has what it reads, before anything is scored.
+
+    Raises:
+        InputError: Names the method, what is missing and the flag that gives it.
+    """
+    missing: dict[Reading, tuple[str, str]] = {}
+    if model.with_moments is None:
+        missing["moments"] = (
+            "log-probabilities of the whole vocabulary",
+            "give a model directory, or leave the score out",
+        )
+    if inputs.reference is None:
+        missing["reference"] = "a reference model", "--reference MODEL names one"
+    if inputs.corpus_counts is None:
+        missing["corpus"] = "token counts of a corpus", "--corpus FILE names one"
+    if not inputs.nonmember_prefix:
+        missing["nonmember_prefix"] = (
+            "texts that the model did not see",
+            "--nonmembers FILE names some",
+        )
+    if not inputs.member_prefix:
+        missing["member_prefix"] = (
+            "texts that the model saw",
+            "--members FILE names some",
+        )
+    for method in methods:
+        for reading in method.reads:
+            if reading in missing:
+                what, hint = missing[reading]
+                raise InputError(f"{method.name}: needs {what}", hint=hint)
+
+
+def plan_passes(
+    texts: Sequence[str],
+    owners: Sequence[int],
+    reads: Collection[Reading],
+    own: Sequences,
+    model: TextModel,
+    inputs: Inputs,
+    seed: int,
+) -> list[Pass]:
+    """Passes beside that over the texts themselves.
+
+    Args:
+        texts: Those with a scored token.
+        owners: Their indices among all texts.
+        reads: What the scores read.
+        own: Sequences of all texts.
+        model: What is scored.
+        inputs: What the scores need beside it.
+        seed: Of the neighbours.
+    """
+    passes: list[Pass] = []
+    rewrites: dict[Reading, list[list[str]]] = {}
+    if "lowercase" in reads:
+        rewrites["lowercase"] = [[text.lower()] for text in texts]
+    if "neighbours" in reads:
+        rewrites["neighbours"] = [
+            inputs.neighbours(text, inputs.n_neighbours, seed) for text in texts
+        ]
+    known = {key for key in own.keys if key is not None}
+    if rewrites:
+        ids = {reading: _encoded(model, own) for reading, own in rewrites.items()}
+        passes.append(means_pass(model.plain, ids, owners, known))
+    if "reference" in reads and inputs.reference is not None:
+        ids = {"reference": _encoded(inputs.reference, [[text] for text in texts])}
+        is_same = inputs.reference.is_same_as(model)
+        passes.append(
+            means_pass(inputs.reference.plain, ids, owners, known if is_same else None)
+        )
+    return passes
+
+
+def _encoded(
+    model: TextModel, texts: Sequence[Sequence[str]]
+) -> list[list[np.ndarray]]:
+    """Ids of lists of texts, tokenised in one call."""
+    ids = iter(model.sequences([text for some in texts for text in some]))
+    return [list(itertools.islice(ids, len(some))) for some in texts]
+
+
+def _scored_text(
+    text: str,
+    sequence: np.ndarray,
+    scores_RT: np.ndarray,
+    corpus_V: np.ndarray | None,
+    rewrites: Mapping[Reading, np.ndarray],
+) -> ScoredText:
+    """What the scores read of one text."""
+    mean = scores_RT[0].mean(dtype=np.float64)
+    means_T, variances_T, tops_T = scores_RT[1:] if len(scores_RT) > 1 else [None] * 3
+    return ScoredText(
+        text=text,
+        ids=sequence[1:],
+        logprobs=scores_RT[0],
+        means=means_T,
+        variances=variances_T,
+        tops=tops_T,
+        corpus_logprobs=None if corpus_V is None else corpus_V[sequence[1:]],
+        rewrites={
+            reading: np.where(np.isnan(values), mean, values)
+            for reading, values in rewrites.items()
+        },
+    )
+
+
+def _part(progress: Progress | None, before: int, total: int) -> Progress | None:
+    """Progress of one pass as that of all."""
+    if progress is None:
+        return None
+    return lambda done, _: progress(before + done, total)

@@ -1,0 +1,99 @@
+"""A tiny model that knows some texts by heart, and texts that it never saw."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+
+from jaxcontam.data.encoding import plain_tokenizer
+from jaxcontam.methods.membership.text_model import TextModel, text_model
+from jaxcontam.models.checkpoint import Checkpoint
+from jaxcontam.models.config import llama_shape
+from jaxcontam.models.decoder import Decoder
+from jaxcontam.scoring.kernel import target_scores
+from train.tokenizer import train_tokenizer
+
+N_TEXTS = 24
+CONTEXT = 96
+
+
+def drawn_texts(n, seed, *, n_words=16):
+    """Sentences of one distribution, so that nothing but training tells them apart."""
+    rng = np.random.default_rng(seed)
+    words = [f"{a}{b}" for a in "bcdfgklm" for b in ("a", "eno", "ist", "or", "un")]
+    return [
+        " ".join(rng.choice(words, size=n_words)).capitalize() + "." for _ in range(n)
+    ]
+
+
+MEMBERS = drawn_texts(N_TEXTS, seed=1)
+OTHERS = drawn_texts(N_TEXTS, seed=2)
+SHOTS = drawn_texts(2, seed=3, n_words=4)
+
+
+@functools.cache
+def tokenizer():
+    """Byte-level BPE with a BOS token."""
+    return train_tokenizer([*drawn_texts(40, seed=9), *SHOTS], 320)
+
+
+def checkpoint_of(decoder, *, prefix=True, fingerprint="sha256:tiny"):
+    """A checkpoint that is on no disk."""
+    known = tokenizer()
+    return Checkpoint(
+        name="tiny",
+        decoder=decoder,
+        tokenizer=plain_tokenizer(known.backend_tokenizer),
+        prefix_id=known.bos_token_id if prefix else None,
+        fingerprint=fingerprint,
+    )
+
+
+def fresh_decoder(seed=0):
+    """A model that has seen nothing."""
+    shape = llama_shape(
+        vocab_size=len(tokenizer()),
+        d_model=32,
+        n_layers=2,
+        n_heads=2,
+        d_ff=64,
+        context=CONTEXT,
+    )
+    return Decoder(shape, rngs=nnx.Rngs(seed))
+
+
+@functools.cache
+def overfitted() -> TextModel:
+    """A model trained on `MEMBERS` alone, for some seconds."""
+    decoder = fresh_decoder()
+    graphdef, state = nnx.split(decoder)
+    ids = [
+        np.array([tokenizer().bos_token_id, *tokenizer()(text)["input_ids"]])
+        for text in MEMBERS
+    ]
+    S = max(len(row) for row in ids) - 1
+    padded_BT = np.stack([np.pad(row, (0, S + 1 - len(row))) for row in ids])
+    mask_BS = np.arange(S)[None] < np.array([len(row) - 1 for row in ids])[:, None]
+    optimiser = optax.adam(1e-2)
+
+    def loss(state):
+        model = nnx.merge(graphdef, state)
+        hidden_ND = model(padded_BT[:, :-1]).reshape(-1, 32)
+        targets_N = jnp.asarray(padded_BT[:, 1:].reshape(-1))
+        found = target_scores(hidden_ND, model.head_VD, targets_N, moments=False)
+        return -found.logprobs.mean(where=mask_BS.reshape(-1))
+
+    @jax.jit
+    def step(state, memory):
+        value, gradients = jax.value_and_grad(loss)(state)
+        updates, memory = optimiser.update(gradients, memory, state)
+        return optax.apply_updates(state, updates), memory, value
+
+    memory = optimiser.init(state)
+    for _ in range(60):
+        state, memory, value = step(state, memory)
+    assert value < 1.0, "it knows them by heart"
+    return text_model(checkpoint_of(nnx.merge(graphdef, state)), store=None)
