@@ -14,6 +14,7 @@ from jaxcontam import __version__
 from jaxcontam.commands.audit import Audit
 from jaxcontam.commands.calibrate import Calibrate
 from jaxcontam.commands.canary import Canary
+from jaxcontam.commands.membership import Membership
 from jaxcontam.commands.methods import Methods
 from jaxcontam.commands.overlap import Overlap
 from jaxcontam.commands.plan import Plan
@@ -29,6 +30,7 @@ EXIT_DONE, EXIT_INPUT, EXIT_PARTIAL, EXIT_INTERRUPTED = 0, 2, 3, 130
 
 COMMANDS: dict[str, type] = {
     "audit": Audit,
+    "membership": Membership,
     "prove": Prove,
     "plan": Plan,
     "calibrate": Calibrate,

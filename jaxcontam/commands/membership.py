@@ -51,7 +51,7 @@ _PREFIXES: tuple[tuple[Reading, str], ...] = (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
-    """Score texts for membership; with known members or non-members, judge the scores."""
+    """Say which texts a model saw: scores, and what they are worth against known ones."""
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """Model directory in Hugging Face layout, or a hub name such as org/name."""

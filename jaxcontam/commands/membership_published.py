@@ -1,5 +1,6 @@
 """The end of a membership run: files, and what the terminal shows."""
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from rich.table import Table as RichTable
 from jaxcontam.commands.membership_judged import Judged, Table
 from jaxcontam.commands.membership_texts import RunTexts
 from jaxcontam.commands.publish import Stopwatch
+from jaxcontam.membership_results import ScoreResult
 from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.report.membership import text_rows, write_membership
 from jaxcontam.report.membership_words import (
@@ -57,6 +59,7 @@ def publish_membership(
     """Write texts.jsonl, report.json and report.html, print; returns the report."""
     from jaxcontam.scoring.local import device_info, model_info
 
+    settings = {method.name: method.setting for method in methods}
     report = Report(
         command=tuple(command),
         seed=seed,
@@ -66,7 +69,12 @@ def publish_membership(
         device=device_info(),
         versions=library_versions(),
         min_effect=None,
-        results=found.results,
+        results=tuple(
+            dataclasses.replace(row, setting=settings.get(row.method, ""))
+            if isinstance(row, ScoreResult)
+            else row
+            for row in found.results
+        ),
         blind=found.blind,
         thresholds=found.thresholds,
         study={
@@ -75,7 +83,6 @@ def publish_membership(
             "primary": primary,
             "fprs": list(fprs),
             "convention": convention,
-            "settings": {m.name: m.setting for m in methods if m.setting},
             "n_texts": len(run.texts),
             "n_left_out": int(left_out_N.sum()),
             "n_unscored": int((n_tokens_N[~left_out_N] == 0).sum()),
@@ -120,8 +127,8 @@ def print_membership(document: dict[str, Any], console: Console) -> None:
     for row in document.get("thresholds", []):
         if row["threshold"] is not None:
             console.print(
-                f"{row['method']} above {row['threshold']:.4g}: {row['n_above']} texts, "
-                f"at a false-positive rate of {row['fpr']:.3g} (on new non-members "
+                f"{row['method']} above {row['threshold']:.4g}: {row['n_above']} "
+                f"texts, at a false-positive rate of {row['fpr']:.3g} (on new non-members "
                 f"{row['fpr_low']:.3f} to {row['fpr_high']:.3f}); "
                 f"{row['n_discoveries']} by Benjamini-Hochberg at {row['fpr']:.3g}.",
                 highlight=False,

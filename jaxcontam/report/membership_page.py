@@ -31,12 +31,8 @@ _BEGINNING = 120
 # Curves of more scores than this cannot be told apart.
 _N_CURVES = 6
 
-Curves = Mapping[str, tuple[np.ndarray, np.ndarray]]
-"""Method -> (fpr, tpr) of its ROC curve."""
-
-
 def write_membership_page(
-    document: Mapping[str, Any], curves: Curves, out: Path
+    document: Mapping[str, Any], curves: Mapping[str, tuple[np.ndarray, np.ndarray]], out: Path
 ) -> Path:
     """Write report.html beside `texts.jsonl`; every text from outside is escaped.
 
@@ -60,7 +56,7 @@ def write_membership_page(
 
 
 def _page_fields(
-    document: Mapping[str, Any], curves: Curves, texts: Sequence[Mapping[str, Any]]
+    document: Mapping[str, Any], curves: Mapping[str, tuple[np.ndarray, np.ndarray]], texts: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     results, blind = document["results"], document.get("blind", [])
     decisive = next((row for row in results if row["primary"]), None)
