@@ -75,8 +75,8 @@ class Membership:
     """Take the first so many texts of each file, never a sample."""
     scores: tuple[str, ...] = (AUTO,)
     """Names of scores, or auto (one pass or two), or all that have what they need."""
-    primary: str = "min_k"
-    """The score that decides; choose it before you look."""
+    primary: str | None = None
+    """The score that decides (default: min_k, or the first); choose it beforehand."""
     k: float = 20.0
     """Percentage of least likely tokens that the Min-K% family keeps."""
     reference: str | None = None

@@ -15,7 +15,7 @@ from jaxcontam.commands.membership_texts import RunTexts
 from jaxcontam.commands.publish import Stopwatch
 from jaxcontam.membership_results import ScoreResult
 from jaxcontam.methods.membership.score import ScoreMethod
-from jaxcontam.report.membership import text_rows, write_membership
+from jaxcontam.report.membership import TEXTS_NAME, text_rows, write_membership
 from jaxcontam.report.membership_words import (
     auc_words,
     blind_name,
@@ -112,7 +112,8 @@ def publish_membership(
         return document
     console = Console()
     print_membership(document, console)
-    console.print(f"\nreport: {page}", soft_wrap=True, highlight=False)
+    console.print(f"\nscores: {out / TEXTS_NAME}", soft_wrap=True, highlight=False)
+    console.print(f"report: {page}", soft_wrap=True, highlight=False)
     return document
 
 

@@ -62,14 +62,24 @@ def choose_scores(
     ]
 
 
-def primary_name(name: str, methods: Sequence[ScoreMethod], *, fraction: float) -> str:
+def primary_name(
+    name: str | None, methods: Sequence[ScoreMethod], *, fraction: float
+) -> str:
     """Name in the table of the score that decides.
+
+    Args:
+        name: As the user gave it; None takes Min-K%, or else the first score.
+        methods: Those that are computed.
+        fraction: Share of tokens that the Min-K% family keeps.
 
     Raises:
         InputError: If it is not among those that are computed.
     """
-    wanted = _AT_K[name](fraction).name if name in _AT_K else name
     names = [method.name for method in methods]
+    min_k = min_k_at(fraction).name
+    if name is None:
+        return min_k if min_k in names else names[0]
+    wanted = _AT_K[name](fraction).name if name in _AT_K else name
     if wanted not in names:
         raise InputError(
             f"--primary {name} is not among the scores ({', '.join(names)})",

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
+from jaxcontam.commands.verify_membership import judged_again
 from jaxcontam.data.manifest import Manifest, read_manifest
 from jaxcontam.methods import two_min
 from jaxcontam.methods.method import pair_strata
@@ -20,6 +21,7 @@ from jaxcontam.report.document import (
     read_document,
     replace_bytes,
 )
+from jaxcontam.report.membership import is_membership, read_text_rows
 from jaxcontam.results import Evidence, LossPicture, NullPicture
 from jaxcontam.stats.adjacency import LAGS
 from jaxcontam.stats.padding import unpadded
@@ -32,7 +34,7 @@ _N_DRAWN = 20_000
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Render report.html again from report.json and orders.npz."""
+    """Render report.html again from report.json and what stands beside it."""
 
     directory: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
     """Folder of a finished run."""
@@ -42,6 +44,11 @@ class Report:
         document = read_document(self.directory / REPORT_NAME)
         if is_calibration(document):
             print(write_calibration_page(document, self.directory))
+        elif is_membership(document):
+            from jaxcontam.report.membership_page import write_membership_page
+
+            _, again = judged_again(document, read_text_rows(self.directory))
+            print(write_membership_page(document, again.pictures, self.directory))
         else:
             print(write_page(document, self.directory))
 

@@ -11,6 +11,7 @@ import tyro
 from rich.console import Console
 
 from jaxcontam.commands.prove import METHOD_NAME
+from jaxcontam.commands.verify_membership import verify_membership
 from jaxcontam.commands.verify_verdicts import (
     is_score,
     report_faults,
@@ -34,6 +35,7 @@ from jaxcontam.report.document import (
     order_result_from,
     read_document,
 )
+from jaxcontam.report.membership import TEXTS_NAME, is_membership
 from jaxcontam.results import Evidence, Local, OrderNumbers, OrderResult
 from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.orders import (
@@ -61,22 +63,32 @@ class Verify:
     """Recompute every p-value and verdict of a report; exit 3 if one differs."""
 
     directory: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
-    """Folder with report.json and orders.npz."""
+    """Folder with report.json and orders.npz, or texts.jsonl of membership."""
 
     def run(self) -> int:
         """Print what was checked; 0 if all agrees, 3 if anything does not."""
         console = Console(highlight=False, soft_wrap=True)
-        faults, n_tests = verify_report(self.directory)
+        document = read_document(self.directory / REPORT_NAME)
+        if is_membership(document):
+            faults, n_tests = verify_membership(self.directory, document)
+            what = (
+                f"{n_tests} results judged again from {TEXTS_NAME}: AUCs, rates, "
+                "p-values, blind baselines, thresholds, verdicts and digests agree; "
+                "the scores themselves need the model and were not computed again"
+            )
+        else:
+            faults, n_tests = verify_report(self.directory)
+            what = (
+                f"{n_tests} tests recomputed from {ARCHIVE_NAME}: p-values, effects, "
+                "verdicts and digests agree; pre-tests and AUCs need the benchmark "
+                "and were not run again"
+            )
         for fault in faults:
             console.print(f"differs: {fault}", markup=False)
         if faults:
             console.print(f"{self.directory}: NOT verified, {len(faults)} differences")
             return 3
-        console.print(
-            f"{self.directory}: verified, {n_tests} tests recomputed from "
-            f"{ARCHIVE_NAME}: p-values, effects, verdicts and digests agree; pre-tests "
-            "and AUCs need the benchmark and were not run again"
-        )
+        console.print(f"{self.directory}: verified, {what}")
         return 0
 
 

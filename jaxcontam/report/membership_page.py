@@ -31,8 +31,11 @@ _BEGINNING = 120
 # Curves of more scores than this cannot be told apart.
 _N_CURVES = 6
 
+
 def write_membership_page(
-    document: Mapping[str, Any], curves: Mapping[str, tuple[np.ndarray, np.ndarray]], out: Path
+    document: Mapping[str, Any],
+    curves: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    out: Path,
 ) -> Path:
     """Write report.html beside `texts.jsonl`; every text from outside is escaped.
 
@@ -56,7 +59,9 @@ def write_membership_page(
 
 
 def _page_fields(
-    document: Mapping[str, Any], curves: Mapping[str, tuple[np.ndarray, np.ndarray]], texts: Sequence[Mapping[str, Any]]
+    document: Mapping[str, Any],
+    curves: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    texts: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     results, blind = document["results"], document.get("blind", [])
     decisive = next((row for row in results if row["primary"]), None)
