@@ -93,7 +93,7 @@ def overfitted() -> TextModel:
         return optax.apply_updates(state, updates), memory, value
 
     memory = optimiser.init(state)
-    for _ in range(60):
+    for _ in range(100):
         state, memory, value = step(state, memory)
     assert value < 1.0, "it knows them by heart"
     return text_model(checkpoint_of(nnx.merge(graphdef, state)), store=None)

@@ -11,7 +11,10 @@ import jaxcontam
 # What turns ids and files of weights into scores.
 _CODE = (
     "models/**/*.py",
-    *(f"scoring/{name}.py" for name in ("kernel", "mesh", "pairs", "rows")),
+    *(
+        f"scoring/{name}.py"
+        for name in ("gradients", "kernel", "mesh", "pairs", "prefixed", "rows")
+    ),
 )
 # The last two are what Linux says on ARM in place of the others.
 _CPU_FIELDS = ("vendor_id", "cpu family", "model", "flags", "CPU part", "Features")

@@ -22,11 +22,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
+from jaxcontam.data.encoding import encode_texts
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.frequencies import corpus_logprobs
 from jaxcontam.methods.membership.neighbours import edited
 from jaxcontam.methods.membership.readings import (
+    GradientPass,
     Pass,
+    PrefixPass,
     Sequences,
     means_pass,
     sequences_of,
@@ -103,12 +106,14 @@ def score_texts(
         progress: Told of target tokens done and in all.
 
     Raises:
-        InputError: If a method needs an input that is missing; names its flag.
+        InputError: If a method needs an input that is missing; names its flag. If a
+            text is also in a prefix, or no text of a prefix fits the context.
         NonFiniteScoreError: If a score is not finite; `sequence` is the text's index.
     """
     inputs = inputs or Inputs()
     check_inputs(methods, model, inputs)
     reads = {reading for method in methods for reading in method.reads}
+    _check_apart(texts, reads, inputs)
     sequences = model.sequences(texts)
     own = sequences_of(sequences, range(len(texts)))
     scorer = model.plain
@@ -174,6 +179,9 @@ def check_inputs(
         missing["reference"] = "a reference model", "--reference MODEL names one"
     if inputs.corpus_counts is None:
         missing["corpus"] = "token counts of a corpus", "--corpus FILE names one"
+    if model.plain.pairs is None:
+        both = "a model that reads many texts after one prefix", "leave the score out"
+        missing["nonmember_prefix"] = missing["member_prefix"] = both
     if not inputs.nonmember_prefix:
         missing["nonmember_prefix"] = (
             "texts that the model did not see",
@@ -189,6 +197,26 @@ def check_inputs(
             if reading in missing:
                 what, hint = missing[reading]
                 raise InputError(f"{method.name}: needs {what}", hint=hint)
+
+
+def _check_apart(
+    texts: Sequence[str], reads: Collection[Reading], inputs: Inputs
+) -> None:
+    """A text after itself is no surprise: prefixes are of other texts.
+
+    Raises:
+        InputError: Names the first text that is also in a prefix.
+    """
+    shots = {
+        *(inputs.nonmember_prefix if "nonmember_prefix" in reads else ()),
+        *(inputs.member_prefix if "member_prefix" in reads else ()),
+    }
+    for i, text in enumerate(texts):
+        if text in shots:
+            raise InputError(
+                f"text {i + 1}: stands in the prefix of recall or con_recall too",
+                hint="texts of a prefix cannot be scored: take them out of the file",
+            )
 
 
 def plan_passes(
@@ -229,7 +257,60 @@ def plan_passes(
         passes.append(
             means_pass(inputs.reference.plain, ids, owners, known if is_same else None)
         )
+    prefixes: dict[Reading, tuple[str, ...]] = {
+        "nonmember_prefix": inputs.nonmember_prefix,
+        "member_prefix": inputs.member_prefix,
+    }
+    for reading, shots in prefixes.items():
+        if reading in reads and model.plain.pairs is not None:
+            passes.append(
+                PrefixPass(
+                    reading=reading,
+                    pairs=model.plain.pairs,
+                    prefix=prefix_of(shots, reading, own, model),
+                    own=own,
+                    n_before=model.n_before,
+                )
+            )
+    if "gradients" in reads:
+        passes.append(
+            GradientPass(
+                decoder=model.checkpoint.decoder,
+                own=own,
+                batch_tokens=model.plain.batch_tokens,
+                store=model.plain.store,
+            )
+        )
     return passes
+
+
+def prefix_of(
+    shots: Sequence[str], reading: Reading, own: Sequences, model: TextModel
+) -> np.ndarray:
+    """Ids of the first shots, as many as fit the context with the longest text.
+
+    Each shot is tokenised alone and ends in a newline; BOS or EOS stands before them.
+
+    Raises:
+        InputError: If not one fits.
+    """
+    context = model.checkpoint.config.context
+    longest = max((len(ids) - model.n_before for ids in own.fresh), default=0)
+    newline = encode_texts(model.checkpoint.tokenizer, ["\n"])[0]
+    parts = model.sequences([""])
+    for ids in encode_texts(model.checkpoint.tokenizer, shots):
+        if sum(map(len, parts)) + len(ids) + len(newline) + longest > context:
+            break
+        parts += [ids, newline]
+    prefix = np.concatenate(parts)
+    if len(prefix) <= model.n_before:
+        flag = "--members" if reading == "member_prefix" else "--nonmembers"
+        raise InputError(
+            f"no text of {flag} fits the model's context of {context} tokens before "
+            f"the longest text ({longest} tokens)",
+            hint="cut the texts, or leave out recall and con_recall",
+        )
+    return prefix
 
 
 def _encoded(

@@ -17,7 +17,12 @@ from typing import Protocol
 import numpy as np
 
 from jaxcontam.methods.membership.score import Reading
+from jaxcontam.models.decoder import Decoder
+from jaxcontam.scoring.gradients import gradient_norms
+from jaxcontam.scoring.pair_scorer import PairScorer
+from jaxcontam.scoring.prefixed import prefixed_sums
 from jaxcontam.scoring.scorer import Scorer, n_targets
+from jaxcontam.scoring.store import ScoreStore
 from jaxcontam.scoring.stored import NonFiniteScoreError, Progress
 
 
@@ -199,3 +204,104 @@ def means_pass(
         [ids for ids, _ in flat], [owner for _, owner in flat], known or ()
     )
     return MeansPass(scorer, rewrites, owners, plan, known is not None)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PrefixPass:
+    """Mean log-probabilities of the texts after a prefix.
+
+    Attributes:
+        reading: What it is.
+        pairs: Scores continuations of shared prefixes.
+        prefix: int32 ids.
+        own: Sequences of the texts, each distinct one once.
+        n_before: Ids of these before the text's own: BOS or EOS, or none.
+    """
+
+    reading: Reading
+    pairs: PairScorer
+    prefix: np.ndarray
+    own: Sequences
+    n_before: int
+
+    @property
+    def n_targets(self) -> int:
+        """Target tokens that it costs."""
+        return sum(len(ids) - self.n_before for ids in self.own.fresh)
+
+    def read(self, known: Mapping[bytes, float], progress: Progress | None) -> Found:
+        """Run it; the tokens that count are those that count without the prefix.
+
+        Raises:
+            NonFiniteScoreError: Names the text and the id.
+        """
+        del known
+        # Without BOS or EOS the text's first token has no score of its own.
+        skip = 1 - self.n_before
+        try:
+            sums = prefixed_sums(
+                self.pairs,
+                self.prefix,
+                [ids[self.n_before :] for ids in self.own.fresh],
+                skip=skip,
+                progress=progress,
+            )
+        except NonFiniteScoreError as e:
+            raise NonFiniteScoreError(self.own.owners[e.sequence], e.position) from e
+        means = [
+            loglik / (len(ids) - 1)
+            for ids, loglik in zip(self.own.fresh, sums.loglik, strict=True)
+        ]
+        return Found({self.reading: _of_texts(self.own, means)}, sums.n_cached)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class GradientPass:
+    """Gradient norms of the texts.
+
+    Attributes:
+        decoder: The model.
+        own: Sequences of the texts, each distinct one once.
+        batch_tokens: Tokens of a batch on one device.
+        store: Where scores of this very decoder are kept.
+    """
+
+    decoder: Decoder
+    own: Sequences
+    batch_tokens: int
+    store: ScoreStore | None
+
+    @property
+    def n_targets(self) -> int:
+        """Target tokens that it costs."""
+        context = self.decoder.config.context
+        return sum(min(len(ids), context) - 1 for ids in self.own.fresh)
+
+    def read(self, known: Mapping[bytes, float], progress: Progress | None) -> Found:
+        """Run it.
+
+        Raises:
+            NonFiniteScoreError: Names the text.
+        """
+        del known
+        try:
+            found = gradient_norms(
+                self.decoder,
+                self.own.fresh,
+                batch_tokens=self.batch_tokens,
+                store=self.store,
+                progress=progress,
+            )
+        except NonFiniteScoreError as e:
+            raise NonFiniteScoreError(self.own.owners[e.sequence], e.position) from e
+        norms = found.norms.tolist()
+        return Found({"gradients": _of_texts(self.own, norms)}, found.n_cached)
+
+
+def _of_texts(own: Sequences, values: Sequence[float]) -> list[np.ndarray]:
+    """One number for each text that is scored, from one for each distinct one."""
+    of_key = {
+        ids.tobytes(): np.array([value])
+        for ids, value in zip(own.fresh, values, strict=True)
+    }
+    return [of_key[key] for key in own.keys if key is not None]

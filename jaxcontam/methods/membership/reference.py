@@ -12,8 +12,9 @@ def reference(text: ScoredText) -> float:
 
     Source:
         Carlini et al., arXiv:2012.07805; "Smaller Ref" in Shi et al., arXiv:2310.16789.
-        A difference of log-probabilities: the authors' released code subtracts the
-        probability of the reference from the log-probability.
+        Log-probabilities on both sides: the released code of the latter subtracts a
+        loss from a log-probability where a model stands behind an API, and that of
+        ReCaLL a probability from a log-probability.
     """
     return text.mean_logprob - text.mean_of("reference")
 
@@ -27,6 +28,6 @@ METHOD = ScoreMethod(
     finds="what the model knows and a like model does not; strongest where the "
     "reference saw the same kind of text",
     source="Carlini et al. 2021, arXiv:2012.07805; Shi et al. 2023, arXiv:2310.16789",
-    departure="log minus log; the released code takes a probability for the "
-    "reference's log-probability",
+    departure="log-probabilities on both sides; the released code mixes one with a "
+    "loss where the model stands behind an API",
 )

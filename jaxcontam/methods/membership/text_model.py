@@ -26,6 +26,11 @@ class TextModel:
     plain: Scorer
     with_moments: Scorer | None = None
 
+    @property
+    def n_before(self) -> int:
+        """Ids before each text: 1 where the tokenizer has BOS or EOS, else 0."""
+        return int(self.checkpoint.prefix_id is not None)
+
     def sequences(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Ids of each text, the tokenizer's BOS or EOS before them if it has one."""
         prefix_id = self.checkpoint.prefix_id

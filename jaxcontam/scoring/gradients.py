@@ -1,0 +1,202 @@
+"""Norm of the gradient of each sequence's own loss, in bounded memory.
+
+Dimension key
+    B  sequences of a batch, a multiple of the number of devices
+    S  input positions
+    P  positions whose logits are in memory at once
+    D  model width
+    V  vocabulary
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax.sharding import Mesh, PartitionSpec
+
+from jaxcontam.models.attention import softcapped
+from jaxcontam.models.decoder import Decoder
+from jaxcontam.scoring.batching import Batch, plan_batches
+from jaxcontam.scoring.kernel import PRECISION
+from jaxcontam.scoring.mesh import data_mesh, on_every_device
+from jaxcontam.scoring.rows import fill, rows_of
+from jaxcontam.scoring.store import ScoreStore
+from jaxcontam.scoring.stored import (
+    NonFiniteScoreError,
+    Progress,
+    Work,
+    scored_batches,
+)
+
+# Gradients of as many sequences side by side as fit this many bytes, at least one.
+_MOST_BYTES = 1 << 28
+_POSITIONS = 128
+# Name of these values in the store's keys.
+_KEPT = "gradient_norm"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class GradientNorms:
+    """Norms of sequences' gradients.
+
+    Attributes:
+        norms: (n_sequences,) float64; L2, over all weights.
+        n_cached: Target tokens in all of sequences whose norm the store held.
+    """
+
+    norms: np.ndarray
+    n_cached: int
+
+
+def gradient_norms(
+    decoder: Decoder,
+    sequences: Sequence[np.ndarray],
+    *,
+    batch_tokens: int,
+    store: ScoreStore | None = None,
+    progress: Progress | None = None,
+) -> GradientNorms:
+    """L2 norm of the gradient of each sequence's mean loss by all weights.
+
+    Tied weights count once. Gradients have the dtype of the weights, their squares are
+    summed in float32. Of a sequence longer than the context the start is read.
+
+    Args:
+        decoder: The model.
+        sequences: int32 ids, at least two each; all after the first are targets.
+        batch_tokens: Tokens of a batch on one device.
+        store: Where scores of this very decoder are kept.
+        progress: Told of target tokens.
+
+    Raises:
+        NonFiniteScoreError: Names the sequence.
+    """
+    context = decoder.config.context
+    read = [ids[:context] for ids in sequences]
+    rows = rows_of(read, context)
+    graphdef, state = nnx.split(decoder)
+    mesh = data_mesh()
+    batches = plan_batches(
+        [row.length for row in rows],
+        context=context,
+        batch_tokens=batch_tokens,
+        n_devices=mesh.size,
+    )
+    at_once = _at_once(state)
+    forward = _compiled(graphdef, mesh, at_once)
+    replicated = on_every_device(state, mesh)
+
+    def start(batch: Batch) -> jax.Array:
+        inputs_BS, targets_BS = fill(batch, rows, read)
+        lengths_B = np.ones(batch.n_rows, np.int32)
+        lengths_B[: len(batch.rows)] = [rows[i].length for i in batch.rows]
+        return forward(replicated, inputs_BS, targets_BS, lengths_B)
+
+    def finish(batch: Batch, found: Any) -> list[np.ndarray]:
+        norms_B = np.asarray(found)
+        for place, i in enumerate(batch.rows):
+            if not np.isfinite(norms_B[place]):
+                raise NonFiniteScoreError(i, 0)
+        return [norms_B[place : place + 1] for place in range(len(batch.rows))]
+
+    def keys(batch: Batch, store: ScoreStore) -> list[bytes]:
+        shape = (batch.n_rows, batch.length, at_once)
+        return [store.row_key(_KEPT, shape, 0, read[i]) for i in batch.rows]
+
+    work = Work[Batch, np.ndarray](
+        keys=keys,
+        start=start,
+        finish=finish,
+        to_bytes=lambda value: value.astype("<f4", copy=False).tobytes(),
+        from_bytes=lambda _, __, data: np.frombuffer(data, "<f4"),
+    )
+    norms, n_cached, done = np.zeros(len(sequences)), 0, 0
+    total = sum(row.length for row in rows)
+    for batch, values, cached in scored_batches(batches, work, store):
+        for i, (value,) in zip(batch.rows, values, strict=True):
+            norms[i] = value
+            done += rows[i].length
+            n_cached += cached * rows[i].length
+        if progress is not None:
+            progress(done, total)
+    return GradientNorms(norms, n_cached)
+
+
+def _at_once(state: nnx.State) -> int:
+    """Sequences whose gradients are in memory side by side."""
+    n_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+    return max(1, _MOST_BYTES // n_bytes)
+
+
+@functools.lru_cache(maxsize=8)
+def _compiled(
+    graphdef: nnx.GraphDef, mesh: Mesh, at_once: int
+) -> Callable[..., jax.Array]:
+    """Norms of a batch, `[B]`; each device takes its own rows."""
+    rows = PartitionSpec("data")
+
+    def norms(state, inputs_BS, targets_BS, lengths_B) -> jax.Array:
+        def one(row: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
+            gradients = jax.grad(_mean_loss, argnums=1)(graphdef, state, *row)
+            squares = [
+                jnp.sum(jnp.square(leaf.astype(jnp.float32)))
+                for leaf in jax.tree.leaves(gradients)
+            ]
+            return jnp.sqrt(sum(squares, start=jnp.zeros(())))
+
+        with jax.default_matmul_precision(PRECISION):
+            return jax.lax.map(
+                one, (inputs_BS, targets_BS, lengths_B), batch_size=at_once
+            )
+
+    return jax.jit(
+        jax.shard_map(
+            norms,
+            mesh=mesh,
+            in_specs=(PartitionSpec(), rows, rows, rows),
+            out_specs=rows,
+            check_vma=False,
+        )
+    )
+
+
+def _mean_loss(
+    graphdef: nnx.GraphDef,
+    state: nnx.State,
+    inputs_S: jax.Array,
+    targets_S: jax.Array,
+    length: jax.Array,
+) -> jax.Array:
+    """Mean of minus log p over the first `length` targets, nats."""
+    (S,) = inputs_S.shape
+    decoder: Decoder = nnx.merge(graphdef, state)
+    hidden_SD = decoder(inputs_S[None], remat=True)[0]
+    head_VD = decoder.head_VD
+    n_blocks = -(-S // _POSITIONS)
+    P = min(S, _POSITIONS)
+    pad = n_blocks * P - S
+    blocks_BPD = jnp.pad(hidden_SD, ((0, pad), (0, 0))).reshape(n_blocks, P, -1)
+    targets_BP = jnp.pad(targets_S, (0, pad)).reshape(n_blocks, P)
+
+    # Its logits are made again for the gradient: kept, they would be [S, V].
+    @jax.checkpoint
+    def logprobs(block: tuple[jax.Array, jax.Array]) -> jax.Array:
+        hidden_PD, targets_P = block
+        logits_PV = jax.lax.dot_general(
+            hidden_PD.astype(head_VD.dtype),
+            head_VD,
+            (((1,), (1,)), ((), ())),
+            preferred_element_type=jnp.float32,
+        )
+        logits_PV = softcapped(logits_PV, decoder.config.logit_softcap)
+        own_P = jnp.take_along_axis(logits_PV, targets_P[:, None], axis=-1)[:, 0]
+        return own_P - jax.nn.logsumexp(logits_PV, axis=-1)
+
+    logprobs_S = jax.lax.map(logprobs, (blocks_BPD, targets_BP)).reshape(-1)[:S]
+    counts_S = jnp.arange(S) < length
+    return -jnp.sum(logprobs_S, where=counts_S) / length.astype(jnp.float32)

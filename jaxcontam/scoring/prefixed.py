@@ -1,0 +1,160 @@
+"""Texts after one prefix that they share: the prefix is read once a batch.
+
+Dimension key
+    I  devices
+    P  ids of the prefix
+    K  texts of a device
+    T  ids of a text
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxcontam.scoring.batching import bucket_lengths
+from jaxcontam.scoring.pair_scorer import PairScorer
+from jaxcontam.scoring.store import ScoreStore
+from jaxcontam.scoring.stored import (
+    NonFiniteScoreError,
+    Progress,
+    Work,
+    scored_batches,
+)
+
+# So many times the prefix's ids are read after it, so that reading it again for each
+# batch costs a quarter at most.
+_PER_PREFIX = 4
+# Name of these values in the store's keys.
+_KEPT = "prefixed"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class PrefixedSums:
+    """Log-probabilities of texts after a prefix.
+
+    Attributes:
+        loglik: (n_texts,) float64, nats, summed over a text's ids but the first `skip`.
+        n_cached: Ids in all whose scores the store held.
+    """
+
+    loglik: np.ndarray
+    n_cached: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PrefixedBatch:
+    """Texts that are scored together.
+
+    Attributes:
+        texts: Their indices; at most I times K.
+        shape: (I, K, P, T), padding among K and T.
+    """
+
+    texts: tuple[int, ...]
+    shape: tuple[int, int, int, int]
+
+
+def prefixed_sums(
+    scorer: PairScorer,
+    prefix: np.ndarray,
+    texts: Sequence[np.ndarray],
+    *,
+    skip: int = 0,
+    progress: Progress | None = None,
+) -> PrefixedSums:
+    """Sum the log-probabilities of each text after the prefix.
+
+    Args:
+        scorer: Its forward function, sizes and store are used.
+        prefix: int32 ids, at least one.
+        texts: int32 ids, at least one each.
+        skip: Ids at the start of each text that are read and not counted.
+        progress: Told of ids.
+
+    Raises:
+        ValueError: If the prefix or a text is empty, or the two exceed the context.
+        NonFiniteScoreError: Names the text.
+    """
+    if not len(prefix) or not all(len(ids) for ids in texts):
+        raise ValueError("the prefix and every text must have at least one id")
+    longest = max((len(ids) for ids in texts), default=0)
+    if len(prefix) + longest > scorer.context + 1:
+        raise ValueError(
+            f"{len(prefix)} + {longest} ids exceed the context of {scorer.context}"
+        )
+
+    def keys(batch: PrefixedBatch, store: ScoreStore) -> list[bytes]:
+        return [
+            store.row_key(
+                _KEPT,
+                batch.shape,
+                len(prefix) + skip,
+                np.concatenate([prefix, texts[i]]),
+            )
+            for i in batch.texts
+        ]
+
+    def inputs(batch: PrefixedBatch) -> tuple[np.ndarray, ...]:
+        n_devices, K, _, T = batch.shape
+        ids_NT = np.zeros((n_devices * K, T), np.int32)
+        for row, i in enumerate(batch.texts):
+            ids_NT[row, : len(texts[i])] = texts[i]
+        prefixes_IP = np.tile(prefix.astype(np.int32), (n_devices, 1))
+        lengths_I = np.full(n_devices, len(prefix), np.int32)
+        return prefixes_IP, lengths_I, ids_NT.reshape(n_devices, K, T)
+
+    def values(batch: PrefixedBatch, scores: Any) -> list[np.ndarray]:
+        n_devices, K, _, T = batch.shape
+        logprobs_NT = np.asarray(scores).reshape(n_devices * K, T)
+        found = []
+        for row, i in enumerate(batch.texts):
+            own = logprobs_NT[row, : len(texts[i])]
+            bad = np.flatnonzero(~np.isfinite(own))
+            if len(bad):
+                raise NonFiniteScoreError(i, int(bad[0]))
+            found.append(own[skip:].sum(dtype=np.float64, keepdims=True))
+        return found
+
+    work = Work[PrefixedBatch, np.ndarray](
+        keys=keys,
+        start=lambda batch: scorer.forward(*inputs(batch), 1),
+        finish=values,
+        to_bytes=lambda value: value.astype("<f8", copy=False).tobytes(),
+        from_bytes=lambda _, __, data: np.frombuffer(data, "<f8"),
+    )
+    loglik, n_cached, done = np.zeros(len(texts)), 0, 0
+    total = sum(len(ids) for ids in texts)
+    batches = plan_prefixed(scorer, len(prefix), [len(ids) for ids in texts])
+    for batch, found, cached in scored_batches(batches, work, scorer.store):
+        for i, (value,) in zip(batch.texts, found, strict=True):
+            loglik[i] = value
+            done += len(texts[i])
+            n_cached += cached * len(texts[i])
+        if progress is not None:
+            progress(done, total)
+    return PrefixedSums(loglik, n_cached)
+
+
+def plan_prefixed(
+    scorer: PairScorer, n_prefix: int, lengths: Sequence[int]
+) -> list[PrefixedBatch]:
+    """Batches of few shapes; they follow from the lengths alone."""
+    buckets = bucket_lengths(scorer.context)
+    of_bucket: dict[int, list[int]] = {}
+    for i, length in enumerate(lengths):
+        bucket = buckets[int(np.searchsorted(buckets, length))]
+        of_bucket.setdefault(bucket, []).append(i)
+    batches = []
+    for bucket, members in sorted(of_bucket.items()):
+        ids = max(scorer.batch_tokens, _PER_PREFIX * n_prefix)
+        on_device = -(-len(members) // scorer.n_devices)
+        K = max(1, min(ids // bucket, on_device))
+        n_rows = scorer.n_devices * K
+        shape = (scorer.n_devices, K, n_prefix, bucket)
+        batches += [
+            PrefixedBatch(tuple(members[start : start + n_rows]), shape)
+            for start in range(0, len(members), n_rows)
+        ]
+    return batches
