@@ -13,6 +13,7 @@ from jaxcontam.data.manifest import Manifest, read_manifest
 from jaxcontam.methods import two_min
 from jaxcontam.methods.method import pair_strata
 from jaxcontam.report.archive import read_archive
+from jaxcontam.report.books import is_books, write_books_page
 from jaxcontam.report.calibration import is_calibration, write_calibration_page
 from jaxcontam.report.document import (
     ARCHIVE_NAME,
@@ -42,6 +43,8 @@ class Report:
         document = read_document(self.directory / REPORT_NAME)
         if is_calibration(document):
             print(write_calibration_page(document, self.directory))
+        elif is_books(document):
+            print(write_books_page(document, self.directory))
         else:
             print(write_page(document, self.directory))
 
