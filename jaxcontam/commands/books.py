@@ -60,7 +60,7 @@ class Books:
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """Model directory in Hugging Face layout, or a hub name such as org/name."""
-    books: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="B")]
+    books: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="BOOKS")]
     """Books: .txt files, folders of them, or tables with a title and a text."""
     known_members: tuple[str, ...] = ()
     """Books that the model was trained on, given like BOOKS."""
