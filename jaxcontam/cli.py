@@ -12,6 +12,7 @@ import tyro
 
 from jaxcontam import __version__
 from jaxcontam.commands.audit import Audit
+from jaxcontam.commands.books import Books
 from jaxcontam.commands.calibrate import Calibrate
 from jaxcontam.commands.canary import Canary
 from jaxcontam.commands.membership import Membership
@@ -38,6 +39,7 @@ COMMANDS: dict[str, type] = {
     "overlap": Overlap,
     "canary": Canary,
     "variants": Variants,
+    "books": Books,
     "release": Release,
     "verify": Verify,
     "report": Report,

@@ -51,7 +51,7 @@ _PREFIXES: tuple[tuple[Reading, str], ...] = (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
-    """Say which texts a model saw: scores, and what they are worth against known ones."""
+    """Say which texts a model saw, by scores that are judged against known texts."""
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """Model directory in Hugging Face layout, or a hub name such as org/name."""

@@ -129,8 +129,8 @@ def print_membership(document: dict[str, Any], console: Console) -> None:
         if row["threshold"] is not None:
             console.print(
                 f"{row['method']} above {row['threshold']:.4g}: {row['n_above']} "
-                f"texts, at a false-positive rate of {row['fpr']:.3g} (on new non-members "
-                f"{row['fpr_low']:.3f} to {row['fpr_high']:.3f}); "
+                f"texts, at a false-positive rate of {row['fpr']:.3g} (on new "
+                f"non-members {row['fpr_low']:.3f} to {row['fpr_high']:.3f}); "
                 f"{row['n_discoveries']} by Benjamini-Hochberg at {row['fpr']:.3g}.",
                 highlight=False,
             )

@@ -14,6 +14,7 @@ from jaxcontam.data.manifest import Manifest, read_manifest
 from jaxcontam.methods import two_min
 from jaxcontam.methods.method import pair_strata
 from jaxcontam.report.archive import read_archive
+from jaxcontam.report.books import is_books, write_books_page
 from jaxcontam.report.calibration import is_calibration, write_calibration_page
 from jaxcontam.report.document import (
     ARCHIVE_NAME,
@@ -49,6 +50,8 @@ class Report:
 
             _, again = judged_again(document, read_text_rows(self.directory))
             print(write_membership_page(document, again.pictures, self.directory))
+        elif is_books(document):
+            print(write_books_page(document, self.directory))
         else:
             print(write_page(document, self.directory))
 

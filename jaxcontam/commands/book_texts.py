@@ -1,0 +1,95 @@
+"""Which snippets a run of `books` scores, and what to know of its books."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxcontam.data.books import MEMBER, NONMEMBER, TESTED, Book, snippets_of
+from jaxcontam.errors import InputError
+from jaxcontam.methods.membership.books import Shelf
+
+# Snippets and books of a side below which a threshold is not worth its name.
+_FEWEST, _FEWEST_BOOKS = 10, 2
+
+
+def shelve(
+    books: Sequence[Book], *, n_snippets: int, n_words: int, seed: int
+) -> tuple[Shelf, list[str]]:
+    """Draw the snippets of all books.
+
+    Raises:
+        InputError: If a book stands on both sides, or a side has too few snippets.
+    """
+    sides: dict[str, Book] = {}
+    for book in books:
+        if book.role == TESTED:
+            continue
+        other = sides.setdefault(book.digest, book)
+        if other.role != book.role:
+            raise InputError(
+                f"{book.title}: the same text is known as a member ({other.title}) and "
+                "as a non-member"
+            )
+    texts: list[str] = []
+    owners: list[int] = []
+    for b, book in enumerate(books):
+        drawn = snippets_of(book, n_snippets=n_snippets, n_words=n_words, seed=seed)
+        texts += drawn
+        owners += [b] * len(drawn)
+    shelf = Shelf(
+        titles=tuple(book.title for book in books),
+        roles=tuple(book.role for book in books),
+        book=np.array(owners, np.int64),
+    )
+    for role, flag in ((MEMBER, "members"), (NONMEMBER, "nonmembers")):
+        n_found = int(shelf.is_of(role).sum())
+        if n_found < _FEWEST or shelf.roles.count(role) < _FEWEST_BOOKS:
+            raise InputError(
+                f"{shelf.roles.count(role)} known {flag} with {n_found} snippets, too "
+                "few for a threshold",
+                hint=f"at least {_FEWEST_BOOKS} books and {_FEWEST} snippets a side; "
+                "--words makes snippets shorter",
+            )
+    if not shelf.is_of(TESTED).any():
+        raise InputError("no snippet of a book in question", hint="are they empty?")
+    return shelf, texts
+
+
+def book_warnings(books: Sequence[Book], shelf: Shelf, n_snippets: int) -> list[str]:
+    """What the reader should know of the books themselves, one sentence each."""
+    known = {book.digest: book for book in books if book.role != TESTED}
+    counts = np.bincount(shelf.book, minlength=len(books))
+    asked = [b for b, book in enumerate(books) if book.role == TESTED]
+    warnings = [
+        f"{books[b].title} is also a known book: its rate is part of what the "
+        "threshold was fitted on"
+        for b in asked
+        if books[b].digest in known
+    ]
+    if n_empty := sum(counts[b] == 0 for b in asked):
+        warnings.append(f"{n_empty} books in question have no words and no rate")
+    if n_short := sum(0 < count < n_snippets for count in counts.tolist()):
+        warnings.append(
+            f"{n_short} of {len(books)} books are too short for {n_snippets} snippets "
+            "and have fewer"
+        )
+    return warnings
+
+
+def check_scored(shelf: Shelf, values: np.ndarray) -> None:
+    """Refuse known books of which nothing was scored.
+
+    Args:
+        shelf: All books.
+        values: (N, M) scores, NaN where a snippet has none.
+
+    Raises:
+        InputError: If a side has no scored snippet: each is a single token, and the
+            tokenizer has no BOS or EOS to stand before it.
+    """
+    scored_N = np.isfinite(values).all(axis=1)
+    for role in (MEMBER, NONMEMBER):
+        if not (shelf.is_of(role) & scored_N).any():
+            raise InputError(
+                f"no snippet of a known {role} has a score", hint="use more --words"
+            )

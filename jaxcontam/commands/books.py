@@ -1,0 +1,276 @@
+"""`jaxcontam books`: how much of each book a model was trained on, by known books."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from jaxcontam.commands.book_texts import book_warnings, check_scored, shelve
+from jaxcontam.commands.flags import (
+    STORE_DIR,
+    check_positive,
+    check_seed,
+    check_store_flags,
+    flags_of,
+)
+from jaxcontam.commands.progress import progress_bar
+from jaxcontam.commands.publish import Stopwatch
+from jaxcontam.data.benchmark import fingerprint
+from jaxcontam.data.books import (
+    MEMBER,
+    NONMEMBER,
+    TESTED,
+    Book,
+    load_books,
+    load_known,
+)
+from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.methods import METHODS
+from jaxcontam.methods.membership.books import judge_books
+from jaxcontam.methods.membership.score import ScoreMethod
+from jaxcontam.report.books import (
+    COMMAND,
+    book_sentences,
+    interval_words,
+    ranked,
+    rate_cells,
+    write_books,
+    write_books_page,
+)
+from jaxcontam.report.document import make_folder
+from jaxcontam.report.membership import text_rows
+from jaxcontam.report.provenance import library_versions
+from jaxcontam.results import Report
+
+# What a snippet can be read for without a flag that this command does not have.
+_READS = {"moments", "lowercase", "neighbours", "gradients"}
+# Rows of the printed table, as in table 2 of the paper; the page has all.
+_PRINTED = 20
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Books:
+    """Rate how much of each book a model has seen, by a threshold from known books."""
+
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+    """Model directory in Hugging Face layout, or a hub name such as org/name."""
+    books: Annotated[
+        tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="BOOKS")
+    ]
+    """Books: .txt files, folders of them, or tables with a title and a text."""
+    known_members: tuple[str, ...] = ()
+    """Books that the model was trained on, given like BOOKS."""
+    known_nonmembers: tuple[str, ...] = ()
+    """Books that it was not, such as newer ones."""
+    known: str | None = None
+    """Or one table with a label, such as hf:swj0419/BookMIA:train."""
+    snippets: int = 100
+    """Snippets of each book, drawn at random places without overlap."""
+    words: int = 512
+    """Words of a snippet."""
+    scores: tuple[str, ...] = ("min_k", "loss", "zlib", "min_k_pp")
+    """Membership scores; the first decides, so name it before you look."""
+    text_field: str | None = None
+    """Field of a table that is the text (default: input, snippet or text)."""
+    title_field: str | None = None
+    """Field of a table that names the book (default: title, or that of BookMIA)."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of the operands of matrix products; bfloat16 is faster, and not as exact."""
+    batch_tokens: int | None = None
+    """Tokens a batch (default: by device)."""
+    seed: int = 0
+    """Seeds the snippets, the folds of blind baselines and all resampling."""
+    out: Path | None = None
+    """Folder for the report (default: runs/books/MODEL-DIGEST)."""
+    store: Path | None = None
+    """Folder of scores, from which a rerun goes on (default: OUT/store)."""
+    no_store: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Keep no scores."""
+    json: bool = False
+    """Print the report on standard output instead of the table."""
+
+    def __post_init__(self) -> None:
+        check_positive(self, "snippets", "words", "batch_tokens")
+        check_seed(self.seed)
+        check_store_flags(self.store, self.no_store)
+        score_methods(self.scores)
+        if not self.books:
+            raise InputError("no books in question", hint="name files after MODEL")
+        pair = bool(self.known_members), bool(self.known_nonmembers)
+        if self.known is None and not all(pair):
+            raise InputError(
+                "a threshold needs known books of both kinds",
+                hint="give --known-members and --known-nonmembers, or --known",
+            )
+        if self.known is not None and any(pair):
+            raise InputError("--known excludes --known-members and --known-nonmembers")
+
+    def run(self) -> dict[str, Any]:
+        """Draw snippets, score them, fit, rate, write and print; the report."""
+        watch = Stopwatch()
+        books = self._load()
+        shelf, texts = shelve(
+            books, n_snippets=self.snippets, n_words=self.words, seed=self.seed
+        )
+        methods = score_methods(self.scores)
+        primary = methods[0].name
+        # JAX and transformers are imported once the input is known to be good.
+        from jaxcontam.methods.membership.blind import blind_baselines
+        from jaxcontam.methods.membership.judging import judge
+        from jaxcontam.methods.membership.plan import score_texts, text_model
+        from jaxcontam.models.checkpoint import load_checkpoint
+        from jaxcontam.scoring.compiled import keep_compiled
+        from jaxcontam.scoring.local import device_info, model_info
+        from jaxcontam.scoring.scorer import NonFiniteScoreError
+
+        keep_compiled()
+        checkpoint = load_checkpoint(self.model, dtype=self.dtype)
+        digest = fingerprint(texts)
+        out = self.out or Path("runs/books") / f"{checkpoint.name}-{digest[7:15]}"
+        make_folder(out)
+        model = text_model(
+            checkpoint,
+            store=None if self.no_store else self.store or out / STORE_DIR,
+            batch_tokens=self.batch_tokens,
+        )
+        try:
+            with progress_bar("scoring snippets") as progress:
+                table = score_texts(
+                    texts, methods, model, seed=self.seed, progress=progress
+                )
+        except NonFiniteScoreError as e:
+            title = shelf.titles[int(shelf.book[e.sequence])]
+            raise InputError(
+                f"{title}: snippet {e.sequence + 1}: the model's log-probability is "
+                "not finite",
+                hint="check the checkpoint: its weights may hold NaN or be truncated",
+            ) from e
+        check_scored(shelf, table.values)
+        warnings = book_warnings(books, shelf, self.snippets)
+        thresholds, rates = judge_books(
+            shelf, table.names, table.values, primary=primary
+        )
+        known_N = shelf.is_of(MEMBER) | shelf.is_of(NONMEMBER)
+        known_texts = [texts[i] for i in np.flatnonzero(known_N).tolist()]
+        labels = shelf.is_of(MEMBER)[known_N]
+        blind = blind_baselines(
+            known_texts, labels, clusters=shelf.book[known_N], seed=self.seed
+        )
+        results = judge(
+            "known books",
+            fingerprint(known_texts),
+            dataclasses.replace(
+                table, values=table.values[known_N], n_tokens=table.n_tokens[known_N]
+            ),
+            labels,
+            clusters=shelf.book[known_N],
+            blind=blind,
+            primary=primary,
+            seed=self.seed,
+        )
+        report = Report(
+            command=(COMMAND, self.model, *self.books, *flags_of(self)),
+            seed=self.seed,
+            started=watch.started,
+            wall_seconds=watch.seconds,
+            model=model_info(checkpoint),
+            device=device_info(),
+            versions=library_versions(),
+            min_effect=None,
+            results=tuple(
+                dataclasses.replace(row, warnings=(*row.warnings, *warnings))
+                if row.primary
+                else row
+                for row in results
+            ),
+            blind=blind.rows,
+        )
+        rows = text_rows(
+            texts=texts,
+            roles=[shelf.roles[b] for b in shelf.book.tolist()],
+            sources=[shelf.titles[b] for b in shelf.book.tolist()],
+            clusters=shelf.book.tolist(),
+            n_tokens=table.n_tokens,
+            left_out=np.zeros(len(texts), bool),
+            scores=dict(zip(table.names, table.values.T, strict=True)),
+            p_values=None,
+            p_adjusted=None,
+        )
+        document = write_books(report, thresholds, rates, rows, out)
+        page = write_books_page(document, out)
+        if self.json:
+            print(json.dumps(document, indent=1, ensure_ascii=False))
+        else:
+            _print(document, page, Console())
+        return document
+
+    def _load(self) -> list[Book]:
+        def load(sources: tuple[str, ...], role: str) -> list[Book]:
+            return load_books(
+                sources, role, text_field=self.text_field, title_field=self.title_field
+            )
+
+        books = load(self.books, TESTED)
+        if self.known is not None:
+            return books + load_known(
+                self.known, text_field=self.text_field, title_field=self.title_field
+            )
+        return [
+            *books,
+            *load(self.known_members, MEMBER),
+            *load(self.known_nonmembers, NONMEMBER),
+        ]
+
+
+def score_methods(names: tuple[str, ...]) -> list[ScoreMethod]:
+    """Rows of METHODS that this command can compute.
+
+    Raises:
+        InputError: If there is no such score, or it needs more than a text; suggests
+            the nearest name.
+    """
+    rows = {
+        name: row
+        for name, row in METHODS.items()
+        if isinstance(row, ScoreMethod) and _READS.issuperset(row.reads)
+    }
+    found = []
+    for name in dict.fromkeys(names):
+        if name not in rows:
+            raise unknown_name("score", name, rows)
+        found.append(rows[name])
+    if not found:
+        raise InputError("--scores names no score", hint=f"such as {', '.join(rows)}")
+    return found
+
+
+def _print(document: dict[str, Any], page: Path, console: Console) -> None:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("book", overflow="ellipsis", no_wrap=True)
+    for name in ("snippets", "contamination", "95 %"):
+        table.add_column(name, justify="right", no_wrap=True)
+    rates = ranked(document, TESTED)
+    for row in rates[:_PRINTED]:
+        table.add_row(*map(escape, rate_cells(row)))
+    console.print(table)
+    if len(rates) > _PRINTED:
+        console.print(f"... and {len(rates) - _PRINTED} more in the report")
+    scores = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    scores.add_column("score on known books", no_wrap=True)
+    scores.add_column("AUC (95 %)", justify="right", no_wrap=True)
+    for row in [*document["results"], *document.get("blind", [])]:
+        name = row["method"] if "method" in row else f"{row['name']} (blind)"
+        words = interval_words(row["auc"], row["auc_low"], row["auc_high"])
+        scores.add_row(name, words)
+    console.print()
+    console.print(scores)
+    console.print()
+    for sentence in book_sentences(document):
+        console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+    console.print(f"\nreport: {page}", soft_wrap=True, highlight=False)

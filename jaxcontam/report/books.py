@@ -1,0 +1,177 @@
+"""Report of `jaxcontam books`: report.json, texts.jsonl with every score, and a page.
+
+`texts.jsonl` is the evidence: thresholds and rates follow from it alone.
+"""
+
+import dataclasses
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from jaxcontam.book_results import BookRate, BookThreshold
+from jaxcontam.report.document import (
+    REPORT_NAME,
+    data_digest,
+    make_folder,
+    replace_bytes,
+    sealed_text,
+    to_document,
+)
+from jaxcontam.report.membership import TEXTS_NAME
+from jaxcontam.results import Report
+
+COMMAND = "books"
+MEANING = (
+    "A contamination rate is the share of a book's snippets that score as snippets of "
+    "the known seen books do, and not as those of the known unseen ones. It ranks "
+    "books and proves nothing: an unseen book shows a rate above zero as well, and "
+    "where seen and unseen books differ in more than having been seen, such as in "
+    "their years, a rate measures that, too. A low rate does not say that a book was "
+    "never seen."
+)
+
+
+def is_books(document: Mapping[str, Any]) -> bool:
+    """Whether a report is one of `jaxcontam books`."""
+    return list(document.get("command", []))[:1] == [COMMAND]
+
+
+def write_books(
+    report: Report,
+    thresholds: Sequence[BookThreshold],
+    rates: Sequence[BookRate],
+    rows: Sequence[Mapping[str, Any]],
+    out: Path,
+) -> dict[str, Any]:
+    """Write `texts.jsonl` and then `report.json`, each whole or not at all.
+
+    Args:
+        report: Its results are the scores on the snippets of known books.
+        thresholds: One a score.
+        rates: One a book and score.
+        rows: One a snippet; see `text_rows`.
+        out: Folder, created if missing.
+
+    Returns:
+        The document as written.
+    """
+    make_folder(out)
+    lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows]
+    data = "".join(line + "\n" for line in lines).encode()
+    document = to_document(report)
+    document["book_thresholds"] = [dataclasses.asdict(row) for row in thresholds]
+    document["books"] = [dataclasses.asdict(row) for row in rates]
+    document["digests"] = {TEXTS_NAME: data_digest(data)}
+    text = sealed_text(document)
+    replace_bytes(out / TEXTS_NAME, data)
+    replace_bytes(out / REPORT_NAME, text.encode())
+    return document
+
+
+def write_books_page(document: Mapping[str, Any], directory: Path) -> Path:
+    """Write report.html of a run of `books`; returns its path."""
+    import jinja2
+
+    from jaxcontam.report.book_plots import auc_plot, rate_histogram
+    from jaxcontam.report.page import PAGE_NAME
+
+    results, blind = document["results"], document.get("blind", [])
+    rates = ranked(document, "text")
+    unseen = [r["rate"] for r in ranked(document, "nonmember") if r["rate"] is not None]
+    tested = [row["rate"] for row in rates if row["rate"] is not None]
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    template = environment.from_string(
+        resources.files("jaxcontam.report").joinpath("books.html.j2").read_text("utf-8")
+    )
+    page = template.render(
+        title=f"Books: {document['model']['name']}",
+        made=f"Made {document['started']} in {document['wall_seconds']:.0f} s.",
+        sentences=book_sentences(document),
+        meaning=MEANING,
+        rates=[rate_cells(row) for row in rates],
+        known=[
+            [row["role"], *rate_cells(row)]
+            for role in ("member", "nonmember")
+            for row in ranked(document, role)
+        ],
+        rate_svg=rate_histogram(tested, unseen) if tested else None,
+        auc_svg=auc_plot(results, blind),
+        aucs=[
+            [
+                row["method"],
+                interval_words(row["auc"], row["auc_low"], row["auc_high"]),
+                *_accuracies(document, row["method"]),
+            ]
+            for row in results
+        ],
+        blind=[
+            [row["name"], interval_words(row["auc"], row["auc_low"], row["auc_high"])]
+            for row in blind
+        ],
+        command=shlex.join(["jaxcontam", *document["command"]]),
+        provenance=f"jaxcontam {document['jaxcontam']}, seed {document['seed']}; model "
+        f"{document['model']['fingerprint']}; snippets of known books "
+        f"{results[0]['fingerprint']}",
+    )
+    replace_bytes(directory / PAGE_NAME, page.encode())
+    return directory / PAGE_NAME
+
+
+def ranked(document: Mapping[str, Any], role: str) -> list[dict[str, Any]]:
+    """Books of a role by the primary score, highest rate first, then by title."""
+    rows = [r for r in document["books"] if r["primary"] and r["role"] == role]
+    return sorted(
+        rows, key=lambda r: (r["rate"] is None, -(r["rate"] or 0), r["title"])
+    )
+
+
+def book_sentences(document: Mapping[str, Any]) -> list[str]:
+    """What was found, what it rests on, and what speaks against it."""
+    (result,) = (row for row in document["results"] if row["primary"])
+    (cut,) = (row for row in document["book_thresholds"] if row["primary"])
+    rates = [r["rate"] for r in ranked(document, "text") if r["rate"] is not None]
+    above = sum(rate > 0.5 for rate in rates)
+    auc = interval_words(result["auc"], result["auc_low"], result["auc_high"])
+    sentences = [
+        f"{above} of {len(rates)} books in question have a contamination rate above "
+        f"50 % by {cut['method']}.",
+        f"On {cut['n_member_books']} books known to be seen and "
+        f"{cut['n_nonmember_books']} known to be unseen, {cut['method']} has an AUC of "
+        f"{auc}; the cut at {cut['threshold']:.4g} gets {cut['accuracy']:.1%} of their "
+        "snippets right.",
+    ]
+    if cut["fpr_held_out"] is not None and cut["tpr_held_out"] is not None:
+        sentences.append(
+            "Judged by the other known books, a seen book shows a rate of "
+            f"{cut['tpr_held_out']:.0%} on average and an unseen one "
+            f"{cut['fpr_held_out']:.0%} (accuracy {cut['accuracy_held_out']:.1%})."
+        )
+    if result["verdict"] is not None:
+        sentences.append(f"Verdict on the known books: {result['verdict']}.")
+    return sentences + [f"{warning.rstrip('.')}." for warning in result["warnings"]]
+
+
+def rate_cells(row: Mapping[str, Any]) -> list[str]:
+    """Title, snippets with a score, rate and its interval."""
+    if row["rate"] is None:
+        return [row["title"], str(row["n_scored"]), "-", "-"]
+    return [
+        row["title"],
+        str(row["n_scored"]),
+        f"{row['rate']:.0%}",
+        f"{row['rate_low']:.0%} - {row['rate_high']:.0%}",
+    ]
+
+
+def interval_words(value: float, low: float, high: float) -> str:
+    """A number with its 95 % interval."""
+    return f"{value:.3f} ({low:.3f} - {high:.3f})"
+
+
+def _accuracies(document: Mapping[str, Any], method: str) -> list[str]:
+    (cut,) = (row for row in document["book_thresholds"] if row["method"] == method)
+    held_out = cut["accuracy_held_out"]
+    return [f"{cut['accuracy']:.3f}", "-" if held_out is None else f"{held_out:.3f}"]
