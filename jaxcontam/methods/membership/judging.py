@@ -335,8 +335,8 @@ def _warnings(
     found = []
     if n_unscored:
         found.append(
-            f"texts without a score, which are left out: {n_unscored} (empty, or without "
-            "a token that could be scored)"
+            f"texts without a score, which are left out: {n_unscored} (empty, or "
+            "without a token that could be scored)"
         )
     if sides is not None and min(n_units) < FEW_DOCUMENTS:
         found.append(

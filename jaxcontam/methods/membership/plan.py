@@ -308,7 +308,7 @@ def prefix_of(
         raise InputError(
             f"no text of {flag} fits the model's context of {context} tokens before "
             f"the longest text ({longest} tokens)",
-            hint="cut the texts, or leave out recall and con_recall",
+            hint="cut texts with --length, or leave recall and con_recall out",
         )
     return prefix
 

@@ -209,8 +209,8 @@ def _warnings(
     n_unscored = int((~is_scored_N).sum() + (~is_scored_L).sum())
     if n_unscored:
         found.append(
-            f"texts without a score, which are left out: {n_unscored} (empty, or without "
-            "a token that could be scored)"
+            f"texts without a score, which are left out: {n_unscored} (empty, or "
+            "without a token that could be scored)"
         )
     for fpr in fprs:
         if fpr * (n_pool + 1) < 1:
