@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table as RichTable
 
 from jaxcontam.commands.membership_judged import Judged, Table
@@ -21,7 +22,6 @@ from jaxcontam.report.membership_words import (
     blind_name,
     increment_words,
     membership_sentence,
-    method_words,
     operating_header,
     p_words,
     tpr_words,
@@ -31,9 +31,6 @@ from jaxcontam.results import Report
 
 if TYPE_CHECKING:
     from jaxcontam.models.checkpoint import Checkpoint
-
-# Columns from which intervals of true-positive rates and gains fit.
-_WIDE = 118
 
 
 def publish_membership(
@@ -122,7 +119,7 @@ def print_membership(document: dict[str, Any], console: Console) -> None:
     rows, blind = document["results"], document.get("blind", [])
     ranked = [row for row in rows if "operating_points" in row]
     if ranked:
-        console.print(_ranking_table(ranked, blind, wide=console.width >= _WIDE))
+        console.print(_ranking_table(ranked, blind, console), crop=False)
     elif blind:
         console.print(_blind_table(blind))
     for row in document.get("thresholds", []):
@@ -154,27 +151,55 @@ def print_membership(document: dict[str, Any], console: Console) -> None:
 
 
 def _ranking_table(
-    rows: Sequence[dict[str, Any]], blind: Sequence[dict[str, Any]], *, wide: bool
+    rows: Sequence[dict[str, Any]],
+    blind: Sequence[dict[str, Any]],
+    console: Console,
+) -> RichTable:
+    """As wide as the terminal allows: intervals go first, then the gain, then rates.
+
+    What is still too wide is printed so, since a number cut short is a wrong one.
+    """
+    n_rates = len(rows[0]["operating_points"])
+    unbound = console.options.update(max_width=1_000)
+    for intervals, gain, rates in (
+        (True, True, n_rates),
+        (False, True, n_rates),
+        (False, False, n_rates),
+        (False, False, 1),
+    ):
+        table = _ranking(rows, blind, intervals=intervals, gain=gain, n_rates=rates)
+        if Measurement.get(console, unbound, table).maximum <= console.width:
+            break
+    return table
+
+
+def _ranking(
+    rows: Sequence[dict[str, Any]],
+    blind: Sequence[dict[str, Any]],
+    *,
+    intervals: bool,
+    gain: bool,
+    n_rates: int,
 ) -> RichTable:
     table = RichTable(box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("score", no_wrap=True)
     table.add_column("AUC (95 %)", justify="right", no_wrap=True)
-    for point in rows[0]["operating_points"]:
+    for point in rows[0]["operating_points"][:n_rates]:
         name = operating_header(point).replace(" at FPR ", "\nFPR ")
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("p", justify="right", no_wrap=True)
-    table.add_column("gain over\nblind", justify="right", no_wrap=True)
+    if gain:
+        table.add_column("gain over\nblind", justify="right", no_wrap=True)
     for row in rows:
-        rates = [tpr_words(point) for point in row["operating_points"]]
-        gain = increment_words(row)
-        if not wide:
-            rates, gain = [r.split(" (")[0] for r in rates], gain.split(" (")[0]
+        points = row["operating_points"][:n_rates]
+        cells = [tpr_words(point, interval=intervals) for point in points]
+        cells.append(p_words(row["p_value"]))
+        if gain:
+            cells.append(increment_words(row, interval=intervals))
         table.add_row(
-            method_words(row),
+            row["method"],
             auc_words(row),
-            *rates,
-            p_words(row["p_value"]),
-            gain,
+            *cells,
             style="bold" if row["primary"] else None,
         )
     for one in blind:

@@ -97,8 +97,8 @@ def blind_name(name: str) -> str:
     """A blind baseline in words."""
     return {
         "bag_of_words": "a bag of words",
-        "length": "length and compression",
-        "numbers": "dates and numbers",
+        "length": "length, compression",
+        "numbers": "dates, numbers",
         "ngram": "an n-gram model",
     }.get(name, name)
 
@@ -108,20 +108,20 @@ def method_words(row: Mapping[str, Any]) -> str:
     return row["method"] + (f" {row['setting']}" if row.get("setting") else "")
 
 
-def tpr_words(point: Mapping[str, Any]) -> str:
+def tpr_words(point: Mapping[str, Any], *, interval: bool = True) -> str:
     """A true-positive rate with its interval; a dash where there is none."""
     if point["tpr"] is None:
         return "-"
-    if point["tpr_low"] is None:
+    if point["tpr_low"] is None or not interval:
         return f"{point['tpr']:.2f}"
     return f"{point['tpr']:.2f} ({point['tpr_low']:.2f} to {point['tpr_high']:.2f})"
 
 
-def increment_words(row: Mapping[str, Any]) -> str:
+def increment_words(row: Mapping[str, Any], *, interval: bool = True) -> str:
     """What a score adds to the blind baseline, with its interval."""
     if row.get("increment") is None:
         return "-"
-    if row["increment_low"] is None:
+    if row["increment_low"] is None or not interval:
         return f"{row['increment']:+.2f}"
     return (
         f"{row['increment']:+.2f} ({row['increment_low']:+.2f} to "
