@@ -9,6 +9,7 @@ from typing import Any
 import jinja2
 import numpy as np
 
+from jaxcontam.membership_results import ScorePicture
 from jaxcontam.report.document import replace_bytes
 from jaxcontam.report.membership import read_text_rows, score_columns
 from jaxcontam.report.membership_words import (
@@ -22,7 +23,7 @@ from jaxcontam.report.membership_words import (
     p_words,
     tpr_words,
 )
-from jaxcontam.report.roc_plots import histogram_plot, roc_plot
+from jaxcontam.report.roc_plots import roc_plot, scores_plot
 
 PAGE_NAME = "report.html"
 
@@ -33,15 +34,13 @@ _N_CURVES = 6
 
 
 def write_membership_page(
-    document: Mapping[str, Any],
-    curves: Mapping[str, tuple[np.ndarray, np.ndarray]],
-    out: Path,
+    document: Mapping[str, Any], pictures: Sequence[ScorePicture], out: Path
 ) -> Path:
     """Write report.html beside `texts.jsonl`; every text from outside is escaped.
 
     Args:
         document: As in `report.json`.
-        curves: Of the scores; empty where no labels are known.
+        pictures: Of the scores; empty where no sides are known.
         out: Folder of the report.
 
     Returns:
@@ -53,14 +52,14 @@ def write_membership_page(
         .joinpath("membership.html.j2")
         .read_text("utf-8")
     )
-    page = template.render(**_page_fields(document, curves, read_text_rows(out)))
+    page = template.render(**_page_fields(document, pictures, read_text_rows(out)))
     replace_bytes(out / PAGE_NAME, page.encode())
     return out / PAGE_NAME
 
 
 def _page_fields(
     document: Mapping[str, Any],
-    curves: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    pictures: Sequence[ScorePicture],
     texts: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     results, blind = document["results"], document.get("blind", [])
@@ -68,13 +67,12 @@ def _page_fields(
     ranked = [row for row in results if "operating_points" in row]
     study = document["study"]
     primary = study["primary"]
-    columns = score_columns(texts)
-    shown = _shown_curves(ranked, primary)
+    shown = _shown_curves(pictures, primary)
     return {
         "title": f"Membership report: {document['model']['name']}",
         "subtitle": _subtitle(document),
-        "verdict": None if decisive is None else decisive["verdict"],
-        "sentence": None if decisive is None else membership_sentence(decisive, blind),
+        "verdict": decisive and decisive["verdict"],
+        "sentence": decisive and membership_sentence(decisive, blind),
         "meaning": meaning(document),
         "score_rows": [_score_row(row) for row in ranked],
         "tpr_header": [operating_header(p) for p in ranked[0]["operating_points"]]
@@ -83,35 +81,23 @@ def _page_fields(
         "blind_rows": [
             {"name": blind_name(one["name"]), "auc": auc_words(one)} for one in blind
         ],
-        "counts": _counts(decisive, study),
-        "roc_svg": roc_plot(
-            {name: curves[name] for name in shown}, primary=primary, log=False
-        )
-        if shown
-        else None,
-        "roc_log_svg": roc_plot(
-            {name: curves[name] for name in shown}, primary=primary, log=True
-        )
-        if shown
-        else None,
-        "histogram_svg": _histogram(texts, columns[primary], primary, document),
-        "histogram_caption": f"{primary} of every text; higher is more familiar.",
+        "counts": decisive and _counts(decisive, study),
+        "roc_svg": roc_plot(shown, primary=primary) if shown else None,
+        "histogram_svg": _histogram(texts, primary),
         "thresholds": [_threshold_row(row) for row in document.get("thresholds", [])],
-        "top_texts": _top_texts(texts, columns[primary]),
+        "top_texts": _top_texts(texts, score_columns(texts)[primary]),
         "with_p": any("p_value" in row for row in texts),
         "primary": primary,
-        "warnings": study["warnings"] + []
-        if decisive is None
-        else [*study["warnings"], *decisive["warnings"]],
+        "warnings": [*study["warnings"], *(decisive["warnings"] if decisive else [])],
         "command": shlex.join(["jaxcontam", *document["command"]]),
         "provenance": _provenance(document),
     }
 
 
-def _shown_curves(ranked: Sequence[Mapping[str, Any]], primary: str) -> list[str]:
+def _shown_curves(pictures: Sequence[ScorePicture], primary: str) -> list[ScorePicture]:
     """The primary score and the best others."""
-    best = sorted(ranked, key=lambda row: (row["method"] != primary, -row["auc"]))
-    return [row["method"] for row in best[:_N_CURVES]]
+    best = sorted(pictures, key=lambda one: (one.method != primary, -one.auc))
+    return best[:_N_CURVES]
 
 
 def _score_row(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,27 +123,19 @@ def _threshold_row(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _histogram(
-    texts: Sequence[Mapping[str, Any]],
-    values_N: np.ndarray,
-    primary: str,
-    document: Mapping[str, Any],
-) -> str | None:
-    groups = {}
-    for role in dict.fromkeys(row["role"] for row in texts):
-        chosen = np.array(
-            [row["role"] == role and not row["left_out"] for row in texts]
-        )
-        known = values_N[chosen & np.isfinite(values_N)]
-        if len(known):
-            groups[_PLURAL[role]] = known
-    threshold = next((row["threshold"] for row in document.get("thresholds", [])), None)
-    if not groups:
+def _histogram(texts: Sequence[Mapping[str, Any]], primary: str) -> str | None:
+    """The primary score of both sides: those in question, or the known members."""
+    values_N = score_columns(texts)[primary]
+    sides = [
+        values_N[[row["role"] == role for row in texts] & np.isfinite(values_N)]
+        for role in ("member", "nonmember", "text")
+    ]
+    members, nonmembers, asked = sides
+    if not len(nonmembers) or not (len(members) or len(asked)):
         return None
-    return histogram_plot(groups, xlabel=primary, threshold=threshold)
-
-
-_PLURAL = {"member": "members", "nonmember": "non-members", "text": "texts"}
+    if len(members):
+        return scores_plot(primary, {"non-members": nonmembers, "members": members})
+    return scores_plot(primary, {"non-members": nonmembers, "texts": asked})
 
 
 def _top_texts(
