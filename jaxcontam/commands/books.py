@@ -50,6 +50,8 @@ from jaxcontam.results import Report
 
 # What a snippet can be read for without a flag that this command does not have.
 _READS = {"moments", "lowercase", "neighbours", "gradients"}
+# False-positive rate at which the paper reads off how many members are found.
+_FPRS = (0.05,)
 # Rows of the printed table, as in table 2 of the paper; the page has all.
 _PRINTED = 20
 
@@ -123,7 +125,8 @@ class Books:
         # JAX and transformers are imported once the input is known to be good.
         from jaxcontam.methods.membership.blind import blind_baselines
         from jaxcontam.methods.membership.judging import judge
-        from jaxcontam.methods.membership.plan import score_texts, text_model
+        from jaxcontam.methods.membership.plan import score_texts
+        from jaxcontam.methods.membership.text_model import text_model
         from jaxcontam.models.checkpoint import load_checkpoint
         from jaxcontam.scoring.compiled import keep_compiled
         from jaxcontam.scoring.local import device_info, model_info
@@ -172,6 +175,7 @@ class Books:
             clusters=shelf.book[known_N],
             blind=blind,
             primary=primary,
+            fprs=_FPRS,
             seed=self.seed,
         )
         report = Report(

@@ -33,6 +33,20 @@ MEANING = (
     "never seen."
 )
 
+# What the verdict on the known books says of the rates of others.
+_VERDICTS = {
+    "contaminated": "The score tells the known books apart, and no blind baseline "
+    "explains it: rates have a footing",
+    "suspected": "The score seems to tell the known books apart, but chance, or a "
+    "difference between the books themselves, is not ruled out: read rates with care",
+    "confounded": "The known seen and unseen books can be told apart without any model "
+    "as well: rates may measure that difference and not memory",
+    "no evidence": "The score does not tell the known books apart: rates mean nothing "
+    "here",
+    "inconclusive": "The known books are too few to see whether the score tells them "
+    "apart: rates mean little here",
+}
+
 
 def is_books(document: Mapping[str, Any]) -> bool:
     """Whether a report is one of `jaxcontam books`."""
@@ -137,7 +151,7 @@ def book_sentences(document: Mapping[str, Any]) -> list[str]:
     auc = interval_words(result["auc"], result["auc_low"], result["auc_high"])
     sentences = [
         f"{above} of {len(rates)} books in question have a contamination rate above "
-        f"50 % by {cut['method']}.",
+        f"50% by {cut['method']}.",
         f"On {cut['n_member_books']} books known to be seen and "
         f"{cut['n_nonmember_books']} known to be unseen, {cut['method']} has an AUC of "
         f"{auc}; the cut at {cut['threshold']:.4g} gets {cut['accuracy']:.1%} of their "
@@ -149,9 +163,10 @@ def book_sentences(document: Mapping[str, Any]) -> list[str]:
             f"{cut['tpr_held_out']:.0%} on average and an unseen one "
             f"{cut['fpr_held_out']:.0%} (accuracy {cut['accuracy_held_out']:.1%})."
         )
-    if result["verdict"] is not None:
-        sentences.append(f"Verdict on the known books: {result['verdict']}.")
-    return sentences + [f"{warning.rstrip('.')}." for warning in result["warnings"]]
+    if (meaning := _VERDICTS.get(result["verdict"])) is not None:
+        sentences.append(f"{meaning} (p = {result['p_value']:.2g} by books).")
+    notes = [f"Note: {warning.rstrip('.')}." for warning in result["warnings"]]
+    return sentences + notes
 
 
 def rate_cells(row: Mapping[str, Any]) -> list[str]:

@@ -5,7 +5,7 @@ import numpy as np
 from jaxcontam.methods.membership.score import ScoredText, ScoreMethod
 
 BOUND = 0.01
-"""Most that one token may count; the value of the paper for most models."""
+"""Most that one token may count; the default of the authors' code."""
 
 
 def dc_pdd(text: ScoredText, *, bound: float = BOUND) -> float:

@@ -69,7 +69,7 @@ def corpus_logprobs(counts_V: np.ndarray) -> np.ndarray:
         ValueError: If a count is negative.
 
     Source:
-        Zhang et al., arXiv:2409.14781, equation 5 (Laplace smoothing).
+        Zhang et al., arXiv:2409.14781: Laplace smoothing.
     """
     if len(counts_V) == 0 or counts_V.min() < 0:
         raise ValueError("counts must be at least 0, of one token or more")

@@ -33,7 +33,7 @@ def min_k_pp(text: ScoredText, *, fraction: float = FRACTION) -> float:
             moments.
 
     Source:
-        Zhang et al., arXiv:2404.02936, equation 3. Variances are centred sums and
+        Zhang et al., arXiv:2404.02936. Variances are centred sums and
         at least 1e-12; the authors' code subtracts squares, which can go below 0.
     """
     means_T, variances_T, _ = moments_of(text)

@@ -6,7 +6,7 @@ from jaxcontam.methods.membership.min_k import FRACTION, n_lowest
 from jaxcontam.methods.membership.score import ScoredText, ScoreMethod, moments_of
 
 MOST_ENTROPY = 2.0
-"""Nats below which the model counts as sure; the value of the released configs."""
+"""Nats below which the model counts as sure."""
 
 
 def surp(
