@@ -15,8 +15,8 @@ from jaxcontam.report.document import REPORT_NAME, archive_digest, is_sealed
 from jaxcontam.report.membership import TEXTS_NAME, read_text_rows, score_columns
 
 # Sums in another version of NumPy, and trees and regressions in another one of
-# scikit-learn, may differ in the last digits.
-_TOLERANCE = 1e-6
+# scikit-learn, may differ in the last digits; a difference of AUCs may be near 0.
+_RTOL, _ATOL = 1e-6, 1e-9
 
 _UNREADABLE = (TypeError, ValueError, KeyError, IndexError, ArithmeticError)
 
@@ -133,5 +133,5 @@ def _same(stored: Any, again: Any) -> bool:
             and all(map(_same, stored, again))
         )
     if isinstance(again, float) and isinstance(stored, int | float):
-        return math.isclose(stored, again, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
+        return math.isclose(stored, again, rel_tol=_RTOL, abs_tol=_ATOL)
     return type(stored) is type(again) and stored == again

@@ -1,0 +1,343 @@
+"""`jaxcontam membership`: labels, pools, prefixes, files, verification, refusals."""
+
+import json
+
+import pytest
+
+from jaxcontam.cli import main
+from jaxcontam.commands.membership import Membership
+from jaxcontam.commands.membership_texts import (
+    FEWEST,
+    MEMBER,
+    NONMEMBER,
+    RunTexts,
+    draw_shots,
+    left_out,
+)
+from jaxcontam.errors import InputError
+from jaxcontam.models.checkpoint import save_checkpoint
+from jaxcontam.report.membership import read_text_rows
+from tests.membership_model import MEMBERS, OTHERS, drawn_texts, overfitted, tokenizer
+
+# A word that no other text has, and what a page must not run.
+HOSTILE = "<script>alert('x')</script>"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """Folder of the overfitted model."""
+    out = tmp_path_factory.mktemp("model")
+    save_checkpoint(overfitted().checkpoint.decoder, tokenizer(), out)
+    return str(out)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Members, other texts, and both in one file with labels."""
+    folder = tmp_path_factory.mktemp("texts")
+    for name, texts in (("seen", MEMBERS), ("unseen", OTHERS)):
+        (folder / f"{name}.txt").write_text("\n".join(texts) + "\n")
+    rows = [{"input": t, "label": 1} for t in MEMBERS]
+    rows += [{"input": t, "label": 0} for t in OTHERS]
+    both = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / "both.jsonl").write_text(both)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def labelled(model, files, tmp_path_factory):
+    """A finished run on the labelled file, with scores that take prefixes."""
+    out = tmp_path_factory.mktemp("labelled")
+    words = [
+        "--scores",
+        "auto",
+        "recall",
+        "con_recall",
+        "--shots",
+        "2",
+        "--length",
+        "8",
+        "--fpr",
+        "0.1",
+    ]
+    assert (
+        main(
+            ["membership", model, str(files / "both.jsonl"), "--out", str(out), *words]
+        )
+        == 0
+    )
+    return out
+
+
+def read(out):
+    return json.loads((out / "report.json").read_text())
+
+
+def primary_of(document):
+    (row,) = [row for row in document["results"] if row["primary"]]
+    return row
+
+
+def test_members_that_the_model_knows_by_heart_rank_first(labelled):
+    row = primary_of(read(labelled))
+    assert row["method"] == "min_k" and row["auc"] > 0.9
+    assert row["auc_low"] < row["auc"] <= row["auc_high"]
+    assert row["p_value"] <= 0.001 and row["verdict"] in ("contaminated", "confounded")
+
+
+def test_every_text_comes_out_once_and_in_order(labelled):
+    rows = read_text_rows(labelled)
+    assert [row["id"] for row in rows] == list(range(len(MEMBERS) + len(OTHERS)))
+    assert [row["role"] for row in rows] == [MEMBER] * 24 + [NONMEMBER] * 24
+    whole = [*MEMBERS, *OTHERS]
+    assert all(
+        one.startswith(row["text"]) for one, row in zip(whole, rows, strict=True)
+    )
+
+
+def test_texts_of_a_prefix_take_part_in_no_comparison(labelled):
+    rows, document = read_text_rows(labelled), read(labelled)
+    held = [row for row in rows if row["left_out"]]
+    assert sorted(row["role"] for row in held) == [MEMBER] * 2 + [NONMEMBER] * 2
+    assert all(value is None for row in held for value in row["scores"].values())
+    one = primary_of(document)
+    assert (one["n_members"], one["n_nonmembers"]) == (22, 22)
+    assert document["study"]["n_left_out"] == 4
+
+
+def test_a_blind_baseline_stands_beside_every_auc(labelled):
+    document = read(labelled)
+    assert {row["name"] for row in document["blind"]} == {
+        "bag_of_words",
+        "length",
+        "numbers",
+        "ngram",
+    }
+    assert all(row["increment"] is not None for row in document["results"])
+
+
+def test_verify_judges_a_report_again(labelled, capsys):
+    assert main(["verify", str(labelled)]) == 0
+    n = len(read(labelled)["results"])
+    assert f"{n} results judged again" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("key", ["auc", "p_value", "verdict"])
+def test_verify_finds_a_number_that_was_changed(labelled, tmp_path, key, capsys):
+    document = read(labelled)
+    row = primary_of(document)
+    row[key] = "no evidence" if key == "verdict" else row[key] * 0.99
+    for name in ("texts.jsonl", "report.html"):
+        (tmp_path / name).write_bytes((labelled / name).read_bytes())
+    (tmp_path / "report.json").write_text(json.dumps(document))
+    assert main(["verify", str(tmp_path)]) == 3
+    assert f"results[0].{key}" in capsys.readouterr().out
+
+
+def test_verify_finds_a_score_that_was_changed(labelled, tmp_path, capsys):
+    (tmp_path / "report.json").write_bytes((labelled / "report.json").read_bytes())
+    rows = read_text_rows(labelled)
+    chosen = next(row for row in rows if row["role"] == MEMBER and not row["left_out"])
+    chosen["scores"]["min_k"] -= 1000
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "texts.jsonl").write_text(lines)
+    assert main(["verify", str(tmp_path)]) == 3
+    said = capsys.readouterr().out
+    assert "its digest is not the one" in said and "results[0].auc" in said
+
+
+def test_report_renders_the_same_page_again(labelled, capsys):
+    page = (labelled / "report.html").read_bytes()
+    assert main(["report", str(labelled)]) == 0
+    assert (labelled / "report.html").read_bytes() == page
+
+
+def test_two_files_say_what_one_labelled_file_says(model, files, tmp_path):
+    kept = {"out": tmp_path / "one", "scores": ("loss",), "fpr": (0.1,)}
+    one = Membership(model=model, texts=str(files / "both.jsonl"), **kept).run()
+    two = Membership(
+        model=model,
+        members=str(files / "seen.txt"),
+        nonmembers=str(files / "unseen.txt"),
+        **kept | {"out": tmp_path / "two"},
+    ).run()
+    for key in ("auc", "auc_se", "p_value", "verdict", "operating_points"):
+        assert primary_of(one)[key] == primary_of(two)[key]
+
+
+def test_a_rerun_scores_nothing_again(model, files, tmp_path):
+    command = Membership(
+        model=model,
+        texts=str(files / "seen.txt"),
+        out=tmp_path,
+        scores=("min_k", "lowercase", "neighbourhood"),
+        n_neighbours=2,
+    )
+    first = command.run()["study"]
+    rows = (tmp_path / "texts.jsonl").read_bytes()
+    second = command.run()["study"]
+    assert first["cached_tokens"] < second["tokens_scored"]
+    assert second["cached_tokens"] == second["tokens_scored"]
+    assert (tmp_path / "texts.jsonl").read_bytes() == rows
+
+
+def test_texts_in_question_get_a_p_value_each(model, files, tmp_path):
+    unknown = tmp_path / "unknown.txt"
+    unknown.write_text("\n".join([*MEMBERS[:19], HOSTILE]) + "\n")
+    document = Membership(
+        model=model,
+        texts=str(unknown),
+        nonmembers=str(files / "unseen.txt"),
+        out=tmp_path / "out",
+        fpr=(0.1,),
+    ).run()
+    rows = read_text_rows(tmp_path / "out")
+    asked = [row for row in rows if row["role"] == "text"]
+    assert len(asked) == 20 and len(rows) == 44
+    # The smallest conformal p-value is 1 / (pool + 1).
+    assert min(row["p_value"] for row in asked) == pytest.approx(1 / 25, abs=1e-12)
+    assert all(row["p_value"] is None for row in rows if row["role"] == NONMEMBER)
+    (threshold,) = document["thresholds"]
+    assert threshold["method"] == "min_k" and threshold["n_above"] >= 15
+    assert primary_of(document)["method"] == "set_level"
+    assert main(["verify", str(tmp_path / "out")]) == 0
+    # A page runs nothing that a text says.
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert HOSTILE not in page and "&lt;script&gt;" in page
+
+
+def test_without_known_texts_there_are_scores_and_no_verdict(
+    model, files, tmp_path, capsys
+):
+    out = tmp_path / "out"
+    seen = str(files / "seen.txt")
+    assert main(["membership", model, seen, "--out", str(out)]) == 0
+    document = read(out)
+    assert document["results"] == [] and "thresholds" not in document
+    assert len(read_text_rows(out)) == 24
+    assert "there is no threshold" in (out / "report.html").read_text()
+    assert "contaminated" not in capsys.readouterr().out
+
+
+def test_empty_and_one_token_texts_keep_their_rows(model, files, tmp_path):
+    rows = [{"input": t, "label": 1} for t in [*MEMBERS[:12], "", "a"]]
+    rows += [{"input": t, "label": 0} for t in OTHERS[:12]]
+    path = tmp_path / "some.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    document = Membership(
+        model=model, texts=str(path), out=tmp_path / "out", fpr=(0.1,)
+    ).run()
+    found = read_text_rows(tmp_path / "out")
+    assert len(found) == 26
+    assert set(found[12]["scores"].values()) == {None} and found[12]["n_tokens"] == 0
+    assert None not in found[13]["scores"].values() and found[13]["n_tokens"] == 1
+    assert primary_of(document)["n_unscored"] == 1
+
+
+def test_a_reference_that_is_the_model_itself_says_nothing(model, files, tmp_path):
+    Membership(
+        model=model,
+        texts=str(files / "seen.txt"),
+        reference=model,
+        scores=("reference",),
+        out=tmp_path,
+    ).run()
+    assert {row["scores"]["reference"] for row in read_text_rows(tmp_path)} == {0.0}
+
+
+def test_token_counts_of_a_corpus_are_kept(model, files, tmp_path):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("\n".join(drawn_texts(30, seed=5)))
+    command = Membership(
+        model=model,
+        texts=str(files / "seen.txt"),
+        corpus=(corpus,),
+        scores=("dc_pdd",),
+        out=tmp_path / "out",
+    )
+    command.run()
+    rows = (tmp_path / "out" / "texts.jsonl").read_bytes()
+    (kept,) = (tmp_path / "out").glob("corpus-counts-*.npy")
+    made = kept.stat().st_mtime_ns
+    command.run()
+    assert (tmp_path / "out" / "texts.jsonl").read_bytes() == rows
+    assert kept.stat().st_mtime_ns == made
+
+
+def run_of(texts, roles, clusters=None):
+    return RunTexts(
+        name="run",
+        texts=tuple(texts),
+        roles=tuple(roles),
+        clusters=clusters,
+        sources=("run",) * len(texts),
+    )
+
+
+def test_shots_do_not_depend_on_the_order_of_the_file():
+    texts = drawn_texts(30, seed=6)
+    forward = run_of(texts, [MEMBER] * 30)
+    backward = run_of(texts[::-1], [MEMBER] * 30)
+    drawn = [
+        [run.texts[i] for i in draw_shots(run, MEMBER, 4, seed=1)]
+        for run in (forward, backward)
+    ]
+    assert drawn[0] == drawn[1] and len(set(drawn[0])) == 4
+    other = [forward.texts[i] for i in draw_shots(forward, MEMBER, 4, seed=2)]
+    assert other != drawn[0]
+
+
+def test_copies_and_documents_of_a_shot_are_left_out():
+    run = run_of(["a", "b", "a", "c"], [MEMBER, MEMBER, NONMEMBER, MEMBER])
+    assert left_out(run, [0]).tolist() == [True, False, True, False]
+    documents = run_of(["a", "b", "c"], [MEMBER] * 3, clusters=("x", "x", "y"))
+    assert left_out(documents, [0]).tolist() == [True, True, False]
+
+
+def test_too_few_texts_for_a_prefix_are_refused():
+    run = run_of(drawn_texts(FEWEST + 2, seed=7), [MEMBER] * (FEWEST + 2))
+    with pytest.raises(InputError, match="too few to take 3"):
+        draw_shots(run, MEMBER, 3, seed=0)
+    assert len(draw_shots(run, MEMBER, 2, seed=0)) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["m"], "no texts to score"),
+        (["m", "a.txt", "--members", "b.txt"], "TEXTS and --members are both given"),
+        (["m", "a.txt", "--k", "0"], "--k must be above 0 and at most 100, got 0"),
+        (["m", "a.txt", "--fpr", "1.5"], "--fpr must lie between 0 and 1, got 1.5"),
+        (["m", "a.txt", "--shots", "0"], "--shots must be at least 1, got 0"),
+        (["m", "nowhere.txt"], "nowhere.txt: no such file"),
+    ],
+)
+def test_bad_flags_are_one_line(words, line, capsys):
+    assert main(["membership", *words]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == f"jaxcontam: error: {line}" and len(said) <= 2
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--scores", "min_kk"], "unknown score 'min_kk'"),
+        (["--scores", "reference"], "reference: needs a reference model"),
+        (["--primary", "zlib", "--scores", "loss"], "--primary zlib is not among"),
+    ],
+)
+def test_scores_that_cannot_be_computed_are_refused(
+    model, files, tmp_path, words, line, capsys
+):
+    out = tmp_path / "out"
+    texts = str(files / "both.jsonl")
+    assert main(["membership", model, texts, "--out", str(out), *words]) == 2
+    assert line in capsys.readouterr().err
+    assert not (out / "report.json").exists()
+
+
+def test_labels_of_one_side_are_refused(model, tmp_path, capsys):
+    path = tmp_path / "one.jsonl"
+    path.write_text(json.dumps({"input": "a b", "label": 1}) + "\n")
+    assert main(["membership", model, str(path)]) == 2
+    assert "one: every label says member" in capsys.readouterr().err
