@@ -294,11 +294,14 @@ def test_plots_name_every_score_with_its_auc_and_repeat_to_the_byte(seen):
         assert f">{picture.method}, AUC {auc:.3f}<" in plot
     assert ">chance<" in plot
     assert plot == roc_plot(pictures, primary="min_k")
-    histogram = scores_plot(pictures[0])
+    first = pictures[0]
+    groups = {"non-members": first.nonmembers, "members": first.members}
+    histogram = scores_plot("min_k", groups)
     assert ">members<" in histogram and ">non-members<" in histogram
 
 
 def test_a_constant_score_can_be_drawn():
     pictures = score_pictures(Table(("loss",), np.zeros((8, 1))), np.arange(8) < 4)
     assert "AUC 0.500" in roc_plot(pictures)
-    assert scores_plot(pictures[0]).startswith("<svg")
+    groups = {"non-members": pictures[0].nonmembers, "texts": np.empty(0)}
+    assert scores_plot("loss", groups).startswith("<svg")

@@ -4,7 +4,8 @@ Dimension key
     R  thresholds
 """
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 
 import matplotlib
 import numpy as np
@@ -56,30 +57,34 @@ def roc_plot(pictures: Sequence[ScorePicture], *, primary: str | None = None) ->
         return svg_text(figure)
 
 
-def scores_plot(picture: ScorePicture) -> str:
-    """Histograms of one score for members and non-members, as shares of each group."""
-    both = np.concatenate([picture.members, picture.nonmembers])
+def scores_plot(method: str, groups: Mapping[str, np.ndarray]) -> str:
+    """Histograms of one score, as shares of each group.
+
+    Args:
+        method: The score.
+        groups: Label -> scores, finite, at least one; the known non-members first.
+    """
     # Scores have long tails; what lies beyond goes into the outermost bins.
-    low, high = (float(q) for q in np.quantile(both, [0.005, 0.995]))
+    every = np.concatenate(list(groups.values()))
+    low, high = (float(q) for q in np.quantile(every, [0.005, 0.995]))
     if low == high:
         low, high = low - 0.5, high + 0.5
-    edges = np.linspace(low, high, _BINS + 1)
+    edges = np.linspace(low, high, _BINS + 1).tolist()
     with matplotlib.rc_context(STYLE):
         figure, axes = figure_axes(_SMALL)
-        for scores, colour, label in (
-            (picture.nonmembers, GREY, "non-members"),
-            (picture.members, ORANGE, "members"),
+        for (label, scores), colour in zip(
+            groups.items(), itertools.cycle((GREY, ORANGE, BLUE)), strict=False
         ):
             axes.hist(
                 np.clip(scores, low, high),
-                bins=edges.tolist(),
-                weights=np.full(len(scores), 1 / len(scores)),
+                bins=edges,
+                weights=np.full(len(scores), 1 / max(1, len(scores))),
                 histtype="stepfilled",
                 alpha=0.55,
                 color=colour,
                 label=label,
             )
-        axes.set_xlabel(f"{picture.method}, higher = more likely a member")
+        axes.set_xlabel(f"{method}, higher = more likely a member")
         axes.set_ylabel("share of the texts")
         axes.legend(frameon=False)
         return svg_text(figure)
