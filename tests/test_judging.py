@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from jaxcontam.errors import InputError
-from jaxcontam.methods.membership.blind import blind_baselines
+from jaxcontam.membership_results import BlindBaseline
+from jaxcontam.methods.membership.blind import Blind, blind_baselines
 from jaxcontam.methods.membership.judging import judge, score_pictures
 from jaxcontam.methods.membership.pool_judging import judge_texts
 from jaxcontam.methods.membership.verdicts import score_verdict, set_verdict
@@ -163,9 +164,14 @@ def test_an_unknown_primary_is_refused(seen):
         judged(seen, primary="surp")
 
 
-class FakeBlind:
-    def __init__(self, auc, low):
-        self.auc, self.low = auc, low
+def blind_of(auc, low):
+    """Baselines of which the best has this AUC, and this corrected lower end."""
+    rows = (
+        ()
+        if auc is None
+        else (BlindBaseline(name="n", auc=auc, auc_low=0, auc_high=1),)
+    )
+    return Blind(rows, np.empty((0, 1)), np.empty(0), np.empty(0), low)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +189,7 @@ class FakeBlind:
     ],
 )
 def test_verdict_rule(p_value, auc, auc_high, blind, verdict):
-    found = score_verdict(p_value, auc=auc, auc_high=auc_high, blind=FakeBlind(*blind))
+    found = score_verdict(p_value, auc=auc, auc_high=auc_high, blind=blind_of(*blind))
     assert found == verdict
 
 
@@ -191,7 +197,7 @@ def test_verdict_rule(p_value, auc, auc_high, blind, verdict):
     ("blind", "verdict"), [((0.53, 0.51), "confounded"), ((0.53, 0.49), "contaminated")]
 )
 def test_sets_that_the_texts_tell_apart_at_all_are_confounded(blind, verdict):
-    assert set_verdict(0.0005, auc_high=0.9, blind=FakeBlind(*blind)) == verdict
+    assert set_verdict(0.0005, auc_high=0.9, blind=blind_of(*blind)) == verdict
 
 
 def test_members_stand_out_of_a_pool_and_nonmembers_do_not(seen):

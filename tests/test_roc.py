@@ -176,8 +176,9 @@ def test_clustered_error_matches_the_spread_over_samples_of_mixed_documents():
 
 
 def test_documents_of_a_single_cluster_are_refused():
+    codes = np.zeros(3, int), np.array([1, 1, 2, 2])
     with pytest.raises(ValueError, match="at least 2 documents"):
-        auc_delong(np.arange(3.0), np.arange(4.0), clusters=([0] * 3, [1, 1, 2, 2]))
+        auc_delong(np.arange(3.0), np.arange(4.0), clusters=codes)
 
 
 @pytest.mark.parametrize("auc", [0.5, 0.8, 0.98])

@@ -28,7 +28,8 @@ def published_p_value(suspect, validation):
     design = np.column_stack([(training - middle) / spread, np.ones(2 * half)])
     weights = np.linalg.lstsq(design, np.repeat([1.0, -1.0], half), rcond=None)[0]
     a, b = ((g[half:] - middle) / spread @ weights[:-1] for g in (a, b))
-    return stats.ttest_ind(a, b, alternative="greater").pvalue
+    _, p_value = stats.ttest_ind(a, b, alternative="greater")
+    return p_value
 
 
 def test_equal_laws_with_long_tails_keep_the_size_that_class_wise_clipping_breaks():

@@ -13,6 +13,7 @@ Dimension key
 import dataclasses
 import hashlib
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -244,13 +245,14 @@ def _cross_validated(
     return scores_N
 
 
-def _counts(texts: Sequence[str], **how):
+def _counts(texts: Sequence[str], **how: Any) -> Any:
     """Sparse (N, F) counts of hashed features; those that never occur are dropped."""
     from sklearn.feature_extraction.text import HashingVectorizer
 
-    counts = HashingVectorizer(
-        n_features=_N_HASHES, alternate_sign=False, norm=None, **how
-    ).transform(texts)
+    # Its hints know no norm of None, which the documentation names.
+    how |= {"n_features": _N_HASHES, "alternate_sign": False, "norm": None}
+    vectorizer = HashingVectorizer(**how)
+    counts: Any = vectorizer.transform(texts)
     return counts[:, np.unique(counts.indices)]
 
 

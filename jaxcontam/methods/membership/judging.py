@@ -261,7 +261,7 @@ def scored_texts(values: np.ndarray) -> np.ndarray:
         ValueError: If a text has some of its scores only, or an infinite one.
     """
     finite_NM = np.isfinite(values)
-    scored_N = finite_NM.all(axis=1)
+    scored_N: np.ndarray = np.all(finite_NM, axis=1)
     broken_N = ~scored_N & ~np.isnan(values).all(axis=1)
     if broken_N.any():
         row = int(np.flatnonzero(broken_N)[0])
