@@ -23,7 +23,7 @@ class OperatingPoint:
         tpr: Share of members above the threshold; None where `fpr` times the number of
             non-members is below 1.
         tpr_low: Lower end of the 95 % interval, or None: stratified bootstrap, and no
-            narrower than Wilson's for a threshold that is given.
+            narrower than Wilson's for a given threshold; exact below 5 expected false.
         tpr_high: Upper end.
         threshold: Score above which a text counts as a member, or None.
         expected_false: `fpr` times the number of non-members.

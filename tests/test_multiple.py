@@ -8,6 +8,7 @@ import scipy.stats
 
 from jaxcontam.stats.max_t import shared_sums
 from jaxcontam.stats.multiple import (
+    benjamini_hochberg,
     benjamini_yekutieli,
     calibrated_e,
     e_bh,
@@ -21,6 +22,12 @@ def test_by_adjusted_pvalues_as_computed_by_hand():
     found = benjamini_yekutieli(np.array([0.04, 0.001, 0.03]))
     expected = [0.04 * 5.5 / 3, 0.001 * 5.5, 0.04 * 5.5 / 3]
     np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_bh_agrees_with_scipy_on_tied_pvalues():
+    p = (np.random.default_rng(0).uniform(size=40) ** 3).round(2)
+    witness = scipy.stats.false_discovery_control(p, method="bh")
+    np.testing.assert_allclose(benjamini_hochberg(p), witness, rtol=1e-12)
 
 
 def test_by_agrees_with_scipy():

@@ -25,6 +25,9 @@ Convention = Literal["le", "lt"]
 
 # 0.29 * 100 is a hair below 29 in binary, and 0.05 * 100 a hair above 5.
 _SLACK = 1e-9
+# Pairs in the wrong order, of n independent ones, below which DeLong's error is no
+# measure of what is unknown.
+_FEW_PAIRS = 5
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -94,10 +97,11 @@ def auc_interval(
 ) -> tuple[float, float]:
     """Interval of an AUC, on the logit scale, so that it stays within 0 and 1.
 
-    Where the sample shows no spread (every pair ordered alike: an AUC of 0 or 1, or of
-    0.5 from a constant score), the interval holds every AUC under which n independent
-    pairs would come out alike with a probability of at least (1 - level) / 2. It is
-    exact for a perfect separation: the low end is ((1 - level) / 2) ** (1 / n).
+    Near 0 and 1 a sample that lacks the few pairs in the wrong order also looks certain
+    about them. Where fewer than 5 of n independent pairs are expected to be so, the
+    interval is no narrower than Clopper and Pearson's of n pairs; simulated coverage
+    falls to 57 % without this, for long tails. A perfect separation gives a low end of
+    ((1 - level) / 2) ** (1 / n), whatever the law of the scores.
 
     Args:
         auc: As from `auc_delong`.
@@ -115,15 +119,20 @@ def auc_interval(
         raise ValueError(
             f"auc must be in [0, 1], se at least 0, n at least 1, got {auc, se, n}"
         )
-    alike = ((1 - level) / 2) ** (1 / n)
-    if se == 0:
+    if se == 0 and 0 < auc < 1:
+        # A constant score. All of n pairs came out alike, as they do with probability
+        # (1 - level) / 2 where a pair does with probability `alike`.
+        alike = ((1 - level) / 2) ** (1 / n)
         return auc * alike, auc * alike + 1 - alike
-    if auc in (0.0, 1.0):
-        # Clusters of different size can leave a spread of rounding alone.
-        return auc_interval(auc, 0.0, n=n, level=level)
-    half = _quantile(level, n) * se / (auc * (1 - auc))
-    logit = math.log(auc / (1 - auc))
-    return _expit(logit - half), _expit(logit + half)
+    low = high = auc
+    if 0 < auc < 1:
+        half = _quantile(level, n) * se / (auc * (1 - auc))
+        logit = math.log(auc / (1 - auc))
+        low, high = _expit(logit - half), _expit(logit + half)
+    if n * min(auc, 1 - auc) < _FEW_PAIRS:
+        pairs_low, pairs_high = _clopper_pearson(auc, n, level)
+        low, high = min(low, pairs_low), max(high, pairs_high)
+    return low, high
 
 
 def paired_delong(
@@ -310,6 +319,16 @@ def _codes(clusters: Clusters, P: int, Q: int) -> tuple[np.ndarray, int]:
         np.concatenate([members_P, nonmembers_Q]), return_inverse=True
     )
     return codes, len(names)
+
+
+def _clopper_pearson(share: float, n: int, level: float) -> tuple[float, float]:
+    """Of a share of n, which need not be a whole number of them."""
+    from scipy.special import betaincinv
+
+    k, error = share * n, (1 - level) / 2
+    low = float(betaincinv(k, n - k + 1, error)) if k > 0 else 0.0
+    high = float(betaincinv(k + 1, n - k, 1 - error)) if k < n else 1.0
+    return low, high
 
 
 def _quantile(level: float, n: int) -> float:

@@ -13,6 +13,7 @@ Dimension key
 import dataclasses
 import hashlib
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -244,16 +245,22 @@ def _cross_validated(
     return scores_N
 
 
+def _counts(texts: Sequence[str], **how: Any) -> Any:
+    """Sparse (N, F) counts of hashed features; those that never occur are dropped."""
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    # Its hints know no norm of None, which the documentation names.
+    how |= {"n_features": _N_HASHES, "alternate_sign": False, "norm": None}
+    vectorizer = HashingVectorizer(**how)
+    counts: Any = vectorizer.transform(texts)
+    return counts[:, np.unique(counts.indices)]
+
+
 def _bag_of_words(texts: Sequence[str]) -> _Fitted:
-    from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
+    from sklearn.feature_extraction.text import TfidfTransformer
     from sklearn.linear_model import LogisticRegression
 
-    counts = HashingVectorizer(
-        n_features=_N_HASHES,
-        alternate_sign=False,
-        norm=None,
-        token_pattern=r"\b\w+\b",
-    ).transform(texts)
+    counts = _counts(texts, token_pattern=r"\b\w+\b")
 
     def fit(training, labels, held_out):
         weigh = TfidfTransformer(sublinear_tf=True).fit(counts[training])
@@ -279,15 +286,8 @@ def _trees(features_NF: np.ndarray, seed: int) -> _Fitted:
 
 
 def _ngram(texts: Sequence[str]) -> _Fitted:
-    from sklearn.feature_extraction.text import HashingVectorizer
-
-    counts = HashingVectorizer(
-        n_features=_N_HASHES,
-        alternate_sign=False,
-        norm=None,
-        analyzer="char",
-        ngram_range=(2, 4),
-    ).transform(texts)
+    counts = _counts(texts, analyzer="char", ngram_range=(2, 4))
+    n_features = counts.shape[1]
 
     def fit(training, labels, held_out):
         logs = []
@@ -295,7 +295,7 @@ def _ngram(texts: Sequence[str]) -> _Fitted:
             seen = np.asarray(counts[training[labels == side]].sum(axis=0)).ravel()
             # Half a count for each feature that occurs at all, as in Krichevsky and
             # Trofimov; features of other texts must not cost the smaller label more.
-            logs.append(np.log((seen + 0.5) / (seen.sum() + 0.5 * _N_HASHES)))
+            logs.append(np.log((seen + 0.5) / (seen.sum() + 0.5 * n_features)))
         total = np.maximum(np.asarray(counts[held_out].sum(axis=1)).ravel(), 1)
         return counts[held_out] @ (logs[0] - logs[1]) / total
 

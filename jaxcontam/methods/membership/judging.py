@@ -28,6 +28,7 @@ from jaxcontam.stats.roc import (
     tpr_at_fpr,
 )
 from jaxcontam.stats.shares import wilson_interval
+from jaxcontam.stats.tpr_interval import few_tpr_interval
 
 FEW_TEXTS = 50
 """Members or non-members below which a warning stands beside the result."""
@@ -39,6 +40,9 @@ FEW_FALSE = 10
 """Expected false positives below which a rate is called rough."""
 
 _N_PERMUTATIONS = 9999
+# With fewer expected false positives than these, bootstrap intervals of 95 % held the
+# true rate in 79 to 90 % of simulated samples; from here on in 92 % and more.
+_FEW_FOR_BOOTSTRAP = 5
 
 
 class Scores(Protocol):
@@ -177,7 +181,11 @@ def operating_point(
     n_boot: int = 1000,
     seed: int = 0,
 ) -> OperatingPoint:
-    """True-positive rate at a false-positive rate, with an interval.
+    """True-positive rate at a false-positive rate, with an interval of 95 %.
+
+    The interval is that of the stratified bootstrap, and never narrower than Wilson's
+    for a given threshold; exact where fewer than 5 non-members are expected above the
+    threshold and texts are independent.
 
     Args:
         members: (P,) float64.
@@ -189,25 +197,24 @@ def operating_point(
         seed: Seeds them.
     """
     expected = fpr * len(nonmembers)
-    try:
+    tpr = threshold = low = high = None
+    if expected >= 1 - 1e-9:
         tpr, threshold = tpr_at_fpr(members, nonmembers, fpr, convention)
-    except ValueError:
-        if expected >= 1:
-            raise
-        tpr = threshold = low = high = None
-    else:
-        drawn = bootstrap(
-            tpr_statistic(fpr, convention),
-            members,
-            nonmembers,
-            clusters=clusters,
-            n_boot=n_boot,
-            seed=seed,
-        )
-        # Resamples of a rate of 0 are all 0, which is no proof of 0.
-        n = len(members) if clusters is None else len(np.unique(clusters[0]))
-        fixed_low, fixed_high = wilson_interval(round(tpr * n), n)
-        low, high = min(drawn.low, fixed_low), max(drawn.high, fixed_high)
+        if clusters is None and expected < _FEW_FOR_BOOTSTRAP:
+            low, high = few_tpr_interval(members, nonmembers, fpr)
+        else:
+            drawn = bootstrap(
+                tpr_statistic(fpr, convention),
+                members,
+                nonmembers,
+                clusters=clusters,
+                n_boot=n_boot,
+                seed=seed,
+            )
+            # Resamples of a rate of 0 are all 0, which is no proof of 0.
+            n = len(members) if clusters is None else len(np.unique(clusters[0]))
+            fixed_low, fixed_high = wilson_interval(round(tpr * n), n)
+            low, high = min(drawn.low, fixed_low), max(drawn.high, fixed_high)
     return OperatingPoint(
         fpr=fpr,
         convention=convention,
@@ -254,7 +261,7 @@ def scored_texts(values: np.ndarray) -> np.ndarray:
         ValueError: If a text has some of its scores only, or an infinite one.
     """
     finite_NM = np.isfinite(values)
-    scored_N = finite_NM.all(axis=1)
+    scored_N: np.ndarray = np.all(finite_NM, axis=1)
     broken_N = ~scored_N & ~np.isnan(values).all(axis=1)
     if broken_N.any():
         row = int(np.flatnonzero(broken_N)[0])
