@@ -298,7 +298,7 @@ def test_the_page_names_books_and_escapes_them(library, tmp_path, capsys):
     document = json.loads(capsys.readouterr().out)
     assert [row["method"] for row in document["book_thresholds"]] == ["loss"]
     assert any(
-        "too short for 9 snippets" in w for w in document["results"][0]["warnings"]
+        "too short for 100 snippets" in w for w in document["results"][0]["warnings"]
     )
     page = (tmp_path / "out" / "report.html").read_text()
     assert "&lt;b&gt;bold" in page
