@@ -212,6 +212,12 @@ def _print(manifest: dict, out: Path, console: Console) -> None:
             highlight=False,
             soft_wrap=True,
         )
+    console.print(
+        "Old and new events differ by themselves: read an AUC on these files beside "
+        "its blind baseline.",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def main() -> int:
