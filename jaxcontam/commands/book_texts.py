@@ -74,22 +74,3 @@ def book_warnings(books: Sequence[Book], shelf: Shelf, n_snippets: int) -> list[
             "and have fewer"
         )
     return warnings
-
-
-def check_scored(shelf: Shelf, values: np.ndarray) -> None:
-    """Refuse known books of which nothing was scored.
-
-    Args:
-        shelf: All books.
-        values: (N, M) scores, NaN where a snippet has none.
-
-    Raises:
-        InputError: If a side has no scored snippet: each is a single token, and the
-            tokenizer has no BOS or EOS to stand before it.
-    """
-    scored_N = np.isfinite(values).all(axis=1)
-    for role in (MEMBER, NONMEMBER):
-        if not (shelf.is_of(role) & scored_N).any():
-            raise InputError(
-                f"no snippet of a known {role} has a score", hint="use more --words"
-            )

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from jaxcontam.commands.book_texts import book_warnings, check_scored, shelve
+from jaxcontam.commands.book_judged import judged_books
+from jaxcontam.commands.book_texts import book_warnings, shelve
 from jaxcontam.commands.flags import (
     STORE_DIR,
     check_positive,
@@ -32,7 +33,6 @@ from jaxcontam.data.books import (
 )
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.methods import METHODS
-from jaxcontam.methods.membership.books import judge_books
 from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.report.books import (
     COMMAND,
@@ -50,8 +50,6 @@ from jaxcontam.results import Report
 
 # What a snippet can be read for without a flag that this command does not have.
 _READS = {"moments", "lowercase", "neighbours", "gradients"}
-# False-positive rate at which the paper reads off how many members are found.
-_FPRS = (0.05,)
 # Rows of the printed table, as in table 2 of the paper; the page has all.
 _PRINTED = 20
 
@@ -123,8 +121,6 @@ class Books:
         methods = score_methods(self.scores)
         primary = methods[0].name
         # JAX and transformers are imported once the input is known to be good.
-        from jaxcontam.methods.membership.blind import blind_baselines
-        from jaxcontam.methods.membership.judging import judge
         from jaxcontam.methods.membership.plan import score_texts
         from jaxcontam.methods.membership.text_model import text_model
         from jaxcontam.models.checkpoint import load_checkpoint
@@ -148,36 +144,22 @@ class Books:
                     texts, methods, model, seed=self.seed, progress=progress
                 )
         except NonFiniteScoreError as e:
-            title = shelf.titles[int(shelf.book[e.sequence])]
+            b = int(shelf.book[e.sequence])
+            number = int((shelf.book[: e.sequence + 1] == b).sum())
             raise InputError(
-                f"{title}: snippet {e.sequence + 1}: the model's log-probability is "
+                f"{shelf.titles[b]}: snippet {number}: the model's log-probability is "
                 "not finite",
                 hint="check the checkpoint: its weights may hold NaN or be truncated",
             ) from e
-        check_scored(shelf, table.values)
-        warnings = book_warnings(books, shelf, self.snippets)
-        thresholds, rates = judge_books(
-            shelf, table.names, table.values, primary=primary
-        )
-        known_N = shelf.is_of(MEMBER) | shelf.is_of(NONMEMBER)
-        known_texts = [texts[i] for i in np.flatnonzero(known_N).tolist()]
-        labels = shelf.is_of(MEMBER)[known_N]
-        blind = blind_baselines(
-            known_texts, labels, clusters=shelf.book[known_N], seed=self.seed
-        )
-        results = judge(
-            "known books",
-            fingerprint(known_texts),
-            dataclasses.replace(
-                table, values=table.values[known_N], n_tokens=table.n_tokens[known_N]
-            ),
-            labels,
-            clusters=shelf.book[known_N],
-            blind=blind,
+        found = judged_books(
+            shelf,
+            texts,
+            table.names,
+            table.values,
             primary=primary,
-            fprs=_FPRS,
             seed=self.seed,
         )
+        settings = {method.name: method.setting for method in methods}
         report = Report(
             command=(COMMAND, self.model, *self.books, *flags_of(self)),
             seed=self.seed,
@@ -188,12 +170,10 @@ class Books:
             versions=library_versions(),
             min_effect=None,
             results=tuple(
-                dataclasses.replace(row, warnings=(*row.warnings, *warnings))
-                if row.primary
-                else row
-                for row in results
+                dataclasses.replace(row, setting=settings[row.method])
+                for row in found.results
             ),
-            blind=blind.rows,
+            blind=found.blind,
         )
         rows = text_rows(
             texts=texts,
@@ -206,7 +186,14 @@ class Books:
             p_values=None,
             p_adjusted=None,
         )
-        document = write_books(report, thresholds, rates, rows, out)
+        document = write_books(
+            report,
+            found.thresholds,
+            found.rates,
+            rows,
+            out,
+            warnings=book_warnings(books, shelf, self.snippets),
+        )
         page = write_books_page(document, out)
         if self.json:
             print(json.dumps(document, indent=1, ensure_ascii=False))

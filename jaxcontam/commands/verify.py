@@ -10,6 +10,7 @@ import numpy as np
 import tyro
 from rich.console import Console
 
+from jaxcontam.commands.book_judged import verify_books
 from jaxcontam.commands.prove import METHOD_NAME
 from jaxcontam.commands.verify_membership import verify_membership
 from jaxcontam.commands.verify_verdicts import (
@@ -26,6 +27,7 @@ from jaxcontam.methods.method import PairMethod, SequentialMethod
 from jaxcontam.methods.two_min import combined_numbers
 from jaxcontam.methods.version_method import VersionMethod
 from jaxcontam.report.archive import read_archive
+from jaxcontam.report.books import is_books
 from jaxcontam.report.calibration import is_calibration
 from jaxcontam.report.document import (
     ARCHIVE_NAME,
@@ -63,7 +65,7 @@ class Verify:
     """Recompute every p-value and verdict of a report; exit 3 if one differs."""
 
     directory: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
-    """Folder with report.json and orders.npz, or texts.jsonl of membership."""
+    """Folder with report.json, and orders.npz or texts.jsonl beside it."""
 
     def run(self) -> int:
         """Print what was checked; 0 if all agrees, 3 if anything does not."""
@@ -75,6 +77,13 @@ class Verify:
                 f"{n_tests} results judged again from {TEXTS_NAME}: AUCs, rates, "
                 "p-values, blind baselines, thresholds, verdicts and digests agree; "
                 "the scores themselves need the model and were not computed again"
+            )
+        elif is_books(document):
+            faults, n_books = verify_books(self.directory, document)
+            what = (
+                f"{n_books} books judged again from {TEXTS_NAME}: thresholds, rates, "
+                "AUCs, blind baselines, verdicts and digests agree; the scores "
+                "themselves need the model and were not computed again"
             )
         else:
             faults, n_tests = verify_report(self.directory)

@@ -18,7 +18,8 @@ from jaxcontam.report.membership import TEXTS_NAME, read_text_rows, score_column
 # scikit-learn, may differ in the last digits; a difference of AUCs may be near 0.
 _RTOL, _ATOL = 1e-6, 1e-9
 
-_UNREADABLE = (TypeError, ValueError, KeyError, IndexError, ArithmeticError)
+UNREADABLE = (TypeError, ValueError, KeyError, IndexError, ArithmeticError)
+"""What fields of another type, or rows of another shape, make judging raise."""
 
 
 def verify_membership(
@@ -45,9 +46,9 @@ def verify_membership(
         run, again = judged_again(document, rows)
         if run.fingerprint != document["study"]["fingerprint"]:
             faults.append(f"{TEXTS_NAME}: not the texts and sides of the report")
-        faults += _differences("results", document["results"], again.results)
-        faults += _differences("blind", document.get("blind", []), again.blind)
-        faults += _differences(
+        faults += differences("results", document["results"], again.results)
+        faults += differences("blind", document.get("blind", []), again.blind)
+        faults += differences(
             "thresholds", document.get("thresholds", []), again.thresholds
         )
         for key, values in (
@@ -58,7 +59,7 @@ def verify_membership(
     except InputError as e:
         faults.append(f"{TEXTS_NAME}: cannot be judged ({e})")
         return faults, 0
-    except _UNREADABLE as e:
+    except UNREADABLE as e:
         faults.append(f"{REPORT_NAME}: not a membership report ({e!r})")
         return faults, 0
     return faults, len(again.results)
@@ -91,9 +92,16 @@ def judged_again(
     return run, again
 
 
-def _differences(
+def differences(
     name: str, stored: Sequence[Mapping[str, Any]], again: Sequence[Any]
 ) -> list[str]:
+    """Fields of stored rows that differ from those of results, one line each.
+
+    Args:
+        name: Of the list in the report.
+        stored: Its rows.
+        again: Result dataclasses.
+    """
     if len(stored) != len(again):
         return [f"{name}: {len(stored)} rows, {len(again)} when judged again"]
     return [

@@ -5,6 +5,7 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.ticker import MaxNLocator
 
 from jaxcontam.report.figure import BLUE, GREY, ORANGE, STYLE, figure_axes, svg_text
 
@@ -32,7 +33,7 @@ def rate_histogram(tested: Sequence[float], unseen: Sequence[float]) -> str:
         axes.hist(groups, bins=edges.tolist(), color=colours, label=labels)
         axes.set_xlabel("contamination rate, % of a book's snippets")
         axes.set_ylabel("books")
-        axes.yaxis.get_major_locator().set_params(integer=True)
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlim(0, 100)
         axes.legend(frameon=False)
         return svg_text(figure)

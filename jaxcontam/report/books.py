@@ -59,6 +59,8 @@ def write_books(
     rates: Sequence[BookRate],
     rows: Sequence[Mapping[str, Any]],
     out: Path,
+    *,
+    warnings: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Write `texts.jsonl` and then `report.json`, each whole or not at all.
 
@@ -68,6 +70,7 @@ def write_books(
         rates: One a book and score.
         rows: One a snippet; see `text_rows`.
         out: Folder, created if missing.
+        warnings: What the reader should know of the books, one sentence each.
 
     Returns:
         The document as written.
@@ -78,6 +81,7 @@ def write_books(
     document = to_document(report)
     document["book_thresholds"] = [dataclasses.asdict(row) for row in thresholds]
     document["books"] = [dataclasses.asdict(row) for row in rates]
+    document["book_warnings"] = list(warnings)
     document["digests"] = {TEXTS_NAME: data_digest(data)}
     text = sealed_text(document)
     replace_bytes(out / TEXTS_NAME, data)
@@ -165,7 +169,8 @@ def book_sentences(document: Mapping[str, Any]) -> list[str]:
         )
     if (meaning := _VERDICTS.get(result["verdict"])) is not None:
         sentences.append(f"{meaning} (p = {result['p_value']:.2g} by books).")
-    notes = [f"Note: {warning.rstrip('.')}." for warning in result["warnings"]]
+    warnings = [*result["warnings"], *document["book_warnings"]]
+    notes = [f"Note: {warning.rstrip('.')}." for warning in warnings]
     return sentences + notes
 
 

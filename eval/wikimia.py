@@ -1,0 +1,232 @@
+"""A new WikiMIA: events older than a model's data against events newer than it.
+
+Question: which texts can a model trained before a date have seen, and which not?
+Command: `python -m eval.wikimia --pages FILE --cutoff 2023-01-01`, with records of
+pages that you downloaded. Hardware: one CPU core, a minute for 100,000 pages; with
+`--paraphraser` one request a text. Headline: none; it makes the files that
+`jaxcontam membership MODEL OUT/WikiMIA_length64.jsonl` reads.
+
+Old and new events differ in their years and words, so that labels can be told from the
+texts without any model: read an AUC on these files beside its blind baseline.
+"""
+
+import dataclasses
+import datetime
+import json
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from eval.wikimia_pages import (
+    NOT_DRAWN,
+    RULES,
+    Candidates,
+    Cut,
+    draw_cut,
+    drop_near_duplicates,
+    read_candidates,
+)
+from jaxcontam import __version__
+from jaxcontam.cli import parse, run_command
+from jaxcontam.commands.flags import check_seed
+from jaxcontam.commands.progress import progress_bar
+from jaxcontam.errors import InputError
+from jaxcontam.report.document import data_digest, make_folder, replace_bytes
+
+MANIFEST = "manifest.json"
+_JOURNAL = "paraphrases.journal.jsonl"
+_TINY_RECORDS = 200
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class WikiMIA:
+    """Build labelled texts from page records with creation dates."""
+
+    pages: Path
+    """.jsonl of {"title", "text", "created", "event" or "categories"}."""
+    cutoff: str = "2023-01-01"
+    """Pages created on this day or later are non-members."""
+    members_before: str = "2017-01-01"
+    """Pages created before this day are members."""
+    lengths: tuple[int, ...] = (32, 64, 128, 256)
+    """Words of the texts, one file each."""
+    paraphraser: str | None = None
+    """api:URL#NAME of a chat model that rewrites every text; API_KEY holds the key."""
+    seed: int = 0
+    """Seeds the draw of pages and their order."""
+    out: Path = Path("runs/wikimia")
+    """Folder for the files and their manifest."""
+    tiny: bool = False
+    """Read the first 200 records alone."""
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+        cutoff, before = self.dates
+        if before > cutoff:
+            raise InputError(
+                f"--members-before {before} is later than --cutoff {cutoff}",
+                hint="a page must not be old and recent at once",
+            )
+        if not self.lengths or min(self.lengths) < 1:
+            raise InputError("--lengths must be numbers of words, each at least 1")
+
+    @property
+    def dates(self) -> tuple[datetime.date, datetime.date]:
+        """Cutoff, and the day before which members were created."""
+        return (
+            _date(self.cutoff, "--cutoff"),
+            _date(self.members_before, "--members-before"),
+        )
+
+    def run(self) -> dict:
+        """Read, drop, draw, write, paraphrase; returns the manifest."""
+        cutoff, members_before = self.dates
+        lengths = sorted(set(self.lengths))
+        limit = _TINY_RECORDS if self.tiny else None
+        model = None
+        if self.paraphraser is not None:
+            from jaxcontam.scoring.chat_api import parse_api
+
+            model = parse_api(self.paraphraser, flag="--paraphraser")
+        found = read_candidates(
+            self.pages,
+            cutoff=cutoff,
+            members_before=members_before,
+            lengths=lengths,
+            limit=limit,
+        )
+        found = drop_near_duplicates(
+            found, self.pages, cutoff=cutoff, lengths=lengths, limit=limit
+        )
+        _check_sides(found, self.pages)
+        make_folder(self.out)
+        files, drawn = {}, []
+        for length in lengths:
+            cut, n_left = draw_cut(found.pages, length, seed=self.seed)
+            if not cut.texts:
+                continue
+            drawn.append(cut)
+            name = f"WikiMIA_length{length}.jsonl"
+            files[name] = _write(self.out / name, cut.texts, cut) | {NOT_DRAWN: n_left}
+        manifest = self._manifest(found, files)
+        _write_manifest(self.out, manifest)
+        if model is not None:
+            from eval.wikimia_paraphrase import PROMPT, TEMPERATURE, paraphrase
+            from jaxcontam.data.journal import Journal
+            from jaxcontam.scoring.chat_api import key_from_environment
+
+            journal, key = Journal(self.out / _JOURNAL), key_from_environment()
+            for cut in drawn:
+                title = f"paraphrases, {cut.length}"
+                with progress_bar(title, unit="requests/s") as progress:
+                    texts = paraphrase(
+                        cut.texts, model, journal, api_key=key, progress=progress
+                    )
+                name = f"WikiMIA_length{cut.length}_paraphrased.jsonl"
+                files[name] = _write(self.out / name, texts, cut)
+            manifest["paraphraser"] = {
+                **{"url": model.url, "name": model.name},
+                **{"prompt": PROMPT, "temperature": TEMPERATURE},
+            }
+            _write_manifest(self.out, manifest)
+        _print(manifest, self.out, Console())
+        return manifest
+
+    def _manifest(self, found: Candidates, files: dict) -> dict:
+        """Everything but the clock, so that the same run writes the same bytes."""
+        return {
+            "jaxcontam": __version__,
+            "seed": self.seed,
+            "pages": self.pages.name,
+            "cutoff": self.cutoff,
+            "members_before": self.members_before,
+            "near_duplicate_rules": list(RULES),
+            "n_records": found.n_records,
+            "n_members": sum(page.is_member for page in found.pages),
+            "n_nonmembers": sum(not page.is_member for page in found.pages),
+            "dropped": found.dropped,
+            "files": files,
+        }
+
+
+def _date(words: str, flag: str) -> datetime.date:
+    try:
+        return datetime.date.fromisoformat(words)
+    except ValueError as e:
+        raise InputError(
+            f"{flag} must be a date such as 2023-01-01, got {words!r}"
+        ) from e
+
+
+def _check_sides(found: Candidates, path: Path) -> None:
+    n_members = sum(page.is_member for page in found.pages)
+    for n, what in (
+        (n_members, "members"),
+        (len(found.pages) - n_members, "non-members"),
+    ):
+        if not n:
+            reasons = ", ".join(f"{n} {why}" for why, n in found.dropped.items())
+            raise InputError(
+                f"{path}: no {what} are left of {found.n_records} records "
+                f"(dropped: {reasons or 'nothing'})",
+                hint="check --cutoff, --members-before and the field of events",
+            )
+
+
+def _write(path: Path, texts: tuple[str, ...] | list[str], cut: Cut) -> dict:
+    """Write rows as WikiMIA has them; what the manifest says of them."""
+    lines = [
+        json.dumps({"input": text, "label": int(label)}, ensure_ascii=False) + "\n"
+        for text, label in zip(texts, cut.labels, strict=True)
+    ]
+    data = "".join(lines).encode()
+    replace_bytes(path, data)
+    return {
+        "digest": data_digest(data),
+        "n_members": sum(cut.labels),
+        "n_nonmembers": len(cut.labels) - sum(cut.labels),
+        "titles": list(cut.titles),
+    }
+
+
+def _write_manifest(out: Path, manifest: dict) -> None:
+    text = json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
+    replace_bytes(out / MANIFEST, text.encode())
+
+
+def _print(manifest: dict, out: Path, console: Console) -> None:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for name in ("records", ""):
+        table.add_column(name, justify="right" if name else "left")
+    table.add_row(f"{manifest['n_records']:,}", "read")
+    for reason, n in manifest["dropped"].items():
+        table.add_row(f"{n:,}", f"dropped: {reason}")
+    for side in ("members", "nonmembers"):
+        table.add_row(f"{manifest[f'n_{side}']:,}", f"left as {side}")
+    console.print(table)
+    for name, row in manifest["files"].items():
+        console.print(
+            f"{out / name}: {row['n_members']} members, {row['n_nonmembers']} others",
+            highlight=False,
+            soft_wrap=True,
+        )
+    console.print(
+        "Old and new events differ by themselves: read an AUC on these files beside "
+        "its blind baseline.",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def main() -> int:
+    """Command line of `python -m eval.wikimia`."""
+    return run_command(
+        lambda: parse(WikiMIA, sys.argv[1:], prog="python -m eval.wikimia").run(),
+        name="eval.wikimia",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
