@@ -25,6 +25,9 @@ from flax import nnx
 from jaxcontam.models.attention import Memory, softcapped
 from jaxcontam.models.decoder import Decoder
 
+VERSION = 1
+"""Changes when the same seed could give other samples."""
+
 # Float32 means float32, as in scoring.
 _PRECISION = "highest"
 # Prompts are padded to a multiple of this, so that few lengths are compiled.
