@@ -344,17 +344,17 @@ class Unlearning:
 
 
 def _print(document: dict[str, Any], page: Path, console: Console) -> None:
-    screens = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    screens = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     for name in ("texts", "screen", "scored", "suspicious", "share (95 %)"):
         screens.add_column(name)
-    likeness = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for name in ("texts", "measure", "suspicious", "others", "difference (95 %)"):
+    likeness = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+    for name in ("texts", "samples", "suspicious", "others", "above chance"):
         likeness.add_column(name)
     for row in document["results"]:
         if "n_suspicious" in row:
             screens.add_row(*screen_cells(row))
         else:
-            likeness.add_row(*similarity_cells(row))
+            likeness.add_row(*similarity_cells(row)[:5])
     console.print(screens)
     if likeness.row_count:
         console.print()

@@ -34,9 +34,14 @@ MEANING = (
     "prompt may bring it back."
 )
 _MEASURES = {
+    "rouge_l_recall": "ROUGE-L",
+    "embedding_cosine": "cosine",
+    "judge": "judge",
+}
+_AXES = {
     "rouge_l_recall": "ROUGE-L recall",
     "embedding_cosine": "cosine of embeddings",
-    "judge": "judge, 1 to 5",
+    "judge": "the judge's number",
 }
 _SCREENS = {"min_k": "Min-K% Prob", "perplexity": "perplexity"}
 
@@ -101,7 +106,7 @@ def write_unlearning_page(document: Mapping[str, Any], directory: Path) -> Path:
                 "measures": [similarity_cells(row)[1:] for row in measures],
                 "ratio_svg": ratio_plot(own, screens),
                 "similarity_svgs": [
-                    similarity_plot(own, row["method"], _MEASURES[row["method"]])
+                    similarity_plot(own, row["method"], _AXES[row["method"]])
                     for row in measures
                     if row["selected"] is not None or row["unselected"] is not None
                 ],
@@ -186,20 +191,17 @@ def screen_cells(row: Mapping[str, Any]) -> list[str]:
         screen + setting,
         f"{row['n_texts']:,}",
         f"{row['n_suspicious']:,}",
-        f"{row['share']:.1%} ({row['share_low']:.1%} - {row['share_high']:.1%})",
+        f"{row['share']:.1%} ({row['share_low']:.1%} to {row['share_high']:.1%})",
     ]
 
 
 def similarity_cells(row: Mapping[str, Any]) -> list[str]:
-    """Task, measure, both arms, difference, and distance from chance."""
+    """Task, measure, both arms, distance from chance, and between the arms."""
+    names = ("selected", "unselected", "above_chance", "difference")
     return [
         row["task"],
         _MEASURES[row["method"]],
-        *(
-            _with_interval(row, name)
-            for name in ("selected", "unselected", "difference")
-        ),
-        _with_interval(row, "above_chance"),
+        *(_with_interval(row, name) for name in names),
     ]
 
 
@@ -207,7 +209,7 @@ def _with_interval(row: Mapping[str, Any], name: str) -> str:
     if row[name] is None:
         return "-"
     low, high = row[f"{name}_low"], row[f"{name}_high"]
-    return f"{row[name]:.3f} ({low:.3f} - {high:.3f})"
+    return f"{row[name]:.2f} ({low:.2f} to {high:.2f})"
 
 
 def _closest(
