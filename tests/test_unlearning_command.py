@@ -126,8 +126,8 @@ def test_questions_cosines_and_a_judge(pair, tmp_path, monkeypatch, capsys):
         for text in FORGOTTEN + KEPT:
             words = text.split()
             row = {
-                "question": " ".join(words[:8]),
-                "answer": " ".join(words[8:]),
+                "question": " ".join(words[:7]),
+                "answer": " ".join(words[7:]),
             }
             file.write(json.dumps(row) + "\n")
     asked = []

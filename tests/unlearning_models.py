@@ -14,7 +14,7 @@ from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.scoring.kernel import target_scores
 from tests.membership_model import drawn_texts, fresh_decoder, tokenizer
 
-N_TEXTS, N_WORDS, PROMPT_WORDS = 10, 12, 4
+N_TEXTS, N_WORDS, PROMPT_WORDS = 8, 10, 4
 FORGOTTEN = drawn_texts(N_TEXTS, seed=21, n_words=N_WORDS)
 KEPT = drawn_texts(N_TEXTS, seed=22, n_words=N_WORDS)
 # Some tokens are random in every step: a model that is certain of all texts has scores
@@ -29,13 +29,13 @@ def tuned_pair():
     For the texts that are to be forgotten the second one learns another continuation of
     each beginning, as in Eldan and Russinovich, arXiv:2310.02238.
     """
-    original = _trained(fresh_decoder(), FORGOTTEN + KEPT, steps=160, seed=0)
+    original = _trained(fresh_decoder(), FORGOTTEN + KEPT, steps=180, seed=0)
     others = drawn_texts(N_TEXTS, seed=23, n_words=N_WORDS)
     replaced = [
         " ".join(text.split()[:PROMPT_WORDS] + other.split()[PROMPT_WORDS:])
         for text, other in zip(FORGOTTEN, others, strict=True)
     ]
-    unlearned = _trained(original, replaced + KEPT, steps=120, seed=1)
+    unlearned = _trained(original, replaced + KEPT, steps=70, seed=1)
     return original, unlearned
 
 
