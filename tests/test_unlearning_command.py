@@ -119,6 +119,25 @@ def test_a_run_goes_on_from_a_journal_that_was_cut(finished, monkeypatch):
     assert (out / "texts.jsonl").read_bytes() == before
 
 
+def test_a_report_is_verified_from_its_texts_alone(finished, tmp_path, capsys):
+    _, out, _ = finished
+    assert main(["verify", str(out)]) == 0
+    assert "3 results counted again" in capsys.readouterr().out
+    for name, before, after, fault in (
+        ("report.json", '"n_suspicious": ', '"n_suspicious": 1', "n_suspicious"),
+        ("texts.jsonl", '"min_k_unlearned": -', '"min_k_unlearned": -9', "ratio is"),
+        ("texts.jsonl", '"rouge_l_recall": [', '"rouge_l_recall": [9', "recall is"),
+    ):
+        for file in ("report.json", "texts.jsonl"):
+            (tmp_path / file).write_bytes((out / file).read_bytes())
+        changed = (tmp_path / name).read_text().replace(before, after, 1)
+        (tmp_path / name).write_text(changed)
+        assert main(["verify", str(tmp_path)]) == 3
+        said = capsys.readouterr().out
+        assert "digest" in said
+        assert fault in said
+
+
 def test_questions_cosines_and_a_judge(pair, tmp_path, monkeypatch, capsys):
     original, unlearned, _ = map(str, pair)
     questions = tmp_path / "q.jsonl"
@@ -161,6 +180,7 @@ def test_questions_cosines_and_a_judge(pair, tmp_path, monkeypatch, capsys):
     assert of["judge"]["selected"] == of["judge"]["best"] == 3.0
     assert of["judge"]["n_unparsed"] == 1
     n_asked = len(asked)
+    assert main(["verify", str(out)]) == 0
     assert main(words) == 0
     assert len(asked) == n_asked
     for file in out.rglob("*"):

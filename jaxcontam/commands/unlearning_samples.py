@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 ROUGE, COSINE, JUDGE = "rouge_l_recall", "embedding_cosine", "judge"
 """Measures of how alike a sample and the truth are."""
 
+ELSEWHERE = "_elsewhere"
+"""Follows the name of a measure that was taken against another text's truth."""
+
 # Tokens of an answer unless the user says more; of a continuation as many as the truth.
 _ANSWER_TOKENS = 64
 
@@ -176,16 +179,19 @@ def sample_fields(
         "truth": sampled.truths[index],
         "samples": list(sampled.samples[index]),
     }
+    is_selected = index in sampled.selected
+    arm = sampled.selected if is_selected else sampled.unselected
+    (a,) = np.flatnonzero(arm == index)
     for one in found:
-        for indices, values in (
-            (sampled.selected, one.selected_AK),
-            (sampled.unselected, one.unselected_AK),
-        ):
-            for a in np.flatnonzero(indices == index):
-                fields[one.method] = [
-                    None if np.isnan(value) else float(value) for value in values[a]
-                ]
+        values_AK = one.selected_AK if is_selected else one.unselected_AK
+        fields[one.method] = _numbers(values_AK[a])
+        if is_selected and one.elsewhere_AK is not None:
+            fields[one.method + ELSEWHERE] = _numbers(one.elsewhere_AK[a])
     return fields
+
+
+def _numbers(values_K: np.ndarray) -> list[float | None]:
+    return [None if np.isnan(value) else float(value) for value in values_K]
 
 
 def _measured(

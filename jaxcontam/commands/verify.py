@@ -12,6 +12,7 @@ from rich.console import Console
 
 from jaxcontam.commands.prove import METHOD_NAME
 from jaxcontam.commands.verify_membership import verify_membership
+from jaxcontam.commands.verify_unlearning import verify_unlearning
 from jaxcontam.commands.verify_verdicts import (
     is_score,
     report_faults,
@@ -36,6 +37,7 @@ from jaxcontam.report.document import (
     read_document,
 )
 from jaxcontam.report.membership import TEXTS_NAME, is_membership
+from jaxcontam.report.unlearning import is_unlearning
 from jaxcontam.results import Evidence, Local, OrderNumbers, OrderResult
 from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.orders import (
@@ -63,7 +65,8 @@ class Verify:
     """Recompute every p-value and verdict of a report; exit 3 if one differs."""
 
     directory: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
-    """Folder with report.json and orders.npz, or texts.jsonl of membership."""
+    """Folder with report.json and orders.npz, or texts.jsonl of
+    membership and unlearning."""
 
     def run(self) -> int:
         """Print what was checked; 0 if all agrees, 3 if anything does not."""
@@ -75,6 +78,13 @@ class Verify:
                 f"{n_tests} results judged again from {TEXTS_NAME}: AUCs, rates, "
                 "p-values, blind baselines, thresholds, verdicts and digests agree; "
                 "the scores themselves need the model and were not computed again"
+            )
+        elif is_unlearning(document):
+            faults, n_tests = verify_unlearning(self.directory, document)
+            what = (
+                f"{n_tests} results counted again from {TEXTS_NAME}: ratios, recalls, "
+                "means, intervals and digests agree; scores, samples, cosines and what "
+                "a judge said need the models and were not computed again"
             )
         else:
             faults, n_tests = verify_report(self.directory)
