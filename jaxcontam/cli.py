@@ -23,6 +23,7 @@ from jaxcontam.commands.prove import Prove
 from jaxcontam.commands.release import Release
 from jaxcontam.commands.report import Report
 from jaxcontam.commands.score import Score
+from jaxcontam.commands.unlearning import Unlearning
 from jaxcontam.commands.variants import Variants
 from jaxcontam.commands.verify import Verify
 from jaxcontam.errors import InputError, unknown_name
@@ -40,6 +41,7 @@ COMMANDS: dict[str, type] = {
     "canary": Canary,
     "variants": Variants,
     "books": Books,
+    "unlearning": Unlearning,
     "release": Release,
     "verify": Verify,
     "report": Report,

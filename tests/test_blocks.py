@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxcontam.cli import main
-from jaxcontam.commands.verify import verify_report
+from jaxcontam.commands.verify_orders import verify_report
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.blocks import (
     as_blocks,

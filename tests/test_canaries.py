@@ -8,7 +8,7 @@ import pytest
 
 from eval import canaries
 from eval.canaries import CANARIES, Canaries
-from jaxcontam.commands.verify import verify_report
+from jaxcontam.commands.verify_orders import verify_report
 from jaxcontam.data.manifest import read_manifest
 from jaxcontam.errors import InputError
 

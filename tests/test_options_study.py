@@ -5,7 +5,7 @@ import json
 import pytest
 
 from eval.options import Options
-from jaxcontam.commands.verify import verify_report
+from jaxcontam.commands.verify_orders import verify_report
 from jaxcontam.data.manifest import read_manifest
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from eval.quickstart import Quickstart
 from jaxcontam.cli import main
-from jaxcontam.commands.verify import verify_report
+from jaxcontam.commands.verify_orders import verify_report
 from jaxcontam.report.document import sealed_text
 
 VOLATILE = {"started", "wall_seconds", "digest"}

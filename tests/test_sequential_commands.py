@@ -10,7 +10,7 @@ import pytest
 
 from jaxcontam.cli import main
 from jaxcontam.commands.report import write_page
-from jaxcontam.commands.verify import verify_report
+from jaxcontam.commands.verify_orders import verify_report
 from jaxcontam.report.document import (
     ARCHIVE_NAME,
     REPORT_NAME,

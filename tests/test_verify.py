@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxcontam.cli import main
-from jaxcontam.commands.verify import verify_report
+from jaxcontam.commands.verify_orders import verify_report
 from jaxcontam.report.document import ARCHIVE_NAME, REPORT_NAME, sealed_text
 
 

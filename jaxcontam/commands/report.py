@@ -23,6 +23,7 @@ from jaxcontam.report.document import (
     replace_bytes,
 )
 from jaxcontam.report.membership import is_membership, read_text_rows
+from jaxcontam.report.unlearning import is_unlearning, write_unlearning_page
 from jaxcontam.results import Evidence, LossPicture, NullPicture
 from jaxcontam.stats.adjacency import LAGS
 from jaxcontam.stats.padding import unpadded
@@ -52,6 +53,8 @@ class Report:
             print(write_membership_page(document, again.pictures, self.directory))
         elif is_books(document):
             print(write_books_page(document, self.directory))
+        elif is_unlearning(document):
+            print(write_unlearning_page(document, self.directory))
         else:
             print(write_page(document, self.directory))
 

@@ -37,6 +37,8 @@ class Checkpoint:
         prefix_id: The tokenizer's BOS id, else the config's, else the tokenizer's EOS
             id, or None.
         fingerprint: SHA-256 of the config, the weights and the tokenizer.
+        stop_ids: Ids that end a text: the EOS ids of generation_config.json, of the
+            config and of the tokenizer.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Checkpoint:
     tokenizer: Tokenizer
     prefix_id: int | None
     fingerprint: str
+    stop_ids: tuple[int, ...] = ()
 
     @property
     def config(self) -> DecoderConfig:
@@ -72,7 +75,7 @@ def load_checkpoint(model: str, *, dtype: str = "float32") -> Checkpoint:
     files = [directory / "config.json", *weight_files(directory)]
     states = [file_state(path) for path in files]
     decoder = load_decoder(directory, dtype=dtype)
-    tokenizer, prefix_id = _read_tokenizer(directory, raw)
+    tokenizer, prefix_id, eos_id = _read_tokenizer(directory, raw)
     n_rows = decoder.config.vocab_size
     token, largest = max(tokenizer.get_vocab().items(), key=lambda item: item[1])
     if largest >= n_rows:
@@ -91,6 +94,7 @@ def load_checkpoint(model: str, *, dtype: str = "float32") -> Checkpoint:
         tokenizer=tokenizer,
         prefix_id=prefix_id,
         fingerprint=fingerprint,
+        stop_ids=_stop_ids(directory, raw, eos_id, n_rows),
     )
 
 
@@ -295,15 +299,34 @@ def _labels(family: Family) -> dict[str, Any]:
 
 def _read_tokenizer(
     directory: Path, config: Mapping[str, Any]
-) -> tuple[Tokenizer, int | None]:
+) -> tuple[Tokenizer, int | None, int | None]:
+    """The tokenizer, the id before a text, and the tokenizer's EOS id."""
     loaded = read_fast_tokenizer(directory)
     plain = plain_tokenizer(loaded.backend_tokenizer)
+    eos_id = loaded.eos_token_id
     # A chat model's tokenizer may have no BOS and an EOS that no document starts with,
     # where its config still names the token that does.
     for prefix_id in (loaded.bos_token_id, config.get("bos_token_id")):
         if isinstance(prefix_id, int):
-            return plain, prefix_id
-    return plain, loaded.eos_token_id
+            return plain, prefix_id, eos_id
+    return plain, eos_id, eos_id
+
+
+def _stop_ids(
+    directory: Path, config: Mapping[str, Any], eos_id: int | None, n_rows: int
+) -> tuple[int, ...]:
+    """Ids that end a text; chat models name one of their own beside the tokenizer's."""
+    path = directory / "generation_config.json"
+    try:
+        generation = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    except ValueError as e:
+        raise InputError(f"{path}: not JSON ({e})") from e
+    named: list[Any] = [eos_id]
+    for fields in (generation, config):
+        ids = fields.get("eos_token_id") if isinstance(fields, dict) else None
+        named += ids if isinstance(ids, list) else [ids]
+    known = {i for i in named if isinstance(i, int) and 0 <= i < n_rows}
+    return tuple(sorted(known))
 
 
 def _first_line(e: Exception) -> str:

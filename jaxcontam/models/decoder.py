@@ -106,6 +106,27 @@ class Decoder(nnx.Module):
         lengths_L = jnp.broadcast_to(length, (self.config.n_layers,))
         return hidden_BPD[0], Memory(keys[:, 0], values[:, 0], lengths_L)
 
+    def extend(self, token: jax.Array, memory: Memory) -> tuple[jax.Array, Memory]:
+        """Read one more id after a prefix.
+
+        Args:
+            token: int32 scalar.
+            memory: Of the prefix, with room for the id: P above its length. Padding
+                is written over.
+
+        Returns:
+            The hidden state `[D]` after the id, and the memory one id longer.
+        """
+        hidden_BTD, (keys, values) = self._run(token[None, None], memory, keep=True)
+        place = memory.length[0]
+        write = jax.lax.dynamic_update_slice_in_dim
+        longer = Memory(
+            write(memory.keys, keys[:, 0], place, axis=1),
+            write(memory.values, values[:, 0], place, axis=1),
+            memory.length + 1,
+        )
+        return hidden_BTD[0, 0], longer
+
     def _run(
         self,
         tokens_BT: jax.Array,

@@ -1,0 +1,365 @@
+"""`jaxcontam unlearning`: which texts survived unlearning."""
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from jaxcontam.commands.flags import (
+    STORE_DIR,
+    check_positive,
+    check_seed,
+    check_store_flags,
+    flags_of,
+)
+from jaxcontam.commands.progress import progress_bar
+from jaxcontam.commands.publish import Stopwatch
+from jaxcontam.commands.unlearning_audit import TaskAudit, screened_audit
+from jaxcontam.commands.unlearning_samples import (
+    cosine_similarities,
+    judge_similarities_of,
+    rouge_similarities,
+    sample_arms,
+)
+from jaxcontam.commands.unlearning_texts import Screened, load_chunks, load_questions
+from jaxcontam.data.benchmark import fingerprint
+from jaxcontam.data.journal import Journal
+from jaxcontam.errors import InputError
+from jaxcontam.methods.unlearning import BOUND, draw_arms
+from jaxcontam.report.document import make_folder
+from jaxcontam.report.provenance import library_versions
+from jaxcontam.report.unlearning import (
+    COMMAND,
+    screen_cells,
+    similarity_cells,
+    unlearning_sentences,
+    write_unlearning,
+    write_unlearning_page,
+)
+from jaxcontam.results import DeviceInfo, ModelInfo, Report
+from jaxcontam.scoring.chat_api import ApiModel, key_from_environment, parse_api
+from jaxcontam.unlearning_results import QUESTIONS
+
+if TYPE_CHECKING:
+    from jaxcontam.models.checkpoint import Checkpoint
+
+JOURNAL_NAME = "samples.jsonl"
+"""Finished samples and answers under `--out`, from which a rerun goes on."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Unlearning:
+    """Find the texts that a model still knows after it was tuned to forget them."""
+
+    original: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ORIGINAL")]
+    """The model before unlearning: directory or hub name."""
+    unlearned: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="UNLEARNED")]
+    """The model after it."""
+    texts: Annotated[
+        str | None, tyro.conf.Positional, tyro.conf.arg(metavar="TEXTS")
+    ] = None
+    """What was to be forgotten: a .txt file (one text), a folder of them, or a table
+    with a text a row."""
+    text_field: str | None = None
+    """Field of a table that is the text (default: text)."""
+    limit: int | None = None
+    """Take the first so many texts, and the first so many questions."""
+    words: int = 512
+    """Words of a chunk."""
+    k: float = 20.0
+    """Percentage of least likely tokens that Min-K% keeps."""
+    ratio: float = BOUND
+    """A chunk is suspicious if the ratio of its two scores lies between 1 / RATIO and
+    RATIO."""
+    complete: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Let the unlearned model go on from the beginnings of suspicious chunks, and of
+    others as a control, and compare with the text."""
+    prompt_words: int = 200
+    """Words of a chunk that it is given."""
+    questions: str | None = None
+    """Table of questions and answers on the texts: screen them, and sample answers."""
+    question_field: str = "question"
+    """Its field of the question."""
+    answer_field: str = "answer"
+    """Its field of the answer."""
+    template: str = r"Question: {question}\nAnswer:"
+    """What the model is given of a question."""
+    samples: int = 20
+    """Samples of each chunk or question."""
+    new_tokens: int | None = None
+    """Most tokens of a sample (default: those of the longest text to compare with, 64
+    for answers, and at most half the context)."""
+    temperature: float = 1.0
+    """1 samples from the model's own distribution, 0 takes the likeliest token."""
+    most: int = 200
+    """Sample from at most so many suspicious texts and so many others."""
+    embedding_model: str | None = None
+    """Model whose mean hidden states are compared: cosine of sample and text."""
+    judge: str | None = None
+    """Chat model that grades each sample from 1 to 5: api:URL#NAME, key in API_KEY."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of the operands of matrix products; bfloat16 is faster, and not as exact."""
+    batch_tokens: int | None = None
+    """Tokens a batch (default: by device)."""
+    seed: int = 0
+    """Seeds samples, draws of texts and resamples."""
+    out: Path | None = None
+    """Folder for the report (default: runs/unlearning/MODEL-DIGEST)."""
+    store: Path | None = None
+    """Folder of scores, from which a rerun goes on (default: OUT/store)."""
+    no_store: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Keep no scores."""
+    json: bool = False
+    """Print the report on standard output instead of the table."""
+
+    def __post_init__(self) -> None:
+        check_positive(
+            self,
+            "limit",
+            "words",
+            "prompt_words",
+            "samples",
+            "new_tokens",
+            "most",
+            "batch_tokens",
+        )
+        check_seed(self.seed)
+        check_store_flags(self.store, self.no_store)
+        if not 0 < self.k <= 100:
+            raise InputError(f"--k must be above 0 and at most 100, got {self.k:g}")
+        if not 1 < self.ratio < math.inf:
+            raise InputError(f"--ratio must be above 1, got {self.ratio:g}")
+        if not 0 <= self.temperature < math.inf:
+            raise InputError(
+                f"--temperature must be at least 0, got {self.temperature:g}"
+            )
+        if self.prompt_words >= self.words:
+            raise InputError(
+                f"--prompt-words must be below --words {self.words}, "
+                f"got {self.prompt_words}"
+            )
+        if self.texts is None and self.questions is None:
+            raise InputError("nothing to screen", hint="name TEXTS or give --questions")
+        if self.texts is None and self.complete:
+            raise InputError("--complete needs TEXTS", hint="answers need no flag")
+        if not self._samples_at_all and (self.judge or self.embedding_model):
+            raise InputError(
+                "--judge and --embedding-model compare samples, and none are asked for",
+                hint="give --complete or --questions",
+            )
+        if "{question}" not in self.template:
+            raise InputError("--template must hold {question}")
+        self._judge_model()
+
+    @property
+    def _samples_at_all(self) -> bool:
+        return self.complete or self.questions is not None
+
+    def run(self) -> dict[str, Any]:
+        """Score with both models, sample, compare, write and print; the report."""
+        watch = Stopwatch()
+        tasks = self._load()
+        judge = self._judge_model()
+        api_key = None if judge is None else key_from_environment()
+        # JAX and transformers are imported once the input is known to be good.
+        from jaxcontam.models.checkpoint import load_checkpoint, model_directory
+        from jaxcontam.scoring.compiled import keep_compiled
+        from jaxcontam.scoring.local import device_info, model_info
+
+        keep_compiled()
+        model_directory(self.unlearned)
+        checkpoint = load_checkpoint(self.original, dtype=self.dtype)
+        before = model_info(checkpoint)
+        digest = fingerprint([one.fingerprint for one in tasks])[7:15]
+        out = self.out or Path("runs") / COMMAND / f"{before.name}-{digest}"
+        make_folder(out)
+        original = self._scores(checkpoint, tasks, out, "original")
+        # Two models at once may not fit.
+        del checkpoint
+        checkpoint = load_checkpoint(self.unlearned, dtype=self.dtype)
+        after = model_info(checkpoint)
+        if after.fingerprint == before.fingerprint:
+            raise InputError(
+                "ORIGINAL and UNLEARNED are the same model",
+                hint="all ratios would be 1",
+            )
+        unlearned = self._scores(checkpoint, tasks, out, "unlearned")
+        journal = Journal(out / JOURNAL_NAME)
+        audits = []
+        for t, task in enumerate(tasks):
+            audit = screened_audit(task, original[t], unlearned[t], self.ratio)
+            if task.task == QUESTIONS or self.complete:
+                audit = self._sampled(audit, checkpoint, journal)
+            audits.append(audit)
+        del checkpoint
+        if self.embedding_model is not None:
+            embedder = load_checkpoint(self.embedding_model, dtype=self.dtype)
+            for audit in audits:
+                if audit.sampled is not None:
+                    audit.found.append(cosine_similarities(audit.sampled, embedder))
+        if judge is not None:
+            for audit in audits:
+                if audit.sampled is not None:
+                    audit.found.append(
+                        judge_similarities_of(
+                            audit.task,
+                            audit.sampled,
+                            judge,
+                            api_key=api_key,
+                            journal=journal,
+                        )
+                    )
+        return self._publish(audits, watch, before, after, device_info(), out)
+
+    def _judge_model(self) -> ApiModel | None:
+        return None if self.judge is None else parse_api(self.judge, flag="--judge")
+
+    def _load(self) -> list[Screened]:
+        tasks = []
+        if self.texts is not None:
+            tasks.append(
+                load_chunks(
+                    self.texts,
+                    n_words=self.words,
+                    prompt_words=self.prompt_words,
+                    text_field=self.text_field,
+                    limit=self.limit,
+                )
+            )
+        if self.questions is not None:
+            tasks.append(
+                load_questions(
+                    self.questions,
+                    question_field=self.question_field,
+                    answer_field=self.answer_field,
+                    template=self.template,
+                    limit=self.limit,
+                )
+            )
+        return tasks
+
+    def _scores(
+        self, checkpoint: "Checkpoint", tasks: list[Screened], out: Path, which: str
+    ) -> list[np.ndarray]:
+        """Min-K% and mean log-probability of each task's texts, `[N, 2]` each."""
+        from jaxcontam.methods.membership import loss
+        from jaxcontam.methods.membership.min_k import min_k_at
+        from jaxcontam.methods.membership.plan import score_texts
+        from jaxcontam.methods.membership.text_model import text_model
+        from jaxcontam.scoring.scorer import NonFiniteScoreError
+
+        model = text_model(
+            checkpoint,
+            store=None if self.no_store else self.store or out / STORE_DIR,
+            batch_tokens=self.batch_tokens,
+        )
+        items = [item for task in tasks for item in task.items]
+        try:
+            with progress_bar(f"scoring, {which}") as progress:
+                table = score_texts(
+                    [item.text for item in items],
+                    [min_k_at(self.k / 100), loss.METHOD],
+                    model,
+                    progress=progress,
+                )
+        except NonFiniteScoreError as e:
+            raise InputError(
+                f"{items[e.sequence].source}: the {which} model's log-probability is "
+                "not finite",
+                hint="check the checkpoint: its weights may hold NaN or be truncated",
+            ) from e
+        ends = np.cumsum([len(task.items) for task in tasks])[:-1]
+        return np.split(table.values, ends)
+
+    def _sampled(
+        self, audit: TaskAudit, checkpoint: "Checkpoint", journal: Journal
+    ) -> TaskAudit:
+        from jaxcontam.models.generation import Sampling
+
+        scored_N = ~np.isnan(audit.ratios["min_k"])
+        usable_N = scored_N & np.array([item.has_truth for item in audit.task.items])
+        sampled = sample_arms(
+            audit.task,
+            draw_arms(
+                audit.suspicious("min_k"), usable_N, most=self.most, seed=self.seed
+            ),
+            checkpoint,
+            sampling=lambda new_tokens: Sampling(
+                n_samples=self.samples,
+                new_tokens=new_tokens,
+                temperature=self.temperature,
+                seed=self.seed,
+            ),
+            new_tokens=self.new_tokens,
+            journal=journal,
+        )
+        return dataclasses.replace(
+            audit, sampled=sampled, found=[rouge_similarities(sampled)]
+        )
+
+    def _publish(
+        self,
+        audits: list[TaskAudit],
+        watch: Stopwatch,
+        before: ModelInfo,
+        after: ModelInfo,
+        device: DeviceInfo,
+        out: Path,
+    ) -> dict[str, Any]:
+        positionals = (self.original, self.unlearned)
+        if self.texts is not None:
+            positionals += (self.texts,)
+        report = Report(
+            command=(COMMAND, *positionals, *flags_of(self)),
+            seed=self.seed,
+            started=watch.started,
+            wall_seconds=watch.seconds,
+            model=after,
+            device=device,
+            versions=library_versions(),
+            min_effect=None,
+            results=(),
+        )
+        results = [
+            row
+            for audit in audits
+            for row in audit.results(
+                k=self.k, words=self.words, n_samples=self.samples, seed=self.seed
+            )
+        ]
+        rows = [row for audit in audits for row in audit.rows()]
+        document = write_unlearning(report, before, results, rows, out)
+        page = write_unlearning_page(document, out)
+        if self.json:
+            print(json.dumps(document, indent=1, ensure_ascii=False))
+        else:
+            _print(document, page, Console())
+        return document
+
+
+def _print(document: dict[str, Any], page: Path, console: Console) -> None:
+    screens = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+    for name in ("texts", "screen", "scored", "suspicious", "share (95 %)"):
+        screens.add_column(name)
+    likeness = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+    for name in ("texts", "samples", "suspicious", "others", "above chance"):
+        likeness.add_column(name)
+    for row in document["results"]:
+        if "n_suspicious" in row:
+            screens.add_row(*screen_cells(row))
+        else:
+            likeness.add_row(*similarity_cells(row)[:5])
+    console.print(screens)
+    if likeness.row_count:
+        console.print()
+        console.print(likeness)
+    console.print()
+    for sentence in unlearning_sentences(document):
+        console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+    console.print(f"\nreport: {page}", soft_wrap=True, highlight=False)

@@ -1,0 +1,152 @@
+"""One task of an unlearning run: its scores, its samples, and its rows."""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from jaxcontam.commands.unlearning_samples import Sampled, sample_fields
+from jaxcontam.commands.unlearning_texts import Screened
+from jaxcontam.errors import InputError
+from jaxcontam.methods.unlearning import (
+    Similarities,
+    is_suspicious,
+    perplexity_ratios,
+    score_ratios,
+    screen_result,
+    similarity_result,
+)
+from jaxcontam.unlearning_results import ScreenResult, SimilarityResult
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class TaskAudit:
+    """What is known of one task's texts so far.
+
+    Attributes:
+        task: The texts.
+        scores: Score and model -> (N,) float64, nats; NaN without a score.
+        ratios: Screen -> (N,), unlearned over original.
+        bound: See `is_suspicious`.
+        sampled: What the unlearned model wrote, or None.
+        found: Measures of it, the leading one first.
+    """
+
+    task: Screened
+    scores: dict[str, np.ndarray]
+    ratios: dict[str, np.ndarray]
+    bound: float
+    sampled: Sampled | None = None
+    found: list[Similarities] = dataclasses.field(default_factory=list)
+
+    def suspicious(self, method: str) -> np.ndarray:
+        """(N,) bool: the suspicious texts of a screen."""
+        return is_suspicious(self.ratios[method], self.bound)
+
+    def results(
+        self, *, k: float, words: int, n_samples: int, seed: int
+    ) -> list[ScreenResult | SimilarityResult]:
+        """Rows of the report: the screens, then what the samples say.
+
+        Args:
+            k: Percentage that Min-K% keeps.
+            words: Of a chunk.
+            n_samples: Of each text.
+            seed: Of the resamples.
+        """
+        shared = {
+            "name": self.task.name,
+            "fingerprint": self.task.fingerprint,
+            "task": self.task.task,
+        }
+        rows: list[ScreenResult | SimilarityResult] = []
+        for method in self.ratios:
+            row = screen_result(
+                self.ratios[method],
+                **shared,
+                method=method,
+                setting=f"k={k:g}%" if method == "min_k" else "",
+                primary=method == "min_k",
+                bound=self.bound,
+            )
+            if self.task.n_left_out and row.primary:
+                left_out = (
+                    f"ends of texts that are shorter than {words} words, which "
+                    f"are left out: {self.task.n_left_out}"
+                )
+                row = dataclasses.replace(row, warnings=(*row.warnings, left_out))
+            rows.append(row)
+        for number, one in enumerate(self.found):
+            row = similarity_result(
+                one,
+                **shared,
+                primary=number == 0,
+                n_samples=n_samples,
+                seed=seed,
+            )
+            if self.sampled is not None and self.sampled.n_cut_prompts and number == 0:
+                cut = (
+                    "prompts that lost their beginning for want of context: "
+                    f"{self.sampled.n_cut_prompts}"
+                )
+                row = dataclasses.replace(row, warnings=(*row.warnings, cut))
+            rows.append(row)
+        return rows
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Rows of `texts.jsonl`, one a text in their order."""
+        flags = {method: self.suspicious(method) for method in self.ratios}
+        return [
+            {
+                "id": i,
+                "task": self.task.task,
+                "source": item.source,
+                "text": item.text,
+                "scores": {name: _number(v[i]) for name, v in self.scores.items()},
+                "ratios": {name: _number(v[i]) for name, v in self.ratios.items()},
+                "suspicious": {name: bool(v[i]) for name, v in flags.items()},
+                "prompt": item.prompt,
+                **(
+                    {}
+                    if self.sampled is None
+                    else sample_fields(i, self.sampled, self.found)
+                ),
+            }
+            for i, item in enumerate(self.task.items)
+        ]
+
+
+def screened_audit(
+    task: Screened, original_N2: np.ndarray, unlearned_N2: np.ndarray, bound: float
+) -> TaskAudit:
+    """Ratios of both scores.
+
+    Raises:
+        InputError: If no text has a score.
+    """
+    if np.isnan(original_N2 + unlearned_N2).any(axis=1).all():
+        raise InputError(
+            f"{task.name}: no text has a score",
+            hint="texts need a token, or two where the tokenizer has no BOS or EOS",
+        )
+    return TaskAudit(
+        task=task,
+        scores={
+            f"{score}_{which}": values_N2[:, column]
+            for which, values_N2 in (
+                ("original", original_N2),
+                ("unlearned", unlearned_N2),
+            )
+            for column, score in enumerate(("min_k", "loss"))
+        },
+        ratios={
+            "min_k": score_ratios(original_N2[:, 0], unlearned_N2[:, 0]),
+            "perplexity": perplexity_ratios(original_N2[:, 1], unlearned_N2[:, 1]),
+        },
+        bound=bound,
+    )
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

@@ -1,0 +1,238 @@
+"""Report of `jaxcontam unlearning`: report.json, texts.jsonl, and a page.
+
+`texts.jsonl` is the evidence: scores, ratios, samples and their similarities, from
+which every count and every mean follows.
+"""
+
+import dataclasses
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from jaxcontam.report.document import (
+    REPORT_NAME,
+    data_digest,
+    make_folder,
+    replace_bytes,
+    sealed_text,
+    to_document,
+)
+from jaxcontam.report.membership import TEXTS_NAME, read_text_rows
+from jaxcontam.results import ModelInfo, Report
+from jaxcontam.unlearning_results import QUESTIONS, ScreenResult, SimilarityResult
+
+COMMAND = "unlearning"
+MEANING = (
+    "A text is suspicious if the two models score it alike. That is a screen and "
+    "proves nothing: a text that the original model never knew is suspicious, too. "
+    "What shows that a text survived is the unlearned model writing it: samples that "
+    "come closer to the text than samples of other texts do, and closer than to texts "
+    "that they cannot know. Silence does not say that a text was forgotten: another "
+    "prompt may bring it back."
+)
+_MEASURES = {
+    "rouge_l_recall": "ROUGE-L",
+    "embedding_cosine": "cosine",
+    "judge": "judge",
+}
+_AXES = {
+    "rouge_l_recall": "ROUGE-L recall",
+    "embedding_cosine": "cosine of embeddings",
+    "judge": "the judge's number",
+}
+_SCREENS = {"min_k": "Min-K% Prob", "perplexity": "perplexity"}
+
+
+def is_unlearning(document: Mapping[str, Any]) -> bool:
+    """Whether a report is one of `jaxcontam unlearning`."""
+    return list(document.get("command", []))[:1] == [COMMAND]
+
+
+def write_unlearning(
+    report: Report,
+    original: ModelInfo,
+    results: Sequence[ScreenResult | SimilarityResult],
+    rows: Sequence[Mapping[str, Any]],
+    out: Path,
+) -> dict[str, Any]:
+    """Write `texts.jsonl` and then `report.json`, each whole or not at all.
+
+    Args:
+        report: Its model is the unlearned one; without results.
+        original: The model before unlearning.
+        results: Screens and similarities.
+        rows: One a text.
+        out: Folder, created if missing.
+
+    Returns:
+        The document as written.
+    """
+    make_folder(out)
+    lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows]
+    data = "".join(line + "\n" for line in lines).encode()
+    document = to_document(report)
+    document["original"] = dataclasses.asdict(original)
+    rows_of = [dataclasses.asdict(result) for result in results]
+    document["results"] = json.loads(json.dumps(rows_of))
+    document["digests"] = {TEXTS_NAME: data_digest(data)}
+    text = sealed_text(document)
+    replace_bytes(out / TEXTS_NAME, data)
+    replace_bytes(out / REPORT_NAME, text.encode())
+    return document
+
+
+def write_unlearning_page(document: Mapping[str, Any], directory: Path) -> Path:
+    """Write report.html of a run of `unlearning`; returns its path."""
+    import jinja2
+
+    from jaxcontam.report.page import PAGE_NAME
+    from jaxcontam.report.unlearning_plots import ratio_plot, similarity_plot
+
+    texts = read_text_rows(directory)
+    blocks = []
+    for task in dict.fromkeys(row["task"] for row in document["results"]):
+        rows = [row for row in document["results"] if row["task"] == task]
+        own = [text for text in texts if text["task"] == task]
+        screens = [row for row in rows if "n_suspicious" in row]
+        measures = [row for row in rows if "n_suspicious" not in row]
+        blocks.append(
+            {
+                "name": f"{rows[0]['benchmark']}, {task}",
+                "sentences": unlearning_sentences({"results": rows}),
+                "screens": [screen_cells(row)[1:] for row in screens],
+                "measures": [similarity_cells(row)[1:] for row in measures],
+                "ratio_svg": ratio_plot(own, screens),
+                "similarity_svgs": [
+                    similarity_plot(own, row["method"], _AXES[row["method"]])
+                    for row in measures
+                    if row["selected"] is not None or row["unselected"] is not None
+                ],
+                "best": _closest(own, "rouge_l_recall"),
+            }
+        )
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    template = environment.from_string(
+        resources.files("jaxcontam.report")
+        .joinpath("unlearning.html.j2")
+        .read_text("utf-8")
+    )
+    model, original = document["model"], document["original"]
+    page = template.render(
+        title=f"Unlearning: {model['name']} after {original['name']}",
+        made=f"Made {document['started']} in {document['wall_seconds']:.0f} s.",
+        meaning=MEANING,
+        blocks=blocks,
+        command=shlex.join(["jaxcontam", *document["command"]]),
+        provenance=f"jaxcontam {document['jaxcontam']}, seed {document['seed']}; "
+        f"original {original['fingerprint']}; unlearned {model['fingerprint']}; "
+        + "; ".join(
+            dict.fromkeys(
+                f"{row['benchmark']} {row['fingerprint']}"
+                for row in document["results"]
+            )
+        ),
+    )
+    replace_bytes(directory / PAGE_NAME, page.encode())
+    return directory / PAGE_NAME
+
+
+def unlearning_sentences(document: Mapping[str, Any]) -> list[str]:
+    """What was found, and what speaks against it."""
+    sentences = []
+    for row in document["results"]:
+        if "n_suspicious" in row:
+            if row["primary"]:
+                sentences.append(
+                    f"{row['n_suspicious']} of {row['n_texts']} {row['task']} score "
+                    f"alike before and after unlearning by {_SCREENS[row['method']]} "
+                    f"(ratio between {1 / row['bound']:.3g} and {row['bound']:.3g})."
+                )
+        elif row["primary"] and row["selected"] is not None:
+            sentences += _leading(row)
+        sentences += [f"{warning.rstrip('.')}." for warning in row["warnings"]]
+    return [sentence[0].upper() + sentence[1:] for sentence in sentences]
+
+
+def _leading(row: Mapping[str, Any]) -> list[str]:
+    """Sentences of the measure that leads."""
+    what = "Answers to" if row["task"] == QUESTIONS else "Continuations of"
+    words = (
+        f"{what} suspicious {row['task']} repeat {row['selected']:.1%} of the words of "
+        "the truth in their order"
+    )
+    if row["unselected"] is not None:
+        words += f", those of other {row['task']} {row['unselected']:.1%}"
+    sentences = [words + "."]
+    if row["above_chance"] is not None:
+        is_above = row["above_chance_low"] > 0
+        sentences.append(
+            f"That is {100 * row['above_chance']:.1f} points "
+            f"({100 * row['above_chance_low']:.1f} to "
+            f"{100 * row['above_chance_high']:.1f}) more than they repeat of another "
+            "suspicious text: "
+            + (
+                "the unlearned model still knows something of them."
+                if is_above
+                else "no more than chance gives."
+            )
+        )
+    return sentences
+
+
+def screen_cells(row: Mapping[str, Any]) -> list[str]:
+    """Task, screen, texts, suspicious ones, and their share with its interval."""
+    screen = _SCREENS[row["method"]]
+    setting = f" ({row['setting']})" if row["setting"] else ""
+    return [
+        row["task"],
+        screen + setting,
+        f"{row['n_texts']:,}",
+        f"{row['n_suspicious']:,}",
+        f"{row['share']:.1%} ({row['share_low']:.1%} to {row['share_high']:.1%})",
+    ]
+
+
+def similarity_cells(row: Mapping[str, Any]) -> list[str]:
+    """Task, measure, both arms, distance from chance, and between the arms."""
+    names = ("selected", "unselected", "above_chance", "difference")
+    return [
+        row["task"],
+        _MEASURES[row["method"]],
+        *(_with_interval(row, name) for name in names),
+    ]
+
+
+def _with_interval(row: Mapping[str, Any], name: str) -> str:
+    if row[name] is None:
+        return "-"
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    return f"{row[name]:.2f} ({low:.2f} to {high:.2f})"
+
+
+def _closest(
+    texts: Sequence[Mapping[str, Any]], method: str, most: int = 3
+) -> list[dict[str, str]]:
+    """The samples of suspicious texts that come closest to the truth."""
+    found = [
+        (value, text, sample)
+        for text in texts
+        if text["suspicious"]["min_k"] and text.get(method)
+        for value, sample in zip(text[method], text["samples"], strict=True)
+        if value is not None
+    ]
+    # The best sample of each text.
+    found.sort(key=lambda one: -one[0])
+    best = {text["id"]: (value, text, sample) for value, text, sample in found[::-1]}
+    return [
+        {
+            "value": f"{value:.2f}",
+            "source": text["source"],
+            "prompt": text["prompt"],
+            "truth": text["truth"],
+            "sample": sample,
+        }
+        for value, text, sample in sorted(best.values(), key=lambda one: -one[0])[:most]
+    ]

@@ -1,0 +1,83 @@
+"""Texts as points: the mean of a decoder's final hidden states.
+
+Dimension key
+    N  texts
+    B  texts of a batch
+    T  tokens, padding at the end
+    D  model width
+"""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from jaxcontam.models.checkpoint import Checkpoint
+from jaxcontam.models.decoder import Decoder
+from jaxcontam.scoring.batching import plan_batches
+from jaxcontam.scoring.kernel import PRECISION
+from jaxcontam.scoring.local import default_batch_tokens
+
+
+def text_embeddings(checkpoint: Checkpoint, texts: Sequence[str]) -> np.ndarray:
+    """A unit vector a text: the mean of the hidden states after its tokens.
+
+    The cosine of two texts is the product of their vectors. Cosines of a plain language
+    model are high for any two texts of one language: read them beside those of texts
+    that have nothing to do with each other.
+
+    Args:
+        checkpoint: Any decoder that is read here.
+        texts: Cut to the context where they are longer.
+
+    Returns:
+        (N, D) float32; zeros for a text without tokens, whose cosines are 0.
+
+    Source:
+        Mean pooling as in Reimers and Gurevych, arXiv:1908.10084, of a decoder that was
+        not trained for it. Shi et al., arXiv:2310.16789, take SimCSE, an encoder.
+    """
+    config = checkpoint.config
+    encoded = [
+        np.array(one.ids[: config.context], np.int32)
+        for one in checkpoint.tokenizer.encode_batch(
+            list(texts), add_special_tokens=False
+        )
+    ]
+    found_ND = np.zeros((len(texts), config.d_model), np.float32)
+    filled = [i for i, ids in enumerate(encoded) if len(ids)]
+    graphdef, state = nnx.split(checkpoint.decoder)
+    for batch in plan_batches(
+        [len(encoded[i]) for i in filled],
+        context=config.context,
+        batch_tokens=default_batch_tokens(),
+    ):
+        tokens_BT = np.zeros((batch.n_rows, batch.length), np.int32)
+        lengths_B = np.ones(batch.n_rows, np.int32)
+        rows = [filled[i] for i in batch.rows]
+        for b, i in enumerate(rows):
+            tokens_BT[b, : len(encoded[i])] = encoded[i]
+            lengths_B[b] = len(encoded[i])
+        means_BD = _mean_states(graphdef, state, tokens_BT, lengths_B)
+        found_ND[rows] = np.asarray(means_BD)[: len(rows)]
+    norms_N = np.linalg.norm(found_ND, axis=1)
+    return found_ND / np.where(norms_N > 0, norms_N, 1.0)[:, None]
+
+
+@jax.jit(static_argnames="graphdef")
+def _mean_states(
+    graphdef: nnx.GraphDef,
+    state: nnx.State,
+    tokens_BT: jax.Array,
+    lengths_B: jax.Array,
+) -> jax.Array:
+    """Mean hidden state of each row, `[B, D]`."""
+    _, T = tokens_BT.shape
+    decoder: Decoder = nnx.merge(graphdef, state)
+    with jax.default_matmul_precision(PRECISION):
+        hidden_BTD = decoder(tokens_BT)
+    counts_BT1 = (jnp.arange(T)[None] < lengths_B[:, None])[..., None]
+    sums_BD = jnp.sum(hidden_BTD, axis=1, where=counts_BT1)
+    return sums_BD / lengths_B[:, None].astype(jnp.float32)

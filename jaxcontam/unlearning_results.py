@@ -1,0 +1,110 @@
+"""Result dataclasses of `jaxcontam unlearning`: rows of its `report.json`.
+
+A missing number is None, and a warning says why.
+"""
+
+import dataclasses
+
+CHUNKS, QUESTIONS = "chunks", "questions"
+"""What is screened: parts of texts, or questions about them."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ScreenResult:
+    """How many texts score alike before and after unlearning.
+
+    A screen: a text that scores alike may have survived unlearning, or may never have
+    been known to the first model.
+
+    Attributes:
+        benchmark: Name of the file of texts.
+        fingerprint: Digest of the texts that are screened, in their order.
+        task: `CHUNKS` or `QUESTIONS`.
+        method: `min_k`, or `perplexity` beside it.
+        setting: Its parameter where it has one, such as `k=20%`; else "".
+        primary: True for the score whose suspicious texts are looked at closer.
+        n_texts: Texts that have a score.
+        n_unscored: Texts without one.
+        bound: A text is suspicious if its ratio lies between 1 / bound and bound.
+        n_suspicious: Such texts.
+        share: Of the texts that have a score.
+        share_low: Lower end of its 95 % interval (Wilson).
+        share_high: Upper end.
+        ratio_median: Of the unlearned model's score over the original model's.
+        warnings: What the reader should know, one sentence each.
+    """
+
+    benchmark: str
+    fingerprint: str
+    task: str
+    method: str
+    setting: str = ""
+    primary: bool = False
+    n_texts: int
+    n_unscored: int = 0
+    bound: float
+    n_suspicious: int
+    share: float
+    share_low: float
+    share_high: float
+    ratio_median: float | None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SimilarityResult:
+    """How alike the unlearned model's samples and the true texts are.
+
+    Means are over texts, of the mean over the samples of a text; intervals are of the
+    bootstrap over texts, 95 %.
+
+    Attributes:
+        benchmark: Name of the file of texts.
+        fingerprint: Digest of the texts that were screened, in their order.
+        task: `CHUNKS` (continuations) or `QUESTIONS` (answers).
+        method: `rouge_l_recall`, `embedding_cosine` or `judge`.
+        primary: True for ROUGE-L recall.
+        n_selected: Suspicious texts that were sampled from.
+        n_unselected: Other texts that were, as a control.
+        n_samples: Of each text.
+        n_unparsed: Answers of the judge that hold no number from 1 to 5.
+        selected: Mean over suspicious texts; None where there is none.
+        selected_low: Lower end of its interval.
+        selected_high: Upper end.
+        unselected: Mean over the control; None where there is none.
+        unselected_low: Lower end of its interval.
+        unselected_high: Upper end.
+        difference: `selected` minus `unselected`.
+        difference_low: Lower end of its interval.
+        difference_high: Upper end.
+        above_chance: `selected` minus what the same samples reach against the next
+            suspicious text's truth, which they cannot know; None for fewer than two.
+        above_chance_low: Lower end of its interval.
+        above_chance_high: Upper end.
+        best: Highest value of one sample of a suspicious text.
+        warnings: What the reader should know, one sentence each.
+    """
+
+    benchmark: str
+    fingerprint: str
+    task: str
+    method: str
+    primary: bool = False
+    n_selected: int
+    n_unselected: int
+    n_samples: int
+    n_unparsed: int = 0
+    selected: float | None
+    selected_low: float | None
+    selected_high: float | None
+    unselected: float | None
+    unselected_low: float | None
+    unselected_high: float | None
+    difference: float | None
+    difference_low: float | None
+    difference_high: float | None
+    above_chance: float | None
+    above_chance_low: float | None
+    above_chance_high: float | None
+    best: float | None
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,84 @@
+"""Embeddings of texts, samples of texts with a journal, and the judge's numbers."""
+
+import jax
+import numpy as np
+import pytest
+
+from jaxcontam.data.journal import Journal
+from jaxcontam.models.generation import Sampling
+from jaxcontam.scoring import similarity_judge
+from jaxcontam.scoring.chat_api import ApiModel
+from jaxcontam.scoring.completions import complete_texts
+from jaxcontam.scoring.embedding import text_embeddings
+from jaxcontam.scoring.similarity_judge import judge_similarities
+from tests.membership_model import CONTEXT, checkpoint_of, fresh_decoder
+
+TEXTS = ["Beno bist.", "", "Ka keno kor kist kun la leno.", "Beno bist."]
+SAMPLING = Sampling(n_samples=2, new_tokens=5)
+
+
+@pytest.fixture(scope="module")
+def checkpoint():
+    return checkpoint_of(fresh_decoder(3))
+
+
+def test_an_embedding_is_the_mean_hidden_state_of_length_one(checkpoint):
+    found = text_embeddings(checkpoint, TEXTS)
+    for text, vector in zip(TEXTS, found, strict=True):
+        ids = checkpoint.tokenizer.encode(text, add_special_tokens=False).ids
+        if not ids:
+            assert (vector == 0).all()
+            continue
+        with jax.default_matmul_precision("highest"):
+            hidden = checkpoint.decoder(np.array([ids], np.int32))[0]
+        mean = np.asarray(hidden, np.float64).mean(axis=0)
+        # Float32 sums of another length.
+        np.testing.assert_allclose(vector, mean / np.linalg.norm(mean), atol=1e-5)
+    assert found[0] @ found[3] == pytest.approx(1.0, abs=1e-5)
+
+
+def test_a_text_beyond_the_context_is_cut(checkpoint):
+    (found,) = text_embeddings(checkpoint, ["ka " * 200])
+    ids = checkpoint.tokenizer.encode("ka " * 200, add_special_tokens=False).ids
+    assert len(ids) > CONTEXT
+    assert np.linalg.norm(found) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_a_prompt_that_is_finished_is_not_sampled_again(checkpoint, tmp_path):
+    path = tmp_path / "j.jsonl"
+    prompts = ["Beno bist", "Ka keno", "Beno bist"]
+    first = complete_texts(checkpoint, prompts, SAMPLING, Journal(path))
+    assert first[0] == first[2] != first[1]
+    # One line a distinct prompt.
+    assert path.read_bytes().count(b"\n") == 2
+    written = path.read_bytes()
+    again = complete_texts(checkpoint, prompts[::-1], SAMPLING, Journal(path))
+    assert again == first[::-1]
+    assert path.read_bytes() == written
+
+
+def test_the_judge_is_asked_once_a_sample_and_never_of_an_empty_one(
+    tmp_path, monkeypatch
+):
+    asked = []
+
+    def answer(url, name, messages, **_):
+        asked.append(messages[0]["content"])
+        return f"{len(asked) + 1}\nA reason."
+
+    monkeypatch.setattr(similarity_judge, "complete", answer)
+    judge = ApiModel("http://host/v1", "m")
+    triples = [("be{gin", "the {original}", one) for one in ("a}", " ", "b", "a}")]
+    done = []
+    for _ in range(2):
+        found = judge_similarities(
+            judge,
+            triples,
+            Journal(tmp_path / "j.jsonl"),
+            api_key=None,
+            progress=lambda now, total: done.append((now, total)),
+        )
+        assert found == [2, 1, 3, 2]
+    assert len(asked) == 2
+    assert "be{gin" in asked[0] and "the {original}" in asked[0] and "a}" in asked[0]
+    assert done[-1] == (4, 4)

@@ -1,0 +1,217 @@
+"""Sampled continuations against reading each text again from its start."""
+
+import dataclasses
+import functools
+import json
+
+import jax
+import numpy as np
+import pytest
+import scipy.special
+from flax import nnx
+
+from jaxcontam.models import generation
+from jaxcontam.models.checkpoint import load_checkpoint, save_checkpoint
+from jaxcontam.models.config import gpt2_shape, llama_shape
+from jaxcontam.models.decoder import Decoder
+from jaxcontam.models.generation import Sampling, generate, prompt_ids
+
+CONTEXT, VOCAB = 96, 61
+LLAMA = llama_shape(
+    vocab_size=VOCAB, d_model=24, n_layers=3, n_heads=4, d_ff=20, context=CONTEXT
+)
+GPT2 = gpt2_shape(vocab_size=VOCAB, d_model=24, n_layers=3, n_heads=4, context=CONTEXT)
+# What the families differ in: LLaMA and Qwen; GPT-2 and OPT; Mistral and Gemma 2;
+# GPT-NeoX; Qwen 3.
+SHAPES = {
+    "llama": dataclasses.replace(LLAMA, n_kv_heads=2, qkv_bias=True),
+    "gpt2": GPT2,
+    "opt": dataclasses.replace(GPT2, activation="relu", tied=False),
+    "windows and caps": dataclasses.replace(
+        LLAMA,
+        windows=(5, None, 20),
+        attention_softcap=0.5,
+        logit_softcap=0.7,
+        post_norms=True,
+        norm_offset=1.0,
+        embedding_scale=3.0,
+    ),
+    "parallel, partly rotated": dataclasses.replace(
+        LLAMA, parallel=True, rotary_dim=4, norm="layer"
+    ),
+    "norms of queries": dataclasses.replace(LLAMA, query_key_norm=True, head_dim=8),
+}
+
+
+@functools.cache
+def sharp(config, seed=0):
+    """A decoder whose next id depends strongly on what it reads."""
+    decoder = Decoder(config, rngs=nnx.Rngs(seed))
+    nnx.update(decoder, jax.tree.map(lambda x: 4 * x, nnx.state(decoder)))
+    return decoder
+
+
+def draw(lengths, seed=0):
+    rng = np.random.default_rng(seed)
+    return [rng.integers(0, VOCAB, n).astype(np.int32) for n in lengths]
+
+
+def samples(decoder, prompts, sampling):
+    return [found for _, found in sorted(generate(decoder, prompts, sampling))]
+
+
+@jax.jit
+def read(decoder, tokens):
+    with jax.default_matmul_precision("highest"):
+        return decoder(tokens)
+
+
+def logits(decoder, texts):
+    """Scores of the id after each place of each text, without any cache."""
+    tokens = np.zeros((len(texts), CONTEXT), np.int32)
+    for row, ids in zip(tokens, texts, strict=True):
+        row[: len(ids)] = ids
+    hidden = np.asarray(read(decoder, tokens), np.float64)
+    out = hidden @ np.asarray(decoder.head_VD, np.float64).T
+    cap = decoder.config.logit_softcap
+    return out if cap is None else cap * np.tanh(out / cap)
+
+
+# Two padded lengths; few, since each is compiled.
+PROMPTS = draw([1, 2, 11, 63, 64, 65, 80])
+SHORT = PROMPTS[:5]
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_greedy_continuations_equal_reading_all_again(name, strict_dtypes):
+    decoder = sharp(SHAPES[name])
+    greedy = Sampling(n_samples=1, new_tokens=9, temperature=0.0)
+    found = [ids for (ids,) in samples(decoder, SHORT, greedy)]
+    whole = [np.concatenate(pair) for pair in zip(SHORT, found, strict=True)]
+    scores = logits(decoder, whole)
+    for row, prompt, new in zip(scores, SHORT, found, strict=True):
+        assert len(new) == 9
+        before = row[len(prompt) - 1 : len(prompt) + 8]
+        # The likeliest id, or one tied with it to the rounding of float32.
+        chosen = before[np.arange(9), new]
+        assert (chosen >= before.max(axis=-1) - 1e-4).all()
+
+
+def law(decoder, ids, temperature):
+    scores = logits(decoder, [ids])[0, len(ids) - 1]
+    return scipy.special.softmax(scores / temperature)
+
+
+def test_samples_follow_the_law_of_the_model():
+    decoder = sharp(SHAPES["llama"])
+    prompt, n, temperature = PROMPTS[2], 2_000, 0.8
+    sampling = Sampling(n_samples=n, new_tokens=2, temperature=temperature)
+    ((_, found),) = generate(decoder, [prompt], sampling)
+    first = np.array([ids[0] for ids in found])
+    expected = law(decoder, prompt, temperature)
+    seen = np.bincount(first, minlength=VOCAB) / n
+    # 5 standard errors of each share, n = 2,000, and a count for the rare ones.
+    allowed = 5 * np.sqrt(expected * (1 - expected) / n) + 5 / n
+    assert (np.abs(seen - expected) <= allowed).all()
+    # And the second id given the commonest first one.
+    top = int(np.bincount(first).argmax())
+    second = np.array([ids[1] for ids in found if ids[0] == top])
+    after = law(decoder, [*prompt, top], temperature)
+    share = np.bincount(second, minlength=VOCAB) / len(second)
+    allowed = 5 * np.sqrt(after * (1 - after) / len(second)) + 5 / len(second)
+    assert (np.abs(share - after) <= allowed).all()
+
+
+def test_batch_mates_and_order_do_not_change_a_sample():
+    decoder = sharp(SHAPES["windows and caps"])
+    sampling = Sampling(n_samples=3, new_tokens=6, seed=5)
+    together = samples(decoder, PROMPTS, sampling)
+    reverse = samples(decoder, PROMPTS[::-1], sampling)[::-1]
+    alone = [samples(decoder, [prompt], sampling)[0] for prompt in PROMPTS]
+    for a, b, c in zip(together, reverse, alone, strict=True):
+        assert [list(ids) for ids in a] == [list(ids) for ids in b]
+        assert [list(ids) for ids in a] == [list(ids) for ids in c]
+
+
+def test_samples_differ_from_each_other_and_with_the_seed():
+    decoder = sharp(SHAPES["llama"])
+    first, other = (
+        samples(decoder, PROMPTS[2:3], Sampling(n_samples=6, new_tokens=10, seed=seed))
+        for seed in (0, 1)
+    )
+    texts = {tuple(ids) for ids in first[0] + other[0]}
+    assert len(texts) == 12
+
+
+def test_more_samples_than_a_batch_holds_begin_with_the_same_ones(monkeypatch):
+    decoder = sharp(SHAPES["llama"])
+    many = Sampling(n_samples=7, new_tokens=6)
+    whole = samples(decoder, PROMPTS[:2], many)
+    monkeypatch.setitem(generation._ROWS, jax.default_backend(), 3)
+    parts = samples(decoder, PROMPTS[:2], many)
+    for a, b in zip(whole, parts, strict=True):
+        assert [list(ids) for ids in a] == [list(ids) for ids in b]
+
+
+def test_a_stop_id_ends_a_sample_and_is_no_part_of_it():
+    decoder = sharp(SHAPES["llama"])
+    free = Sampling(n_samples=6, new_tokens=10, seed=2)
+    (unstopped,) = samples(decoder, PROMPTS[2:3], free)
+    stop = int(unstopped[0][4])
+    (stopped,) = samples(
+        decoder, PROMPTS[2:3], dataclasses.replace(free, stop_ids=(stop,))
+    )
+    for before, after in zip(unstopped, stopped, strict=True):
+        where = np.flatnonzero(before == stop)
+        assert list(after) == list(before[: where[0] if len(where) else None])
+    assert len(stopped[0]) <= 4
+
+
+def test_a_prompt_that_is_too_long_keeps_its_end():
+    decoder = sharp(SHAPES["llama"])
+    (long,) = draw([CONTEXT + 30], seed=3)
+    greedy = Sampling(n_samples=1, new_tokens=20, temperature=0.0)
+    ((found,),) = samples(decoder, [long], greedy)
+    ((same,),) = samples(decoder, [long[-(CONTEXT - 20) :]], greedy)
+    assert list(found) == list(same)
+    # It fills the context to its last place.
+    assert len(found) == 20
+
+
+def test_the_prefix_stays_before_a_cut_prompt():
+    assert list(prompt_ids([5, 6, 7, 8], prefix_id=1, room=3)) == [1, 7, 8]
+    assert list(prompt_ids([5, 6, 7, 8], prefix_id=None, room=3)) == [6, 7, 8]
+    assert list(prompt_ids([5, 6], prefix_id=1, room=3)) == [1, 5, 6]
+    assert list(prompt_ids([], prefix_id=1, room=3)) == [1]
+
+
+@pytest.mark.parametrize(
+    ("prompts", "change", "message"),
+    [
+        ([[]], {}, "prompts must have at least one id"),
+        ([[1]], {"new_tokens": CONTEXT}, "new_tokens must be below the context of 96"),
+        ([[1]], {"new_tokens": 0}, "must be at least 1, got 2 and 0"),
+        ([[1]], {"temperature": -1.0}, "temperature must be at least 0, got -1.0"),
+    ],
+)
+def test_what_cannot_be_continued_is_refused(prompts, change, message):
+    with pytest.raises(ValueError, match=message):
+        sampling = Sampling(**({"n_samples": 2, "new_tokens": 4} | change))
+        list(generate(sharp(LLAMA), [np.array(p, np.int32) for p in prompts], sampling))
+
+
+def test_stop_ids_are_those_of_every_file_that_names_one(tmp_path):
+    import transformers
+    from tokenizers import Tokenizer, models
+
+    words = {f"w{i}": i for i in range(VOCAB)}
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(models.WordLevel(words, unk_token="w0")),
+        eos_token="w3",
+    )
+    save_checkpoint(sharp(LLAMA), tokenizer, tmp_path)
+    assert load_checkpoint(str(tmp_path)).stop_ids == (3,)
+    # An id that the model has no row for ends nothing.
+    named = {"eos_token_id": [7, 3, 10**9]}
+    (tmp_path / "generation_config.json").write_text(json.dumps(named))
+    assert load_checkpoint(str(tmp_path)).stop_ids == (3, 7)

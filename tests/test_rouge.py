@@ -1,0 +1,84 @@
+"""ROUGE-L against hand cases, the plain table, and published numbers."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxcontam.data.rouge import common_words, rouge_l, rouge_words
+
+PUBLISHED = Path(__file__).parents[2] / "shared/data/time_travel/gpt3.5"
+
+
+def table_length(a, b):
+    """Longest common subsequence by the plain table."""
+    table = np.zeros((len(a) + 1, len(b) + 1), int)
+    for i in range(len(a)):
+        for j in range(len(b)):
+            table[i + 1, j + 1] = (
+                table[i, j] + 1
+                if a[i] == b[j]
+                else max(table[i, j + 1], table[i + 1, j])
+            )
+    return table[-1, -1]
+
+
+def test_common_words_equal_the_plain_table():
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        a, b = (list(rng.choice(list("abcde"), rng.integers(0, 90))) for _ in range(2))
+        assert common_words(a, b) == table_length(a, b)
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "recall", "precision"),
+    [
+        # The cases of Lin 2004, section 3.1: two orders of the same four words.
+        ("police killed the gunman", "police kill the gunman", 3 / 4, 3 / 4),
+        ("police killed the gunman", "the gunman kill police", 2 / 4, 2 / 4),
+        ("one two three four", "four three two one", 1 / 4, 1 / 4),
+        ("a b c", "x a y b z c", 1.0, 3 / 6),
+        ("The CAT, (sat).", "the cat sat", 1.0, 1.0),
+        ("it's", "it s", 1.0, 1.0),
+        ("", "a", 0.0, 0.0),
+        ("a", "", 0.0, 0.0),
+        ("дом", "дом", 0.0, 0.0),
+    ],
+)
+def test_hand_cases(reference, candidate, recall, precision):
+    found = rouge_l(reference, candidate)
+    assert (found.recall, found.precision) == pytest.approx((recall, precision))
+    both = recall + precision
+    expected = 2 * recall * precision / both if both else 0.0
+    assert found.f1 == pytest.approx(expected)
+
+
+def test_exchanged_texts_exchange_recall_and_precision():
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        a, b = (" ".join(rng.choice(list("abcdef"), 12)) for _ in range(2))
+        one, other = rouge_l(a, b), rouge_l(b, a)
+        assert (one.recall, one.precision) == (other.precision, other.recall)
+
+
+def test_words_are_ascii_letters_and_digits_in_lower_case():
+    assert rouge_words("Naïve 3.14 x_y\nÉ") == ["na", "ve", "3", "14", "x", "y"]
+
+
+@pytest.mark.skipif(not PUBLISHED.is_dir(), reason="published completions not here")
+def test_published_scores_are_reproduced():
+    n = 0
+    for path in sorted(PUBLISHED.glob("*/*/*.csv")):
+        with path.open(encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file):
+                for arm in ("guided", "general"):
+                    found = rouge_l(
+                        row.get("second_piece") or row["sentence2"],
+                        row[f"generated_{arm}_completion"],
+                    )
+                    published = float(row[f"rouge_score_for_{arm}_completion"])
+                    # Published with two decimals.
+                    assert abs(found.f1 - published) <= 0.005 + 1e-9, (path, n)
+                    n += 1
+    assert n >= 280

@@ -1,0 +1,217 @@
+"""`jaxcontam unlearning` on a tiny model that was tuned away from half of its texts."""
+
+import json
+
+import numpy as np
+import pytest
+
+from jaxcontam.cli import main
+from jaxcontam.data.rouge import rouge_l
+from jaxcontam.models import generation
+from jaxcontam.report.unlearning import MEANING
+from tests.unlearning_models import (
+    FORGOTTEN,
+    KEPT,
+    N_TEXTS,
+    N_WORDS,
+    PROMPT_WORDS,
+    write_pair,
+)
+
+SIZES = ("--words", str(N_WORDS), "--prompt-words", str(PROMPT_WORDS))
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    return write_pair(tmp_path_factory.mktemp("pair"))
+
+
+@pytest.fixture(scope="module")
+def finished(pair, tmp_path_factory):
+    """Words of a whole run, its folder and its report."""
+    original, unlearned, texts = map(str, pair)
+    out = tmp_path_factory.mktemp("out")
+    words = ["unlearning", original, unlearned, texts, *SIZES, "--complete"]
+    words += ["--samples", "6", "--out", str(out)]
+    assert main(words) == 0
+    return words, out, json.loads((out / "report.json").read_text())
+
+
+def text_rows(out):
+    lines = (out / "texts.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_forgotten_texts_are_not_suspicious_and_kept_ones_are(finished):
+    _, out, report = finished
+    rows = text_rows(out)
+    assert [row["text"] for row in rows] == FORGOTTEN + KEPT
+    suspicious = np.array([row["suspicious"]["min_k"] for row in rows])
+    assert not suspicious[:N_TEXTS].any()
+    # Single ratios of a model of this size vary; most lie within the bound.
+    assert suspicious[N_TEXTS:].mean() > 0.5
+    by_perplexity = np.array([row["suspicious"]["perplexity"] for row in rows])
+    assert not by_perplexity[:N_TEXTS].any()
+    screens = [row for row in report["results"] if "n_suspicious" in row]
+    assert [row["method"] for row in screens] == ["min_k", "perplexity"]
+    assert screens[0]["n_suspicious"] == suspicious.sum()
+
+
+def test_the_unlearned_model_writes_what_it_still_knows(finished):
+    _, out, report = finished
+    (row,) = (row for row in report["results"] if row["method"] == "rouge_l_recall")
+    assert row["selected_low"] > row["unselected_high"]
+    assert row["above_chance_low"] > 0.2
+    for text in text_rows(out):
+        assert len(text["samples"]) == 6
+        expected = [rouge_l(text["truth"], one).recall for one in text["samples"]]
+        assert text["rouge_l_recall"] == expected
+        assert text["text"].startswith(text["prompt"])
+        assert text["text"].endswith(text["truth"])
+
+
+def test_scores_follow_from_the_ratio_of_the_two_models(finished):
+    _, out, _ = finished
+    for row in text_rows(out):
+        scores = row["scores"]
+        ratio = scores["min_k_unlearned"] / scores["min_k_original"]
+        assert row["ratios"]["min_k"] == pytest.approx(ratio, rel=1e-12)
+        gap = scores["loss_original"] - scores["loss_unlearned"]
+        assert row["ratios"]["perplexity"] == pytest.approx(np.exp(gap), rel=1e-12)
+
+
+def test_the_report_is_that_of_both_models_and_its_page_says_what_it_means(finished):
+    _, out, report = finished
+    assert (report["original"]["name"], report["model"]["name"]) == (
+        "original",
+        "unlearned",
+    )
+    page = (out / "report.html").read_text()
+    assert MEANING in page
+    assert page.count("<svg") == 2
+    before = page
+    assert main(["report", str(out)]) == 0
+    assert (out / "report.html").read_text() == before
+
+
+def test_a_rerun_samples_nothing_again_and_gives_the_same_texts(finished, monkeypatch):
+    words, out, report = finished
+    before = (out / "texts.jsonl").read_bytes()
+
+    def never(*_, **__):
+        raise AssertionError("a finished prompt was sampled again")
+
+    monkeypatch.setattr(generation, "_sample", never)
+    assert main(words) == 0
+    assert (out / "texts.jsonl").read_bytes() == before
+    again = json.loads((out / "report.json").read_text())
+    assert again["results"] == report["results"]
+
+
+def test_a_run_goes_on_from_a_journal_that_was_cut(finished, monkeypatch):
+    words, out, _ = finished
+    before = (out / "texts.jsonl").read_bytes()
+    journal = out / "samples.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    # Half of the prompts, and half a line.
+    journal.write_bytes(b"".join(lines[: len(lines) // 2]) + lines[-1][:30])
+    assert main(words) == 0
+    assert (out / "texts.jsonl").read_bytes() == before
+
+
+def test_a_report_is_verified_from_its_texts_alone(finished, tmp_path, capsys):
+    _, out, _ = finished
+    assert main(["verify", str(out)]) == 0
+    assert "3 results counted again" in capsys.readouterr().out
+    for name, before, after, fault in (
+        ("report.json", '"n_suspicious": ', '"n_suspicious": 1', "n_suspicious"),
+        ("texts.jsonl", '"min_k_unlearned": -', '"min_k_unlearned": -9', "ratio is"),
+        ("texts.jsonl", '"rouge_l_recall": [', '"rouge_l_recall": [9', "recall is"),
+    ):
+        for file in ("report.json", "texts.jsonl"):
+            (tmp_path / file).write_bytes((out / file).read_bytes())
+        changed = (tmp_path / name).read_text().replace(before, after, 1)
+        (tmp_path / name).write_text(changed)
+        assert main(["verify", str(tmp_path)]) == 3
+        said = capsys.readouterr().out
+        assert "digest" in said
+        assert fault in said
+
+
+def test_questions_cosines_and_a_judge(pair, tmp_path, monkeypatch, capsys):
+    original, unlearned, _ = map(str, pair)
+    questions = tmp_path / "q.jsonl"
+    with questions.open("w") as file:
+        for text in FORGOTTEN + KEPT:
+            words = text.split()
+            row = {
+                "question": " ".join(words[:7]),
+                "answer": " ".join(words[7:]),
+            }
+            file.write(json.dumps(row) + "\n")
+    asked = []
+
+    def answer(url, model, messages, *, api_key, temperature, max_tokens):
+        asked.append(messages[0]["content"])
+        assert (url, model, api_key) == ("http://host/v1", "m", "sk-secret")
+        return "no number" if len(asked) == 1 else "3\nAlike."
+
+    monkeypatch.setattr("jaxcontam.scoring.similarity_judge.complete", answer)
+    monkeypatch.setenv("API_KEY", "sk-secret")
+    out = tmp_path / "out"
+    words = ["unlearning", original, unlearned, "--questions", str(questions)]
+    words += ["--template", "{question}", "--samples", "3", "--most", "4"]
+    words += ["--ratio", "1.5", "--temperature", "0.5", "--new-tokens", "20"]
+    words += ["--embedding-model", original, "--judge", "api:http://host/v1#m"]
+    words += ["--json", "--out", str(out)]
+    assert main(words) == 0
+    report = json.loads(capsys.readouterr().out)
+    of = {row["method"]: row for row in report["results"]}
+    assert {row["task"] for row in report["results"]} == {"questions"}
+    assert list(of) == [
+        "min_k",
+        "perplexity",
+        "rouge_l_recall",
+        "embedding_cosine",
+        "judge",
+    ]
+    assert of["rouge_l_recall"]["selected"] > of["rouge_l_recall"]["unselected"]
+    assert -1 <= of["embedding_cosine"]["selected"] <= 1 + 1e-6
+    assert of["judge"]["selected"] == of["judge"]["best"] == 3.0
+    assert of["judge"]["n_unparsed"] == 1
+    n_asked = len(asked)
+    assert main(["verify", str(out)]) == 0
+    assert main(words) == 0
+    assert len(asked) == n_asked
+    for file in out.rglob("*"):
+        if file.is_file():
+            assert b"sk-secret" not in file.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["t.txt", "--prompt-words", "600"], "--prompt-words must be below --words"),
+        (["t.txt", "--ratio", "1"], "--ratio must be above 1, got 1"),
+        (["t.txt", "--k", "0"], "--k must be above 0"),
+        (["t.txt", "--temperature", "-1"], "--temperature must be at least 0"),
+        (["t.txt", "--judge", "api:http://h#m"], "compare samples, and none are asked"),
+        (["t.txt", "--complete", "--judge", "h"], "--judge must be api:URL#NAME"),
+        (["--complete", "--questions", "q.jsonl"], "--complete needs TEXTS"),
+        (["t.txt", "--template", "Q"], "--template must hold {question}"),
+        ([], "nothing to screen"),
+        (["none.txt"], "none.txt: no such file"),
+    ],
+)
+def test_bad_input_is_one_line_before_any_model_is_read(words, message, capsys):
+    assert main(["unlearning", "a", "b", *words]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+
+
+def test_a_model_is_not_compared_with_itself(pair, tmp_path, capsys):
+    original, _, texts = map(str, pair)
+    words = ["unlearning", original, original, texts, *SIZES]
+    assert main([*words, "--out", str(tmp_path)]) == 2
+    assert "are the same model" in capsys.readouterr().err
