@@ -149,7 +149,7 @@ def test_value_outside_the_choices_lists_them(refused):
         (["prove"], "A .csv without header, or a .npy"),
         (["score", "m"], "File of texts"),
         (["score", "m", "b.txt"], "--out"),
-        (["verify"], "Folder with report.json and orders.npz"),
+        (["verify"], "Folder with report.json, and orders.npz"),
     ],
 )
 def test_missing_argument_says_what_it_is(refused, words, missing):

@@ -15,6 +15,7 @@ from jaxcontam.book_results import BookRate, BookThreshold
 from jaxcontam.report.document import (
     REPORT_NAME,
     data_digest,
+    is_report_of,
     make_folder,
     replace_bytes,
     sealed_text,
@@ -50,7 +51,7 @@ _VERDICTS = {
 
 def is_books(document: Mapping[str, Any]) -> bool:
     """Whether a report is one of `jaxcontam books`."""
-    return list(document.get("command", []))[:1] == [COMMAND]
+    return is_report_of(document, COMMAND)
 
 
 def write_books(

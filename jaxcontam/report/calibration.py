@@ -16,6 +16,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.report.document import (
     REPORT_NAME,
     data_digest,
+    is_report_of,
     make_folder,
     replace_bytes,
     sealed_text,
@@ -39,7 +40,7 @@ _RELABELLED_MEANING = (
 
 def is_calibration(document: Mapping[str, Any]) -> bool:
     """Whether a report is one of `jaxcontam calibrate`."""
-    return list(document.get("command", []))[:1] == [COMMAND]
+    return is_report_of(document, COMMAND)
 
 
 def write_calibration(

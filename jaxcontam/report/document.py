@@ -136,6 +136,12 @@ def read_document(path: Path) -> dict[str, Any]:
     return document
 
 
+def is_report_of(document: Mapping[str, Any], command: str) -> bool:
+    """Whether a report was made by a command, as far as it says so."""
+    words = document.get("command")
+    return isinstance(words, list) and words[:1] == [command]
+
+
 def sealed_text(document: dict[str, Any]) -> str:
     """The text of a report; sets its digest, which is that of the text without it."""
     document["digest"] = ""

@@ -15,6 +15,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.report.document import (
     REPORT_NAME,
     data_digest,
+    is_report_of,
     make_folder,
     replace_bytes,
     sealed_text,
@@ -28,7 +29,7 @@ COMMAND = "membership"
 
 def is_membership(document: Mapping[str, Any]) -> bool:
     """Whether a report is one of `jaxcontam membership`."""
-    return list(document.get("command", []))[:1] == [COMMAND]
+    return is_report_of(document, COMMAND)
 
 
 def text_rows(

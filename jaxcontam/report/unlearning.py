@@ -15,6 +15,7 @@ from typing import Any
 from jaxcontam.report.document import (
     REPORT_NAME,
     data_digest,
+    is_report_of,
     make_folder,
     replace_bytes,
     sealed_text,
@@ -48,7 +49,7 @@ _SCREENS = {"min_k": "Min-K% Prob", "perplexity": "perplexity"}
 
 def is_unlearning(document: Mapping[str, Any]) -> bool:
     """Whether a report is one of `jaxcontam unlearning`."""
-    return list(document.get("command", []))[:1] == [COMMAND]
+    return is_report_of(document, COMMAND)
 
 
 def write_unlearning(
