@@ -7,20 +7,20 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from jaxcontam.data.encoding import plain_tokenizer
+from jaxcontam.data.encoding import encode_texts, plain_tokenizer
 from jaxcontam.methods.membership.text_model import TextModel, text_model
 from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.models.config import llama_shape
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.scoring.kernel import target_scores
-from train.tokenizer import train_tokenizer
 
 N_TEXTS = 24
 CONTEXT = 96
 
 
-def drawn_texts(n, seed, *, n_words=16):
+def drawn_texts(n, seed, *, n_words=10):
     """Sentences of one distribution, so that nothing but training tells them apart."""
     rng = np.random.default_rng(seed)
     words = [f"{a}{b}" for a in "bcdfgklm" for b in ("a", "eno", "ist", "or", "un")]
@@ -36,18 +36,26 @@ SHOTS = drawn_texts(2, seed=3, n_words=4)
 
 @functools.cache
 def tokenizer():
-    """Byte-level BPE with a BOS token."""
-    return train_tokenizer([*drawn_texts(40, seed=9), *SHOTS], 320)
+    """Byte-level BPE whose id 0 is a BOS token; transformers takes long to import."""
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=320,
+        special_tokens=["<|bos|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    made.train_from_iterator([*drawn_texts(40, seed=9), *SHOTS], trainer)
+    return made
 
 
 def checkpoint_of(decoder, *, prefix=True, fingerprint="sha256:tiny"):
     """A checkpoint that is on no disk."""
-    known = tokenizer()
     return Checkpoint(
         name="tiny",
         decoder=decoder,
-        tokenizer=plain_tokenizer(known.backend_tokenizer),
-        prefix_id=known.bos_token_id if prefix else None,
+        tokenizer=plain_tokenizer(tokenizer()),
+        prefix_id=0 if prefix else None,
         fingerprint=fingerprint,
     )
 
@@ -55,7 +63,7 @@ def checkpoint_of(decoder, *, prefix=True, fingerprint="sha256:tiny"):
 def fresh_decoder(seed=0):
     """A model that has seen nothing."""
     shape = llama_shape(
-        vocab_size=len(tokenizer()),
+        vocab_size=tokenizer().get_vocab_size(),
         d_model=32,
         n_layers=1,
         n_heads=2,
@@ -70,10 +78,7 @@ def overfitted() -> TextModel:
     """A model trained on `MEMBERS` alone, for some seconds."""
     decoder = fresh_decoder()
     graphdef, state = nnx.split(decoder)
-    ids = [
-        np.array([tokenizer().bos_token_id, *tokenizer()(text)["input_ids"]])
-        for text in MEMBERS
-    ]
+    ids = [np.array([0, *encoded]) for encoded in encode_texts(tokenizer(), MEMBERS)]
     S = max(len(row) for row in ids) - 1
     padded_BT = np.stack([np.pad(row, (0, S + 1 - len(row))) for row in ids])
     mask_BS = np.arange(S)[None] < np.array([len(row) - 1 for row in ids])[:, None]
@@ -86,14 +91,17 @@ def overfitted() -> TextModel:
         found = target_scores(hidden_ND, model.head_VD, targets_N, moments=False)
         return -found.logprobs.mean(where=mask_BS.reshape(-1))
 
-    @jax.jit
-    def step(state, memory):
+    def step(carry, _):
+        state, memory = carry
         value, gradients = jax.value_and_grad(loss)(state)
         updates, memory = optimiser.update(gradients, memory, state)
-        return optax.apply_updates(state, updates), memory, value
+        return (optax.apply_updates(state, updates), memory), value
 
-    memory = optimiser.init(state)
-    for _ in range(100):
-        state, memory, value = step(state, memory)
-    assert value < 1.0, "it knows them by heart"
+    # One program: compiling piece by piece takes longer than training.
+    @jax.jit
+    def train(state):
+        return jax.lax.scan(step, (state, optimiser.init(state)), None, length=100)
+
+    (state, _), losses = train(state)
+    assert losses[-1] < 1.0, "it knows them by heart"
     return text_model(checkpoint_of(nnx.merge(graphdef, state)), store=None)

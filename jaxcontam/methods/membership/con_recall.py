@@ -20,8 +20,8 @@ def con_recall(text: ScoredText, *, gamma: float = GAMMA) -> float:
         Wang et al., arXiv:2409.03363, as in their code, which tries nine weights on the
         texts under test; here it is fixed.
     """
-    after_nonmembers = text.mean_of("nonmember_prefix")
-    after_members = text.mean_of("member_prefix")
+    after_nonmembers = text.only("nonmember_prefix")
+    after_members = text.only("member_prefix")
     return ratio(after_nonmembers - gamma * after_members, text)
 
 

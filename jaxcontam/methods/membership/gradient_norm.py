@@ -13,7 +13,7 @@ def gradient_norm(text: ScoredText) -> float:
         Nasr, Shokri and Houmansadr, arXiv:1812.00910, for white-box attacks, and the
         norm as in MIMIR (Duan et al., arXiv:2402.07841).
     """
-    return -text.mean_of("gradients")
+    return -text.only("gradients")
 
 
 METHOD = ScoreMethod(

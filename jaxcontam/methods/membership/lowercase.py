@@ -12,7 +12,7 @@ def lowercase(text: ScoredText) -> float:
     Source:
         Carlini et al., arXiv:2012.07805, as in Shi et al., arXiv:2310.16789.
     """
-    return ratio(text.mean_of("lowercase"), text)
+    return ratio(text.only("lowercase"), text)
 
 
 METHOD = ScoreMethod(

@@ -14,7 +14,8 @@ def neighbourhood(text: ScoredText) -> float:
         Mattern et al., arXiv:2305.18462. The mean over all neighbours: one port of it
         subtracts a list and so takes the likeliest neighbour.
     """
-    return text.mean_logprob - text.mean_of("neighbours")
+    # Differences first: equal neighbours then leave nothing, not a rounding.
+    return float((text.mean_logprob - text.rewrite("neighbours")).mean())
 
 
 METHOD = ScoreMethod(

@@ -12,7 +12,7 @@ def recall(text: ScoredText) -> float:
     Source:
         Xie et al., arXiv:2406.15968: LL(x | P) / LL(x), the ratio of their code.
     """
-    return ratio(text.mean_of("nonmember_prefix"), text)
+    return ratio(text.only("nonmember_prefix"), text)
 
 
 METHOD = ScoreMethod(

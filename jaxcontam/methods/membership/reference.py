@@ -16,7 +16,7 @@ def reference(text: ScoredText) -> float:
         loss from a log-probability where a model stands behind an API, and that of
         ReCaLL a probability from a log-probability.
     """
-    return text.mean_logprob - text.mean_of("reference")
+    return text.mean_logprob - text.only("reference")
 
 
 METHOD = ScoreMethod(

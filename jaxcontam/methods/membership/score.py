@@ -60,15 +60,24 @@ class ScoredText:
         """Mean log-probability a token, nats, summed in float64."""
         return float(self.logprobs.mean(dtype=np.float64))
 
-    def mean_of(self, reading: Reading) -> float:
-        """Mean over the rewrites of one kind, nats a token.
+    def rewrite(self, reading: Reading) -> np.ndarray:
+        """(R,) float64, see `rewrites`.
 
         Raises:
             ValueError: If that was not read.
         """
         if reading not in self.rewrites:
             raise ValueError(f"{reading} was not read of this text")
-        return float(self.rewrites[reading].mean(dtype=np.float64))
+        return self.rewrites[reading]
+
+    def only(self, reading: Reading) -> float:
+        """The number of a reading that has one.
+
+        Raises:
+            ValueError: If that was not read, or has several.
+        """
+        (value,) = self.rewrite(reading)
+        return float(value)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

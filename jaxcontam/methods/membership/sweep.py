@@ -1,0 +1,122 @@
+"""Which share of tokens Min-K% should take, chosen on texts that are not judged by it.
+
+Dimension key
+    N  texts
+    M  shares
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxcontam.methods.membership.min_k import min_k_at
+from jaxcontam.methods.membership.min_k_pp import min_k_pp_at
+from jaxcontam.methods.membership.score import ScoreMethod
+from jaxcontam.stats.roc import auc_delong
+
+FRACTIONS = (0.1, 0.2, 0.3, 0.4, 0.5)
+"""The sweep of the paper."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class SweepResult:
+    """A share chosen on one half of the texts, and how it does on the other.
+
+    Attributes:
+        names: Of the M scores that were compared.
+        chosen: The one with the highest AUC on the held-out half; the first of equals.
+        held_out_aucs: (M,) on the half that chose.
+        auc: Of the chosen one on the other half: not inflated by the choice.
+        auc_se: Its standard error (DeLong).
+        is_held_out: (N,) bool; the texts that chose.
+    """
+
+    names: tuple[str, ...]
+    chosen: str
+    held_out_aucs: np.ndarray
+    auc: float
+    auc_se: float
+    is_held_out: np.ndarray
+
+
+def sweep_methods(
+    fractions: Sequence[float] = FRACTIONS, *, standardised: bool = False
+) -> list[ScoreMethod]:
+    """Min-K% at each share, or Min-K%++ if `standardised`; one pass serves them all."""
+    make = min_k_pp_at if standardised else min_k_at
+    return [make(fraction) for fraction in fractions]
+
+
+def sweep_min_k(
+    names: Sequence[str],
+    values_NM: np.ndarray,
+    is_member_N: np.ndarray,
+    *,
+    seed: int,
+    clusters: Sequence[object] | None = None,
+) -> SweepResult:
+    """Choose a share on a random half of the texts and judge it on the other half.
+
+    Both classes are split in two; texts of one cluster stay together, with the class
+    that most of them have. Choosing and judging on the same texts would find the
+    luckiest share, not the best.
+
+    Args:
+        names: Of the M scores; see `sweep_methods`.
+        values_NM: Columns of a `ScoreTable`; a row that holds NaN takes no part.
+        is_member_N: bool.
+        seed: Of the split.
+        clusters: (N,) the document of each text, or None if each is its own.
+
+    Raises:
+        ValueError: If shapes differ, or a half has fewer than 2 members or 2
+            non-members.
+
+    Source:
+        Shi et al., arXiv:2310.16789, section 4: k of 10 to 50 swept on held-out texts.
+    """
+    N, M = values_NM.shape
+    if len(names) != M or is_member_N.shape != (N,):
+        raise ValueError(
+            f"names and labels must fit values of {(N, M)}, "
+            f"got {len(names)} and {is_member_N.shape}"
+        )
+    is_scored_N = ~np.isnan(values_NM).any(axis=1)
+    is_held_out_N = halves(is_member_N, seed=seed, clusters=clusters, among=is_scored_N)
+    chosen_on, judged_on = is_held_out_N, is_scored_N & ~is_held_out_N
+    for part in (chosen_on, judged_on):
+        for label in (True, False):
+            if (part & (is_member_N == label)).sum() < 2:
+                raise ValueError("each half must hold 2 members and 2 non-members")
+
+    def auc(column: int, part: np.ndarray) -> tuple[float, float]:
+        scores_N = values_NM[:, column]
+        return auc_delong(scores_N[part & is_member_N], scores_N[part & ~is_member_N])
+
+    held_out_M = np.array([auc(column, chosen_on)[0] for column in range(M)])
+    best = int(held_out_M.argmax())
+    judged, se = auc(best, judged_on)
+    return SweepResult(tuple(names), names[best], held_out_M, judged, se, is_held_out_N)
+
+
+def halves(
+    is_member_N: np.ndarray,
+    *,
+    seed: int,
+    clusters: Sequence[object] | None,
+    among: np.ndarray,
+) -> np.ndarray:
+    """(N,) bool, a random half of the clusters of each class; the larger if odd."""
+    places = np.flatnonzero(among)
+    of_cluster: dict[object, list[int]] = {}
+    for i in places.tolist():
+        of_cluster.setdefault(i if clusters is None else clusters[i], []).append(i)
+    rng = np.random.default_rng(seed)
+    is_held_out_N = np.zeros(len(is_member_N), bool)
+    groups = list(of_cluster.values())
+    for label in (True, False):
+        own = [g for g in groups if (2 * is_member_N[g].sum() >= len(g)) == label]
+        for index in rng.permutation(len(own))[: -(-len(own) // 2)]:
+            is_held_out_N[own[index]] = True
+    return is_held_out_N

@@ -1,0 +1,184 @@
+"""A masked language model that replaces words of a text by likely other ones.
+
+It runs in torch, since it only makes texts: what is scored is scored by our own models.
+Nothing is unpickled and no remote code runs.
+"""
+
+import dataclasses
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxcontam.errors import InputError
+from jaxcontam.models.checkpoint import quiet_transformers
+
+# Masked copies of a text that the model reads at once.
+_BATCH = 32
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class MaskedModel:
+    """A BERT-like model and its tokenizer.
+
+    Attributes:
+        name: Of its folder.
+        model: torch module, in evaluation mode.
+        tokenizer: transformers fast tokenizer with a mask token.
+        context: Most tokens that it reads, special ones included.
+    """
+
+    name: str
+    model: Any
+    tokenizer: Any
+    context: int
+
+    @classmethod
+    def load(cls, directory: str | Path) -> "MaskedModel":
+        """Open a folder in Hugging Face layout, or a name on the hub.
+
+        Raises:
+            InputError: If torch is not installed, or there is no such model, or it has
+                no mask token or no safetensors.
+        """
+        try:
+            import torch  # noqa: F401
+        except ImportError as e:
+            raise InputError(
+                "a masked model needs torch, which is not installed",
+                hint="pip install -e .[masked-lm], or leave --masked-model out",
+            ) from e
+        quiet_transformers()
+        from transformers import AutoModelForMaskedLM, AutoTokenizer
+        from transformers.utils.logging import disable_progress_bar
+
+        disable_progress_bar()
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(
+                directory, trust_remote_code=False
+            )
+            model = AutoModelForMaskedLM.from_pretrained(
+                directory, use_safetensors=True, trust_remote_code=False
+            )
+        # transformers raises many types for a folder that is none, or broken.
+        except Exception as e:
+            reason = (str(e).strip().splitlines() or [""])[0]
+            raise InputError(
+                f"{directory}: no masked model opens ({type(e).__name__}: {reason})",
+                hint="a folder with config.json, model.safetensors and tokenizer.json",
+            ) from e
+        if tokenizer.mask_token_id is None:
+            raise InputError(
+                f"{directory}: its tokenizer has no mask token",
+                hint="a masked model is one such as BERT or RoBERTa",
+            )
+        context = min(tokenizer.model_max_length, model.config.max_position_embeddings)
+        # RoBERTa's positions start behind that of padding.
+        if model.config.model_type in ("roberta", "xlm-roberta", "camembert"):
+            context = min(context, model.config.max_position_embeddings - 2)
+        return cls(Path(directory).name, model.eval(), tokenizer, int(context))
+
+    def replaced(self, text: str, n: int, seed: int) -> list[str]:
+        """Neighbours of a text, each with one token replaced by a likely other one.
+
+        Places are drawn and masked. A place's new token is the one with the highest
+        p(candidate) / (1 - p(original)) that is not the original and starts or goes on
+        a word as that does; punctuation stays. Where there are fewer places than
+        neighbours wanted, they are used again with the next best candidate. A text
+        longer than the model's context is changed in its beginning.
+
+        Args:
+            text: At least one character.
+            n: Neighbours wanted.
+            seed: The draws depend on it and on the text, not on the texts beside it.
+
+        Returns:
+            `n` texts other than the text itself. A text in which the tokenizer finds
+            no word, such as white space, is given back with its last character twice.
+
+        Raises:
+            ValueError: If the text is empty.
+
+        Source:
+            Mattern et al., arXiv:2305.18462. Their places are those whose candidates
+            have the highest ratios of the text; ours are drawn, which takes as many
+            passes as neighbours in place of one a token.
+        """
+        import torch
+
+        if not text:
+            raise ValueError("an empty text has no neighbours")
+        encoded = self.tokenizer(
+            text,
+            truncation=True,
+            max_length=self.context,
+            return_offsets_mapping=True,
+            return_special_tokens_mask=True,
+            return_tensors="np",
+        )
+        ids_T = encoded["input_ids"][0]
+        spans_T2 = encoded["offset_mapping"][0]
+        is_special_T = encoded["special_tokens_mask"][0].astype(bool)
+        is_word_T = np.array([any(map(str.isalnum, text[a:b])) for a, b in spans_T2])
+        places = np.flatnonzero(~is_special_T & is_word_T)
+        if not len(places):
+            return [text + text[-1]] * n
+        chosen = _generator(seed, text).permutation(places)[:n]
+        found: list[list[str]] = []
+        for start in range(0, len(chosen), _BATCH):
+            some = chosen[start : start + _BATCH]
+            masked_BT = np.tile(ids_T, (len(some), 1))
+            masked_BT[np.arange(len(some)), some] = self.tokenizer.mask_token_id
+            with torch.no_grad():
+                logits_BTV = self.model(input_ids=torch.tensor(masked_BT)).logits
+            logits_BV = logits_BTV[torch.arange(len(some)), torch.tensor(some)]
+            for place, logits_V in zip(some, logits_BV.float().numpy(), strict=True):
+                first, last = spans_T2[place]
+                needed = -(-n // len(chosen))
+                words = self._candidates(logits_V, int(ids_T[place]), needed)
+                found.append([text[:first] + word + text[last:] for word in words])
+        texts = [
+            own[rank]
+            for rank in range(max(map(len, found)))
+            for own in found
+            if rank < len(own)
+        ]
+        others = [other for other in texts if other and other != text]
+        others = others or [text + text[-1]]
+        return [others[i % len(others)] for i in range(n)]
+
+    def _candidates(self, logits_V: np.ndarray, original: int, n: int) -> list[str]:
+        """Likeliest tokens for a place, best first, as they stand in a text.
+
+        1 - p(original) is one number for a place, so the order of the ratios is that of
+        the candidates' own likelihoods.
+        """
+        kind = _kind(self.tokenizer.convert_ids_to_tokens(original))
+        special = set(self.tokenizer.all_special_ids)
+        words: list[str] = []
+        for candidate in np.argsort(-logits_V, kind="stable").tolist():
+            if candidate == original or candidate in special:
+                continue
+            # Rows of the head beyond the tokenizer's words have no token.
+            token = self.tokenizer.convert_ids_to_tokens(candidate)
+            if token is None or _kind(token) != kind:
+                continue
+            word = self.tokenizer.convert_tokens_to_string([token]).strip()
+            word = word.removeprefix("##")
+            if any(map(str.isalnum, word)):
+                words.append(word)
+            if len(words) == n:
+                break
+        return words
+
+
+def _kind(token: str) -> tuple[bool, bool]:
+    """Whether a token starts a word after a space, and whether it goes on one."""
+    return token.startswith(("\u0120", "\u2581")), token.startswith("##")
+
+
+def _generator(seed: int, text: str) -> np.random.Generator:
+    digest = hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).digest()
+    words = np.frombuffer(digest, "<u4").tolist()
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, *words])))

@@ -1,0 +1,158 @@
+"""Replacements by a masked model: one token each, never the original one."""
+
+import builtins
+
+import numpy as np
+import pytest
+
+from jaxcontam.errors import InputError
+from jaxcontam.models.masked import MaskedModel
+
+WORDS = ["the", "cat", "dog", "sat", "ran", "on", "mat", "hat", "big", "##s", "##ly"]
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+TEXT = "The big cats sat on the mat, the dog ran"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A random BERT of two layers and a WordPiece tokenizer of 17 words."""
+    import torch
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
+
+    words = {word: i for i, word in enumerate([*SPECIAL, *WORDS, ","])}
+    made = Tokenizer(models.WordPiece(words, unk_token="[UNK]"))
+    made.normalizer = normalizers.BertNormalizer(lowercase=True)
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    made.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    path = tmp_path_factory.mktemp("masked")
+    PreTrainedTokenizerFast(
+        tokenizer_object=made,
+        **{f"{name.strip('[]').lower()}_token": name for name in SPECIAL},
+        model_max_length=12,
+    ).save_pretrained(path)
+    torch.manual_seed(0)
+    BertForMaskedLM(
+        BertConfig(
+            vocab_size=len(words),
+            hidden_size=16,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=32,
+            max_position_embeddings=64,
+            initializer_range=1.0,
+        )
+    ).save_pretrained(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def masked(folder):
+    return MaskedModel.load(folder)
+
+
+def parts(text):
+    return text.lower().replace(",", " , ").split()
+
+
+def test_a_neighbour_differs_from_the_text_in_one_token(masked):
+    found = masked.replaced(TEXT, 6, 0)
+    assert len(found) == len(set(found)) == 6
+    for neighbour in found:
+        differs = [a != b for a, b in zip(parts(neighbour), parts(TEXT), strict=True)]
+        assert sum(differs) == 1
+
+
+def test_the_replacement_is_the_likeliest_other_token_of_its_kind(masked):
+    import torch
+
+    tokenizer = masked.tokenizer
+    (neighbour,) = masked.replaced("cat sat", 1, 3)
+    old, new = parts("cat sat"), parts(neighbour)
+    (place,) = [i for i in range(2) if old[i] != new[i]]
+    ids = tokenizer("cat sat", return_tensors="pt")["input_ids"]
+    ids[0, place + 1] = tokenizer.mask_token_id
+    with torch.no_grad():
+        probs = masked.model(input_ids=ids).logits[0, place + 1].softmax(-1).numpy()
+    original = tokenizer.convert_tokens_to_ids(old[place])
+    ratios = probs / (1 - probs[original])
+    starts = [tokenizer.convert_tokens_to_ids(word) for word in WORDS[:9]]
+    best = max((i for i in starts if i != original), key=lambda i: ratios[i])
+    assert new[place] == tokenizer.convert_ids_to_tokens(best)
+
+
+def test_neighbours_depend_on_the_seed_and_the_text_alone(masked):
+    assert masked.replaced(TEXT, 4, 1) == masked.replaced(TEXT, 4, 1)
+    assert masked.replaced(TEXT, 4, 1) != masked.replaced(TEXT, 4, 2)
+
+
+def test_more_neighbours_than_places_take_the_next_best_token(masked):
+    found = masked.replaced("cat", 5, 0)
+    assert len(set(found)) == 5
+    assert "cat" not in found
+
+
+def test_a_text_longer_than_the_context_is_changed_in_its_beginning(masked):
+    long = " ".join(["the cat sat on the mat"] * 10)
+    assert masked.context == 12
+    for neighbour in masked.replaced(long, 8, 0):
+        assert neighbour.endswith(long[60:])
+        assert neighbour != long
+
+
+@pytest.mark.parametrize("text", [" ", "\n\n", "x", "雨"])
+def test_texts_that_the_tokenizer_does_not_know_have_neighbours_too(masked, text):
+    found = masked.replaced(text, 3, 0)
+    assert len(found) == 3
+    assert all(found) and text not in found
+
+
+def test_an_empty_text_has_no_neighbours(masked):
+    with pytest.raises(ValueError, match="empty text"):
+        masked.replaced("", 1, 0)
+
+
+def test_replacements_serve_the_neighbourhood_score(masked):
+    from jaxcontam.methods import METHODS
+    from jaxcontam.methods.membership.plan import Inputs, score_texts
+    from jaxcontam.methods.membership.text_model import text_model
+    from tests.membership_model import checkpoint_of, fresh_decoder
+
+    model = text_model(checkpoint_of(fresh_decoder()), store=None)
+    found = score_texts(
+        [TEXT, "cat sat"],
+        [METHODS["neighbourhood"]],
+        model,
+        inputs=Inputs(neighbours=masked.replaced, n_neighbours=3),
+    )
+    assert np.isfinite(found.values).all()
+    assert (found.values != 0).all()
+
+
+def test_what_is_no_masked_model_is_refused_in_one_line(folder, tmp_path):
+    with pytest.raises(InputError, match="no masked model opens") as caught:
+        MaskedModel.load(tmp_path)
+    assert "\n" not in str(caught.value)
+    # A pickle is not opened, not even where there is nothing else.
+    for file in folder.iterdir():
+        if file.suffix != ".safetensors":
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "pytorch_model.bin").write_bytes(b"pickle")
+    with pytest.raises(InputError, match="no masked model opens"):
+        MaskedModel.load(tmp_path)
+
+
+def test_without_torch_the_extra_is_named(folder, monkeypatch):
+    real = builtins.__import__
+
+    def no_torch(name, *rest):
+        if name == "torch":
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", no_torch)
+    with pytest.raises(InputError, match="needs torch") as caught:
+        MaskedModel.load(folder)
+    assert "pip install -e .[masked-lm]" in caught.value.hint
