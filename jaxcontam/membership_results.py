@@ -45,7 +45,8 @@ class BlindBaseline:
     Attributes:
         name: `bag_of_words`, `length`, `numbers` or `ngram`.
         auc: Cross-validated.
-        auc_low: Lower end of its 95 % DeLong interval (logit scale).
+        auc_low: Lower end of its 95 % interval (logit scale), with DeLong's error times
+            sqrt(2): each of two texts helps to judge the other one.
         auc_high: Upper end.
     """
 
@@ -79,7 +80,7 @@ class ScoreResult:
             cross-validated; None where there is no blind baseline.
         increment_low: Lower end of its 95 % interval (paired DeLong).
         increment_high: Upper end.
-        increment_p: Two-sided p-value of the increment.
+        increment_p: One-sided p-value of the increment: the score adds nothing.
         difference: AUC minus that of the primary score; None for the primary score.
         difference_low: Lower end of its 95 % interval (paired DeLong).
         difference_high: Upper end.

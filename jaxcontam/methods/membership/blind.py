@@ -12,6 +12,7 @@ Dimension key
 
 import dataclasses
 import hashlib
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,6 +29,9 @@ NAMES = ("bag_of_words", "length", "numbers", "ngram")
 """The baselines, in their order."""
 
 _FOLDS = 5
+# Text i judges text j and j judges i: of labels that go with nothing, the AUC of
+# held-out scores has twice the variance that DeLong's error sees.
+_INFLATION = math.sqrt(2)
 # Distinct words and character n-grams that keep a feature of their own; more than
 # these share one now and then, which costs a little power and no validity.
 _N_HASHES = 1 << 18
@@ -46,8 +50,10 @@ class Blind:
             classifiers that were fitted without its fold.
         folds: (N,) fold of each text.
         clusters: (N,) int codes: documents, or texts that are equal.
-        low: Largest lower end over the baselines, at a level that is corrected for
-            their number; None where there is no baseline.
+        low: Largest lower end over the baselines, by DeLong's error, at a level that
+            is corrected for their number; None where there is no baseline.
+        above_chance: Whether a lower end is above 0.5 with the larger error that
+            cross-validation has where the labels go with nothing.
         warnings: Why baselines are missing, one sentence each.
     """
 
@@ -56,6 +62,7 @@ class Blind:
     folds: np.ndarray
     clusters: np.ndarray
     low: float | None
+    above_chance: bool
     warnings: tuple[str, ...] = ()
 
     @property
@@ -108,7 +115,9 @@ def blind_baselines(
             f"and {FEWEST} are needed"
         )
         nothing = np.empty((N, 0))
-        return Blind((), nothing, np.zeros(N, np.int64), codes_N, None, (warning,))
+        return Blind(
+            (), nothing, np.zeros(N, np.int64), codes_N, None, False, (warning,)
+        )
     folds_N = grouped_folds(labels_N, codes_N, n_folds=_FOLDS, seed=seed)
     fits = (
         _bag_of_words(texts),
@@ -121,12 +130,16 @@ def blind_baselines(
     )
     # Texts that are equal by chance are not documents; only given ones are.
     given_N = None if clusters is None else codes_N
-    rows, lows = [], []
+    corrected = 1 - 0.05 / len(NAMES)
+    rows, lows, surest = [], [], 0.0
     for name, scores_N in zip(NAMES, scores_NB.T, strict=True):
-        auc, low, high = _judged(scores_N, labels_N, given_N, 0.95)
+        auc, se, n = _auc(scores_N, labels_N, given_N)
+        low, high = auc_interval(auc, _INFLATION * se, n=n)
         rows.append(BlindBaseline(name=name, auc=auc, auc_low=low, auc_high=high))
-        lows.append(_judged(scores_N, labels_N, given_N, 1 - 0.05 / len(NAMES))[1])
-    return Blind(tuple(rows), scores_NB, folds_N, codes_N, max(lows))
+        lows.append(auc_interval(auc, se, n=n, level=corrected)[0])
+        chance = auc_interval(auc, _INFLATION * se, n=n, level=corrected)
+        surest = max(surest, chance[0])
+    return Blind(tuple(rows), scores_NB, folds_N, codes_N, max(lows), surest > 0.5)
 
 
 def increment(
@@ -151,9 +164,13 @@ def increment(
     Raises:
         ValueError: If there is no baseline or fewer than 2 scores of a label.
 
+    Returns:
+        The increment; its p-value is one-sided, of a score that adds nothing.
+
     Source:
-        Paired DeLong between held-out predictions. The regressions are nested, for
-        which the test is conservative (Demler, Pencina and D'Agostino 2012).
+        Paired DeLong between held-out predictions. A useless score costs the larger
+        regression a little, so that the test is conservative; see Demler, Pencina and
+        D'Agostino (2012) for what goes wrong without held-out predictions.
     """
     if not blind.rows:
         raise ValueError("blind must have at least one baseline")
@@ -169,12 +186,16 @@ def increment(
     if clusters is not None:
         codes_N = np.asarray(clusters)[kept_N]
         sides = codes_N[labels_N], codes_N[~labels_N]
-    return paired_delong(
+    found = paired_delong(
         predicted[0][labels_N],
         predicted[0][~labels_N],
         predicted[1][labels_N],
         predicted[1][~labels_N],
         clusters=sides,
+    )
+    half = found.p_value / 2
+    return dataclasses.replace(
+        found, p_value=half if found.difference > 0 else 1 - half
     )
 
 
@@ -219,17 +240,17 @@ def _document_codes(
     return np.array([place[name] for name in names], np.int64)
 
 
-def _judged(
-    scores_N: np.ndarray, labels_N: np.ndarray, codes_N: np.ndarray | None, level: float
-) -> tuple[float, float, float]:
-    """AUC and its interval; documents count once where there are some."""
+def _auc(
+    scores_N: np.ndarray, labels_N: np.ndarray, codes_N: np.ndarray | None
+) -> tuple[float, float, int]:
+    """AUC, its error, and the size of the smaller group, in documents if there are."""
     sides = None
     n = min(int(labels_N.sum()), int((~labels_N).sum()))
     if codes_N is not None:
         sides = codes_N[labels_N], codes_N[~labels_N]
         n = min(len(np.unique(side)) for side in sides)
     auc, se = auc_delong(scores_N[labels_N], scores_N[~labels_N], clusters=sides)
-    return auc, *auc_interval(auc, se, n=n, level=level)
+    return auc, se, n
 
 
 def _cross_validated(

@@ -161,7 +161,13 @@ def judge(
                 ),
                 p_value=p_value,
                 p_adjusted=p_value if is_primary else None,
-                verdict=score_verdict(p_value, auc=auc, auc_high=high, blind=blind)
+                verdict=score_verdict(
+                    p_value,
+                    auc=auc,
+                    auc_high=high,
+                    blind=blind,
+                    increment_p=extra.get("increment_p"),
+                )
                 if is_primary
                 else None,
                 warnings=warnings if is_primary else (),
