@@ -23,7 +23,8 @@ class OperatingPoint:
         tpr: Share of members above the threshold; None where `fpr` times the number of
             non-members is below 1.
         tpr_low: Lower end of the 95 % interval, or None: stratified bootstrap, and no
-            narrower than Wilson's for a given threshold; exact below 5 expected false.
+            narrower than Wilson's for a given threshold; `few_tpr_interval` where
+            fewer than 5 false positives are expected.
         tpr_high: Upper end.
         threshold: Score above which a text counts as a member, or None.
         expected_false: `fpr` times the number of non-members.

@@ -120,6 +120,13 @@ def test_the_smallest_groups_run():
     assert len(blind_baselines(texts, labels).rows) == 4
 
 
+def test_texts_without_words_or_of_half_a_character_run():
+    texts = ["!" * (i % 17) + "\ud800" + "?" * i for i in range(40)]
+    blind = blind_baselines(texts, np.arange(40) % 2 == 0)
+    assert np.isfinite(blind.scores).all()
+    assert aucs(blind)["bag_of_words"] == 0.5
+
+
 def test_same_seed_same_numbers():
     texts, labels = pool(np.random.default_rng(8), 60)
     first, again = (blind_baselines(texts, labels, seed=3) for _ in range(2))
