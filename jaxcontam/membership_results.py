@@ -23,7 +23,8 @@ class OperatingPoint:
         tpr: Share of members above the threshold; None where `fpr` times the number of
             non-members is below 1.
         tpr_low: Lower end of the 95 % interval, or None: stratified bootstrap, and no
-            narrower than Wilson's for a given threshold; exact below 5 expected false.
+            narrower than Wilson's for a given threshold; `few_tpr_interval` where
+            fewer than 5 false positives are expected.
         tpr_high: Upper end.
         threshold: Score above which a text counts as a member, or None.
         expected_false: `fpr` times the number of non-members.
@@ -45,7 +46,8 @@ class BlindBaseline:
     Attributes:
         name: `bag_of_words`, `length`, `numbers` or `ngram`.
         auc: Cross-validated.
-        auc_low: Lower end of its 95 % DeLong interval (logit scale).
+        auc_low: Lower end of its 95 % interval (logit scale), with DeLong's error times
+            sqrt(2): each of two texts helps to judge the other one.
         auc_high: Upper end.
     """
 
@@ -79,7 +81,7 @@ class ScoreResult:
             cross-validated; None where there is no blind baseline.
         increment_low: Lower end of its 95 % interval (paired DeLong).
         increment_high: Upper end.
-        increment_p: Two-sided p-value of the increment.
+        increment_p: One-sided p-value of the increment: the score adds nothing.
         difference: AUC minus that of the primary score; None for the primary score.
         difference_low: Lower end of its 95 % interval (paired DeLong).
         difference_high: Upper end.

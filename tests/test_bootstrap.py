@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from jaxcontam.methods.membership.judging import operating_point
+from jaxcontam.methods.membership.operating import operating_point
 from jaxcontam.stats.bootstrap import auc_statistic, bootstrap, tpr_statistic
 from jaxcontam.stats.roc import auc_delong, tpr_at_fpr
 from jaxcontam.stats.tpr_interval import few_tpr_interval
@@ -92,6 +92,21 @@ def test_interval_of_the_rate_holds_the_true_one(n, fpr, shift):
         held += point.tpr_low <= truth <= point.tpr_high
     # 92 % is what is promised; 200 samples know it to 1.9 %, and 2 of those.
     assert held / 200 >= 0.92 - 0.038
+
+
+@pytest.mark.parametrize("convention", ["le", "lt"])
+def test_every_interval_holds_the_rate_that_was_found(convention):
+    rng = np.random.default_rng(6)
+    for seed in range(60):
+        n, fpr = int(rng.integers(20, 120)), float(rng.uniform(0.05, 0.2))
+        members = (rng.normal(size=int(rng.integers(2, 60))) + 2).round(1)
+        others = rng.normal(size=n).round(1)
+        point = operating_point(
+            members, others, fpr, convention=convention, n_boot=40, seed=seed
+        )
+        assert point.tpr is not None
+        assert point.tpr_low is not None and point.tpr_high is not None
+        assert 0 <= point.tpr_low <= point.tpr <= point.tpr_high <= 1
 
 
 def test_a_rate_of_zero_has_an_interval_above_zero():

@@ -164,37 +164,45 @@ def test_an_unknown_primary_is_refused(seen):
         judged(seen, primary="surp")
 
 
-def blind_of(auc, low):
+def blind_of(auc, low, above=False):
     """Baselines of which the best has this AUC, and this corrected lower end."""
     rows = (
         ()
         if auc is None
         else (BlindBaseline(name="n", auc=auc, auc_low=0, auc_high=1),)
     )
-    return Blind(rows, np.empty((0, 1)), np.empty(0), np.empty(0), low)
+    return Blind(rows, np.empty((0, 1)), np.empty(0), np.empty(0), low, above)
 
 
 @pytest.mark.parametrize(
-    ("p_value", "auc", "auc_high", "blind", "verdict"),
+    ("p_value", "auc", "auc_high", "blind", "increment_p", "verdict"),
     [
-        (0.0001, 0.9, 0.95, (0.52, 0.47), "contaminated"),
-        (0.0001, 0.9, 0.95, (0.62, 0.56), "confounded"),
-        (0.0001, 0.56, 0.6, (0.57, 0.51), "confounded"),
-        (0.0001, 0.7, 0.75, (0.57, 0.51), "contaminated"),
-        (0.0001, 0.56, 0.6, (0.57, 0.49), "contaminated"),
-        (0.01, 0.6, 0.7, (0.5, 0.45), "suspected"),
-        (0.3, 0.52, 0.58, (0.5, 0.45), "no evidence"),
-        (0.3, 0.52, 0.7, (0.5, 0.45), "inconclusive"),
-        (0.0001, 0.9, 0.95, (None, None), "suspected"),
+        (0.0001, 0.9, 0.95, (0.52, 0.47), 0.001, "contaminated"),
+        (0.0001, 0.9, 0.95, (0.62, 0.56), 0.001, "confounded"),
+        (0.0001, 0.56, 0.6, (0.57, 0.51, True), 0.001, "confounded"),
+        (0.0001, 0.7, 0.75, (0.57, 0.51, True), 0.001, "contaminated"),
+        (0.0001, 0.56, 0.6, (0.57, 0.51), 0.001, "contaminated"),
+        (0.0001, 0.7, 0.75, (0.57, 0.51), 0.2, "suspected"),
+        (0.01, 0.6, 0.7, (0.5, 0.45), 0.001, "suspected"),
+        (0.3, 0.52, 0.58, (0.5, 0.45), 0.4, "no evidence"),
+        (0.3, 0.52, 0.7, (0.5, 0.45), 0.4, "inconclusive"),
+        (0.0001, 0.9, 0.95, (None, None), None, "suspected"),
     ],
 )
-def test_verdict_rule(p_value, auc, auc_high, blind, verdict):
-    found = score_verdict(p_value, auc=auc, auc_high=auc_high, blind=blind_of(*blind))
+def test_verdict_rule(p_value, auc, auc_high, blind, increment_p, verdict):
+    found = score_verdict(
+        p_value,
+        auc=auc,
+        auc_high=auc_high,
+        blind=blind_of(*blind),
+        increment_p=increment_p,
+    )
     assert found == verdict
 
 
 @pytest.mark.parametrize(
-    ("blind", "verdict"), [((0.53, 0.51), "confounded"), ((0.53, 0.49), "contaminated")]
+    ("blind", "verdict"),
+    [((0.53, 0.51, True), "confounded"), ((0.53, 0.51), "contaminated")],
 )
 def test_sets_that_the_texts_tell_apart_at_all_are_confounded(blind, verdict):
     assert set_verdict(0.0005, auc_high=0.9, blind=blind_of(*blind)) == verdict

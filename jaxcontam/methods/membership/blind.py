@@ -12,12 +12,19 @@ Dimension key
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Sequence
-from typing import Any
+import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from jaxcontam.membership_results import BlindBaseline
+from jaxcontam.methods.membership.blind_classifiers import (
+    bag_of_words,
+    boosted_trees,
+    character_ngrams,
+    cross_validated,
+    logistic,
+)
 from jaxcontam.methods.membership.text_features import length_features, number_features
 from jaxcontam.stats.roc import Difference, auc_delong, auc_interval, paired_delong
 
@@ -28,12 +35,9 @@ NAMES = ("bag_of_words", "length", "numbers", "ngram")
 """The baselines, in their order."""
 
 _FOLDS = 5
-# Distinct words and character n-grams that keep a feature of their own; more than
-# these share one now and then, which costs a little power and no validity.
-_N_HASHES = 1 << 18
-
-_Fitted = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
-"""(training rows, their labels, rows to predict) -> decision values."""
+# Text i judges text j and j judges i: of labels that go with nothing, the AUC of
+# held-out scores has twice the variance that DeLong's error sees.
+_INFLATION = math.sqrt(2)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -46,8 +50,10 @@ class Blind:
             classifiers that were fitted without its fold.
         folds: (N,) fold of each text.
         clusters: (N,) int codes: documents, or texts that are equal.
-        low: Largest lower end over the baselines, at a level that is corrected for
-            their number; None where there is no baseline.
+        low: Largest lower end over the baselines, by DeLong's error, at a level that
+            is corrected for their number; None where there is no baseline.
+        above_chance: Whether a lower end is above 0.5 with the larger error that
+            cross-validation has where the labels go with nothing.
         warnings: Why baselines are missing, one sentence each.
     """
 
@@ -56,6 +62,7 @@ class Blind:
     folds: np.ndarray
     clusters: np.ndarray
     low: float | None
+    above_chance: bool
     warnings: tuple[str, ...] = ()
 
     @property
@@ -108,25 +115,31 @@ def blind_baselines(
             f"and {FEWEST} are needed"
         )
         nothing = np.empty((N, 0))
-        return Blind((), nothing, np.zeros(N, np.int64), codes_N, None, (warning,))
+        return Blind(
+            (), nothing, np.zeros(N, np.int64), codes_N, None, False, (warning,)
+        )
     folds_N = grouped_folds(labels_N, codes_N, n_folds=_FOLDS, seed=seed)
     fits = (
-        _bag_of_words(texts),
-        _trees(length_features(texts), seed),
-        _trees(number_features(texts), seed),
-        _ngram(texts),
+        bag_of_words(texts),
+        boosted_trees(length_features(texts), seed),
+        boosted_trees(number_features(texts), seed),
+        character_ngrams(texts),
     )
     scores_NB = np.stack(
-        [_cross_validated(fit, labels_N, folds_N) for fit in fits], axis=1
+        [cross_validated(fit, labels_N, folds_N) for fit in fits], axis=1
     )
     # Texts that are equal by chance are not documents; only given ones are.
     given_N = None if clusters is None else codes_N
-    rows, lows = [], []
+    corrected = 1 - 0.05 / len(NAMES)
+    rows, lows, surest = [], [], 0.0
     for name, scores_N in zip(NAMES, scores_NB.T, strict=True):
-        auc, low, high = _judged(scores_N, labels_N, given_N, 0.95)
+        auc, se, n = _auc(scores_N, labels_N, given_N)
+        low, high = auc_interval(auc, _INFLATION * se, n=n)
         rows.append(BlindBaseline(name=name, auc=auc, auc_low=low, auc_high=high))
-        lows.append(_judged(scores_N, labels_N, given_N, 1 - 0.05 / len(NAMES))[1])
-    return Blind(tuple(rows), scores_NB, folds_N, codes_N, max(lows))
+        lows.append(auc_interval(auc, se, n=n, level=corrected)[0])
+        chance = auc_interval(auc, _INFLATION * se, n=n, level=corrected)
+        surest = max(surest, chance[0])
+    return Blind(tuple(rows), scores_NB, folds_N, codes_N, max(lows), surest > 0.5)
 
 
 def increment(
@@ -151,9 +164,13 @@ def increment(
     Raises:
         ValueError: If there is no baseline or fewer than 2 scores of a label.
 
+    Returns:
+        The increment; its p-value is one-sided, of a score that adds nothing.
+
     Source:
-        Paired DeLong between held-out predictions. The regressions are nested, for
-        which the test is conservative (Demler, Pencina and D'Agostino 2012).
+        Paired DeLong between held-out predictions. A useless score costs the larger
+        regression a little, so that the test is conservative; see Demler, Pencina and
+        D'Agostino (2012) for what goes wrong without held-out predictions.
     """
     if not blind.rows:
         raise ValueError("blind must have at least one baseline")
@@ -162,19 +179,23 @@ def increment(
     blind_NF = blind.scores[kept_N]
     both_NF = np.column_stack([blind_NF, np.asarray(score, np.float64)[kept_N]])
     predicted = [
-        _cross_validated(_logistic(features_NF), labels_N, folds_N)
+        cross_validated(logistic(features_NF), labels_N, folds_N)
         for features_NF in (both_NF, blind_NF)
     ]
     sides = None
     if clusters is not None:
         codes_N = np.asarray(clusters)[kept_N]
         sides = codes_N[labels_N], codes_N[~labels_N]
-    return paired_delong(
+    found = paired_delong(
         predicted[0][labels_N],
         predicted[0][~labels_N],
         predicted[1][labels_N],
         predicted[1][~labels_N],
         clusters=sides,
+    )
+    half = found.p_value / 2
+    return dataclasses.replace(
+        found, p_value=half if found.difference > 0 else 1 - half
     )
 
 
@@ -219,104 +240,14 @@ def _document_codes(
     return np.array([place[name] for name in names], np.int64)
 
 
-def _judged(
-    scores_N: np.ndarray, labels_N: np.ndarray, codes_N: np.ndarray | None, level: float
-) -> tuple[float, float, float]:
-    """AUC and its interval; documents count once where there are some."""
+def _auc(
+    scores_N: np.ndarray, labels_N: np.ndarray, codes_N: np.ndarray | None
+) -> tuple[float, float, int]:
+    """AUC, its error, and the size of the smaller group, in documents if there are."""
     sides = None
     n = min(int(labels_N.sum()), int((~labels_N).sum()))
     if codes_N is not None:
         sides = codes_N[labels_N], codes_N[~labels_N]
         n = min(len(np.unique(side)) for side in sides)
     auc, se = auc_delong(scores_N[labels_N], scores_N[~labels_N], clusters=sides)
-    return auc, *auc_interval(auc, se, n=n, level=level)
-
-
-def _cross_validated(
-    fit: _Fitted, labels_N: np.ndarray, folds_N: np.ndarray
-) -> np.ndarray:
-    """(N,) decision values, each by a classifier that did not see the row's fold."""
-    scores_N = np.zeros(len(labels_N))
-    for fold in np.unique(folds_N):
-        training = np.flatnonzero(folds_N != fold)
-        held_out = np.flatnonzero(folds_N == fold)
-        if len(np.unique(labels_N[training])) == 2:
-            scores_N[held_out] = fit(training, labels_N[training], held_out)
-    return scores_N
-
-
-def _counts(texts: Sequence[str], **how: Any) -> Any:
-    """Sparse (N, F) counts of hashed features; those that never occur are dropped."""
-    from sklearn.feature_extraction.text import HashingVectorizer
-
-    # Its hints know no norm of None, which the documentation names.
-    how |= {"n_features": _N_HASHES, "alternate_sign": False, "norm": None}
-    vectorizer = HashingVectorizer(**how)
-    counts: Any = vectorizer.transform(texts)
-    return counts[:, np.unique(counts.indices)]
-
-
-def _bag_of_words(texts: Sequence[str]) -> _Fitted:
-    from sklearn.feature_extraction.text import TfidfTransformer
-    from sklearn.linear_model import LogisticRegression
-
-    counts = _counts(texts, token_pattern=r"\b\w+\b")
-
-    def fit(training, labels, held_out):
-        weigh = TfidfTransformer(sublinear_tf=True).fit(counts[training])
-        # Balanced weights: the share of members differs a little from fold to fold.
-        model = LogisticRegression(class_weight="balanced", solver="liblinear")
-        model.fit(weigh.transform(counts[training]), labels)
-        return model.decision_function(weigh.transform(counts[held_out]))
-
-    return fit
-
-
-def _trees(features_NF: np.ndarray, seed: int) -> _Fitted:
-    from sklearn.ensemble import GradientBoostingClassifier
-
-    def fit(training, labels, held_out):
-        model = GradientBoostingClassifier(
-            n_estimators=50, max_depth=2, min_samples_leaf=3, random_state=seed
-        )
-        model.fit(features_NF[training], labels, sample_weight=_balanced(labels))
-        return model.decision_function(features_NF[held_out])
-
-    return fit
-
-
-def _ngram(texts: Sequence[str]) -> _Fitted:
-    counts = _counts(texts, analyzer="char", ngram_range=(2, 4))
-    n_features = counts.shape[1]
-
-    def fit(training, labels, held_out):
-        logs = []
-        for side in (True, False):
-            seen = np.asarray(counts[training[labels == side]].sum(axis=0)).ravel()
-            # Half a count for each feature that occurs at all, as in Krichevsky and
-            # Trofimov; features of other texts must not cost the smaller label more.
-            logs.append(np.log((seen + 0.5) / (seen.sum() + 0.5 * n_features)))
-        total = np.maximum(np.asarray(counts[held_out].sum(axis=1)).ravel(), 1)
-        return counts[held_out] @ (logs[0] - logs[1]) / total
-
-    return fit
-
-
-def _logistic(features_NF: np.ndarray) -> _Fitted:
-    from sklearn.linear_model import LogisticRegression
-
-    def fit(training, labels, held_out):
-        rows = features_NF[training]
-        middle, spread = rows.mean(axis=0), rows.std(axis=0)
-        scale = np.where(spread > 0, spread, 1.0)
-        model = LogisticRegression(class_weight="balanced")
-        model.fit((rows - middle) / scale, labels)
-        return model.decision_function((features_NF[held_out] - middle) / scale)
-
-    return fit
-
-
-def _balanced(labels: np.ndarray) -> np.ndarray:
-    """(N,) weights under which both labels weigh the same."""
-    share = labels.mean()
-    return np.where(labels, 0.5 / share, 0.5 / (1 - share))
+    return auc, se, n

@@ -13,10 +13,10 @@ from typing import Protocol
 import numpy as np
 
 from jaxcontam.errors import InputError
-from jaxcontam.membership_results import OperatingPoint, ScorePicture, ScoreResult
+from jaxcontam.membership_results import ScorePicture, ScoreResult
 from jaxcontam.methods.membership.blind import Blind, increment
+from jaxcontam.methods.membership.operating import operating_point
 from jaxcontam.methods.membership.verdicts import score_verdict
-from jaxcontam.stats.bootstrap import bootstrap, tpr_statistic
 from jaxcontam.stats.relabelling import auc_p_values
 from jaxcontam.stats.roc import (
     Clusters,
@@ -25,10 +25,7 @@ from jaxcontam.stats.roc import (
     auc_interval,
     paired_delong,
     roc_curve_points,
-    tpr_at_fpr,
 )
-from jaxcontam.stats.shares import wilson_interval
-from jaxcontam.stats.tpr_interval import few_tpr_interval
 
 FEW_TEXTS = 50
 """Members or non-members below which a warning stands beside the result."""
@@ -40,9 +37,6 @@ FEW_FALSE = 10
 """Expected false positives below which a rate is called rough."""
 
 _N_PERMUTATIONS = 9999
-# With fewer expected false positives than these, bootstrap intervals of 95 % held the
-# true rate in 79 to 90 % of simulated samples; from here on in 92 % and more.
-_FEW_FOR_BOOTSTRAP = 5
 
 
 class Scores(Protocol):
@@ -161,7 +155,13 @@ def judge(
                 ),
                 p_value=p_value,
                 p_adjusted=p_value if is_primary else None,
-                verdict=score_verdict(p_value, auc=auc, auc_high=high, blind=blind)
+                verdict=score_verdict(
+                    p_value,
+                    auc=auc,
+                    auc_high=high,
+                    blind=blind,
+                    increment_p=extra.get("increment_p"),
+                )
                 if is_primary
                 else None,
                 warnings=warnings if is_primary else (),
@@ -169,61 +169,6 @@ def judge(
             )
         )
     return results
-
-
-def operating_point(
-    members: np.ndarray,
-    nonmembers: np.ndarray,
-    fpr: float,
-    *,
-    convention: Convention = "le",
-    clusters: Clusters | None = None,
-    n_boot: int = 1000,
-    seed: int = 0,
-) -> OperatingPoint:
-    """True-positive rate at a false-positive rate, with an interval of 95 %.
-
-    The interval is that of the stratified bootstrap, and never narrower than Wilson's
-    for a given threshold; exact where fewer than 5 non-members are expected above the
-    threshold and texts are independent.
-
-    Args:
-        members: (P,) float64.
-        nonmembers: (Q,) float64.
-        fpr: In (0, 1); nothing is read off where it times Q is below 1.
-        convention: `le` or `lt`.
-        clusters: Documents of both groups, or None.
-        n_boot: Resamples; the threshold is found anew in each.
-        seed: Seeds them.
-    """
-    expected = fpr * len(nonmembers)
-    tpr = threshold = low = high = None
-    if expected >= 1 - 1e-9:
-        tpr, threshold = tpr_at_fpr(members, nonmembers, fpr, convention)
-        if clusters is None and expected < _FEW_FOR_BOOTSTRAP:
-            low, high = few_tpr_interval(members, nonmembers, fpr)
-        else:
-            drawn = bootstrap(
-                tpr_statistic(fpr, convention),
-                members,
-                nonmembers,
-                clusters=clusters,
-                n_boot=n_boot,
-                seed=seed,
-            )
-            # Resamples of a rate of 0 are all 0, which is no proof of 0.
-            n = len(members) if clusters is None else len(np.unique(clusters[0]))
-            fixed_low, fixed_high = wilson_interval(round(tpr * n), n)
-            low, high = min(drawn.low, fixed_low), max(drawn.high, fixed_high)
-    return OperatingPoint(
-        fpr=fpr,
-        convention=convention,
-        tpr=tpr,
-        tpr_low=low,
-        tpr_high=high,
-        threshold=threshold,
-        expected_false=expected,
-    )
 
 
 def score_pictures(table: Scores, labels: np.ndarray) -> tuple[ScorePicture, ...]:

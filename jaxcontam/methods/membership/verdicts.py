@@ -12,6 +12,9 @@ CONFOUNDED = "confounded"
 CONTAMINATED_LEVEL, SUSPECTED_LEVEL = 0.001, 0.05
 """Levels for the adjusted p-value."""
 
+INCREMENT_LEVEL = 0.05
+"""Level at which a score must add to the blind baselines to prove anything."""
+
 BLIND_AUC = 0.55
 """A blind AUC that is surely above this one confounds whatever a score reaches."""
 
@@ -20,26 +23,32 @@ USEFUL_AUC = 0.6
 
 
 def score_verdict(
-    p_value: float, *, auc: float, auc_high: float, blind: Blind | None
+    p_value: float,
+    *,
+    auc: float,
+    auc_high: float,
+    blind: Blind | None,
+    increment_p: float | None,
 ) -> str:
     """Verdict of the primary score.
 
     `confounded` where a blind AUC is surely above 0.55, or surely above 0.5 and no
     lower than the score's; surely: at 95 %, corrected for the number of baselines.
-    Without a blind baseline no p-value leads beyond `suspected`.
+    `contaminated` needs a score that adds to the blind baselines, so that nothing goes
+    beyond `suspected` without them.
 
     Args:
         p_value: By permutation of the labels, corrected for several benchmarks.
         auc: Of the score.
         auc_high: Upper end of its interval.
         blind: Baselines of the same texts.
+        increment_p: One-sided, of a score that adds nothing to them.
     """
-    blind_auc = None if blind is None else blind.auc
-    low = None if blind is None else blind.low
-    if blind_auc is not None and low is not None:
-        if low > BLIND_AUC or (low > 0.5 and blind_auc >= auc):
+    if blind is not None and blind.low is not None and blind.auc is not None:
+        if blind.low > BLIND_AUC or (blind.above_chance and blind.auc >= auc):
             return CONFOUNDED
-        if p_value <= CONTAMINATED_LEVEL:
+        adds = increment_p is not None and increment_p <= INCREMENT_LEVEL
+        if p_value <= CONTAMINATED_LEVEL and adds:
             return CONTAMINATED
     return _without_proof(p_value, auc_high)
 
@@ -56,7 +65,7 @@ def set_verdict(p_value: float, *, auc_high: float, blind: Blind | None) -> str:
         blind: Baselines that tell suspected from validation texts.
     """
     if blind is not None and blind.low is not None:
-        if blind.low > 0.5:
+        if blind.above_chance or blind.low > BLIND_AUC:
             return CONFOUNDED
         if p_value <= CONTAMINATED_LEVEL:
             return CONTAMINATED

@@ -1,0 +1,113 @@
+"""Classifiers of the blind baselines, each fitted on some texts to judge others.
+
+Dimension key
+    N  texts
+    F  features
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+# Distinct words and character n-grams that keep a feature of their own; more than
+# these share one now and then, which costs a little power and no validity.
+_N_HASHES = 1 << 18
+
+Fit = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+"""(training rows, their labels, rows to judge) -> decision values, higher = member."""
+
+
+def cross_validated(fit: Fit, labels_N: np.ndarray, folds_N: np.ndarray) -> np.ndarray:
+    """(N,) decision values, each by a classifier that did not see the row's fold."""
+    scores_N = np.zeros(len(labels_N))
+    for fold in np.unique(folds_N):
+        training = np.flatnonzero(folds_N != fold)
+        held_out = np.flatnonzero(folds_N == fold)
+        if len(np.unique(labels_N[training])) == 2:
+            scores_N[held_out] = fit(training, labels_N[training], held_out)
+    return scores_N
+
+
+def bag_of_words(texts: Sequence[str]) -> Fit:
+    """Logistic regression on TF-IDF of words; the weights are those of the training."""
+    from sklearn.feature_extraction.text import TfidfTransformer
+    from sklearn.linear_model import LogisticRegression
+
+    counts = _counts(texts, token_pattern=r"\b\w+\b")
+
+    def fit(training, labels, held_out):
+        weigh = TfidfTransformer(sublinear_tf=True).fit(counts[training])
+        # Balanced weights: the share of members differs a little from fold to fold.
+        model = LogisticRegression(class_weight="balanced", solver="liblinear")
+        model.fit(weigh.transform(counts[training]), labels)
+        return model.decision_function(weigh.transform(counts[held_out]))
+
+    return fit
+
+
+def boosted_trees(features_NF: np.ndarray, seed: int) -> Fit:
+    """Fifty boosted trees of depth 2, which find cuts such as "after 2022"."""
+    from sklearn.ensemble import GradientBoostingClassifier
+
+    def fit(training, labels, held_out):
+        model = GradientBoostingClassifier(
+            n_estimators=50, max_depth=2, min_samples_leaf=3, random_state=seed
+        )
+        model.fit(features_NF[training], labels, sample_weight=_balanced(labels))
+        return model.decision_function(features_NF[held_out])
+
+    return fit
+
+
+def character_ngrams(texts: Sequence[str]) -> Fit:
+    """Log-ratio a character n-gram (2 to 4) under the counts of each label."""
+    counts = _counts(texts, analyzer="char", ngram_range=(2, 4))
+    n_features = counts.shape[1]
+
+    def fit(training, labels, held_out):
+        logs = []
+        for side in (True, False):
+            seen = np.asarray(counts[training[labels == side]].sum(axis=0)).ravel()
+            # Half a count for each feature that occurs at all, as in Krichevsky and
+            # Trofimov; features of other texts must not cost the smaller label more.
+            logs.append(np.log((seen + 0.5) / (seen.sum() + 0.5 * n_features)))
+        total = np.maximum(np.asarray(counts[held_out].sum(axis=1)).ravel(), 1)
+        return counts[held_out] @ (logs[0] - logs[1]) / total
+
+    return fit
+
+
+def logistic(features_NF: np.ndarray) -> Fit:
+    """Logistic regression on features that the training texts standardise."""
+    from sklearn.linear_model import LogisticRegression
+
+    def fit(training, labels, held_out):
+        rows = features_NF[training]
+        middle, spread = rows.mean(axis=0), rows.std(axis=0)
+        scale = np.where(spread > 0, spread, 1.0)
+        model = LogisticRegression(class_weight="balanced")
+        model.fit((rows - middle) / scale, labels)
+        return model.decision_function((features_NF[held_out] - middle) / scale)
+
+    return fit
+
+
+def _counts(texts: Sequence[str], **how: Any) -> Any:
+    """Sparse (N, F) counts of hashed features; those that never occur are dropped."""
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    # Its hints know no norm of None, which the documentation names.
+    how |= {"n_features": _N_HASHES, "alternate_sign": False, "norm": None}
+    vectorizer = HashingVectorizer(**how)
+    # A lone half of a surrogate pair, which JSON can spell, has no UTF-8.
+    sound = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
+    counts: Any = vectorizer.transform(sound)
+    # One column stays, of zeros, where no text has any feature.
+    return counts[:, np.union1d([0], counts.indices)]
+
+
+def _balanced(labels: np.ndarray) -> np.ndarray:
+    """(N,) weights under which both labels weigh the same."""
+    share = labels.mean()
+    return np.where(labels, 0.5 / share, 0.5 / (1 - share))

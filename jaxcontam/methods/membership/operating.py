@@ -1,0 +1,75 @@
+"""How many members a score finds where it may take few non-members for members.
+
+Dimension key
+    P  members
+    Q  non-members
+"""
+
+import numpy as np
+
+from jaxcontam.membership_results import OperatingPoint
+from jaxcontam.stats.bootstrap import bootstrap, tpr_statistic
+from jaxcontam.stats.roc import Clusters, Convention, tpr_at_fpr
+from jaxcontam.stats.shares import wilson_interval
+from jaxcontam.stats.tpr_interval import few_tpr_interval
+
+# With fewer expected false positives than these, bootstrap intervals of 95 % held the
+# true rate in 79 to 90 % of simulated samples; from here on in 92 % and more.
+_FEW_FOR_BOOTSTRAP = 5
+
+
+def operating_point(
+    members: np.ndarray,
+    nonmembers: np.ndarray,
+    fpr: float,
+    *,
+    convention: Convention = "le",
+    clusters: Clusters | None = None,
+    n_boot: int = 1000,
+    seed: int = 0,
+) -> OperatingPoint:
+    """True-positive rate at a false-positive rate, with an interval of 95 %.
+
+    The interval is that of the stratified bootstrap, and never narrower than Wilson's
+    for a given threshold. Where fewer than 5 non-members are expected above the
+    threshold and texts are independent, it is that of `few_tpr_interval`.
+
+    Args:
+        members: (P,) float64.
+        nonmembers: (Q,) float64.
+        fpr: In (0, 1); nothing is read off where it times Q is below 1.
+        convention: `le` or `lt`.
+        clusters: Documents of both groups, or None.
+        n_boot: Resamples; the threshold is found anew in each.
+        seed: Seeds them.
+    """
+    expected = fpr * len(nonmembers)
+    tpr = threshold = low = high = None
+    if expected >= 1 - 1e-9:
+        tpr, threshold = tpr_at_fpr(members, nonmembers, fpr, convention)
+        if clusters is None and expected < _FEW_FOR_BOOTSTRAP:
+            low, high = few_tpr_interval(members, nonmembers, fpr)
+            # Of `lt`, whose threshold is one rank higher, it may miss the rate itself.
+            low, high = min(low, tpr), max(high, tpr)
+        else:
+            drawn = bootstrap(
+                tpr_statistic(fpr, convention),
+                members,
+                nonmembers,
+                clusters=clusters,
+                n_boot=n_boot,
+                seed=seed,
+            )
+            # Resamples of a rate of 0 are all 0, which is no proof of 0.
+            n = len(members) if clusters is None else len(np.unique(clusters[0]))
+            fixed_low, fixed_high = wilson_interval(round(tpr * n), n)
+            low, high = min(drawn.low, fixed_low), max(drawn.high, fixed_high)
+    return OperatingPoint(
+        fpr=fpr,
+        convention=convention,
+        tpr=tpr,
+        tpr_low=low,
+        tpr_high=high,
+        threshold=threshold,
+        expected_false=expected,
+    )
