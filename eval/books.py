@@ -1,0 +1,163 @@
+"""Does the contamination rate of a book follow how often a model read it?
+
+Question: long pieces of Python's documentation stand for books; some are trained on 0
+to 8 times, and `jaxcontam books` rates them by a threshold from others that are known
+to be seen 4 times, or never. Which rates come out?
+Command: `python -m eval.books`. Hardware: 2 CPU cores, two minutes, nothing
+downloaded. Headline: LOG.md.
+"""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from eval.planted import trained
+from eval.python_docs import read_python_docs
+from jaxcontam.cli import parse, run_command
+from jaxcontam.commands.books import Books
+from jaxcontam.commands.flags import check_seed
+from jaxcontam.report.document import make_folder, replace_bytes
+from train.allocator import keep_freed_memory
+from train.earlier import MODEL_DIR
+from train.prepare import RunOptions
+from train.presets import PRESETS
+
+_COPIES = (0, 1, 2, 4, 8)
+_KNOWN_COPIES = 4
+_KNOWN, _ASKED = 12, 8
+_LEAST_WORDS = 500
+_TINY_BOOKS = 4
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BooksStudy:
+    """Train on some books 0 to 8 times, then rate them."""
+
+    seed: int = 0
+    """Seeds which books are trained on, the model and the snippets."""
+    words: int = 60
+    """Words of a snippet."""
+    out: Path = Path("runs/books_study")
+    """Folder for the books, the model and the report."""
+    tiny: bool = False
+    """A pulse run on a few books."""
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+
+    def run(self) -> dict[str, Any]:
+        """Train, rate, print the table; returns the report of `books`."""
+        documents = read_python_docs().documents
+        long = [text for text in documents if len(text.split()) >= _LEAST_WORDS]
+        drawn = np.random.default_rng([self.seed, 23]).permutation(len(long))
+        shuffled = iter([long[i] for i in drawn.tolist()])
+        n_known, n_asked = (
+            (_TINY_BOOKS, _TINY_BOOKS // 2) if self.tiny else (_KNOWN, _ASKED)
+        )
+        groups = {"known_seen": _KNOWN_COPIES, "known_new": 0} | {
+            f"copies_{copies}": copies for copies in _COPIES
+        }
+        books = {
+            name: [
+                next(shuffled)
+                for _ in range(n_known if name.startswith("known") else n_asked)
+            ]
+            for name in groups
+        }
+        _write_books(self.out, books)
+        rest = [] if self.tiny else list(shuffled)
+        planted = [
+            text
+            for name, copies in groups.items()
+            for text in books[name]
+            for _ in range(copies)
+        ]
+        trained(
+            [*planted, *rest],
+            [],
+            PRESETS["pulse" if self.tiny else "tiny"],
+            out=self.out / "train",
+            seed=self.seed,
+            options=RunOptions(),
+        )
+        asked = [str(self.out / "texts" / f"copies_{copies}") for copies in _COPIES]
+        document = Books(
+            model=str(self.out / "train" / MODEL_DIR),
+            books=tuple(asked),
+            known_members=(str(self.out / "texts" / "known_seen"),),
+            known_nonmembers=(str(self.out / "texts" / "known_new"),),
+            words=self.words,
+            seed=self.seed,
+            out=self.out / "report",
+        ).run()
+        table = rates_by_copies(document)
+        text = json.dumps(table, indent=1) + "\n"
+        replace_bytes(self.out / "rates.json", text.encode())
+        _print(table, Console())
+        return document
+
+
+def rates_by_copies(document: Mapping[str, Any]) -> list[dict[str, float]]:
+    """Mean, least and largest rate of the books that were read equally often.
+
+    Args:
+        document: Report of `books`; titles begin with `copies_N-`.
+    """
+    found: dict[int, list[float]] = {copies: [] for copies in _COPIES}
+    for row in document["books"]:
+        if row["primary"] and row["role"] == "text" and row["rate"] is not None:
+            copies = row["title"].split("-")[0].removeprefix("copies_")
+            found[int(copies)].append(row["rate"])
+    return [
+        {
+            "copies": copies,
+            "n_books": len(rates),
+            "mean": float(np.mean(rates)),
+            "least": min(rates),
+            "largest": max(rates),
+        }
+        for copies, rates in found.items()
+        if rates
+    ]
+
+
+def _write_books(out: Path, books: Mapping[str, Sequence[str]]) -> None:
+    for name, texts in books.items():
+        folder = out / "texts" / name
+        make_folder(folder)
+        for i, text in enumerate(texts):
+            replace_bytes(folder / f"{name}-{i:02}.txt", text.encode())
+
+
+def _print(rows: Sequence[Mapping[str, float]], console: Console) -> None:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for name in ("copies", "books", "mean rate", "least", "largest"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(
+            str(row["copies"]),
+            str(row["n_books"]),
+            *(f"{row[key]:.0%}" for key in ("mean", "least", "largest")),
+        )
+    console.print("\nRates of books by how often the model read them:")
+    console.print(table)
+
+
+def main() -> int:
+    """Command line of `python -m eval.books`."""
+    keep_freed_memory()
+    return run_command(
+        lambda: parse(BooksStudy, sys.argv[1:], prog="python -m eval.books").run(),
+        name="eval.books",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
