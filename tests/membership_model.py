@@ -105,3 +105,13 @@ def overfitted() -> TextModel:
     (state, _), losses = train(state)
     assert losses[-1] < 1.0, "it knows them by heart"
     return text_model(checkpoint_of(nnx.merge(graphdef, state)), store=None)
+
+
+def save_overfitted(folder):
+    """Write the overfitted model as a directory that commands open."""
+    from transformers import PreTrainedTokenizerFast
+
+    from jaxcontam.models.checkpoint import save_checkpoint
+
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer(), bos_token="<|bos|>")
+    save_checkpoint(overfitted().checkpoint.decoder, fast, folder)

@@ -20,10 +20,9 @@ from jaxcontam.data.books import (
 )
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.books import Shelf, judge_books
-from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.report.membership import read_text_rows, score_columns
 from jaxcontam.stats.shares import wilson_interval
-from tests.membership_model import MEMBERS, OTHERS, overfitted, tokenizer
+from tests.membership_model import MEMBERS, OTHERS, save_overfitted
 
 LONG = " ".join(f"w{i}" for i in range(300))
 
@@ -198,7 +197,7 @@ def test_held_out_accuracy_of_noise_is_not_above_chance():
 def library(tmp_path_factory):
     """A tiny model that knows some books of two pieces by heart, and all the books."""
     folder = tmp_path_factory.mktemp("library")
-    save_checkpoint(overfitted().checkpoint.decoder, tokenizer(), folder / "model")
+    save_overfitted(folder / "model")
     for kind, texts in (("seen", MEMBERS), ("new", OTHERS)):
         rows = [
             {"title": f"{kind}{i // 2:02}", "text": text}

@@ -15,9 +15,8 @@ from jaxcontam.commands.membership_texts import (
     left_out,
 )
 from jaxcontam.errors import InputError
-from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.report.membership import read_text_rows
-from tests.membership_model import MEMBERS, OTHERS, drawn_texts, overfitted, tokenizer
+from tests.membership_model import MEMBERS, OTHERS, drawn_texts, save_overfitted
 
 # A word that no other text has, and what a page must not run.
 HOSTILE = "<script>alert('x')</script>"
@@ -27,7 +26,7 @@ HOSTILE = "<script>alert('x')</script>"
 def model(tmp_path_factory):
     """Folder of the overfitted model."""
     out = tmp_path_factory.mktemp("model")
-    save_checkpoint(overfitted().checkpoint.decoder, tokenizer(), out)
+    save_overfitted(out)
     return str(out)
 
 
@@ -103,6 +102,17 @@ def test_texts_of_a_prefix_take_part_in_no_comparison(labelled):
     one = primary_of(document)
     assert (one["n_members"], one["n_nonmembers"]) == (22, 22)
     assert document["study"]["n_left_out"] == 4
+
+
+def test_a_sweep_chooses_on_one_half_and_judges_on_the_other(labelled):
+    sweep = read(labelled)["study"]["sweep"]
+    assert list(sweep["held_out_aucs"]) == [
+        *("min_k_10", "min_k", "min_k_30", "min_k_40", "min_k_50")
+    ]
+    assert sweep["held_out_aucs"][sweep["chosen"]] == max(
+        sweep["held_out_aucs"].values()
+    )
+    assert "Sweep over k" in (labelled / "report.html").read_text()
 
 
 def test_a_blind_baseline_stands_beside_every_auc(labelled):

@@ -79,6 +79,8 @@ class Membership:
     """The score that decides (default: min_k, or the first); choose it beforehand."""
     k: float = 20.0
     """Percentage of least likely tokens that the Min-K% family keeps."""
+    sweep_k: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Also choose k of 10 to 50 on a random half of the texts, judged on the other."""
     reference: str | None = None
     """A smaller model, or one that did not see the texts: the score `reference`."""
     corpus: tuple[Path, ...] = ()
@@ -139,7 +141,10 @@ class Membership:
         watch = Stopwatch()
         run = self._load()
         methods = choose_scores(
-            self.scores, self._available(run), fraction=self.k / 100
+            self.scores,
+            self._available(run),
+            fraction=self.k / 100,
+            sweep=self.sweep_k,
         )
         primary = primary_name(self.primary, methods, fraction=self.k / 100)
         shots = {

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from jaxcontam.commands.membership_texts import MEMBER, NONMEMBER, TEXT, RunTexts
+from jaxcontam.errors import InputError
 from jaxcontam.membership_results import (
     BlindBaseline,
     ScorePicture,
@@ -20,6 +21,7 @@ from jaxcontam.membership_results import (
     SetResult,
     TextThreshold,
 )
+from jaxcontam.methods.membership.sweep import sweep_methods, sweep_min_k
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -39,6 +41,23 @@ class Table:
         return Table(self.names, self.values[chosen_N])
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """A share of tokens for Min-K%, chosen on one half and judged on the other.
+
+    Attributes:
+        held_out_aucs: AUC of each on the half that chose.
+        chosen: The best of them.
+        auc: Its AUC on the other half.
+        auc_se: DeLong standard error.
+    """
+
+    held_out_aucs: dict[str, float]
+    chosen: str
+    auc: float
+    auc_se: float
+
+
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Judged:
     """What the scores of a run say.
@@ -53,6 +72,8 @@ class Judged:
         p_adjusted: (N,) the same after Benjamini and Hochberg.
         warnings: What the reader should know of the run as a whole.
         pictures: Curves of the scores where both sides are known.
+        sweep: Share of tokens chosen on a half of the texts; None where the table
+            does not hold Min-K% at every share of the sweep.
     """
 
     results: tuple[ScoreResult | SetResult, ...] = ()
@@ -62,6 +83,7 @@ class Judged:
     p_adjusted: np.ndarray | None = None
     warnings: tuple[str, ...] = ()
     pictures: tuple[ScorePicture, ...] = ()
+    sweep: Sweep | None = None
 
 
 def judged(
@@ -142,6 +164,30 @@ def _ranked(
         results=tuple(results),
         blind=blind.rows,
         pictures=score_pictures(scores, labels),
+        sweep=_swept(scores, labels, clusters, seed),
+    )
+
+
+def _swept(
+    table: Table, labels: np.ndarray, clusters: list[str] | None, seed: int
+) -> Sweep | None:
+    names = [method.name for method in sweep_methods()]
+    if not set(names) <= set(table.names):
+        return None
+    columns = [table.names.index(name) for name in names]
+    try:
+        found = sweep_min_k(
+            names, table.values[:, columns], labels, seed=seed, clusters=clusters
+        )
+    except ValueError as e:
+        raise InputError(
+            f"--sweep-k: {e}", hint="give more texts, or leave it out"
+        ) from e
+    return Sweep(
+        held_out_aucs=dict(zip(names, found.held_out_aucs.tolist(), strict=True)),
+        chosen=found.chosen,
+        auc=found.auc,
+        auc_se=found.auc_se,
     )
 
 

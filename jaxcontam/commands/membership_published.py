@@ -24,6 +24,7 @@ from jaxcontam.report.membership_words import (
     membership_sentence,
     operating_header,
     p_words,
+    sweep_sentence,
     tpr_words,
 )
 from jaxcontam.report.provenance import library_versions
@@ -85,6 +86,7 @@ def publish_membership(
             "n_unscored": int((n_tokens_N[~left_out_N] == 0).sum()),
             "tokens_scored": tokens_scored,
             "cached_tokens": cached_tokens,
+            "sweep": None if found.sweep is None else dataclasses.asdict(found.sweep),
             "warnings": list(found.warnings),
         },
     )
@@ -139,6 +141,8 @@ def print_membership(document: dict[str, Any], console: Console) -> None:
         + ".",
         highlight=False,
     )
+    if study["sweep"] is not None:
+        console.print(sweep_sentence(study["sweep"]), highlight=False)
     decisive = next((row for row in rows if row["primary"]), None)
     warnings = [*study["warnings"], *(decisive["warnings"] if decisive else [])]
     for warning in warnings:

@@ -16,6 +16,7 @@ from jaxcontam.methods import METHODS
 from jaxcontam.methods.membership.min_k import min_k_at
 from jaxcontam.methods.membership.min_k_pp import min_k_pp_at
 from jaxcontam.methods.membership.score import Reading, ScoreMethod
+from jaxcontam.methods.membership.sweep import sweep_methods
 from jaxcontam.report.document import replace_bytes
 
 if TYPE_CHECKING:
@@ -29,7 +30,11 @@ _AT_K = {"min_k": min_k_at, "min_k_pp": min_k_pp_at}
 
 
 def choose_scores(
-    names: Sequence[str], available: Collection[Reading], *, fraction: float
+    names: Sequence[str],
+    available: Collection[Reading],
+    *,
+    fraction: float,
+    sweep: bool = False,
 ) -> list[ScoreMethod]:
     """The scores that were asked for, in the order of METHODS.
 
@@ -37,6 +42,7 @@ def choose_scores(
         names: Names of scores, or `AUTO` or `ALL` alone or among them.
         available: What this run can read.
         fraction: Share of tokens that the Min-K% family keeps.
+        sweep: Add Min-K% at every share of the paper's sweep.
 
     Raises:
         InputError: If a name is none of a score; suggests the nearest one.
@@ -55,11 +61,14 @@ def choose_scores(
             wanted.add(name)
         else:
             raise unknown_name("score", name, [*known, AUTO, ALL])
-    return [
+    chosen = [
         _AT_K[name](fraction) if name in _AT_K else row
         for name, row in known.items()
         if name in wanted
     ]
+    have = {method.name for method in chosen}
+    swept = [method for method in sweep_methods() if method.name not in have]
+    return [*chosen, *swept] if sweep else chosen
 
 
 def primary_name(

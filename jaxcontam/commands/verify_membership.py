@@ -51,6 +51,9 @@ def verify_membership(
         faults += differences(
             "thresholds", document.get("thresholds", []), again.thresholds
         )
+        sweep = None if again.sweep is None else dataclasses.asdict(again.sweep)
+        if not _same(document["study"].get("sweep"), sweep):
+            faults.append(f"{REPORT_NAME}: sweep is not {sweep}")
         for key, values in (
             ("p_value", again.p_values),
             ("p_adjusted", again.p_adjusted),

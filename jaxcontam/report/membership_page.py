@@ -21,6 +21,7 @@ from jaxcontam.report.membership_words import (
     method_words,
     operating_header,
     p_words,
+    sweep_sentence,
     tpr_words,
 )
 from jaxcontam.report.roc_plots import roc_plot, scores_plot
@@ -81,6 +82,7 @@ def _page_fields(
         "blind_rows": [
             {"name": blind_name(one["name"]), "auc": auc_words(one)} for one in blind
         ],
+        "sweep": study["sweep"] and sweep_sentence(study["sweep"]),
         "counts": decisive and _counts(decisive, study),
         "roc_svg": roc_plot(shown, primary=primary) if shown else None,
         "histogram_svg": _histogram(texts, primary),

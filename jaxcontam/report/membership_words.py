@@ -129,6 +129,16 @@ def increment_words(row: Mapping[str, Any], *, interval: bool = True) -> str:
     )
 
 
+def sweep_sentence(sweep: Mapping[str, Any]) -> str:
+    """Which share of tokens was chosen, and what it is worth."""
+    tried = ", ".join(f"{n} {auc:.2f}" for n, auc in sweep["held_out_aucs"].items())
+    return (
+        f"Sweep over k on a random half of the texts (AUC {tried}) chooses "
+        f"{sweep['chosen']}: AUC {sweep['auc']:.2f} ± {sweep['auc_se']:.2f} on the "
+        "other half."
+    )
+
+
 def operating_header(point: Mapping[str, Any]) -> str:
     """Header of a column of true-positive rates."""
     sign = "≤" if point["convention"] == "le" else "<"
