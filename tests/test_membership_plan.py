@@ -11,7 +11,7 @@ from flax import nnx
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from jaxcontam.errors import InputError
-from jaxcontam.methods import METHODS
+from jaxcontam.methods import SCORES
 from jaxcontam.methods.membership.plan import Inputs, score_texts
 from jaxcontam.methods.membership.text_model import text_model
 from jaxcontam.models.decoder import Decoder
@@ -30,7 +30,7 @@ from tests.membership_model import (
 TEXTS = drawn_texts(7, seed=20)
 MIXED = [*TEXTS, "", "a", TEXTS[0], " "]
 # Another batch shape may sum in another order, through a layer and the head.
-SHAPES = {"rtol": 1e-4, "atol": 1e-5}
+RTOL, ATOL = 1e-4, 1e-5
 OWN = ("loss", "min_k", "min_k_pp", "zlib", "surp", "gap_k")
 EVERY = (
     *("loss", "zlib", "min_k", "min_k_pp", "surp", "gap_k", "dc_pdd", "lowercase"),
@@ -58,7 +58,7 @@ def inputs_of(**changes):
 
 
 def scored(texts, names, model=None, **changes):
-    methods = [METHODS[name] for name in names]
+    methods = [SCORES[name] for name in names]
     return score_texts(texts, methods, model or model_of(), **changes)
 
 
@@ -107,7 +107,9 @@ def test_texts_beside_a_text_do_not_change_its_scores():
     names = [*OWN, "recall"]
     together = scored(TEXTS, names, inputs=inputs_of())
     alone = scored(TEXTS[2:3], names, inputs=inputs_of())
-    np.testing.assert_allclose(alone.values[0], together.values[2], **SHAPES)
+    np.testing.assert_allclose(
+        alone.values[0], together.values[2], rtol=RTOL, atol=ATOL
+    )
 
 
 def test_a_text_longer_than_the_context_is_read_in_windows():
@@ -200,7 +202,7 @@ def test_prefixed_scores_are_those_of_the_whole_sequence(prefix):
         counted = len(ids) if prefix else len(ids) - 1
         mean = whole[0, -counted:].mean(dtype=np.float64)
         expected = mean / found.values[i, 0]
-        np.testing.assert_allclose(found.values[i, 1], expected, **SHAPES)
+        np.testing.assert_allclose(found.values[i, 1], expected, rtol=RTOL, atol=ATOL)
 
 
 def test_as_many_shots_as_fit_the_context_with_the_longest_text():
@@ -249,7 +251,7 @@ def test_a_missing_input_names_the_score_and_the_flag(name, missing, flag):
     with pytest.raises(InputError, match=f"{name}: needs") as caught:
         scored(TEXTS, ["loss", name], inputs=inputs_of(**missing))
     assert flag in caught.value.hint
-    assert flag in METHODS[name].needs
+    assert flag in SCORES[name].needs
 
 
 def test_a_model_without_moments_gives_the_other_scores():

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxcontam.methods import METHODS
+from jaxcontam.errors import InputError
+from jaxcontam.methods import SCORES, score_method
 from jaxcontam.methods.membership.con_recall import con_recall
 from jaxcontam.methods.membership.dc_pdd import dc_pdd
 from jaxcontam.methods.membership.frequencies import token_frequencies
@@ -19,7 +20,7 @@ from jaxcontam.methods.membership.min_k import METHOD as MIN_K
 from jaxcontam.methods.membership.min_k import min_k, min_k_at
 from jaxcontam.methods.membership.min_k_pp import min_k_pp, min_k_pp_at
 from jaxcontam.methods.membership.plan import Inputs, score_texts
-from jaxcontam.methods.membership.score import ScoredText, ScoreMethod
+from jaxcontam.methods.membership.score import ScoredText
 from jaxcontam.methods.membership.surp import surp
 from jaxcontam.methods.membership.text_model import text_model
 from jaxcontam.scoring.kernel import target_scores
@@ -33,7 +34,7 @@ from tests.membership_model import (
     overfitted,
 )
 
-SCORES = [row for row in METHODS.values() if isinstance(row, ScoreMethod)]
+ROWS = list(SCORES.values())
 V = 40
 KERNEL = jax.jit(target_scores, static_argnames="moments")
 # float32 scores of the kernel, each good to some units of 1e-6, in means of 5 to 30.
@@ -76,7 +77,7 @@ def drawn(T, seed=0):
 
 
 def plain_scores(text, logits_TV, ids_T):
-    """Every score of METHODS again, from the logits, as its paper writes it."""
+    """Every score of SCORES again, from the logits, as its paper writes it."""
     probs_TV = np.exp(logits_TV) / np.exp(logits_TV).sum(axis=1, keepdims=True)
     logs_TV = np.log(probs_TV)
     T = len(ids_T)
@@ -127,7 +128,7 @@ def plain_scores(text, logits_TV, ids_T):
 
 # One token, fewer than the window of gap_k, and a fifth that is no whole number.
 @pytest.mark.parametrize("T", [1, 2, 3, 15, 64])
-@pytest.mark.parametrize("method", SCORES, ids=lambda row: row.name)
+@pytest.mark.parametrize("method", ROWS, ids=lambda row: row.name)
 def test_every_score_is_its_formula_on_random_logits(method, T):
     for seed in range(3):
         text, logits_TV, ids_T = drawn(T, seed)
@@ -136,7 +137,7 @@ def test_every_score_is_its_formula_on_random_logits(method, T):
 
 
 def test_every_row_says_what_it_needs_and_where_it_is_from():
-    for row in SCORES:
+    for row in ROWS:
         assert row.needs and row.cost and row.finds
         assert "arXiv:" in row.source
 
@@ -144,7 +145,7 @@ def test_every_row_says_what_it_needs_and_where_it_is_from():
 def test_min_k_of_all_tokens_is_the_loss_to_the_bit():
     for T in (1, 7, 63):
         text, _, _ = drawn(T)
-        assert min_k_at(1.0).score(text) == METHODS["loss"].score(text)
+        assert min_k_at(1.0).score(text) == SCORES["loss"].score(text)
 
 
 @pytest.mark.parametrize("fraction", [0.1, 0.3, 0.55, 1.0])
@@ -167,6 +168,24 @@ def test_names_of_other_shares_carry_percent():
     assert (min_k_pp_at(0.5).name, min_k_pp_at(0.5).setting) == ("min_k_pp_50", "k=50%")
 
 
+def test_a_score_is_found_by_name_with_any_share():
+    assert score_method("zlib") is SCORES["zlib"]
+    assert score_method("min_k_10").name == "min_k_10"
+    assert score_method("min_k_pp_12.5").setting == "k=12.5%"
+    # 20 % is the share of the name alone.
+    assert score_method("min_k_20").name == "min_k"
+    for name in (
+        "min_k_0",
+        "min_k_101",
+        "min_k_x",
+        "min_k_nan",
+        "loss_10",
+        "adjacency",
+    ):
+        with pytest.raises(InputError, match="unknown score"):
+            score_method(name)
+
+
 @pytest.mark.parametrize("fraction", [0.0, -0.2, 1.01])
 def test_a_share_outside_0_and_1_is_refused(fraction):
     for make in (min_k_at, min_k_pp_at):
@@ -182,7 +201,7 @@ def test_a_text_without_a_token_is_refused_by_the_core():
 
 def test_scores_refuse_a_text_that_was_not_read_as_they_need():
     text = ScoredText(text="x", ids=np.array([1]), logprobs=np.array([-1.0]))
-    for row in SCORES:
+    for row in ROWS:
         if row.reads:
             with pytest.raises(ValueError, match="read"):
                 row.score(text)
@@ -201,7 +220,7 @@ def test_certain_and_uniform_distributions_give_finite_scores():
             variances=np.zeros(9, np.float32),
             tops=flat,
         )
-        for row in SCORES:
+        for row in ROWS:
             assert np.isfinite(row.score(text)), row.name
         assert gap_k(text) == 0
         assert min_k_pp(text) == pytest.approx(0, abs=1)
@@ -238,13 +257,13 @@ def test_order_of_neighbours_changes_nothing():
     turned = dataclasses.replace(
         text, rewrites={**REWRITES, "neighbours": REWRITES["neighbours"][::-1]}
     )
-    score = METHODS["neighbourhood"].score
+    score = SCORES["neighbourhood"].score
     assert score(turned) == pytest.approx(score(text), rel=1e-12)
 
 
 def test_con_recall_without_its_members_is_recall():
     text, _, _ = drawn(12)
-    assert con_recall(text, gamma=0.0) == METHODS["recall"].score(text)
+    assert con_recall(text, gamma=0.0) == SCORES["recall"].score(text)
 
 
 @pytest.fixture(scope="module")
@@ -255,7 +274,7 @@ def table():
     corpus = drawn_texts(60, seed=7)
     return score_texts(
         [*MEMBERS, *OTHERS],
-        SCORES,
+        ROWS,
         model,
         inputs=Inputs(
             reference=text_model(
@@ -271,7 +290,7 @@ def table():
     )
 
 
-@pytest.mark.parametrize("name", [row.name for row in SCORES])
+@pytest.mark.parametrize("name", [row.name for row in ROWS])
 def test_members_of_an_overfitted_model_score_higher(table, name):
     scores = table.values[:, table.names.index(name)]
     members, others = scores[: len(MEMBERS)], scores[len(MEMBERS) :]

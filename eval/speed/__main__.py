@@ -1,11 +1,12 @@
 """How fast is scoring, beside what people use today?
 
 Question: tokens a second against transformers' torch model (one by one with full
-logits, batched with care, bfloat16) at fixed and real lengths; what moments, the store
-and compilation cost; what a shared prefix saves; re-draws against SciPy; orders of pair
-matrices through the exact law; forms of training many small models; a training step
-against a plain torch loop. Everything is measured in one run, ways in turn, on one
-core: ratios can be trusted where seconds cannot.
+logits, batched with care, bfloat16) at fixed and real lengths; what moments, all
+membership scores of one pass, the store and compilation cost; what a shared prefix
+saves; re-draws against SciPy; orders of pair matrices through the exact law; forms of
+training many small models; a training step against a plain torch loop. Everything is
+measured in one run, ways in turn, on one core: ratios can be trusted where seconds
+cannot.
 Command: `python -m eval.speed`. Hardware: one CPU core, about 20 minutes, 4 GB.
 Needs torch (`pip install -e .[test]`). Headline: LOG.md.
 """
@@ -115,6 +116,12 @@ def _moments(rounds: int, tiny: bool) -> dict:
     return measure_moments(rounds, tiny=tiny)
 
 
+def _membership(rounds: int, tiny: bool) -> dict:
+    from eval.speed.membership import measure_membership
+
+    return measure_membership(rounds, tiny=tiny)
+
+
 def _pairs(rounds: int, tiny: bool) -> dict:
     from eval.speed.pairs import measure_pairs
 
@@ -167,6 +174,7 @@ PARTS: Mapping[str, Callable[[int, bool], dict]] = {
     "pairs": _pairs,
     "population": _population,
     "moments": _moments,
+    "membership": _membership,
     "train": _train,
     "kernel_30m": _kernel_30m,
     "real_30m": _real_30m,

@@ -27,6 +27,15 @@ def print_measured(measured: Mapping[str, Any], console: Console) -> None:
         console.print(
             f"moments, {_label(size)}: {found['added_share']:+.1%} of the time"
         )
+    if "membership" in measured:
+        found = measured["membership"]
+        n_texts, n_tokens = found["shape"]
+        console.print(
+            f"{len(found['scores'])} scores of one pass, 30 M, {n_texts} texts of "
+            f"{n_tokens}: {found['ratio']:.3f} x Min-K% alone; forward with moments "
+            f"{found['ratio_of_forwards']:.3f} x, "
+            f"{found['host_us_a_text']:.0f} us a text beside it"
+        )
     for shape, found in measured.get("pairs", {}).items():
         console.print(
             f"shared prefix, {shape} ids, {found['n_continuations']} continuations: "

@@ -71,6 +71,31 @@ METHODS: Mapping[str, TestMethod | VersionMethod | CombinedMethod | ScoreMethod]
     )
 }
 
+SCORES: Mapping[str, ScoreMethod] = {
+    name: row for name, row in METHODS.items() if isinstance(row, ScoreMethod)
+}
+"""The membership scores among them."""
+
+
+def score_method(name: str) -> ScoreMethod:
+    """Look up a membership score by name, such as `loss`, `min_k` or `min_k_10`.
+
+    Min-K% and Min-K%++ take any share of tokens: a number of percent after the name.
+
+    Raises:
+        InputError: If there is none of that name; suggests the nearest one.
+    """
+    if name in SCORES:
+        return SCORES[name]
+    kind, _, percent = name.rpartition("_")
+    make = {"min_k": min_k.min_k_at, "min_k_pp": min_k_pp.min_k_pp_at}.get(kind)
+    try:
+        if make is not None and 0 < float(percent) <= 100:
+            return make(float(percent) / 100)
+    except ValueError:
+        pass
+    raise unknown_name("score", name, SCORES)
+
 
 def methods_to_score(names: Sequence[str]) -> list[TestMethod | VersionMethod]:
     """Tests that names after `--tests` ask for: a combined one for its parts, once.

@@ -112,7 +112,7 @@ def score_texts(
     """
     inputs = inputs or Inputs()
     check_inputs(methods, model, inputs)
-    reads = {reading for method in methods for reading in method.reads}
+    reads: set[Reading] = {name for method in methods for name in method.reads}
     _check_apart(texts, reads, inputs)
     sequences = model.sequences(texts)
     own = sequences_of(sequences, range(len(texts)))
@@ -249,14 +249,18 @@ def plan_passes(
         ]
     known = {key for key in own.keys if key is not None}
     if rewrites:
-        ids = {reading: _encoded(model, own) for reading, own in rewrites.items()}
-        passes.append(means_pass(model.plain, ids, owners, known))
+        rewritten: dict[Reading, list[list[np.ndarray]]] = {
+            reading: _encoded(model, some) for reading, some in rewrites.items()
+        }
+        passes.append(means_pass(model.plain, rewritten, owners, known))
     if "reference" in reads and inputs.reference is not None:
-        ids = {"reference": _encoded(inputs.reference, [[text] for text in texts])}
-        is_same = inputs.reference.is_same_as(model)
-        passes.append(
-            means_pass(inputs.reference.plain, ids, owners, known if is_same else None)
-        )
+        reference = inputs.reference
+        once: dict[Reading, list[list[np.ndarray]]] = {
+            "reference": _encoded(reference, [[text] for text in texts])
+        }
+        # A model beside itself needs no second pass.
+        means = known if reference.is_same_as(model) else None
+        passes.append(means_pass(reference.plain, once, owners, means))
     prefixes: dict[Reading, tuple[str, ...]] = {
         "nonmember_prefix": inputs.nonmember_prefix,
         "member_prefix": inputs.member_prefix,

@@ -164,7 +164,7 @@ class MeansPass:
         for ids, loglik in zip(plan.fresh, sums.loglik, strict=True):
             means[ids.tobytes()] = float(loglik) / (len(ids) - 1)
         keys = iter(plan.keys)
-        values = {
+        values: dict[Reading, list[np.ndarray]] = {
             reading: [
                 np.array(
                     [

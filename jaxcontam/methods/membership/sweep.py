@@ -82,7 +82,7 @@ def sweep_min_k(
             f"names and labels must fit values of {(N, M)}, "
             f"got {len(names)} and {is_member_N.shape}"
         )
-    is_scored_N = ~np.isnan(values_NM).any(axis=1)
+    is_scored_N = np.asarray(np.isfinite(values_NM).all(axis=1))
     is_held_out_N = halves(is_member_N, seed=seed, clusters=clusters, among=is_scored_N)
     chosen_on, judged_on = is_held_out_N, is_scored_N & ~is_held_out_N
     for part in (chosen_on, judged_on):

@@ -1,0 +1,81 @@
+"""What do all scores of the text's own pass cost, beside Min-K% alone?"""
+
+import numpy as np
+
+from eval.speed.measure import interleaved
+from eval.speed.subjects import decoder_of
+
+# 10,000 texts are asked for; the cost is a sum over texts, and so many fill some dozens
+# of batches on a CPU. An accelerator takes them all.
+_N_TEXTS = {"cpu": 192}
+_N_TEXTS_ACCELERATOR = 10_000
+_N_TOKENS = 128
+
+
+def measure_membership(rounds: int, *, tiny: bool) -> dict:
+    """Seconds of Min-K% alone and of all scores of one pass, from texts to scores.
+
+    The first reads log-probabilities alone, the second moments too. Both tokenise, both
+    without a store; 30 M parameters.
+    """
+    import jax
+
+    from jaxcontam.methods import SCORES
+    from jaxcontam.methods.membership.min_k import METHOD as MIN_K
+    from jaxcontam.methods.membership.plan import Inputs, score_texts
+    from jaxcontam.methods.membership.sweep import sweep_methods
+    from jaxcontam.methods.membership.text_model import text_model
+
+    checkpoint = _checkpoint(tiny=tiny)
+    model = text_model(checkpoint, store=None)
+    with_moments = model.with_moments
+    assert with_moments is not None
+    V = checkpoint.config.vocab_size
+    rng = np.random.default_rng(0)
+    n_texts = _N_TEXTS.get(jax.default_backend(), _N_TEXTS_ACCELERATOR)
+    shape = (6, 16) if tiny else (n_texts, _N_TOKENS)
+    texts = [" ".join(f"w{i}" for i in ids) for ids in rng.integers(1, V, size=shape)]
+    own = [r for r in SCORES.values() if set(r.reads) <= {"moments", "corpus"}]
+    scores = {row.name: row for row in (*own, *sweep_methods())}
+    inputs = Inputs(corpus_counts=rng.integers(0, 1000, size=V))
+    sequences = model.sequences(texts)
+    timed = interleaved(
+        {
+            "min_k": lambda: score_texts(texts, [MIN_K], model),
+            "all": lambda: score_texts(
+                texts, list(scores.values()), model, inputs=inputs
+            ),
+            "forward": lambda: model.plain.tokens(sequences),
+            "forward_moments": lambda: with_moments.tokens(sequences),
+        },
+        rounds,
+    )
+    return {
+        "shape": shape,
+        "scores": list(scores),
+        "seconds": timed.seconds,
+        "ratio": timed.ratio("all", "min_k"),
+        "ratio_of_forwards": timed.ratio("forward_moments", "forward"),
+        "host_us_a_text": 1e6
+        * (timed.median("all") - timed.median("forward_moments"))
+        / shape[0],
+    }
+
+
+def _checkpoint(*, tiny: bool):
+    """A random model of 30 M parameters that reads a word as a token."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    from jaxcontam.models.checkpoint import Checkpoint
+
+    decoder = decoder_of("30m", tiny=tiny)
+    words = {f"w{i}": i for i in range(decoder.config.vocab_size)}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="w0"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return Checkpoint(
+        name="random",
+        decoder=decoder,
+        tokenizer=tokenizer,
+        prefix_id=0,
+        fingerprint="sha256:random",
+    )
