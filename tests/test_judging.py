@@ -135,6 +135,33 @@ def test_documents_widen_the_interval_and_are_counted(seen):
     assert whole.auc_low < alone.auc_low
 
 
+def test_documents_baselines_and_unscored_texts_go_together(seen):
+    texts, _, _, _ = seen
+    rng = np.random.default_rng(5)
+    codes = np.arange(40).repeat(10)
+    labels = codes % 2 == 0
+    values = rng.normal(size=(40, 1))[codes] * 0.5 + rng.normal(size=(400, 1))
+    values += 1.5 * labels[:, None]
+    values[:5] = np.nan
+    clusters = [f"book {code}" for code in codes]
+    blind = blind_baselines(texts, labels, clusters=clusters)
+    (row,) = judge(
+        "books",
+        "d",
+        Table(("min_k",), values),
+        labels,
+        clusters=clusters,
+        blind=blind,
+        primary="min_k",
+        n_boot=50,
+    )
+    assert (row.n_members, row.n_nonmembers, row.n_unscored) == (195, 200, 5)
+    assert row.n_clusters == 40
+    assert row.increment is not None and row.increment_p is not None
+    assert row.increment > 0.1 and row.increment_p < 0.01
+    assert row.verdict == "contaminated"
+
+
 def test_the_order_of_texts_changes_no_auc(seen):
     _, labels, table, _ = seen
     order = np.random.default_rng(2).permutation(400)
@@ -171,7 +198,7 @@ def blind_of(auc, low, above=False):
         if auc is None
         else (BlindBaseline(name="n", auc=auc, auc_low=0, auc_high=1),)
     )
-    return Blind(rows, np.empty((0, 1)), np.empty(0), np.empty(0), low, above)
+    return Blind(rows, np.empty((0, 1)), np.empty(0), low, above)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ Dimension key
 
 import dataclasses
 import math
-import statistics
 from typing import Literal
 
 import numpy as np
@@ -168,8 +167,9 @@ def paired_delong(
     se = math.sqrt(_variance(below_P, above_Q, clusters))
     n = _n_independent(below_P, above_Q, clusters)
     if se > 0:
-        z = abs(difference) / se
-        p_value = min(1.0, 2 * statistics.NormalDist().cdf(-z))
+        from scipy.special import stdtr
+
+        p_value = float(2 * stdtr(max(1, n - 1), -abs(difference) / se))
         half = _quantile(0.95, n) * se
         low, high = difference - half, difference + half
     else:

@@ -49,7 +49,6 @@ class Blind:
         scores: (N, B) float64, log-odds or the like, higher = member; each text's by
             classifiers that were fitted without its fold.
         folds: (N,) fold of each text.
-        clusters: (N,) int codes: documents, or texts that are equal.
         low: Largest lower end over the baselines, by DeLong's error, at a level that
             is corrected for their number; None where there is no baseline.
         above_chance: Whether a lower end is above 0.5 with the larger error that
@@ -60,7 +59,6 @@ class Blind:
     rows: tuple[BlindBaseline, ...]
     scores: np.ndarray
     folds: np.ndarray
-    clusters: np.ndarray
     low: float | None
     above_chance: bool
     warnings: tuple[str, ...] = ()
@@ -139,7 +137,7 @@ def blind_baselines(
         lows.append(auc_interval(auc, se, n=n, level=corrected)[0])
         chance = auc_interval(auc, _INFLATION * se, n=n, level=corrected)
         surest = max(surest, chance[0])
-    return Blind(tuple(rows), scores_NB, folds_N, codes_N, max(lows), surest > 0.5)
+    return Blind(tuple(rows), scores_NB, folds_N, max(lows), surest > 0.5)
 
 
 def increment(
