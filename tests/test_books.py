@@ -372,3 +372,24 @@ def test_too_few_known_books_are_refused(known, message):
     books.append(Book(title="asked", pieces=(LONG,)))
     with pytest.raises(InputError, match=message):
         shelve(books, n_snippets=10, n_words=9, seed=0)
+
+
+def test_an_empty_book_is_counted_and_keeps_its_place():
+    known = [
+        Book(title=f"{role}{i}", pieces=(f"{role} {i} {LONG}",), role=role)
+        for role in (MEMBER, NONMEMBER)
+        for i in range(2)
+    ]
+    books = [
+        Book(title="empty", pieces=(" \n",)),
+        *known,
+        Book(title="b", pieces=("x",)),
+    ]
+    shelf, texts = shelve(books, n_snippets=5, n_words=9, seed=0)
+    assert shelf.titles[0] == "empty"
+    assert len(texts) == 4 * 5 + 1
+    assert 0 not in shelf.book
+    assert book_warnings(books, shelf, 5) == [
+        "books in question without words, and so no rate: 1",
+        "books too short for 5 snippets, which have fewer: 1 of 6",
+    ]

@@ -67,10 +67,10 @@ def book_warnings(books: Sequence[Book], shelf: Shelf, n_snippets: int) -> list[
         if books[b].digest in known
     ]
     if n_empty := sum(counts[b] == 0 for b in asked):
-        warnings.append(f"{n_empty} books in question have no words and no rate")
+        warnings.append(f"books in question without words, and so no rate: {n_empty}")
     if n_short := sum(0 < count < n_snippets for count in counts.tolist()):
         warnings.append(
-            f"{n_short} of {len(books)} books are too short for {n_snippets} snippets "
-            "and have fewer"
+            f"books too short for {n_snippets} snippets, which have fewer: {n_short} "
+            f"of {len(books)}"
         )
     return warnings
