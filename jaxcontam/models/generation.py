@@ -32,8 +32,8 @@ VERSION = 1
 _PRECISION = "highest"
 # Prompts are padded to a multiple of this, so that few lengths are compiled.
 _PROMPT_STEP = 64
-# Most bytes of all caches of a batch: so many, or this share of an accelerator's memory,
-# of which XLA may hold two copies. And most rows of a batch.
+# Most bytes of all caches of a batch: so many, or this share of an accelerator's
+# memory, of which XLA may hold two copies. And most rows of a batch.
 _CACHE_BYTES = 2**28
 _CACHE_SHARE = 1 / 8
 _ROWS = {"cpu": 32}
