@@ -56,7 +56,8 @@ class SimilarityResult:
     """How alike the unlearned model's samples and the true texts are.
 
     Means are over texts, of the mean over the samples of a text; intervals are of the
-    bootstrap over texts, 95 %.
+    bootstrap over texts, 95 %. Neighbouring chunks of one book are alike and count as
+    texts of their own, so that intervals of few books are too narrow.
 
     Attributes:
         benchmark: Name of the file of texts.

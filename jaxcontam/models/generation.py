@@ -32,9 +32,10 @@ VERSION = 1
 _PRECISION = "highest"
 # Prompts are padded to a multiple of this, so that few lengths are compiled.
 _PROMPT_STEP = 64
-# Most bytes of all caches of a batch, and most rows of a batch.
-_CACHE_BYTES = {"cpu": 2**28}
-_CACHE_BYTES_ACCELERATOR = 2**33
+# Most bytes of all caches of a batch: so many, or this share of an accelerator's
+# memory, of which XLA may hold two copies. And most rows of a batch.
+_CACHE_BYTES = 2**28
+_CACHE_SHARE = 1 / 8
 _ROWS = {"cpu": 32}
 _ROWS_ACCELERATOR = 256
 
@@ -143,7 +144,8 @@ def _batch_shape(decoder: Decoder, P: int, sampling: Sampling) -> tuple[int, int
     platform = jax.default_backend()
     width = 2 * config.n_layers * config.n_kv_heads * config.head_dim
     row_bytes = (P + sampling.new_tokens) * width * jnp.dtype(decoder.dtype).itemsize
-    most_bytes = _CACHE_BYTES.get(platform, _CACHE_BYTES_ACCELERATOR)
+    memory = jax.local_devices()[0].memory_stats() or {}
+    most_bytes = max(_CACHE_BYTES, _CACHE_SHARE * memory.get("bytes_limit", 0))
     most_rows = _ROWS.get(platform, _ROWS_ACCELERATOR)
     n_rows = int(max(1, min(most_rows, most_bytes // row_bytes)))
     K = min(sampling.n_samples, n_rows)
