@@ -56,6 +56,7 @@ def labelled(model, files, tmp_path_factory):
         "2",
         "--length",
         "8",
+        "--sweep-k",
         "--fpr",
         "0.1",
     ]
