@@ -4,7 +4,8 @@ Question: long pieces of Python's documentation stand for books; some are traine
 to 8 times, and `jaxcontam books` rates them by a threshold from others that are known
 to be seen 4 times, or never. Which rates come out?
 Command: `python -m eval.books`. Hardware: 2 CPU cores, two minutes, nothing
-downloaded. Headline: LOG.md.
+downloaded. Headline: mean rates of 19 % for books that were never read, 32, 68, 77 and
+98 % for 1, 2, 4 and 8 copies (LOG.md).
 """
 
 import dataclasses
