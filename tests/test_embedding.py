@@ -5,21 +5,28 @@ import numpy as np
 import pytest
 
 from jaxcontam.data.journal import Journal
+from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.models.generation import Sampling
 from jaxcontam.scoring import similarity_judge
 from jaxcontam.scoring.chat_api import ApiModel
 from jaxcontam.scoring.completions import complete_texts
 from jaxcontam.scoring.embedding import text_embeddings
 from jaxcontam.scoring.similarity_judge import judge_similarities
-from tests.membership_model import CONTEXT, checkpoint_of, fresh_decoder
+from tests.unlearning_models import BOS, CONTEXT, fresh_decoder, word_tokenizer
 
-TEXTS = ["Beno bist.", "", "Ka keno kor kist kun la leno.", "Beno bist."]
+TEXTS = ["beno bist", "", "ka keno kor kist kun la leno", "beno bist"]
 SAMPLING = Sampling(n_samples=2, new_tokens=5)
 
 
 @pytest.fixture(scope="module")
 def checkpoint():
-    return checkpoint_of(fresh_decoder(3))
+    return Checkpoint(
+        name="tiny",
+        decoder=fresh_decoder(3),
+        tokenizer=word_tokenizer(),
+        prefix_id=BOS,
+        fingerprint="sha256:tiny",
+    )
 
 
 def test_an_embedding_is_the_mean_hidden_state_of_length_one(checkpoint):
@@ -46,7 +53,7 @@ def test_a_text_beyond_the_context_is_cut(checkpoint):
 
 def test_a_prompt_that_is_finished_is_not_sampled_again(checkpoint, tmp_path):
     path = tmp_path / "j.jsonl"
-    prompts = ["Beno bist", "Ka keno", "Beno bist"]
+    prompts = ["beno bist", "ka keno", "beno bist"]
     first = complete_texts(checkpoint, prompts, SAMPLING, Journal(path))
     assert first[0] == first[2] != first[1]
     # One line a distinct prompt.

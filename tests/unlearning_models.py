@@ -5,21 +5,53 @@ import json
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from jaxcontam.models.checkpoint import save_checkpoint
+from jaxcontam.models.config import llama_shape
+from jaxcontam.models.decoder import Decoder
 from jaxcontam.scoring.kernel import target_scores
-from tests.membership_model import drawn_texts, fresh_decoder, tokenizer
 
-N_TEXTS, N_WORDS, PROMPT_WORDS = 8, 10, 4
-FORGOTTEN = drawn_texts(N_TEXTS, seed=21, n_words=N_WORDS)
-KEPT = drawn_texts(N_TEXTS, seed=22, n_words=N_WORDS)
+CONTEXT, BOS = 32, 0
+WORDS = [f"{a}{b}" for a in "bcdfgklm" for b in ("a", "eno", "ist", "or", "un")]
 # Some tokens are random in every step: a model that is certain of all texts has scores
 # near 0, whose ratios say nothing.
 _NOISE = 0.1
+
+
+def drawn_texts(n, seed, *, n_words):
+    """Random words: nothing but training tells texts apart."""
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(WORDS, size=n_words)) for _ in range(n)]
+
+
+N_TEXTS, N_WORDS, PROMPT_WORDS = 8, 12, 4
+FORGOTTEN = drawn_texts(N_TEXTS, seed=21, n_words=N_WORDS)
+KEPT = drawn_texts(N_TEXTS, seed=22, n_words=N_WORDS)
+
+
+def word_tokenizer():
+    """One id a word."""
+    vocab = {word: i for i, word in enumerate(["<s>", "</s>", *WORDS])}
+    made = Tokenizer(models.WordLevel(vocab, unk_token="</s>"))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return made
+
+
+def fresh_decoder(seed=0):
+    """A model that has seen nothing."""
+    shape = llama_shape(
+        vocab_size=len(WORDS) + 2,
+        d_model=32,
+        n_layers=1,
+        n_heads=2,
+        d_ff=64,
+        context=CONTEXT,
+    )
+    return Decoder(shape, rngs=nnx.Rngs(seed))
 
 
 @functools.cache
@@ -41,8 +73,13 @@ def tuned_pair():
 
 def write_pair(folder: Path):
     """Directories of both models, and the texts as a table."""
+    import transformers
+
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=word_tokenizer(), bos_token="<s>", eos_token="</s>"
+    )
     for name, decoder in zip(("original", "unlearned"), tuned_pair(), strict=True):
-        save_checkpoint(decoder, tokenizer(), folder / name)
+        save_checkpoint(decoder, tokenizer, folder / name)
     texts = folder / "texts.jsonl"
     rows = [{"text": text} for text in FORGOTTEN + KEPT]
     texts.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -51,12 +88,8 @@ def write_pair(folder: Path):
 
 def _trained(decoder, texts, *, steps, seed):
     graphdef, state = nnx.split(decoder)
-    ids = [
-        [tokenizer().bos_token_id, *tokenizer()(text)["input_ids"]] for text in texts
-    ]
-    longest = max(map(len, ids))
-    padded_BT = np.array([row + [0] * (longest - len(row)) for row in ids], np.int32)
-    counts_BS = np.arange(1, longest)[None] < np.array([len(r) for r in ids])[:, None]
+    encoded = word_tokenizer().encode_batch(texts)
+    ids_BT = np.array([[BOS, *one.ids] for one in encoded], np.int32)
     optimiser = optax.adam(optax.cosine_decay_schedule(2e-2, steps, alpha=0.05))
 
     @jax.jit
@@ -70,7 +103,7 @@ def _trained(decoder, texts, *, steps, seed):
                 tokens_BT[:, 1:].reshape(-1),
                 moments=False,
             )
-            return -jnp.mean(scores.logprobs, where=counts_BS.reshape(-1))
+            return -scores.logprobs.mean()
 
         slope = jax.grad(loss)(state)
         updates, moments = optimiser.update(slope, moments)
@@ -79,9 +112,9 @@ def _trained(decoder, texts, *, steps, seed):
     rng = np.random.default_rng(seed)
     moments = optimiser.init(state)
     for _ in range(steps):
-        random_BT = rng.integers(0, len(tokenizer()), padded_BT.shape)
-        is_random = rng.random(padded_BT.shape) < _NOISE
+        random_BT = rng.integers(0, len(WORDS) + 2, ids_BT.shape)
+        is_random = rng.random(ids_BT.shape) < _NOISE
         is_random[:, 0] = False
-        tokens = np.where(is_random, random_BT, padded_BT).astype(np.int32)
+        tokens = np.where(is_random, random_BT, ids_BT).astype(np.int32)
         state, moments = step(state, moments, tokens)
     return nnx.merge(graphdef, state)

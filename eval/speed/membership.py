@@ -5,9 +5,9 @@ import numpy as np
 from eval.speed.measure import interleaved
 from eval.speed.subjects import decoder_of
 
-# 10,000 texts are asked for; the cost is a sum over texts, and so many fill some dozens
-# of batches on a CPU. An accelerator takes them all.
-_N_TEXTS = {"cpu": 192}
+# 10,000 texts are asked for. The cost is a sum over texts, so a CPU takes few, whose
+# rounds are short beside the drift of a shared machine; an accelerator takes them all.
+_N_TEXTS = {"cpu": 48}
 _N_TEXTS_ACCELERATOR = 10_000
 _N_TOKENS = 128
 

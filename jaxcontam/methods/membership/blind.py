@@ -113,9 +113,7 @@ def blind_baselines(
             f"and {FEWEST} are needed"
         )
         nothing = np.empty((N, 0))
-        return Blind(
-            (), nothing, np.zeros(N, np.int64), codes_N, None, False, (warning,)
-        )
+        return Blind((), nothing, np.zeros(N, np.int64), None, False, (warning,))
     folds_N = grouped_folds(labels_N, codes_N, n_folds=_FOLDS, seed=seed)
     fits = (
         bag_of_words(texts),
