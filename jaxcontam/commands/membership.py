@@ -147,7 +147,7 @@ class Membership:
             sweep=self.sweep_k,
         )
         primary = primary_name(self.primary, methods, fraction=self.k / 100)
-        shots = {
+        shots: dict[Reading, np.ndarray] = {
             reading: draw_shots(run, role, self.shots, seed=self.seed)
             for reading, role in _PREFIXES
             if any(reading in method.reads for method in methods)
@@ -236,9 +236,10 @@ class Membership:
             found.add("reference")
         if self.corpus:
             found.add("corpus")
-        return found | {
-            reading for reading, role in _PREFIXES if run.with_role(role).any()
-        }
+        for reading, role in _PREFIXES:
+            if run.with_role(role).any():
+                found.add(reading)
+        return found
 
     def _inputs(
         self,
