@@ -78,10 +78,11 @@ class SimilarityResult:
         difference: `selected` minus `unselected`.
         difference_low: Lower end of its interval.
         difference_high: Upper end.
-        above_chance: `selected` minus what the same samples reach against the next
-            suspicious text's truth, which they cannot know; None for fewer than two.
-        above_chance_low: Lower end of its interval.
-        above_chance_high: Upper end.
+        above_elsewhere: `selected` minus what the same samples reach against the next
+            suspicious text's truth; None for fewer than two. A beginning gives away its
+            subject, so a model without memory is above 0, too.
+        above_elsewhere_low: Lower end of its interval.
+        above_elsewhere_high: Upper end.
         best: Highest value of one sample of a suspicious text.
         warnings: What the reader should know, one sentence each.
     """
@@ -104,8 +105,8 @@ class SimilarityResult:
     difference: float | None
     difference_low: float | None
     difference_high: float | None
-    above_chance: float | None
-    above_chance_low: float | None
-    above_chance_high: float | None
+    above_elsewhere: float | None
+    above_elsewhere_low: float | None
+    above_elsewhere_high: float | None
     best: float | None
     warnings: tuple[str, ...] = ()

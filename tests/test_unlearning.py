@@ -126,7 +126,7 @@ def test_means_are_over_texts_of_the_mean_over_samples():
     assert row.selected == pytest.approx((0.3 + 0.9) / 2)
     assert row.unselected == pytest.approx(0.1)
     assert row.difference == pytest.approx(0.5)
-    assert row.above_chance == pytest.approx((0.2 + 0.7) / 2)
+    assert row.above_elsewhere == pytest.approx((0.2 + 0.7) / 2)
     assert row.best == 0.9
     assert row.n_unparsed == 1
     assert any("2 suspicious texts" in words for words in row.warnings)
@@ -134,7 +134,7 @@ def test_means_are_over_texts_of_the_mean_over_samples():
 
 def test_without_texts_of_an_arm_numbers_are_missing_and_said_so():
     row = compared([[0.5]] * 12, [])
-    assert (row.unselected, row.difference, row.above_chance) == (None, None, None)
+    assert (row.unselected, row.difference, row.above_elsewhere) == (None, None, None)
     assert row.warnings == (
         "no other text to sample from: there is nothing to compare",
     )

@@ -61,7 +61,7 @@ def test_the_unlearned_model_writes_what_it_still_knows(finished):
     _, out, report = finished
     (row,) = (row for row in report["results"] if row["method"] == "rouge_l_recall")
     assert row["selected_low"] > row["unselected_high"]
-    assert row["above_chance_low"] > 0.2
+    assert row["above_elsewhere_low"] > 0.2
     for text in text_rows(out):
         assert len(text["samples"]) == 6
         expected = [rouge_l(text["truth"], one).recall for one in text["samples"]]

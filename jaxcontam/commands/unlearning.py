@@ -348,7 +348,7 @@ def _print(document: dict[str, Any], page: Path, console: Console) -> None:
     for name in ("texts", "screen", "scored", "suspicious", "share (95 %)"):
         screens.add_column(name)
     likeness = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-    for name in ("texts", "samples", "suspicious", "others", "above chance"):
+    for name in ("texts", "samples", "suspicious", "others", "difference"):
         likeness.add_column(name)
     for row in document["results"]:
         if "n_suspicious" in row:

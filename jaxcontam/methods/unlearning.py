@@ -27,8 +27,8 @@ _N_BOOT = 2000
 # Fewer texts than this say little of how much texts vary.
 _FEW_TEXTS = 10
 _NEVER_KNOWN = (
-    "a text that the original model never knew scores alike as well: only what the "
-    "unlearned model writes tells the two apart"
+    "a text that the original model never knew scores alike as well: look at what the "
+    "unlearned model writes"
 )
 
 
@@ -239,9 +239,9 @@ def similarity_result(
         difference=gap_words[0],
         difference_low=gap_words[1],
         difference_high=gap_words[2],
-        above_chance=lift_words[0],
-        above_chance_low=lift_words[1],
-        above_chance_high=lift_words[2],
+        above_elsewhere=lift_words[0],
+        above_elsewhere_low=lift_words[1],
+        above_elsewhere_high=lift_words[2],
         best=float(seen.max()) if len(seen) else None,
         warnings=tuple(_warnings(len(selected), len(unselected), n_unparsed)),
     )

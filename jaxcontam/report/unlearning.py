@@ -29,10 +29,11 @@ COMMAND = "unlearning"
 MEANING = (
     "A text is suspicious if the two models score it alike. That is a screen and "
     "proves nothing: a text that the original model never knew is suspicious, too. "
-    "What shows that a text survived is the unlearned model writing it: samples that "
-    "come closer to the text than samples of other texts do, and closer than to texts "
-    "that they cannot know. Silence does not say that a text was forgotten: another "
-    "prompt may bring it back."
+    "What speaks for a text that survived is the unlearned model writing it: samples "
+    "of suspicious texts that come closer to the truth than samples of other texts do. "
+    "Read the closest ones: a beginning gives away its subject and its names, and a "
+    "common phrase needs no memory. Silence does not say that a text was forgotten: "
+    "another prompt may bring it back."
 )
 _MEASURES = {
     "rouge_l_recall": "ROUGE-L",
@@ -149,7 +150,7 @@ def unlearning_sentences(document: Mapping[str, Any]) -> list[str]:
                 sentences.append(
                     f"{row['n_suspicious']} of {row['n_texts']} {row['task']} score "
                     f"alike before and after unlearning by {_SCREENS[row['method']]} "
-                    f"(ratio between {1 / row['bound']:.3g} and {row['bound']:.3g})."
+                    f"(ratio between {1 / row['bound']:.4g} and {row['bound']:.4g})."
                 )
         elif row["primary"] and row["selected"] is not None:
             sentences += _leading(row)
@@ -160,27 +161,33 @@ def unlearning_sentences(document: Mapping[str, Any]) -> list[str]:
 def _leading(row: Mapping[str, Any]) -> list[str]:
     """Sentences of the measure that leads."""
     what = "Answers to" if row["task"] == QUESTIONS else "Continuations of"
-    words = (
+    sentences = [
         f"{what} suspicious {row['task']} repeat {row['selected']:.1%} of the words of "
-        "the truth in their order"
-    )
-    if row["unselected"] is not None:
-        words += f", those of other {row['task']} {row['unselected']:.1%}"
-    sentences = [words + "."]
-    if row["above_chance"] is not None:
-        is_above = row["above_chance_low"] > 0
+        "the truth in their order."
+    ]
+    if row["difference"] is not None:
+        is_more = row["difference_low"] > 0
         sentences.append(
-            f"That is {100 * row['above_chance']:.1f} points "
-            f"({100 * row['above_chance_low']:.1f} to "
-            f"{100 * row['above_chance_high']:.1f}) more than they repeat of another "
-            "suspicious text: "
+            f"Those of other {row['task']} repeat {row['unselected']:.1%}: the "
+            f"difference is {_points(row, 'difference')}, "
             + (
-                "the unlearned model still knows something of them."
-                if is_above
-                else "no more than chance gives."
+                f"so some {row['task']} survived or are easier to guess."
+                if is_more
+                else "which is within what chance does."
             )
         )
+    if row["above_elsewhere"] is not None:
+        sentences.append(
+            "Of another suspicious text's truth the same samples repeat "
+            f"{_points(row, 'above_elsewhere')} less; a beginning gives away its "
+            "subject, so part of this needs no memory."
+        )
     return sentences
+
+
+def _points(row: Mapping[str, Any], name: str) -> str:
+    value, low, high = (100 * row[f"{name}{end}"] for end in ("", "_low", "_high"))
+    return f"{value:.1f} points ({low:.1f} to {high:.1f})"
 
 
 def screen_cells(row: Mapping[str, Any]) -> list[str]:
@@ -197,8 +204,8 @@ def screen_cells(row: Mapping[str, Any]) -> list[str]:
 
 
 def similarity_cells(row: Mapping[str, Any]) -> list[str]:
-    """Task, measure, both arms, distance from chance, and between the arms."""
-    names = ("selected", "unselected", "above_chance", "difference")
+    """Task, measure, both arms, their difference, and how far above elsewhere."""
+    names = ("selected", "unselected", "difference", "above_elsewhere")
     return [
         row["task"],
         _MEASURES[row["method"]],
