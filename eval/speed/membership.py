@@ -15,10 +15,10 @@ _N_TOKENS = 128
 
 
 def measure_membership(rounds: int, *, tiny: bool) -> dict:
-    """Seconds (of CPU, on a CPU) of Min-K% alone and of all scores of one pass, from texts to scores.
+    """Seconds of Min-K% alone and of all scores of one pass, from texts to scores.
 
-    The first reads log-probabilities alone, the second moments too. Both tokenise, both
-    without a store; 30 M parameters. Beside them the two forward passes without their
+    Of CPU, on a CPU. One reads log-probabilities alone, one moments too. Both tokenise,
+    without a store; 30 M parameters. Beside them both forward passes without their
     scores, and the scores without a pass.
     """
     import jax
