@@ -173,4 +173,5 @@ def joined(texts: list[str]) -> list[str]:
 
 
 def normalised(text: str) -> str:
+    """The text in one line, single spaces between words."""
     return re.sub(r"\s+", " ", text).strip()

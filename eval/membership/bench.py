@@ -13,8 +13,8 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.errors import InputError
 from jaxcontam.methods import METHODS
 from jaxcontam.methods.membership.plan import Inputs, score_texts
+from jaxcontam.methods.membership.score import Reading, ScoreMethod
 from jaxcontam.methods.membership.text_model import TextModel, text_model
-from jaxcontam.methods.method import ScoreMethod
 from jaxcontam.models.config import llama_shape
 from train.plan import PlannedSet
 from train.presets import PRESETS, Preset
@@ -85,14 +85,14 @@ class Scale:
 
 FULL = Scale(
     preset=PRESETS["tiny"],
-    base_share=0.4,
+    base_share=0.2,
     n_examples=200,
-    corpus_tokens=(170_000, 270_000, 700_000, 1_300_000),
-    main_tokens=270_000,
+    corpus_tokens=(170_000, 270_000, 900_000),
+    main_tokens=170_000,
     main_rate=1e-3,
     rates=(1e-5, 1e-4, 1e-3, 3e-3),
     corpus_pieces=(1_000, 5_000, 10_000),
-    piece_words=20,
+    piece_words=14,
     n_pieces=400,
     mean_copies=3.0,
     most_copies=6,
@@ -103,7 +103,7 @@ FULL = Scale(
     n_shots=12,
     known_tokens=200_000,
     widths=((32, 2), (64, 2), (96, 3), (128, 4)),
-    size_tokens=230_000,
+    size_tokens=130_000,
     size_rate=3e-3,
     n_long=200,
     lengths=(16, 32, 64, 128),
@@ -111,8 +111,14 @@ FULL = Scale(
 )
 """Ten minutes of one core a study, or less."""
 
+_TINY_PRESET = dataclasses.replace(
+    PRESETS["pulse"],
+    # A few texts and a prefix fit.
+    decoder=dataclasses.replace(PRESETS["pulse"].decoder, context=256),
+    row_tokens=64,
+)
 TINY = Scale(
-    preset=PRESETS["pulse"],
+    preset=_TINY_PRESET,
     base_share=0.02,
     n_examples=20,
     corpus_tokens=(6_000, 12_000),
@@ -271,7 +277,7 @@ def resized(preset: Preset, width: int, layers: int, *, rate: float) -> Preset:
     )
 
 
-def score_methods(*readings: str) -> tuple[ScoreMethod, ...]:
+def score_methods(*readings: Reading) -> tuple[ScoreMethod, ...]:
     """Scores that need one pass over the text, or one of these readings besides."""
     allowed = {"moments", *readings}
     return tuple(

@@ -11,7 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontam.stats.roc import auc_delong
+from jaxcontam.stats.roc import (
+    auc_delong,
+    auc_interval,
+    paired_delong,
+    tpr_at_fpr,
+)
+from jaxcontam.stats.shares import wilson_interval
 
 FPR = 0.05
 _Z = 1.959964
@@ -46,11 +52,11 @@ class Cell:
         auc: Mean over strata, weighted by their members.
         auc_se: From DeLong's standard errors of the strata. What training the same
             model again would change is in it as far as seeds differ.
-        auc_low: Lower end of the 95 % interval.
+        auc_low: Lower end of the 95 % interval (logit scale).
         auc_high: Upper end.
         tpr: Share of members above the threshold that at most `FPR` of the non-members
             of their stratum exceed; likewise averaged.
-        tpr_low: Lower end of the 95 % interval (normal, members alone).
+        tpr_low: Lower end of Wilson's 95 % interval, the thresholds taken as given.
         tpr_high: Upper end.
     """
 
@@ -123,12 +129,13 @@ def cell(
     auc = float(weights @ np.array([value for value, _ in found]))
     se = math.sqrt(float(weights**2 @ np.array([error**2 for _, error in found])))
     n_members = sum(len(one.members) for one in strata)
+    n_nonmembers = sum(len(one.nonmembers) for one in strata)
+    low, high = auc_interval(auc, se, n=min(n_members, n_nonmembers))
     tpr = tpr_low = tpr_high = None
     if all(len(one.nonmembers) * FPR >= 1 for one in strata):
         shares = np.array([_tpr(one) for one in strata])
         tpr = float(weights @ shares)
-        half = _Z * math.sqrt(max(tpr * (1 - tpr), 1 / n_members) / n_members)
-        tpr_low, tpr_high = max(0.0, tpr - half), min(1.0, tpr + half)
+        tpr_low, tpr_high = wilson_interval(round(tpr * n_members), n_members)
     return Cell(
         study=study,
         setting=setting,
@@ -136,12 +143,12 @@ def cell(
         task=task,
         method=method,
         n_members=n_members,
-        n_nonmembers=sum(len(one.nonmembers) for one in strata),
+        n_nonmembers=n_nonmembers,
         n_strata=len(strata),
         auc=auc,
         auc_se=se,
-        auc_low=max(0.0, auc - _Z * se),
-        auc_high=min(1.0, auc + _Z * se),
+        auc_low=low,
+        auc_high=high,
         tpr=tpr,
         tpr_low=tpr_low,
         tpr_high=tpr_high,
@@ -209,15 +216,11 @@ def _weights(counts: Sequence[int]) -> np.ndarray:
 
 
 def _tpr(one: Stratum) -> float:
-    """Members strictly above the smallest threshold that keeps to `FPR`."""
-    from jaxcontam.stats.roc import tpr_at_fpr
-
+    """Share of members above the threshold that at most `FPR` of the others exceed."""
     return tpr_at_fpr(one.members, one.nonmembers, FPR)[0]
 
 
 def _paired(a: Stratum, b: Stratum) -> tuple[float, float]:
     """AUC of `b` minus that of `a` on the same texts, and its variance."""
-    from jaxcontam.stats.roc import paired_delong
-
     found = paired_delong(b.members, b.nonmembers, a.members, a.nonmembers)
     return found.difference, found.se**2

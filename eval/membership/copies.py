@@ -17,9 +17,10 @@ from eval.membership.texts import drawn
 from jaxcontam.methods.membership.blind import blind_baselines
 from jaxcontam.methods.membership.frequencies import token_frequencies
 from jaxcontam.methods.membership.judging import judge
-from jaxcontam.methods.membership.plan import Inputs, ScoreTable
+from jaxcontam.methods.membership.plan import Inputs
+from jaxcontam.methods.membership.score import Reading
 
-_READS = (
+_READS: tuple[Reading, ...] = (
     "lowercase",
     "neighbours",
     "reference",
@@ -49,6 +50,19 @@ class _Draw:
     unseen: list[str]
     shots_seen: list[str]
     shots_unseen: list[str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Table:
+    """Scores of the texts of one test.
+
+    Attributes:
+        names: Of the M scores.
+        values: (N, M) float64.
+    """
+
+    names: tuple[str, ...]
+    values: np.ndarray
 
 
 def copies_study(bench: Bench) -> Found:
@@ -96,18 +110,15 @@ def copies_study(bench: Bench) -> Found:
             for name, values in baseline_scores(blind).items():
                 one = Stratum(values[labels_N], values[~labels_N])
                 blind_strata.setdefault((name, copies), []).append(one)
-            table = ScoreTable(
-                names=tuple(scores),
-                values=np.stack(
+            table = _Table(
+                tuple(scores),
+                np.stack(
                     [
                         np.concatenate([of[f"{copies}"], of["0"]])
                         for of in scores.values()
                     ],
                     axis=1,
                 ),
-                n_tokens=np.ones(len(texts), np.int64),
-                tokens_scored=0,
-                n_cached=0,
             )
             benchmark = text_set(f"pydocs-{copies}-seed{seed}", texts)
             results += [

@@ -17,9 +17,13 @@ from eval.membership.cells import Cell, Stratum, Trend, cell, trend
 from eval.membership.models import Model, planted
 from eval.membership.tasks import Task
 from eval.membership.texts import drawn, pieces
+from jaxcontam.methods.membership.blind import Blind, blind_baselines
+from jaxcontam.methods.membership.score import Reading
 
 PRIMARY = "min_k"
-_TASK_READS = ("lowercase", "neighbours")
+_TASK_READS: tuple[Reading, ...] = ("lowercase", "neighbours")
+Run = Callable[[int], tuple[Model, list[str], Scores]]
+"""Seed -> the model, the names of its tasks, and the scores of their texts."""
 SplitTasks = Mapping[str, tuple[Task, Task]]
 
 
@@ -46,8 +50,6 @@ class Found:
 
 def tasks_study(bench: Bench) -> Found:
     """AUC and TPR of each score on each task, as in tables 3 and 7."""
-    from jaxcontam.methods.membership.blind import blind_baselines
-
     methods = score_methods(*_TASK_READS)
     strata: dict[tuple[str, str], list[Stratum]] = {}
     blind: dict[str, list[Stratum]] = {}
@@ -56,14 +58,12 @@ def tasks_study(bench: Bench) -> Found:
         split = bench.split_tasks(seed)
         model = contaminated(bench, split, seed=seed)
         facts = model_facts(model)
-        scores = score_groups(
-            bench.ready(model), _texts(split), methods, seed=seed
-        )
+        scores = score_groups(bench.ready(model), _texts(split), methods, seed=seed)
         for method, of_groups in scores.items():
             for name in split:
                 found = Stratum(of_groups[f"{name} seen"], of_groups[f"{name} unseen"])
                 strata.setdefault((method, name), []).append(found)
-        for name, (seen, unseen) in split.items():
+        for seen, unseen in split.values():
             texts = [item.text for item in (*seen.items, *unseen.items)]
             labels = np.arange(len(texts)) < len(seen.items)
             for row, values in baseline_scores(
@@ -266,11 +266,10 @@ def model_facts(model: Model) -> dict[str, Any]:
     }
 
 
-def baseline_scores(blind: Any) -> dict[str, np.ndarray]:
+def baseline_scores(blind: Blind) -> dict[str, np.ndarray]:
     """Cross-validated scores of each blind baseline, by its name."""
     return {
-        row.name: values
-        for row, values in zip(blind.rows, blind.scores.T, strict=True)
+        row.name: values for row, values in zip(blind.rows, blind.scores.T, strict=True)
     }
 
 
@@ -315,7 +314,7 @@ def _scored_pieces(
 def _settings(
     bench: Bench,
     study: str,
-    settings: Mapping[str, tuple[float, Callable[[int], tuple[Model, list[str], Scores]]]],
+    settings: Mapping[str, tuple[float, Run]],
     *,
     paper: str,
 ) -> Found:

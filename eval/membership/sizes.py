@@ -51,7 +51,9 @@ def sizes_study(bench: Bench) -> Found:
             for method, of_groups in scores.items():
                 for words in scale.lengths:
                     strata.setdefault((method, size, words), []).append(
-                        Stratum(of_groups[f"{words} seen"], of_groups[f"{words} unseen"])
+                        Stratum(
+                            of_groups[f"{words} seen"], of_groups[f"{words} unseen"]
+                        )
                     )
     methods = list(dict.fromkeys(method for method, _, _ in strata))
     small, large = sizes[0], sizes[-1]

@@ -65,8 +65,7 @@ def python_tasks(questions: Sequence[Question], *, seed: int) -> tuple[Task, ...
         Task(
             name,
             tuple(
-                make(rng, questions[i], questions)
-                for i in order[number :: len(makers)]
+                make(rng, questions[i], questions) for i in order[number :: len(makers)]
             ),
         )
         for number, (name, make) in enumerate(makers.items())

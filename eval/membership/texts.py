@@ -83,7 +83,9 @@ def pieces(documents: tuple[str, ...], n_words: int) -> list[str]:
     What is left at the end of a document is dropped.
     """
     found = (
-        piece for document in documents for piece in consecutive_chunks(document, n_words)
+        piece
+        for document in documents
+        for piece in consecutive_chunks(document, n_words)
     )
     return [piece for piece in dict.fromkeys(found) if count_words(piece) == n_words]
 
