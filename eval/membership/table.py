@@ -1,13 +1,17 @@
 """Studies as tables of words: for the terminal and for the page."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 Document = Mapping[str, Any]
+
+# Other scores of that study stand in its file.
+_OF_SIZES = ("min_k", "loss")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,8 +45,13 @@ def grids(document: Document) -> list[Grid]:
     """The tables of one study."""
     found = []
     title = TITLES[document["study"]]
-    if document["cells"]:
-        cells = [*document["cells"], *document["blind"]]
+    if document["study"] == "sizes":
+        found += [_sizes_grid(title, document["cells"], name) for name in _OF_SIZES]
+    elif document["cells"]:
+        blind = [
+            {**one, "method": f"blind: {one['method']}"} for one in document["blind"]
+        ]
+        cells = [*document["cells"], *blind]
         found.append(_matrix(f"{title}: AUC", cells, _auc_words))
         if any(one["tpr"] is not None for one in cells):
             found.append(
@@ -58,9 +67,11 @@ def grids(document: Document) -> list[Grid]:
 def print_study(document: Document, console: Console) -> None:
     """Print the tables of one study."""
     for grid in grids(document):
-        table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+        table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
         for number, name in enumerate(grid.header):
-            table.add_column(name, justify="left" if number == 0 else "right")
+            table.add_column(
+                name, justify="left" if number == 0 else "right", no_wrap=True
+            )
         for row in grid.rows:
             table.add_row(*row)
         console.print(f"\n{grid.title}", highlight=False)
@@ -71,15 +82,22 @@ def print_study(document: Document, console: Console) -> None:
     )
 
 
-def _matrix(title: str, cells: Sequence[Mapping[str, Any]], words: Any) -> Grid:
-    """A row a score, a column a setting; the best score of the last setting first."""
+def _matrix(
+    title: str,
+    cells: Sequence[Mapping[str, Any]],
+    words: Callable[[Mapping[str, Any]], str],
+) -> Grid:
+    """A row a score, a column a setting; the best on average first, blind ones last."""
     settings = list(dict.fromkeys(one["setting"] for one in cells))
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     for one in cells:
         found.setdefault(one["method"], {})[one["setting"]] = one
-    last = settings[-1]
     ranked = sorted(
-        found, key=lambda name: -found[name][last]["auc"] if last in found[name] else 0
+        found,
+        key=lambda name: (
+            name.startswith("blind: "),
+            -statistics.fmean(one["auc"] for one in found[name].values()),
+        ),
     )
     return Grid(
         title,
@@ -97,8 +115,30 @@ def _matrix(title: str, cells: Sequence[Mapping[str, Any]], words: Any) -> Grid:
     )
 
 
+def _sizes_grid(title: str, cells: Sequence[Mapping[str, Any]], method: str) -> Grid:
+    """A row a size, a column a length."""
+    own = [one for one in cells if one["method"] == method]
+    lengths = list(dict.fromkeys(one["task"] for one in own))
+    return Grid(
+        f"{title}: AUC of {method}",
+        ("weights", *lengths),
+        tuple(
+            (
+                f"{size / 1e6:.2f} M",
+                *(
+                    _auc_words(one)
+                    for length in lengths
+                    for one in own
+                    if (one["x"], one["task"]) == (size, length)
+                ),
+            )
+            for size in dict.fromkeys(one["x"] for one in own)
+        ),
+    )
+
+
 def _auc_words(one: Mapping[str, Any]) -> str:
-    return f"{one['auc']:.3f} ± {one['auc_se']:.3f}"
+    return f"{one['auc']:.3f}±{one['auc_se']:.3f}".replace("±0.", "±.")
 
 
 def _tpr_words(one: Mapping[str, Any]) -> str:

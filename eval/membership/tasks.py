@@ -141,5 +141,5 @@ def _others(
 
 def _shuffled(rng: np.random.Generator, versions: Sequence[str]) -> Item:
     """The first of the versions is the right one."""
-    order = rng.permutation(len(versions)).tolist()
+    order: list[int] = rng.permutation(len(versions)).tolist()
     return Item(tuple(versions[i] for i in order), order.index(0))
