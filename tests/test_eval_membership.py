@@ -180,13 +180,22 @@ def test_resized_models_keep_vocabulary_and_rows():
 
 
 def test_accuracy_counts_seeds_and_tasks_together():
-    seen, unseen = np.array([True, True]), np.array([True, False])
-    rows = accuracy_rows("a", {"x": [(seen, unseen)], "y": [(seen, unseen)] * 2})
-    assert [(row.task, row.n_seen, row.unseen) for row in rows] == [
-        ("x", 2, 0.5),
-        ("y", 4, 0.5),
-        ("all", 6, 0.5),
+    both = np.array([True, True]), np.array([True, False])
+    answered = {"x": [both], "y": [both] * 2}
+    rows = accuracy_rows("a", answered, answered)
+    assert [(row.task, row.n_seen, row.unseen, row.gain) for row in rows] == [
+        ("x", 2, 0.5, 0.0),
+        ("y", 4, 0.5, 0.0),
+        ("all", 6, 0.5, 0.0),
     ]
+
+
+def test_gain_leaves_out_what_was_known_before():
+    yes, no = np.ones(50, bool), np.zeros(50, bool)
+    (row, _) = accuracy_rows("a", {"x": [(yes, no)]}, {"x": [(yes, no)]})
+    assert (row.difference, row.gain) == (1.0, 0.0)
+    (row, _) = accuracy_rows("a", {"x": [(yes, no)]}, {"x": [(no, no)]})
+    assert (row.gain, row.gain_low, row.gain_high) == (1.0, 1.0, 1.0)
 
 
 @pytest.fixture(scope="module")

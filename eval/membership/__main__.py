@@ -105,6 +105,7 @@ class Membership:
         make_folder(self.out)
         key = _key(bench)
         for name in self.studies or tuple(STUDIES):
+            print(f"eval.membership: {name}", file=sys.stderr, flush=True)
             started, clock, cpu = utc_now(), time.monotonic(), time.process_time()
             found = STUDIES[name](bench)
             document = {

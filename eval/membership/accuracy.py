@@ -10,6 +10,11 @@ from eval.membership.tasks import Item
 from jaxcontam.methods.membership.text_model import TextModel
 from jaxcontam.stats.shares import wilson_interval
 
+Answered = Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]]
+"""Task -> for each seed, whether each seen and each unseen example was answered."""
+
+_Z = 1.959964
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AccuracyRow:
@@ -25,6 +30,11 @@ class AccuracyRow:
         difference: `seen` minus `unseen`.
         low: Lower end of its 95 % interval.
         high: Upper end.
+        gain: `difference` minus that of the base model, which saw neither: how much
+            more the seen examples gained.
+        gain_low: Lower end of its 95 % interval, from the same examples before and
+            after (normal).
+        gain_high: Upper end.
     """
 
     setting: str
@@ -36,6 +46,9 @@ class AccuracyRow:
     difference: float
     low: float
     high: float
+    gain: float
+    gain_low: float
+    gain_high: float
 
 
 def right_answers(model: TextModel, items: Sequence[Item]) -> np.ndarray:
@@ -60,22 +73,34 @@ def right_answers(model: TextModel, items: Sequence[Item]) -> np.ndarray:
 
 
 def accuracy_rows(
-    setting: str, answered: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]]
+    setting: str, answered: Answered, before: Answered
 ) -> list[AccuracyRow]:
     """One row a task, and one for all.
 
     Args:
         setting: See `AccuracyRow`.
-        answered: By task, for each seed, whether each seen and each unseen example was
-            answered rightly.
+        answered: See `Answered`.
+        before: The same examples, answered by the base model.
     """
     rows = []
-    every = [both for of_seeds in answered.values() for both in of_seeds]
-    for task, found in [*answered.items(), ("all", every)]:
-        seen, unseen = (np.concatenate(side) for side in zip(*found, strict=True))
+    every, every_before = (
+        [both for of_seeds in found.values() for both in of_seeds]
+        for found in (answered, before)
+    )
+    for task, now, then in [
+        *((task, answered[task], before[task]) for task in answered),
+        ("all", every, every_before),
+    ]:
+        seen, unseen = (np.concatenate(side) for side in zip(*now, strict=True))
         difference, low, high = share_difference(
             int(seen.sum()), len(seen), int(unseen.sum()), len(unseen)
         )
+        changes = [
+            after.astype(np.float64) - np.concatenate(side)
+            for after, side in zip((seen, unseen), zip(*then, strict=True), strict=True)
+        ]
+        gain = float(changes[0].mean() - changes[1].mean())
+        half = _Z * math.sqrt(sum(float(one.var()) / len(one) for one in changes))
         rows.append(
             AccuracyRow(
                 setting=setting,
@@ -87,6 +112,9 @@ def accuracy_rows(
                 difference=difference,
                 low=low,
                 high=high,
+                gain=gain,
+                gain_low=gain - half,
+                gain_high=gain + half,
             )
         )
     return rows

@@ -11,7 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from eval.membership.accuracy import AccuracyRow, accuracy_rows, right_answers
+from eval.membership.accuracy import (
+    AccuracyRow,
+    Answered,
+    accuracy_rows,
+    right_answers,
+)
 from eval.membership.bench import Bench, Scores, score_groups, score_methods
 from eval.membership.cells import Cell, Stratum, Trend, cell, trend
 from eval.membership.models import Model, planted
@@ -211,6 +216,7 @@ def accuracy_study(bench: Bench) -> Found:
         (f"{scale.main_rate:g}, {scale.many_copies} copies", None, scale.many_copies),
     ]
     rows: list[AccuracyRow] = []
+    before: Answered = {}
     for setting, rate, copies in settings:
         answered: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
         for seed in bench.seeds:
@@ -224,7 +230,8 @@ def accuracy_study(bench: Bench) -> Found:
             for name, both in split.items():
                 seen, unseen = (right_answers(scored, task.items) for task in both)
                 answered.setdefault(name, []).append((seen, unseen))
-        rows += accuracy_rows(setting, answered)
+        before = before or answered
+        rows += accuracy_rows(setting, answered, before)
     return Found(accuracy=tuple(rows))
 
 

@@ -132,23 +132,24 @@ def _draw_curve(axes: Axes, cells: Sequence[Mapping[str, Any]], **style: Any) ->
 
 
 def _accuracy_figure(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Seen minus unseen accuracy over all tasks, by setting."""
+    """How much more the seen examples of all tasks gained, by setting."""
     every = [one for one in rows if one["task"] == "all"]
-    difference, low, high = (
-        np.array([one[name] for one in every]) for name in ("difference", "low", "high")
+    gain, low, high = (
+        np.array([one[name] for one in every])
+        for name in ("gain", "gain_low", "gain_high")
     )
     with matplotlib.rc_context(STYLE):
         figure, axes = figure_axes(_SIZE)
         axes.errorbar(
             range(len(every)),
-            difference,
-            yerr=np.stack([difference - low, high - difference]).clip(min=0),
+            gain,
+            yerr=np.stack([gain - low, high - gain]).clip(min=0),
             fmt="o",
             color=BLUE,
         )
         axes.axhline(0, color="black", lw=0.6)
         axes.set_xticks(range(len(every)), [one["setting"] for one in every])
-        axes.set_ylabel("accuracy, seen minus unseen")
+        axes.set_ylabel("gain in accuracy, seen minus unseen")
         return svg_text(figure)
 
 

@@ -166,17 +166,17 @@ def _trend_grid(trends: Sequence[Mapping[str, Any]]) -> Grid:
 
 def _accuracy_grid(title: str, rows: Sequence[Mapping[str, Any]]) -> Grid:
     return Grid(
-        title,
-        ("setting", "task", "examples", "seen", "unseen", "difference", "interval"),
+        f"{title} (gain: beyond the same difference before training)",
+        ("setting", "task", "seen", "unseen", "difference", "gain", "its interval"),
         tuple(
             (
                 one["setting"],
                 one["task"],
-                f"{one['n_seen']} + {one['n_unseen']}",
                 f"{one['seen']:.1%}",
                 f"{one['unseen']:.1%}",
                 f"{one['difference']:+.1%}",
-                f"{one['low']:+.1%} to {one['high']:+.1%}",
+                f"{one['gain']:+.1%}",
+                f"{one['gain_low']:+.1%} to {one['gain_high']:+.1%}",
             )
             for one in rows
         ),
