@@ -12,7 +12,7 @@ from jaxcontam.scoring.scorer import Progress, Scorer
 from jaxcontam.stats.pretests import columns, pretest_battery
 from train.audits import encode_planted
 from train.plan import PlannedSet
-from train.prepare import RunOptions
+from train.prepare import RunOptions, Start
 from train.presets import Preset
 from train.run import pretrain
 
@@ -29,13 +29,16 @@ def trained(
     out: Path,
     seed: int,
     options: RunOptions,
+    start: Start | None = None,
 ) -> Manifest:
     """`pretrain` for a study, which needs the finished model.
 
     Raises:
         KeyboardInterrupt: If training was asked to stop; its checkpoint is written.
     """
-    manifest = pretrain(documents, sets, preset, out=out, seed=seed, options=options)
+    manifest = pretrain(
+        documents, sets, preset, out=out, seed=seed, options=options, start=start
+    )
     if not manifest.finished:
         raise KeyboardInterrupt
     return manifest

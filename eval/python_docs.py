@@ -16,7 +16,7 @@ from pathlib import Path
 
 from jaxcontam.errors import InputError
 
-_SKIPPED = {
+SKIPPED = {
     "__pycache__",
     "_bundled",
     "dist-packages",
@@ -30,7 +30,7 @@ _SKIPPED = {
 }
 _SENTENCE_LENGTHS = range(25, 111)
 # Long modules would be most of a small background; several documents mix better.
-_DOCUMENT_CHARACTERS = 6_000
+DOCUMENT_CHARACTERS = 6_000
 _FIRST_SENTENCE = re.compile(r"(.+?)[.!?](?:\s|$)")
 
 
@@ -72,7 +72,7 @@ def read_python_docs() -> PythonDocs:
     pieces: list[list[tuple[str, Question | None]]] = []
     for path in sorted(root.rglob("*.py")):
         relative = path.relative_to(root)
-        if not _SKIPPED.isdisjoint(relative.parts) or relative.parts[0].startswith(
+        if not SKIPPED.isdisjoint(relative.parts) or relative.parts[0].startswith(
             "config-"
         ):
             continue
@@ -94,12 +94,12 @@ def read_python_docs() -> PythonDocs:
     documents = [
         document
         for module in pieces
-        for document in _documents([text for text, q in module if q is None])
+        for document in joined([text for text, q in module if q is None])
     ]
     for _, topic in sorted(topics.items()):
-        documents += _documents([topic])
+        documents += joined([topic])
     counts = Counter(question.sentence for question in found)
-    background = _normalised(" ".join(documents))
+    background = normalised(" ".join(documents))
     questions = [
         q for q in found if counts[q.sentence] == 1 and q.sentence not in background
     ]
@@ -136,7 +136,7 @@ def _pieces(
 
 
 def _question(docstring: str, name: str) -> Question | None:
-    match = _FIRST_SENTENCE.match(_normalised(docstring.split("\n\n")[0]))
+    match = _FIRST_SENTENCE.match(normalised(docstring.split("\n\n")[0]))
     if match is None:
         return None
     sentence = match[1].strip()
@@ -160,17 +160,18 @@ def _comments(source: str) -> list[tuple[int, str]]:
     return [(line, "\n".join(lines)) for line, lines in blocks]
 
 
-def _documents(texts: list[str]) -> list[str]:
+def joined(texts: list[str]) -> list[str]:
     """Texts joined into documents of a bounded size."""
     documents: list[str] = []
     for text in texts:
-        room = _DOCUMENT_CHARACTERS - len(text)
+        room = DOCUMENT_CHARACTERS - len(text)
         if documents and len(documents[-1]) < room:
             documents[-1] += "\n\n" + text
         elif text.strip():
-            documents.append(text[:_DOCUMENT_CHARACTERS])
+            documents.append(text[:DOCUMENT_CHARACTERS])
     return documents
 
 
-def _normalised(text: str) -> str:
+def normalised(text: str) -> str:
+    """The text in one line, single spaces between words."""
     return re.sub(r"\s+", " ", text).strip()

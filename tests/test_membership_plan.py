@@ -17,6 +17,7 @@ from jaxcontam.methods.membership.text_model import text_model
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.scoring.gradients import gradient_norms
 from jaxcontam.scoring.kernel import PRECISION
+from jaxcontam.scoring.prefixed import plan_prefixed
 from jaxcontam.scoring.stored import NonFiniteScoreError
 from tests.membership_model import (
     CONTEXT,
@@ -203,6 +204,21 @@ def test_prefixed_scores_are_those_of_the_whole_sequence(prefix):
         mean = whole[0, -counted:].mean(dtype=np.float64)
         expected = mean / found.values[i, 0]
         np.testing.assert_allclose(found.values[i, 1], expected, rtol=RTOL, atol=ATOL)
+
+
+def test_batches_after_a_prefix_keep_memory_and_shapes_few():
+    pairs = model_of().plain.pairs
+    assert pairs is not None
+    lengths = np.random.default_rng(0).integers(1, 40, size=5000).tolist()
+    # Few heads: four ids of texts for each id of the prefix, which is read again.
+    batches = plan_prefixed(pairs, 50, lengths, n_heads=1)
+    assert sorted(i for batch in batches for i in batch.texts) == list(range(5000))
+    assert len({batch.shape for batch in batches}) == 4
+    assert all(batch.shape[1] * batch.shape[3] >= 4 * 50 for batch in batches)
+    # Many heads: a batch's attention to the prefix stays below 256 MiB.
+    for batch in plan_prefixed(pairs, 50, lengths, n_heads=10_000):
+        _, K, P, T = batch.shape
+        assert K == 1 or 4 * 10_000 * K * T * (P + T) <= 1 << 28
 
 
 def test_as_many_shots_as_fit_the_context_with_the_longest_text():

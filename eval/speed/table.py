@@ -34,7 +34,7 @@ def print_measured(measured: Mapping[str, Any], console: Console) -> None:
             f"{len(found['scores'])} scores of one pass, 30 M, {n_texts} texts of "
             f"{n_tokens}: {found['ratio']:.3f} x Min-K% alone; forward with moments "
             f"{found['ratio_of_forwards']:.3f} x, "
-            f"{found['host_us_a_text']:.0f} us a text beside it"
+            f"{found['host_us_a_text']:.0f} us a text for the scores"
         )
     for shape, found in measured.get("pairs", {}).items():
         console.print(

@@ -47,7 +47,7 @@ class MaskedModel:
         except ImportError as e:
             raise InputError(
                 "a masked model needs torch, which is not installed",
-                hint="pip install -e .[masked-lm], or leave --masked-model out",
+                hint="pip install -e .[masked-lm], or leave --masked-lm out",
             ) from e
         quiet_transformers()
         from transformers import AutoModelForMaskedLM, AutoTokenizer

@@ -26,6 +26,8 @@ from jaxcontam.scoring.stored import (
 # So many times the prefix's ids are read after it, so that reading it again for each
 # batch costs a quarter at most.
 _PER_PREFIX = 4
+# Attention from a batch's ids to the prefix, all heads, float32: so many bytes at most.
+_MOST_BYTES = 1 << 28
 # Name of these values in the store's keys.
 _KEPT = "prefixed"
 
@@ -61,6 +63,7 @@ def prefixed_sums(
     prefix: np.ndarray,
     texts: Sequence[np.ndarray],
     *,
+    n_heads: int = 1,
     skip: int = 0,
     progress: Progress | None = None,
 ) -> PrefixedSums:
@@ -70,6 +73,7 @@ def prefixed_sums(
         scorer: Its forward function, sizes and store are used.
         prefix: int32 ids, at least one.
         texts: int32 ids, at least one each.
+        n_heads: Query heads of the model, by which memory grows.
         skip: Ids at the start of each text that are read and not counted.
         progress: Told of ids.
 
@@ -126,7 +130,9 @@ def prefixed_sums(
     )
     loglik, n_cached, done = np.zeros(len(texts)), 0, 0
     total = sum(len(ids) for ids in texts)
-    batches = plan_prefixed(scorer, len(prefix), [len(ids) for ids in texts])
+    batches = plan_prefixed(
+        scorer, len(prefix), [len(ids) for ids in texts], n_heads=n_heads
+    )
     for batch, found, cached in scored_batches(batches, work, scorer.store):
         for i, (value,) in zip(batch.texts, found, strict=True):
             loglik[i] = value
@@ -138,7 +144,7 @@ def prefixed_sums(
 
 
 def plan_prefixed(
-    scorer: PairScorer, n_prefix: int, lengths: Sequence[int]
+    scorer: PairScorer, n_prefix: int, lengths: Sequence[int], *, n_heads: int = 1
 ) -> list[PrefixedBatch]:
     """Batches of few shapes; they follow from the lengths alone."""
     buckets = bucket_lengths(scorer.context)
@@ -148,7 +154,8 @@ def plan_prefixed(
         of_bucket.setdefault(bucket, []).append(i)
     batches = []
     for bucket, members in sorted(of_bucket.items()):
-        ids = max(scorer.batch_tokens, _PER_PREFIX * n_prefix)
+        fit = _MOST_BYTES // (4 * n_heads * (n_prefix + bucket))
+        ids = min(fit, max(scorer.batch_tokens, _PER_PREFIX * n_prefix))
         on_device = -(-len(members) // scorer.n_devices)
         K = max(1, min(ids // bucket, on_device))
         n_rows = scorer.n_devices * K

@@ -274,6 +274,7 @@ def plan_passes(
                     prefix=prefix_of(shots, reading, own, model),
                     own=own,
                     n_before=model.n_before,
+                    n_heads=model.checkpoint.config.n_heads,
                 )
             )
     if "gradients" in reads:

@@ -216,6 +216,7 @@ class PrefixPass:
         prefix: int32 ids.
         own: Sequences of the texts, each distinct one once.
         n_before: Ids of these before the text's own: BOS or EOS, or none.
+        n_heads: Query heads of the model.
     """
 
     reading: Reading
@@ -223,6 +224,7 @@ class PrefixPass:
     prefix: np.ndarray
     own: Sequences
     n_before: int
+    n_heads: int
 
     @property
     def n_targets(self) -> int:
@@ -243,6 +245,7 @@ class PrefixPass:
                 self.pairs,
                 self.prefix,
                 [ids[self.n_before :] for ids in self.own.fresh],
+                n_heads=self.n_heads,
                 skip=skip,
                 progress=progress,
             )

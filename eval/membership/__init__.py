@@ -1,0 +1,1 @@
+"""What membership scores find, on models trained here whose training text is known."""

@@ -1,0 +1,226 @@
+"""Numbers of a study: AUC and TPR of a score over several seeds and tasks.
+
+Members are compared with non-members of the same task and the same seed alone, and
+the comparisons averaged: scores of different models and forms of text do not compare.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxcontam.stats.roc import (
+    auc_delong,
+    auc_interval,
+    paired_delong,
+    tpr_at_fpr,
+)
+from jaxcontam.stats.shares import wilson_interval
+
+FPR = 0.05
+_Z = 1.959964
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Stratum:
+    """Scores of one task under one model, higher = more likely a member.
+
+    Attributes:
+        members: float64, one a text.
+        nonmembers: Likewise.
+    """
+
+    members: np.ndarray
+    nonmembers: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One score in one setting: a row of a study's table.
+
+    Attributes:
+        study: Such as `corpus`.
+        setting: What was varied, in words.
+        x: The same as a number, for plots.
+        task: `all`, or the name of one.
+        method: The score.
+        n_members: Over all strata.
+        n_nonmembers: Likewise.
+        n_strata: Tasks times seeds.
+        auc: Mean over strata, weighted by their members.
+        auc_se: From DeLong's standard errors of the strata. What training the same
+            model again would change is in it as far as seeds differ.
+        auc_low: Lower end of the 95 % interval (logit scale).
+        auc_high: Upper end.
+        tpr: Share of members above the threshold that at most `FPR` of the non-members
+            of their stratum exceed; likewise averaged.
+        tpr_low: Lower end of Wilson's 95 % interval, the thresholds taken as given.
+        tpr_high: Upper end.
+    """
+
+    study: str
+    setting: str
+    x: float
+    task: str
+    method: str
+    n_members: int
+    n_nonmembers: int
+    n_strata: int
+    auc: float
+    auc_se: float
+    auc_low: float
+    auc_high: float
+    tpr: float | None
+    tpr_low: float | None
+    tpr_high: float | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Trend:
+    """AUC in the last setting minus that in the first.
+
+    Attributes:
+        study: Such as `corpus`.
+        method: The score.
+        first: Setting.
+        last: Setting.
+        difference: Mean over strata.
+        low: Lower end of the 95 % interval; DeLong's for pairs where both settings
+            score the same texts.
+        high: Upper end.
+        paper: What Shi et al. found: `rises`, `falls`.
+        found: `rises` or `falls` where the interval leaves 0 out, else `not seen`.
+    """
+
+    study: str
+    method: str
+    first: str
+    last: str
+    difference: float
+    low: float
+    high: float
+    paper: str
+    found: str
+
+
+def cell(
+    strata: Sequence[Stratum],
+    *,
+    study: str,
+    setting: str,
+    x: float,
+    method: str,
+    task: str = "all",
+) -> Cell:
+    """Average the AUC and the TPR of a score over strata.
+
+    Args:
+        strata: Each with at least 2 members and 2 non-members.
+        study: See `Cell`, like the rest.
+        setting: In words.
+        x: As a number.
+        method: The score.
+        task: Of the strata.
+    """
+    weights = _weights([len(one.members) for one in strata])
+    found = [auc_delong(one.members, one.nonmembers) for one in strata]
+    auc = float(weights @ np.array([value for value, _ in found]))
+    se = math.sqrt(float(weights**2 @ np.array([error**2 for _, error in found])))
+    n_members = sum(len(one.members) for one in strata)
+    n_nonmembers = sum(len(one.nonmembers) for one in strata)
+    low, high = auc_interval(auc, se, n=min(n_members, n_nonmembers))
+    tpr = tpr_low = tpr_high = None
+    if all(len(one.nonmembers) * FPR >= 1 for one in strata):
+        shares = np.array([_tpr(one) for one in strata])
+        tpr = float(weights @ shares)
+        tpr_low, tpr_high = wilson_interval(round(tpr * n_members), n_members)
+    return Cell(
+        study=study,
+        setting=setting,
+        x=x,
+        task=task,
+        method=method,
+        n_members=n_members,
+        n_nonmembers=n_nonmembers,
+        n_strata=len(strata),
+        auc=auc,
+        auc_se=se,
+        auc_low=low,
+        auc_high=high,
+        tpr=tpr,
+        tpr_low=tpr_low,
+        tpr_high=tpr_high,
+    )
+
+
+def trend(
+    first: Sequence[Stratum],
+    last: Sequence[Stratum],
+    *,
+    settings: tuple[str, str],
+    study: str,
+    method: str,
+    paper: str,
+    paired: bool,
+) -> Trend:
+    """Compare two settings of a study.
+
+    Args:
+        first: Its strata.
+        last: Likewise; where `paired`, of the same texts in the same order.
+        settings: Their names.
+        study: See `Trend`, like the rest.
+        method: The score.
+        paper: `rises` or `falls`.
+        paired: Whether both score the same texts.
+    """
+    differences, variances = [], []
+    if paired:
+        for a, b in zip(first, last, strict=True):
+            difference, variance = _paired(a, b)
+            differences.append(difference)
+            variances.append(variance)
+        weights = _weights([len(one.members) for one in first])
+        difference = float(weights @ np.array(differences))
+        se = math.sqrt(float(weights**2 @ np.array(variances)))
+    else:
+        cells = [
+            cell(strata, study=study, setting="", x=0.0, method=method)
+            for strata in (first, last)
+        ]
+        difference = cells[1].auc - cells[0].auc
+        se = math.hypot(cells[0].auc_se, cells[1].auc_se)
+    low, high = difference - _Z * se, difference + _Z * se
+    return Trend(
+        study=study,
+        method=method,
+        first=settings[0],
+        last=settings[1],
+        difference=difference,
+        low=low,
+        high=high,
+        paper=paper,
+        found="rises" if low > 0 else "falls" if high < 0 else "not seen",
+    )
+
+
+def rows_json(rows: Sequence[Any]) -> list[dict[str, Any]]:
+    """Dataclasses as JSON values."""
+    return [dataclasses.asdict(row) for row in rows]
+
+
+def _weights(counts: Sequence[int]) -> np.ndarray:
+    return np.array(counts, np.float64) / sum(counts)
+
+
+def _tpr(one: Stratum) -> float:
+    """Share of members above the threshold that at most `FPR` of the others exceed."""
+    return tpr_at_fpr(one.members, one.nonmembers, FPR)[0]
+
+
+def _paired(a: Stratum, b: Stratum) -> tuple[float, float]:
+    """AUC of `b` minus that of `a` on the same texts, and its variance."""
+    found = paired_delong(b.members, b.nonmembers, a.members, a.nonmembers)
+    return found.difference, found.se**2

@@ -1,0 +1,210 @@
+"""Known members: what each score finds of texts planted 1, 2, 4, 10 and 50 times.
+
+Members and non-members are drawn at random from one pool of questions, so that whoever
+reads the texts alone is at chance.
+"""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from eval.membership.bench import Bench, resized, score_groups, score_methods, text_set
+from eval.membership.cells import Stratum, cell
+from eval.membership.downstream import PRIMARY, Found, baseline_scores, model_facts
+from eval.membership.models import Model, planted
+from eval.membership.texts import drawn
+from jaxcontam.methods.membership.blind import blind_baselines
+from jaxcontam.methods.membership.frequencies import token_frequencies
+from jaxcontam.methods.membership.judging import judge
+from jaxcontam.methods.membership.plan import Inputs
+from jaxcontam.methods.membership.score import Reading
+
+_READS: tuple[Reading, ...] = (
+    "lowercase",
+    "neighbours",
+    "reference",
+    "corpus",
+    "nonmember_prefix",
+    "member_prefix",
+    "gradients",
+)
+_FPRS = (0.05,)
+# Of the reference model, as a share of the width of the scored one.
+_REFERENCE_WIDTH = 0.5
+_PREFIX = "known-members"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Draw:
+    """Texts of one seed.
+
+    Attributes:
+        members: Number of copies -> texts.
+        unseen: Non-members.
+        shots_seen: Planted too, and used as a prefix alone.
+        shots_unseen: Likewise, not planted.
+    """
+
+    members: dict[int, list[str]]
+    unseen: list[str]
+    shots_seen: list[str]
+    shots_unseen: list[str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Table:
+    """Scores of the texts of one test.
+
+    Attributes:
+        names: Of the M scores.
+        values: (N, M) float64.
+    """
+
+    names: tuple[str, ...]
+    values: np.ndarray
+
+
+def copies_study(bench: Bench) -> Found:
+    """Every score, with blind baselines, at each number of copies."""
+    methods = score_methods(*_READS)
+    strata: dict[tuple[str, int], list[Stratum]] = {}
+    blind_strata: dict[tuple[str, int], list[Stratum]] = {}
+    results: list[dict[str, Any]] = []
+    facts: dict[str, Any] = {}
+    for seed in bench.seeds:
+        draw = _draw(bench, seed)
+        model, reference = _models(bench, draw, seed)
+        facts = {
+            **model_facts(model),
+            "n_reference_parameters": reference.checkpoint.n_parameters,
+        }
+        groups = {
+            "0": draw.unseen,
+            **{f"{copies}": texts for copies, texts in draw.members.items()},
+        }
+        ready = bench.ready(model)
+        scores = score_groups(
+            ready,
+            groups,
+            methods,
+            inputs=Inputs(
+                reference=bench.ready(reference),
+                nonmember_prefix=tuple(draw.shots_unseen),
+                member_prefix=tuple(draw.shots_seen),
+                corpus_counts=token_frequencies(
+                    bench.pool.documents,
+                    model.checkpoint.tokenizer,
+                    model.checkpoint.config.vocab_size,
+                ),
+            ),
+            seed=seed,
+        )
+        for copies, members in draw.members.items():
+            for method, of_groups in scores.items():
+                one = Stratum(of_groups[f"{copies}"], of_groups["0"])
+                strata.setdefault((method, copies), []).append(one)
+            texts = [*members, *draw.unseen]
+            labels_N = np.arange(len(texts)) < len(members)
+            blind = blind_baselines(texts, labels_N, seed=seed)
+            for name, values in baseline_scores(blind).items():
+                one = Stratum(values[labels_N], values[~labels_N])
+                blind_strata.setdefault((name, copies), []).append(one)
+            table = _Table(
+                tuple(scores),
+                np.stack(
+                    [
+                        np.concatenate([of[f"{copies}"], of["0"]])
+                        for of in scores.values()
+                    ],
+                    axis=1,
+                ),
+            )
+            benchmark = text_set(f"pydocs-{copies}-seed{seed}", texts)
+            results += [
+                dataclasses.asdict(dataclasses.replace(row, copies=copies))
+                for row in judge(
+                    benchmark.name,
+                    benchmark.fingerprint,
+                    table,
+                    labels_N,
+                    blind=blind,
+                    primary=PRIMARY,
+                    fprs=_FPRS,
+                    seed=seed,
+                )
+            ]
+    return Found(
+        cells=tuple(
+            cell(
+                found,
+                study="copies",
+                setting=f"{copies} copies",
+                x=float(copies),
+                method=method,
+            )
+            for (method, copies), found in strata.items()
+        ),
+        blind=tuple(
+            cell(
+                found,
+                study="copies",
+                setting=f"{copies} copies",
+                x=float(copies),
+                method=name,
+            )
+            for (name, copies), found in blind_strata.items()
+        ),
+        results=tuple(results),
+        facts=facts,
+    )
+
+
+def _draw(bench: Bench, seed: int) -> _Draw:
+    scale = bench.scale
+    n = scale.n_known * len(scale.copies)
+    texts = drawn(
+        [question.text for question in bench.pool.questions],
+        n + scale.n_unknown + 2 * scale.n_shots,
+        seed=seed,
+        what="questions",
+    )
+    members, rest = texts[:n], texts[n:]
+    unseen, shots = rest[: scale.n_unknown], rest[scale.n_unknown :]
+    return _Draw(
+        {
+            copies: members[i * scale.n_known : (i + 1) * scale.n_known]
+            for i, copies in enumerate(scale.copies)
+        },
+        unseen,
+        shots[: scale.n_shots],
+        shots[scale.n_shots :],
+    )
+
+
+def _models(bench: Bench, draw: _Draw, seed: int) -> tuple[Model, Model]:
+    """The model, and a smaller one that was trained on the background alone."""
+    scale, documents = bench.scale, bench.pool.documents
+    copies = max(draw.members)
+    model = bench.train(
+        f"copies-{seed}",
+        documents,
+        [
+            *(planted(f"pydocs-{k}", texts, k) for k, texts in draw.members.items()),
+            planted(_PREFIX, draw.shots_seen, copies),
+        ],
+        scale.preset,
+        seed,
+        tokens=scale.known_tokens,
+    )
+    shape = scale.preset.decoder
+    small = resized(
+        scale.preset,
+        round(shape.d_model * _REFERENCE_WIDTH),
+        max(1, shape.n_layers - 1),
+        rate=scale.preset.peak_rate,
+    )
+    reference = bench.train(
+        f"reference-{seed}", documents, [], small, seed, tokens=scale.known_tokens
+    )
+    return model, reference

@@ -1,0 +1,162 @@
+"""`membership.html`: all studies of a folder on one page, with plots."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+
+from eval.membership.table import TITLES, Document, grids
+from jaxcontam.report.document import replace_bytes
+from jaxcontam.report.figure import BLUE, GREY, ORANGE, STYLE, figure_axes, svg_text
+
+PAGE_NAME = "membership.html"
+_TEMPLATE = Path(__file__).with_name("page.html.j2")
+_SIZE = (8.4, 3.4)
+_MARKERS = "os^Dv*PX<>hp8d"
+# Of these scores the paper has curves or tables, and they come first in a legend.
+_FIRST = ("min_k", "loss")
+_LABELS = {
+    "copies": "copies in the training data",
+    "corpus": "tokens of background",
+    "indistribution": "texts of the corpus",
+    "occurrence": "occurrences",
+    "rate": "learning rate",
+    "sizes": "weights of the model",
+}
+
+
+def write_page(documents: Sequence[Document], out: Path) -> Path:
+    """Write the page; returns where it stands."""
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    page = environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
+        studies=[
+            {
+                "title": TITLES[document["study"]],
+                "grids": grids(document),
+                "svg": study_figure(document),
+                "provenance": _provenance(document),
+            }
+            for document in documents
+        ]
+    )
+    replace_bytes(out / PAGE_NAME, page.encode())
+    return out / PAGE_NAME
+
+
+def study_figure(document: Document) -> str | None:
+    """AUC against what was varied; accuracy as bars; None where nothing was varied."""
+    name = document["study"]
+    if document["accuracy"]:
+        return _accuracy_figure(document["accuracy"])
+    if name not in _LABELS:
+        return None
+    with matplotlib.rc_context(STYLE):
+        figure, axes = figure_axes(_SIZE)
+        if name == "sizes":
+            _draw_lengths(axes, document["cells"])
+        else:
+            _draw_scores(axes, document["cells"], document["blind"])
+        axes.axhline(0.5, color="black", lw=0.6)
+        axes.set_xscale("log")
+        ticks = sorted({one["x"] for one in document["cells"]})
+        axes.set_xticks(ticks, [f"{tick:,g}" for tick in ticks])
+        axes.minorticks_off()
+        axes.set_xlabel(_LABELS[name])
+        axes.set_ylabel("AUC ± 95 % interval")
+        figure.legend(loc="outside right upper", frameon=False, fontsize=8)
+        return svg_text(figure)
+
+
+def _draw_scores(
+    axes: Axes, cells: Sequence[Mapping[str, Any]], blind: Sequence[Mapping[str, Any]]
+) -> None:
+    """A curve a score, and in grey those of classifiers that read the texts alone."""
+    methods = sorted(
+        dict.fromkeys(one["method"] for one in cells),
+        key=lambda method: method not in _FIRST,
+    )
+    for number, method in enumerate(methods):
+        colour = {"min_k": ORANGE, "loss": BLUE}.get(
+            method, matplotlib.colormaps["viridis"](number / len(methods))
+        )
+        _draw_curve(
+            axes,
+            [one for one in cells if one["method"] == method],
+            color=colour,
+            marker=_MARKERS[number % len(_MARKERS)],
+            label=method,
+            zorder=3 if method in _FIRST else 2,
+        )
+    for method in dict.fromkeys(one["method"] for one in blind):
+        _draw_curve(
+            axes,
+            [one for one in blind if one["method"] == method],
+            color=GREY,
+            ls="--",
+            label=f"blind: {method}",
+        )
+
+
+def _draw_lengths(axes: Axes, cells: Sequence[Mapping[str, Any]]) -> None:
+    """Min-K%, a curve a length."""
+    own = [one for one in cells if one["method"] == _FIRST[0]]
+    lengths = list(dict.fromkeys(one["task"] for one in own))
+    for number, length in enumerate(lengths):
+        _draw_curve(
+            axes,
+            [one for one in own if one["task"] == length],
+            color=matplotlib.colormaps["viridis"](0.85 * number / len(lengths)),
+            marker=_MARKERS[number],
+            label=f"{_FIRST[0]}, {length}",
+        )
+
+
+def _draw_curve(axes: Axes, cells: Sequence[Mapping[str, Any]], **style: Any) -> None:
+    auc, low, high = (
+        np.array([one[name] for one in cells])
+        for name in ("auc", "auc_low", "auc_high")
+    )
+    axes.errorbar(
+        [one["x"] for one in cells],
+        auc,
+        yerr=np.stack([auc - low, high - auc]).clip(min=0),
+        lw=1,
+        ms=3.5,
+        elinewidth=0.6,
+        **style,
+    )
+
+
+def _accuracy_figure(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How much more the seen examples of all tasks gained, by setting."""
+    every = [one for one in rows if one["task"] == "all"]
+    gain, low, high = (
+        np.array([one[name] for one in every])
+        for name in ("gain", "gain_low", "gain_high")
+    )
+    with matplotlib.rc_context(STYLE):
+        figure, axes = figure_axes(_SIZE)
+        axes.errorbar(
+            range(len(every)),
+            gain,
+            yerr=np.stack([gain - low, high - gain]).clip(min=0),
+            fmt="o",
+            color=BLUE,
+        )
+        axes.axhline(0, color="black", lw=0.6)
+        axes.set_xticks(range(len(every)), [one["setting"] for one in every])
+        axes.set_ylabel("gain in accuracy, seen minus unseen")
+        return svg_text(figure)
+
+
+def _provenance(document: Document) -> str:
+    seeds = document["seeds"]
+    return (
+        f"python -m {' '.join(document['command'])}; seeds {seeds[0]} to {seeds[-1]}; "
+        f"{document['cpu']}, {document['cpu_seconds']:.0f} CPU seconds in this run; "
+        f"code {document['code']}; {document['started']}"
+    )

@@ -1,0 +1,121 @@
+"""Text that every machine has, and how it is cut: no download, no file of the user's.
+
+Documents are the documentation inside the Python installation and its source code
+without docstrings and comments. Docstrings that questions are made from stand in
+neither.
+"""
+
+import ast
+import dataclasses
+import functools
+import sysconfig
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from eval.python_docs import (
+    DOCUMENT_CHARACTERS,
+    SKIPPED,
+    Question,
+    joined,
+    normalised,
+    read_python_docs,
+)
+from jaxcontam.data.chunks import consecutive_chunks, count_words
+from jaxcontam.errors import InputError
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pool:
+    """What the studies draw from.
+
+    Attributes:
+        documents: Background texts.
+        questions: No sentence of theirs stands in a document.
+    """
+
+    documents: tuple[str, ...]
+    questions: tuple[Question, ...]
+
+
+def read_pool() -> Pool:
+    """Documentation and code of this Python installation; the same each time.
+
+    Raises:
+        InputError: If the installation has no source files.
+    """
+    docs = read_python_docs()
+    root = Path(sysconfig.get_paths()["stdlib"])
+    code = [
+        document
+        for path in sorted(root.rglob("*.py"))
+        if SKIPPED.isdisjoint(path.relative_to(root).parts)
+        for document in joined(list(_statements(path)))
+    ]
+    everything = normalised(" ".join(code))
+    return Pool(
+        (*docs.documents, *code),
+        tuple(q for q in docs.questions if q.sentence not in everything),
+    )
+
+
+def drawn(items: Sequence, n: int, *, seed: int, what: str) -> list:
+    """`n` of the items at random, without repeats.
+
+    Raises:
+        InputError: If there are not so many.
+    """
+    if len(items) < n:
+        raise InputError(
+            f"the corpus gives {len(items):,} {what}, {n:,} needed",
+            hint="a larger --corpus",
+        )
+    order = np.random.default_rng([seed, 41]).permutation(len(items))[:n]
+    return [items[i] for i in order.tolist()]
+
+
+@functools.lru_cache(maxsize=4)
+def pieces(documents: tuple[str, ...], n_words: int) -> list[str]:
+    """Documents cut into texts of so many words each, no two alike.
+
+    What is left at the end of a document is dropped.
+    """
+    found = (
+        piece
+        for document in documents
+        for piece in consecutive_chunks(document, n_words)
+    )
+    return [piece for piece in dict.fromkeys(found) if count_words(piece) == n_words]
+
+
+def without(
+    documents: tuple[str, ...], texts: Sequence[str], n_words: int
+) -> list[str]:
+    """Documents from which none of the texts was cut by `pieces`."""
+    chosen = set(texts)
+    return [
+        document
+        for document in documents
+        if chosen.isdisjoint(consecutive_chunks(document, n_words))
+    ]
+
+
+def _statements(path: Path) -> Iterator[str]:
+    """Top-level statements of a module, without docstrings and comments."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(
+            node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+        ) and ast.get_docstring(node, clean=False):
+            node.body = node.body[1:] or [ast.Pass()]
+    for node in tree.body:
+        text = ast.unparse(node)
+        for begin in range(0, len(text), DOCUMENT_CHARACTERS):
+            yield text[begin : begin + DOCUMENT_CHARACTERS]
