@@ -60,6 +60,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def entry_point() -> None:
     """Console script."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal without UTF-8 shows a question mark, and no traceback.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     sys.exit(main())
 
 

@@ -1,5 +1,6 @@
 """`jaxcontam membership`: labels, pools, prefixes, files, verification, refusals."""
 
+import dataclasses
 import json
 
 import pytest
@@ -11,12 +12,21 @@ from jaxcontam.commands.membership_texts import (
     MEMBER,
     NONMEMBER,
     RunTexts,
+    check_sides,
     draw_shots,
     left_out,
 )
 from jaxcontam.errors import InputError
+from jaxcontam.methods.membership.plan import fitting_shots
 from jaxcontam.report.membership import read_text_rows
-from tests.membership_model import MEMBERS, OTHERS, drawn_texts, save_overfitted
+from jaxcontam.report.membership_words import p_words
+from tests.membership_model import (
+    MEMBERS,
+    OTHERS,
+    drawn_texts,
+    overfitted,
+    save_overfitted,
+)
 
 # A word that no other text has, and what a page must not run.
 HOSTILE = "<script>alert('x')</script>"
@@ -320,6 +330,7 @@ def test_too_few_texts_for_a_prefix_are_refused():
         (["m", "a.txt", "--k", "0"], "--k must be above 0 and at most 100, got 0"),
         (["m", "a.txt", "--fpr", "1.5"], "--fpr must lie between 0 and 1, got 1.5"),
         (["m", "a.txt", "--shots", "0"], "--shots must be at least 1, got 0"),
+        (["m", "a.txt", "--fpr", "0.1", "0.1"], "--fpr names a rate twice (0.1, 0.1)"),
         (["m", "nowhere.txt"], "nowhere.txt: no such file"),
     ],
 )
@@ -335,6 +346,7 @@ def test_bad_flags_are_one_line(words, line, capsys):
         (["--scores", "min_kk"], "unknown score 'min_kk'"),
         (["--scores", "reference"], "reference: needs a reference model"),
         (["--primary", "zlib", "--scores", "loss"], "--primary zlib is not among"),
+        (["--scores"], "--scores names no score"),
     ],
 )
 def test_scores_that_cannot_be_computed_are_refused(
@@ -345,6 +357,89 @@ def test_scores_that_cannot_be_computed_are_refused(
     assert main(["membership", model, texts, "--out", str(out), *words]) == 2
     assert line in capsys.readouterr().err
     assert not (out / "report.json").exists()
+
+
+@pytest.mark.parametrize("p", [0.0504, 0.00104, 0.0499999, 9.96e-4, 1.0, 1e-4])
+def test_a_p_value_is_never_shown_below_what_it_is(p):
+    assert p <= float(p_words(p)) <= p * 1.11
+
+
+def test_a_shot_that_is_too_long_is_passed_over():
+    model = overfitted()
+    shots = ["ga " * 200, "ka la", "mor un"]
+    assert fitting_shots(shots, MEMBERS, model) == [1, 2]
+    assert fitting_shots(shots[:1], MEMBERS, model) == []
+
+
+def test_all_goes_without_what_no_text_can_stand_behind(model, files, tmp_path):
+    # Texts as long as the context leave no room for a prefix.
+    rows = [{"input": f"{t} " * 8, "label": 1} for t in MEMBERS[:14]]
+    rows += [{"input": f"{t} " * 8, "label": 0} for t in OTHERS[:14]]
+    path = tmp_path / "long.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = Membership(
+        model=model,
+        texts=str(path),
+        out=tmp_path / "out",
+        scores=("all",),
+        n_neighbours=1,
+        shots=2,
+        fpr=(0.1,),
+    )
+    document = command.run()
+    methods = {row["method"] for row in document["results"]}
+    assert "loss" in methods and not methods & {"recall", "con_recall"}
+    assert any("left out" in one for one in document["study"]["warnings"])
+    assert document["study"]["n_left_out"] == 0
+    with pytest.raises(InputError, match="fits the model's context"):
+        dataclasses.replace(command, scores=("loss", "recall")).run()
+
+
+def test_a_pool_without_a_token_is_refused(model, files, tmp_path):
+    path = tmp_path / "empty.jsonl"
+    path.write_text('{"input": ""}\n' * 12)
+    seen = str(files / "seen.txt")
+    command = Membership(
+        model=model, texts=seen, nonmembers=str(path), out=tmp_path / "out"
+    )
+    with pytest.raises(InputError, match="no non-member has a token"):
+        command.run()
+
+
+def test_a_sweep_needs_both_sides(model, files):
+    command = Membership(model=model, texts=str(files / "seen.txt"), sweep_k=True)
+    with pytest.raises(InputError, match="needs members and non-members"):
+        command.run()
+
+
+def test_a_side_whose_documents_all_stand_in_a_prefix_is_refused():
+    texts = drawn_texts(30, seed=8)
+    run = run_of(texts, [MEMBER] * 15 + [NONMEMBER] * 15, clusters=("d",) * 30)
+    with pytest.raises(InputError, match="0 documents of members beside the --shots"):
+        check_sides(run, left_out(run, [0]))
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda d: d.pop("study"), lambda d: d["study"].update(primary="none")]
+)
+def test_a_damaged_report_is_one_line(labelled, tmp_path, damage, capsys):
+    document = read(labelled)
+    damage(document)
+    (tmp_path / "texts.jsonl").write_bytes((labelled / "texts.jsonl").read_bytes())
+    (tmp_path / "report.json").write_text(json.dumps(document))
+    assert main(["report", str(tmp_path)]) == 2
+    assert "cannot be rendered" in capsys.readouterr().err
+
+
+def test_an_output_that_cannot_be_written_is_one_line(model, files, tmp_path, capsys):
+    out = tmp_path / "a[/b]c"
+    (out / "report.json").mkdir(parents=True)
+    words = ["membership", model, str(files / "seen.txt"), "--out", str(out)]
+    assert main([*words, "--scores", "loss"]) == 2
+    assert "report.json: cannot be written" in capsys.readouterr().err
+    (out / "report.json").rmdir()
+    assert main([*words, "--scores", "loss"]) == 0
+    assert "a[/b]c/texts.jsonl" in capsys.readouterr().out
 
 
 def test_labels_of_one_side_are_refused(model, tmp_path, capsys):

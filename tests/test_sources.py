@@ -195,7 +195,11 @@ def test_another_field_holds_the_text(tmp_path):
         ("a.jsonl", b'{"text": "x"}\n{"te', "a.jsonl:2: not JSON"),
         ("a.jsonl", b'{"text": "\\ud83d"}\n', "a.jsonl:1: no Unicode text"),
         ("a.jsonl", b'{"text": "\xff"}\n', "a.jsonl:1: not UTF-8"),
-        ("a.jsonl.gz", gzip.compress(b'{"text": "x"}\n' * 9, mtime=0)[:-9], "nothing from here"),
+        (
+            "a.jsonl.gz",
+            gzip.compress(b'{"text": "x"}\n' * 9, mtime=0)[:-9],
+            "nothing from here",
+        ),
         ("a.json", b'[{"text": "x"}, 5]', "a.json:2: neither an object nor"),
         ("a.csv", b"id,text\n1,x\n2\n", "a.csv:3: 1 columns"),
         ("a.txt", b"good\n\xff\n", "a.txt:2: not UTF-8"),

@@ -27,6 +27,7 @@ from jaxcontam.commands.membership_texts import (
     NONMEMBER,
     TEXT,
     RunTexts,
+    check_sides,
     draw_shots,
     joined_run,
     labelled_run,
@@ -36,11 +37,12 @@ from jaxcontam.commands.progress import progress_bar
 from jaxcontam.commands.publish import Stopwatch
 from jaxcontam.data.labelled import LabelledTexts, load_labelled
 from jaxcontam.errors import InputError
-from jaxcontam.methods.membership.score import Reading
+from jaxcontam.methods.membership.score import Reading, ScoreMethod
 from jaxcontam.report.document import make_folder
 
 if TYPE_CHECKING:
     from jaxcontam.methods.membership.plan import Inputs
+    from jaxcontam.methods.membership.text_model import TextModel
     from jaxcontam.models.checkpoint import Checkpoint
 
 _PREFIXES: tuple[tuple[Reading, str], ...] = (
@@ -116,6 +118,8 @@ class Membership:
         check_store_flags(self.store, self.no_store)
         if not 0 < self.k <= 100:
             raise InputError(f"--k must be above 0 and at most 100, got {self.k:g}")
+        if len(set(self.fpr)) < len(self.fpr):
+            raise InputError(f"--fpr names a rate twice {self.fpr}")
         for rate in self.fpr:
             if not 0 < rate < 1:
                 raise InputError(f"--fpr must lie between 0 and 1, got {rate:g}")
@@ -140,6 +144,7 @@ class Membership:
         """Score, judge, write and print; returns the report."""
         watch = Stopwatch()
         run = self._load()
+        check_sides(run, np.zeros(len(run.texts), bool))
         methods = choose_scores(
             self.scores,
             self._available(run),
@@ -147,12 +152,18 @@ class Membership:
             sweep=self.sweep_k,
         )
         primary = primary_name(self.primary, methods, fraction=self.k / 100)
+        if self.sweep_k and not (
+            run.with_role(MEMBER).any() and run.with_role(NONMEMBER).any()
+        ):
+            raise InputError(
+                "--sweep-k needs members and non-members",
+                hint="give labels, or --members and --nonmembers",
+            )
         shots: dict[Reading, np.ndarray] = {
             reading: draw_shots(run, role, self.shots, seed=self.seed)
             for reading, role in _PREFIXES
             if any(reading in method.reads for method in methods)
         }
-        left_out_N = left_out(run, [int(i) for some in shots.values() for i in some])
         # JAX and transformers are imported once the input is known to be good.
         from jaxcontam.methods.membership.plan import score_texts
         from jaxcontam.methods.membership.text_model import text_model
@@ -166,6 +177,10 @@ class Membership:
         out = self.out or Path("runs/membership") / f"{checkpoint.name}-{digest}"
         make_folder(out)
         store = None if self.no_store else self.store or out / STORE_DIR
+        model = text_model(checkpoint, store=store, batch_tokens=self.batch_tokens)
+        methods, shots, notes = self._fitted(run, methods, shots, model)
+        left_out_N = left_out(run, [int(i) for some in shots.values() for i in some])
+        check_sides(run, left_out_N)
         scored_N = ~left_out_N
         inputs = self._inputs(
             checkpoint,
@@ -181,7 +196,7 @@ class Membership:
                 table = score_texts(
                     run.texts_of(scored_N),
                     methods,
-                    text_model(checkpoint, store=store, batch_tokens=self.batch_tokens),
+                    model,
                     inputs=inputs,
                     seed=self.seed,
                     progress=progress,
@@ -192,6 +207,12 @@ class Membership:
                 f"{run.sources[i]}: text {run.number_of(i)}: a score is not finite",
                 hint="check the checkpoint: its weights may hold NaN or be truncated",
             ) from e
+        pool_N = run.with_role(NONMEMBER) & scored_N
+        if pool_N.any() and not table.n_tokens[pool_N[scored_N]].any():
+            raise InputError(
+                f"{self.nonmembers or self.texts}: no non-member has a token to score",
+                hint="give texts that are not empty",
+            )
         values_NM = np.full((len(run.texts), len(methods)), np.nan)
         values_NM[scored_N] = table.values
         n_tokens_N = np.zeros(len(run.texts), np.int64)
@@ -209,7 +230,7 @@ class Membership:
         return publish_membership(
             run,
             whole,
-            found,
+            dataclasses.replace(found, warnings=notes + found.warnings),
             methods=methods,
             primary=primary,
             fprs=self.fpr,
@@ -225,6 +246,46 @@ class Membership:
             out=out,
             as_json=self.json,
         )
+
+    def _fitted(
+        self,
+        run: RunTexts,
+        methods: list[ScoreMethod],
+        shots: dict[Reading, np.ndarray],
+        model: "TextModel",
+    ) -> tuple[list[ScoreMethod], dict[Reading, np.ndarray], tuple[str, ...]]:
+        """Shots that fit before the longest text; `all` goes without where none does.
+
+        Returns:
+            Scores, shots, and what the reader should know of them.
+        """
+        from jaxcontam.methods.membership.plan import fitting_shots
+
+        out_N = left_out(run, [int(i) for some in shots.values() for i in some])
+        notes = []
+        for reading, some in list(shots.items()):
+            fits = fitting_shots(
+                [run.texts[i] for i in some], run.texts_of(~out_N), model
+            )
+            names = [method.name for method in methods if reading in method.reads]
+            if (
+                not fits
+                and not set(names) & set(self.scores)
+                and self.primary not in names
+            ):
+                methods = [method for method in methods if method.name not in names]
+                del shots[reading]
+                notes.append(
+                    f"{' and '.join(names)} left out: no known text fits the model's "
+                    "context before the longest text; --length would cut it"
+                )
+            elif 0 < len(fits) < len(some):
+                shots[reading] = some[fits]
+                notes.append(
+                    f"{len(fits)} of {len(some)} shots fit before the longest text for "
+                    f"{' and '.join(names)}"
+                )
+        return methods, shots, tuple(notes)
 
     def _positionals(self) -> list[str]:
         return [self.model] if self.texts is None else [self.model, self.texts]

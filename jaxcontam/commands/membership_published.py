@@ -111,8 +111,9 @@ def publish_membership(
         return document
     console = Console()
     print_membership(document, console)
-    console.print(f"\nscores: {out / TEXTS_NAME}", soft_wrap=True, highlight=False)
-    console.print(f"report: {page}", soft_wrap=True, highlight=False)
+    for line in (f"\nscores: {out / TEXTS_NAME}", f"report: {page}"):
+        # A folder's name may hold brackets.
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
     return document
 
 
@@ -161,7 +162,8 @@ def _ranking_table(
 ) -> RichTable:
     """As wide as the terminal allows: intervals go first, then the gain, then rates.
 
-    What is still too wide is printed so, since a number cut short is a wrong one.
+    What is left out stands on the page. What is still too wide is printed so, since a
+    number cut short is a wrong one.
     """
     n_rates = len(rows[0]["operating_points"])
     unbound = console.options.update(max_width=1_000)
@@ -172,8 +174,14 @@ def _ranking_table(
         (False, False, 1),
     ):
         table = _ranking(rows, blind, intervals=intervals, gain=gain, n_rates=rates)
-        if Measurement.get(console, unbound, table).maximum <= console.width:
+        needed = Measurement.get(console, unbound, table).maximum
+        if needed <= console.width:
             break
+    else:
+        table.width = needed
+    if rates < n_rates:
+        table.caption = f"{n_rates - rates} more rates stand in the report"
+        table.caption_justify = "left"
     return table
 
 

@@ -45,13 +45,17 @@ def choose_scores(
         sweep: Add Min-K% at every share of the paper's sweep.
 
     Raises:
-        InputError: If a name is none of a score; suggests the nearest one.
+        InputError: If there is no name, or one of no score; suggests the nearest.
     """
     known = {
         name: method
         for name, method in METHODS.items()
         if isinstance(method, ScoreMethod)
     }
+    if not names:
+        raise InputError(
+            "--scores names no score", hint=f"choices: {', '.join([*known, AUTO, ALL])}"
+        )
     wanted: set[str] = set()
     for name in names:
         if name in (AUTO, ALL):

@@ -105,6 +105,33 @@ def joined_run(parts: Sequence[tuple[LabelledTexts, str]]) -> RunTexts:
     )
 
 
+def check_sides(run: RunTexts, left_out_N: np.ndarray) -> None:
+    """Refuse a side of which too little is left, before anything slow.
+
+    Args:
+        run: The texts.
+        left_out_N: Texts that stand in a prefix, with their copies and documents.
+
+    Raises:
+        InputError: If fewer than 2 texts, or documents, of a side that is known remain.
+    """
+    for role in (MEMBER, NONMEMBER):
+        side_N = run.with_role(role)
+        kept_N = side_N & ~left_out_N
+        documents = run.clusters_of(kept_N)
+        n = int(kept_N.sum()) if documents is None else len(set(documents))
+        if not side_N.any() or n >= 2:
+            continue
+        unit = "text" if documents is None else "document"
+        shots = " beside the --shots" if (side_N & left_out_N).any() else ""
+        raise InputError(
+            f"{run.name}: {n} {unit}{'' if n == 1 else 's'} of {role}s{shots}, "
+            "at least 2 are needed",
+            hint="give more of them"
+            + (", or leave recall and con_recall out" if shots else ""),
+        )
+
+
 def draw_shots(run: RunTexts, role: str, n_shots: int, *, seed: int) -> np.ndarray:
     """Indices of the texts that stand before all others as a prefix.
 

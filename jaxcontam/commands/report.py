@@ -11,6 +11,7 @@ import tyro
 
 from jaxcontam.commands.verify_membership import judged_again
 from jaxcontam.data.manifest import Manifest, read_manifest
+from jaxcontam.errors import InputError
 from jaxcontam.methods import two_min
 from jaxcontam.methods.method import pair_strata
 from jaxcontam.report.archive import read_archive
@@ -32,6 +33,8 @@ from jaxcontam.stats.randomisation import MODEL_TOLERANCE, redrawn_sums, row_sco
 
 # Bars of a histogram need no more.
 _N_DRAWN = 20_000
+# What fields of another type or arrays of another shape make the pages raise.
+_DAMAGE = (TypeError, ValueError, KeyError, IndexError, ArithmeticError)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,19 +47,28 @@ class Report:
     def run(self) -> None:
         """Write the page beside the report."""
         document = read_document(self.directory / REPORT_NAME)
+        try:
+            print(self._page(document))
+        except _DAMAGE as e:
+            raise InputError(
+                f"{self.directory}: the report cannot be rendered ({e!r})",
+                hint="it is damaged, or not of this version; jaxcontam verify says "
+                "what differs",
+            ) from e
+
+    def _page(self, document: dict[str, Any]) -> Path:
         if is_calibration(document):
-            print(write_calibration_page(document, self.directory))
-        elif is_membership(document):
+            return write_calibration_page(document, self.directory)
+        if is_membership(document):
             from jaxcontam.report.membership_page import write_membership_page
 
             _, again = judged_again(document, read_text_rows(self.directory))
-            print(write_membership_page(document, again.pictures, self.directory))
-        elif is_books(document):
-            print(write_books_page(document, self.directory))
-        elif is_unlearning(document):
-            print(write_unlearning_page(document, self.directory))
-        else:
-            print(write_page(document, self.directory))
+            return write_membership_page(document, again.pictures, self.directory)
+        if is_books(document):
+            return write_books_page(document, self.directory)
+        if is_unlearning(document):
+            return write_unlearning_page(document, self.directory)
+        return write_page(document, self.directory)
 
 
 def write_page(document: dict[str, Any], directory: Path) -> Path:

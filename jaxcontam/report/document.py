@@ -179,10 +179,20 @@ def make_folder(out: Path) -> None:
 
 
 def replace_bytes(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all."""
+    """Write a file whole or not at all.
+
+    Raises:
+        InputError: If it cannot be written.
+    """
     partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(data)
-    partial.replace(path)
+    try:
+        partial.write_bytes(data)
+        partial.replace(path)
+    except OSError as e:
+        raise InputError(
+            f"{path}: cannot be written ({e.strerror})",
+            hint="--out must lead to a place that can be written",
+        ) from e
 
 
 def data_digest(data: bytes) -> str:

@@ -1,5 +1,6 @@
 """Membership in plain words: one sentence to paste, and what it rests on."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -90,7 +91,14 @@ def p_words(p: float | None) -> str:
     """A p-value to two digits, rounded up, as 0.012 or 1.3e-05."""
     if p is None:
         return "-"
-    return f"{p:.3f}" if p >= 0.01 else f"{p:.1e}"
+    if p >= 0.01:
+        # Never rounded below a level that it does not reach.
+        return f"{math.ceil(p * 1000 - 1e-9) / 1000:.3f}"
+    exponent = math.floor(math.log10(p))
+    mantissa = math.ceil(p / 10.0**exponent * 10 - 1e-9) / 10
+    if mantissa >= 10:
+        mantissa, exponent = 1.0, exponent + 1
+    return f"{mantissa:.1f}e{exponent:03d}"
 
 
 def blind_name(name: str) -> str:

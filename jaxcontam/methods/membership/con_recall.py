@@ -1,6 +1,11 @@
 """Con-ReCall: what a prefix of non-members does, against a prefix of members."""
 
-from jaxcontam.methods.membership.score import ScoredText, ScoreMethod, ratio
+from jaxcontam.methods.membership.score import (
+    ScoredText,
+    ScoreMethod,
+    at_least_loss,
+    ratio,
+)
 
 GAMMA = 0.5
 """Weight of the prefix of members. The paper tries 0.1 to 1 and names no default."""
@@ -20,8 +25,8 @@ def con_recall(text: ScoredText, *, gamma: float = GAMMA) -> float:
         Wang et al., arXiv:2409.03363, as in their code, which tries nine weights on the
         texts under test; here it is fixed.
     """
-    after_nonmembers = text.only("nonmember_prefix")
-    after_members = text.only("member_prefix")
+    after_nonmembers = at_least_loss(text.only("nonmember_prefix"))
+    after_members = at_least_loss(text.only("member_prefix"))
     return ratio(after_nonmembers - gamma * after_members, text)
 
 

@@ -1,6 +1,11 @@
 """Lowercase: how much worse the model reads a text in small letters."""
 
-from jaxcontam.methods.membership.score import ScoredText, ScoreMethod, ratio
+from jaxcontam.methods.membership.score import (
+    ScoredText,
+    ScoreMethod,
+    at_least_loss,
+    ratio,
+)
 
 
 def lowercase(text: ScoredText) -> float:
@@ -12,7 +17,7 @@ def lowercase(text: ScoredText) -> float:
     Source:
         Carlini et al., arXiv:2012.07805, as in Shi et al., arXiv:2310.16789.
     """
-    return ratio(text.only("lowercase"), text)
+    return ratio(at_least_loss(text.only("lowercase")), text)
 
 
 METHOD = ScoreMethod(

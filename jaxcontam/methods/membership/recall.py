@@ -1,6 +1,11 @@
 """ReCaLL: how much a text loses when texts that were not seen stand before it."""
 
-from jaxcontam.methods.membership.score import ScoredText, ScoreMethod, ratio
+from jaxcontam.methods.membership.score import (
+    ScoredText,
+    ScoreMethod,
+    at_least_loss,
+    ratio,
+)
 
 
 def recall(text: ScoredText) -> float:
@@ -12,7 +17,7 @@ def recall(text: ScoredText) -> float:
     Source:
         Xie et al., arXiv:2406.15968: LL(x | P) / LL(x), the ratio of their code.
     """
-    return ratio(text.only("nonmember_prefix"), text)
+    return ratio(at_least_loss(text.only("nonmember_prefix")), text)
 
 
 METHOD = ScoreMethod(

@@ -121,10 +121,15 @@ def moments_of(text: ScoredText) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return means_T, variances_T, tops_T
 
 
+def at_least_loss(mean: float) -> float:
+    """A mean log-probability, as if no text were known better than `LEAST_LOSS`."""
+    return min(mean, -LEAST_LOSS)
+
+
 def ratio(numerator: float, text: ScoredText) -> float:
     """A number over a text's mean log-probability.
 
     A text that the model knows by heart has a mean of 0 after rounding; it counts as
     `LEAST_LOSS`, so that its ratio is large and finite.
     """
-    return numerator / min(text.mean_logprob, -LEAST_LOSS)
+    return numerator / at_least_loss(text.mean_logprob)
