@@ -61,6 +61,9 @@ STUDIES: Mapping[str, Callable[[Bench], Found]] = {
     "sizes": sizes_study,
 }
 
+# Of the files of studies: those of another layout are not shown.
+_SCHEMA = 1
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
@@ -151,6 +154,7 @@ class Membership:
 def _key(bench: Bench) -> str:
     """Digest of what all studies of a folder must share to stand on one page."""
     inputs = [
+        _SCHEMA,
         dataclasses.asdict(bench.scale),
         corpus_digest(bench.pool.documents),
         [[item.versions for item in task.items] for task in bench.tasks],
