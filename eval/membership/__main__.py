@@ -5,10 +5,10 @@ that it was not, by number of copies, size of the corpus, likeness to it, learni
 size of the model and length of the text, and does a model answer examples better that
 it saw? Shi et al., arXiv:2310.16789, sections 5.2 and 6, on models trained here, whose
 members and non-members are drawn at random from one pool.
-Command: `python -m eval.membership`. Hardware: one CPU core, about an hour for all
-studies, at most ten minutes for one; nothing is downloaded. Headline: LOG.md.
+Command: `python -m eval.membership`. Hardware: one CPU core, half an hour for all
+studies, at most eight minutes for one; nothing is downloaded. Headline: LOG.md.
 
-Everything is scaled down: models of 0.1 to 1.3 M weights, corpora of at most 1.3 M
+Everything is scaled down: models of 0.16 to 1.3 M weights, corpora of at most 0.9 M
 tokens. Trends can be compared with the paper's, numbers cannot.
 """
 

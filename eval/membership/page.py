@@ -63,7 +63,9 @@ def study_figure(document: Document) -> str | None:
         axes.axhline(0.5, color="black", lw=0.6)
         axes.set_xscale("log")
         ticks = sorted({one["x"] for one in document["cells"]})
-        axes.set_xticks(ticks, [f"{tick:,g}" for tick in ticks])
+        axes.set_xticks(
+            ticks, [f"{tick:g}" if tick < 1 else f"{tick:,.0f}" for tick in ticks]
+        )
         axes.minorticks_off()
         axes.set_xlabel(_LABELS[name])
         axes.set_ylabel("AUC ± 95 % interval")
