@@ -17,7 +17,7 @@ from jaxcontam.commands.membership_texts import (
     left_out,
 )
 from jaxcontam.errors import InputError
-from jaxcontam.methods.membership.plan import fitting_shots
+from jaxcontam.methods.membership.prefix import fitting_shots
 from jaxcontam.report.membership import read_text_rows
 from jaxcontam.report.membership_words import p_words
 from tests.membership_model import (
@@ -200,6 +200,17 @@ def test_a_rerun_scores_nothing_again(model, files, tmp_path):
     assert first["cached_tokens"] < second["tokens_scored"]
     assert second["cached_tokens"] == second["tokens_scored"]
     assert (tmp_path / "texts.jsonl").read_bytes() == rows
+
+
+def test_a_dry_run_counts_what_a_run_scores(model, files, tmp_path, capsys):
+    words = ["membership", model, str(files / "seen.txt"), "--out", str(tmp_path)]
+    words += ["--scores", "min_k", "lowercase", "--json"]
+    assert main([*words, "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert not (tmp_path / "report.json").exists()
+    assert main(words) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert f"{document['study']['tokens_scored']:,} tokens to score" in said
 
 
 def test_texts_in_question_get_a_p_value_each(model, files, tmp_path):

@@ -21,6 +21,7 @@ from jaxcontam.commands.membership_scores import (
     choose_scores,
     counted_tokens,
     primary_name,
+    print_dry_run,
 )
 from jaxcontam.commands.membership_texts import (
     MEMBER,
@@ -109,6 +110,8 @@ class Membership:
     """Folder of scores, from which a rerun goes on (default: OUT/store)."""
     no_store: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Keep no scores."""
+    dry_run: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Say which scores from how many tokens, and how long that takes; score nothing."""
     json: bool = False
     """Print the report on standard output instead of the table."""
 
@@ -140,8 +143,8 @@ class Membership:
                 hint="labels stand in one file, or two files are the two sides",
             )
 
-    def run(self) -> dict[str, Any]:
-        """Score, judge, write and print; returns the report."""
+    def run(self) -> dict[str, Any] | None:
+        """Score, judge, write and print; returns the report, or None of a dry run."""
         watch = Stopwatch()
         run = self._load()
         check_sides(run, np.zeros(len(run.texts), bool))
@@ -191,6 +194,11 @@ class Membership:
             store=store,
             out=out,
         )
+        if self.dry_run:
+            print_dry_run(
+                run.texts_of(scored_N), methods, model, inputs=inputs, seed=self.seed
+            )
+            return None
         try:
             with progress_bar("scoring texts") as progress:
                 table = score_texts(
@@ -259,7 +267,7 @@ class Membership:
         Returns:
             Scores, shots, and what the reader should know of them.
         """
-        from jaxcontam.methods.membership.plan import fitting_shots
+        from jaxcontam.methods.membership.prefix import fitting_shots
 
         out_N = left_out(run, [int(i) for some in shots.values() for i in some])
         notes = []

@@ -20,6 +20,8 @@ from jaxcontam.methods.membership.sweep import sweep_methods
 from jaxcontam.report.document import replace_bytes
 
 if TYPE_CHECKING:
+    from jaxcontam.methods.membership.plan import Inputs
+    from jaxcontam.methods.membership.text_model import TextModel
     from jaxcontam.models.checkpoint import Checkpoint
 
 AUTO, ALL = "auto", "all"
@@ -146,3 +148,29 @@ def counted_tokens(
     np.save(buffer, counts_V, allow_pickle=False)
     replace_bytes(kept, buffer.getvalue())
     return counts_V
+
+
+def print_dry_run(
+    texts: Sequence[str],
+    methods: Sequence[ScoreMethod],
+    model: "TextModel",
+    *,
+    inputs: "Inputs",
+    seed: int,
+) -> None:
+    """Print the scores, the tokens that they need, and the minutes at a timed batch."""
+    from jaxcontam.methods.membership.plan import count_targets
+    from jaxcontam.scoring.cost import batch_seconds
+
+    n_targets = count_targets(texts, methods, model, inputs=inputs, seed=seed)
+    lengths = [len(ids) for ids in model.sequences(texts)]
+    length = max(1, min(int(np.median(lengths)), model.checkpoint.config.context))
+    n_rows = max(1, model.plain.batch_tokens // length)
+    seconds = batch_seconds(model.plain, (n_rows, length)) / (n_rows * length)
+    print(
+        f"{len(texts):,} texts, {len(methods)} scores: "
+        f"{', '.join(method.name for method in methods)}\n"
+        f"{n_targets:,} tokens to score, those in the store among them: about "
+        f"{n_targets * seconds / 60:.1f} minutes here at the speed of a timed batch\n"
+        "nothing was scored"
+    )

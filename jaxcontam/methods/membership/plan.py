@@ -22,10 +22,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
-from jaxcontam.data.encoding import encode_texts
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.frequencies import corpus_logprobs
 from jaxcontam.methods.membership.neighbours import edited
+from jaxcontam.methods.membership.prefix import prefix_of
 from jaxcontam.methods.membership.readings import (
     GradientPass,
     Pass,
@@ -162,6 +162,30 @@ def score_texts(
     )
 
 
+def count_targets(
+    texts: Sequence[str],
+    methods: Sequence[ScoreMethod],
+    model: TextModel,
+    *,
+    inputs: Inputs,
+    seed: int,
+) -> int:
+    """Target tokens of all passes that `score_texts` would make; asks no model.
+
+    Raises:
+        InputError: As `score_texts` does.
+    """
+    check_inputs(methods, model, inputs)
+    reads: set[Reading] = {name for method in methods for name in method.reads}
+    _check_apart(texts, reads, inputs)
+    own = sequences_of(model.sequences(texts), range(len(texts)))
+    scored = [i for i, key in enumerate(own.keys) if key is not None]
+    passes = plan_passes(
+        [texts[i] for i in scored], scored, reads, own, model, inputs, seed
+    )
+    return sum(part.n_targets for part in (own, *passes))
+
+
 def check_inputs(
     methods: Sequence[ScoreMethod], model: TextModel, inputs: Inputs
 ) -> None:
@@ -288,61 +312,6 @@ def plan_passes(
             )
         )
     return passes
-
-
-def prefix_of(
-    shots: Sequence[str], reading: Reading, own: Sequences, model: TextModel
-) -> np.ndarray:
-    """Ids of the shots that fit the context with the longest text, in their order.
-
-    Each shot is tokenised alone and ends in a newline; BOS or EOS stands before them.
-
-    Raises:
-        InputError: If not one fits.
-    """
-    context = model.checkpoint.config.context
-    longest = max((len(ids) - model.n_before for ids in own.fresh), default=0)
-    ids = _shot_ids(shots, model)
-    kept = _fitting(ids, longest, model)
-    if not kept:
-        flag = "--members" if reading == "member_prefix" else "--nonmembers"
-        raise InputError(
-            f"no text of {flag} fits the model's context of {context} tokens before "
-            f"the longest text ({longest} tokens)",
-            hint="cut texts with --length, or leave recall and con_recall out",
-        )
-    return np.concatenate([*model.sequences([""]), *(ids[i] for i in kept)])
-
-
-def fitting_shots(
-    shots: Sequence[str], texts: Sequence[str], model: TextModel
-) -> list[int]:
-    """Which shots fit the context with the longest text; one too long is passed over.
-
-    Args:
-        shots: In the order of their draw.
-        texts: Those that will stand behind them.
-        model: What reads them.
-    """
-    lengths = [len(ids) - model.n_before for ids in model.sequences(texts)]
-    return _fitting(_shot_ids(shots, model), max(lengths, default=0), model)
-
-
-def _shot_ids(shots: Sequence[str], model: TextModel) -> list[np.ndarray]:
-    """Ids of each shot with its newline, each tokenised alone."""
-    newline = encode_texts(model.checkpoint.tokenizer, ["\n"])[0]
-    found = encode_texts(model.checkpoint.tokenizer, shots)
-    return [np.concatenate([ids, newline]) for ids in found]
-
-
-def _fitting(ids: Sequence[np.ndarray], longest: int, model: TextModel) -> list[int]:
-    room = model.checkpoint.config.context - longest - model.n_before
-    kept = []
-    for i, shot in enumerate(ids):
-        if len(shot) <= room:
-            room -= len(shot)
-            kept.append(i)
-    return kept
 
 
 def _encoded(
