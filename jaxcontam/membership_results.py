@@ -27,7 +27,8 @@ class OperatingPoint:
             fewer than 5 false positives are expected.
         tpr_high: Upper end.
         threshold: Score above which a text counts as a member, or None.
-        expected_false: `fpr` times the number of non-members.
+        expected_false: `fpr` times the number of non-members; where no documents are
+            given, copies of one text count once.
     """
 
     fpr: float
@@ -166,9 +167,10 @@ class TextThreshold:
         fpr: Wanted false-positive rate.
         threshold: Texts above it count as members; None if the pool is too small.
         fpr_low: Lower end of the 95 % interval of the rate that this threshold has on
-            new non-members.
+            new non-members; None where documents of the pool have several texts.
         fpr_high: Upper end.
-        n_pool: Non-members that it was found on.
+        n_pool: Non-members that it was found on, copies of one text counted once where
+            no documents are given.
         n_above: Texts above it.
         n_discoveries: Texts with a Benjamini-Hochberg adjusted p-value at most `fpr`.
     """

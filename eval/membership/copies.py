@@ -128,6 +128,7 @@ def copies_study(bench: Bench) -> Found:
                     benchmark.fingerprint,
                     table,
                     labels_N,
+                    texts=texts,
                     blind=blind,
                     primary=PRIMARY,
                     fprs=_FPRS,

@@ -83,6 +83,7 @@ def judged_books(
         fingerprint(known),
         Table(tuple(names), values[known_N]),
         labels,
+        texts=known,
         clusters=documents,
         blind=blind,
         primary=primary,

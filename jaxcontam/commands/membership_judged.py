@@ -140,19 +140,20 @@ def _ranked(
     seed: int,
 ) -> Judged:
     from jaxcontam.methods.membership.blind import blind_baselines
+    from jaxcontam.methods.membership.documents import independent_codes
     from jaxcontam.methods.membership.judging import judge, score_pictures
 
     labels = run.with_role(MEMBER)[chosen_N]
     clusters = run.clusters_of(chosen_N)
-    blind = blind_baselines(
-        run.texts_of(chosen_N), labels, clusters=clusters, seed=seed
-    )
+    texts = run.texts_of(chosen_N)
+    blind = blind_baselines(texts, labels, clusters=clusters, seed=seed)
     scores = table.rows(chosen_N)
     results = judge(
         run.name,
         run.fingerprint,
         scores,
         labels,
+        texts=texts,
         clusters=clusters,
         blind=blind,
         primary=primary,
@@ -164,12 +165,12 @@ def _ranked(
         results=tuple(results),
         blind=blind.rows,
         pictures=score_pictures(scores, labels),
-        sweep=_swept(scores, labels, clusters, seed),
+        sweep=_swept(scores, labels, independent_codes(texts, clusters), seed),
     )
 
 
 def _swept(
-    table: Table, labels: np.ndarray, clusters: list[str] | None, seed: int
+    table: Table, labels: np.ndarray, clusters: np.ndarray | None, seed: int
 ) -> Sweep | None:
     names = [method.name for method in sweep_methods()]
     if not set(names) <= set(table.names):
@@ -223,7 +224,11 @@ def _asked(
     if found.results:
         # Labelled texts decide; the others get a p-value each, and no second verdict.
         return dataclasses.replace(
-            found, thresholds=thresholds, p_values=p_N, p_adjusted=adjusted_N
+            found,
+            thresholds=thresholds,
+            p_values=p_N,
+            p_adjusted=adjusted_N,
+            warnings=found.warnings + judgement.warnings,
         )
     results = () if judgement.set_result is None else (judgement.set_result,)
     return Judged(

@@ -119,7 +119,9 @@ def _threshold_row(row: Mapping[str, Any]) -> dict[str, Any]:
         "method": row["method"],
         "fpr": f"{row['fpr']:.3g}",
         "threshold": f"{row['threshold']:.4g}" if known else "too few non-members",
-        "rate": f"{row['fpr_low']:.3f} to {row['fpr_high']:.3f}" if known else "-",
+        "rate": "-"
+        if row["fpr_low"] is None
+        else f"{row['fpr_low']:.3f} to {row['fpr_high']:.3f}",
         "above": "-" if row["n_above"] is None else str(row["n_above"]),
         "discoveries": str(row["n_discoveries"]),
     }

@@ -152,34 +152,64 @@ def _of_documents(
     n_boot: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    of_members = _by_document(members_P, clusters[0])
-    of_others = _by_document(nonmembers_Q, clusters[1])
+    if len(members_P) != len(clusters[0]) or len(nonmembers_Q) != len(clusters[1]):
+        raise ValueError("clusters must have one code a text")
+    codes = [np.unique(side) for side in clusters]
+    shared = np.intersect1d(*codes)
     kinds = [
-        sorted(of_members.keys() - of_others.keys()),
-        sorted(of_others.keys() - of_members.keys()),
-        sorted(of_members.keys() & of_others.keys()),
+        np.setdiff1d(codes[0], shared),
+        np.setdiff1d(codes[1], shared),
+        shared,
     ]
-    nothing = np.empty(0)
+    sides = [
+        _by_document(scores, side)
+        for scores, side in zip((members_P, nonmembers_Q), clusters, strict=True)
+    ]
     found = np.empty(n_boot)
     for draw in range(n_boot):
-        drawn = [
-            kind[i]
-            for kind in kinds
-            if kind
-            for i in rng.integers(len(kind), size=len(kind))
-        ]
-        rows = [
-            np.concatenate([of.get(code, nothing) for code in drawn])[None]
-            for of in (of_members, of_others)
-        ]
+        drawn = np.concatenate(
+            [
+                kind[rng.integers(len(kind), size=len(kind))]
+                for kind in kinds
+                if len(kind)
+            ]
+        )
+        rows = [_of_drawn(side, drawn)[None] for side in sides]
         found[draw] = statistic(rows[0], rows[1])[0]
     return found
 
 
-def _by_document(scores: np.ndarray, codes: np.ndarray) -> dict[int, np.ndarray]:
-    if len(scores) != len(codes):
-        raise ValueError("clusters must have one code a text")
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Documents:
+    """Scores of one group, document by document.
+
+    Attributes:
+        scores: (P,) sorted by document.
+        codes: (C,) documents, ascending.
+        starts: (C,) where each begins in `scores`.
+        sizes: (C,) how many scores it has.
+    """
+
+    scores: np.ndarray
+    codes: np.ndarray
+    starts: np.ndarray
+    sizes: np.ndarray
+
+
+def _by_document(scores: np.ndarray, codes: np.ndarray) -> _Documents:
     order = np.argsort(codes, kind="stable")
-    names, starts = np.unique(np.asarray(codes)[order], return_index=True)
-    parts = np.split(scores[order], starts[1:])
-    return dict(zip(names.tolist(), parts, strict=True))
+    names, starts, sizes = np.unique(
+        np.asarray(codes)[order], return_index=True, return_counts=True
+    )
+    return _Documents(scores[order], names, starts, sizes)
+
+
+def _of_drawn(side: _Documents, drawn: np.ndarray) -> np.ndarray:
+    """Scores of the drawn documents that this group has, in the order of the draw."""
+    place = np.searchsorted(side.codes, drawn)
+    place = place[np.take(side.codes, place, mode="clip") == drawn]
+    sizes = side.sizes[place]
+    # Each document's run of places: its start, and then one after the other.
+    ends = np.cumsum(sizes)
+    within = np.arange(int(ends[-1])) - np.repeat(ends - sizes, sizes)
+    return side.scores[np.repeat(side.starts[place], sizes) + within]

@@ -6,6 +6,7 @@ member. A text of another kind or date may stand out without having been trained
 Dimension key
     N  texts
     L  non-members of the pool
+    D  documents of the pool
 """
 
 import dataclasses
@@ -25,84 +26,121 @@ class ConformalThreshold:
         threshold: Texts above it count as members.
         rate: Mean false-positive rate over pools, at most the wanted one.
         low: Lower end of the interval of the rate that this very threshold has on new
-            non-members.
+            non-members; None where documents of the pool have several scores.
         high: Upper end; ties can only make the rate smaller.
     """
 
     threshold: float
     rate: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
 
 
-def conformal_p_values(scores: np.ndarray, pool: np.ndarray) -> np.ndarray:
+def conformal_p_values(
+    scores: np.ndarray, pool: np.ndarray, *, clusters: np.ndarray | None = None
+) -> np.ndarray:
     """Probability that a non-member scores as high, from a pool of non-members.
 
     Null hypothesis, of each text by itself: exchangeable with the pool. All p-values
     share the pool, so that they depend on each other, positively: Benjamini and
-    Hochberg's procedure still holds (Bates et al. 2023).
+    Hochberg's procedure still holds (Bates et al. 2023). Where the pool comes from
+    documents, the text is one of a new document that is exchangeable with these.
 
     Args:
         scores: (N,) float64, higher = more likely a member; NaN stays NaN.
         pool: (L,) float64, L >= 1.
+        clusters: (L,) codes of the pool's D documents; copies of one text are one,
+            too. None: each text is its own.
 
     Returns:
-        (N,) float64, (1 + #{pool >= score}) / (L + 1).
+        (N,) float64, (1 + #{pool >= score}) / (L + 1); with documents (1 + sum over
+        documents of the share of their texts at or above the score) / (D + 1).
 
     Raises:
         ValueError: If the pool is empty or not finite.
 
     Source:
         Vovk, Gammerman and Shafer (2005); Bates et al., "Testing for outliers with
-        conformal p-values", arXiv:2104.08279.
+        conformal p-values", arXiv:2104.08279. With documents Lee, Barber and Willett,
+        "Distribution-free inference with hierarchical data", arXiv:2306.06342.
     """
-    pool_L = _checked_pool(pool)
+    pool_L, weight_L = _checked_pool(pool, clusters)
     scores_N = np.asarray(scores, np.float64)
-    n_as_high_N = len(pool_L) - np.searchsorted(pool_L, scores_N, side="left")
-    p_N = (1 + n_as_high_N) / (len(pool_L) + 1)
-    return np.where(np.isnan(scores_N), np.nan, p_N)
+    # From each place on: the weight of this text and of all above it.
+    above_L = np.append(_at_or_above(weight_L), 0.0)
+    as_high_N = above_L[np.searchsorted(pool_L, scores_N, side="left")]
+    p_N = (1 + as_high_N) / (weight_L.sum() + 1)
+    return np.where(np.isnan(scores_N), np.nan, np.minimum(p_N, 1.0))
 
 
 def threshold_at_fpr(
-    pool: np.ndarray, fpr: float, *, level: float = 0.95
+    pool: np.ndarray,
+    fpr: float,
+    *,
+    clusters: np.ndarray | None = None,
+    level: float = 0.95,
 ) -> ConformalThreshold:
     """The threshold above which a text has a conformal p-value of at most `fpr`.
 
     Args:
         pool: (L,) float64 scores of non-members.
         fpr: Wanted false-positive rate, in (0, 1).
+        clusters: As for `conformal_p_values`.
         level: Of the interval of the rate, given this pool.
 
     Raises:
         ValueError: If `fpr` is outside (0, 1), or the pool holds fewer than
-            1 / fpr - 1 scores: no p-value could be that small.
+            1 / fpr - 1 scores or documents: no p-value could be that small.
 
     Source:
         The rate above the k-th largest of L continuous scores is Beta(k, L + 1 - k);
-        Vovk (2012), "Conditional validity of inductive conformal predictors".
+        Vovk (2012), "Conditional validity of inductive conformal predictors". Nothing
+        like it is known of documents with several scores each: no interval then.
     """
     from scipy.special import betaincinv
 
-    pool_L = _checked_pool(pool)
+    pool_L, weight_L = _checked_pool(pool, clusters)
     if not 0 < fpr < 1:
         raise ValueError(f"fpr must be in (0, 1), got {fpr}")
-    L = len(pool_L)
-    k = math.floor(fpr * (L + 1) + _SLACK)
+    D = round(float(weight_L.sum()))
+    k = math.floor(fpr * (D + 1) + _SLACK)
     if k < 1:
         raise ValueError(
             f"pool must hold at least {math.ceil(1 / fpr - 1 - _SLACK)} scores for a "
-            f"rate of {fpr}, got {L}"
+            f"rate of {fpr}, got {D}"
         )
+    # The lowest score that leaves a weight of at most fpr (D + 1) - 1 above it.
+    above_L = np.append(_at_or_above(weight_L)[1:], 0.0)
+    first = int(np.argmax(above_L <= fpr * (D + 1) - 1 + _SLACK))
+    threshold = float(pool_L[first])
+    if len(pool_L) > D:
+        rate = (1 + float(weight_L[pool_L > threshold].sum())) / (D + 1)
+        return ConformalThreshold(threshold, rate, None, None)
     low, high = (
-        float(betaincinv(k, L + 1 - k, q)) for q in ((1 - level) / 2, (1 + level) / 2)
+        float(betaincinv(k, D + 1 - k, q)) for q in ((1 - level) / 2, (1 + level) / 2)
     )
-    return ConformalThreshold(float(pool_L[L - k]), k / (L + 1), low, high)
+    return ConformalThreshold(threshold, k / (D + 1), low, high)
 
 
-def _checked_pool(pool: np.ndarray) -> np.ndarray:
-    pool_L = np.sort(np.asarray(pool, np.float64))
+def _at_or_above(weight_L: np.ndarray) -> np.ndarray:
+    """(L,) sums from each place to the end, thirds of a document without rounding."""
+    return np.round(np.cumsum(weight_L[::-1])[::-1], 12)
+
+
+def _checked_pool(
+    pool: np.ndarray, clusters: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Scores ascending, and what each counts: its share of its document."""
+    pool_L = np.asarray(pool, np.float64)
     if len(pool_L) < 1:
         raise ValueError("pool must hold at least 1 score")
     if not np.isfinite(pool_L).all():
         raise ValueError("pool must be finite")
-    return pool_L
+    weight_L = np.ones(len(pool_L))
+    if clusters is not None:
+        if len(clusters) != len(pool_L):
+            raise ValueError("clusters must have one code a text")
+        _, codes_L, sizes = np.unique(clusters, return_inverse=True, return_counts=True)
+        weight_L = 1 / sizes[codes_L]
+    order = np.argsort(pool_L, kind="stable")
+    return pool_L[order], weight_L[order]

@@ -24,6 +24,8 @@ Convention = Literal["le", "lt"]
 
 # 0.29 * 100 is a hair below 29 in binary, and 0.05 * 100 a hair above 5.
 _SLACK = 1e-9
+# Standard errors below it are 0 but for rounding, such as those of equal documents.
+_ROUNDING = 1e-12
 # Pairs in the wrong order, of n independent ones, below which DeLong's error is no
 # measure of what is unknown.
 _FEW_PAIRS = 5
@@ -118,7 +120,7 @@ def auc_interval(
         raise ValueError(
             f"auc must be in [0, 1], se at least 0, n at least 1, got {auc, se, n}"
         )
-    if se == 0 and 0 < auc < 1:
+    if se <= _ROUNDING and 0 < auc < 1:
         # A constant score. All of n pairs came out alike, as they do with probability
         # (1 - level) / 2 where a pair does with probability `alike`.
         alike = ((1 - level) / 2) ** (1 / n)
@@ -166,7 +168,7 @@ def paired_delong(
     difference = float(below_P.mean())
     se = math.sqrt(_variance(below_P, above_Q, clusters))
     n = _n_independent(below_P, above_Q, clusters)
-    if se > 0:
+    if se > _ROUNDING:
         from scipy.special import stdtr
 
         p_value = float(2 * stdtr(max(1, n - 1), -abs(difference) / se))

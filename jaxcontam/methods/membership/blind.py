@@ -11,7 +11,6 @@ Dimension key
 """
 
 import dataclasses
-import hashlib
 import math
 from collections.abc import Sequence
 
@@ -25,6 +24,7 @@ from jaxcontam.methods.membership.blind_classifiers import (
     cross_validated,
     logistic,
 )
+from jaxcontam.methods.membership.documents import document_codes, independent_codes
 from jaxcontam.methods.membership.text_features import length_features, number_features
 from jaxcontam.stats.roc import Difference, auc_delong, auc_interval, paired_delong
 
@@ -35,9 +35,9 @@ NAMES = ("bag_of_words", "length", "numbers", "ngram")
 """The baselines, in their order."""
 
 _FOLDS = 5
-# Text i judges text j and j judges i: of labels that go with nothing, the AUC of
-# held-out scores has twice the variance that DeLong's error sees.
-_INFLATION = math.sqrt(2)
+INFLATION = math.sqrt(2)
+"""Of an error of held-out scores: text i judges text j and j judges i, so that the AUC
+has twice the variance that DeLong's error sees where the labels go with nothing."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -85,7 +85,7 @@ def blind_baselines(
     well above shows that they were not.
 
     Args:
-        texts: N texts; equal ones are kept in one fold.
+        texts: N texts; equal ones are kept in one fold and count as one.
         labels: (N,) bool, True = member.
         clusters: Document of each text, kept in one fold; None: each is its own.
         seed: Seeds folds and trees.
@@ -104,7 +104,7 @@ def blind_baselines(
     N = len(texts)
     if len(labels_N) != N or (clusters is not None and len(clusters) != N):
         raise ValueError("texts, labels and clusters must have the same length")
-    codes_N = _document_codes(texts, clusters)
+    codes_N = document_codes(texts, clusters)
     n_documents = min(len(np.unique(codes_N[labels_N == side])) for side in (0, 1))
     if n_documents < FEWEST:
         what = "texts" if clusters is None else "documents"
@@ -124,16 +124,16 @@ def blind_baselines(
     scores_NB = np.stack(
         [cross_validated(fit, labels_N, folds_N) for fit in fits], axis=1
     )
-    # Texts that are equal by chance are not documents; only given ones are.
-    given_N = None if clusters is None else codes_N
+    # None where each text is its own, which needs fewer assumptions.
+    units_N = independent_codes(texts, clusters)
     corrected = 1 - 0.05 / len(NAMES)
     rows, lows, surest = [], [], 0.0
     for name, scores_N in zip(NAMES, scores_NB.T, strict=True):
-        auc, se, n = _auc(scores_N, labels_N, given_N)
-        low, high = auc_interval(auc, _INFLATION * se, n=n)
+        auc, se, n = _auc(scores_N, labels_N, units_N)
+        low, high = auc_interval(auc, INFLATION * se, n=n)
         rows.append(BlindBaseline(name=name, auc=auc, auc_low=low, auc_high=high))
         lows.append(auc_interval(auc, se, n=n, level=corrected)[0])
-        chance = auc_interval(auc, _INFLATION * se, n=n, level=corrected)
+        chance = auc_interval(auc, INFLATION * se, n=n, level=corrected)
         surest = max(surest, chance[0])
     return Blind(tuple(rows), scores_NB, folds_N, max(lows), surest > 0.5)
 
@@ -221,19 +221,6 @@ def grouped_folds(
         fold_C[c] = fold
         filled[:, fold] += members_C[c], others_C[c]
     return fold_C[codes_N]
-
-
-def _document_codes(
-    texts: Sequence[str], clusters: Sequence[object] | None
-) -> np.ndarray:
-    """One code for each document, or for each distinct text."""
-    names = (
-        [hashlib.sha256(t.encode("utf-8", "surrogatepass")).digest() for t in texts]
-        if clusters is None
-        else [str(name) for name in clusters]
-    )
-    place = {name: i for i, name in enumerate(dict.fromkeys(names))}
-    return np.array([place[name] for name in names], np.int64)
 
 
 def _auc(

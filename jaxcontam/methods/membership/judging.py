@@ -15,6 +15,11 @@ import numpy as np
 from jaxcontam.errors import InputError
 from jaxcontam.membership_results import ScorePicture, ScoreResult
 from jaxcontam.methods.membership.blind import Blind, increment
+from jaxcontam.methods.membership.documents import (
+    copies_warnings,
+    independent_codes,
+    rows_of,
+)
 from jaxcontam.methods.membership.operating import operating_point
 from jaxcontam.methods.membership.verdicts import score_verdict
 from jaxcontam.stats.relabelling import auc_p_values
@@ -37,6 +42,9 @@ FEW_FALSE = 10
 """Expected false positives below which a rate is called rough."""
 
 _N_PERMUTATIONS = 9999
+_NO_BASELINE = (
+    "no blind baseline was made: the texts alone may tell the labels apart",
+)
 
 
 class Scores(Protocol):
@@ -59,6 +67,7 @@ def judge(
     table: Scores,
     labels: np.ndarray,
     *,
+    texts: Sequence[str] | None = None,
     clusters: Sequence[object] | None = None,
     blind: Blind | None = None,
     primary: str,
@@ -78,6 +87,9 @@ def judge(
         fingerprint: Digest of the texts in their order.
         table: N texts, M scores.
         labels: (N,) bool, True = member.
+        texts: The N texts. Copies of one text count as one in p-values and intervals,
+            and documents that share a text as one document; see `document_codes`. AUC
+            and rates are of all N. None: all texts are taken to differ.
         clusters: Document of each text; then documents are permuted, resampled and
             counted as a whole. None: each text is its own.
         blind: Baselines of the same N texts; None leaves increments and the verdicts
@@ -102,18 +114,35 @@ def judge(
     N = len(values_NM)
     if primary not in table.names:
         raise ValueError(f"primary must be one of {table.names}, got {primary!r}")
-    if len(labels_N) != N or (clusters is not None and len(clusters) != N):
-        raise ValueError(f"labels and clusters must have one value a text, {N}")
+    if {len(given) for given in (labels_N, texts, clusters) if given is not None} != {
+        N
+    }:
+        raise ValueError(f"labels, texts and clusters must have one value a text, {N}")
     scored_N = scored_texts(values_NM)
-    codes_N = None if clusters is None else codes_of(clusters)[scored_N]
+    texts, clusters = rows_of(texts, scored_N), rows_of(clusters, scored_N)
+    codes_N = independent_codes(texts, clusters)
     values_NM, labels_N = values_NM[scored_N], labels_N[scored_N]
     sides = None if codes_N is None else (codes_N[labels_N], codes_N[~labels_N])
     n_each = (int(labels_N.sum()), int((~labels_N).sum()))
     n_units = n_each if sides is None else tuple(len(np.unique(side)) for side in sides)
-    _check_groups(name, n_units, "texts" if sides is None else "documents")
+    unit = "distinct texts" if clusters is None and sides is not None else "texts"
+    _check_groups(name, n_units, unit if clusters is None else "documents")
     p_M = auc_p_values(values_NM, labels_N, codes_N, n=_N_PERMUTATIONS, seed=seed)
-    warnings = _warnings(N - len(values_NM), n_each, n_units, sides, fprs, blind)
+    # Copies have one score, so that a threshold rests on distinct non-members.
+    n_counted = n_units if clusters is None else n_each
     primary_N = values_NM[:, table.names.index(primary)]
+    warnings = (
+        *(() if texts is None else copies_warnings(texts, clusters)),
+        *_warnings(
+            N - len(values_NM),
+            n_counted,
+            unit,
+            None if clusters is None else n_units,
+            fprs,
+        ),
+        *constant_warnings(primary, primary_N),
+        *(_NO_BASELINE if blind is None else blind.warnings),
+    )
     results = []
     for m, method in enumerate(table.names):
         score_N = values_NM[:, m]
@@ -136,7 +165,9 @@ def judge(
                 n_members=n_each[0],
                 n_nonmembers=n_each[1],
                 n_unscored=N - len(values_NM),
-                n_clusters=None if codes_N is None else len(np.unique(codes_N)),
+                n_clusters=None
+                if clusters is None or codes_N is None
+                else len(np.unique(codes_N)),
                 auc=auc,
                 auc_se=se,
                 auc_low=low,
@@ -148,6 +179,7 @@ def judge(
                         fpr,
                         convention=convention,
                         clusters=sides,
+                        are_copies=clusters is None,
                         n_boot=n_boot,
                         seed=seed,
                     )
@@ -161,6 +193,7 @@ def judge(
                     auc_high=high,
                     blind=blind,
                     increment_p=extra.get("increment_p"),
+                    constant=is_constant(score_N),
                 )
                 if is_primary
                 else None,
@@ -214,20 +247,13 @@ def scored_texts(values: np.ndarray) -> np.ndarray:
     return scored_N
 
 
-def codes_of(clusters: Sequence[object]) -> np.ndarray:
-    """(N,) int64 codes of documents, in the order in which they first occur."""
-    names = [str(name) for name in clusters]
-    place = {name: i for i, name in enumerate(dict.fromkeys(names))}
-    return np.array([place[name] for name in names], np.int64)
-
-
 def _check_groups(name: str, n_units: Sequence[int], unit: str) -> None:
     for n, group in zip(n_units, ("members", "non-members"), strict=True):
         if n < 2:
             raise InputError(
                 f"{name}: too few {unit} of {group} have a score ({n})",
                 hint="an AUC needs at least 2 in each group, an interval that tells "
-                f"something about {FEW_TEXTS}",
+                f"something about {FEW_TEXTS}; documents that share a text are one",
             )
 
 
@@ -276,13 +302,28 @@ def _increment(
     }
 
 
+def is_constant(scores: np.ndarray) -> bool:
+    """Whether scores differ by no more than rounding."""
+    largest = max(1.0, float(np.abs(scores).max(initial=0)))
+    return bool(np.ptp(scores) <= 1e-12 * largest) if len(scores) else True
+
+
+def constant_warnings(name: str, scores: np.ndarray) -> tuple[str, ...]:
+    """One sentence where a score is the same for every text, else nothing."""
+    if not is_constant(scores):
+        return ()
+    return (
+        f"{name} is the same for every text, so that it shows nothing, neither memory "
+        "nor the lack of it",
+    )
+
+
 def _warnings(
     n_unscored: int,
     n_each: Sequence[int],
-    n_units: Sequence[int],
-    sides: Clusters | None,
+    unit: str,
+    n_documents: Sequence[int] | None,
     fprs: Sequence[float],
-    blind: Blind | None,
 ) -> tuple[str, ...]:
     found = []
     if n_unscored:
@@ -290,14 +331,14 @@ def _warnings(
             f"texts without a score, which are left out: {n_unscored} (empty, or "
             "without a token that could be scored)"
         )
-    if sides is not None and min(n_units) < FEW_DOCUMENTS:
+    if n_documents is not None and min(n_documents) < FEW_DOCUMENTS:
         found.append(
-            f"the smaller group comes from {min(n_units)} documents only; intervals "
-            f"from fewer than {FEW_DOCUMENTS} are rough"
+            f"the smaller group comes from {min(n_documents)} documents only; "
+            f"intervals from fewer than {FEW_DOCUMENTS} are rough"
         )
     elif min(n_each) < FEW_TEXTS:
         found.append(
-            f"the smaller group has {min(n_each)} texts only; fewer than {FEW_TEXTS} "
+            f"the smaller group has {min(n_each)} {unit} only; fewer than {FEW_TEXTS} "
             "leave the AUC very uncertain"
         )
     for fpr in fprs:
@@ -312,10 +353,4 @@ def _warnings(
                 f"at a false-positive rate of {fpr:g} only {expected:.1f} non-members "
                 "are expected above the threshold, so the true-positive rate is rough"
             )
-    if blind is None:
-        found.append(
-            "no blind baseline was made: the texts alone may tell the labels apart"
-        )
-    else:
-        found.extend(blind.warnings)
     return tuple(found)

@@ -25,6 +25,7 @@ def operating_point(
     *,
     convention: Convention = "le",
     clusters: Clusters | None = None,
+    are_copies: bool = False,
     n_boot: int = 1000,
     seed: int = 0,
 ) -> OperatingPoint:
@@ -40,16 +41,25 @@ def operating_point(
         fpr: In (0, 1); nothing is read off where it times Q is below 1.
         convention: `le` or `lt`.
         clusters: Documents of both groups, or None.
+        are_copies: Whether the documents are copies of one text each, which have one
+            score: then `fpr` must allow one distinct non-member, and few of them make
+            the interval that of distinct texts.
         n_boot: Resamples; the threshold is found anew in each.
         seed: Seeds them.
     """
-    expected = fpr * len(nonmembers)
+    distinct = members, nonmembers
+    if clusters is not None and are_copies:
+        first = (np.unique(side, return_index=True)[1] for side in clusters)
+        distinct = tuple(s[i] for s, i in zip(distinct, first, strict=True))
+    expected = fpr * len(distinct[1])
     tpr = threshold = low = high = None
     if expected >= 1 - 1e-9:
         tpr, threshold = tpr_at_fpr(members, nonmembers, fpr, convention)
-        if clusters is None and expected < _FEW_FOR_BOOTSTRAP:
-            low, high = few_tpr_interval(members, nonmembers, fpr)
-            # Of `lt`, whose threshold is one rank higher, it may miss the rate itself.
+        is_plain = clusters is None or are_copies
+        if is_plain and expected < _FEW_FOR_BOOTSTRAP:
+            low, high = few_tpr_interval(*distinct, fpr)
+            # Of `lt`, whose threshold is one rank higher, it may miss the rate itself,
+            # and so may that of distinct texts.
             low, high = min(low, tpr), max(high, tpr)
         else:
             drawn = bootstrap(

@@ -11,9 +11,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from jaxcontam.errors import InputError
 from jaxcontam.membership_results import SetResult, TextThreshold
-from jaxcontam.methods.membership.blind import Blind, blind_baselines
-from jaxcontam.methods.membership.judging import Scores, codes_of, scored_texts
+from jaxcontam.methods.membership.blind import INFLATION, Blind, blind_baselines
+from jaxcontam.methods.membership.documents import (
+    copies_warnings,
+    independent_codes,
+    rows_of,
+)
+from jaxcontam.methods.membership.judging import (
+    Scores,
+    constant_warnings,
+    is_constant,
+    scored_texts,
+)
 from jaxcontam.methods.membership.verdicts import CONFOUNDED, set_verdict
 from jaxcontam.stats.conformal import conformal_p_values, threshold_at_fpr
 from jaxcontam.stats.multiple import benjamini_hochberg
@@ -69,6 +80,12 @@ def judge_texts(
     neither. Whether they were drawn alike is looked at by classifiers that read the
     texts alone; where these tell them apart, the p-values prove nothing.
 
+    Copies of one text count as one, in the pool as in the set. A text in question that
+    stands in the pool, too, is taken out of the pool, since a pool of texts that the
+    model saw hides them; its p-value is that against the others. The set-level test
+    and the baselines leave it out on both sides: taken out of one only, frequent texts
+    would make sets of one law differ.
+
     Args:
         name: Of the suspected set.
         fingerprint: Digest of its texts.
@@ -83,8 +100,8 @@ def judge_texts(
         n_permutations: Of the set-level test.
 
     Raises:
-        ValueError: If scores, lengths or clusters do not fit, or no text of the pool
-            has a score.
+        InputError: If no text of the pool has a score and is not in question.
+        ValueError: If scores, lengths or clusters do not fit.
     """
     if table.names != pool.names:
         raise ValueError(f"scores must be the same, got {table.names}, {pool.names}")
@@ -93,38 +110,70 @@ def judge_texts(
     values_NM, pool_LM = (np.asarray(t.values, np.float64) for t in (table, pool))
     if len(values_NM) != len(texts) or len(pool_LM) != len(pool_texts):
         raise ValueError("each text must have a row of scores")
+    asked, known = set(texts), set(pool_texts)
+    is_alone_N = np.array([text not in known for text in texts], bool)
+    is_alone_L = np.array([text not in asked for text in pool_texts], bool)
     is_scored_N, is_scored_L = scored_texts(values_NM), scored_texts(pool_LM)
-    n_pool = int(is_scored_L.sum())
+    used_L = is_scored_L & is_alone_L
+    if not used_L.any():
+        raise InputError(
+            f"{name}: no text is left in the pool of non-members",
+            hint="texts without a score and texts that are in question, too, are no "
+            "part of it",
+        )
+    own_pool = rows_of(pool_texts, used_L)
+    codes_L = independent_codes(own_pool, rows_of(pool_clusters, used_L))
+    if codes_L is not None and pool_clusters is None:
+        # Copies have one score: one of each stands for them all.
+        used_L[np.flatnonzero(used_L)] = _is_first(codes_L)
+        codes_L = None
+    n_pool = int(used_L.sum()) if codes_L is None else len(np.unique(codes_L))
     p_NM, adjusted_NM = np.full((2, *values_NM.shape), np.nan)
     thresholds = []
     for m, method in enumerate(table.names):
-        pool_L = pool_LM[is_scored_L, m]
-        p_NM[:, m] = conformal_p_values(values_NM[:, m], pool_L)
+        pool_L = pool_LM[used_L, m]
+        p_NM[:, m] = conformal_p_values(values_NM[:, m], pool_L, clusters=codes_L)
         adjusted_NM[is_scored_N, m] = benjamini_hochberg(p_NM[is_scored_N, m])
         for fpr in fprs:
             n_found = int(np.count_nonzero(adjusted_NM[:, m] <= fpr))
+            scores_N = values_NM[is_scored_N, m]
+            found = None
+            if fpr * (n_pool + 1) >= 1:
+                found = threshold_at_fpr(pool_L, fpr, clusters=codes_L)
             thresholds.append(
-                _threshold(method, fpr, pool_L, values_NM[is_scored_N, m], n_found)
+                TextThreshold(
+                    method=method,
+                    fpr=fpr,
+                    threshold=None if found is None else found.threshold,
+                    fpr_low=None if found is None else found.low,
+                    fpr_high=None if found is None else found.high,
+                    n_pool=len(pool_L),
+                    n_above=None
+                    if found is None
+                    else int(np.count_nonzero(scores_N > found.threshold)),
+                    n_discoveries=n_found,
+                )
             )
-    is_suspect = np.repeat([True, False], [len(texts), len(pool_texts)])
+    # The two sets must come about alike: what stands in both is left out of both.
+    both = np.concatenate([is_alone_N, is_alone_L])
+    is_suspect = np.repeat([True, False], [len(texts), len(pool_texts)])[both]
+    both_texts = rows_of([*texts, *pool_texts], both)
     both_clusters = None
     if clusters is not None and pool_clusters is not None:
         # A document of one set is another one than its namesake of the other set.
         both_clusters = [("suspect", str(c)) for c in clusters]
         both_clusters += [("pool", str(c)) for c in pool_clusters]
-    blind = blind_baselines(
-        [*texts, *pool_texts], is_suspect, clusters=both_clusters, seed=seed
-    )
-    values = np.concatenate([values_NM, pool_LM])
-    scored = np.concatenate([is_scored_N, is_scored_L])
-    codes = None if both_clusters is None else codes_of(both_clusters)[scored]
+        both_clusters = rows_of(both_clusters, both)
+    blind = blind_baselines(both_texts, is_suspect, clusters=both_clusters, seed=seed)
+    values = np.concatenate([values_NM, pool_LM])[both]
+    scored = np.concatenate([is_scored_N, is_scored_L])[both]
     set_result = _set_result(
         name,
         fingerprint,
         table.names,
         values[scored],
         is_suspect[scored],
-        codes,
+        independent_codes(rows_of(both_texts, scored), rows_of(both_clusters, scored)),
         blind,
         seed,
         n_permutations,
@@ -136,28 +185,21 @@ def judge_texts(
         thresholds=tuple(thresholds),
         set_result=set_result,
         blind=blind,
-        warnings=_warnings(is_scored_N, is_scored_L, n_pool, fprs, set_result, blind),
+        warnings=(
+            *_shared_warning(len(asked & known)),
+            *copies_warnings(rows_of(both_texts, scored), both_clusters),
+            *_warnings(
+                is_scored_N, is_scored_L, n_pool, codes_L, fprs, set_result, blind
+            ),
+        ),
     )
 
 
-def _threshold(
-    method: str, fpr: float, pool_L: np.ndarray, scores_N: np.ndarray, n_found: int
-) -> TextThreshold:
-    threshold = low = high = n_above = None
-    if fpr * (len(pool_L) + 1) >= 1:
-        found = threshold_at_fpr(pool_L, fpr)
-        threshold, low, high = found.threshold, found.low, found.high
-        n_above = int(np.count_nonzero(scores_N > threshold))
-    return TextThreshold(
-        method=method,
-        fpr=fpr,
-        threshold=threshold,
-        fpr_low=low,
-        fpr_high=high,
-        n_pool=len(pool_L),
-        n_above=n_above,
-        n_discoveries=n_found,
-    )
+def _is_first(codes: np.ndarray) -> np.ndarray:
+    """Bool: places at which a code occurs for the first time."""
+    found = np.zeros(len(codes), bool)
+    found[np.unique(codes, return_index=True)[1]] = True
+    return found
 
 
 def _set_result(
@@ -179,9 +221,15 @@ def _set_result(
         values, is_suspect, clusters=codes, n_permutations=n_permutations, seed=seed
     )
     sides = None if codes is None else (codes[is_suspect], codes[~is_suspect])
-    scores = found.scores
-    auc, se = auc_delong(scores[is_suspect], scores[~is_suspect], clusters=sides)
-    high = auc_interval(auc, se, n=n)[1]
+
+    def auc_and_high(scores: np.ndarray, inflation: float) -> tuple[float, float]:
+        auc, se = auc_delong(scores[is_suspect], scores[~is_suspect], clusters=sides)
+        return auc, auc_interval(auc, inflation * se, n=n)[1]
+
+    auc, high = auc_and_high(found.scores, INFLATION)
+    # A classifier that learnt little says nothing against a score that ranks well.
+    highs = [high, *(auc_and_high(score, 1.0)[1] for score in values.T)]
+    is_flat = all(is_constant(score) for score in values.T)
     return SetResult(
         benchmark=name,
         fingerprint=fingerprint,
@@ -192,8 +240,23 @@ def _set_result(
         p_value=found.p_value,
         n_permutations=n_permutations,
         p_adjusted=found.p_value,
-        verdict=set_verdict(found.p_value, auc_high=high, blind=blind),
-        warnings=blind.warnings,
+        verdict=set_verdict(
+            found.p_value, auc_high=max(highs), blind=blind, constant=is_flat
+        ),
+        warnings=(
+            *blind.warnings,
+            *(constant_warnings("every score", values) if is_flat else ()),
+        ),
+    )
+
+
+def _shared_warning(n: int) -> tuple[str, ...]:
+    if not n:
+        return ()
+    return (
+        f"{n} distinct {'text' if n == 1 else 'texts'} in question "
+        f"{'stands' if n == 1 else 'stand'} in the pool of non-members, too, and "
+        f"{'was' if n == 1 else 'were'} taken out of it, and out of the set-level test",
     )
 
 
@@ -201,6 +264,7 @@ def _warnings(
     is_scored_N: np.ndarray,
     is_scored_L: np.ndarray,
     n_pool: int,
+    codes_L: np.ndarray | None,
     fprs: Sequence[float],
     set_result: SetResult | None,
     blind: Blind,
@@ -212,13 +276,20 @@ def _warnings(
             f"texts without a score, which are left out: {n_unscored} (empty, or "
             "without a token that could be scored)"
         )
+    unit = "non-members" if codes_L is None else "documents of non-members"
     for fpr in fprs:
         if fpr * (n_pool + 1) < 1:
             found.append(
                 f"no threshold at a false-positive rate of {fpr:g}: it needs a pool of "
-                f"at least {int(np.ceil(1 / fpr - 1 - 1e-9))} non-members, there are "
+                f"at least {int(np.ceil(1 / fpr - 1 - 1e-9))} {unit}, there are "
                 f"{n_pool}"
             )
+    if codes_L is not None and n_pool < len(codes_L):
+        found.append(
+            f"the pool comes from {n_pool} documents, each of which counts as one: a "
+            "p-value is that of a text from another document, and the false-positive "
+            "rate of a threshold has no interval"
+        )
     if set_result is None:
         found.append(
             f"no set-level test: each set needs at least {FEWEST_OF_SET} texts, or "

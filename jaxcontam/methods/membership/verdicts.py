@@ -29,13 +29,16 @@ def score_verdict(
     auc_high: float,
     blind: Blind | None,
     increment_p: float | None,
+    constant: bool = False,
 ) -> str:
     """Verdict of the primary score.
 
     `confounded` where a blind AUC is surely above 0.55, or surely above 0.5 and no
     lower than the score's; surely: at 95 %, corrected for the number of baselines.
     `contaminated` needs a score that adds to the blind baselines, so that nothing goes
-    beyond `suspected` without them.
+    beyond `suspected` without them, nor where a blind AUC is surely above 0.5: labels
+    that go with the texts were not assigned by chance, which is what the p-value
+    assumes. A score that is the same for every text shows nothing.
 
     Args:
         p_value: By permutation of the labels, corrected for several benchmarks.
@@ -43,17 +46,22 @@ def score_verdict(
         auc_high: Upper end of its interval.
         blind: Baselines of the same texts.
         increment_p: One-sided, of a score that adds nothing to them.
+        constant: Whether the score is the same for every text.
     """
+    if constant:
+        return INCONCLUSIVE
     if blind is not None and blind.low is not None and blind.auc is not None:
         if blind.low > BLIND_AUC or (blind.above_chance and blind.auc >= auc):
             return CONFOUNDED
         adds = increment_p is not None and increment_p <= INCREMENT_LEVEL
-        if p_value <= CONTAMINATED_LEVEL and adds:
+        if p_value <= CONTAMINATED_LEVEL and adds and not blind.above_chance:
             return CONTAMINATED
     return _without_proof(p_value, auc_high)
 
 
-def set_verdict(p_value: float, *, auc_high: float, blind: Blind | None) -> str:
+def set_verdict(
+    p_value: float, *, auc_high: float, blind: Blind | None, constant: bool = False
+) -> str:
     """Verdict of a set-level test, whose two sets must be of one law.
 
     Stricter than for a score: any blind AUC that is surely above 0.5 confounds, since
@@ -61,9 +69,13 @@ def set_verdict(p_value: float, *, auc_high: float, blind: Blind | None) -> str:
 
     Args:
         p_value: By permutation of the labels, corrected for several sets.
-        auc_high: Upper end of the interval of the held-out AUC.
+        auc_high: Upper end of the interval of the held-out AUC, or of the score that
+            ranks best by itself: of both the larger.
         blind: Baselines that tell suspected from validation texts.
+        constant: Whether every score is the same for every text.
     """
+    if constant:
+        return INCONCLUSIVE
     if blind is not None and blind.low is not None:
         if blind.above_chance or blind.low > BLIND_AUC:
             return CONFOUNDED
