@@ -1,5 +1,6 @@
 """Which snippets a run of `books` scores, and what to know of its books."""
 
+import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,6 +11,35 @@ from jaxcontam.methods.membership.books import Shelf
 
 # Snippets and books of a side below which a threshold is not worth its name.
 _FEWEST, _FEWEST_BOOKS = 10, 2
+
+
+def without_copies(books: Sequence[Book]) -> tuple[list[Book], list[str]]:
+    """Each known book once a side: copies are no further evidence.
+
+    Books are the same if they hold the same words, however these are laid out. Books
+    in question keep their copies, since each gets a rate of its own.
+
+    Args:
+        books: As they were given.
+
+    Returns:
+        The books, and one sentence for each side that had copies.
+    """
+    seen: dict[tuple[str, str], Book] = {}
+    kept = []
+    n_copies = {MEMBER: 0, NONMEMBER: 0}
+    for book in books:
+        words = " ".join(word for piece in book.pieces for word in piece.split())
+        digest = hashlib.sha256(words.encode("utf-8", "surrogatepass")).hexdigest()
+        if book.role == TESTED or seen.setdefault((book.role, digest), book) is book:
+            kept.append(book)
+        else:
+            n_copies[book.role] += 1
+    return kept, [
+        f"copies of known {role}s, which were left out: {n}"
+        for role, n in n_copies.items()
+        if n
+    ]
 
 
 def shelve(

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from jaxcontam.commands.book_judged import judged_books
-from jaxcontam.commands.book_texts import book_warnings, shelve
+from jaxcontam.commands.book_texts import book_warnings, shelve, without_copies
 from jaxcontam.commands.flags import (
     STORE_DIR,
     check_positive,
@@ -114,7 +114,7 @@ class Books:
     def run(self) -> dict[str, Any]:
         """Draw snippets, score them, fit, rate, write and print; the report."""
         watch = Stopwatch()
-        books = self._load()
+        books, notes = without_copies(self._load())
         shelf, texts = shelve(
             books, n_snippets=self.snippets, n_words=self.words, seed=self.seed
         )
@@ -192,7 +192,7 @@ class Books:
             found.rates,
             rows,
             out,
-            warnings=book_warnings(books, shelf, self.snippets),
+            warnings=[*notes, *book_warnings(books, shelf, self.snippets)],
         )
         page = write_books_page(document, out)
         if self.json:

@@ -47,12 +47,13 @@ def membership_sentence(
         )
     p = f"p {p_words(row['p_value'])}"
     if verdict in ("contaminated", "suspected"):
+        without = "no blind baseline was made"
+        if blind:
+            best = max(blind, key=lambda one: one["auc"])
+            without = f"the best blind baseline reaches {auc_words(best)}"
         return (
-            f"{name}: {verdict}: members rank above non-members {found}, {p}; no "
-            "blind baseline explains it."
-            if blind
-            else f"{name}: {verdict}: members rank above non-members {found}, {p}; "
-            "no blind baseline was made."
+            f"{name}: {verdict}: members rank above non-members {found}, {p}; "
+            f"{without}."
         )
     if verdict == "no evidence":
         return (
@@ -77,7 +78,12 @@ def _set_sentence(row: Mapping[str, Any], blind: Sequence[Mapping[str, Any]]) ->
             f"{name}: {verdict}: as a set, these texts are more familiar than the "
             f"non-members, {found}."
         )
-    return f"{name}: {verdict}: as a set, these texts look like non-members, {found}."
+    if verdict == "no evidence":
+        return (
+            f"{name}: no evidence: as a set, these texts look like non-members, "
+            f"{found}."
+        )
+    return f"{name}: inconclusive: as a set, {found}; too few texts to tell."
 
 
 def auc_words(row: Mapping[str, Any]) -> str:

@@ -61,8 +61,11 @@ def boosted_trees(features_NF: np.ndarray, seed: int) -> Fit:
 
 
 def character_ngrams(texts: Sequence[str]) -> Fit:
-    """Log-ratio a character n-gram (2 to 4) under the counts of each label."""
-    counts = _counts(texts, analyzer="char", ngram_range=(2, 4))
+    """Log-ratio a character n-gram (2 to 4) under the counts of each label.
+
+    Capitals count as other characters: a model reads them so, too.
+    """
+    counts = _counts(texts, analyzer="char", ngram_range=(2, 4), lowercase=False)
     n_features = counts.shape[1]
 
     def fit(training, labels, held_out):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from jaxcontam.methods.membership.documents import codes_of
 from jaxcontam.methods.membership.min_k import min_k_at
 from jaxcontam.methods.membership.min_k_pp import min_k_pp_at
 from jaxcontam.methods.membership.score import ScoreMethod
@@ -28,7 +29,7 @@ class SweepResult:
         chosen: The one with the highest AUC on the held-out half; the first of equals.
         held_out_aucs: (M,) on the half that chose.
         auc: Of the chosen one on the other half: not inflated by the choice.
-        auc_se: Its standard error (DeLong).
+        auc_se: Its standard error (DeLong), by documents where there are some.
         is_held_out: (N,) bool; the texts that chose.
     """
 
@@ -67,11 +68,12 @@ def sweep_min_k(
         values_NM: Columns of a `ScoreTable`; a row that holds NaN takes no part.
         is_member_N: bool.
         seed: Of the split.
-        clusters: (N,) the document of each text, or None if each is its own.
+        clusters: (N,) the document of each text, or None if each is its own; copies
+            of one text are a document, too.
 
     Raises:
         ValueError: If shapes differ, or a half has fewer than 2 members or 2
-            non-members.
+            non-members, or documents of them.
 
     Source:
         Shi et al., arXiv:2310.16789, section 4: k of 10 to 50 swept on held-out texts.
@@ -85,14 +87,20 @@ def sweep_min_k(
     is_scored_N = np.asarray(np.isfinite(values_NM).all(axis=1))
     is_held_out_N = halves(is_member_N, seed=seed, clusters=clusters, among=is_scored_N)
     chosen_on, judged_on = is_held_out_N, is_scored_N & ~is_held_out_N
+    codes_N = np.arange(N) if clusters is None else codes_of(clusters)
+    unit = "" if clusters is None else "documents of "
     for part in (chosen_on, judged_on):
         for label in (True, False):
-            if (part & (is_member_N == label)).sum() < 2:
-                raise ValueError("each half must hold 2 members and 2 non-members")
+            if len(np.unique(codes_N[part & (is_member_N == label)])) < 2:
+                raise ValueError(
+                    f"each half must hold 2 {unit}members and 2 {unit}non-members"
+                )
 
     def auc(column: int, part: np.ndarray) -> tuple[float, float]:
+        own, others = part & is_member_N, part & ~is_member_N
         scores_N = values_NM[:, column]
-        return auc_delong(scores_N[part & is_member_N], scores_N[part & ~is_member_N])
+        sides = None if clusters is None else (codes_N[own], codes_N[others])
+        return auc_delong(scores_N[own], scores_N[others], clusters=sides)
 
     held_out_M = np.array([auc(column, chosen_on)[0] for column in range(M)])
     best = int(held_out_M.argmax())

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+# Space of two characters and more, and every space that is no blank.
+_WIDE = re.compile(r"\s{2,}|[^\S ]")
 _YEAR = re.compile(r"\b(?:1[5-9]|20)\d\d\b")
 _MONTH = re.compile(
     r"\b(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|"
@@ -23,10 +25,12 @@ _NO_YEAR = 0.0
 
 
 def length_features(texts: Sequence[str]) -> np.ndarray:
-    """(N, 7) float64: sizes of a text, on a log scale, and how it is built.
+    """(N, 11) float64: sizes of a text, on a log scale, and how it is built.
 
     Characters, words, lines, compressed bytes; then bytes a character, characters a
-    word and compressed bytes a byte. An empty text gives zeros.
+    word and compressed bytes a byte; then what a model sees and a reader of words does
+    not: capitals a character, whether the first character is one, whether there is
+    space at an end, runs of space a word. An empty text gives zeros.
     """
     rows = []
     for text in texts:
@@ -38,9 +42,13 @@ def length_features(texts: Sequence[str]) -> np.ndarray:
             len(data) / max(1, n_chars),
             n_chars / max(1, n_words),
             packed / max(1, len(data)),
+            sum(c.isupper() for c in text) / max(1, n_chars),
+            float(text[:1].isupper()),
+            float(text != text.strip()),
+            len(_WIDE.findall(text)) / max(1, n_words),
         )
         rows.append([*sizes, *shares])
-    return np.array(rows, np.float64).reshape(len(texts), 7)
+    return np.array(rows, np.float64).reshape(len(texts), 11)
 
 
 def number_features(texts: Sequence[str]) -> np.ndarray:
