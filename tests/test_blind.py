@@ -193,3 +193,22 @@ def test_held_out_aucs_of_random_labels_spread_as_wide_as_the_intervals_say():
     assert held / 400 >= 0.92 - 3 * 0.027
     # 0.05 and 3 standard errors of 100 draws.
     assert n_above <= 11
+
+
+@pytest.mark.parametrize(
+    "tell",
+    [
+        str.upper,
+        str.capitalize,
+        lambda text: text.replace(" ", "  "),
+        lambda text: text.replace(" ", "\n"),
+        lambda text: " " + text,
+    ],
+)
+def test_case_and_space_that_a_model_sees_are_seen(tell):
+    texts, labels = pool(np.random.default_rng(30), 80)
+    told = [
+        tell(text) if label else text for text, label in zip(texts, labels, strict=True)
+    ]
+    blind = blind_baselines(told, labels)
+    assert blind.low is not None and blind.low > 0.55

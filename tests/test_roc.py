@@ -278,3 +278,9 @@ def test_paired_test_keeps_its_size():
         n_found += paired_delong(a[0] + 1, a[1], b[0] + 1, b[1]).p_value <= 0.05
     # 0.05 and 4 standard errors of 500 draws.
     assert n_found / 500 <= 0.05 + 4 * np.sqrt(0.05 * 0.95 / 500)
+
+
+def test_an_error_of_rounding_is_no_certainty():
+    low, high = auc_interval(0.556, 1e-17, n=12)
+    assert (low, high) == auc_interval(0.556, 0.0, n=12)
+    assert low < 0.45 and high > 0.6

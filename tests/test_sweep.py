@@ -86,3 +86,16 @@ def test_halves_that_are_too_small_are_refused():
         sweep_min_k(("a",), np.ones((6, 1)), LABELS[:6], seed=0)
     with pytest.raises(ValueError, match=r"must fit values of \(6, 1\), got 2"):
         sweep_min_k(("a", "b"), np.ones((6, 1)), LABELS[:6], seed=0)
+
+
+def test_copies_share_a_half_and_do_not_make_the_error_smaller():
+    rng = np.random.default_rng(8)
+    values, labels = rng.normal(size=(80, 2)), np.arange(80) < 40
+    nine = np.arange(80).repeat(9)
+    once = sweep_min_k(("a", "b"), values, labels, seed=0)
+    copied = sweep_min_k(
+        ("a", "b"), values[nine], labels[nine], seed=0, clusters=nine.tolist()
+    )
+    np.testing.assert_array_equal(copied.is_held_out, once.is_held_out[nine])
+    assert (copied.chosen, copied.auc) == (once.chosen, pytest.approx(once.auc))
+    assert copied.auc_se == pytest.approx(once.auc_se)

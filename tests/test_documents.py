@@ -1,0 +1,197 @@
+"""Copies of one text and texts of one document are no further evidence anywhere."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from jaxcontam.commands.membership_judged import Table, judged
+from jaxcontam.commands.membership_texts import MEMBER, NONMEMBER, TEXT, RunTexts
+from jaxcontam.errors import InputError
+from jaxcontam.methods.membership.blind import blind_baselines
+from jaxcontam.methods.membership.documents import (
+    copies_warnings,
+    document_codes,
+    independent_codes,
+)
+from jaxcontam.methods.membership.judging import judge
+from jaxcontam.methods.membership.pool_judging import judge_texts
+
+WORDS = [f"{a}{b}{c}" for a in "bdfglm" for b in "aeiou" for c in "nrst"]
+
+
+def drawn(n, seed):
+    """Distinct texts of one law."""
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(WORDS, size=15)) for _ in range(n)]
+
+
+def test_equal_texts_join_the_documents_that_hold_them():
+    texts = ["x", "y", "y", "z", "z", "w", " ", " "]
+    codes = document_codes(texts, ["a", "a", "b", "b", "c", "d", "e", "f"])
+    assert codes.tolist() == [0, 0, 0, 0, 0, 1, 2, 3]
+    assert document_codes(["x", "y", "x"], None).tolist() == [0, 1, 0]
+    assert document_codes(["x", "y"], ["a", "a"]).tolist() == [0, 0]
+
+
+def test_texts_that_all_differ_are_their_own_documents_and_need_no_word():
+    assert independent_codes(["x", "y"], None) is None
+    assert independent_codes(None, None) is None
+    assert copies_warnings(["x", "y"], None) == ()
+    (said,) = copies_warnings(["x", "y", "x"], None)
+    assert "3 texts, 2 distinct" in said
+
+
+def test_five_copies_of_every_text_change_no_number_of_a_comparison():
+    rng = np.random.default_rng(0)
+    texts, labels = drawn(120, 1), np.arange(120) < 60
+    values = rng.normal(size=(120, 2)) + 0.5 * labels[:, None]
+    five = np.arange(120).repeat(5)
+
+    def of(rows):
+        own = [texts[i] for i in rows]
+        return judge(
+            "x",
+            "d",
+            Table(("a", "b"), values[rows]),
+            labels[rows],
+            texts=own,
+            blind=blind_baselines(own, labels[rows]),
+            primary="a",
+            fprs=(0.01, 0.05),
+        )
+
+    once, copied = of(np.arange(120)), of(five)
+    for row, other in zip(once, copied, strict=True):
+        assert other.p_value == row.p_value
+        assert other.verdict == row.verdict
+        for name in ("auc", "auc_se", "auc_low", "auc_high"):
+            assert getattr(other, name) == pytest.approx(getattr(row, name), rel=1e-9)
+        for point, copy in zip(
+            row.operating_points, other.operating_points, strict=True
+        ):
+            assert dataclasses.asdict(copy) == pytest.approx(dataclasses.asdict(point))
+    assert copied[1].difference_p == pytest.approx(once[1].difference_p)
+    assert (copied[0].n_members, copied[0].n_clusters) == (300, None)
+    assert "600 texts, 120 distinct" in copied[0].warnings[0]
+    assert copied[0].warnings[1:] == once[0].warnings
+
+
+def test_the_baselines_of_copies_have_the_errors_of_distinct_texts():
+    texts, labels = drawn(60, 2), np.arange(60) < 30
+    once = blind_baselines(texts, labels)
+    copied = blind_baselines(texts * 5, np.tile(labels, 5))
+    for row, other in zip(once.rows, copied.rows, strict=True):
+        width, copied_width = (one.auc_high - one.auc_low for one in (row, other))
+        # Folds and fits of copies differ, widths near an AUC of 0.5 hardly.
+        assert copied_width > 0.8 * width
+
+
+def test_copies_of_a_pool_and_of_a_set_change_no_p_value():
+    rng = np.random.default_rng(3)
+    texts, pool = drawn(40, 4), drawn(50, 5)
+    values, of_pool = rng.normal(size=(40, 1)), rng.normal(size=(50, 1))
+    four, three = np.arange(40).repeat(4), np.arange(50).repeat(3)
+
+    def of(rows, of_rows):
+        return judge_texts(
+            "x",
+            "d",
+            Table(("a",), values[rows]),
+            Table(("a",), of_pool[of_rows]),
+            texts=[texts[i] for i in rows],
+            pool_texts=[pool[i] for i in of_rows],
+            n_permutations=99,
+        )
+
+    once, copied = of(range(40), range(50)), of(four, three)
+    np.testing.assert_array_equal(copied.p_values, once.p_values[four])
+    at5 = once.thresholds[1]
+    again = dataclasses.replace(
+        copied.thresholds[1], n_above=at5.n_above, n_discoveries=at5.n_discoveries
+    )
+    assert again == at5
+    assert once.set_result is not None and copied.set_result is not None
+    # Quantiles at which features are cut off differ a little between the two.
+    assert copied.set_result.p_value == pytest.approx(once.set_result.p_value, abs=0.1)
+    assert any("310 texts, 90 distinct" in said for said in copied.warnings)
+
+
+def test_a_text_in_question_is_taken_out_of_its_own_pool():
+    rng = np.random.default_rng(6)
+    texts, pool = drawn(30, 7), drawn(40, 8)
+    values, of_pool = rng.normal(size=(30, 1)), rng.normal(size=(40, 1))
+
+    def of(extra):
+        return judge_texts(
+            "x",
+            "d",
+            Table(("a",), values),
+            Table(("a",), np.concatenate([of_pool, values[:extra]])),
+            texts=texts,
+            pool_texts=[*pool, *texts[:extra]],
+            n_permutations=19,
+        )
+
+    apart, leaked = of(0), of(12)
+    np.testing.assert_array_equal(leaked.p_values, apart.p_values)
+    assert leaked.thresholds == apart.thresholds
+    assert "12 distinct texts in question stand in the pool" in leaked.warnings[0]
+    # 18 texts are in question alone.
+    assert apart.set_result is not None and leaked.set_result is None
+
+
+def test_a_pool_of_texts_in_question_is_refused():
+    texts, table = drawn(20, 9), Table(("a",), np.arange(20.0)[:, None])
+    with pytest.raises(InputError, match="no text is left in the pool"):
+        judge_texts("x", "d", table, table, texts=texts, pool_texts=texts)
+
+
+def test_a_constant_score_is_inconclusive_however_many_texts():
+    texts = drawn(800, 10)
+    labels, table = np.arange(800) < 400, Table(("a",), np.zeros((800, 1)))
+    (row,) = judge("x", "d", table, labels, texts=texts, primary="a", n_boot=10)
+    assert row.verdict == "inconclusive"
+    assert any("a is the same for every text" in said for said in row.warnings)
+    half = Table(("a",), np.zeros((400, 1)))
+    found = judge_texts(
+        "x",
+        "d",
+        half,
+        half,
+        texts=texts[:400],
+        pool_texts=texts[400:],
+        n_permutations=9,
+    )
+    assert found.set_result is not None
+    assert found.set_result.verdict == "inconclusive"
+    assert "every score is the same for every text" in found.set_result.warnings[-1]
+
+
+def test_copies_of_one_text_are_too_few_to_compare():
+    texts = ["one"] * 40 + drawn(40, 11)
+    table = Table(("a",), np.arange(80.0)[:, None])
+    with pytest.raises(InputError, match=r"too few distinct texts of members .* \(1\)"):
+        judge("x", "d", table, np.arange(80) < 40, texts=texts, primary="a")
+
+
+def test_unlabelled_texts_of_another_year_are_named_beside_labelled_ones():
+    texts = [
+        *(f"{text} in 2015" for text in drawn(80, 12)),
+        *(f"{text} in 2024" for text in drawn(40, 13)),
+    ]
+    roles = (MEMBER,) * 40 + (NONMEMBER,) * 40 + (TEXT,) * 40
+    run = RunTexts(
+        name="x", texts=tuple(texts), roles=roles, clusters=None, sources=("x",) * 120
+    )
+    found = judged(
+        run,
+        Table(("a",), np.random.default_rng(14).normal(size=(120, 1))),
+        np.zeros(120, bool),
+        primary="a",
+        fprs=(0.05,),
+        convention="le",
+        seed=0,
+    )
+    assert len(found.results) == 1
+    assert any("texts alone tell the suspected set" in said for said in found.warnings)
