@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxcontam.cli import main
-from jaxcontam.commands.book_texts import book_warnings, shelve, without_copies
+from jaxcontam.commands.book_texts import book_warnings, shelve
 from jaxcontam.data.books import (
     MEMBER,
     NONMEMBER,
@@ -393,16 +393,3 @@ def test_an_empty_book_is_counted_and_keeps_its_place():
         "books in question without words, and so no rate: 1",
         "books too short for 5 snippets, which have fewer: 1 of 6",
     ]
-
-
-def test_a_copy_of_a_known_book_is_no_further_book():
-    first, other, asked = (
-        Book(title="a", pieces=(f"one {LONG}",), role=MEMBER),
-        Book(title="b", pieces=(f"two {LONG}",), role=NONMEMBER),
-        Book(title="c", pieces=(f"one {LONG}",)),
-    )
-    again = Book(title="again", pieces=("one", f" {LONG}\n"), role=MEMBER)
-    kept, notes = without_copies([asked, asked, first, again, other, first])
-    assert [book.title for book in kept] == ["c", "c", "a", "b"]
-    assert notes == ["copies of known members, which were left out: 2"]
-    assert without_copies([asked, first, other]) == ([asked, first, other], [])

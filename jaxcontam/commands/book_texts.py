@@ -77,8 +77,8 @@ def shelve(
             raise InputError(
                 f"{shelf.roles.count(role)} known {flag} with {n_found} snippets, too "
                 "few for a threshold",
-                hint=f"at least {_FEWEST_BOOKS} books and {_FEWEST} snippets a side; "
-                "--words makes snippets shorter",
+                hint=f"at least {_FEWEST_BOOKS} books and {_FEWEST} snippets a side, "
+                "copies counted once; --words makes snippets shorter",
             )
     if not shelf.is_of(TESTED).any():
         raise InputError("no snippet of a book in question", hint="are they empty?")
