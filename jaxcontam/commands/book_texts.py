@@ -25,16 +25,17 @@ def without_copies(books: Sequence[Book]) -> tuple[list[Book], list[str]]:
     Returns:
         The books, and one sentence for each side that had copies.
     """
-    seen: dict[tuple[str, str], Book] = {}
+    seen: set[tuple[str, str]] = set()
     kept = []
     n_copies = {MEMBER: 0, NONMEMBER: 0}
     for book in books:
         words = " ".join(word for piece in book.pieces for word in piece.split())
         digest = hashlib.sha256(words.encode("utf-8", "surrogatepass")).hexdigest()
-        if book.role == TESTED or seen.setdefault((book.role, digest), book) is book:
+        if book.role == TESTED or (book.role, digest) not in seen:
             kept.append(book)
         else:
             n_copies[book.role] += 1
+        seen.add((book.role, digest))
     return kept, [
         f"copies of known {role}s, which were left out: {n}"
         for role, n in n_copies.items()

@@ -148,6 +148,7 @@ def _ranked(
     texts = run.texts_of(chosen_N)
     blind = blind_baselines(texts, labels, clusters=clusters, seed=seed)
     scores = table.rows(chosen_N)
+    codes = independent_codes(texts, clusters)
     results = judge(
         run.name,
         run.fingerprint,
@@ -165,7 +166,7 @@ def _ranked(
         results=tuple(results),
         blind=blind.rows,
         pictures=score_pictures(scores, labels),
-        sweep=_swept(scores, labels, independent_codes(texts, clusters), seed),
+        sweep=_swept(scores, labels, codes, seed),
     )
 
 

@@ -116,7 +116,7 @@ def tpr_statistic(fpr: float, convention: Convention = "le") -> Statistic:
     def statistic(members_KP: np.ndarray, nonmembers_KQ: np.ndarray) -> np.ndarray:
         _, Q = nonmembers_KQ.shape
         # Ascending place of the score with exactly the allowed number above it.
-        place = Q - 1 - (n_allowed(Q, fpr, convention) if fpr * Q >= 1 else 0)
+        place = Q - 1 - (n_allowed(Q, fpr, convention) if fpr * Q >= 1 - 1e-9 else 0)
         threshold_K = np.partition(nonmembers_KQ, place, axis=1)[:, place]
         return (members_KP > threshold_K[:, None]).mean(axis=1)
 
@@ -154,13 +154,8 @@ def _of_documents(
 ) -> np.ndarray:
     if len(members_P) != len(clusters[0]) or len(nonmembers_Q) != len(clusters[1]):
         raise ValueError("clusters must have one code a text")
-    codes = [np.unique(side) for side in clusters]
-    shared = np.intersect1d(*codes)
-    kinds = [
-        np.setdiff1d(codes[0], shared),
-        np.setdiff1d(codes[1], shared),
-        shared,
-    ]
+    shared = np.intersect1d(clusters[0], clusters[1])
+    kinds = [*(np.setdiff1d(side, shared) for side in clusters), shared]
     sides = [
         _by_document(scores, side)
         for scores, side in zip((members_P, nonmembers_Q), clusters, strict=True)

@@ -10,7 +10,7 @@ from typing import Any, overload
 import numpy as np
 
 
-def codes_of(clusters: Sequence[object]) -> np.ndarray:
+def codes_of(clusters: Sequence[object] | np.ndarray) -> np.ndarray:
     """(N,) int64 codes of documents, in the order in which they first occur."""
     names = [str(name) for name in clusters]
     place = {name: i for i, name in enumerate(dict.fromkeys(names))}
@@ -49,11 +49,12 @@ def document_codes(
     if clusters is None:
         return codes_of(texts)
     codes_N = codes_of(clusters)
-    parent = np.arange(int(codes_N.max(initial=-1)) + 1)
+    parent = list(range(int(codes_N.max(initial=-1)) + 1))
 
     def root(code: int) -> int:
         while parent[code] != code:
-            parent[code] = code = parent[parent[code]]
+            parent[code] = parent[parent[code]]
+            code = parent[code]
         return code
 
     first: dict[str, int] = {}

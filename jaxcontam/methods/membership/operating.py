@@ -47,17 +47,17 @@ def operating_point(
         n_boot: Resamples; the threshold is found anew in each.
         seed: Seeds them.
     """
-    distinct = members, nonmembers
+    one_each, other_each = members, nonmembers
     if clusters is not None and are_copies:
-        first = (np.unique(side, return_index=True)[1] for side in clusters)
-        distinct = tuple(s[i] for s, i in zip(distinct, first, strict=True))
-    expected = fpr * len(distinct[1])
+        one_each = members[np.unique(clusters[0], return_index=True)[1]]
+        other_each = nonmembers[np.unique(clusters[1], return_index=True)[1]]
+    expected = fpr * len(other_each)
     tpr = threshold = low = high = None
     if expected >= 1 - 1e-9:
         tpr, threshold = tpr_at_fpr(members, nonmembers, fpr, convention)
         is_plain = clusters is None or are_copies
         if is_plain and expected < _FEW_FOR_BOOTSTRAP:
-            low, high = few_tpr_interval(*distinct, fpr)
+            low, high = few_tpr_interval(one_each, other_each, fpr)
             # Of `lt`, whose threshold is one rank higher, it may miss the rate itself,
             # and so may that of distinct texts.
             low, high = min(low, tpr), max(high, tpr)

@@ -55,7 +55,7 @@ def sweep_min_k(
     is_member_N: np.ndarray,
     *,
     seed: int,
-    clusters: Sequence[object] | None = None,
+    clusters: Sequence[object] | np.ndarray | None = None,
 ) -> SweepResult:
     """Choose a share on a random half of the texts and judge it on the other half.
 
@@ -112,7 +112,7 @@ def halves(
     is_member_N: np.ndarray,
     *,
     seed: int,
-    clusters: Sequence[object] | None,
+    clusters: Sequence[object] | np.ndarray | None,
     among: np.ndarray,
 ) -> np.ndarray:
     """(N,) bool, a random half of the clusters of each class; the larger if odd."""
