@@ -483,6 +483,22 @@ def test_short_texts_and_a_label_that_is_not_read_are_told(model, tmp_path):
 >>>>>>> cd4fc25 (Texts of records: known fields only, labels row by row, refusals that name the row)
 
 
+def test_a_text_without_a_label_is_told_and_the_others_are_compared(model, tmp_path):
+    rows = [{"input": t, "label": 1} for t in MEMBERS]
+    rows += [{"input": t, "label": 0} for t in OTHERS]
+    del rows[3]["label"]
+    document = Membership(
+        model=model,
+        texts=write_rows(tmp_path / "t.jsonl", rows),
+        scores=("loss",),
+        fpr=(0.1,),
+        out=tmp_path / "out",
+    ).run()
+    one = primary_of(document)
+    assert (one["n_members"], one["n_nonmembers"]) == (23, 24)
+    assert document["study"]["warnings"][0].startswith("t: 1 of 48 texts have no label")
+
+
 def test_labels_of_one_side_are_refused(model, tmp_path, capsys):
     path = tmp_path / "one.jsonl"
     path.write_text(json.dumps({"input": "a b", "label": 1}) + "\n")

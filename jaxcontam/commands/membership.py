@@ -67,7 +67,7 @@ class Membership:
     nonmembers: str | None = None
     """Texts that cannot have been seen, from where the texts in question come from."""
     text_field: str | None = None
-    """Field that is the text (default: input, snippet or text)."""
+    """Field that is the text (default: input, snippet or text); .txt has lines."""
     label_field: str | None = None
     """Field of 1 for members, 0 for others (default: label beside input or snippet)."""
     document_field: str | None = None

@@ -84,13 +84,19 @@ def labelled_run(texts: LabelledTexts, *, length: int | None = None) -> RunTexts
     """
     assert texts.labels is not None
     role = {True: MEMBER, False: NONMEMBER, None: TEXT}
+    warnings = _short_texts(texts, length)
+    if n_unknown := texts.labels.count(None):
+        warnings += (
+            f"{texts.name}: {n_unknown} of {len(texts)} texts have no label: they take "
+            "no part in the comparison",
+        )
     return RunTexts(
         name=texts.name,
         texts=texts.texts,
         roles=tuple(role[label] for label in texts.labels),
         clusters=texts.clusters,
         sources=(texts.name,) * len(texts.texts),
-        warnings=_short_texts(texts, length),
+        warnings=warnings,
     )
 
 

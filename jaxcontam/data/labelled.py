@@ -261,8 +261,7 @@ def _text_field(rows: Sequence[Row], name: str) -> str | None:
     if found is None:
         raise InputError(
             f"{name}: which field is the text? (it has: {', '.join(record)})",
-            hint="name it with --text-field; a copy called .txt has whole lines as its "
-            "texts",
+            hint="name it with --text-field",
         )
     for number, row in enumerate(rows, 1):
         _value(found, row, f"{name}: row {number}", "--text-field")
