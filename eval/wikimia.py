@@ -13,7 +13,9 @@ texts without any model: read an AUC on these files beside its blind baseline.
 import dataclasses
 import datetime
 import json
+import re
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 from rich.console import Console
@@ -37,6 +39,7 @@ from jaxcontam.report.document import data_digest, make_folder, replace_bytes
 
 MANIFEST = "manifest.json"
 _JOURNAL = "paraphrases.journal.jsonl"
+_FILE_NAME = re.compile(r"WikiMIA_length[0-9]+(_paraphrased)?\.jsonl")
 _TINY_RECORDS = 200
 
 
@@ -111,6 +114,7 @@ class WikiMIA:
             name = f"WikiMIA_length{length}.jsonl"
             files[name] = _write(self.out / name, cut.texts, cut) | {NOT_DRAWN: n_left}
         manifest = self._manifest(found, files)
+        _remove_earlier(self.out, files)
         _write_manifest(self.out, manifest)
         if model is not None:
             from eval.wikimia_paraphrase import PROMPT, TEMPERATURE, paraphrase
@@ -194,6 +198,26 @@ def _write(path: Path, texts: tuple[str, ...] | list[str], cut: Cut) -> dict:
 def _write_manifest(out: Path, manifest: dict) -> None:
     text = json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
     replace_bytes(out / MANIFEST, text.encode())
+
+
+def _remove_earlier(out: Path, files: Collection[str]) -> None:
+    """Remove files of an earlier run here, which the new manifest does not name.
+
+    They may be of other pages or dates. Answers of a paraphraser stay in the journal.
+
+    Args:
+        out: The folder.
+        files: Names of those of this run.
+    """
+    try:
+        earlier = json.loads((out / MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        return
+    named = earlier.get("files") if isinstance(earlier, dict) else None
+    for name in named if isinstance(named, dict) else ():
+        # No other name is one that this program gives, whatever a manifest says.
+        if _FILE_NAME.fullmatch(name) and name not in files:
+            (out / name).unlink(missing_ok=True)
 
 
 def _print(manifest: dict, out: Path, console: Console) -> None:

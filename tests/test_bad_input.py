@@ -159,6 +159,36 @@ def test_score_refuses_a_folder_before_the_model_loads(file, capsys):
     assert "is a folder" in refused(words, capsys)
 
 
+def test_score_does_not_write_over_its_texts(file, capsys):
+    path = file("x.txt", "a\n")
+    words = ["score", "no-such-model", path, "--out", path]
+    assert "--out is the file of the texts" in refused(words, capsys)
+    assert path.read_text() == "a\n"
+
+
+@pytest.mark.parametrize("bos", [True, False])
+def test_score_gives_an_empty_text_empty_lists(model, file, bos, tmp_path):
+    if not bos:
+        for name in ("config", "tokenizer_config"):
+            config = model / f"{name}.json"
+            fields = json.loads(config.read_text())
+            kept = {k: v for k, v in fields.items() if k[:4] not in ("bos_", "eos_")}
+            config.write_text(json.dumps(kept))
+    rows = [{"text": text} for text in ("", "a", "line one", "")]
+    path = file("x.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    out = tmp_path / "scores.jsonl"
+    words = ["score", str(model), str(path), "--text-field", "text", "--out", str(out)]
+    assert main(words) == 0
+    found = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["text"] for row in found] == [row["text"] for row in rows]
+    assert (found[0]["prefix_id"] is None) == (not bos)
+    for row in found:
+        for name in ("logprobs", "means", "variances"):
+            assert len(row[name]) == len(row["token_ids"])
+    assert found[0]["token_ids"] == found[3]["token_ids"] == []
+    assert None not in found[2]["logprobs"][1:]
+
+
 def test_separator_typed_with_a_backslash_is_a_line_feed(pulse, file):
     path = file("x.txt", "".join(f"line {i}\n" for i in range(30)))
     documents = []

@@ -81,6 +81,27 @@ def test_known_books_without_a_side_are_refused(tmp_path, rows, message):
         load_known(write_lines(tmp_path / "t.jsonl", rows))
 
 
+def test_known_books_leave_out_rows_without_a_label(tmp_path):
+    rows = [*BOOKMIA, {"book_id": 3, "book": "Unknown", "snippet": "what"}]
+    books = load_known(write_lines(tmp_path / "t.jsonl", rows))
+    assert [book.title for book in books] == ["Old", "New"]
+    titled = [{"title": t, "text": "x", "label": n} for n, t in enumerate("ab")]
+    books = load_known(write_lines(tmp_path / "u.jsonl", titled))
+    assert [book.role for book in books] == [MEMBER, NONMEMBER]
+
+
+def test_a_missing_title_field_is_named_by_its_own_flag(tmp_path):
+    path = write_lines(tmp_path / "t.jsonl", [{"text": "x"}])
+    with pytest.raises(InputError, match="no field 'name'") as caught:
+        load_books([path], TESTED, title_field="name")
+    assert caught.value.hint.startswith("--title-field must name")
+
+
+def test_text_files_are_known_in_capitals(tmp_path):
+    (tmp_path / "A.TXT").write_text("one")
+    assert [book.title for book in load_books([tmp_path], TESTED)] == ["A"]
+
+
 def test_a_folder_without_books_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"no \.txt file"):
         load_books([tmp_path], TESTED)

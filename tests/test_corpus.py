@@ -276,3 +276,10 @@ def test_corpus_that_is_none_is_refused(tmp_path, name, message):
     (tmp_path / "x.tar.gz").touch()
     with pytest.raises(InputError, match=message):
         list_corpus(tmp_path / name, leave_out=tmp_path / "out")
+
+
+def test_a_missing_corpus_has_the_hint_of_its_command(tmp_path):
+    for hint in ("", "give it first"):
+        with pytest.raises(InputError) as caught:
+            list_corpus(tmp_path / "none", leave_out=None, missing_hint=hint)
+        assert caught.value.hint == hint

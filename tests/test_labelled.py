@@ -70,13 +70,50 @@ def test_plain_lines_have_no_labels(tmp_path):
     assert (texts.texts, texts.labels) == (("one", "two"), None)
 
 
-def test_records_of_no_known_format_stay_as_they_stand(tmp_path):
+def test_records_of_no_known_format_are_never_texts_as_a_whole(tmp_path):
     lines = ['{"question": "why?", "answer": 3}', '{"question": "so",  "answer": 4}']
     path = tmp_path / "t.jsonl"
     path.write_text("\n".join(lines))
-    assert load_labelled(path).texts == tuple(lines)
+    with pytest.raises(
+        InputError, match=r"text\? \(it has: question, answer"
+    ) as caught:
+        load_labelled(path)
+    assert caught.value.hint == "name it with --text-field"
     template = load_labelled(path, template="{question} {answer}")
     assert template.texts == ("why? 3", "so 4")
+    plain = path.with_suffix(".txt")
+    plain.write_text("\n".join(lines))
+    assert load_labelled(plain).texts == tuple(lines)
+
+
+@pytest.mark.parametrize("field", ["input", "snippet", "text"])
+@pytest.mark.parametrize("other", [{"txt": "b"}, {"label": 1}, "b"])
+def test_one_row_without_the_text_field_is_named(tmp_path, field, other):
+    rows = [{field: "a", "label": 1}, other, {field: "c", "label": 0}]
+    with pytest.raises(InputError, match=rf"t: row 2: no field '{field}'") as caught:
+        load_labelled(write_lines(tmp_path / "t.jsonl", rows))
+    assert "--text-field" in caught.value.hint
+
+
+def test_a_row_without_the_book_is_named(tmp_path):
+    rows = [*BOOKMIA, {"snippet": "alone", "label": 0}]
+    with pytest.raises(InputError, match="t: row 4: no field 'book_id'") as caught:
+        load_labelled(write_lines(tmp_path / "t.jsonl", rows))
+    assert "--document-field" in caught.value.hint
+
+
+def test_a_row_without_a_label_is_unknown_and_hides_no_other(tmp_path):
+    rows = [*WIKIMIA, {"input": "new"}]
+    path = write_lines(tmp_path / "t.jsonl", rows)
+    for flags in ({}, {"label_field": "label"}):
+        assert load_labelled(path, **flags).labels == (True, False, True, None)
+
+
+def test_a_class_label_beside_a_text_is_no_membership(tmp_path):
+    rows = [{"text": "good", "label": 1}, {"text": "bad", "label": 0}]
+    path = write_lines(tmp_path / "t.jsonl", rows)
+    assert load_labelled(path).labels is None
+    assert load_labelled(path, label_field="label").labels == (True, False)
 
 
 def test_labels_are_left_alone_where_the_file_says_who_is_a_member(tmp_path):
@@ -99,7 +136,7 @@ def test_a_label_is_read_in_every_common_spelling(value, label):
 
 @pytest.mark.parametrize("value", [2, -1, 0.5, "maybe", [1], {"a": 1}])
 def test_any_other_label_names_its_row(tmp_path, value):
-    rows = [{"text": "a", "label": 1}, {"text": "b", "label": value}]
+    rows = [{"input": "a", "label": 1}, {"input": "b", "label": value}]
     with pytest.raises(InputError, match=r"t: row 2: label .* says neither") as caught:
         load_labelled(write_lines(tmp_path / "t.jsonl", rows))
     assert "--label-field" in caught.value.hint
@@ -115,7 +152,7 @@ def test_any_other_label_names_its_row(tmp_path, value):
         ([{"text": "x"}], {"length": 0}, "--length must be at least 1, got 0"),
         ([{"text": "x"}], {"limit": 0}, "--limit must be at least 1, got 0"),
         ([{"text": "x\ud800"}], {}, "t: row 1: half a character"),
-        (["x"], {"label_field": "y"}, r"which field is the text|plain text"),
+        (["x"], {"label_field": "y"}, r"t: row 1: no field 'y' \(the row is plain"),
     ],
 )
 def test_what_cannot_be_read_is_named(tmp_path, rows, flags, message):
@@ -196,6 +233,49 @@ def test_the_hubs_own_copy_serves_where_no_file_names_the_split(tmp_path):
 def test_a_config_chooses_among_files():
     paths = ["en/train.jsonl", "de/train.jsonl", "en/test.jsonl"]
     assert files_of_split(paths, parse_hub_split("hf:o/n:de:train")) == [paths[1]]
+
+
+@pytest.mark.parametrize(
+    ("paths", "source", "example"),
+    [
+        (
+            ["a_b/test-00000-of-00001.parquet", "all/test-00000-of-00001.parquet"],
+            "hf:o/n:test",
+            "CONFIG = a_b",
+        ),
+        (
+            [f"data/W_{n}-00000-of-00001-0ab.parquet" for n in (32, 64)],
+            "hf:o/n:train",
+            "CONFIG = W_32",
+        ),
+        (["W_32.csv", "W_64.csv"], "hf:o/n:train", "CONFIG = W_32"),
+        (["train.csv", "train_small.csv"], "hf:o/n:train", "CONFIG = train_small"),
+    ],
+)
+def test_subsets_are_not_joined_silently(paths, source, example):
+    with pytest.raises(InputError, match="2 subsets have that split") as caught:
+        files_of_split(paths, parse_hub_split(source))
+    assert example in caught.value.hint
+    config = example.split(" = ")[1]
+    named = source.replace("o/n:", f"o/n:{config}:")
+    assert len(files_of_split(paths, parse_hub_split(named))) == 1
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        [
+            "data/train-00000-of-00002-1f.parquet",
+            "data/train-00001-of-00002-9c.parquet",
+        ],
+        ["c4-train.00000-of-00002.json", "c4-train.00001-of-00002.json"],
+        ["train/0000.parquet", "train/0001.parquet"],
+        ["train/part-0.jsonl", "train/part-1.jsonl"],
+        ["00000.jsonl", "00001.jsonl"],
+    ],
+)
+def test_numbered_parts_are_one_table(paths):
+    assert files_of_split(paths, parse_hub_split("hf:o/n:train")) == paths
 
 
 def test_without_the_hub_one_line_says_what_to_do():

@@ -1,10 +1,12 @@
 """Replacements by a masked model: one token each, never the original one."""
 
 import builtins
+import types
 
 import numpy as np
 import pytest
 
+from jaxcontam.cli import main
 from jaxcontam.errors import InputError
 from jaxcontam.models.masked import MaskedModel
 
@@ -107,6 +109,61 @@ def test_texts_that_the_tokenizer_does_not_know_have_neighbours_too(masked, text
     found = masked.replaced(text, 3, 0)
     assert len(found) == 3
     assert all(found) and text not in found
+
+
+class LastIsLikeliest:
+    """A masked model whose likeliest token is the last of its words."""
+
+    def __call__(self, input_ids):
+        import torch
+
+        scores = torch.arange(9.0).expand(*input_ids.shape, 9)
+        return types.SimpleNamespace(logits=scores)
+
+
+@pytest.mark.parametrize("kind", ["metaspace", "byte_level", "byte_level_untrimmed"])
+def test_a_replaced_word_keeps_the_space_before_it(kind):
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    first = "\u2581" if kind == "metaspace" else "\u0120"
+    plain = ["hello", "world", "earth", "kind", "the", "sun"]
+    words = ["<unk>", "<mask>", "<pad>", *(first + word for word in plain)]
+    vocabulary = {word: i for i, word in enumerate(words)}
+    made = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    if kind == "metaspace":
+        made.pre_tokenizer = pre_tokenizers.Metaspace()
+        made.decoder = decoders.Metaspace()
+    else:
+        made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+        made.decoder = decoders.ByteLevel()
+        trims = kind == "byte_level"
+        made.post_processor = processors.ByteLevel(trim_offsets=trims)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=made,
+        unk_token="<unk>",
+        mask_token="<mask>",
+        pad_token="<pad>",
+    )
+    model = MaskedModel("x", LastIsLikeliest(), tokenizer, 64)
+    assert set(model.replaced("hello world the sun", 4, 0)) == {
+        "sun world the sun",
+        "hello sun the sun",
+        "hello world sun sun",
+        "hello world the the",
+    }
+
+
+def test_a_name_that_is_no_folder_is_not_asked_of_the_hub(monkeypatch, capsys):
+    monkeypatch.setattr(
+        "transformers.AutoTokenizer.from_pretrained",
+        lambda *_, **__: pytest.fail("opened"),
+    )
+    with pytest.raises(InputError, match="org/name: no such folder"):
+        MaskedModel.load("org/name")
+    words = ["membership", "no-model", "no-texts.txt", "--masked-lm", "org/name"]
+    assert main(words) == 2
+    assert "--masked-lm org/name: no such folder" in capsys.readouterr().err
 
 
 def test_an_empty_text_has_no_neighbours(masked):

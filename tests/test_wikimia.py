@@ -106,6 +106,23 @@ def test_files_are_wikimia_as_the_loader_knows_it(tmp_path):
     assert counts == [5, 4]
 
 
+def test_files_of_an_earlier_run_go(tmp_path):
+    run(tmp_path)
+    out = tmp_path / "out"
+    own = out / "notes.jsonl"
+    own.write_text("mine")
+    manifest = json.loads((out / "manifest.json").read_text())
+    manifest["files"] |= {"notes.jsonl": {}, "../pages.jsonl": {}}
+    (out / "manifest.json").write_text(json.dumps(manifest))
+    manifest = run(tmp_path, lengths=(30,))
+    assert [*manifest["files"]] == ["WikiMIA_length30.jsonl"]
+    assert {path.name for path in out.iterdir()} == {
+        "manifest.json",
+        "notes.jsonl",
+        "WikiMIA_length30.jsonl",
+    }
+
+
 def test_the_order_of_the_records_does_not_matter(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()

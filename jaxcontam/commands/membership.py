@@ -67,9 +67,9 @@ class Membership:
     nonmembers: str | None = None
     """Texts that cannot have been seen, from where the texts in question come from."""
     text_field: str | None = None
-    """Field that is the text (known formats, such as WikiMIA's, need none)."""
+    """Field that is the text (default: input, snippet or text); .txt has lines."""
     label_field: str | None = None
-    """Field that says of each text whether it is a member: 1 or 0."""
+    """Field of 1 for members, 0 for others (default: label beside input or snippet)."""
     document_field: str | None = None
     """Field that names the document a text was cut from; its texts count as one."""
     length: int | None = None
@@ -89,7 +89,7 @@ class Membership:
     corpus: tuple[Path, ...] = ()
     """Text files whose token frequencies the score `dc_pdd` reads."""
     masked_lm: Path | None = None
-    """Masked language model that makes neighbours (default: edits of words)."""
+    """Folder of a masked language model for neighbours (default: edits of words)."""
     n_neighbours: int = 10
     """Neighbours of each text for the score `neighbourhood`."""
     shots: int = 5
@@ -123,6 +123,11 @@ class Membership:
             raise InputError(f"--k must be above 0 and at most 100, got {self.k:g}")
         if len(set(self.fpr)) < len(self.fpr):
             raise InputError(f"--fpr names a rate twice {self.fpr}")
+        if self.masked_lm is not None and not self.masked_lm.is_dir():
+            raise InputError(
+                f"--masked-lm {self.masked_lm}: no such folder",
+                hint="a folder with config.json, model.safetensors and tokenizer.json",
+            )
         for rate in self.fpr:
             if not 0 < rate < 1:
                 raise InputError(f"--fpr must lie between 0 and 1, got {rate:g}")
@@ -350,26 +355,23 @@ class Membership:
         """The texts and what is known of each.
 
         Raises:
-            InputError: If labels name one side only.
+            InputError: If labels name one side only, or two files differ in the field
+                of the text.
         """
-        if self.texts is None:
-            assert self.members is not None and self.nonmembers is not None
-            return joined_run(
-                [
-                    (self._read(self.members, with_labels=False), MEMBER),
-                    (self._read(self.nonmembers, with_labels=False), NONMEMBER),
-                ]
-            )
+        source = self.members if self.texts is None else self.texts
+        assert source is not None
         if self.nonmembers is not None:
+            role = MEMBER if self.texts is None else TEXT
             return joined_run(
                 [
-                    (self._read(self.texts, with_labels=False), TEXT),
+                    (self._read(source, with_labels=False), role),
                     (self._read(self.nonmembers, with_labels=False), NONMEMBER),
-                ]
+                ],
+                length=self.length,
             )
-        texts = self._read(self.texts, with_labels=True)
+        texts = self._read(source, with_labels=True)
         if texts.labels is None:
-            return joined_run([(texts, TEXT)])
+            return joined_run([(texts, TEXT)], length=self.length)
         sides = {label for label in texts.labels if label is not None}
         if len(sides) == 1:
             (only,) = sides
@@ -378,7 +380,7 @@ class Membership:
                 hint="a comparison needs both sides; without labels, give known "
                 "non-members with --nonmembers",
             )
-        return labelled_run(texts)
+        return labelled_run(texts, length=self.length)
 
     def _read(self, source: str, *, with_labels: bool) -> LabelledTexts:
         return load_labelled(

@@ -126,7 +126,9 @@ def judged(
         )
     if asked.any() and nonmembers.any():
         found = _asked(run, table, asked, nonmembers, found, primary, fprs, seed)
-    return dataclasses.replace(found, warnings=_warnings(run) + found.warnings)
+    return dataclasses.replace(
+        found, warnings=run.warnings + _warnings(run) + found.warnings
+    )
 
 
 def _ranked(

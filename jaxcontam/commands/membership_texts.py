@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxcontam.data.benchmark import content_digest, fingerprint
-from jaxcontam.data.labelled import LabelledTexts
+from jaxcontam.data.labelled import LABEL_FIELD, LabelledTexts, has_field
 from jaxcontam.errors import InputError
 
 TEXT, MEMBER, NONMEMBER = "text", "member", "nonmember"
@@ -26,6 +26,7 @@ class RunTexts:
         roles: What is known of each: `TEXT`, `MEMBER` or `NONMEMBER`.
         clusters: The document that each comes from, or None.
         sources: The file of each.
+        warnings: What the reader should know of how they were read.
     """
 
     name: str
@@ -33,6 +34,7 @@ class RunTexts:
     roles: tuple[str, ...]
     clusters: tuple[str, ...] | None
     sources: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
     @property
     def fingerprint(self) -> str:
@@ -73,21 +75,56 @@ class RunTexts:
         return len(sides[0] & sides[1])
 
 
-def labelled_run(texts: LabelledTexts) -> RunTexts:
-    """Texts of one file that says of each whether it is a member, or says nothing."""
+def labelled_run(texts: LabelledTexts, *, length: int | None = None) -> RunTexts:
+    """Texts of one file that says of each whether it is a member, or says nothing.
+
+    Args:
+        texts: Of the file.
+        length: Words to which they were cut.
+    """
     assert texts.labels is not None
     role = {True: MEMBER, False: NONMEMBER, None: TEXT}
+    warnings = _short_texts(texts, length)
+    if n_unknown := texts.labels.count(None):
+        warnings += (
+            f"{texts.name}: {n_unknown} of {len(texts)} texts have no label: they take "
+            "no part in the comparison",
+        )
     return RunTexts(
         name=texts.name,
         texts=texts.texts,
         roles=tuple(role[label] for label in texts.labels),
         clusters=texts.clusters,
         sources=(texts.name,) * len(texts.texts),
+        warnings=warnings,
     )
 
 
-def joined_run(parts: Sequence[tuple[LabelledTexts, str]]) -> RunTexts:
-    """Texts of several files, each of one role; named after the first."""
+def joined_run(
+    parts: Sequence[tuple[LabelledTexts, str]], *, length: int | None = None
+) -> RunTexts:
+    """Texts of several files, each of one role; named after the first.
+
+    Args:
+        parts: Texts of a file, and their role.
+        length: Words to which they were cut.
+
+    Raises:
+        InputError: If the texts are in different fields of different files.
+    """
+    fields = {p.text_field: p.name for p, _ in parts if p.text_field is not None}
+    if len(fields) > 1:
+        said = " and ".join(f"{field!r} in {name}" for field, name in fields.items())
+        raise InputError(
+            f"the text is {said}: two fields may hold two kinds of text",
+            hint="name one that both files have with --text-field, or rename one",
+        )
+    warnings = [words for part, _ in parts for words in _short_texts(part, length)]
+    if len(parts) == 1 and has_field(parts[0][0].rows, LABEL_FIELD):
+        warnings.append(
+            f"the field '{LABEL_FIELD}' of {parts[0][0].name} is not read: "
+            f"--label-field {LABEL_FIELD} takes it for members (1) and non-members (0)"
+        )
     clusters: tuple[str, ...] | None = None
     if any(part.clusters is not None for part, _ in parts):
         # A document of one file is no document of another.
@@ -102,6 +139,17 @@ def joined_run(parts: Sequence[tuple[LabelledTexts, str]]) -> RunTexts:
         roles=tuple(role for part, role in parts for _ in part.texts),
         clusters=clusters,
         sources=tuple(part.name for part, _ in parts for _ in part.texts),
+        warnings=tuple(warnings),
+    )
+
+
+def _short_texts(texts: LabelledTexts, length: int | None) -> tuple[str, ...]:
+    """Scores of short texts differ by themselves, so a reader should know of them."""
+    if length is None or not texts.n_short:
+        return ()
+    return (
+        f"{texts.name}: {texts.n_short} of {len(texts)} texts have fewer than {length} "
+        "words and are scored as they are",
     )
 
 

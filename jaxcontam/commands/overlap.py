@@ -85,7 +85,9 @@ class Overlap:
             limit=self.limit,
         )
         out = self.out or self._default_out(benchmark)
-        files, others = list_corpus(self.corpus, leave_out=out)
+        files, others = list_corpus(
+            self.corpus, leave_out=out, missing_hint="CORPUS is given first"
+        )
         make_folder(out)
         is_chosen = self.template is not None or self.benchmark_field is not None
         forms = forms_of(benchmark, is_chosen=is_chosen)

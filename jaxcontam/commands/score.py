@@ -11,7 +11,7 @@ import tyro
 from jaxcontam.commands.flags import check_positive, check_store_flags
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.benchmark import load_benchmark
-from jaxcontam.data.encoding import encode_examples
+from jaxcontam.data.encoding import encode_texts
 from jaxcontam.errors import InputError
 from jaxcontam.report.document import make_folder, replace_bytes
 
@@ -55,6 +55,11 @@ class Score:
         )
         if self.out.is_dir():
             raise InputError(f"{self.out}: is a folder", hint="--out names a file")
+        if self.out.exists() and self.out.samefile(self.texts):
+            raise InputError(
+                f"{self.out}: --out is the file of the texts",
+                hint="its scores would take the place of the texts",
+            )
         make_folder(self.out.parent)
         # JAX and transformers are imported once the input is known to be good.
         from jaxcontam.models.checkpoint import load_checkpoint
@@ -64,10 +69,12 @@ class Score:
 
         keep_compiled()
         checkpoint = load_checkpoint(self.model, dtype=self.dtype)
-        encoded = encode_examples(checkpoint.tokenizer, texts.texts, separator="")
+        encoded = encode_texts(checkpoint.tokenizer, texts.texts)
         has_prefix = checkpoint.prefix_id is not None
         prefix = [checkpoint.prefix_id] if has_prefix else []
-        sequences = [np.array([*prefix, *ids], np.int32) for ids in encoded.ids]
+        # An empty text has no token, and a row of empty lists.
+        filled = [i for i, ids in enumerate(encoded) if len(ids)]
+        sequences = [np.array([*prefix, *encoded[i]], np.int32) for i in filled]
         beside = self.out.with_name(self.out.name + ".store")
         scorer = checkpoint_scorer(
             checkpoint,
@@ -77,19 +84,19 @@ class Score:
         )
         try:
             with progress_bar("scoring texts") as progress:
-                scores = scorer.tokens(sequences, progress)
+                found = scorer.tokens(sequences, progress)
         except NonFiniteScoreError as e:
             raise InputError(
-                f"{self.texts}: text {e.sequence + 1}: the model's log-probability "
-                "is not finite",
+                f"{self.texts}: text {filled[e.sequence] + 1}: the model's "
+                "log-probability is not finite",
                 hint="check the checkpoint: its weights may hold NaN or be truncated",
             ) from e
+        scores = dict(zip(filled, found, strict=True))
+        nothing = np.empty((3, 0))
         lines = []
-        for i, (text, ids, found) in enumerate(
-            zip(texts.texts, encoded.ids, scores, strict=True)
-        ):
+        for i, (text, ids) in enumerate(zip(texts.texts, encoded, strict=True)):
             # Without a prefix the first token has no context and no score.
-            first: list[float | None] = [] if has_prefix else [None]
+            first: list[float | None] = [] if has_prefix or not len(ids) else [None]
             row = {
                 "id": i,
                 "text": text,
@@ -98,7 +105,9 @@ class Score:
                 **{
                     name: first + values.tolist()
                     for name, values in zip(
-                        ("logprobs", "means", "variances"), found[:3], strict=True
+                        ("logprobs", "means", "variances"),
+                        scores.get(i, nothing)[:3],
+                        strict=True,
                     )
                 },
             }

@@ -15,7 +15,13 @@ import numpy as np
 from jaxcontam.data.benchmark import read_text
 from jaxcontam.data.chunks import count_words, cut_words, random_snippets
 from jaxcontam.data.hub_splits import is_hub_split
-from jaxcontam.data.labelled import LabelledTexts, load_labelled
+from jaxcontam.data.labelled import (
+    LABEL_FIELD,
+    LabelledTexts,
+    has_field,
+    labels_of,
+    load_labelled,
+)
 from jaxcontam.errors import InputError
 
 TESTED, MEMBER, NONMEMBER = "text", "member", "nonmember"
@@ -73,8 +79,9 @@ def load_books(
         if not is_hub_split(source) and path.is_dir():
             inside = sorted(
                 found
-                for found in path.rglob("*.txt")
-                if not any(p.startswith(".") for p in found.relative_to(path).parts)
+                for found in path.rglob("*")
+                if found.suffix.lower() == ".txt"
+                and not any(p.startswith(".") for p in found.relative_to(path).parts)
             )
             if not inside:
                 raise InputError(
@@ -93,20 +100,23 @@ def load_known(
 ) -> list[Book]:
     """Books of a table that says which are members, such as BookMIA.
 
+    Rows without a known label are left out.
+
     Raises:
         InputError: If there is no label, or a book has snippets of both kinds.
     """
-    texts = load_labelled(source, text_field=text_field, cluster_field=title_field)
-    if texts.labels is None:
+    texts = _read_table(source, text_field, title_field)
+    if not has_field(texts.rows, LABEL_FIELD):
         raise InputError(
             f"{source}: no field 'label'",
             hint="--known needs 1 for members and 0 for others; else give "
             "--known-members and --known-nonmembers",
         )
+    labels = labels_of(texts.rows, LABEL_FIELD, texts.name)
     sides: dict[str, set[str]] = {}
     found = []
     for label, role in ((True, MEMBER), (False, NONMEMBER)):
-        rows = [i for i, one in enumerate(texts.labels) if one is label]
+        rows = [i for i, one in enumerate(labels) if one is label]
         books = _books_of_rows(texts, rows, role)
         for book in books:
             sides.setdefault(book.title, set()).add(role)
@@ -147,10 +157,20 @@ def _text_file(path: Path, role: str) -> Book:
 def _table(
     source: str | Path, role: str, text_field: str | None, title_field: str | None
 ) -> list[Book]:
-    texts = load_labelled(
-        source, text_field=text_field, cluster_field=title_field, with_labels=False
-    )
+    texts = _read_table(source, text_field, title_field)
     return _books_of_rows(texts, range(len(texts)), role)
+
+
+def _read_table(
+    source: str | Path, text_field: str | None, title_field: str | None
+) -> LabelledTexts:
+    return load_labelled(
+        source,
+        text_field=text_field,
+        cluster_field=title_field,
+        cluster_flag="--title-field",
+        with_labels=False,
+    )
 
 
 def _books_of_rows(

@@ -82,7 +82,11 @@ class Fault:
 
 
 def list_corpus(
-    corpus: Path, *, leave_out: Path | None, also: Sequence[str] = ()
+    corpus: Path,
+    *,
+    leave_out: Path | None,
+    also: Sequence[str] = (),
+    missing_hint: str = "",
 ) -> tuple[list[CorpusFile], list[str]]:
     """Files of a corpus in sorted order, and the names of those of other kinds.
 
@@ -92,6 +96,7 @@ def list_corpus(
         leave_out: A folder to pass over: the output of this very run.
         also: Suffixes besides `SUFFIXES`, of files that the caller reads by itself;
             these have no form with .gz.
+        missing_hint: What to say where there is no such file.
 
     Raises:
         InputError: If there is no such file, or none that can be read.
@@ -107,9 +112,7 @@ def list_corpus(
                 )
             return [_listed(corpus, _printable(corpus.name))], []
         if not corpus.is_dir():
-            raise InputError(
-                f"{corpus}: no such file or folder", hint="CORPUS is given first"
-            )
+            raise InputError(f"{corpus}: no such file or folder", hint=missing_hint)
         files, others = [], []
         for folder, folders, names in os.walk(corpus, onerror=_refuse):
             folders[:] = [

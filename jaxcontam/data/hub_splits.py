@@ -6,6 +6,7 @@ whose files name no split at all is one split called train, as the hub itself ha
 
 import dataclasses
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -116,6 +117,9 @@ def files_of_split(paths: Sequence[str], wanted: HubSplit) -> list[str]:
     Args:
         paths: All files of a dataset.
         wanted: The split.
+
+    Raises:
+        InputError: If it names no subset and several have that split.
     """
     data = [path for path in paths if path.endswith(SUFFIXES) and _is_data(path)]
     if wanted.config is not None:
@@ -129,8 +133,45 @@ def files_of_split(paths: Sequence[str], wanted: HubSplit) -> list[str]:
         found = data
     for suffix in SUFFIXES:
         if same := sorted(path for path in found if path.endswith(suffix)):
+            if wanted.config is None:
+                _check_one_subset(same, wanted)
             return same
     return []
+
+
+def _check_one_subset(paths: Sequence[str], wanted: HubSplit) -> None:
+    """Refuse files that are no numbered parts of one table.
+
+    Raises:
+        InputError: If they stand in several folders, or carry several names.
+    """
+    kinds = sorted({_without_number(path, wanted.split) for path in paths})
+    if len(kinds) > 1:
+        shown = ", ".join(kinds[:8]) + (", ..." if len(kinds) > 8 else "")
+        raise InputError(
+            f"hf:{wanted.dataset}:{wanted.split}: {len(kinds)} subsets have that split "
+            f"({shown})",
+            hint=f"hf:{wanted.dataset}:CONFIG:{wanted.split} takes one, such as "
+            f"CONFIG = {_subset_word(kinds, wanted.split)}; or download one by hand",
+        )
+
+
+def _without_number(path: str, split: str) -> str:
+    """A path without suffix, and without what tells the parts of one table apart."""
+    stem = path.rsplit(".", 1)[0]
+    whole, n_found = re.subn(r"[-_.]?\d+-of-\d+(-[0-9a-f]+)?$", "", stem)
+    if n_found:
+        return whole
+    # Of names that are no split's, WikiMIA_32 and WikiMIA_64 are two tables.
+    number = r"\d+" if _names(path, split) else r"(0\d+|\d{5,})"
+    return re.sub(rf"((?<=/)|^|[-_.]){number}$", "", stem)
+
+
+def _subset_word(kinds: Sequence[str], split: str) -> str:
+    """The first part of a path that no other path has, and that is not the split."""
+    count = Counter(part for kind in kinds for part in kind.split("/"))
+    own = (part for part, n in count.items() if n == 1 and part != split)
+    return next(own, kinds[-1])
 
 
 def _converted_files(paths: Sequence[str], wanted: HubSplit) -> list[str]:

@@ -4,9 +4,11 @@ Formats that are recognised by their fields, unless flags name others:
 
     WikiMIA   input, label
     BookMIA   snippet, label; the snippets of one book_id (or book) are a cluster
-    others    text, with label where there is one
+    others    text; a field `label` is often the class of a task there, and says who is
+              a member only where --label-field names it
 
-A label of 1 says member. A row without a known label is kept, as unknown.
+A label of 1 says member. A row without a known label is kept, as unknown. Records are
+never texts as a whole: a file of them that has none of these fields is refused.
 """
 
 import dataclasses
@@ -28,8 +30,11 @@ from jaxcontam.errors import InputError
 
 Row = dict[str, object] | None
 
+LABEL_FIELD = "label"
+"""Field of a label in WikiMIA and BookMIA."""
+
 _TEXT_FIELDS = ("input", "snippet", "text")
-_LABEL_FIELD = "label"
+_LABELLED_FIELDS = ("input", "snippet")
 _CLUSTER_FIELDS = ("book_id", "book")
 _PARQUET = ".parquet"
 _MEMBER = {"1", "1.0", "true", "member", "members", "seen"}
@@ -49,6 +54,7 @@ class LabelledTexts:
         clusters: (N,) name of the document that each text comes from; or None if each
             text is its own.
         rows: (N,) the parsed record of each text; None for plain lines.
+        text_field: Field of the texts; None for plain lines and for a template.
         n_short: Texts with fewer words than `length`, kept as they are.
     """
 
@@ -57,6 +63,7 @@ class LabelledTexts:
     labels: tuple[bool | None, ...] | None
     clusters: tuple[str, ...] | None
     rows: tuple[Row, ...]
+    text_field: str | None = None
     n_short: int = 0
 
     def __len__(self) -> int:
@@ -78,6 +85,7 @@ def load_labelled(
     limit: int | None = None,
     length: int | None = None,
     with_labels: bool = True,
+    cluster_flag: str = "--document-field",
     list_files: ListFiles | None = None,
     download: Download | None = None,
 ) -> LabelledTexts:
@@ -86,9 +94,8 @@ def load_labelled(
     Args:
         source: A .jsonl, .json, .csv, .tsv, .txt or .parquet file, or
             `hf:ORG/NAME[:CONFIG]:SPLIT`.
-        text_field: Field of the text; None recognises it. Records with no known field
-            and no label are texts as a whole, as they stand in the file.
-        label_field: Field of the label; None takes `label` where every row has it.
+        text_field: Field of the text; None recognises it.
+        label_field: Field of the label; None takes `label` beside `input` or `snippet`.
         cluster_field: Field that names the document of a text; None takes that of
             BookMIA's rows.
         template: Text of an example with fields in braces, instead of `text_field`.
@@ -96,6 +103,7 @@ def load_labelled(
         length: Cut each text to its first so many words.
         with_labels: False ignores a field `label`: which file a text stands in says
             what it is.
+        cluster_flag: Flag of the command that names `cluster_field`, for the error.
         list_files: Stands for the hub in tests.
         download: Likewise.
 
@@ -108,17 +116,16 @@ def load_labelled(
     if length is not None and length < 1:
         raise InputError(f"--length must be at least 1, got {length}")
     name, raw, rows = _read(source, limit, list_files, download)
-    known = _shared_fields(rows)
-    label_field = _label_field(label_field, known, with_labels)
-    text_field = None if template else text_field or _first(_TEXT_FIELDS, known)
-    if template is None and text_field is None and (label_field or raw is None):
-        raise InputError(
-            f"{name}: which field is the text? (it has: {', '.join(known)})",
-            hint="name it with --text-field",
-        )
+    if template is None and text_field is None:
+        text_field = _text_field(rows, name)
+    if not with_labels:
+        label_field = None
+    elif label_field is None and text_field in _LABELLED_FIELDS:
+        label_field = LABEL_FIELD if has_field(rows, LABEL_FIELD) else None
     if cluster_field is None and text_field == "snippet":
-        cluster_field = _first(_CLUSTER_FIELDS, known)
-    texts, labels, clusters = [], [], []
+        cluster_field = _recognised(_CLUSTER_FIELDS, rows)
+    labels = None if label_field is None else labels_of(rows, label_field, name)
+    texts, clusters = [], []
     for number, row in enumerate(rows, 1):
         where = f"{name}: row {number}"
         if template is not None:
@@ -128,11 +135,8 @@ def load_labelled(
         else:
             text = "" if raw is None else raw[number - 1]
         texts.append(_whole_characters(text, where))
-        if label_field is not None:
-            value = _value(label_field, row, where, "--label-field")
-            labels.append(parse_label(value, where))
         if cluster_field is not None:
-            clusters.append(str(_value(cluster_field, row, where, "--cluster-field")))
+            clusters.append(str(_value(cluster_field, row, where, cluster_flag)))
     n_short = 0
     if length is not None:
         n_short = sum(count_words(text) < length for text in texts)
@@ -140,10 +144,35 @@ def load_labelled(
     return LabelledTexts(
         name=name,
         texts=tuple(texts),
-        labels=None if label_field is None else tuple(labels),
+        labels=labels,
         clusters=None if cluster_field is None else tuple(clusters),
         rows=tuple(rows),
+        text_field=text_field,
         n_short=n_short,
+    )
+
+
+def has_field(rows: Sequence[Row], field: str) -> bool:
+    """Whether any record has a field."""
+    return any(row is not None and field in row for row in rows)
+
+
+def labels_of(rows: Sequence[Row], field: str, name: str) -> tuple[bool | None, ...]:
+    """(N,) True for a member, None where a row says nothing or lacks the field.
+
+    Args:
+        rows: N records.
+        field: Of their labels.
+        name: Of the source, for errors.
+
+    Raises:
+        InputError: If no row has the field, or a value says neither.
+    """
+    if not has_field(rows, field):
+        _value(field, rows[0], f"{name}: row 1", "--label-field")
+    return tuple(
+        parse_label(None if row is None else row.get(field), f"{name}: row {number}")
+        for number, row in enumerate(rows, 1)
     )
 
 
@@ -218,24 +247,34 @@ def _read_file(
     return path.stem, None, rows
 
 
-def _shared_fields(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Fields that every row has, in the order of the first."""
-    shared = list(rows[0] or {})
-    for row in rows:
-        shared = [name for name in shared if row is not None and name in row]
-    return tuple(shared)
+def _text_field(rows: Sequence[Row], name: str) -> str | None:
+    """The known field of the texts; None where all rows are plain text.
 
-
-def _label_field(
-    asked: str | None, known: Sequence[str], with_labels: bool
-) -> str | None:
-    if not with_labels:
+    Raises:
+        InputError: If records have no known field, or some of them only: their raw
+            lines would be other texts than the user means.
+    """
+    found = _recognised(_TEXT_FIELDS, rows)
+    record = next((row for row in rows if row is not None), None)
+    if record is None:
         return None
-    return asked or (_LABEL_FIELD if _LABEL_FIELD in known else None)
+    if found is None:
+        raise InputError(
+            f"{name}: which field is the text? (it has: {', '.join(record)})",
+            hint="name it with --text-field",
+        )
+    for number, row in enumerate(rows, 1):
+        _value(found, row, f"{name}: row {number}", "--text-field")
+    return found
 
 
-def _first(names: Sequence[str], known: Sequence[str]) -> str | None:
-    return next((name for name in names if name in known), None)
+def _recognised(names: Sequence[str], rows: Sequence[Row]) -> str | None:
+    """The first name that all records have, or else that some have."""
+    shared = (
+        name for name in names if all(row is not None and name in row for row in rows)
+    )
+    some = (name for name in names if has_field(rows, name))
+    return next(shared, None) or next(some, None)
 
 
 def _value(field: str, row: Row, where: str, flag: str) -> object:

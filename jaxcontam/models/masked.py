@@ -14,6 +14,7 @@ import numpy as np
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import quiet_transformers
 
+_HINT = "a folder with config.json, model.safetensors and tokenizer.json"
 # Masked copies of a text that the model reads at once.
 _BATCH = 32
 
@@ -36,12 +37,15 @@ class MaskedModel:
 
     @classmethod
     def load(cls, directory: str | Path) -> "MaskedModel":
-        """Open a folder in Hugging Face layout, or a name on the hub.
+        """Open a folder in Hugging Face layout.
 
         Raises:
-            InputError: If torch is not installed, or there is no such model, or it has
-                no mask token or no safetensors.
+            InputError: If there is no such folder, torch is not installed, or the model
+                has no mask token or no safetensors.
         """
+        # A name that is no folder would be asked of the hub, for most of a minute.
+        if not Path(directory).is_dir():
+            raise InputError(f"{directory}: no such folder", hint=_HINT)
         try:
             import torch  # noqa: F401
         except ImportError as e:
@@ -66,7 +70,7 @@ class MaskedModel:
             reason = (str(e).strip().splitlines() or [""])[0]
             raise InputError(
                 f"{directory}: no masked model opens ({type(e).__name__}: {reason})",
-                hint="a folder with config.json, model.safetensors and tokenizer.json",
+                hint=_HINT,
             ) from e
         if tokenizer.mask_token_id is None:
             raise InputError(
@@ -135,6 +139,8 @@ class MaskedModel:
             logits_BV = logits_BTV[torch.arange(len(some)), torch.tensor(some)]
             for place, logits_V in zip(some, logits_BV.float().numpy(), strict=True):
                 first, last = spans_T2[place]
+                # Some tokenizers count the space before a word as a part of it.
+                first += len(text[first:last]) - len(text[first:last].lstrip())
                 needed = -(-n // len(chosen))
                 words = self._candidates(logits_V, int(ids_T[place]), needed)
                 found.append([text[:first] + word + text[last:] for word in words])
