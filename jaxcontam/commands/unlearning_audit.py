@@ -105,7 +105,9 @@ class TaskAudit:
     def _not_sampled(self) -> list[str]:
         """What of the screened texts the model could not be given as it is."""
         notes = []
-        if n_bare := sum(not item.has_truth for item in self.task.items):
+        scored_N = ~np.isnan(self.ratios["min_k"])
+        bare_N = np.array([not item.has_truth for item in self.task.items])
+        if n_bare := int((scored_N & bare_N).sum()):
             notes.append(
                 f"{self.task.task} with nothing to compare a sample with, which are "
                 f"not sampled from: {n_bare}"
