@@ -15,7 +15,7 @@ import datetime
 import json
 import re
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -30,14 +30,18 @@ from eval.wikimia_pages import (
     drop_near_duplicates,
     read_candidates,
 )
+from eval.wikimia_paraphrase import Refusal
 from jaxcontam import __version__
-from jaxcontam.cli import parse, run_command
+from jaxcontam.cli import EXIT_DONE, EXIT_PARTIAL, parse, run_command
 from jaxcontam.commands.flags import check_seed
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.errors import InputError
 from jaxcontam.report.document import data_digest, make_folder, replace_bytes
 
 MANIFEST = "manifest.json"
+REFUSED = "n_refused"
+"""Rows that are missing from a file, because the server wrote no paraphrase."""
+_FIRST_REFUSAL = "first_refusal"
 _JOURNAL = "paraphrases.journal.jsonl"
 _FILE_NAME = re.compile(r"WikiMIA_length[0-9]+(_paraphrased)?\.jsonl")
 _TINY_RECORDS = 200
@@ -57,6 +61,8 @@ class WikiMIA:
     """Words of the texts, one file each."""
     paraphraser: str | None = None
     """api:URL#NAME of a chat model that rewrites every text; API_KEY holds the key."""
+    retry_refused: bool = False
+    """Ask again for paraphrases that the server refused in an earlier run."""
     seed: int = 0
     """Seeds the draw of pages and their order."""
     out: Path = Path("runs/wikimia")
@@ -125,11 +131,20 @@ class WikiMIA:
             for cut in drawn:
                 title = f"paraphrases, {cut.length}"
                 with progress_bar(title, unit="requests/s") as progress:
-                    texts = paraphrase(
-                        cut.texts, model, journal, api_key=key, progress=progress
+                    found_texts = paraphrase(
+                        cut.texts,
+                        model,
+                        journal,
+                        api_key=key,
+                        retry_refused=self.retry_refused,
+                        progress=progress,
                     )
                 name = f"WikiMIA_length{cut.length}_paraphrased.jsonl"
-                files[name] = _write(self.out / name, texts, cut)
+                kept, refused = _paraphrased(cut, found_texts)
+                files[name] = _write(self.out / name, kept.texts, kept) | {
+                    REFUSED: len(refused),
+                    **({_FIRST_REFUSAL: refused[0]} if refused else {}),
+                }
             manifest["paraphraser"] = {
                 **{"url": model.url, "name": model.name},
                 **{"prompt": PROMPT, "temperature": TEMPERATURE},
@@ -177,6 +192,24 @@ def _check_sides(found: Candidates, path: Path) -> None:
                 f"(dropped: {reasons or 'nothing'})",
                 hint="check --cutoff, --members-before and the field of events",
             )
+
+
+def _paraphrased(cut: Cut, texts: Sequence[str | Refusal]) -> tuple[Cut, list[str]]:
+    """The rows that have a paraphrase, and why each other one has none."""
+    kept = [i for i, text in enumerate(texts) if isinstance(text, str)]
+    why = [text.words for text in texts if isinstance(text, Refusal)]
+    if not kept:
+        raise InputError(
+            f"{cut.length} words: no text has a paraphrase ({why[0]})",
+            hint="--retry-refused asks again",
+        )
+    rows = dataclasses.replace(
+        cut,
+        texts=tuple(text for text in texts if isinstance(text, str)),
+        labels=tuple(cut.labels[i] for i in kept),
+        titles=tuple(cut.titles[i] for i in kept),
+    )
+    return rows, why
 
 
 def _write(path: Path, texts: tuple[str, ...] | list[str], cut: Cut) -> dict:
@@ -234,8 +267,16 @@ def _print(manifest: dict, out: Path, console: Console) -> None:
         console.print(
             f"{out / name}: {row['n_members']} members, {row['n_nonmembers']} others",
             highlight=False,
+            markup=False,
             soft_wrap=True,
         )
+        if row.get(REFUSED):
+            console.print(
+                f"  without a paraphrase: {row[REFUSED]} ({row[_FIRST_REFUSAL]})",
+                highlight=False,
+                markup=False,
+                soft_wrap=True,
+            )
     console.print(
         "Old and new events differ by themselves: read an AUC on these files beside "
         "its blind baseline.",
@@ -246,10 +287,14 @@ def _print(manifest: dict, out: Path, console: Console) -> None:
 
 def main() -> int:
     """Command line of `python -m eval.wikimia`."""
-    return run_command(
-        lambda: parse(WikiMIA, sys.argv[1:], prog="python -m eval.wikimia").run(),
-        name="eval.wikimia",
-    )
+    return run_command(lambda: _run(sys.argv[1:]), name="eval.wikimia")
+
+
+def _run(words: list[str]) -> int:
+    """0, or 3 if some texts have no paraphrase."""
+    manifest = parse(WikiMIA, words, prog="python -m eval.wikimia").run()
+    is_partial = any(row.get(REFUSED) for row in manifest["files"].values())
+    return EXIT_PARTIAL if is_partial else EXIT_DONE
 
 
 if __name__ == "__main__":

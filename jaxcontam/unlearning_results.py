@@ -69,6 +69,7 @@ class SimilarityResult:
         n_unselected: Other texts that were, as a control.
         n_samples: Of each text.
         n_unparsed: Answers of the judge that hold no number from 1 to 5.
+        n_refused: Samples that the judge's server refused to read.
         selected: Mean over suspicious texts; None where there is none.
         selected_low: Lower end of its interval.
         selected_high: Upper end.
@@ -96,6 +97,7 @@ class SimilarityResult:
     n_unselected: int
     n_samples: int
     n_unparsed: int = 0
+    n_refused: int = 0
     selected: float | None
     selected_low: float | None
     selected_high: float | None

@@ -244,7 +244,8 @@ def run_books(library, *flags, asked=("asked_seen.jsonl", "asked_new.jsonl")):
 
 @pytest.fixture(scope="module")
 def finished(library, tmp_path_factory):
-    out = tmp_path_factory.mktemp("books")
+    # Brackets mean nothing to the terminal.
+    out = tmp_path_factory.mktemp("books") / "of [red] and [/b]"
     assert run_books(library, "--out", str(out)) == 0
     return out
 
@@ -306,8 +307,9 @@ def test_every_snippet_has_a_row_from_which_rates_follow(finished):
 
 def test_verify_judges_the_books_again(finished, tmp_path, capsys):
     assert main(["verify", str(finished)]) == 0
-    assert "24 books judged again" in capsys.readouterr().out
-    copy = tmp_path / "copy"
+    said = capsys.readouterr().out
+    assert f"{finished}: verified, 24 books judged again" in said
+    copy = tmp_path / "copy [/b]"
     shutil.copytree(finished, copy)
     lines = (copy / "texts.jsonl").read_text().splitlines()
     # A snippet of the last book that scores as a seen one does.
@@ -317,6 +319,7 @@ def test_verify_judges_the_books_again(finished, tmp_path, capsys):
     (copy / "texts.jsonl").write_text("\n".join(lines) + "\n")
     assert main(["verify", str(copy)]) == 3
     said = capsys.readouterr().out
+    assert f"{copy}: NOT verified, " in said
     assert "texts.jsonl: its digest" in said
     assert "book_thresholds[0].fpr_held_out: 0.0" in said
 
@@ -339,6 +342,8 @@ def test_the_page_names_books_and_escapes_them(library, tmp_path, capsys):
     page = (tmp_path / "out" / "report.html").read_text()
     assert "&lt;b&gt;bold" in page
     assert "<b>bold" not in page
+    assert "of 1 book in question has a contamination rate" in page
+    assert "<code>jaxcontam verify DIR</code>" in page
     (tmp_path / "out" / "report.html").unlink()
     assert main(["report", str(tmp_path / "out")]) == 0
     assert (tmp_path / "out" / "report.html").read_text() == page

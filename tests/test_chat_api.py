@@ -10,6 +10,8 @@ from jaxcontam.data.journal import Journal, journal_key
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.chat_api import (
     ApiModel,
+    RefusedError,
+    check_refusal,
     complete,
     key_from_environment,
     parse_api,
@@ -147,12 +149,60 @@ def test_a_redirection_does_not_take_the_key_elsewhere(server):
     assert len(seen) == 1
 
 
-@pytest.mark.parametrize("value", [b"<html>", b"[]", {"choices": []}, {"choices": [1]}])
+@pytest.mark.parametrize("value", [b"<html>", b"[]", b"[" * 10**5, {"choices": [1]}])
 def test_an_answer_of_another_form_is_one_clear_line(server, value):
     url, answers, _ = server
     answers.append((200, value))
-    with pytest.raises(InputError, match="not an answer of the chat protocol"):
+    with pytest.raises(InputError, match="not an answer of the chat protocol") as e:
         ask(url)
+    assert not isinstance(e.value, RefusedError)
+
+
+@pytest.mark.parametrize("n_before", range(200 - len(KEY) - 3, 203))
+def test_a_key_that_an_answer_repeats_is_shown_in_no_part(server, n_before):
+    url, answers, _ = server
+    answers.append((200, b"x" * n_before + KEY.encode()))
+    with pytest.raises(InputError) as e:
+        ask(url)
+    assert KEY[:4] not in str(e.value)
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        ((400, {"error": {"message": "content filter"}}), "HTTP 400 (content filter)"),
+        ((413, {}), "HTTP 413 (Request Entity Too Large)"),
+        ((200, {"choices": []}), "an answer without choices"),
+    ],
+)
+def test_one_refused_request_is_told_from_a_server_that_refuses_all(
+    server, reply, message
+):
+    url, answers, seen = server
+    answers.append(reply)
+    with pytest.raises(RefusedError) as e:
+        ask(url)
+    assert str(e.value) == f"{url}: {message}"
+    assert len(seen) == 1
+
+    def ask_words(words):
+        return complete(url, "m", [{"role": "user", "content": words}], api_key=KEY)
+
+    answers.append(answer("1"))
+    check_refusal(ask_words)
+    answers.append(reply)
+    with pytest.raises(InputError, match="whatever it is asked") as e:
+        check_refusal(ask_words)
+    assert not isinstance(e.value, RefusedError)
+
+
+@pytest.mark.parametrize("code", [401, 403, 404])
+def test_a_wrong_key_or_name_is_no_single_refusal(server, code):
+    url, answers, _ = server
+    answers.append((code, {}))
+    with pytest.raises(InputError) as e:
+        ask(url)
+    assert not isinstance(e.value, RefusedError)
 
 
 def test_a_model_that_says_nothing_gives_an_empty_text(server):
@@ -180,14 +230,26 @@ def test_a_name_of_a_model_is_split_at_its_mark():
         ("api:ftp://host#m", "not a URL: 'ftp://host'"),
         ("api:https://me:pw@host/v1#m", "no password"),
         ("api:https://host/v1?key=sk#m", "no query"),
+        ("https://me:pw@host/v1#m", r"got '\*\*\*@host/v1#m'"),
+        ("api:https://me:pw@host/v1", r"got '\*\*\*@host/v1'"),
+        ("https://host/v1?key=sk", r"got 'https://host/v1\?\*\*\*'"),
+        ("api:me:pw@host#m", "not a URL"),
+        ("api:https://me:pw@host:no/v1#m", "not a URL"),
+        ("api:http://[::1#m", "not a URL"),
+        ("api:http://host:port/v1#m", "not a URL: 'http://host:port/v1'"),
+        ("api:http://host:65536/v1#m", "not a URL"),
+        ("api:http://:80/v1#m", "not a URL"),
+        ("api:http://.example/v1#m", "not a URL"),
+        ("api:http://host/a b#m", "without spaces"),
+        ("api:http://host/v\u00e9#m", "of ASCII signs"),
+        ("api:http://ho\nst/v1#m", "of ASCII signs"),
     ],
 )
 def test_other_names_are_refused_and_no_password_is_repeated(words, message):
     with pytest.raises(InputError, match=message) as e:
         parse_api(words, flag="--judge")
-    if "no " in message:
-        assert "pw" not in str(e.value)
-        assert "sk" not in str(e.value)
+    assert "pw" not in str(e.value)
+    assert "sk" not in str(e.value)
 
 
 def test_the_key_comes_from_the_environment_alone(monkeypatch):
@@ -221,6 +283,12 @@ def test_a_half_written_line_is_passed_over_and_the_next_one_is_whole(tmp_path):
     assert "b" not in cut
     cut.add("b", 3)
     assert (Journal(path)["a"], Journal(path)["b"]) == (1, 3)
+
+
+def test_a_damaged_line_that_is_nested_too_deeply_is_passed_over(tmp_path):
+    path = tmp_path / "j.jsonl"
+    path.write_text('{"key": "a", "value": 1}\n' + "[" * 10**6 + "\n")
+    assert Journal(path)["a"] == 1
 
 
 def test_a_journal_in_a_missing_folder_is_one_clear_line(tmp_path):

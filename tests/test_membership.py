@@ -370,7 +370,6 @@ def test_scores_that_cannot_be_computed_are_refused(
     assert not (out / "report.json").exists()
 
 
-<<<<<<< HEAD
 @pytest.mark.parametrize("p", [0.0504, 0.00104, 0.0499999, 9.96e-4, 1.0, 1e-4])
 def test_a_p_value_is_never_shown_below_what_it_is(p):
     assert p <= float(p_words(p)) <= p * 1.11
@@ -452,7 +451,8 @@ def test_an_output_that_cannot_be_written_is_one_line(model, files, tmp_path, ca
     (out / "report.json").rmdir()
     assert main([*words, "--scores", "loss"]) == 0
     assert "a[/b]c/texts.jsonl" in capsys.readouterr().out
-=======
+
+
 def write_rows(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return str(path)
@@ -480,7 +480,6 @@ def test_short_texts_and_a_label_that_is_not_read_are_told(model, tmp_path):
     assert "'label' of t is not read: --label-field label" in label
     page = (tmp_path / "out" / "report.html").read_text()
     assert "fewer than 8 words" in page
->>>>>>> cd4fc25 (Texts of records: known fields only, labels row by row, refusals that name the row)
 
 
 def test_a_text_without_a_label_is_told_and_the_others_are_compared(model, tmp_path):

@@ -1,5 +1,6 @@
 """Screens, arms and similarities of `unlearning`, and the texts that it reads."""
 
+import dataclasses
 import json
 import math
 
@@ -18,6 +19,7 @@ from jaxcontam.methods.unlearning import (
     screen_result,
     similarity_result,
 )
+from jaxcontam.report.unlearning import unlearning_sentences
 from jaxcontam.scoring.similarity_judge import parse_number
 from jaxcontam.stats.shares import wilson_interval
 
@@ -87,6 +89,7 @@ def test_a_screen_counts_texts_that_have_a_score():
     assert (row.share_low, row.share_high) == wilson_interval(2, 3)
     assert row.ratio_median == 1.1
     assert "never knew" in row.warnings[0]
+    assert row.warnings[1:] == ("chunks without a score, which are left out: 1",)
 
 
 def test_an_infinite_median_is_missing_and_no_number():
@@ -176,6 +179,21 @@ def test_recall_elsewhere_is_against_the_next_suspicious_text():
         ("**5** - alike", 5),
         ("2/5", 2),
         ("I give it a 1.", 1),
+        ("4 - mostly the same events", 4),
+        ("The same scene.\n\n**Score (1-5):** 4/5", 4),
+        ("Score: 2 at first. On a second look the rating is 3.", 3),
+        ("3 of the events are alike.\n2\n", 2),
+        ("<think>maybe 2\n2\n</think>\n5", 5),
+        ("2\n</think>\n5", 5),
+        ("<think>\n2\n", None),
+        ("On a scale of 1 to 5: the same", None),
+        ("a score of 1 to 5 is asked for", None),
+        ("Score: 3-4", None),
+        ("3-4", None),
+        ("-3", None),
+        ("Score: -3", None),
+        ("1. The first begins with a storm.", None),
+        ("Score: 4.5", None),
         ("4.5", None),
         ("7", None),
         ("14", None),
@@ -209,6 +227,7 @@ def test_a_text_that_is_shorter_than_a_chunk_is_one_chunk(tmp_path):
     assert [item.text for item in found.items] == ["a b", "a b c d"]
     assert [item.source for item in found.items] == ["row 1", "row 2"]
     assert [item.has_truth for item in found.items] == [False, True]
+    assert found.n_empty == 1
 
 
 def test_a_folder_holds_a_text_a_file(tmp_path):
@@ -239,3 +258,43 @@ def test_questions_fill_the_template_and_keep_their_answers(tmp_path):
     assert item.prompt == "Q: Who {x}?\nA:"
     with pytest.raises(InputError, match="no field 'reply'"):
         load_questions(str(path), **(settings | {"answer_field": "reply"}))
+
+
+@pytest.mark.parametrize(
+    ("answer", "truth"),
+    [(0, "0"), (False, "false"), (1.5, "1.5"), ("", ""), (None, "")],
+)
+def test_every_answer_but_null_is_text(tmp_path, answer, truth):
+    (item,) = asked(tmp_path, answer).items
+    assert item.truth == truth
+
+
+@pytest.mark.parametrize("answer", [["a", "b"], [], {"a": 1}])
+def test_answers_that_are_several_are_refused(tmp_path, answer):
+    with pytest.raises(InputError, match="row 1: field 'answer' is neither text nor"):
+        asked(tmp_path, answer)
+
+
+def asked(tmp_path, answer):
+    path = tmp_path / "q.jsonl"
+    path.write_text(json.dumps({"question": "Who?", "answer": answer}) + "\n")
+    return load_questions(
+        str(path),
+        question_field="question",
+        answer_field="answer",
+        template="{question}",
+        limit=None,
+    )
+
+
+def test_a_sentence_on_few_texts_stands_once_and_one_text_is_singular():
+    screen = dataclasses.asdict(screened([1.0]))
+    measures = [dataclasses.asdict(compared([[0.5]], [[0.1]])) for _ in range(2)]
+    measures[1] |= {"primary": False, "method": "judge"}
+    others = [row | {"task": "questions"} for row in measures]
+    words = unlearning_sentences({"results": [screen, *measures]})
+    assert words[0].startswith("1 of 1 chunk scores alike")
+    few = "1 suspicious text: the interval is that of few texts and may be too narrow."
+    assert words.count(few) == 1
+    both = unlearning_sentences({"results": [screen, *measures, *others]})
+    assert both.count(few) == 2

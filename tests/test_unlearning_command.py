@@ -8,13 +8,18 @@ import pytest
 from jaxcontam.cli import main
 from jaxcontam.data.rouge import rouge_l
 from jaxcontam.models import generation
+from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.report.unlearning import MEANING
+from jaxcontam.scoring.chat_api import RefusedError
 from tests.unlearning_models import (
     FORGOTTEN,
     KEPT,
     N_TEXTS,
     N_WORDS,
     PROMPT_WORDS,
+    WORDS,
+    fresh_decoder,
+    word_tokenizer,
     write_pair,
 )
 
@@ -30,7 +35,8 @@ def pair(tmp_path_factory):
 def finished(pair, tmp_path_factory):
     """Words of a whole run, its folder and its report."""
     original, unlearned, texts = map(str, pair)
-    out = tmp_path_factory.mktemp("out")
+    # Brackets mean nothing to the terminal.
+    out = tmp_path_factory.mktemp("out") / "of [red] and [/b]"
     words = ["unlearning", original, unlearned, texts, *SIZES, "--complete"]
     words += ["--samples", "6", "--out", str(out)]
     assert main(words) == 0
@@ -88,6 +94,7 @@ def test_the_report_is_that_of_both_models_and_its_page_says_what_it_means(finis
     )
     page = (out / "report.html").read_text()
     assert MEANING in page
+    assert "<code>jaxcontam verify DIR</code>" in page
     assert page.count("<svg") == 2
     before = page
     assert main(["report", str(out)]) == 0
@@ -122,7 +129,8 @@ def test_a_run_goes_on_from_a_journal_that_was_cut(finished, monkeypatch):
 def test_a_report_is_verified_from_its_texts_alone(finished, tmp_path, capsys):
     _, out, _ = finished
     assert main(["verify", str(out)]) == 0
-    assert "3 results counted again" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"{out}: verified, 3 results counted again" in said
     for name, before, after, fault in (
         ("report.json", '"n_suspicious": ', '"n_suspicious": 1', "n_suspicious"),
         ("texts.jsonl", '"min_k_unlearned": -', '"min_k_unlearned": -9', "ratio is"),
@@ -188,13 +196,91 @@ def test_questions_cosines_and_a_judge(pair, tmp_path, monkeypatch, capsys):
             assert b"sk-secret" not in file.read_bytes()
 
 
+def test_a_refused_request_is_counted_and_asked_again_only_if_wanted(
+    finished, tmp_path, monkeypatch, capsys
+):
+    words, sampled, _ = finished
+    # The samples are there: the judge alone is asked.
+    (tmp_path / "samples.jsonl").write_bytes((sampled / "samples.jsonl").read_bytes())
+    words = [*words[:-1], str(tmp_path), "--judge", "api:http://host/v1#m"]
+    asked = []
+
+    def answer(url, model, messages, **_):
+        asked.append(messages[0]["content"])
+        if len(asked) == 3:
+            raise RefusedError("HTTP 400 (content filter)")
+        return "4"
+
+    monkeypatch.setattr("jaxcontam.scoring.similarity_judge.complete", answer)
+    for _ in range(2):
+        assert main(words) == 3
+        # One of the requests is the harmless one.
+        assert len(asked) == len(set(asked))
+        assert asked[3] == "Answer with the number 1."
+        row = judge_row(tmp_path)
+        assert row["n_refused"] > 0
+        assert row["n_unparsed"] == 0
+        assert row["selected"] == 4.0
+        note = "refused to read: 1 (HTTP 400 (content filter))"
+        assert note in (tmp_path / "report.html").read_text()
+        said = capsys.readouterr().out
+        assert note in said
+        assert main(["verify", str(tmp_path)]) == 0
+    n_asked = len(asked)
+    assert main([*words, "--retry-refused"]) == 0
+    assert len(asked) == n_asked + 1
+    assert judge_row(tmp_path)["n_refused"] == 0
+
+
+def judge_row(out):
+    report = json.loads((out / "report.json").read_text())
+    (row,) = (row for row in report["results"] if row["method"] == "judge")
+    return row
+
+
+def test_a_judge_that_refuses_everything_stops_at_once(finished, monkeypatch, capsys):
+    words, _, _ = finished
+    asked = []
+
+    def answer(url, model, messages, **_):
+        asked.append(messages)
+        raise RefusedError("HTTP 400 (no such setting)")
+
+    monkeypatch.setattr("jaxcontam.scoring.similarity_judge.complete", answer)
+    assert main([*words, "--judge", "api:http://host/v1#m"]) == 2
+    assert "(no such setting), whatever it is asked" in capsys.readouterr().err
+    assert len(asked) == 2
+
+
+def test_texts_that_are_not_screened_or_sampled_are_counted(pair, tmp_path, capsys):
+    original, unlearned, _ = map(str, pair)
+    texts, questions = tmp_path / "t.jsonl", tmp_path / "q.jsonl"
+    texts.write_text(
+        "".join(json.dumps({"text": t}) + "\n" for t in ["", KEPT[0], " "])
+    )
+    rows = [("", "x"), (FORGOTTEN[0], None), (KEPT[1], KEPT[2])]
+    questions.write_text(
+        "".join(json.dumps({"question": q, "answer": a}) + "\n" for q, a in rows)
+    )
+    out = tmp_path / "out"
+    words = ["unlearning", original, unlearned, str(texts), *SIZES]
+    words += ["--questions", str(questions), "--samples", "6", "--out", str(out)]
+    assert main([*words, "--template", "{question}", "--new-tokens", "8"]) == 0
+    said = capsys.readouterr().out
+    assert "Texts without words, which give no chunk: 2." in said
+    assert "Questions without a score, which are left out: 1." in said
+    assert "nothing to compare a sample with, which are not sampled from: 1." in said
+    assert len(text_rows(out)) == 1 + 3
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["t.txt", "--prompt-words", "600"], "--prompt-words must be below --words"),
         (["t.txt", "--ratio", "1"], "--ratio must be above 1, got 1"),
         (["t.txt", "--k", "0"], "--k must be above 0"),
-        (["t.txt", "--temperature", "-1"], "--temperature must be at least 0"),
+        (["t.txt", "--temperature", "-1"], "--temperature must be 0, or at least"),
+        (["t.txt", "--temperature", "1e-46"], "got 1e-46"),
         (["t.txt", "--judge", "api:http://h#m"], "compare samples, and none are asked"),
         (["t.txt", "--complete", "--judge", "h"], "--judge must be api:URL#NAME"),
         (["--complete", "--questions", "q.jsonl"], "--complete needs TEXTS"),
@@ -215,3 +301,45 @@ def test_a_model_is_not_compared_with_itself(pair, tmp_path, capsys):
     words = ["unlearning", original, original, texts, *SIZES]
     assert main([*words, "--out", str(tmp_path)]) == 2
     assert "are the same model" in capsys.readouterr().err
+
+
+def save_fresh(folder, *, words=WORDS, bos="<s>"):
+    """A model of the pair's shape that has learned nothing."""
+    import transformers
+
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=word_tokenizer(words), bos_token=bos, eos_token="</s>"
+    )
+    save_checkpoint(fresh_decoder(seed=5), tokenizer, folder)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"words": WORDS[::-1]}, "row 1: ORIGINAL and UNLEARNED read different tokens"),
+        ({"bos": "</s>"}, "put different tokens before a text (0 and 1)"),
+    ],
+)
+def test_two_tokenizers_are_refused(pair, tmp_path, changes, message, capsys):
+    original, _, texts = map(str, pair)
+    other = save_fresh(tmp_path / "other", **changes)
+    words = ["unlearning", original, other, texts, *SIZES]
+    assert main([*words, "--out", str(tmp_path / "out")]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_two_unlearned_models_have_two_folders(pair, tmp_path, monkeypatch):
+    original, unlearned = map(str, pair[:2])
+    # Of one name, and of one tokenizer with a word more than the texts have.
+    other = save_fresh(tmp_path / "unlearned", words=[*WORDS[:-1], "none"])
+    monkeypatch.chdir(tmp_path)
+    table = tmp_path / "t.jsonl"
+    table.write_text(json.dumps({"text": " ".join(WORDS[:12])}) + "\n")
+    for one in (unlearned, other):
+        for _ in range(2):
+            assert main(["unlearning", original, one, str(table), *SIZES]) == 0
+    folders = list((tmp_path / "runs" / "unlearning").iterdir())
+    assert len(folders) == 2
+    assert all(one.name.startswith("original-unlearned-") for one in folders)

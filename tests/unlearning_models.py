@@ -33,9 +33,9 @@ FORGOTTEN = drawn_texts(N_TEXTS, seed=21, n_words=N_WORDS)
 KEPT = drawn_texts(N_TEXTS, seed=22, n_words=N_WORDS)
 
 
-def word_tokenizer():
+def word_tokenizer(words=WORDS):
     """One id a word."""
-    vocab = {word: i for i, word in enumerate(["<s>", "</s>", *WORDS])}
+    vocab = {word: i for i, word in enumerate(["<s>", "</s>", *words])}
     made = Tokenizer(models.WordLevel(vocab, unk_token="</s>"))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return made

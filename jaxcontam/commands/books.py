@@ -264,4 +264,4 @@ def _print(document: dict[str, Any], page: Path, console: Console) -> None:
     console.print()
     for sentence in book_sentences(document):
         console.print(sentence, highlight=False, markup=False, soft_wrap=True)
-    console.print(f"\nreport: {page}", soft_wrap=True, highlight=False)
+    console.print(f"\nreport: {page}", soft_wrap=True, highlight=False, markup=False)

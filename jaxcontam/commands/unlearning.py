@@ -21,6 +21,7 @@ from jaxcontam.commands.flags import (
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.commands.publish import Stopwatch
 from jaxcontam.commands.unlearning_audit import TaskAudit, screened_audit
+from jaxcontam.commands.unlearning_pair import check_pair, run_name
 from jaxcontam.commands.unlearning_samples import (
     cosine_similarities,
     judge_similarities_of,
@@ -28,7 +29,6 @@ from jaxcontam.commands.unlearning_samples import (
     sample_arms,
 )
 from jaxcontam.commands.unlearning_texts import Screened, load_chunks, load_questions
-from jaxcontam.data.benchmark import fingerprint
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.methods.unlearning import BOUND, draw_arms
@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 
 JOURNAL_NAME = "samples.jsonl"
 """Finished samples and answers under `--out`, from which a rerun goes on."""
+
+
+_COLDEST = 1e-6
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +106,8 @@ class Unlearning:
     """Model whose mean hidden states are compared: cosine of sample and text."""
     judge: str | None = None
     """Chat model that grades each sample from 1 to 5: api:URL#NAME, key in API_KEY."""
+    retry_refused: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Ask the judge again for what its server refused in an earlier run."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Of the operands of matrix products; bfloat16 is faster, and not as exact."""
     batch_tokens: int | None = None
@@ -110,7 +115,7 @@ class Unlearning:
     seed: int = 0
     """Seeds samples, draws of texts and resamples."""
     out: Path | None = None
-    """Folder for the report (default: runs/unlearning/MODEL-DIGEST)."""
+    """Folder for the report (default: runs/unlearning/ORIGINAL-UNLEARNED-DIGEST)."""
     store: Path | None = None
     """Folder of scores, from which a rerun goes on (default: OUT/store)."""
     no_store: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -135,9 +140,11 @@ class Unlearning:
             raise InputError(f"--k must be above 0 and at most 100, got {self.k:g}")
         if not 1 < self.ratio < math.inf:
             raise InputError(f"--ratio must be above 1, got {self.ratio:g}")
-        if not 0 <= self.temperature < math.inf:
+        # Logits divided by less have no float32.
+        if not (self.temperature == 0 or _COLDEST <= self.temperature < math.inf):
             raise InputError(
-                f"--temperature must be at least 0, got {self.temperature:g}"
+                f"--temperature must be 0, or at least {_COLDEST:g}, got "
+                f"{self.temperature:g}"
             )
         if self.prompt_words >= self.words:
             raise InputError(
@@ -161,34 +168,29 @@ class Unlearning:
     def _samples_at_all(self) -> bool:
         return self.complete or self.questions is not None
 
-    def run(self) -> dict[str, Any]:
-        """Score with both models, sample, compare, write and print; the report."""
+    def run(self) -> int:
+        """Score, sample, compare, write and print; 3 if the judge refused any, or 0."""
         watch = Stopwatch()
         tasks = self._load()
         judge = self._judge_model()
         api_key = None if judge is None else key_from_environment()
         # JAX and transformers are imported once the input is known to be good.
-        from jaxcontam.models.checkpoint import load_checkpoint, model_directory
+        from jaxcontam.models.checkpoint import load_checkpoint, read_identity
         from jaxcontam.scoring.compiled import keep_compiled
         from jaxcontam.scoring.local import device_info, model_info
 
         keep_compiled()
-        model_directory(self.unlearned)
+        pair = read_identity(self.original), read_identity(self.unlearned)
+        check_pair(*pair, tasks)
+        out = self.out or Path("runs") / COMMAND / run_name(*pair, tasks)
+        make_folder(out)
         checkpoint = load_checkpoint(self.original, dtype=self.dtype)
         before = model_info(checkpoint)
-        digest = fingerprint([one.fingerprint for one in tasks])[7:15]
-        out = self.out or Path("runs") / COMMAND / f"{before.name}-{digest}"
-        make_folder(out)
         original = self._scores(checkpoint, tasks, out, "original")
         # Two models at once may not fit.
         del checkpoint
         checkpoint = load_checkpoint(self.unlearned, dtype=self.dtype)
         after = model_info(checkpoint)
-        if after.fingerprint == before.fingerprint:
-            raise InputError(
-                "ORIGINAL and UNLEARNED are the same model",
-                hint="all ratios would be 1",
-            )
         unlearned = self._scores(checkpoint, tasks, out, "unlearned")
         journal = Journal(out / JOURNAL_NAME)
         audits = []
@@ -213,9 +215,11 @@ class Unlearning:
                             judge,
                             api_key=api_key,
                             journal=journal,
+                            retry_refused=self.retry_refused,
                         )
                     )
-        return self._publish(audits, watch, before, after, device_info(), out)
+        document = self._publish(audits, watch, before, after, device_info(), out)
+        return 3 if any(row.get("n_refused") for row in document["results"]) else 0
 
     def _judge_model(self) -> ApiModel | None:
         return None if self.judge is None else parse_api(self.judge, flag="--judge")
@@ -362,4 +366,4 @@ def _print(document: dict[str, Any], page: Path, console: Console) -> None:
     console.print()
     for sentence in unlearning_sentences(document):
         console.print(sentence, highlight=False, markup=False, soft_wrap=True)
-    console.print(f"\nreport: {page}", soft_wrap=True, highlight=False)
+    console.print(f"\nreport: {page}", soft_wrap=True, highlight=False, markup=False)

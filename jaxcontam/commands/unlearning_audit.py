@@ -70,12 +70,9 @@ class TaskAudit:
                 primary=method == "min_k",
                 bound=self.bound,
             )
-            if self.task.n_left_out and row.primary:
-                left_out = (
-                    f"ends of texts that are shorter than {words} words, which "
-                    f"are left out: {self.task.n_left_out}"
-                )
-                row = dataclasses.replace(row, warnings=(*row.warnings, left_out))
+            if row.primary:
+                notes = (*row.warnings, *self._left_out(words))
+                row = dataclasses.replace(row, warnings=notes)
             rows.append(row)
         for number, one in enumerate(self.found):
             row = similarity_result(
@@ -85,14 +82,42 @@ class TaskAudit:
                 n_samples=n_samples,
                 seed=seed,
             )
-            if self.sampled is not None and self.sampled.n_cut_prompts and number == 0:
-                cut = (
-                    "prompts that lost their beginning for want of context: "
-                    f"{self.sampled.n_cut_prompts}"
-                )
-                row = dataclasses.replace(row, warnings=(*row.warnings, cut))
+            if number == 0:
+                notes = (*row.warnings, *self._not_sampled())
+                row = dataclasses.replace(row, warnings=notes)
             rows.append(row)
         return rows
+
+    def _left_out(self, words: int) -> list[str]:
+        """What of the texts that came in is not screened."""
+        notes = []
+        if self.task.n_empty:
+            notes.append(
+                f"texts without words, which give no chunk: {self.task.n_empty}"
+            )
+        if self.task.n_left_out:
+            notes.append(
+                f"ends of texts that are shorter than {words} words, which are left "
+                f"out: {self.task.n_left_out}"
+            )
+        return notes
+
+    def _not_sampled(self) -> list[str]:
+        """What of the screened texts the model could not be given as it is."""
+        notes = []
+        scored_N = ~np.isnan(self.ratios["min_k"])
+        bare_N = np.array([not item.has_truth for item in self.task.items])
+        if n_bare := int((scored_N & bare_N).sum()):
+            notes.append(
+                f"{self.task.task} with nothing to compare a sample with, which are "
+                f"not sampled from: {n_bare}"
+            )
+        if self.sampled is not None and self.sampled.n_cut_prompts:
+            notes.append(
+                "prompts that lost their beginning for want of context: "
+                f"{self.sampled.n_cut_prompts}"
+            )
+        return notes
 
     def rows(self) -> list[dict[str, Any]]:
         """Rows of `texts.jsonl`, one a text in their order."""

@@ -147,6 +147,7 @@ def judge_similarities_of(
     *,
     api_key: str | None,
     journal: Journal,
+    retry_refused: bool,
 ) -> Similarities:
     """Numbers from 1 to 5 that a chat model gives; NaN where it gives none."""
     from jaxcontam.scoring.similarity_judge import judge_similarities
@@ -158,15 +159,25 @@ def judge_similarities_of(
     ]
     with progress_bar(f"judging {screened.task}", unit="answers/s") as progress:
         found = judge_similarities(
-            judge, triples, journal, api_key=api_key, progress=progress
+            judge,
+            triples,
+            journal,
+            api_key=api_key,
+            retry_refused=retry_refused,
+            progress=progress,
         )
-    numbers = iter(found)
+    numbers = iter(found.numbers)
     of_text = {
         i: [np.nan if (n := next(numbers)) is None else float(n) for _ in samples]
         for i, samples in sampled.samples.items()
     }
     # The same samples against another truth would double what the judge costs.
-    return _measured(JUDGE, sampled, lambda i, _: of_text[i], elsewhere=False)
+    measured = _measured(JUDGE, sampled, lambda i, _: of_text[i], elsewhere=False)
+    return dataclasses.replace(
+        measured,
+        n_refused=len(found.refusals),
+        refusal=next(iter(found.refusals), ""),
+    )
 
 
 def sample_fields(

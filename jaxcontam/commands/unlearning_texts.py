@@ -9,7 +9,7 @@ from jaxcontam.data.books import TESTED, load_books
 from jaxcontam.data.chunks import consecutive_chunks, count_words, cut_words
 from jaxcontam.data.hub_splits import is_hub_split
 from jaxcontam.data.labelled import load_labelled
-from jaxcontam.data.templates import fill_template, typed_newlines
+from jaxcontam.data.templates import fill_template, text_of_field, typed_newlines
 from jaxcontam.errors import InputError
 from jaxcontam.unlearning_results import CHUNKS, QUESTIONS
 
@@ -45,12 +45,14 @@ class Screened:
         name: Of the file.
         items: In the order of the file.
         n_left_out: Ends of texts that are shorter than a chunk.
+        n_empty: Texts without words, which give no item.
     """
 
     task: str
     name: str
     items: tuple[Item, ...]
     n_left_out: int = 0
+    n_empty: int = 0
 
     @property
     def texts(self) -> list[str]:
@@ -88,9 +90,10 @@ def load_chunks(
         InputError: If nothing can be read, or no text has a word.
     """
     texts = _whole_texts(source, text_field, limit)
-    items, n_left_out = [], 0
+    items, n_left_out, n_empty = [], 0, 0
     for name, text in texts:
         chunks = list(consecutive_chunks(text, n_words))
+        n_empty += not chunks
         if len(chunks) > 1 and count_words(chunks[-1]) < n_words:
             chunks.pop()
             n_left_out += 1
@@ -105,6 +108,7 @@ def load_chunks(
         name=Path(source).stem if not is_hub_split(source) else source,
         items=tuple(items),
         n_left_out=n_left_out,
+        n_empty=n_empty,
     )
 
 
@@ -126,7 +130,7 @@ def load_questions(
         limit: The first so many rows.
 
     Raises:
-        InputError: If a row lacks a field.
+        InputError: If a row lacks a field, or its answer is neither text nor number.
     """
     found = load_labelled(
         source, text_field=question_field, limit=limit, with_labels=False
@@ -146,10 +150,24 @@ def load_questions(
                 source=where,
                 text=text,
                 prompt=prompt,
-                truth=str(row[answer_field] or ""),
+                truth=_answer(row, answer_field, where),
             )
         )
     return Screened(task=QUESTIONS, name=found.name, items=tuple(items))
+
+
+def _answer(row: dict[str, object], field: str, where: str) -> str:
+    """The true answer; "" where there is none."""
+    value = row[field]
+    if value is None:
+        return ""
+    if not isinstance(value, str | int | float):
+        raise InputError(
+            f"{where}: field {field!r} is neither text nor number "
+            f"(but {type(value).__name__})",
+            hint="write one answer a row",
+        )
+    return text_of_field(field, row, where)
 
 
 def _whole_texts(

@@ -26,40 +26,46 @@ class Verify:
 
     def run(self) -> int:
         """Print what was checked; 0 if all agrees, 3 if anything does not."""
-        console = Console(highlight=False, soft_wrap=True)
+        console = Console(highlight=False, soft_wrap=True, markup=False)
         document = read_document(self.directory / REPORT_NAME)
         if is_membership(document):
             faults, n_tests = verify_membership(self.directory, document)
             what = (
-                f"{n_tests} results judged again from {TEXTS_NAME}: AUCs, rates, "
-                "p-values, blind baselines, thresholds, verdicts and digests agree; "
-                "the scores themselves need the model and were not computed again"
+                f"{_count(n_tests, 'result')} judged again from {TEXTS_NAME}: AUCs, "
+                "rates, p-values, blind baselines, thresholds, verdicts and digests "
+                "agree; the scores themselves need the model and were not computed "
+                "again"
             )
         elif is_books(document):
             faults, n_books = verify_books(self.directory, document)
             what = (
-                f"{n_books} books judged again from {TEXTS_NAME}: thresholds, rates, "
-                "AUCs, blind baselines, verdicts and digests agree; the scores "
-                "themselves need the model and were not computed again"
+                f"{_count(n_books, 'book')} judged again from {TEXTS_NAME}: "
+                "thresholds, rates, AUCs, blind baselines, verdicts and digests agree; "
+                "the scores themselves need the model and were not computed again"
             )
         elif is_unlearning(document):
             faults, n_tests = verify_unlearning(self.directory, document)
             what = (
-                f"{n_tests} results counted again from {TEXTS_NAME}: ratios, recalls, "
-                "means, intervals and digests agree; scores, samples, cosines and what "
-                "a judge said need the models and were not computed again"
+                f"{_count(n_tests, 'result')} counted again from {TEXTS_NAME}: ratios, "
+                "recalls, means, intervals and digests agree; scores, samples, cosines "
+                "and what a judge said need the models and were not computed again"
             )
         else:
             faults, n_tests = verify_report(self.directory)
             what = (
-                f"{n_tests} tests recomputed from {ARCHIVE_NAME}: p-values, effects, "
-                "verdicts and digests agree; pre-tests and AUCs need the benchmark "
-                "and were not run again"
+                f"{_count(n_tests, 'test')} recomputed from {ARCHIVE_NAME}: p-values, "
+                "effects, verdicts and digests agree; pre-tests and AUCs need the "
+                "benchmark and were not run again"
             )
         for fault in faults:
-            console.print(f"differs: {fault}", markup=False)
+            console.print(f"differs: {fault}")
         if faults:
-            console.print(f"{self.directory}: NOT verified, {len(faults)} differences")
+            n_faults = _count(len(faults), "difference")
+            console.print(f"{self.directory}: NOT verified, {n_faults}")
             return 3
         console.print(f"{self.directory}: verified, {what}")
         return 0
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"

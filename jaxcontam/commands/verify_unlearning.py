@@ -26,6 +26,8 @@ from jaxcontam.report.membership import TEXTS_NAME, read_text_rows
 _TOLERANCE = 1e-9
 # Words about the run, which follow from no number.
 _NOT_CHECKED = ("warnings", "setting")
+# What older reports lack.
+_NEWER = {"n_refused": 0}
 _UNREADABLE = (TypeError, ValueError, KeyError, IndexError, ArithmeticError)
 
 Row = Mapping[str, Any]
@@ -61,7 +63,8 @@ def verify_unlearning(directory: Path, document: Row) -> tuple[list[str], int]:
             faults += [
                 f"results[{r}].{key}: {row.get(key)!r}, {value!r} when counted again"
                 for key, value in dataclasses.asdict(again).items()
-                if key not in _NOT_CHECKED and not _same(row.get(key), value)
+                if key not in _NOT_CHECKED
+                and not _same(row.get(key, _NEWER.get(key)), value)
             ]
     except _UNREADABLE as e:
         return [*faults, f"{REPORT_NAME}: not an unlearning report ({e!r})"], 0
@@ -137,6 +140,7 @@ def _similarity(row: Row, texts: Sequence[Row], seed: int):
             elsewhere_AK=_table(selected, method + ELSEWHERE, row["n_samples"])
             if has_elsewhere
             else None,
+            n_refused=row.get("n_refused", 0),
         ),
         name=row["benchmark"],
         fingerprint=row["fingerprint"],

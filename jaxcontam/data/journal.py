@@ -35,7 +35,7 @@ class Journal:
             try:
                 row = json.loads(line)
                 self._values[row["key"]] = row["value"]
-            except (ValueError, LookupError, TypeError):
+            except (ValueError, LookupError, TypeError, RecursionError):
                 continue
         self._begins_line = not data or data.endswith(b"\n")
 

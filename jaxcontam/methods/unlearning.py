@@ -125,6 +125,9 @@ def screen_result(
     n_suspicious = int(is_suspicious(ratio_N, bound).sum())
     low, high = wilson_interval(n_suspicious, len(scored))
     median = float(np.median(scored))
+    words = [_NEVER_KNOWN] * (n_suspicious > 0)
+    if n_unscored := len(ratio_N) - len(scored):
+        words.append(f"{task} without a score, which are left out: {n_unscored}")
     return ScreenResult(
         benchmark=name,
         fingerprint=fingerprint,
@@ -133,14 +136,14 @@ def screen_result(
         setting=setting,
         primary=primary,
         n_texts=len(scored),
-        n_unscored=len(ratio_N) - len(scored),
+        n_unscored=n_unscored,
         bound=bound,
         n_suspicious=n_suspicious,
         share=n_suspicious / len(scored),
         share_low=low,
         share_high=high,
         ratio_median=median if math.isfinite(median) else None,
-        warnings=(_NEVER_KNOWN,) if primary and n_suspicious else (),
+        warnings=tuple(words) if primary else (),
     )
 
 
@@ -178,12 +181,16 @@ class Similarities:
         unselected_AK: Of the control.
         elsewhere_AK: Of the suspicious texts' samples against another one's truth; or
             None.
+        n_refused: How many of the NaN stand for a request that was refused.
+        refusal: What the server said of the first of them.
     """
 
     method: str
     selected_AK: np.ndarray
     unselected_AK: np.ndarray
     elsewhere_AK: np.ndarray | None = None
+    n_refused: int = 0
+    refusal: str = ""
 
 
 def similarity_result(
@@ -216,7 +223,7 @@ def similarity_result(
     if found.elsewhere_AK is not None and len(found.elsewhere_AK) > 1:
         lift = _interval(_means(found.selected_AK - found.elsewhere_AK), seed)
     n_unparsed = int(np.isnan(found.selected_AK).sum())
-    n_unparsed += int(np.isnan(found.unselected_AK).sum())
+    n_unparsed += int(np.isnan(found.unselected_AK).sum()) - found.n_refused
     seen = found.selected_AK[~np.isnan(found.selected_AK)]
     own_words, other_words = _three(own), _three(other)
     gap_words, lift_words = _three(gap), _three(lift)
@@ -230,6 +237,7 @@ def similarity_result(
         n_unselected=len(found.unselected_AK),
         n_samples=n_samples,
         n_unparsed=n_unparsed,
+        n_refused=found.n_refused,
         selected=own_words[0],
         selected_low=own_words[1],
         selected_high=own_words[2],
@@ -243,7 +251,7 @@ def similarity_result(
         above_elsewhere_low=lift_words[1],
         above_elsewhere_high=lift_words[2],
         best=float(seen.max()) if len(seen) else None,
-        warnings=tuple(_warnings(len(selected), len(unselected), n_unparsed)),
+        warnings=tuple(_warnings(found, len(selected), len(unselected), n_unparsed)),
     )
 
 
@@ -278,7 +286,9 @@ def _three(
     return result.statistic, result.low, result.high
 
 
-def _warnings(n_selected: int, n_unselected: int, n_unparsed: int) -> Sequence[str]:
+def _warnings(
+    found: Similarities, n_selected: int, n_unselected: int, n_unparsed: int
+) -> Sequence[str]:
     words = []
     for n, kind in ((n_selected, "suspicious"), (n_unselected, "other")):
         if n == 0:
@@ -289,5 +299,12 @@ def _warnings(n_selected: int, n_unselected: int, n_unparsed: int) -> Sequence[s
                 "and may be too narrow"
             )
     if n_unparsed:
-        words.append(f"{n_unparsed} answers of the judge hold no number from 1 to 5")
+        words.append(
+            f"answers of the judge that hold no number from 1 to 5: {n_unparsed}"
+        )
+    if found.n_refused:
+        words.append(
+            f"samples that the judge's server refused to read: {found.n_refused} "
+            f"({found.refusal})"
+        )
     return words

@@ -59,6 +59,44 @@ class Checkpoint:
         return sum(leaf.size for leaf in jax.tree.leaves(nnx.state(self.decoder)))
 
 
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Identity:
+    """Which model a directory holds, known before its weights are read.
+
+    Attributes:
+        name: As `Checkpoint` has it, like all others.
+        tokenizer: Adds no special tokens.
+        prefix_id: Before a text, or None.
+        fingerprint: SHA-256 of the config, the weights and the tokenizer.
+    """
+
+    name: str
+    tokenizer: Tokenizer
+    prefix_id: int | None
+    fingerprint: str
+
+
+def read_identity(model: str) -> Identity:
+    """Name, tokenizer and digest of a model; the weights are hashed, not loaded.
+
+    Args:
+        model: The directory or name.
+
+    Raises:
+        InputError: As `load_checkpoint`, but for what weights hold.
+    """
+    directory = model_directory(model)
+    raw = read_config_fields(directory)
+    tokenizer, prefix_id, _ = _read_tokenizer(directory, raw)
+    files = [directory / "config.json", *weight_files(directory)]
+    return Identity(
+        name=_name(model),
+        tokenizer=tokenizer,
+        prefix_id=prefix_id,
+        fingerprint=fingerprint_files(files, tokenizer.to_str()),
+    )
+
+
 def load_checkpoint(model: str, *, dtype: str = "float32") -> Checkpoint:
     """Open a directory in Hugging Face layout, or a name on the hub.
 

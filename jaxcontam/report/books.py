@@ -155,8 +155,9 @@ def book_sentences(document: Mapping[str, Any]) -> list[str]:
     above = sum(rate > 0.5 for rate in rates)
     auc = interval_words(result["auc"], result["auc_low"], result["auc_high"])
     sentences = [
-        f"{above} of {len(rates)} books in question have a contamination rate above "
-        f"50% by {cut['method']}.",
+        f"{above} of {len(rates)} "
+        + ("book in question has" if len(rates) == 1 else "books in question have")
+        + f" a contamination rate above 50% by {cut['method']}.",
         f"On {cut['n_member_books']} books known to be seen and "
         f"{cut['n_nonmember_books']} known to be unseen, {cut['method']} has an AUC of "
         f"{auc}; the cut at {cut['threshold']:.4g} gets {cut['accuracy']:.1%} of their "

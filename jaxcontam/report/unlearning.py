@@ -144,17 +144,23 @@ def write_unlearning_page(document: Mapping[str, Any], directory: Path) -> Path:
 def unlearning_sentences(document: Mapping[str, Any]) -> list[str]:
     """What was found, and what speaks against it."""
     sentences = []
+    said: set[tuple[str, str]] = set()
     for row in document["results"]:
         if "n_suspicious" in row:
             if row["primary"]:
+                n, task = row["n_texts"], row["task"]
+                what = f"{task} score" if n != 1 else f"{task.removesuffix('s')} scores"
                 sentences.append(
-                    f"{row['n_suspicious']} of {row['n_texts']} {row['task']} score "
-                    f"alike before and after unlearning by {_SCREENS[row['method']]} "
-                    f"(ratio between {1 / row['bound']:.4g} and {row['bound']:.4g})."
+                    f"{row['n_suspicious']} of {n} {what} alike before and after "
+                    f"unlearning by {_SCREENS[row['method']]} (ratio between "
+                    f"{1 / row['bound']:.4g} and {row['bound']:.4g})."
                 )
         elif row["primary"] and row["selected"] is not None:
             sentences += _leading(row)
-        sentences += [f"{warning.rstrip('.')}." for warning in row["warnings"]]
+        # All measures of a task are of the same few texts.
+        new = [words for words in row["warnings"] if (row["task"], words) not in said]
+        said.update((row["task"], words) for words in new)
+        sentences += [f"{words.rstrip('.')}." for words in new]
     return [sentence[0].upper() + sentence[1:] for sentence in sentences]
 
 

@@ -9,6 +9,7 @@ import dataclasses
 import email.utils
 import json
 import os
+import re
 import time
 import urllib.error
 import urllib.parse
@@ -27,8 +28,14 @@ _TRIES = 6
 _LONGEST_WAIT = 60.0
 # Too many requests, and faults of the server that pass; 529 is an overload.
 _PASSING = frozenset({408, 429, 500, 502, 503, 504, 529})
+# What speaks of this request alone: a filter of contents, a text that is too long.
+_REFUSED = frozenset({400, 413, 422, 451})
 _TIMEOUT = 300.0
 _MOST_WORDS = 200
+
+
+class RefusedError(InputError):
+    """The server answers, but not this request; it may answer others."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,22 +59,41 @@ def parse_api(words: str, *, flag: str) -> ApiModel:
         flag: Where, for the error.
 
     Raises:
-        InputError: If it is of another form, or the URL holds a password or a query,
-            which would stand in the report.
+        InputError: If it is of another form, no request could be sent to the URL, or
+            the URL holds a password or a query, which would stand in the report.
     """
     hint = "such as api:https://host/v1#name"
     url, _, name = words.removeprefix(_PREFIX).partition("#")
-    parts = urllib.parse.urlsplit(url)
     if not words.startswith(_PREFIX) or not name:
-        raise InputError(f"{flag} must be api:URL#NAME, got {words!r}", hint=hint)
-    if parts.username is not None or parts.query:
+        raise InputError(
+            f"{flag} must be api:URL#NAME, got {_shown(words)!r}", hint=hint
+        )
+    if not url.isascii() or not url.isprintable() or " " in url:
+        raise InputError(
+            f"{flag}: a URL is of ASCII signs without spaces: {_shown(url)!r}",
+            hint="in a path, percent signs stand for others, such as %20 for a space",
+        )
+    try:
+        parts = urllib.parse.urlsplit(url)
+        host, _ = parts.hostname or "", parts.port
+        # As sockets do it: a host such as `.example` has no such form.
+        host.encode("idna")
+    except ValueError:
+        raise InputError(f"{flag}: not a URL: {_shown(url)!r}", hint=hint) from None
+    if "@" in parts.netloc or parts.query:
         raise InputError(
             f"{flag}: the URL must hold no password and no query",
             hint=f"the key belongs in the environment variable {KEY_VARIABLE}",
         )
-    if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise InputError(f"{flag}: not a URL: {url!r}", hint=hint)
+    if parts.scheme not in ("http", "https") or not host:
+        raise InputError(f"{flag}: not a URL: {_shown(url)!r}", hint=hint)
     return ApiModel(url.rstrip("/").removesuffix(_PATH), name)
+
+
+def _shown(words: str) -> str:
+    """What was typed, without what may be a password or a key."""
+    _, at, rest = words.rpartition("@")
+    return ("***@" if at else "") + re.sub(r"(?s)\?.*", "?***", rest)
 
 
 def key_from_environment() -> str | None:
@@ -108,8 +134,9 @@ def complete(
         sleep: Waits so many seconds.
 
     Raises:
-        InputError: If the server refuses, keeps failing, or its answer is not of the
-            protocol.
+        RefusedError: If the server refuses this request and maybe not others.
+        InputError: If it refuses the key or the name, keeps failing, or its answer is
+            not of the protocol.
     """
     body: dict[str, Any] = {"model": model, "messages": list(messages)}
     if temperature is not None:
@@ -132,6 +159,8 @@ def complete(
         except urllib.error.HTTPError as e:
             with e:
                 fault = _fault(e, api_key)
+            if e.code in _REFUSED:
+                raise RefusedError(f"{url}: {fault}") from None
             if e.code not in _PASSING:
                 raise InputError(f"{url}: {fault}", hint=_hint(e.code)) from None
             wait = _asked_wait(e, wait)
@@ -146,6 +175,27 @@ def complete(
     )
 
 
+def check_refusal(ask: Callable[[str], object]) -> None:
+    """After a `RefusedError`: whether the server refuses everything.
+
+    A setting that it does not know, or a key or a name that it calls a bad request,
+    would else be found out only after every request has been refused.
+
+    Args:
+        ask: Sends what it is given with the settings of the request.
+
+    Raises:
+        InputError: If a harmless request is refused as well, or fails.
+    """
+    try:
+        ask("Answer with the number 1.")
+    except RefusedError as e:
+        raise InputError(
+            f"{e}, whatever it is asked",
+            hint="check the name of the model and the key",
+        ) from None
+
+
 class _NoRedirection(urllib.request.HTTPRedirectHandler):
     """Lets the answer 3xx stand, which is then an error."""
 
@@ -155,11 +205,15 @@ class _NoRedirection(urllib.request.HTTPRedirectHandler):
 
 def _content(url: str, data: bytes, api_key: str | None) -> str:
     try:
-        content = json.loads(data)["choices"][0]["message"].get("content")
-    except (ValueError, LookupError, TypeError, AttributeError):
-        shown = _without_key(data[:_MOST_WORDS].decode("utf-8", "replace"), api_key)
+        choices = json.loads(data)["choices"]
+        if choices == []:
+            raise RefusedError(f"{url}: an answer without choices")
+        content = choices[0]["message"].get("content")
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        # A key that is cut before it is looked for would be shown in part.
+        shown = _without_key(data.decode("utf-8", "replace"), api_key)
         raise InputError(
-            f"{url}: not an answer of the chat protocol ({shown!r})",
+            f"{url}: not an answer of the chat protocol ({shown[:_MOST_WORDS]!r})",
             hint="the URL ends before /chat/completions, such as https://host/v1",
         ) from None
     return content if isinstance(content, str) else ""
@@ -174,9 +228,9 @@ def _fault(e: urllib.error.HTTPError, api_key: str | None) -> str:
     try:
         said = json.loads(data)["error"]
         said = said["message"] if isinstance(said, dict) else said
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         said = e.reason
-    words = _without_key(" ".join(str(said).split()), api_key)
+    words = " ".join(_without_key(str(said), api_key).split())
     return f"HTTP {e.code} ({words[:_MOST_WORDS]})"
 
 
