@@ -195,4 +195,4 @@ def _print(results: list[CalibrationResult], page: Path, console: Console) -> No
         )
     console.print(table)
     console.print(f"\n{MEANING}", highlight=False)
-    console.print(f"\nreport: {page}", soft_wrap=True, highlight=False)
+    console.print(f"\nreport: {page}", soft_wrap=True, highlight=False, markup=False)

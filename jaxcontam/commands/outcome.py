@@ -48,4 +48,4 @@ def print_outcome(
                 highlight=False,
                 markup=False,
             )
-    console.print(f"\nreport: {page}", soft_wrap=True, highlight=False)
+    console.print(f"\nreport: {page}", soft_wrap=True, highlight=False, markup=False)

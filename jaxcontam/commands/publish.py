@@ -79,5 +79,5 @@ def publish(
         return document
     console = Console()
     show(decided, console)
-    console.print(f"\nreport: {page}", soft_wrap=True, highlight=False)
+    console.print(f"\nreport: {page}", soft_wrap=True, highlight=False, markup=False)
     return document
