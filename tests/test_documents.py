@@ -18,6 +18,7 @@ from jaxcontam.methods.membership.documents import (
 )
 from jaxcontam.methods.membership.judging import judge
 from jaxcontam.methods.membership.pool_judging import judge_texts
+from jaxcontam.report.membership_words import membership_sentence
 
 WORDS = [f"{a}{b}{c}" for a in "bdfglm" for b in "aeiou" for c in "nrst"]
 
@@ -210,3 +211,88 @@ def test_a_copy_of_a_known_book_is_no_further_book():
     assert [book.title for book in kept] == ["c", "c", "a", "b"]
     assert notes == ["copies of known members, which were left out: 2"]
     assert without_copies([asked, first, other]) == ([asked, first, other], [])
+
+
+def test_documents_of_a_pool_are_counted_and_leave_a_rate_without_an_interval():
+    rng = np.random.default_rng(15)
+    texts, pool = drawn(30, 16), drawn(120, 17)
+    found = judge_texts(
+        "x",
+        "d",
+        Table(("a",), rng.normal(size=(30, 1))),
+        Table(("a",), rng.normal(size=(120, 1))),
+        texts=texts,
+        pool_texts=pool,
+        clusters=[str(i) for i in range(30)],
+        pool_clusters=[str(i // 4) for i in range(120)],
+        fprs=(0.01, 0.1),
+        n_permutations=19,
+    )
+    none, at10 = found.thresholds
+    assert (none.threshold, none.n_above) == (None, None)
+    assert at10.n_above == np.count_nonzero(found.p_values <= 0.1)
+    assert at10.threshold is not None and at10.fpr_low is None
+    assert found.p_values.min() >= 1 / 31
+    said = " ".join(found.warnings)
+    assert "at least 99 documents of non-members, there are 30" in said
+    assert "the pool comes from 30 documents" in said
+
+
+def test_a_set_is_not_called_alike_where_one_score_may_rank_well():
+    """Thirty scores, one of which sees something: the classifier loses sight of it."""
+    texts, is_first = drawn(200, 18), np.arange(200) < 100
+    values = np.random.default_rng(1).normal(size=(200, 30))
+    values[:, 0] += 0.3 * is_first
+    names = tuple(map(str, range(30)))
+    found = judge_texts(
+        "x",
+        "d",
+        Table(names, values[:100]),
+        Table(names, values[100:]),
+        texts=texts[:100],
+        pool_texts=texts[100:],
+        n_permutations=99,
+    ).set_result
+    assert found is not None
+    # By itself the classifier would rule out an AUC of 0.6.
+    assert found.auc < 0.5 and found.p_value > 0.05
+    assert found.verdict == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "words"),
+    [
+        ("inconclusive", "too few texts to tell"),
+        ("no evidence", "look like non-members"),
+    ],
+)
+def test_an_inconclusive_set_is_not_called_alike(verdict, words):
+    row = {
+        "features": ["a"],
+        "benchmark": "x",
+        "verdict": verdict,
+        "auc": 0.5,
+        "p_value": 0.4,
+    }
+    sentence = membership_sentence(row, [])
+    assert words in sentence
+    assert ("look like" in sentence) == (verdict == "no evidence")
+
+
+def test_the_best_baseline_is_named_and_not_said_to_explain_nothing():
+    row = {
+        "benchmark": "x",
+        "verdict": "suspected",
+        "method": "loss",
+        "auc": 0.7,
+        "auc_low": 0.6,
+        "auc_high": 0.8,
+        "p_value": 0.01,
+    }
+    blind = [
+        {"name": name, "auc": auc, "auc_low": auc - 0.05, "auc_high": auc + 0.05}
+        for name, auc in (("length", 0.57), ("ngram", 0.63))
+    ]
+    assert "best blind baseline reaches 0.63 (0.58 to 0.68)" in membership_sentence(
+        row, blind
+    )

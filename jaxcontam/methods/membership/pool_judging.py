@@ -186,7 +186,7 @@ def judge_texts(
         set_result=set_result,
         blind=blind,
         warnings=(
-            *_shared_warning(len(asked & known)),
+            *_shared_warning(sum(bool(text.strip()) for text in asked & known)),
             *copies_warnings(rows_of(both_texts, scored), both_clusters),
             *_warnings(
                 is_scored_N, is_scored_L, n_pool, codes_L, fprs, set_result, blind
