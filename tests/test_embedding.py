@@ -85,7 +85,7 @@ def test_the_judge_is_asked_once_a_sample_and_never_of_an_empty_one(
             api_key=None,
             progress=lambda now, total: done.append((now, total)),
         )
-        assert found == [2, 1, 3, 2]
+        assert list(found.numbers) == [2, 1, 3, 2]
     assert len(asked) == 2
     assert "be{gin" in asked[0] and "the {original}" in asked[0] and "a}" in asked[0]
     assert done[-1] == (4, 4)

@@ -192,6 +192,8 @@ np.save(folder / f"losses-{jax.device_count()}.npy", list(losses.values()))
 """
 
 
+# Three processes that compile for 1, 4 and 2 devices.
+@pytest.mark.slow
 def test_a_run_goes_on_on_another_number_of_devices(whole, tmp_path):
     found = []
     for n_devices, stop in ((1, 10), (4, 10), (2, 0)):

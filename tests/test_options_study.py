@@ -8,6 +8,9 @@ from eval.options import Options
 from jaxcontam.commands.verify_orders import verify_report
 from jaxcontam.data.manifest import read_manifest
 
+# A study of its own, half a minute long.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):

@@ -86,6 +86,8 @@ for m, seed in enumerate(seeds):
 """
 
 
+# A process with devices of its own, which compiles everything again.
+@pytest.mark.slow
 def test_models_split_over_two_devices_train_and_score_as_on_one():
     done = subprocess.run(
         [sys.executable, "-c", TWO_DEVICES],

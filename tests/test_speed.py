@@ -104,13 +104,12 @@ def test_torch_batches_hold_each_sequence_once_sorted_by_length():
     assert batches == [[0, 5], [2, 3], [1], [4]]
 
 
-@pytest.mark.parity
-def test_pulse_run_measures_every_part_and_every_way_gives_the_same_scores(tmp_path):
+def pulse_run(out, *words):
+    """What a pulse run measured; a process of its own, because it pins itself."""
     pytest.importorskip("torch")
-    words = "-m eval.speed --tiny --rounds 1 --out"
-    # A process of its own, because it pins itself to one core.
+    command = ["-m", "eval.speed", "--tiny", "--rounds", "1", "--out", str(out)]
     done = subprocess.run(
-        [sys.executable, *words.split(), str(tmp_path)],
+        [sys.executable, *command, *words],
         cwd=ROOT,
         env={**os.environ, "COLUMNS": "200"},
         capture_output=True,
@@ -118,9 +117,14 @@ def test_pulse_run_measures_every_part_and_every_way_gives_the_same_scores(tmp_p
     )
     assert done.returncode == 0, done.stderr
     assert max(map(len, done.stdout.splitlines())) <= 100
-    found = json.loads((tmp_path / "speed.json").read_text())
-    assert set(PARTS) <= found.keys()
-    for part in (name for name in PARTS if name.startswith(("kernel", "real"))):
+    return json.loads((out / "speed.json").read_text())
+
+
+@pytest.mark.parity
+def test_every_way_gives_the_same_scores(tmp_path):
+    parts = [name for name in PARTS if name.startswith(("kernel", "real"))]
+    found = pulse_run(tmp_path, "--only", *parts, "pairs")
+    for part in parts:
         for length, cell in found[part]["cells"].items():
             ways = set(cell["tokens_per_second"])
             assert ("jaxcontam_alone" in ways) == (length == "real")
@@ -129,6 +133,12 @@ def test_pulse_run_measures_every_part_and_every_way_gives_the_same_scores(tmp_p
             assert cell["largest_difference_bf16"] < 0.5
     for cell in found["pairs"].values():
         assert cell["largest_difference"] < 1e-4
+
+
+@pytest.mark.slow
+def test_a_pulse_run_measures_every_part(tmp_path):
+    found = pulse_run(tmp_path)
+    assert set(PARTS) <= found.keys()
     assert found["compiled"]["same_bits"]
     assert found["compiled"]["n_files"] > 0
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from train.checkpoints import saved_steps
 
@@ -36,6 +37,8 @@ def losses(folder, name):
     return np.load(folder / f"losses-{name}.npy")
 
 
+# Three processes that compile: a minute of both cores.
+@pytest.mark.slow
 def test_sigterm_to_one_process_saves_all_and_another_number_goes_on(tmp_path):
     pair, alone = tmp_path / "pair", tmp_path / "alone"
     pair.mkdir()

@@ -95,7 +95,8 @@ METHODS = ["canary", "variants", "options"]
 def test_untouched_report_is_verified(reports, capsys, name):
     assert main(["verify", str(reports / name)]) == 0
     n_tests = {"canary": 4}.get(name, 1)
-    assert f"verified, {n_tests} tests recomputed" in capsys.readouterr().out
+    tests = "tests" if n_tests > 1 else "test"
+    assert f"verified, {n_tests} {tests} recomputed" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", METHODS)
