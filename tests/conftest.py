@@ -7,6 +7,13 @@ import pytest
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
+def pytest_collection_modifyitems(items):
+    """Tests of parity are told from others in the XML file that CI reads."""
+    for item in items:
+        if item.get_closest_marker("parity"):
+            item.user_properties.append(("mark", "parity"))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory):
     """Tests neither read nor write the user's cache folder."""
