@@ -180,7 +180,7 @@ def _ranking_table(
     else:
         table.width = needed
     if rates < n_rates:
-        table.caption = f"{n_rates - rates} more rates stand in the report"
+        table.caption = "the other rates stand in the report"
         table.caption_justify = "left"
     return table
 
