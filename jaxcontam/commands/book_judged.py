@@ -13,13 +13,14 @@ import numpy as np
 from jaxcontam.book_results import BookRate, BookThreshold
 from jaxcontam.commands.membership_judged import Table
 from jaxcontam.commands.verify_membership import UNREADABLE, differences
+from jaxcontam.commands.verify_texts import checked_rows
 from jaxcontam.data.benchmark import fingerprint
 from jaxcontam.data.books import MEMBER, NONMEMBER
 from jaxcontam.errors import InputError
 from jaxcontam.membership_results import BlindBaseline, ScoreResult
 from jaxcontam.methods.membership.books import Shelf, judge_books
-from jaxcontam.report.document import REPORT_NAME, archive_digest, is_sealed
-from jaxcontam.report.membership import TEXTS_NAME, read_text_rows, score_columns
+from jaxcontam.report.document import REPORT_NAME
+from jaxcontam.report.membership import TEXTS_NAME, score_columns
 
 # False-positive rate at which the paper reads off how many members are found.
 _FPRS = (0.05,)
@@ -107,15 +108,7 @@ def verify_books(directory: Path, document: Mapping[str, Any]) -> tuple[list[str
     Raises:
         InputError: If the folder has no readable texts.jsonl.
     """
-    faults = []
-    digest, digests = document.get("digest"), document.get("digests")
-    text = (directory / REPORT_NAME).read_bytes()
-    if not isinstance(digest, str) or not is_sealed(text, digest):
-        faults.append(f"{REPORT_NAME}: its digest is not that of its content")
-    rows = read_text_rows(directory)
-    found = archive_digest(directory / TEXTS_NAME)
-    if not isinstance(digests, dict) or digests.get(TEXTS_NAME) != found:
-        faults.append(f"{TEXTS_NAME}: its digest is not the one in {REPORT_NAME}")
+    rows, faults = checked_rows(directory, document)
     try:
         # A book without words has no snippet, and stands in the report alone.
         books = [row for row in document["books"] if row["primary"]]

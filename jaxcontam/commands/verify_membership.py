@@ -10,9 +10,10 @@ import numpy as np
 
 from jaxcontam.commands.membership_judged import Judged, Table, judged
 from jaxcontam.commands.membership_texts import RunTexts
+from jaxcontam.commands.verify_texts import checked_rows
 from jaxcontam.errors import InputError
-from jaxcontam.report.document import REPORT_NAME, archive_digest, is_sealed
-from jaxcontam.report.membership import TEXTS_NAME, read_text_rows, score_columns
+from jaxcontam.report.document import REPORT_NAME
+from jaxcontam.report.membership import TEXTS_NAME, score_columns
 
 # Sums in another version of NumPy, and trees and regressions in another one of
 # scikit-learn, may differ in the last digits; a difference of AUCs may be near 0.
@@ -33,15 +34,7 @@ def verify_membership(
     Raises:
         InputError: If the folder has no readable texts.jsonl.
     """
-    faults = []
-    text = (directory / REPORT_NAME).read_bytes()
-    digest, digests = document.get("digest"), document.get("digests")
-    if not isinstance(digest, str) or not is_sealed(text, digest):
-        faults.append(f"{REPORT_NAME}: its digest is not that of its content")
-    rows = read_text_rows(directory)
-    found = archive_digest(directory / TEXTS_NAME)
-    if not isinstance(digests, dict) or digests.get(TEXTS_NAME) != found:
-        faults.append(f"{TEXTS_NAME}: its digest is not the one in {REPORT_NAME}")
+    rows, faults = checked_rows(directory, document)
     try:
         run, again = judged_again(document, rows)
         if run.fingerprint != document["study"]["fingerprint"]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from jaxcontam.commands.unlearning_samples import ELSEWHERE, ROUGE
+from jaxcontam.commands.verify_texts import checked_rows
 from jaxcontam.data.benchmark import fingerprint
 from jaxcontam.data.rouge import rouge_l
 from jaxcontam.methods.unlearning import (
@@ -19,8 +20,8 @@ from jaxcontam.methods.unlearning import (
     screen_result,
     similarity_result,
 )
-from jaxcontam.report.document import REPORT_NAME, archive_digest, is_sealed
-from jaxcontam.report.membership import TEXTS_NAME, read_text_rows
+from jaxcontam.report.document import REPORT_NAME
+from jaxcontam.report.membership import TEXTS_NAME
 
 # Sums in another version of NumPy may differ in the last digits.
 _TOLERANCE = 1e-9
@@ -42,15 +43,7 @@ def verify_unlearning(directory: Path, document: Row) -> tuple[list[str], int]:
     Raises:
         InputError: If the folder has no readable texts.jsonl.
     """
-    faults = []
-    text = (directory / REPORT_NAME).read_bytes()
-    digest, digests = document.get("digest"), document.get("digests")
-    if not isinstance(digest, str) or not is_sealed(text, digest):
-        faults.append(f"{REPORT_NAME}: its digest is not that of its content")
-    texts = read_text_rows(directory)
-    found = archive_digest(directory / TEXTS_NAME)
-    if not isinstance(digests, Mapping) or digests.get(TEXTS_NAME) != found:
-        faults.append(f"{TEXTS_NAME}: its digest is not the one in {REPORT_NAME}")
+    texts, faults = checked_rows(directory, document)
     try:
         for r, row in enumerate(document["results"]):
             own = [text for text in texts if text["task"] == row["task"]]
