@@ -20,7 +20,8 @@ from jaxcontam.models.checkpoint import (
 )
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES
-from jaxcontam.models.weights import is_operand, weight_name
+from jaxcontam.models.sharding import weight_name
+from jaxcontam.models.weights import is_operand
 from train.tokenizer import train_tokenizer
 
 VOCAB = 300

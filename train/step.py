@@ -14,7 +14,7 @@ import optax
 from flax import nnx
 from jax.sharding import Mesh, PartitionSpec
 
-from jaxcontam.models.weights import weight_name
+from jaxcontam.models.sharding import weight_name
 from train.loss import head_loss
 
 Schedule = Literal["cosine", "constant"]

@@ -27,6 +27,7 @@ from flax import nnx
 from jaxcontam.models.attention import Memory, View, attend
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.rope import rotate, rotation
+from jaxcontam.models.sharding import GATHERED, Layout
 
 # GPT-2's initial scale.
 _INIT_STD = 0.02
@@ -74,7 +75,12 @@ class Decoder(nnx.Module):
         return str(self.embedding[...].dtype)
 
     def __call__(
-        self, tokens_BT: jax.Array, memory: Memory | None = None, *, remat: bool = False
+        self,
+        tokens_BT: jax.Array,
+        memory: Memory | None = None,
+        *,
+        remat: bool = False,
+        layout: Layout | None = None,
     ) -> jax.Array:
         """Hidden state after each token.
 
@@ -84,25 +90,34 @@ class Decoder(nnx.Module):
             memory: Of a prefix that stands before every row; see `remember`.
             remat: Compute each block again when gradients are taken, instead of keeping
                 what it computed: memory of one block in place of all.
+            layout: The layers hold this device's parts of their weights, within
+                `shard_map`; the weights outside of them are whole.
 
         Returns:
             `hidden_BTD` float32, after the final norm.
         """
-        return self._run(tokens_BT, memory, remat=remat)[0]
+        return self._run(tokens_BT, memory, remat=remat, layout=layout)[0]
 
     def remember(
-        self, tokens_P: jax.Array, length: jax.Array
+        self,
+        tokens_P: jax.Array,
+        length: jax.Array,
+        *,
+        layout: Layout | None = None,
     ) -> tuple[jax.Array, Memory]:
         """Read a prefix once, for any number of continuations.
 
         Args:
             tokens_P: int32 ids, padding at the end.
             length: int32 scalar, ids that are no padding.
+            layout: As in `__call__`.
 
         Returns:
             Hidden states `[P, D]` and the memory of all layers.
         """
-        hidden_BPD, (keys, values) = self._run(tokens_P[None], None, keep=True)
+        hidden_BPD, (keys, values) = self._run(
+            tokens_P[None], None, keep=True, layout=layout
+        )
         lengths_L = jnp.broadcast_to(length, (self.config.n_layers,))
         return hidden_BPD[0], Memory(keys[:, 0], values[:, 0], lengths_L)
 
@@ -134,6 +149,7 @@ class Decoder(nnx.Module):
         *,
         keep: bool = False,
         remat: bool = False,
+        layout: Layout | None = None,
     ) -> tuple[jax.Array, Any]:
         """Hidden states and, if asked, the keys and values of every layer."""
         _, T = tokens_BT.shape
@@ -159,6 +175,8 @@ class Decoder(nnx.Module):
 
         def step(hidden_BTD: jax.Array, layer):
             weights, window, prefix = layer
+            if layout is not None:
+                weights = layout.gather_layer(weights)
             view = View(turn, positions_T, window, prefix)
             hidden_BTD, kept = nnx.merge(graphdef, weights)(hidden_BTD, view)
             return hidden_BTD, kept if keep else None
@@ -167,6 +185,10 @@ class Decoder(nnx.Module):
         if remat:
             # The scan itself keeps the compiler from merging the two computations.
             step = jax.checkpoint(step, prevent_cse=False)
+        elif layout is not None and layout.axes:
+            # Else the whole weights of all layers would be kept for the gradients.
+            policy = jax.checkpoint_policies.save_anything_except_these_names(GATHERED)
+            step = jax.checkpoint(step, prevent_cse=False, policy=policy)
         hidden_BTD, kept = jax.lax.scan(step, hidden_BTD, layers)
         return self.final_norm(hidden_BTD), kept
 

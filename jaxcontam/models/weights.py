@@ -22,6 +22,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import Family, Tensor
+from jaxcontam.models.sharding import weight_name
 
 _INDEX = "model.safetensors.index.json"
 _CONVERT = (
@@ -132,12 +133,6 @@ def is_operand(name: str) -> bool:
     Such weights may be bfloat16; norms, biases and learned positions are float32.
     """
     return name.endswith((".kernel", "head")) or name == "embedding"
-
-
-def weight_name(path) -> str:
-    """Dotted name of a weight from its path in a decoder's state."""
-    keys = [str(getattr(part, "key", getattr(part, "name", part))) for part in path]
-    return ".".join(key for key in keys if key != "value")
 
 
 def write_weights(decoder: Decoder, family: Family, path: Path) -> None:

@@ -1,0 +1,111 @@
+"""Weights divided among devices, and made whole again where they are used.
+
+The devices of a mesh's `model` axis keep a part of each large weight. Rows are divided
+among all devices, as if every one had the whole model; before a layer is computed its
+weights are gathered, and dropped after it. So a model needs the memory of its parts,
+of one whole layer and of the embedding. (ZeRO stage 3, or FSDP.)
+
+Source:
+    Rajbhandari et al. 2020, arXiv:1910.02054, section 5.3.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+from flax import nnx
+from jax.ad_checkpoint import checkpoint_name
+from jax.sharding import PartitionSpec
+
+DATA_AXIS, MODEL_AXIS = "data", "model"
+"""Axes of a mesh: rows are divided among all of its devices, weights along `model`."""
+ROWS = PartitionSpec((DATA_AXIS, MODEL_AXIS))
+"""Of arrays whose first axis is rows."""
+GATHERED = "gathered"
+"""Name of whole weights, by which gradients leave them out of what they keep."""
+
+_STACKED = "blocks."
+
+
+def weight_name(path) -> str:
+    """Dotted name of a weight from its path in a decoder's state."""
+    keys = [str(getattr(part, "key", getattr(part, "name", part))) for part in path]
+    return ".".join(key for key in keys if key != "value")
+
+
+def divided_axis(name: str, shape: tuple[int, ...], n_parts: int) -> int | None:
+    """Axis along which a weight is divided; None where each device keeps the whole.
+
+    Kernels are divided by their inputs, which no file joins or reorders, so that a part
+    is a range of each tensor on disk; the embedding and the head by the model's width.
+
+    Args:
+        name: As `blocks.mlp.up.kernel`.
+        shape: Of the whole weight, layers first where blocks are stacked.
+        n_parts: Devices that divide it.
+    """
+    if name.endswith(".kernel"):
+        axis = len(shape) - 2
+    elif name in ("embedding", "head"):
+        axis = len(shape) - 1
+    else:
+        return None
+    return axis if n_parts > 1 and shape[axis] % n_parts == 0 else None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Layout:
+    """How the weights of one decoder lie on the devices of a mesh.
+
+    Attributes:
+        axes: Of each divided weight its name and axis.
+    """
+
+    axes: tuple[tuple[str, int], ...] = ()
+
+    def spec(self, name: str) -> PartitionSpec:
+        """Of one weight."""
+        axis = dict(self.axes).get(name)
+        if axis is None:
+            return PartitionSpec()
+        return PartitionSpec(*(None,) * axis, MODEL_AXIS)
+
+    def specs(self, state: Any) -> Any:
+        """Of all weights: a tree of the state's form."""
+        return jax.tree.map_with_path(
+            lambda path, _: self.spec(weight_name(path)), state
+        )
+
+    def gather(self, state: nnx.State) -> nnx.State:
+        """All whole but the layers, from this device's parts; within `shard_map`."""
+        axes = {k: v for k, v in self.axes if not k.startswith(_STACKED)}
+        return jax.tree.map_with_path(
+            lambda path, leaf: _gathered(leaf, axes.get(weight_name(path))), state
+        )
+
+    def gather_layer(self, weights: nnx.State) -> nnx.State:
+        """One layer's weights whole, from this device's parts; within `shard_map`."""
+        axes = dict(self.axes)
+
+        def whole(path, leaf: jax.Array) -> jax.Array:
+            axis = axes.get(_STACKED + weight_name(path))
+            return _gathered(leaf, None if axis is None else axis - 1)
+
+        return jax.tree.map_with_path(whole, weights)
+
+
+def layout_of(state: Any, n_parts: int) -> Layout:
+    """The layout of a decoder's weights, or of their shapes, on so many devices."""
+    found = [
+        (name, divided_axis(name, leaf.shape, n_parts))
+        for path, leaf in jax.tree.leaves_with_path(state)
+        for name in [weight_name(path)]
+    ]
+    return Layout(tuple((name, axis) for name, axis in found if axis is not None))
+
+
+def _gathered(leaf: jax.Array, axis: int | None) -> jax.Array:
+    if axis is None:
+        return leaf
+    whole = jax.lax.all_gather(leaf, MODEL_AXIS, axis=axis, tiled=True)
+    return checkpoint_name(whole, GATHERED)
