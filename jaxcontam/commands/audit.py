@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 from rich.console import Console
 
-from jaxcontam.commands.api_flags import check_api_flags
 from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags
 from jaxcontam.commands.dry_run import dry_run
 from jaxcontam.commands.flags import (
@@ -140,7 +139,6 @@ class Audit(DeviceFlags):
         check_positive(self, "batch_tokens", "max_example_tokens", "limit")
         check_shared_flags(self.seed, self.min_effect)
         check_store_flags(self.store, self.no_store)
-        check_api_flags(self, self.model)
         check_device_flags(self, self.model)
         if self.price_per_hour is not None and not self.price_per_hour >= 0:
             raise InputError(

@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from jaxcontam.commands.api_flags import check_api_flags
 from jaxcontam.commands.book_judged import judged_books
 from jaxcontam.commands.book_texts import book_warnings, shelve, without_copies
 from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags
@@ -102,7 +101,6 @@ class Books(DeviceFlags):
         check_positive(self, "snippets", "words", "batch_tokens")
         check_seed(self.seed)
         check_store_flags(self.store, self.no_store)
-        check_api_flags(self, self.model)
         check_device_flags(self, self.model)
         score_methods(self.scores)
         if not self.books:

@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.table import Table
 
 from jaxcontam.calibrated import CalibrationResult
-from jaxcontam.commands.api_flags import check_api_flags
 from jaxcontam.commands.audit import default_out
 from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags
 from jaxcontam.commands.flags import (
@@ -89,7 +88,6 @@ class Calibrate(DeviceFlags):
         )
         check_seed(self.seed)
         check_store_flags(self.store, self.no_store)
-        check_api_flags(self, self.model)
         check_device_flags(self, self.model)
         for name in self.test_names:
             order_method(name)

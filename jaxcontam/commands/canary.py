@@ -11,7 +11,6 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from jaxcontam.commands.api_flags import check_api_flags
 from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags
 from jaxcontam.commands.flags import (
     check_positive,
@@ -97,7 +96,6 @@ class Canary(DeviceFlags):
         check_positive(self, "n_held_out", "batch_tokens")
         check_shared_flags(self.seed, self.min_effect)
         check_store_flags(self.store, self.no_store)
-        check_api_flags(self, self.model)
         check_device_flags(self, self.model)
         if self.make is None and self.model is None:
             raise InputError("no model", hint="name one, or draw secrets with --make N")

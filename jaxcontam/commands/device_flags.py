@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from jaxcontam.commands.api_flags import ApiFlags, runs_here
+from jaxcontam.commands.api_flags import ApiFlags, check_api_flags, runs_here
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
 
@@ -28,15 +28,17 @@ class DeviceFlags(ApiFlags):
 
 
 def check_device_flags(command: Any, model: str | None) -> None:
-    """Refuse a mesh that is none, or that goes with no model here.
+    """Refuse flags that do not fit the kind of model, before anything slow.
 
     Args:
-        command: A `DeviceFlags`.
+        command: A `DeviceFlags`, with `dtype` and `batch_tokens` beside.
         model: The word that names the model.
 
     Raises:
-        InputError: If the mesh is misspelled, or the model runs elsewhere.
+        InputError: As `check_api_flags`; or if the mesh is misspelled, or devices are
+            spoken of and the model runs elsewhere.
     """
+    check_api_flags(command, model)
     parse_mesh(command.mesh)
     if model is not None and runs_here(model):
         return

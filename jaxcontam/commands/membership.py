@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 import tyro
 
-from jaxcontam.commands.api_flags import check_api_flags, runs_here
+from jaxcontam.commands.api_flags import runs_here
 from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags
 from jaxcontam.commands.flags import (
     check_positive,
@@ -122,7 +122,6 @@ class Membership(DeviceFlags):
         check_positive(self, "batch_tokens", "limit", "length", "n_neighbours", "shots")
         check_seed(self.seed)
         check_store_flags(self.store, self.no_store)
-        check_api_flags(self, self.model)
         check_device_flags(self, self.model)
         if not 0 < self.k <= 100:
             raise InputError(f"--k must be above 0 and at most 100, got {self.k:g}")

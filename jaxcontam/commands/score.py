@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import tyro
 
-from jaxcontam.commands.api_flags import check_api_flags
 from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags
 from jaxcontam.commands.flags import check_positive, check_store_flags
 from jaxcontam.commands.progress import progress_bar
@@ -46,7 +45,6 @@ class Score(DeviceFlags):
     def __post_init__(self) -> None:
         check_positive(self, "batch_tokens", "limit")
         check_store_flags(self.store, self.no_store)
-        check_api_flags(self, self.model)
         check_device_flags(self, self.model)
 
     def run(self) -> int:

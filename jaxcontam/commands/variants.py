@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 import tyro
 from rich.console import Console
 
-from jaxcontam.commands.api_flags import check_api_flags
 from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags
 from jaxcontam.commands.flags import (
     check_positive,
@@ -74,7 +73,6 @@ class Variants(DeviceFlags):
         check_positive(self, "batch_tokens", "limit")
         check_shared_flags(self.seed, self._least_effect)
         check_store_flags(self.store, self.no_store)
-        check_api_flags(self, self.model)
         check_device_flags(self, self.model)
 
     @property
