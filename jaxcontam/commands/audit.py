@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 from rich.console import Console
 
-from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags
+from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
 from jaxcontam.commands.dry_run import dry_run
 from jaxcontam.commands.flags import (
     check_positive,
@@ -195,15 +195,7 @@ class Audit(DeviceFlags):
             raise InputError(
                 f"two benchmarks are named {min(repeated)!r}", hint="rename a file"
             )
-        # JAX and transformers are imported once the input is known to be good.
-        from jaxcontam.scoring.opened import open_model
-
-        model = open_model(
-            self.model,
-            dtype=self.dtype,
-            api=self.api_options,
-            plan_only=self.dry_run,
-        )
+        model = open_for(self, self.model, plan_only=self.dry_run)
         out = self.out or default_out("audit", model.name, benchmarks)
         planned = [
             test

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from jaxcontam.calibrated import CalibrationResult
 from jaxcontam.commands.audit import default_out
-from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags
+from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
 from jaxcontam.commands.flags import (
     check_positive,
     check_seed,
@@ -106,10 +106,7 @@ class Calibrate(DeviceFlags):
             text_field=self.text_field,
             limit=self.limit,
         )
-        # JAX and transformers are imported once the input is known to be good.
-        from jaxcontam.scoring.opened import open_model
-
-        model = open_model(self.model, dtype=self.dtype, api=self.api_options)
+        model = open_for(self, self.model)
         encoded = encode_examples(
             model.tokenizer,
             benchmark.texts,

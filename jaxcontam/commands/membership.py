@@ -8,7 +8,7 @@ import numpy as np
 import tyro
 
 from jaxcontam.commands.api_flags import runs_here
-from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags
+from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
 from jaxcontam.commands.flags import (
     check_positive,
     check_seed,
@@ -179,12 +179,9 @@ class Membership(DeviceFlags):
         # JAX and transformers are imported once the input is known to be good.
         from jaxcontam.methods.membership.plan import score_texts
         from jaxcontam.methods.membership.text_model import text_model_of
-        from jaxcontam.scoring.opened import open_model
         from jaxcontam.scoring.scorer import NonFiniteScoreError
 
-        opened = open_model(
-            self.model, dtype=self.dtype, api=self.api_options, plan_only=self.dry_run
-        )
+        opened = open_for(self, self.model, plan_only=self.dry_run)
         digest = run.fingerprint[7:15]
         out = self.out or Path("runs/membership") / f"{opened.name}-{digest}"
         make_folder(out)
@@ -334,11 +331,10 @@ class Membership(DeviceFlags):
         from jaxcontam.methods.membership.neighbours import edited
         from jaxcontam.methods.membership.plan import Inputs
         from jaxcontam.methods.membership.text_model import text_model_of
-        from jaxcontam.scoring.opened import open_model
 
         neighbours, reference = edited, None
         if self.reference is not None:
-            other = open_model(self.reference, dtype=self.dtype, plan_only=self.dry_run)
+            other = open_for(self, self.reference, plan_only=self.dry_run)
             reference = text_model_of(
                 other, store=store_of(self, out, other), batch_tokens=self.batch_tokens
             )

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import tyro
 
-from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags
+from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
 from jaxcontam.commands.flags import check_positive, check_store_flags
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.benchmark import load_benchmark
@@ -64,10 +64,9 @@ class Score(DeviceFlags):
             )
         make_folder(self.out.parent)
         # JAX and transformers are imported once the input is known to be good.
-        from jaxcontam.scoring.opened import open_model
         from jaxcontam.scoring.scorer import NonFiniteScoreError
 
-        model = open_model(self.model, dtype=self.dtype, api=self.api_options)
+        model = open_for(self, self.model)
         encoded = encode_texts(model.tokenizer, texts.texts)
         has_prefix = model.prefix_id is not None
         prefix = [model.prefix_id] if has_prefix else []
