@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 import tyro
 
-from jaxcontam.commands.api_flags import ApiFlags, check_api_flags, runs_here
+from jaxcontam.commands.api_flags import runs_here
+from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags
 from jaxcontam.commands.flags import (
     check_positive,
     check_seed,
@@ -55,7 +56,7 @@ _PREFIXES: tuple[tuple[Reading, str], ...] = (
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Membership(ApiFlags):
+class Membership(DeviceFlags):
     """Say which texts a model saw, by scores that are judged against known texts."""
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
@@ -121,7 +122,7 @@ class Membership(ApiFlags):
         check_positive(self, "batch_tokens", "limit", "length", "n_neighbours", "shots")
         check_seed(self.seed)
         check_store_flags(self.store, self.no_store)
-        check_api_flags(self, self.model)
+        check_device_flags(self, self.model)
         if not 0 < self.k <= 100:
             raise InputError(f"--k must be above 0 and at most 100, got {self.k:g}")
         if len(set(self.fpr)) < len(self.fpr):

@@ -12,11 +12,49 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from flax import nnx
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from jaxcontam.errors import InputError
+from jaxcontam.models.sharding import DATA_AXIS, MODEL_AXIS
 from jaxcontam.scoring.kernel import TokenScores, score_tokens
+from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
 from jaxcontam.scoring.pairs import score_continuations
+
+__all__ = ["MeshShape", "device_mesh", "parse_mesh"]
+
+
+def device_mesh(shape: MeshShape, devices: Sequence[Any] | None = None) -> Mesh:
+    """Devices on the axes `data` and `model`.
+
+    Args:
+        shape: Without a number of copies, all devices are used.
+        devices: Those of the mesh; None is all, of all processes.
+
+    Raises:
+        InputError: If so many devices do not make this shape.
+    """
+    devices = jax.devices() if devices is None else devices
+    n = len(devices)
+    if shape.data is None and n % shape.model:
+        raise InputError(
+            f"--mesh {shape} needs a multiple of {shape.model} devices, here are {n}"
+        )
+    data = n // shape.model if shape.data is None else shape.data
+    if data * shape.model != n:
+        raise InputError(
+            f"--mesh {shape} needs {data * shape.model} devices, here are {n}",
+            hint="leave data out to use all",
+        )
+    sizes, names = (data, shape.model), (DATA_AXIS, MODEL_AXIS)
+    # Written out: the default differs between versions of JAX.
+    kinds = (AxisType.Auto, AxisType.Auto)
+    try:
+        return jax.make_mesh(sizes, names, kinds, devices=devices)
+    except NotImplementedError:
+        # No assignment to the torus of a TPU keeps each axis on its own dimensions.
+        return Mesh(np.array(devices).reshape(sizes), names, axis_types=kinds)
 
 
 def data_mesh(devices: Sequence[Any] | None = None) -> Mesh:
