@@ -27,7 +27,7 @@ from flax import nnx
 from jaxcontam.models.attention import Memory, View, attend
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.rope import rotate, rotation
-from jaxcontam.models.sharding import GATHERED, Layout
+from jaxcontam.models.sharding import Layout, keeps_no_gathered
 
 # GPT-2's initial scale.
 _INIT_STD = 0.02
@@ -187,8 +187,7 @@ class Decoder(nnx.Module):
             step = jax.checkpoint(step, prevent_cse=False)
         elif layout is not None and layout.axes:
             # Else the whole weights of all layers would be kept for the gradients.
-            policy = jax.checkpoint_policies.save_anything_except_these_names(GATHERED)
-            step = jax.checkpoint(step, prevent_cse=False, policy=policy)
+            step = jax.checkpoint(step, prevent_cse=False, policy=keeps_no_gathered)
         hidden_BTD, kept = jax.lax.scan(step, hidden_BTD, layers)
         return self.final_norm(hidden_BTD), kept
 
