@@ -68,6 +68,18 @@ OPT_SIZES = {
     "ffn_dim": 53,
     "max_position_embeddings": CONTEXT,
 }
+GPT_NEO_SIZES = {
+    "vocab_size": 97,
+    "hidden_size": 42,
+    "num_layers": 3,
+    "num_heads": 6,
+    "intermediate_size": 53,
+    "max_position_embeddings": CONTEXT,
+    "attention_types": [[["global", "local"], 1], [["local"], 1]],
+    "window_size": 5,
+}
+GPTJ_SIZES = GPT2_SIZES | {"n_embd": 48, "n_head": 3, "rotary_dim": 6}
+PHI_SIZES = NEOX_SIZES | {"num_attention_heads": 6, "num_key_value_heads": 2}
 # Windows, caps and scaled positions must bite within 16 tokens.
 LLAMA3_ROPE = {
     "rope_type": "llama3",
@@ -83,6 +95,23 @@ GEMMA2_CHANGES = {
     "sliding_window": 5,
     "attn_logit_softcapping": 2.0,
     "final_logit_softcapping": 3.0,
+}
+GEMMA3_CHANGES = {
+    "tie_word_embeddings": True,
+    "query_pre_attn_scalar": 9,
+    "sliding_window": 5,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+    "rope_parameters": {
+        "full_attention": {"rope_type": "linear", "rope_theta": 3e5, "factor": 4.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 700.0},
+    },
+}
+LONG_ROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 1e4,
+    "partial_rotary_factor": 0.8,
+    "short_factor": [1.0, 1.5, 2.0, 4.5],
+    "long_factor": [2.0, 3.0, 4.0, 5.0],
 }
 CASES = {
     "gpt2, tied": ("gpt2", GPT2_SIZES),
@@ -137,6 +166,25 @@ CASES = {
         "opt",
         OPT_SIZES | {"enable_bias": False, "tie_word_embeddings": False},
     ),
+    "gpt_neo": ("gpt_neo", GPT_NEO_SIZES),
+    "gptj": ("gptj", GPTJ_SIZES),
+    "gptj, tied": ("gptj", GPTJ_SIZES | {"tie_word_embeddings": True}),
+    "phi": ("phi", PHI_SIZES),
+    "phi, norms of queries and keys": ("phi", PHI_SIZES | {"qk_layernorm": True}),
+    "phi3": ("phi3", QWEN2_SIZES | {"pad_token_id": 0, "sliding_window": 5}),
+    "phi3, long": (
+        "phi3",
+        QWEN2_SIZES
+        | {
+            "pad_token_id": 0,
+            "max_position_embeddings": 4 * CONTEXT,
+            "original_max_position_embeddings": CONTEXT,
+            "rope_parameters": LONG_ROPE,
+        },
+    ),
+    "olmo2": ("olmo2", QWEN2_SIZES),
+    "gemma": ("gemma", LLAMA_SIZES | {"tie_word_embeddings": True}),
+    "gemma3": ("gemma3_text", LLAMA_SIZES | GEMMA3_CHANGES),
     "gemma2": ("gemma2", LLAMA_SIZES | GEMMA2_CHANGES),
     "gemma2, no caps": (
         "gemma2",
@@ -263,7 +311,7 @@ def test_unknown_and_missing_tensors_are_named(case, tmp_path):
     save_file(tensors | {stranger: np.zeros(3, np.float32)}, path)
     with pytest.raises(InputError, match=f"unknown tensors: {stranger}"):
         load_decoder(tmp_path)
-    lost = next(name for name in tensors if "norm" in name)
+    lost = next(name for name in tensors if "norm" in name or "ln_" in name)
     save_file({k: v for k, v in tensors.items() if k != lost}, path)
     with pytest.raises(InputError, match=f"missing tensors: {lost}"):
         load_decoder(tmp_path)

@@ -20,7 +20,7 @@ LENGTHS = (1, 3, 18, CONTEXT - N_NEW)
 def torch_model(case):
     """A model of a context that leaves room for a text."""
     model_type, fields = CASES[case]
-    length = "n_positions" if model_type == "gpt2" else "max_position_embeddings"
+    length = "n_positions" if "n_positions" in fields else "max_position_embeddings"
     config = transformers.AutoConfig.for_model(model_type, **fields | {length: CONTEXT})
     # Other implementations than eager leave out Gemma's caps.
     model = transformers.AutoModelForCausalLM.from_config(

@@ -211,7 +211,9 @@ def _tensors(family: Family, config: DecoderConfig) -> dict[str, Tensor]:
         )
         for ours, tensor in family.tensors(config).items()
     }
-    return tensors if config.tied else tensors | {"head": Tensor((family.head,))}
+    head = {} if config.tied else {"head": Tensor((family.head,))}
+    bias = {"head_bias": Tensor((family.head_bias,))} if config.head_bias else {}
+    return tensors | head | bias
 
 
 def _layers(ours: str, value: np.ndarray) -> Iterator[tuple[int | None, np.ndarray]]:
@@ -314,9 +316,10 @@ def _names_on_disk(
     Raises:
         InputError: If a tensor is missing, or one is unknown.
     """
+    heads = {family.head, family.head_bias}
     has_prefix = any(name.startswith(family.prefix) for name in found)
     full = {
-        name if has_prefix or name == family.head else family.prefix + name: name
+        name if has_prefix or name in heads else family.prefix + name: name
         for name in found
     }
     wanted = {

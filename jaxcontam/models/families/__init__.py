@@ -11,17 +11,37 @@ from typing import Any
 
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.families.family import Conversion, Family, Tensor
-from jaxcontam.models.families.gemma2 import GEMMA2
+from jaxcontam.models.families.gemma import GEMMA, GEMMA2, GEMMA3_TEXT
 from jaxcontam.models.families.gpt2 import GPT2
+from jaxcontam.models.families.gpt_neo import GPT_NEO
 from jaxcontam.models.families.gpt_neox import GPT_NEOX
+from jaxcontam.models.families.gptj import GPTJ
 from jaxcontam.models.families.llama import LLAMA, MISTRAL, QWEN2, QWEN3
+from jaxcontam.models.families.olmo2 import OLMO2
 from jaxcontam.models.families.opt import OPT
+from jaxcontam.models.families.phi import PHI, PHI3
 
 __all__ = ["FAMILIES", "Conversion", "Family", "Tensor", "family_of"]
 
 FAMILIES: Mapping[str, Family] = {
     family.model_type: family
-    for family in (GPT2, GPT_NEOX, LLAMA, MISTRAL, QWEN2, QWEN3, OPT, GEMMA2)
+    for family in (
+        GPT2,
+        GPT_NEO,
+        GPT_NEOX,
+        GPTJ,
+        LLAMA,
+        MISTRAL,
+        QWEN2,
+        QWEN3,
+        OPT,
+        PHI,
+        PHI3,
+        GEMMA,
+        GEMMA2,
+        GEMMA3_TEXT,
+        OLMO2,
+    )
 }
 
 
