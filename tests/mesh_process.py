@@ -1,12 +1,16 @@
 """What tests of meshes run in processes of their own.
 
 The number of devices is fixed when JAX is first used, so each of these processes has
-its own: `python mesh_process.py eight OUT` on eight devices of one process, `slow` for
-more of the same, and `python mesh_process.py half OUT FOLDER PORT PROCESS` on two
-devices of each of two processes.
+its own. Each task writes what it found to the file that is named first:
+
+    eight OUT                     on eight devices of one process
+    slow OUT                      more of the same
+    families OUT FOLDER           on four devices
+    half OUT FOLDER PORT PROCESS  on two devices of each of two processes
 """
 
 import contextlib
+import json
 import os
 import re
 import subprocess
@@ -22,7 +26,7 @@ from jaxcontam.models import weights
 from jaxcontam.models.checkpoint import load_decoder
 from jaxcontam.models.config import llama_shape
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.sharding import ROWS, mesh_layout
+from jaxcontam.models.sharding import ROWS, mesh_layout, weight_name
 from jaxcontam.scoring import mesh as mesh_module
 from jaxcontam.scoring.gradients import gradient_norms
 from jaxcontam.scoring.local import local_scorer
@@ -205,6 +209,47 @@ def slow(out):
     np.savez(out, **found)
 
 
+def families(out, folder):
+    """Each family's file read whole, and in halves on two pairs of devices."""
+    from test_family_writing import RAW, drawn, raw_config, weights, write
+
+    mesh = device_mesh(parse_mesh("data=2,model=2"))
+    found = {}
+    for model_type in RAW:
+        raw = raw_config(model_type, tie_word_embeddings=True)
+        for dtype in ("float32", "bfloat16"):
+            place = Path(folder) / f"{model_type}-{dtype}"
+            write(drawn(raw, dtype=dtype), raw, place)
+            with counted_bytes() as read:
+                whole = weights(load_decoder(place, dtype=dtype))
+                read_whole = sum(read)
+                read.clear()
+                decoder = load_decoder(place, dtype=dtype, mesh=mesh)
+            parts = {
+                weight_name(path): leaf
+                for path, leaf in jax.tree.leaves_with_path(nnx.state(decoder))
+            }
+            layout = dict(mesh_layout(nnx.state(decoder), mesh).axes)
+            found[place.name] = {
+                "equal": [
+                    name
+                    for name, part in parts.items()
+                    if np.array_equal(np.asarray(part), whole[name])
+                ],
+                "halves": [
+                    name
+                    for name, part in parts.items()
+                    if {shard.data.size for shard in part.addressable_shards}
+                    == {part.size // 2}
+                ],
+                "divided": list(layout),
+                "all": list(whole),
+                "read_whole": read_whole,
+                "read": sum(read),
+            }
+    Path(out).write_text(json.dumps(found))
+
+
 def half(out, folder, port, process):
     jax.distributed.initialize(
         f"127.0.0.1:{port}", num_processes=2, process_id=int(process)
@@ -263,5 +308,7 @@ class _CountedSlice:
 
 
 if __name__ == "__main__":
-    task = {"eight": eight, "slow": slow, "half": half}[sys.argv[1]]
+    task = {"eight": eight, "slow": slow, "families": families, "half": half}[
+        sys.argv[1]
+    ]
     task(*sys.argv[2:])

@@ -6,10 +6,13 @@ import socket
 import jax
 import numpy as np
 import pytest
+from flax import nnx
+from jax.sharding import AbstractMesh
 from mesh_process import KINDS, decoder, started
 
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import save_checkpoint
+from jaxcontam.models.sharding import mesh_layout
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.mesh import MeshShape, device_mesh, parse_mesh
 
@@ -24,7 +27,12 @@ def read(path):
 def found_by(*arguments, n_devices):
     """What processes wrote, each to the file that its task names first."""
     running = [started(*own, n_devices=n_devices) for own in arguments]
-    said = [process.communicate(timeout=300)[1] for process in running]
+    try:
+        said = [process.communicate(timeout=300)[1] for process in running]
+    finally:
+        # One that waits for another which failed would outlive the tests.
+        for process in running:
+            process.kill()
     assert [process.returncode for process in running] == [0] * len(running), said
     return [read(own[1]) for own in arguments]
 
@@ -134,6 +142,31 @@ def test_devices_that_do_not_make_the_mesh_are_counted(word, message):
     with pytest.raises(InputError) as caught:
         device_mesh(parse_mesh(word), [*jax.devices()[:1]] * 6)
     assert str(caught.value) == message
+
+
+def test_a_model_that_no_weight_of_divides_is_refused():
+    # All of 32, 64 and 1100 leave a rest by 3.
+    mesh = AbstractMesh((1, 3), ("data", "model"))
+    with pytest.raises(InputError, match=r"--mesh model=3: no weight of this model"):
+        mesh_layout(nnx.state(decoder()), mesh)
+
+
+def test_mesh_of_more_devices_than_there_are_is_refused_before_loading(
+    tmp_path, capsys
+):
+    from jaxcontam.cli import main
+
+    texts, out = tmp_path / "texts.txt", tmp_path / "rows.jsonl"
+    texts.write_text("one\ntwo\n")
+    empty = tmp_path / "model"
+    empty.mkdir()
+    n = len(jax.devices())
+    words = ["score", str(empty), str(texts), "--out", str(out)]
+    assert main([*words, "--mesh", f"data=1,model={n + 1}"]) == 2
+    assert capsys.readouterr().err == (
+        f"jaxcontam: error: --mesh data=1,model={n + 1} needs {n + 1} devices, "
+        f"here are {n}\n  hint: leave data out to use all\n"
+    )
 
 
 @pytest.mark.parametrize("flag", [["--mesh", "model=2"], ["--distributed"]])
