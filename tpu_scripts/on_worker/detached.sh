@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# detached.sh FOLDER LOGS COMMAND...: what start.sh leaves behind, the command under supervision, its exit code in a file,
+# its log in the bucket.
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+folder=$1
+logs=$2
+shift 2
+
+save_log() {
+  if [ -n "$logs" ] && command -v gcloud >/dev/null; then
+    gcloud storage cp "$folder/log" "$logs/$(hostname).log" >/dev/null 2>&1
+  fi
+}
+
+echo "=== $(date -u '+%Y-%m-%d %H:%M:%S') UTC: $(cat "$folder/command")"
+if [ -f "$HOME/venv/bin/activate" ]; then
+  # shellcheck disable=SC1091
+  . "$HOME/venv/bin/activate"
+fi
+cd "$here/../.." || exit 1
+
+# A shutdown signals every process of the VM: this one must live to write the code.
+trap : TERM
+(
+  trap 'exit 0' TERM
+  exec 9>&-
+  while true; do
+    sleep 300 &
+    wait $!
+    save_log
+  done
+) &
+keeper=$!
+
+bash "$here/supervise.sh" "$@" &
+child=$!
+echo "$child" >"$folder/pid"
+code=0
+wait "$child" || code=$?
+while kill -0 "$child" 2>/dev/null; do
+  code=0
+  wait "$child" || code=$?
+done
+echo "$code" >"$folder/code.partial"
+mv "$folder/code.partial" "$folder/code"
+echo "=== exit code $code"
+# The command may start again while the log is on its way.
+exec 9>&-
+kill "$keeper" 2>/dev/null
+save_log
