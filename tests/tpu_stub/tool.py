@@ -24,7 +24,11 @@ class WrongCall(Exception):
 def parsed(tool, words):
     """Command, positional words and flags of a call, checked against the table."""
     command = max(
-        (name for name in _TABLE[tool]["commands"] if words[: len(name.split())] == name.split()),
+        (
+            name
+            for name in _TABLE[tool]["commands"]
+            if words[: len(name.split())] == name.split()
+        ),
         key=len,
         default=None,
     )
@@ -67,7 +71,9 @@ def _home(worker):
 
 
 def _not_found(name):
-    print(f"ERROR: (gcloud) NOT_FOUND: Resource {name!r} was not found", file=sys.stderr)
+    print(
+        f"ERROR: (gcloud) NOT_FOUND: Resource {name!r} was not found", file=sys.stderr
+    )
     return 1
 
 

@@ -23,7 +23,7 @@ cd "$here/../.." || exit 1
 # A shutdown signals every process of the VM: this one must live to write the code.
 trap : TERM
 (
-  trap 'exit 0' TERM
+  trap 'kill "$!"; exit 0' TERM
   exec 9>&-
   while true; do
     sleep 300 &

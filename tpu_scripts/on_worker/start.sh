@@ -15,7 +15,7 @@ words=$(printf '%q ' "$@")
 # Held by all that the command starts: a process left behind would hold the TPU, too.
 # Not given up at once: state.sh takes the lock for a moment, to see whether it is held.
 exec 9>"$HOME/runs/lock"
-if ! flock --wait 5 9; then
+if ! flock --wait 0.3 9; then
   current=$(cat "$HOME/runs/current" 2>/dev/null || true)
   if [ "$current" != "$name" ] ||
     [ "$(cat "$folder/command" 2>/dev/null)" != "$words" ]; then
