@@ -123,7 +123,11 @@ class Cloud:
 
 @pytest.fixture
 def cloud(tmp_path):
-    return Cloud(tmp_path)
+    made = Cloud(tmp_path)
+    yield made
+    # Scripts go on after a call that fails, as a worker may be gone; not after this.
+    refused = made.stub / "refused"
+    assert not refused.exists(), refused.read_text()
 
 
 def waited(condition, what):
@@ -197,6 +201,7 @@ def test_env_file_gives_settings_and_the_environment_wins(cloud):
 def test_stub_refuses_what_the_table_does_not_know(words, cloud):
     done = subprocess.run(words, env=cloud.env, capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr.startswith("ERROR")
+    (cloud.stub / "refused").unlink()
 
 
 def test_create_asks_once(cloud):
@@ -380,7 +385,9 @@ def test_bad_input_is_not_tried_again(cloud):
     assert (cloud.homes[0] / "runs/trial/log").read_text().count("=== exit") == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_interrupted_loop_leaves_the_run_and_takes_it_up_again(number, cloud):
     words = cloud.script(f"until [ -e {cloud.stub}/go ]; do sleep 0.1; done")
     # A long pause: the signal must not wait for its end.

@@ -94,13 +94,20 @@ request_state() {
   fi
 }
 
-# on_workers WHICH LINE [FLAG...]: a line for the login shell of worker 0, 1, ... or all.
-# gcloud waits for every worker; its exit code is 0 only if all of theirs were.
+# on_workers LINE: a line for the login shell of every worker, which gcloud starts
+# together and waits for; its exit code is 0 only if all of theirs were.
 on_workers() {
-  local which=$1 line=$2
-  shift 2
+  # --quiet: a first ssh would ask for a passphrase, and nobody may be there.
   run gcloud compute tpus tpu-vm ssh "$TPU_NAME" \
-    --project="$PROJECT" --zone="$ZONE" --worker="$which" --command="$line" "$@"
+    --project="$PROJECT" --zone="$ZONE" --worker=all --quiet --command="$1"
+}
+
+# scp_with WORKER FROM TO [FLAG...]: WORKER is a number or all.
+scp_with() {
+  local worker=$1
+  shift
+  run gcloud compute tpus tpu-vm scp "$@" \
+    --project="$PROJECT" --zone="$ZONE" --worker="$worker" --quiet
 }
 
 # A pause that Ctrl-C and SIGTERM end at once: bash runs a trap only between commands,

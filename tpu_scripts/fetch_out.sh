@@ -13,5 +13,4 @@ case $1 in
   /*) from=$1 ;;
   *) from=jaxcontam/$1 ;;
 esac
-run gcloud compute tpus tpu-vm scp "$TPU_NAME:$from" "$to" \
-  --project="$PROJECT" --zone="$ZONE" --worker=0 --recurse
+scp_with 0 "$TPU_NAME:$from" "$to" --recurse

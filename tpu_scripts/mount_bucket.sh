@@ -2,4 +2,4 @@
 # Shows the bucket to every worker as /mnt/jaxcontam, for reading: corpora, models.
 . "$(dirname "$0")/common.sh"
 need PROJECT ZONE TPU_NAME BUCKET
-on_workers all "bash $WORKER_SCRIPTS/mount.sh $(quoted "${BUCKET#gs://}")"
+on_workers "bash $WORKER_SCRIPTS/mount.sh $(quoted "${BUCKET#gs://}")"

@@ -12,7 +12,7 @@ logs=
 if [ -n "${BUCKET:-}" ]; then
   logs=$(run_url)/logs
 fi
-on_workers all "bash $WORKER_SCRIPTS/start.sh $(quoted "$RUN_NAME" "$logs" "$@")"
+on_workers "bash $WORKER_SCRIPTS/start.sh $(quoted "$RUN_NAME" "$logs" "$@")"
 if [ "${DETACH:-0}" != 1 ]; then
   # In its place, so that a signal reaches it.
   exec "$HERE/wait_run.sh"

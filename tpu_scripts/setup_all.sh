@@ -7,7 +7,7 @@ need PROJECT ZONE TPU_NAME
 
 # Not under a command that runs: it would read half of the new files, and the TPU is
 # its own.
-answer=$(on_workers all "bash $WORKER_SCRIPTS/state.sh" || true)
+answer=$(on_workers "bash $WORKER_SCRIPTS/state.sh" || true)
 if grep -q '^jaxcontam-run .* running$' <<<"$answer"; then
   say "a command runs: nothing set up"
   exit 0
@@ -23,8 +23,7 @@ say "packing $ROOT"
     if [ -e "$file" ]; then printf '%s\0' "$file"; fi
   done | tar --null --files-from=- -czf "$tree")
 
-run gcloud compute tpus tpu-vm scp "$tree" "$TPU_NAME:" \
-  --project="$PROJECT" --zone="$ZONE" --worker=all
-on_workers all "mkdir -p ~/jaxcontam && tar -xzf ~/jaxcontam.tar.gz -C ~/jaxcontam && bash $WORKER_SCRIPTS/setup.sh"
+scp_with all "$tree" "$TPU_NAME:"
+on_workers "mkdir -p ~/jaxcontam && tar -xzf ~/jaxcontam.tar.gz -C ~/jaxcontam && bash $WORKER_SCRIPTS/setup.sh"
 # All together: a slice starts only when each of its hosts does.
-on_workers all "bash $WORKER_SCRIPTS/devices.sh"
+on_workers "bash $WORKER_SCRIPTS/devices.sh"

@@ -6,7 +6,7 @@ need PROJECT ZONE TPU_NAME RUN_NAME
 state=$(request_state ACTIVE)
 printf 'TPU %s: %s\n' "$TPU_NAME" "$state"
 if [ "$state" = ACTIVE ]; then
-  on_workers all "bash $WORKER_SCRIPTS/state.sh $(quoted "$RUN_NAME")" ||
+  on_workers "bash $WORKER_SCRIPTS/state.sh $(quoted "$RUN_NAME")" ||
     say "a worker did not answer"
 fi
 if [ -n "${BUCKET:-}" ]; then

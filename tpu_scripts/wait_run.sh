@@ -8,7 +8,7 @@ trap 'say "no longer waiting; the command goes on: status.sh, stop_all.sh"; exit
 
 failed=0
 while true; do
-  if answer=$(on_workers all "bash $WORKER_SCRIPTS/state.sh $(quoted "$RUN_NAME")"); then
+  if answer=$(on_workers "bash $WORKER_SCRIPTS/state.sh $(quoted "$RUN_NAME")"); then
     if [ "$DRY_RUN" = 1 ]; then
       exit 0
     fi
