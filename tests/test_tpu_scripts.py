@@ -1,11 +1,5 @@
-"""Scripts for TPUs, run against stand-ins that know each tool's flags.
+"""Scripts for TPU VMs, and what all scripts for TPUs share; nothing touches a cloud."""
 
-Nothing here touches a cloud: tests/tpu_stub/tool.py plays gcloud, xpk, kubectl, docker
-and uv, refuses what the real tools would refuse, and runs the commands of ssh in
-folders that stand for the workers' homes.
-"""
-
-import importlib.util
 import json
 import os
 import re
@@ -13,29 +7,21 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-import yaml
+from tpu_cloud import (
+    FOLDER,
+    ROOT,
+    SCRIPTS,
+    SETTINGS,
+    SOURCED,
+    TOOLS,
+    WORDS,
+    cloud_in,
+    waited,
+)
 
-ROOT = Path(__file__).resolve().parent.parent
-FOLDER = ROOT / "tpu_scripts"
-STUB = ROOT / "tests/tpu_stub"
-SOURCED = {"common.sh", "gke.sh"}
-SCRIPTS = sorted(path.name for path in FOLDER.glob("*.sh") if path.name not in SOURCED)
-TOOLS = sorted(set(json.loads((STUB / "flags.json").read_text())) - {"source"})
-SETTINGS = {
-    "PROJECT": "my-project",
-    "ZONE": "us-central2-b",
-    "BUCKET": "my-bucket",
-    "RUN_NAME": "trial",
-    "CLUSTER": "my-cluster",
-    "IMAGE": "example.com/jaxcontam:1",
-    "POLL_SECONDS": "0.2",
-}
-# What has gone wrong on the way to a shell before.
-WORDS = ["two words", "it's", '"', "$HOME", "`id`", "a\nb", "", "*", "~", "\\", "é;&|"]
 ARGUMENTS = {
     "run_all.sh": ["true"],
     "keep_running.sh": ["true"],
@@ -45,98 +31,10 @@ ARGUMENTS = {
 }
 
 
-class Cloud:
-    """A copy of the scripts in a checkout of its own, beside the stub's folder."""
-
-    def __init__(self, folder):
-        self.repo = folder / "repo"
-        self.stub = folder / "stub"
-        self.stub.mkdir()
-        shutil.copytree(
-            FOLDER, self.repo / "tpu_scripts", ignore=shutil.ignore_patterns("env")
-        )
-        shutil.copy(FOLDER / "env.example", self.repo / "tpu_scripts/env")
-        subprocess.run(["git", "init", "-q", self.repo], check=True)
-        tools = folder / "bin"
-        tools.mkdir()
-        for name in TOOLS:
-            self.tool(
-                tools / name, f'exec {sys.executable} -S {STUB}/tool.py {name} "$@"'
-            )
-        self.tool(tools / "mountpoint", "exit 0")
-        self.bin = tools
-        self.env = {
-            "PATH": f"{tools}:{os.environ['PATH']}",
-            "HOME": str(folder),
-            "STUB": str(self.stub),
-            **SETTINGS,
-        }
-
-    @staticmethod
-    def tool(path, line):
-        path.write_text(f"#!/bin/sh\n{line}\n")
-        path.chmod(0o755)
-
-    def command(self, script, *words):
-        return ["bash", str(self.repo / "tpu_scripts" / script), *words]
-
-    def run(self, script, *words, **env):
-        return subprocess.run(
-            self.command(script, *words),
-            env={**self.env, **env},
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-
-    def calls(self, tool="gcloud"):
-        path = self.stub / "calls.jsonl"
-        lines = path.read_text().splitlines() if path.exists() else []
-        return [words[1:] for words in map(json.loads, lines) if words[0] == tool]
-
-    def verbs(self):
-        """What was done with the TPU, in order, questions left out."""
-        known = ("create", "delete", "scp", "ssh")
-        return [words[3] for words in self.calls() if words[3] in known]
-
-    def states(self, *states):
-        """States of the queued resource, one for each time that it is asked for."""
-        (self.stub / "request.json").write_text(json.dumps(states))
-
-    def active(self):
-        """A TPU that is there and set up."""
-        self.states("ACTIVE")
-        for home in self.homes:
-            home.mkdir(parents=True)
-            shutil.copytree(self.repo / "tpu_scripts", home / "jaxcontam/tpu_scripts")
-
-    @property
-    def homes(self):
-        return [self.stub / "workers" / str(worker) for worker in range(2)]
-
-    def script(self, text):
-        """A command for workers: a shell script outside of their homes."""
-        path = self.stub / "command.sh"
-        path.write_text(text)
-        return ["bash", str(path)]
-
-
 @pytest.fixture
 def cloud(tmp_path):
-    made = Cloud(tmp_path)
-    yield made
-    # Scripts go on after a call that fails, as a worker may be gone; not after this.
-    refused = made.stub / "refused"
-    assert not refused.exists(), refused.read_text()
-
-
-def waited(condition, what):
-    """Wait for a detached process; the limit is for a machine that hangs."""
-    for _ in range(600):
-        if condition():
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"waited half a minute for {what}")
+    with cloud_in(tmp_path) as made:
+        yield made
 
 
 def test_shellcheck_has_nothing_to_say():
@@ -454,78 +352,6 @@ def test_bucket_is_mounted_for_reading(cloud):
     assert cloud.calls("gcsfuse") == [mount, mount]
 
 
-def jobset_of(cloud, *words, **env):
-    done = cloud.run("jobset_run.sh", *words, **env)
-    assert done.returncode == 0, done.stderr
-    return yaml.safe_load((cloud.stub / "applied.yaml").read_text())
-
-
-def test_jobset_says_the_slice_and_the_words(cloud):
-    words = [*WORDS, "${IMAGE}", "$$", "# no comment", "- x: y"]
-    made = jobset_of(cloud, *words, GKE_QUEUE="multislice-queue")
-    assert made["apiVersion"] == "jobset.x-k8s.io/v1alpha2"
-    assert made["kind"] == "JobSet" and made["metadata"]["name"] == "trial"
-    labels = made["metadata"]["labels"]
-    assert labels == {"kueue.x-k8s.io/queue-name": "multislice-queue"}
-    (part,) = made["spec"]["replicatedJobs"]
-    job = part["template"]["spec"]
-    assert job["parallelism"] == job["completions"] == 16
-    assert part["replicas"] == 1 and job["backoffLimit"] == 0
-    pod = job["template"]["spec"]
-    # Kubernetes takes a failure policy of pods with this restart policy alone.
-    assert pod["restartPolicy"] == "Never"
-    (container,) = pod["containers"]
-    assert container["args"] == words and "command" not in container
-    (rule,) = job["podFailurePolicy"]["rules"]
-    assert rule["onExitCodes"]["containerName"] == container["name"]
-    assert container["resources"]["limits"] == {"google.com/tpu": 4}
-    assert container["resources"]["requests"] == {"google.com/tpu": 4}
-    mounts = {mount["name"] for mount in container["volumeMounts"]}
-    assert mounts == {volume["name"] for volume in pod["volumes"]}
-    assert container["env"] == [{"name": "RUN_URL", "value": "gs://my-bucket/trial"}]
-
-
-@pytest.mark.parametrize("spot", ["0", "1"])
-def test_jobset_asks_for_spot_nodes_where_told(spot, cloud):
-    made = jobset_of(cloud, "true", SPOT=spot)
-    pod = made["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
-    nodes = {
-        "cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice",
-        "cloud.google.com/gke-tpu-topology": "8x8",
-    }
-    if spot == "1":
-        nodes["cloud.google.com/gke-spot"] = "true"
-    assert pod["nodeSelector"] == nodes
-    assert made["metadata"]["labels"] == {}
-
-
-@pytest.mark.parametrize("script", ["jobset_run.sh", "xpk_run.sh"])
-@pytest.mark.parametrize(
-    ("found", "does"),
-    [("", ["run"]), ("trial ", []), ("trial Failed", ["delete", "run"])],
-)
-def test_run_on_gke_starts_once(script, found, does, cloud):
-    (cloud.stub / "jobset").write_text(found)
-    done = cloud.run(script, "true")
-    assert done.returncode == 0, done.stderr
-    did = [words[0] for words in cloud.calls("kubectl") if words[0] != "get"]
-    did += ["apply" for _ in cloud.calls("xpk")]
-    assert did == ["apply" if verb == "run" else verb for verb in does]
-
-
-def test_xpk_command_is_read_back_as_the_words(cloud):
-    done = cloud.run("xpk_run.sh", *WORDS, XPK_STORAGE="corpora")
-    assert done.returncode == 0, done.stderr
-    (call,) = cloud.calls("xpk")
-    assert "--num-slices=1" in call and "--storage=corpora" in call
-    (command,) = (word for word in call if word.startswith("--command="))
-    assert "\n" not in command
-    line = command.removeprefix("--command=")
-    line = line.replace("bash /app/tpu_scripts/on_worker/in_pod.sh", "printf '%s\\0'")
-    read = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
-    assert read.stdout.split("\0")[:-1] == WORDS
-
-
 @pytest.mark.parametrize("launch", ["keep_running.sh", "jobset_run.sh", "xpk_run.sh"])
 def test_training_takes_the_words_of_the_paper_s_experiment(launch, cloud):
     from eval.canaries import CANARIES
@@ -552,66 +378,6 @@ def test_training_takes_the_words_of_the_paper_s_experiment(launch, cloud):
 def test_unknown_launcher_is_one_line_and_a_hint(cloud):
     done = cloud.run("oren_1_4b.sh", LAUNCH="run.sh")
     assert done.returncode == 2 and done.stderr.count("\n") == 2
-
-
-def test_logs_of_gke_are_one_file_a_pod(cloud):
-    (cloud.stub / "pod.log").write_text("hello\n")
-    assert cloud.run("gke_logs.sh").returncode == 0
-    logs = cloud.repo / "runs/tpu/trial/logs"
-    assert len(list(logs.glob("trial-slice-0-*.log"))) == 2
-    assert all(path.read_text() == "hello\n" for path in logs.iterdir())
-
-
-def test_pod_saves_reports_of_the_first_host_alone(tmp_path):
-    app = tmp_path / "app"
-    shutil.copytree(FOLDER, app / "tpu_scripts")
-    python = tmp_path / "bin/python"
-    python.parent.mkdir()
-    python.symlink_to(sys.executable)
-    entry = ["bash", app / "tpu_scripts/on_worker/in_pod.sh"]
-    command = "mkdir -p runs/a && echo {} >runs/a/report.json; exit 3"
-    for worker in "01":
-        done = subprocess.run(
-            [*entry, "bash", "-c", command],
-            env={
-                "PATH": f"{python.parent}:{os.environ['PATH']}",
-                "PYTHONPATH": os.pathsep.join(sys.path),
-                "RUN_URL": f"file://{tmp_path}/bucket{worker}",
-                "TPU_WORKER_ID": worker,
-            },
-        )
-        assert done.returncode == 3
-    assert (tmp_path / "bucket0/out/a/report.json").read_text() == "{}\n"
-    assert not (tmp_path / "bucket1").exists()
-
-
-def test_large_files_are_left_and_named(tmp_path):
-    path = FOLDER / "on_worker/save_reports.py"
-    spec = importlib.util.spec_from_file_location("save_reports", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    (tmp_path / "out").mkdir()
-    with (tmp_path / "out/stream.npy").open("wb") as file:
-        file.truncate(64 * 2**20 + 1)
-    (tmp_path / "out/report.json").write_text("{}")
-    target = tmp_path / "bucket"
-    assert module.save_reports(tmp_path / "out", f"file://{target}") == ["stream.npy"]
-    assert [path.name for path in target.iterdir()] == ["report.json"]
-
-
-def test_image_holds_what_its_file_names():
-    lines = (FOLDER / "Dockerfile").read_text().splitlines()
-    version = re.search(r"Python ([\d.]+):", (ROOT / "constraints.txt").read_text())
-    assert version is not None and f"FROM python:{version[1]}-slim" in lines
-    copied = [
-        word
-        for line in lines
-        if line.startswith("COPY ")
-        for word in line.split()[1:-1]
-    ]
-    assert all((ROOT / word).exists() for word in copied)
-    assert "tpu_scripts/env" in (FOLDER / "Dockerfile.dockerignore").read_text().split()
 
 
 def test_settings_of_a_user_stay_out_of_git():

@@ -4,6 +4,9 @@
 # which asks what runs, fails where nothing was ever set up; that is no fault.
 . "$(dirname "$0")/common.sh"
 need PROJECT ZONE TPU_NAME
+if [ ! -e "$ROOT/.git" ]; then
+  fail "$ROOT is no git checkout" "what git does not ignore is copied; git init will do"
+fi
 
 # Not under a command that runs: it would read half of the new files, and the TPU is
 # its own.
