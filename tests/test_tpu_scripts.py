@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -299,6 +300,12 @@ def test_interrupted_loop_leaves_the_run_and_takes_it_up_again(number, cloud):
     )
     folders = [home / "runs/trial" for home in cloud.homes]
     waited(lambda: all((folder / "pid").exists() for folder in folders), "start")
+    # In the middle of the pause, after the first question to the workers.
+    question = "state.sh trial"
+    waited(
+        lambda: any(question in " ".join(words) for words in cloud.calls()), "a look"
+    )
+    time.sleep(1)
     # As Ctrl-C does it: to all processes of the terminal.
     os.killpg(loop.pid, number)
     _, said = loop.communicate(timeout=60)

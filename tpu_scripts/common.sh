@@ -114,5 +114,8 @@ scp_with() {
 # and `wait` is the one that a signal interrupts.
 pause() {
   sleep "$1" &
-  wait $!
+  pausing=$!
+  trap 'kill "$pausing" 2>/dev/null || true' EXIT
+  wait "$pausing"
+  trap - EXIT
 }
