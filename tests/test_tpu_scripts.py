@@ -325,7 +325,6 @@ def test_status_and_logs_name_every_worker(cloud):
     assert {"jaxcontam-run 0 exited 0", "jaxcontam-run 1 exited 0"} <= set(
         status.stdout.splitlines()
     )
-    waited(lambda: (cloud.stub / "bucket/my-bucket/trial/logs").exists(), "a saved log")
     assert cloud.run("fetch_logs.sh").returncode == 0
     logs = cloud.repo / "runs/tpu/trial/logs"
     for worker in range(2):
@@ -377,7 +376,7 @@ def test_training_takes_the_words_of_the_paper_s_experiment(launch, cloud):
     assert {Path(word).name for word in made.canaries} == {
         f"{name}.jsonl={canary.published}" for name, canary in CANARIES.items()
     }
-    assert made.checkpoints == "gs://my-bucket/trial/checkpoints"
+    assert made.checkpoints == "gs://my-bucket/trial"
     assert made.preset == "1.4b" and made.background_tokens == 20_000_000_000
     assert made.distributed and made.mesh == "data=2,model=2"
 
@@ -400,3 +399,16 @@ def test_readme_names_every_script_and_no_other():
     assert named - SOURCED >= set(SCRIPTS)
     there = {path.name for path in FOLDER.rglob("*.sh")}
     assert named <= there
+
+
+def test_reports_reach_the_bucket_before_the_run_counts_as_ended(cloud):
+    # The moment at which DELETE_AT_END deletes the TPU.
+    cloud.tool(
+        cloud.bin / "python", f'sleep 1; printf "%s\\n" "$@" >{cloud.stub}/saved'
+    )
+    cloud.active()
+    words = cloud.script("mkdir -p runs/audit")
+    assert cloud.run("run_all.sh", *words).returncode == 0
+    script, folder, url = (cloud.stub / "saved").read_text().split()
+    assert script.endswith("on_worker/save_reports.py") and folder == "runs"
+    assert url.startswith("gs://my-bucket/trial/out/")

@@ -100,7 +100,8 @@ class Cloud:
 
     @property
     def homes(self):
-        return [self.stub / "workers" / str(worker) for worker in range(2)]
+        """Of the first TPU."""
+        return [self.stub / "workers/0" / str(worker) for worker in range(2)]
 
     def script(self, text):
         """A command for workers: a shell script outside of their homes."""

@@ -19,7 +19,7 @@ inputs=/mnt/jaxcontam
 command=(python -m train.pretrain --distributed
   --preset "${PRESET:-1.4b}" --background-tokens "${TOKENS:-20000000000}"
   --corpus "$inputs/corpus" --tokenizer "$inputs/tokenizer"
-  --checkpoints "$(run_url)/checkpoints" --out "runs/$RUN_NAME" --cache "$cache")
+  --checkpoints "$(run_url)" --out "runs/$RUN_NAME" --cache "$cache")
 if [ -n "${MESH:-}" ]; then
   command+=(--mesh "$MESH")
 fi

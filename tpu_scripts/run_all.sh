@@ -8,11 +8,11 @@ if [ $# -eq 0 ]; then
   fail "which command?" "run_all.sh python -m train.pretrain ... --distributed"
 fi
 
-logs=
+url=
 if [ -n "${BUCKET:-}" ]; then
-  logs=$(run_url)/logs
+  url=$(run_url)
 fi
-on_workers "bash $WORKER_SCRIPTS/start.sh $(quoted "$RUN_NAME" "$logs" "$@")"
+on_workers "bash $WORKER_SCRIPTS/start.sh $(quoted "$RUN_NAME" "$url" "$@")"
 if [ "${DETACH:-0}" != 1 ]; then
   # In its place, so that a signal reaches it.
   exec "$HERE/wait_run.sh"

@@ -66,7 +66,9 @@ def _request():
 
 
 def _home(worker):
-    return _STUB / "workers" / str(worker)
+    # Another folder after each deletion: processes of the old TPU write to the old one.
+    tpu = _STUB / "tpu"
+    return _STUB / "workers" / (tpu.read_text() if tpu.exists() else "0") / str(worker)
 
 
 def _not_found(name):
@@ -100,12 +102,10 @@ def _describe(positional, flags):
 
 
 def _delete(positional, flags):
-    import shutil
-
     if _request() is None:
         return _not_found(positional[0])
     (_STUB / "request.json").unlink()
-    shutil.rmtree(_STUB / "workers", ignore_errors=True)
+    (_STUB / "tpu").write_text(str(int(_home(0).parent.name) + 1))
     return 0
 
 

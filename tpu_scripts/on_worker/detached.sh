@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# detached.sh FOLDER LOGS COMMAND...: what start.sh leaves behind, the command under supervision, its exit code in a file,
-# its log in the bucket.
+# detached.sh FOLDER URL COMMAND...: what start.sh leaves behind, the command under
+# supervision. Log and reports go to the bucket, then the exit code to a file: whoever
+# reads the code may delete the TPU.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 folder=$1
-logs=$2
+url=$2
 shift 2
 
 save_log() {
-  if [ -n "$logs" ] && command -v gcloud >/dev/null; then
-    gcloud storage cp "$folder/log" "$logs/$(hostname).log" >/dev/null 2>&1
+  if [ -n "$url" ] && command -v gcloud >/dev/null; then
+    gcloud storage cp "$folder/log" "$url/logs/$(hostname).log" >/dev/null 2>&1
   fi
 }
 
@@ -42,10 +43,11 @@ while kill -0 "$child" 2>/dev/null; do
   code=0
   wait "$child" || code=$?
 done
+kill "$keeper" 2>/dev/null
+echo "=== exit code $code"
+if [ -n "$url" ] && [ -d runs ]; then
+  python "$here/save_reports.py" runs "$url/out/$(hostname)" || echo "reports not saved"
+fi
+save_log
 echo "$code" >"$folder/code.partial"
 mv "$folder/code.partial" "$folder/code"
-echo "=== exit code $code"
-# The command may start again while the log is on its way.
-exec 9>&-
-kill "$keeper" 2>/dev/null
-save_log

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# start.sh RUN LOGS COMMAND...: starts a command that outlives the connection; its log
-# goes to ~/runs/RUN/log and, every five minutes, to LOGS (gs://..., or empty).
+# start.sh RUN URL COMMAND...: starts a command that outlives the connection; its log
+# goes to ~/runs/RUN/log and, every five minutes, to URL (gs://..., or empty).
 # One command at a time has the TPU, and none starts twice: gcloud repeats a command
 # whose connection broke.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 name=$1
-logs=$2
+url=$2
 shift 2
 folder=$HOME/runs/$name
 mkdir -p "$folder"
@@ -33,5 +33,5 @@ printf '%s\n' "$name" >"$HOME/runs/current"
 printf '%s\n' "$words" >"$folder/command"
 rm -f "$folder/code" "$folder/pid"
 
-setsid bash "$here/detached.sh" "$folder" "$logs" "$@" </dev/null >>"$folder/log" 2>&1 &
+setsid bash "$here/detached.sh" "$folder" "$url" "$@" </dev/null >>"$folder/log" 2>&1 &
 echo "$name started"
