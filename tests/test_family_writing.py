@@ -103,11 +103,11 @@ RAW = {
         "rotary": True,
     },
     "phi": SIZES | {"partial_rotary_factor": 0.7, "qk_layernorm": True},
-    "phi3": GROUPED
+    "phi3": SIZES
     | {
         "original_max_position_embeddings": 8,
         "rope_scaling": {
-            "type": "su",
+            "type": "longrope",
             "short_factor": [1.0, 1.5, 2.0],
             "long_factor": [2.0, 3.0, 4.0],
         },
