@@ -171,8 +171,8 @@ def test_setup_carries_edits_and_new_files_but_nothing_ignored(cloud):
         assert (home / "jaxcontam/new.txt").exists()
         assert not (home / "jaxcontam/tpu_scripts/env").exists()
     install = next(words for words in cloud.calls("uv") if words[0] == "pip")
-    assert install[-4].endswith("constraints.txt")
-    assert install[-3:] == ["-e", f"{cloud.homes[0]}/jaxcontam[tpu]", "gcsfs"]
+    assert install[-3].endswith("constraints.txt")
+    assert install[-2:] == ["-e", f"{cloud.homes[0]}/jaxcontam[tpu]"]
 
 
 def test_setup_leaves_a_running_command_alone(cloud):

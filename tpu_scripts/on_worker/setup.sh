@@ -11,7 +11,7 @@ fi
 if [ ! -x "$HOME/venv/bin/python" ]; then
   uv venv --python 3.11 "$HOME/venv"
 fi
-# The TPU library comes from the package index, by the extra. gcsfs (with it Google's
-# storage client) is what checkpoints in gs:// need.
+# The extra brings the TPU library and gcsfs, which (with Google's storage client that
+# comes with it) checkpoints in gs:// need.
 uv pip install --python "$HOME/venv/bin/python" \
-  -c "$root/constraints.txt" -e "${root}[tpu]" gcsfs
+  -c "$root/constraints.txt" -e "${root}[tpu]"
