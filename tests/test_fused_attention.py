@@ -28,6 +28,7 @@ from jaxcontam.models.fused_attention import (
     kernel_of,
     kernel_of_rows,
 )
+from jaxcontam.models.sharding import Layout
 from jaxcontam.scoring.gradients import _mean_loss
 from jaxcontam.scoring.kernel import PRECISION, target_scores
 from train.step import Compute, adamw, training_step
@@ -341,7 +342,7 @@ def test_training_step_is_fused_forward_and_backward(
         graphdef,
         optimizer,
         compute=Compute(dtype="bfloat16", remat=remat),
-        mesh=jax.make_mesh((1,), ("data",), axis_types=(AxisType.Auto,)),
+        mesh=jax.make_mesh((1, 1), ("data", "model"), axis_types=(AxisType.Auto,) * 2),
     )
     batch = jax.ShapeDtypeStruct((2, 257), jnp.int32)
     opt_state = jax.eval_shape(optimizer.init, params)
@@ -361,7 +362,7 @@ def test_gradient_norms_of_rows_side_by_side_are_fused(on):
         def one(row):
             ids_S, length = row
             gradients = jax.grad(_mean_loss, argnums=1)(
-                graphdef, state, ids_S, ids_S, length
+                graphdef, state, ids_S, ids_S, length, Layout()
             )
             return sum(jnp.sum(leaf) for leaf in jax.tree.leaves(gradients))
 

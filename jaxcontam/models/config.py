@@ -30,6 +30,30 @@ class RopeScaling:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertShape:
+    """Feed-forward layers of which each token takes a few.
+
+    Attributes:
+        n: Experts of a block, each of width `d_ff`.
+        n_used: Those that a token takes: the likeliest ones of a softmax over all.
+        normalised: Their probabilities are divided by their sum.
+        d_shared: Width of one more layer that all tokens take, times a gate of its own;
+            0 is none.
+    """
+
+    n: int
+    n_used: int
+    normalised: bool
+    d_shared: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.n_used <= self.n:
+            raise ValueError(
+                f"experts that a token takes must be 1 to {self.n}, got {self.n_used}"
+            )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderConfig:
     """A decoder-only transformer.
 
@@ -40,7 +64,7 @@ class DecoderConfig:
         n_heads: Query heads.
         n_kv_heads: Key and value heads; divides `n_heads`.
         head_dim: Width of a head.
-        d_ff: Width of the feed-forward layer.
+        d_ff: Width of the feed-forward layer, or of each of its experts.
         context: Most tokens that one forward pass reads.
         positions: `rotary` (queries and keys are rotated) or `learned`.
         rope_theta: Base of the rotary frequencies.
@@ -63,6 +87,7 @@ class DecoderConfig:
         shared_norm: They read it after the same norm; parallel blocks alone.
         activation: `silu`, `gelu` (erf), `gelu_tanh` or `relu`.
         gated: Multiply the activation by a second projection.
+        experts: Of the feed-forward layers; None: each is one.
         qkv_bias: Biases of the query, key and value projections.
         output_bias: Bias of attention's output projection.
         mlp_bias: Biases of the feed-forward projections.
@@ -100,6 +125,7 @@ class DecoderConfig:
     shared_norm: bool = False
     activation: Literal["silu", "gelu", "gelu_tanh", "relu"]
     gated: bool
+    experts: ExpertShape | None = None
     qkv_bias: bool
     output_bias: bool
     mlp_bias: bool

@@ -13,12 +13,10 @@ Dimension key
     G  key and value heads
     R  query heads a key head serves, R = H / G
     E  width of a head
-    F  feed-forward width
     V  vocabulary
 """
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -27,18 +25,9 @@ from flax import nnx
 
 from jaxcontam.models.attention import Memory, View, attend
 from jaxcontam.models.config import DecoderConfig
+from jaxcontam.models.layers import Experts, Linear, Mlp, Norm, drawn
 from jaxcontam.models.rope import rotate, rotation
 from jaxcontam.models.sharding import Layout, keeps_no_gathered
-
-# GPT-2's initial scale.
-_INIT_STD = 0.02
-
-_ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
-    "silu": jax.nn.silu,
-    "gelu": lambda x: jax.nn.gelu(x, approximate=False),
-    "gelu_tanh": lambda x: jax.nn.gelu(x, approximate=True),
-    "relu": jax.nn.relu,
-}
 
 
 class Decoder(nnx.Module):
@@ -51,9 +40,9 @@ class Decoder(nnx.Module):
     def __init__(self, config: DecoderConfig, *, rngs: nnx.Rngs):
         self.config = config
         D, V = config.d_model, config.vocab_size
-        self.embedding = _weight(rngs, (V, D))
+        self.embedding = drawn(rngs, (V, D))
         if config.positions == "learned":
-            self.position_embedding = _weight(rngs, (config.context, D))
+            self.position_embedding = drawn(rngs, (config.context, D))
 
         @nnx.split_rngs(splits=config.n_layers)
         @nnx.vmap(in_axes=0, out_axes=0)
@@ -63,7 +52,7 @@ class Decoder(nnx.Module):
         self.blocks = stacked(rngs)
         self.final_norm = Norm(config, D)
         if not config.tied:
-            self.head = _weight(rngs, (V, D))
+            self.head = drawn(rngs, (V, D))
         if config.head_bias:
             self.head_bias = nnx.Param(jnp.zeros((V,)))
 
@@ -221,7 +210,8 @@ class Block(nnx.Module):
         self.config = config
         D = config.d_model
         self.attention = Attention(config, rngs=rngs)
-        self.mlp = Mlp(config, rngs=rngs)
+        feed_forward = Mlp if config.experts is None else Experts
+        self.mlp = feed_forward(config, rngs=rngs)
         if config.pre_norms:
             self.attention_norm = Norm(config, D)
         if config.pre_norms and not config.shared_norm:
@@ -288,69 +278,3 @@ class Attention(nnx.Module):
         k_BTGE, v_BTGE = k_BTGE.astype(dtype), v_BTGE.astype(dtype)
         mixed_BTGRE = attend(q_BTGRE, k_BTGE, v_BTGE, view, config)
         return self.out(mixed_BTGRE.reshape(B, T, H * E)), (k_BTGE, v_BTGE)
-
-
-class Mlp(nnx.Module):
-    """Feed-forward layer; gated ones keep gate and up side by side in `up`."""
-
-    def __init__(self, config: DecoderConfig, *, rngs: nnx.Rngs):
-        self.config = config
-        D, F = config.d_model, config.d_ff
-        width = 2 * F if config.gated else F
-        self.up = Linear(D, width, bias=config.mlp_bias, rngs=rngs)
-        self.down = Linear(F, D, bias=config.mlp_bias, rngs=rngs)
-
-    def __call__(self, hidden_BTD: jax.Array) -> jax.Array:
-        """The layer's output, `[B, T, D]`."""
-        # For gradients its steps are computed again: they cost less than to be kept.
-        activate = jax.checkpoint(_ACTIVATIONS[self.config.activation])
-        wide = self.up(hidden_BTD)
-        if self.config.gated:
-            gate_BTF, up_BTF = jnp.split(wide, 2, axis=-1)
-            return self.down(activate(gate_BTF) * up_BTF)
-        return self.down(activate(wide))
-
-
-class Linear(nnx.Module):
-    """Affine map; `kernel` is [inputs, outputs]."""
-
-    def __init__(self, n_in: int, n_out: int, *, bias: bool, rngs: nnx.Rngs):
-        self.kernel = _weight(rngs, (n_in, n_out))
-        if bias:
-            self.bias = nnx.Param(jnp.zeros((n_out,)))
-        self.has_bias = bias
-
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """`x @ kernel + bias` over the last axis, float32."""
-        kernel = self.kernel[...]
-        y = jnp.matmul(
-            x.astype(kernel.dtype), kernel, preferred_element_type=jnp.float32
-        )
-        return y + self.bias[...][None, None] if self.has_bias else y
-
-
-class Norm(nnx.Module):
-    """RMS norm or layer norm over the last axis; starts at a scale of 1."""
-
-    def __init__(self, config: DecoderConfig, width: int):
-        self.kind, self.eps = config.norm, config.norm_eps
-        self.offset = config.norm_offset
-        self.scale = nnx.Param(jnp.full((width,), 1.0 - self.offset))
-        if config.norm == "layer":
-            self.bias = nnx.Param(jnp.zeros((width,)))
-
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """Normalised `x`, float32."""
-        outer = tuple(range(x.ndim - 1))
-        if self.kind == "layer":
-            x = x - x.mean(axis=-1, keepdims=True)
-        x = x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + self.eps)
-        scale = self.scale[...]
-        if self.offset:
-            scale = self.offset + scale
-        x = x * jnp.expand_dims(scale, outer)
-        return x + jnp.expand_dims(self.bias[...], outer) if self.kind == "layer" else x
-
-
-def _weight(rngs: nnx.Rngs, shape: tuple[int, ...]) -> nnx.Param:
-    return nnx.Param(_INIT_STD * jax.random.normal(rngs.params(), shape))

@@ -62,7 +62,10 @@ class Hardware:
 def hardware() -> Hardware:
     """Of the device that what is traced now will run on."""
     chosen = jax.config.jax_default_device
-    device = chosen if isinstance(chosen, jax.Device) else jax.devices()[0]
+    # Another process's devices are of the same kind, and do not say all of it.
+    device = chosen
+    if not isinstance(device, jax.Device):
+        device = jax.local_devices(backend=chosen)[0]
     if device.platform != "gpu":
         return Hardware(device.platform, device.device_kind)
     if "cuda" not in device.client.platform_version:

@@ -2,8 +2,8 @@
 
 A family says how its config.json reads, and where on disk each of our weights
 lives; both ways, so that a model that is read can be written. Names carry `{i}` for
-the layer. Several names in one row stand side by side along the output axis of ours
-(query, key and value; gate and up).
+the layer and `{x}` for the expert. Several names in one row stand side by side along
+the output axis of ours (query, key and value; gate and up).
 """
 
 from collections.abc import Mapping
@@ -17,6 +17,7 @@ from jaxcontam.models.families.gpt_neo import GPT_NEO
 from jaxcontam.models.families.gpt_neox import GPT_NEOX
 from jaxcontam.models.families.gptj import GPTJ
 from jaxcontam.models.families.llama import LLAMA, MISTRAL, QWEN2, QWEN3
+from jaxcontam.models.families.mixture import MIXTRAL, QWEN2_MOE, QWEN3_MOE
 from jaxcontam.models.families.olmo2 import OLMO2
 from jaxcontam.models.families.opt import OPT
 from jaxcontam.models.families.phi import PHI, PHI3
@@ -41,6 +42,9 @@ FAMILIES: Mapping[str, Family] = {
         GEMMA2,
         GEMMA3_TEXT,
         OLMO2,
+        MIXTRAL,
+        QWEN2_MOE,
+        QWEN3_MOE,
     )
 }
 
