@@ -28,7 +28,7 @@ from jaxcontam.commands.serve import Serve
 from jaxcontam.commands.unlearning import Unlearning
 from jaxcontam.commands.variants import Variants
 from jaxcontam.commands.verify import Verify
-from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.errors import InputError, LostProcessError, unknown_name
 
 EXIT_DONE, EXIT_INPUT, EXIT_PARTIAL, EXIT_INTERRUPTED = 0, 2, 3, 130
 
@@ -84,6 +84,10 @@ def run_command(command: Callable[[], object], *, name: str = "jaxcontam") -> in
         if e.hint:
             print(f"  hint: {e.hint}", file=sys.stderr)
         return EXIT_INPUT
+    except LostProcessError as e:
+        print(f"{name}: error: {e}", file=sys.stderr)
+        print(f"  hint: {e.hint}", file=sys.stderr)
+        return EXIT_PARTIAL
     except KeyboardInterrupt:
         print(f"\n{name}: interrupted; run the same command again", file=sys.stderr)
         return EXIT_INTERRUPTED
