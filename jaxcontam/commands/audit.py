@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 from rich.console import Console
 
-from jaxcontam.commands.api_flags import ApiFlags, check_api_flags
+from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
 from jaxcontam.commands.dry_run import dry_run
 from jaxcontam.commands.flags import (
     check_positive,
@@ -66,7 +66,7 @@ _TESTS_OF_EFFORT: dict[str, tuple[str, ...]] = {
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Audit(ApiFlags):
+class Audit(DeviceFlags):
     """Test whether a model saw benchmarks in their published order."""
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
@@ -139,7 +139,7 @@ class Audit(ApiFlags):
         check_positive(self, "batch_tokens", "max_example_tokens", "limit")
         check_shared_flags(self.seed, self.min_effect)
         check_store_flags(self.store, self.no_store)
-        check_api_flags(self, self.model)
+        check_device_flags(self, self.model)
         if self.price_per_hour is not None and not self.price_per_hour >= 0:
             raise InputError(
                 f"--price-per-hour must be at least 0, got {self.price_per_hour}"
@@ -195,15 +195,7 @@ class Audit(ApiFlags):
             raise InputError(
                 f"two benchmarks are named {min(repeated)!r}", hint="rename a file"
             )
-        # JAX and transformers are imported once the input is known to be good.
-        from jaxcontam.scoring.opened import open_model
-
-        model = open_model(
-            self.model,
-            dtype=self.dtype,
-            api=self.api_options,
-            plan_only=self.dry_run,
-        )
+        model = open_for(self, self.model, plan_only=self.dry_run)
         out = self.out or default_out("audit", model.name, benchmarks)
         planned = [
             test

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from jaxcontam.commands.api_flags import ApiFlags, check_api_flags
 from jaxcontam.commands.book_judged import judged_books
 from jaxcontam.commands.book_texts import book_warnings, shelve, without_copies
+from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
 from jaxcontam.commands.flags import (
     check_positive,
     check_seed,
@@ -57,7 +57,7 @@ _PRINTED = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Books(ApiFlags):
+class Books(DeviceFlags):
     """Rate how much of each book a model has seen, by a threshold from known books."""
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
@@ -101,7 +101,7 @@ class Books(ApiFlags):
         check_positive(self, "snippets", "words", "batch_tokens")
         check_seed(self.seed)
         check_store_flags(self.store, self.no_store)
-        check_api_flags(self, self.model)
+        check_device_flags(self, self.model)
         score_methods(self.scores)
         if not self.books:
             raise InputError("no books in question", hint="name files after MODEL")
@@ -126,10 +126,9 @@ class Books(ApiFlags):
         # JAX and transformers are imported once the input is known to be good.
         from jaxcontam.methods.membership.plan import score_texts
         from jaxcontam.methods.membership.text_model import text_model_of
-        from jaxcontam.scoring.opened import open_model
         from jaxcontam.scoring.scorer import NonFiniteScoreError
 
-        opened = open_model(self.model, dtype=self.dtype, api=self.api_options)
+        opened = open_for(self, self.model)
         if self.scores == _SCORES and not opened.has_moments:
             methods = [method for method in methods if "moments" not in method.reads]
             notes.append(

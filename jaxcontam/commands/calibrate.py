@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from jaxcontam.calibrated import CalibrationResult
-from jaxcontam.commands.api_flags import ApiFlags, check_api_flags
 from jaxcontam.commands.audit import default_out
+from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
 from jaxcontam.commands.flags import (
     check_positive,
     check_seed,
@@ -41,7 +41,7 @@ from jaxcontam.stats.calibration import LEVELS
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Calibrate(ApiFlags):
+class Calibrate(DeviceFlags):
     """Count how often a test rejects random orders of a file, as if published."""
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
@@ -88,7 +88,7 @@ class Calibrate(ApiFlags):
         )
         check_seed(self.seed)
         check_store_flags(self.store, self.no_store)
-        check_api_flags(self, self.model)
+        check_device_flags(self, self.model)
         for name in self.test_names:
             order_method(name)
 
@@ -106,10 +106,7 @@ class Calibrate(ApiFlags):
             text_field=self.text_field,
             limit=self.limit,
         )
-        # JAX and transformers are imported once the input is known to be good.
-        from jaxcontam.scoring.opened import open_model
-
-        model = open_model(self.model, dtype=self.dtype, api=self.api_options)
+        model = open_for(self, self.model)
         encoded = encode_examples(
             model.tokenizer,
             benchmark.texts,

@@ -11,7 +11,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from jaxcontam.commands.api_flags import ApiFlags, check_api_flags
+from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
 from jaxcontam.commands.flags import (
     check_positive,
     check_shared_flags,
@@ -47,7 +47,7 @@ MIN_EFFECT = 5.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Canary(ApiFlags):
+class Canary(DeviceFlags):
     """Test injected secrets against held-out ones, or make both."""
 
     model: Annotated[
@@ -96,7 +96,7 @@ class Canary(ApiFlags):
         check_positive(self, "n_held_out", "batch_tokens")
         check_shared_flags(self.seed, self.min_effect)
         check_store_flags(self.store, self.no_store)
-        check_api_flags(self, self.model)
+        check_device_flags(self, self.model)
         if self.make is None and self.model is None:
             raise InputError("no model", hint="name one, or draw secrets with --make N")
         if self.make is not None and self.model is not None:
@@ -124,10 +124,7 @@ class Canary(ApiFlags):
         assert self.model is not None
         watch = Stopwatch()
         texts, place, n_secrets = self._read()
-        # JAX and transformers are imported once the input is known to be good.
-        from jaxcontam.scoring.opened import open_model
-
-        model = open_model(self.model, dtype=self.dtype, api=self.api_options)
+        model = open_for(self, self.model)
         digest = content_digest([row[0] for row in texts.rows])
         out = self.out or Path("runs/canary") / f"{model.name}-{digest[7:15]}"
         make_folder(out)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 import tyro
 
-from jaxcontam.commands.api_flags import ApiFlags, check_api_flags, runs_here
+from jaxcontam.commands.api_flags import runs_here
+from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
 from jaxcontam.commands.flags import (
     check_positive,
     check_seed,
@@ -55,7 +56,7 @@ _PREFIXES: tuple[tuple[Reading, str], ...] = (
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Membership(ApiFlags):
+class Membership(DeviceFlags):
     """Say which texts a model saw, by scores that are judged against known texts."""
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
@@ -121,7 +122,7 @@ class Membership(ApiFlags):
         check_positive(self, "batch_tokens", "limit", "length", "n_neighbours", "shots")
         check_seed(self.seed)
         check_store_flags(self.store, self.no_store)
-        check_api_flags(self, self.model)
+        check_device_flags(self, self.model)
         if not 0 < self.k <= 100:
             raise InputError(f"--k must be above 0 and at most 100, got {self.k:g}")
         if len(set(self.fpr)) < len(self.fpr):
@@ -178,12 +179,9 @@ class Membership(ApiFlags):
         # JAX and transformers are imported once the input is known to be good.
         from jaxcontam.methods.membership.plan import score_texts
         from jaxcontam.methods.membership.text_model import text_model_of
-        from jaxcontam.scoring.opened import open_model
         from jaxcontam.scoring.scorer import NonFiniteScoreError
 
-        opened = open_model(
-            self.model, dtype=self.dtype, api=self.api_options, plan_only=self.dry_run
-        )
+        opened = open_for(self, self.model, plan_only=self.dry_run)
         digest = run.fingerprint[7:15]
         out = self.out or Path("runs/membership") / f"{opened.name}-{digest}"
         make_folder(out)
@@ -333,11 +331,10 @@ class Membership(ApiFlags):
         from jaxcontam.methods.membership.neighbours import edited
         from jaxcontam.methods.membership.plan import Inputs
         from jaxcontam.methods.membership.text_model import text_model_of
-        from jaxcontam.scoring.opened import open_model
 
         neighbours, reference = edited, None
         if self.reference is not None:
-            other = open_model(self.reference, dtype=self.dtype, plan_only=self.dry_run)
+            other = open_for(self, self.reference, plan_only=self.dry_run)
             reference = text_model_of(
                 other, store=store_of(self, out, other), batch_tokens=self.batch_tokens
             )

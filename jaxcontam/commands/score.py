@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import tyro
 
-from jaxcontam.commands.api_flags import ApiFlags, check_api_flags
+from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
 from jaxcontam.commands.flags import check_positive, check_store_flags
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.benchmark import load_benchmark
@@ -18,7 +18,7 @@ from jaxcontam.report.document import make_folder, replace_bytes
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Score(ApiFlags):
+class Score(DeviceFlags):
     """Score every token of each text: log-probability, and its mean and variance."""
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
@@ -45,7 +45,7 @@ class Score(ApiFlags):
     def __post_init__(self) -> None:
         check_positive(self, "batch_tokens", "limit")
         check_store_flags(self.store, self.no_store)
-        check_api_flags(self, self.model)
+        check_device_flags(self, self.model)
 
     def run(self) -> int:
         """Score and write; returns 0."""
@@ -64,10 +64,9 @@ class Score(ApiFlags):
             )
         make_folder(self.out.parent)
         # JAX and transformers are imported once the input is known to be good.
-        from jaxcontam.scoring.opened import open_model
         from jaxcontam.scoring.scorer import NonFiniteScoreError
 
-        model = open_model(self.model, dtype=self.dtype, api=self.api_options)
+        model = open_for(self, self.model)
         encoded = encode_texts(model.tokenizer, texts.texts)
         has_prefix = model.prefix_id is not None
         prefix = [model.prefix_id] if has_prefix else []

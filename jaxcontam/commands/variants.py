@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import tyro
 from rich.console import Console
 
-from jaxcontam.commands.api_flags import ApiFlags, check_api_flags
+from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
 from jaxcontam.commands.flags import (
     check_positive,
     check_shared_flags,
@@ -35,7 +35,7 @@ _MIN_EFFECT = {"token": 0.1, "total": 5.0}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Variants(ApiFlags):
+class Variants(DeviceFlags):
     """Test published texts against rewrites of each."""
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
@@ -73,7 +73,7 @@ class Variants(ApiFlags):
         check_positive(self, "batch_tokens", "limit")
         check_shared_flags(self.seed, self._least_effect)
         check_store_flags(self.store, self.no_store)
-        check_api_flags(self, self.model)
+        check_device_flags(self, self.model)
 
     @property
     def _least_effect(self) -> float:
@@ -89,10 +89,7 @@ class Variants(ApiFlags):
             limit=self.limit,
         )
         texts = VersionSet(name=self.file.stem, rows=tuple(rows), places=tuple(places))
-        # JAX and transformers are imported once the input is known to be good.
-        from jaxcontam.scoring.opened import open_model
-
-        model = open_model(self.model, dtype=self.dtype, api=self.api_options)
+        model = open_for(self, self.model)
         digest = texts.fingerprint[7:15]
         out = self.out or Path("runs/variants") / f"{model.name}-{digest}"
         make_folder(out)

@@ -6,18 +6,20 @@ from pathlib import Path
 
 import jax
 from flax import nnx
+from jax.sharding import Mesh
 
 from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder
+from jaxcontam.models.sharding import MODEL_AXIS
 from jaxcontam.results import DeviceInfo, ModelInfo
 from jaxcontam.scoring.identity import ScoreIdentity, code_digest, cpu_kind
 from jaxcontam.scoring.kernel import PRECISION, VERSION
 from jaxcontam.scoring.mesh import (
-    data_mesh,
-    on_every_device,
+    on_mesh,
     sharded_forward,
     sharded_pairs,
+    weights_mesh,
 )
 from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.scorer import Scorer
@@ -62,7 +64,8 @@ def local_scorer(
     """Score with a decoder, rows split over all devices.
 
     Args:
-        decoder: The model.
+        decoder: The model; devices are those of the mesh on which its weights lie, or
+            all of this process where they lie on one device.
         batch_tokens: Tokens of a batch on one device; None chooses by platform.
         moments: Also compute means, variances and tops.
         store: Where scores of this very decoder are kept.
@@ -71,8 +74,8 @@ def local_scorer(
     config: DecoderConfig = decoder.config
     if batch_tokens is None:
         batch_tokens = default_batch_tokens()
-    mesh = data_mesh()
-    state = on_every_device(state, mesh)
+    mesh = weights_mesh(state)
+    state, _ = on_mesh(state, mesh)
     pairs = PairScorer(
         sharded_pairs(graphdef, state, mesh),
         context=config.context,
@@ -97,9 +100,10 @@ def default_batch_tokens() -> int:
 
 def score_identity(checkpoint: Checkpoint, *, moments: bool) -> ScoreIdentity:
     """What the scores of a checkpoint depend on here and now."""
-    device = device_info()
+    mesh = weights_mesh(nnx.state(checkpoint.decoder))
+    device = device_info(mesh)
     is_cpu = device.platform == "cpu"
-    client = jax.devices()[0].client
+    client = mesh.devices.flat[0].client
     return ScoreIdentity(
         model=checkpoint.fingerprint,
         prefix_id=checkpoint.prefix_id,
@@ -113,6 +117,7 @@ def score_identity(checkpoint: Checkpoint, *, moments: bool) -> ScoreIdentity:
         # JAX calls every CPU `cpu`, and different ones round differently.
         device=cpu_kind() if is_cpu else device.kind,
         n_devices=device.n,
+        n_model=mesh.shape[MODEL_AXIS],
         cpu_threads=device.cpu_cores if is_cpu else None,
         compiler=f"jax {jax.__version__}, "
         f"jaxlib {importlib.metadata.version('jaxlib')}, {client.platform_version}",
@@ -122,9 +127,13 @@ def score_identity(checkpoint: Checkpoint, *, moments: bool) -> ScoreIdentity:
     )
 
 
-def device_info() -> DeviceInfo:
-    """The device that `local_scorer` uses."""
-    devices = jax.devices()
+def device_info(mesh: Mesh | None = None) -> DeviceInfo:
+    """The devices that `local_scorer` uses.
+
+    Args:
+        mesh: On which the weights lie; None is all devices of this process.
+    """
+    devices = jax.local_devices() if mesh is None else list(mesh.devices.flat)
     return DeviceInfo(
         platform=devices[0].platform,
         kind=devices[0].device_kind,
