@@ -17,7 +17,7 @@ _LINGER_SECONDS = 12
 
 def main(address: str, n_processes: int) -> None:
     """Serve until standard input ends or says `end`."""
-    from jaxlib import _jax
+    from jaxlib import _jax  # pyright: ignore[reportAttributeAccessIssue]
 
     service = _jax.get_distributed_runtime_service(
         address, n_processes, shutdown_timeout=5, recoverable=True

@@ -19,6 +19,7 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Sequence
 
 from jaxcontam.errors import InputError, LostProcessError
 
@@ -74,22 +75,27 @@ class Link:
 
         Raises:
             LostProcessError: If a process is gone.
-            InputError: If a process stopped because of its input.
-            RuntimeError: If processes are at different exchanges, which is a bug.
+            InputError: If a process stopped because of its input, or the processes are
+                at different exchanges, since they work on different things.
         """
-        own = _pack([name.encode(), data])
+        own = packed([name.encode(), data])
         if self.process == 0:
             parts = [own, *(self._receive(peer) for peer in range(1, self.count))]
-            packed = _pack(parts)
+            everything = packed(parts)
             for peer in range(1, self.count):
-                self.send(peer, b"D", packed)
+                self.send(peer, b"D", everything)
         else:
             self.send(0, b"D", own)
-            parts = _unpack(self._receive(0))
-        found = [_unpack(part) for part in parts]
+            parts = unpacked(self._receive(0))
+        found = [unpacked(part) for part in parts]
         names = [part[0].decode() for part in found]
         if set(names) != {name}:
-            raise RuntimeError(f"the processes are not at the same exchange: {names}")
+            process = next(i for i, other in enumerate(names) if other != names[0])
+            raise InputError(
+                f"--distributed: process {process} does other work than process 0 "
+                f"({names[process]!r} against {names[0]!r})",
+                hint="run the same command on the same files on every host",
+            )
         return [part[1] for part in found]
 
     def send(self, peer: int, kind: bytes, data: bytes = b"") -> None:
@@ -227,11 +233,13 @@ def _exactly(connection: socket.socket, n: int) -> bytes:
     return bytes(parts)
 
 
-def _pack(parts: list[bytes]) -> bytes:
+def packed(parts: Sequence[bytes]) -> bytes:
+    """Byte strings as one."""
     return b"".join(struct.pack(">Q", len(part)) + part for part in parts)
 
 
-def _unpack(data: bytes) -> list[bytes]:
+def unpacked(data: bytes) -> list[bytes]:
+    """Undo `packed`."""
     parts, at = [], 0
     while at < len(data):
         (length,) = struct.unpack_from(">Q", data, at)

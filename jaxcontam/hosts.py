@@ -23,6 +23,7 @@ __all__ = [
     "LostProcessError",
     "barrier",
     "broadcast_bytes",
+    "check_same",
     "gather_bytes",
     "is_first",
     "joined",
@@ -126,7 +127,7 @@ def gather_bytes(data: bytes, *, name: str = "bytes") -> list[bytes]:
 
     Raises:
         LostProcessError: If a process is gone.
-        RuntimeError: If the processes are not at the same exchange.
+        InputError: If the processes are not at the same exchange.
     """
     return [data] if _link is None else _link.gather(data, name)
 
@@ -134,6 +135,25 @@ def gather_bytes(data: bytes, *, name: str = "bytes") -> list[bytes]:
 def broadcast_bytes(data: bytes, *, name: str = "broadcast") -> bytes:
     """Process 0's bytes, in every process; those of the others are ignored."""
     return gather_bytes(data if is_first() else b"", name=name)[0]
+
+
+def check_same(what: str, words: str) -> None:
+    """Refuse processes that work on different things, which no result would show.
+
+    Args:
+        what: Is compared.
+        words: The same in every process.
+
+    Raises:
+        InputError: If a process has others than process 0.
+    """
+    told = gather_bytes(words.encode(), name=what)
+    for process, other in enumerate(told):
+        if other != told[0]:
+            raise InputError(
+                f"--distributed: process {process} has another {what} than process 0",
+                hint="run the same command on the same files on every host",
+            )
 
 
 def _place(wait_seconds: float) -> tuple[str, int, int]:

@@ -203,14 +203,12 @@ def open_model(
         from jaxcontam.scoring.lm_eval_model import open_lm_eval
 
         return open_lm_eval(word)
-    import jax
-
     from jaxcontam.models.checkpoint import load_checkpoint
     from jaxcontam.scoring.compiled import keep_compiled
-    from jaxcontam.scoring.mesh import device_mesh
+    from jaxcontam.scoring.shares import share_mesh
 
     keep_compiled()
-    devices = device_mesh(mesh or MeshShape(), jax.local_devices())
+    devices = share_mesh(mesh or MeshShape())
     return opened_checkpoint(load_checkpoint(word, dtype=dtype, mesh=devices))
 
 

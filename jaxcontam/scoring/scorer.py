@@ -8,7 +8,8 @@ import numpy as np
 from jaxcontam.scoring.batching import Batch, plan_batches
 from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.rows import SUMS, TOKENS, Kept, Row, fill, rows_of
-from jaxcontam.scoring.store import ScoreStore
+from jaxcontam.scoring.shares import ALONE, Share
+from jaxcontam.scoring.store import RowKeys, ScoreStore
 from jaxcontam.scoring.stored import (
     NonFiniteScoreError,
     Progress,
@@ -81,6 +82,7 @@ class Scorer:
         n_devices: int = 1,
         store: ScoreStore | None = None,
         pairs: PairScorer | None = None,
+        share: Share = ALONE,
     ):
         """Wrap a forward function.
 
@@ -91,6 +93,8 @@ class Scorer:
             n_devices: Devices that share a batch's rows evenly.
             store: Where scores of this very function are kept.
             pairs: Scores continuations of shared prefixes, where the model can.
+            share: What this process scores; another than `ALONE` needs all processes
+                to score the same.
         """
         self.forward = forward
         self.context = context
@@ -98,6 +102,7 @@ class Scorer:
         self.n_devices = n_devices
         self.store = store
         self.pairs = pairs
+        self.share = share
 
     def log_likelihoods(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
@@ -170,15 +175,18 @@ class Scorer:
         """Each row, what is kept of it, and whether the store held it."""
         rows, batches = self.plan(sequences)
         total, done = n_targets(sequences), 0
-        n_scores = 4 if self.store is not None and self.store.identity.moments else 1
         work = Work[Batch, np.ndarray](
             keys=lambda batch, store: batch_keys(store, batch, rows, sequences, kept),
             start=lambda batch: self.forward(*fill(batch, rows, sequences)),
             finish=lambda batch, scores: _values(batch, scores, rows, kept),
             to_bytes=kept.to_bytes,
-            from_bytes=lambda _, __, data: kept.from_bytes(data, n_scores=n_scores),
+            from_bytes=lambda batch, i, data: kept.from_bytes(
+                data, n_scores=len(data) // (4 * rows[batch.rows[i]].n_targets)
+            ),
         )
-        for batch, values, cached in scored_batches(batches, work, self.store):
+        for batch, values, cached in scored_batches(
+            batches, work, self.store, self.share
+        ):
             for index, value in zip(batch.rows, values, strict=True):
                 done += rows[index].n_targets
                 yield rows[index], value, cached
@@ -220,7 +228,7 @@ def _values(
 
 
 def batch_keys(
-    store: ScoreStore,
+    store: RowKeys,
     batch: Batch,
     rows: Sequence[Row],
     sequences: Sequence[np.ndarray],
