@@ -2,7 +2,7 @@
 
 A frame is a kind (one byte), a length (8 bytes, big endian) and that many bytes:
 
-    `H` who I am, JSON         `W` welcome            `G` all are here
+    `H` who I am, JSON         `W` welcome
     `D` bytes of an exchange   `P` I am alive         `B` I am done
     `F` I stop: JSON with `kind`, `message` and `hint`
 
@@ -26,8 +26,8 @@ from jaxcontam.errors import InputError, LostProcessError
 # A process that sent nothing for so long is gone; each sends a sign of life often.
 SILENCE_SECONDS = 40.0
 _PING_SECONDS = 5.0
-_HEADER = struct.Struct(">cQ")
-_NAME = "jaxcontam hosts 1"
+HEADER = struct.Struct(">cQ")
+"""Kind and length of a frame."""
 
 
 class Link:
@@ -102,7 +102,7 @@ class Link:
         """Send a frame; a peer that is gone shows in the next `gather`."""
         try:
             with self._sending[peer]:
-                self._sockets[peer].sendall(_HEADER.pack(kind, len(data)) + data)
+                self._sockets[peer].sendall(HEADER.pack(kind, len(data)) + data)
         except OSError as e:
             self._lose(peer, e)
 
@@ -182,12 +182,14 @@ class Link:
     def _lose(self, peer: int, why: Exception) -> None:
         if peer in self._done:
             return
-        said = "no sign of life" if isinstance(why, TimeoutError) else "gone"
+        said = "is gone"
+        if isinstance(why, TimeoutError):
+            said = f"gave no sign of life for {SILENCE_SECONDS:g} s"
         self._spread(
             {
                 "kind": "lost",
                 "process": str(peer),
-                "message": f"process {peer} of {self.count} is {said}",
+                "message": f"process {peer} of {self.count} {said}",
                 "hint": "",
             }
         )
@@ -217,8 +219,8 @@ def read_frame(connection: socket.socket) -> tuple[bytes, bytes]:
         OSError: If the connection ends or is silent.
         ValueError: If what comes is no frame.
     """
-    kind, length = _HEADER.unpack(_exactly(connection, _HEADER.size))
-    if kind not in b"HWGDPBF" or (kind != b"D" and length > 1 << 20):
+    kind, length = HEADER.unpack(_exactly(connection, HEADER.size))
+    if kind not in b"HWDPBF" or (kind != b"D" and length > 1 << 20):
         raise ValueError("not a frame")
     return kind, _exactly(connection, length)
 
@@ -246,120 +248,3 @@ def unpacked(data: bytes) -> list[bytes]:
         parts.append(data[at + 8 : at + 8 + length])
         at += 8 + length
     return parts
-
-
-def accept(port: int, count: int, version: str, seconds: float) -> Link:
-    """Process 0: wait until all others are connected.
-
-    Raises:
-        InputError: If the port is taken, or a process does not come or is another
-            version's.
-    """
-    link, deadline = Link(0, count), time.monotonic() + seconds
-    with _listener(port, min(deadline, time.monotonic() + 30)) as listener:
-        listener.settimeout(0.2)
-        while len(link.peers) < count - 1 and link.error is None:
-            if time.monotonic() > deadline:
-                link.fail(
-                    InputError(
-                        f"--distributed: {len(link.peers) + 1} of {count} processes "
-                        f"came in {seconds:.0f} s",
-                        hint="start the same command on every host, each with its "
-                        "own JAX_PROCESS_ID",
-                    )
-                )
-                break
-            with contextlib.suppress(OSError, ValueError):
-                connection = listener.accept()[0]
-                _welcome(link, connection, version)
-    return _checked(link)
-
-
-def _listener(port: int, deadline: float) -> socket.socket:
-    """A listening socket; a run that was killed frees its port after seconds."""
-    while True:
-        try:
-            return socket.create_server(("", port), backlog=1024)
-        except OSError as e:
-            if time.monotonic() > deadline:
-                raise InputError(
-                    f"--distributed: can't listen on port {port} ({e.strerror})",
-                    hint="name a free port of process 0's host in "
-                    "JAX_COORDINATOR_ADDRESS",
-                ) from e
-        time.sleep(0.5)
-
-
-def _welcome(link: Link, connection: socket.socket, version: str) -> None:
-    """Take a process in; strangers are sent away."""
-    connection.settimeout(5)
-    try:
-        kind, data = read_frame(connection)
-        hello = json.loads(data)
-        if kind != b"H" or hello["name"] != _NAME:
-            raise ValueError("a stranger")
-    except (OSError, ValueError, KeyError, TypeError) as e:
-        connection.close()
-        raise ValueError("a stranger") from e
-    peer, wrong = hello["process"], ""
-    if hello["count"] != link.count:
-        wrong = f"process {peer} is one of {hello['count']}, process 0 of {link.count}"
-    elif not 0 < peer < link.count or peer in link.peers:
-        wrong = f"two processes say that they are process {peer}"
-    elif hello["version"] != version:
-        wrong = f"process {peer} runs jaxcontam {hello['version']}, process 0 {version}"
-    connection.sendall(_HEADER.pack(b"W", 0))
-    if wrong:
-        error = InputError(
-            f"--distributed: {wrong}",
-            hint="give all processes the same JAX_NUM_PROCESSES, each its own "
-            "JAX_PROCESS_ID, and install the same version on every host",
-        )
-        words = {"kind": "input", "message": str(error), "hint": error.hint}
-        words["process"] = "0"
-        data = json.dumps(words).encode()
-        connection.sendall(_HEADER.pack(b"F", len(data)) + data)
-        link.fail(error)
-    else:
-        link.add(peer, connection)
-
-
-def connect(
-    host: str, port: int, process: int, count: int, version: str, seconds: float
-) -> Link:
-    """Any other process: connect to process 0 as soon as that listens.
-
-    Raises:
-        InputError: If process 0 does not answer.
-    """
-    hello = {"name": _NAME, "process": process, "count": count, "version": version}
-    data, deadline = json.dumps(hello).encode(), time.monotonic() + seconds
-    while True:
-        try:
-            connection = socket.create_connection((host, port), timeout=5)
-            connection.sendall(_HEADER.pack(b"H", len(data)) + data)
-            if read_frame(connection)[0] == b"W":
-                break
-            connection.close()
-        except (OSError, ValueError) as e:
-            if time.monotonic() > deadline:
-                raise InputError(
-                    f"--distributed: process 0 does not answer at {host}:{port} ({e})",
-                    hint="start the same command on every host, and check "
-                    "JAX_COORDINATOR_ADDRESS",
-                ) from e
-        time.sleep(0.2)
-    link = Link(process, count)
-    link.add(0, connection)
-    return _checked(link)
-
-
-def _checked(link: Link) -> Link:
-    """The link, or the error that came up, told to all who are connected."""
-    if link.error is not None:
-        kind = "input" if isinstance(link.error, InputError) else "lost"
-        hint = link.error.hint
-        link.stop(kind, str(link.error), hint)
-        link.close()
-        raise link.error
-    return link

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from jaxcontam import __version__
 from jaxcontam.errors import InputError, LostProcessError
-from jaxcontam.host_link import Link, accept, connect
+from jaxcontam.host_link import Link
+from jaxcontam.host_meeting import accept, connect
 
 __all__ = [
     "LostProcessError",

@@ -97,6 +97,7 @@ def local_scorer(
         store=store,
         share=share,
         pairs=pairs,
+        moments=moments,
     )
 
 

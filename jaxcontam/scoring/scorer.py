@@ -83,6 +83,7 @@ class Scorer:
         store: ScoreStore | None = None,
         pairs: PairScorer | None = None,
         share: Share = ALONE,
+        moments: bool = False,
     ):
         """Wrap a forward function.
 
@@ -95,6 +96,8 @@ class Scorer:
             pairs: Scores continuations of shared prefixes, where the model can.
             share: What this process scores; another than `ALONE` needs all processes
                 to score the same.
+            moments: Whether the forward function gives means, variances and tops; a
+                store says it by itself.
         """
         self.forward = forward
         self.context = context
@@ -103,6 +106,7 @@ class Scorer:
         self.store = store
         self.pairs = pairs
         self.share = share
+        self.moments = moments
 
     def log_likelihoods(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
@@ -175,14 +179,14 @@ class Scorer:
         """Each row, what is kept of it, and whether the store held it."""
         rows, batches = self.plan(sequences)
         total, done = n_targets(sequences), 0
+        has_moments = self.store is not None and self.store.identity.moments
+        n_scores = 4 if has_moments or self.moments else 1
         work = Work[Batch, np.ndarray](
             keys=lambda batch, store: batch_keys(store, batch, rows, sequences, kept),
             start=lambda batch: self.forward(*fill(batch, rows, sequences)),
             finish=lambda batch, scores: _values(batch, scores, rows, kept),
             to_bytes=kept.to_bytes,
-            from_bytes=lambda batch, i, data: kept.from_bytes(
-                data, n_scores=len(data) // (4 * rows[batch.rows[i]].n_targets)
-            ),
+            from_bytes=lambda _, __, data: kept.from_bytes(data, n_scores=n_scores),
         )
         for batch, values, cached in scored_batches(
             batches, work, self.store, self.share
