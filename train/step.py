@@ -14,7 +14,13 @@ import optax
 from flax import nnx
 from jax.sharding import Mesh, PartitionSpec
 
-from jaxcontam.models.sharding import weight_name
+from jaxcontam.models.sharding import (
+    DATA_AXIS,
+    MODEL_AXIS,
+    ROWS,
+    Layout,
+    weight_name,
+)
 from train.loss import head_loss
 
 Schedule = Literal["cosine", "constant"]
@@ -24,6 +30,8 @@ _FINAL_SHARE = 0.1
 _WEIGHT_DECAY = 0.1
 _CLIP_NORM = 1.0
 _BETAS = (0.9, 0.95)
+
+_WHOLE = PartitionSpec()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +62,7 @@ def training_step(
     *,
     compute: Compute = PLAIN,
     mesh: Mesh | None = None,
+    layout: Layout | None = None,
 ) -> tuple[Any, Any, jax.Array]:
     """One update on a batch of rows of T + 1 ids.
 
@@ -64,27 +73,40 @@ def training_step(
         opt_state: The optimiser's.
         batch_BT: (B, T + 1) int32 ids; B divides by the devices times `n_micro`.
         compute: How.
-        mesh: With an axis `data` that the rows are split over; None is one device.
+        mesh: With axes `data` and `model`; rows are split over both. None is one
+            device.
+        layout: How the weights lie on the mesh; gradients and the optimiser's state
+            lie alike. None has all of them on every device.
 
     Returns:
         Weights, optimiser state, and the mean loss before the update, nats a token.
     """
+    layout = layout or Layout()
 
     def local(params: nnx.State, batch_BT: jax.Array):
-        return _loss_and_gradients(graphdef, params, batch_BT, compute)
+        return _loss_and_gradients(graphdef, params, batch_BT, compute, layout)
 
     if mesh is not None:
-        rows, whole = PartitionSpec("data"), PartitionSpec()
+        specs = layout.specs(params)
+        n_parts = mesh.shape[MODEL_AXIS]
 
         def local_mean(params: nnx.State, batch_BT: jax.Array):
-            found = _loss_and_gradients(graphdef, params, batch_BT, compute)
-            return jax.lax.pmean(found, "data")
+            loss, slopes = _loss_and_gradients(
+                graphdef, params, batch_BT, compute, layout
+            )
+            slopes = jax.tree.map_with_path(
+                lambda path, slope: _mean(
+                    slope, layout.spec(weight_name(path)), n_parts
+                ),
+                slopes,
+            )
+            return _mean(loss, _WHOLE, n_parts), slopes
 
         local = jax.shard_map(
             local_mean,
             mesh=mesh,
-            in_specs=(whole, rows),
-            out_specs=(whole, whole),
+            in_specs=(specs, ROWS),
+            out_specs=(_WHOLE, specs),
             # Scans start from constants; the check takes them for equal everywhere.
             check_vma=False,
         )
@@ -145,13 +167,28 @@ def learning_rate(
     )
 
 
+def _mean(local: jax.Array, spec: PartitionSpec, n_parts: int) -> jax.Array:
+    """Mean over all devices, of a loss or of a weight's gradient.
+
+    The gradient of a divided weight comes summed over the devices that divide it: such
+    is the gradient of gathering.
+    """
+    if spec == _WHOLE:
+        return jax.lax.pmean(local, (DATA_AXIS, MODEL_AXIS))
+    return jax.lax.pmean(local / n_parts, DATA_AXIS)
+
+
 def _loss_and_gradients(
-    graphdef: nnx.GraphDef, params: nnx.State, batch_BT: jax.Array, compute: Compute
+    graphdef: nnx.GraphDef,
+    params: nnx.State,
+    batch_BT: jax.Array,
+    compute: Compute,
+    layout: Layout,
 ) -> tuple[jax.Array, Any]:
     """Mean over the rows of this device, in `n_micro` equal parts."""
     differentiate = jax.value_and_grad(_loss)
     if compute.n_micro == 1:
-        return differentiate(params, graphdef, batch_BT, compute)
+        return differentiate(params, graphdef, batch_BT, compute, layout)
     B, width = batch_BT.shape
     if B % compute.n_micro:
         raise ValueError(
@@ -159,7 +196,7 @@ def _loss_and_gradients(
         )
 
     def add(total, part_BT: jax.Array):
-        found = differentiate(params, graphdef, part_BT, compute)
+        found = differentiate(params, graphdef, part_BT, compute, layout)
         return jax.tree.map(jnp.add, total, found), None
 
     zero = (jnp.float32(0.0), jax.tree.map(jnp.zeros_like, params))
@@ -169,13 +206,18 @@ def _loss_and_gradients(
 
 
 def _loss(
-    params: nnx.State, graphdef: nnx.GraphDef, batch_BT: jax.Array, compute: Compute
+    params: nnx.State,
+    graphdef: nnx.GraphDef,
+    batch_BT: jax.Array,
+    compute: Compute,
+    layout: Layout,
 ) -> jax.Array:
     """Mean negative log-probability of each row's ids after its first."""
     if compute.dtype != "float32":
         params = _rounded(params, compute.dtype)
-    decoder = nnx.merge(graphdef, params)
-    hidden_BTD = decoder(batch_BT[:, :-1], remat=compute.remat)
+    # Rounded first: half the bytes are gathered.
+    decoder = nnx.merge(graphdef, layout.gather(params))
+    hidden_BTD = decoder(batch_BT[:, :-1], remat=compute.remat, layout=layout)
     return head_loss(
         hidden_BTD.reshape(-1, hidden_BTD.shape[-1]),
         decoder.head_VD.astype(compute.dtype),

@@ -10,13 +10,14 @@ Source:
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxcontam.errors import InputError
@@ -25,8 +26,6 @@ DATA_AXIS, MODEL_AXIS = "data", "model"
 """Axes of a mesh: rows are divided among all of its devices, weights along `model`."""
 ROWS = PartitionSpec((DATA_AXIS, MODEL_AXIS))
 """Of arrays whose first axis is rows."""
-GATHERED = "gathered"
-"""Name of whole weights, by which gradients leave them out of what they keep."""
 
 _STACKED = "blocks."
 
@@ -157,8 +156,34 @@ def place(
     return jax.make_array_from_single_device_arrays(shape, sharding, arrays)
 
 
+def keeps_no_gathered(primitive: Any, *_: Any, **__: Any) -> bool:
+    """What a layer keeps for its gradients: all but its whole weights.
+
+    A policy of `jax.checkpoint`. Naming the weights would not do: what they are named
+    from is a value of its own, and would be kept.
+    """
+    return primitive.name != "all_gather"
+
+
 def _gathered(leaf: jax.Array, axis: int | None) -> jax.Array:
-    if axis is None:
-        return leaf
-    whole = jax.lax.all_gather(leaf, MODEL_AXIS, axis=axis, tiled=True)
-    return checkpoint_name(whole, GATHERED)
+    return leaf if axis is None else _gather(leaf, axis)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _gather(leaf: jax.Array, axis: int) -> jax.Array:
+    return jax.lax.all_gather(leaf, MODEL_AXIS, axis=axis, tiled=True)
+
+
+def _gather_forward(leaf: jax.Array, axis: int) -> tuple[jax.Array, None]:
+    return jax.lax.all_gather(leaf, MODEL_AXIS, axis=axis, tiled=True), None
+
+
+def _gather_backward(axis: int, _: None, slope: jax.Array) -> tuple[jax.Array]:
+    """Each device's part, summed over devices in float32 whatever the dtype."""
+    summed = jax.lax.psum_scatter(
+        slope.astype(jnp.float32), MODEL_AXIS, scatter_dimension=axis, tiled=True
+    )
+    return (summed.astype(slope.dtype),)
+
+
+_gather.defvjp(_gather_forward, _gather_backward)
