@@ -89,7 +89,9 @@ def compiled(name: str, *, remat: bool) -> dict[str, object]:
     memory = program.memory_analysis()
     text = program.as_text()
     return {
-        "weights": sum(4 * leaf.size for leaf in jax.tree.leaves(abstract_params(WIDE))),
+        "weights": sum(
+            4 * leaf.size for leaf in jax.tree.leaves(abstract_params(WIDE))
+        ),
         "argument": memory.argument_size_in_bytes,
         "temp": memory.temp_size_in_bytes,
         "collectives": {

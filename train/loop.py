@@ -20,13 +20,12 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.sharding import ROWS
+from jaxcontam.models.sharding import ROWS, mesh_layout
 from jaxcontam.scoring.mesh import MeshShape, device_mesh
 from train.checkpoints import Checkpoints
 from train.placement import (
     abstract_params,
     fresh_decoder,
-    mesh_layout,
     param_shardings,
     placed,
     state_shardings,
