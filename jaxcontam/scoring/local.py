@@ -16,6 +16,7 @@ from jaxcontam.results import DeviceInfo, ModelInfo
 from jaxcontam.scoring.identity import ScoreIdentity, code_digest, cpu_kind
 from jaxcontam.scoring.kernel import PRECISION, VERSION
 from jaxcontam.scoring.mesh import (
+    data_mesh,
     on_mesh,
     sharded_forward,
     sharded_pairs,
@@ -125,7 +126,7 @@ def score_identity(checkpoint: Checkpoint, *, moments: bool) -> ScoreIdentity:
         # JAX calls every CPU `cpu`, and different ones round differently.
         device=cpu_kind() if is_cpu else device.kind,
         n_devices=device.n,
-        n_model=mesh.shape[MODEL_AXIS],
+        n_model=device.n_model,
         cpu_threads=device.cpu_cores if is_cpu else None,
         compiler=f"jax {jax.__version__}, "
         f"jaxlib {importlib.metadata.version('jaxlib')}, {client.platform_version}",
@@ -141,14 +142,16 @@ def device_info(mesh: Mesh | None = None) -> DeviceInfo:
     Args:
         mesh: On which the weights lie; None is all devices of this process.
     """
-    devices = jax.local_devices() if mesh is None else list(mesh.devices.flat)
+    mesh = data_mesh(jax.local_devices()) if mesh is None else mesh
+    device = mesh.devices.flat[0]
     return DeviceInfo(
-        platform=devices[0].platform,
-        kind=devices[0].device_kind,
-        n=len(devices),
+        platform=device.platform,
+        kind=device.device_kind,
+        n=mesh.size,
         cpu_cores=len(os.sched_getaffinity(0))
         if hasattr(os, "sched_getaffinity")
         else os.cpu_count() or 1,
+        n_model=mesh.shape[MODEL_AXIS],
     )
 
 

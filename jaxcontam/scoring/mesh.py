@@ -141,9 +141,10 @@ def on_mesh(state: nnx.State, mesh: Mesh) -> tuple[nnx.State, Layout]:
     """
     layout = mesh_layout(state, mesh)
 
-    def put(leaf: jax.Array, spec: PartitionSpec) -> jax.Array:
+    def put(leaf: Any, spec: PartitionSpec) -> jax.Array:
         sharding = NamedSharding(mesh, spec)
-        if leaf.sharding.is_equivalent_to(sharding, leaf.ndim):
+        found = getattr(leaf, "sharding", None)
+        if found is not None and found.is_equivalent_to(sharding, leaf.ndim):
             return leaf
         if sharding.is_fully_addressable:
             return jax.device_put(leaf, sharding)
