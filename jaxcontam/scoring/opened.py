@@ -218,7 +218,10 @@ def opened_checkpoint(checkpoint: "Checkpoint") -> OpenModel:
 
     from jaxcontam.scoring.local import checkpoint_scorer, device_info, model_info
     from jaxcontam.scoring.mesh import weights_mesh
+    from jaxcontam.scoring.shares import share_of
 
+    mesh = weights_mesh(nnx.state(checkpoint.decoder))
+    device = device_info(mesh)
     return OpenModel(
         name=checkpoint.name,
         fingerprint=checkpoint.fingerprint,
@@ -226,7 +229,7 @@ def opened_checkpoint(checkpoint: "Checkpoint") -> OpenModel:
         prefix_id=checkpoint.prefix_id,
         context=checkpoint.config.context,
         info=model_info(checkpoint),
-        device=device_info(weights_mesh(nnx.state(checkpoint.decoder))),
+        device=dataclasses.replace(device, n=device.n * share_of(mesh).count),
         checkpoint=checkpoint,
         make_scorer=functools.partial(checkpoint_scorer, checkpoint),
         has_moments=True,
