@@ -64,11 +64,23 @@ def run(preset: Preset, name: str, folder: Path | None = None, stop: int | None 
     return losses, trained.decoder
 
 
-def lies(decoder) -> dict[str, float]:
-    """Share of the weights and the largest part of a kernel that one device holds."""
-    leaves = jax.tree.leaves(nnx.state(decoder))
+def share(leaves) -> float:
+    """Of the bytes of some arrays, the part that the first device holds."""
     here = sum(leaf.addressable_data(0).nbytes for leaf in leaves)
     return here / sum(leaf.nbytes for leaf in leaves)
+
+
+def lies(decoder) -> float:
+    """Share of the weights that one device holds."""
+    return share(jax.tree.leaves(nnx.state(decoder)))
+
+
+def state_share(name: str) -> float:
+    """Share of the optimiser's first state that one device holds."""
+    mesh = mesh_of(name)
+    graphdef, params = nnx.split(fresh_decoder(PULSE.decoder, seed=7, mesh=mesh))
+    first_state, _ = compiled_step(graphdef, PULSE, N_STEPS, mesh)
+    return share(jax.tree.leaves(first_state(params)))
 
 
 def gap(one, other) -> float:
@@ -101,40 +113,45 @@ def compiled(name: str, *, remat: bool) -> dict[str, object]:
     }
 
 
-def main(folder: Path) -> None:
-    """All runs that the tests of this file compare."""
+def main(folder: Path, *what: str) -> None:
+    """Runs on the meshes named, and whatever else is named."""
+    meshes = [name for name in what if name in MESHES]
     found: dict[str, object] = {"losses": {}, "gaps": {}, "shares": {}}
     decoders = {}
-    for name in MESHES:
+    for name in meshes:
         found["losses"][name], decoders[name] = run(PULSE, name)
         found["shares"][name] = lies(decoders[name])
         found["gaps"][name] = gap(decoders[name], decoders["1x1"])
+    found["state_shares"] = {"2x4": state_share("2x4")}
     found["fresh"] = gap(
         fresh_decoder(PULSE.decoder, seed=7, mesh=mesh_of("2x4")),
         fresh_decoder(PULSE.decoder, seed=7, mesh=mesh_of("1x1")),
     )
     whole = whole_decoder(decoders["2x4"])
     found["whole"] = gap(whole, decoders["2x4"])
-    again = placed(nnx.state(whole), mesh_of("2x4"))
-    found["placed"] = lies(again)
-    for name, compute in (
-        ("micro", Compute(n_micro=2)),
-        ("remat", Compute(remat=True)),
-        ("bfloat16", Compute(dtype="bfloat16")),
-    ):
-        preset = dataclasses.replace(PULSE, compute=compute)
-        for mesh in ("1x1", "2x4"):
-            found["losses"][f"{name} {mesh}"], _ = run(preset, mesh)
+    found["placed"] = lies(placed(nnx.state(whole), mesh_of("2x4")))
     found["restarts"] = {}
-    for name, stop in (("1x1", 3), ("8x1", 3), ("2x4", 3), ("1x1", None)):
+    stops = [*((name, 3) for name in meshes), ("1x1", None)]
+    for name, stop in stops:
         losses, _ = run(PULSE, name, folder / "run", stop)
         found["restarts"] |= losses
-    found["compiled"] = {
-        f"{name} {remat}": compiled(name, remat=remat)
-        for name, remat in (("1x1", False), ("1x8", False), ("1x8", True))
-    }
+    if "computes" in what:
+        for name, compute in (
+            ("micro", Compute(n_micro=2)),
+            ("remat", Compute(remat=True)),
+            ("bfloat16", Compute(dtype="bfloat16")),
+        ):
+            preset = dataclasses.replace(PULSE, compute=compute)
+            for mesh in ("1x1", "2x4"):
+                found["losses"][f"{name} {mesh}"], _ = run(preset, mesh)
+    if "sizes" in what:
+        found["compiled"] = {
+            f"{mesh} {remat}": compiled(mesh, remat=remat)
+            for mesh in ("1x1", "1x8")
+            for remat in (False, True)
+        }
     (folder / "found.json").write_text(json.dumps(found))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -355,9 +355,8 @@ def _log(
         _say(f"going on at step {last_step:,} of {n_steps:,}")
         fetch_from_home(out, home, *_LOGS, MANIFEST_NAME)
     done = {row["step"] for row in read_rows(out / AUDITS_NAME)}
-    if missed := [
-        step for step in audit_steps if step <= last_step and step not in done
-    ]:
+    over = [step for step in audit_steps if last_step and step <= last_step]
+    if missed := [step for step in over if step not in done]:
         _say(f"not audited, since they are over: steps {', '.join(map(str, missed))}")
     progress = stack.enter_context(
         run_progress(preset, n_steps, peak_tflops=options.peak_tflops)
