@@ -107,18 +107,6 @@ def layout_of(state: Any, n_parts: int) -> Layout:
     return Layout(tuple((name, axis) for name, axis in found if axis is not None))
 
 
-<<<<<<< HEAD
-def keeps_no_gathered(primitive: Any, *_: Any, **__: Any) -> bool:
-    """What a layer keeps for its gradients: all but its whole weights.
-
-    A policy of `jax.checkpoint`. Naming the weights would not do: what they are named
-    from is a value of its own, and would be kept.
-    """
-    return primitive.name != "all_gather"
-
-
-=======
->>>>>>> main
 def mesh_layout(state: Any, mesh: Mesh) -> Layout:
     """The layout of a decoder's weights, or of their shapes, on a mesh.
 
@@ -166,8 +154,6 @@ def place(
             [jax.device_put(host, device) for device in devices]
         )
     return jax.make_array_from_single_device_arrays(shape, sharding, arrays)
-<<<<<<< HEAD
-=======
 
 
 def keeps_no_gathered(primitive: Any, *_: Any, **__: Any) -> bool:
@@ -177,7 +163,6 @@ def keeps_no_gathered(primitive: Any, *_: Any, **__: Any) -> bool:
     from is a value of its own, and would be kept.
     """
     return primitive.name != "all_gather"
->>>>>>> main
 
 
 def _gathered(leaf: jax.Array, axis: int | None) -> jax.Array:
