@@ -1,0 +1,211 @@
+"""The training step compiled for devices that are not here; nothing is allocated.
+
+A process of its own, since the number of devices is fixed when JAX first uses one: it
+reads a job as JSON from its standard input and prints what it found as JSON. Virtual
+CPU devices stand for any hardware. Where libtpu is installed, the compiler of a TPU can
+be asked instead, for a slice that is not here either.
+"""
+
+import dataclasses
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import optax
+from flax import nnx
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from jaxcontam.errors import InputError
+from jaxcontam.models.decoder import Decoder
+from jaxcontam.models.sharding import ROWS, layout_of
+from jaxcontam.scoring.mesh import MeshShape, device_mesh
+from train.collectives import Collective, compiled_collectives, traced_collectives
+from train.presets import Preset, preset_from_json, preset_to_json
+from train.step import adamw, training_step
+
+_ROOT = Path(__file__).resolve().parent.parent
+# What the schedule is made for changes no shape.
+_N_STEPS = 1000
+_RATE = 1e-4
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledStep:
+    """What a compiler says of one training step, on each device.
+
+    Attributes:
+        compiler: `cpu` or `tpu`.
+        state_bytes: Arguments: weights, optimiser and rows.
+        peak_bytes: Most memory at any time, arguments included.
+        traced: Collectives that the program asks for.
+        compiled: Those that this compiler made of them.
+        seconds: To compile.
+    """
+
+    compiler: str
+    state_bytes: int
+    peak_bytes: int
+    traced: tuple[Collective, ...]
+    compiled: tuple[Collective, ...]
+    seconds: float
+
+
+def compile_elsewhere(
+    preset: Preset, shape: MeshShape, n_devices: int, *, slice_name: str | None = None
+) -> CompiledStep:
+    """Compile a preset's step in another process.
+
+    Args:
+        preset: Model, rows and how to compute.
+        shape: Of the mesh.
+        n_devices: Chips.
+        slice_name: Of a TPU, as `v5e:2x4`, to ask its own compiler; None asks that of
+            the CPU.
+
+    Raises:
+        InputError: If the compiler refuses; on a TPU this is how it says that memory
+            is too small.
+    """
+    job = {
+        "preset": preset_to_json(preset),
+        "data": n_devices // shape.model,
+        "model": shape.model,
+        "slice": slice_name,
+    }
+    found = subprocess.run(
+        [sys.executable, "-m", "train.dry_compile"],
+        input=json.dumps(job),
+        capture_output=True,
+        text=True,
+        cwd=_ROOT,
+        env=_environment(n_devices),
+        check=False,
+    )
+    if found.returncode:
+        reason = (found.stderr.strip() or "no reason given").splitlines()[-1]
+        raise InputError(f"the step does not compile: {reason}")
+    fields = json.loads(found.stdout.splitlines()[-1])
+    for name in ("traced", "compiled"):
+        fields[name] = tuple(Collective(**one) for one in fields[name])
+    return CompiledStep(**fields)
+
+
+def has_tpu_compiler() -> bool:
+    """Whether libtpu is installed; it compiles on a machine without a TPU too."""
+    return importlib.util.find_spec("libtpu") is not None
+
+
+def abstract_arguments(preset: Preset, mesh: Mesh) -> tuple[Any, Any, Any, Any, Any]:
+    """Graph, layout, weights, optimiser's state and rows of a step; shapes alone."""
+    decoder = nnx.eval_shape(lambda: Decoder(preset.decoder, rngs=nnx.Rngs(0)))
+    graphdef, weights = nnx.split(decoder)
+    layout = layout_of(weights, mesh.shape["model"])
+    specs = layout.specs(weights)
+
+    def placed(leaf: Any, spec: PartitionSpec) -> jax.ShapeDtypeStruct:
+        sharding = NamedSharding(mesh, spec)
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+    optimizer = adamw(_RATE, _N_STEPS, weights, schedule=preset.schedule)
+    state = optax.tree_map_params(
+        optimizer,
+        placed,
+        jax.eval_shape(optimizer.init, weights),
+        specs,
+        transform_non_params=lambda leaf: placed(leaf, PartitionSpec()),
+    )
+    rows = jax.ShapeDtypeStruct((preset.batch_rows, preset.context + 1), "int32")
+    weights = jax.tree.map(placed, weights, specs)
+    return graphdef, layout, weights, state, placed(rows, ROWS)
+
+
+def compiled_step(preset: Preset, devices: Sequence[Any], model: int) -> CompiledStep:
+    """Compile the step of a preset for devices, in this process."""
+    mesh = device_mesh(MeshShape(model=model), devices)
+    graphdef, layout, weights, state, rows = abstract_arguments(preset, mesh)
+
+    def update(params: nnx.State, opt_state: Any, batch_BT: jax.Array):
+        return training_step(
+            graphdef,
+            adamw(_RATE, _N_STEPS, params, schedule=preset.schedule),
+            params,
+            opt_state,
+            batch_BT,
+            compute=preset.compute,
+            mesh=mesh,
+            layout=layout,
+        )
+
+    begun = time.monotonic()
+    out = jax.tree.map(lambda leaf: leaf.sharding, (weights, state))
+    whole = NamedSharding(mesh, PartitionSpec())
+    traced = jax.jit(
+        update, donate_argnums=(0, 1), out_shardings=(*out, whole)
+    ).trace(weights, state, rows)
+    compiled = traced.lower().compile()
+    memory = compiled.memory_analysis()
+    compiler = devices[0].platform
+    peak = memory.argument_size_in_bytes + memory.temp_size_in_bytes
+    peak += memory.output_size_in_bytes - memory.alias_size_in_bytes
+    if compiler == "tpu":
+        # There the temporary part counts gaps between arrays as well.
+        peak = memory.peak_memory_in_bytes
+    return CompiledStep(
+        compiler=compiler,
+        state_bytes=memory.argument_size_in_bytes,
+        peak_bytes=peak,
+        traced=traced_collectives(traced.jaxpr.jaxpr, dict(mesh.shape)),
+        compiled=compiled_collectives(compiled.as_text() or ""),
+        seconds=round(time.monotonic() - begun, 1),
+    )
+
+
+def _environment(n_devices: int) -> dict[str, str]:
+    """Of the other process: virtual devices, and a libtpu that looks for no TPU."""
+    flags = (
+        f"--xla_force_host_platform_device_count={n_devices}",
+        # On a CPU it copies masks for all rows and keeps them through the loop.
+        "--xla_disable_hlo_passes=while-loop-invariant-code-motion",
+    )
+    return {
+        **os.environ,
+        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": " ".join(flags),
+        "TPU_SKIP_MDS_QUERY": "1",
+        "TPU_ACCELERATOR_TYPE": "v5litepod-8",
+        "TPU_WORKER_HOSTNAMES": "localhost",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+    }
+
+
+def main() -> int:
+    """Of the other process."""
+    job = json.load(sys.stdin)
+    if job["slice"] is None:
+        devices = jax.devices()
+    else:
+        from jax.experimental import topologies
+
+        # A v4 chip has two cores, which a program sees as one device.
+        more = {"chip_config_name": "megacore"} if job["slice"][:3] == "v4:" else {}
+        found = topologies.get_topology_desc(job["slice"], platform="tpu", **more)
+        devices = found.devices
+    preset = preset_from_json(job["preset"])
+    try:
+        found = compiled_step(preset, devices, job["model"])
+    except jax.errors.JaxRuntimeError as e:
+        print(str(e).splitlines()[0], file=sys.stderr)
+        return 1
+    print(json.dumps(dataclasses.asdict(found)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
