@@ -171,6 +171,8 @@ def _environment(n_devices: int) -> dict[str, str]:
     """Of the other process: virtual devices, and a libtpu that looks for no TPU."""
     flags = (
         f"--xla_force_host_platform_device_count={n_devices}",
+        "--xla_backend_optimization_level=0",
+        "--xla_llvm_disable_expensive_passes=true",
         # On a CPU it copies masks for all rows and keeps them through the loop.
         "--xla_disable_hlo_passes=while-loop-invariant-code-motion",
     )
