@@ -32,7 +32,7 @@ from train.checkpoints import (
 )
 from train.earlier import MANIFEST_NAME, MODEL_DIR, earlier_manifest
 from train.export import INIT_CONFIG_NAME, TOKENIZER_DIR, write_model
-from train.loop import Trained, Watch, check_rows, train
+from train.loop import Trained, Watch, check_rows, train, training_mesh
 from train.page import write_training_page
 from train.plan import PlannedSet, check_sets
 from train.planted import write_set
@@ -88,7 +88,7 @@ def pretrain(
     """
     options = options or RunOptions()
     check_sets(sets)
-    check_rows(preset)
+    check_rows(preset, training_mesh())
     if not isinstance(corpus, Corpus) and not corpus:
         raise InputError("the corpus has no documents")
     make_folder(out)

@@ -81,7 +81,6 @@ def training_step(
     Returns:
         Weights, optimiser state, and the mean loss before the update, nats a token.
     """
-
     layout = layout or Layout()
 
     def local(params: nnx.State, batch_BT: jax.Array):
@@ -96,7 +95,9 @@ def training_step(
                 graphdef, params, batch_BT, compute, layout
             )
             slopes = jax.tree.map_with_path(
-                lambda path, slope: _mean(slope, layout.spec(weight_name(path)), n_parts),
+                lambda path, slope: _mean(
+                    slope, layout.spec(weight_name(path)), n_parts
+                ),
                 slopes,
             )
             return _mean(loss, _WHOLE, n_parts), slopes
