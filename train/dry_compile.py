@@ -18,22 +18,22 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import optax
 from flax import nnx
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding
 
 from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.sharding import ROWS, layout_of
+from jaxcontam.models.sharding import ROWS
 from jaxcontam.scoring.mesh import MeshShape, device_mesh
 from train.collectives import Collective, compiled_collectives, traced_collectives
+from train.loop import compiled_step
+from train.placement import abstract_params, param_shardings, state_shardings
 from train.presets import Preset, preset_from_json, preset_to_json
-from train.step import adamw, training_step
+from train.step import adamw
 
 _ROOT = Path(__file__).resolve().parent.parent
 # What the schedule is made for changes no shape.
 _N_STEPS = 1000
-_RATE = 1e-4
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,69 +102,43 @@ def has_tpu_compiler() -> bool:
     return importlib.util.find_spec("libtpu") is not None
 
 
-def abstract_arguments(preset: Preset, mesh: Mesh) -> tuple[Any, Any, Any, Any, Any]:
-    """Graph, layout, weights, optimiser's state and rows of a step; shapes alone."""
-    decoder = nnx.eval_shape(lambda: Decoder(preset.decoder, rngs=nnx.Rngs(0)))
-    graphdef, weights = nnx.split(decoder)
-    layout = layout_of(weights, mesh.shape["model"])
-    specs = layout.specs(weights)
-
-    def placed(leaf: Any, spec: PartitionSpec) -> jax.ShapeDtypeStruct:
-        sharding = NamedSharding(mesh, spec)
-        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
-
-    optimizer = adamw(_RATE, _N_STEPS, weights, schedule=preset.schedule)
-    state = optax.tree_map_params(
-        optimizer,
-        placed,
-        jax.eval_shape(optimizer.init, weights),
-        specs,
-        transform_non_params=lambda leaf: placed(leaf, PartitionSpec()),
+def compile_here(preset: Preset, devices: Sequence[Any], model: int) -> CompiledStep:
+    """Compile the step of a preset, as a run makes it, for devices in this process."""
+    mesh = device_mesh(MeshShape(model=model), devices)
+    graphdef = nnx.split(
+        nnx.eval_shape(lambda: Decoder(preset.decoder, rngs=nnx.Rngs(0)))
+    )[0]
+    first_state, update = compiled_step(graphdef, preset, _N_STEPS, mesh)
+    shapes = abstract_params(preset.decoder)
+    params = jax.tree.map(_placed, shapes, param_shardings(shapes, mesh))
+    optimizer = adamw(preset.peak_rate, _N_STEPS, shapes, schedule=preset.schedule)
+    state = jax.tree.map(
+        _placed,
+        jax.eval_shape(first_state, shapes),
+        state_shardings(optimizer, shapes, mesh),
     )
     rows = jax.ShapeDtypeStruct((preset.batch_rows, preset.context + 1), "int32")
-    weights = jax.tree.map(placed, weights, specs)
-    return graphdef, layout, weights, state, placed(rows, ROWS)
-
-
-def compiled_step(preset: Preset, devices: Sequence[Any], model: int) -> CompiledStep:
-    """Compile the step of a preset for devices, in this process."""
-    mesh = device_mesh(MeshShape(model=model), devices)
-    graphdef, layout, weights, state, rows = abstract_arguments(preset, mesh)
-
-    def update(params: nnx.State, opt_state: Any, batch_BT: jax.Array):
-        return training_step(
-            graphdef,
-            adamw(_RATE, _N_STEPS, params, schedule=preset.schedule),
-            params,
-            opt_state,
-            batch_BT,
-            compute=preset.compute,
-            mesh=mesh,
-            layout=layout,
-        )
-
     begun = time.monotonic()
-    out = jax.tree.map(lambda leaf: leaf.sharding, (weights, state))
-    whole = NamedSharding(mesh, PartitionSpec())
-    traced = jax.jit(
-        update, donate_argnums=(0, 1), out_shardings=(*out, whole)
-    ).trace(weights, state, rows)
+    traced = update.trace(params, state, _placed(rows, NamedSharding(mesh, ROWS)))
     compiled = traced.lower().compile()
     memory = compiled.memory_analysis()
-    compiler = devices[0].platform
     peak = memory.argument_size_in_bytes + memory.temp_size_in_bytes
     peak += memory.output_size_in_bytes - memory.alias_size_in_bytes
-    if compiler == "tpu":
+    if devices[0].platform == "tpu":
         # There the temporary part counts gaps between arrays as well.
         peak = memory.peak_memory_in_bytes
     return CompiledStep(
-        compiler=compiler,
+        compiler=devices[0].platform,
         state_bytes=memory.argument_size_in_bytes,
         peak_bytes=peak,
         traced=traced_collectives(traced.jaxpr.jaxpr, dict(mesh.shape)),
         compiled=compiled_collectives(compiled.as_text() or ""),
         seconds=round(time.monotonic() - begun, 1),
     )
+
+
+def _placed(leaf: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
 
 def _environment(n_devices: int) -> dict[str, str]:
@@ -201,7 +175,7 @@ def main() -> int:
         devices = found.devices
     preset = preset_from_json(job["preset"])
     try:
-        found = compiled_step(preset, devices, job["model"])
+        found = compile_here(preset, devices, job["model"])
     except jax.errors.JaxRuntimeError as e:
         print(str(e).splitlines()[0], file=sys.stderr)
         return 1
