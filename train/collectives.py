@@ -116,9 +116,7 @@ def compiled_collectives(text: str) -> tuple[Collective, ...]:
     )
 
 
-def _asked(
-    jaxpr: Any, times: int
-) -> Iterator[tuple[str, tuple[str, ...], int, int]]:
+def _asked(jaxpr: Any, times: int) -> Iterator[tuple[str, tuple[str, ...], int, int]]:
     """Kind, axes, bytes and executions of each collective."""
     for equation in jaxpr.eqns:
         kind = _KINDS.get(equation.primitive.name)
