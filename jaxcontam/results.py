@@ -315,12 +315,21 @@ class ModelInfo:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceInfo:
-    """The device that scored; results are to the bit on the same one only."""
+    """The device that scored; results are to the bit on the same one only.
+
+    Attributes:
+        platform: Such as cpu or gpu.
+        kind: As its maker calls it.
+        n: Devices.
+        cpu_cores: Of the host, as far as this process may use them.
+        n_model: Devices that one copy of the weights is divided among.
+    """
 
     platform: str
     kind: str
     n: int
     cpu_cores: int
+    n_model: int = 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

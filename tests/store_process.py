@@ -37,6 +37,7 @@ IDENTITY = ScoreIdentity(
     platform="cpu",
     device="stub",
     n_devices=1,
+    n_model=1,
     cpu_threads=1,
     compiler="numpy",
 )

@@ -248,7 +248,9 @@ def test_bfloat16_loses_nothing_of_a_token_that_stands_everywhere():
     untied = dataclasses.replace(PULSE.decoder, tied=False)
     graphdef, params = nnx.split(Decoder(untied, rngs=nnx.Rngs(0)))
     slopes = [
-        step._loss_and_gradients(graphdef, params, batch, Compute(dtype=dtype), Layout())[1]
+        step._loss_and_gradients(
+            graphdef, params, batch, Compute(dtype=dtype), Layout()
+        )[1]
         for dtype in ("float32", "bfloat16")
     ]
     exact, found = (np.asarray(one["embedding"][...])[7] for one in slopes)

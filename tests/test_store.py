@@ -174,6 +174,7 @@ def test_every_field_of_the_identity_makes_other_keys(tmp_path):
         "platform": "gpu",
         "device": "other",
         "n_devices": 2,
+        "n_model": 2,
         "cpu_threads": 2,
         "compiler": "another",
         "settings": ("XLA_FLAGS=x",),

@@ -20,13 +20,12 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.sharding import ROWS
+from jaxcontam.models.sharding import ROWS, mesh_layout
 from jaxcontam.scoring.mesh import MeshShape, device_mesh
 from train.checkpoints import Checkpoints
 from train.placement import (
     abstract_params,
     fresh_decoder,
-    mesh_layout,
     param_shardings,
     placed,
     state_shardings,
@@ -117,12 +116,15 @@ def train(
         rows = NamedSharding(mesh, ROWS)
         place = functools.partial(jax.make_array_from_process_local_data, rows)
     first_state, update = compiled_step(graphdef, preset, n_steps, mesh)
-    opt_state = first_state(params)
     done = 0
-    if checkpoints is not None:
-        restored = checkpoints.restore(params, opt_state, batches)
-        if restored is not None:
-            done, params, opt_state = restored.step, restored.params, restored.opt_state
+    restored = None
+    if checkpoints is not None and checkpoints.newest() is not None:
+        # Given up before, since the device may have no room for both.
+        restored = checkpoints.restore(*_given_up(params, first_state), batches)
+    if restored is None:
+        opt_state = first_state(params)
+    else:
+        done, params, opt_state = restored.step, restored.params, restored.opt_state
     losses = _Losses(done, watch.losses)
     saved_at = time.monotonic()
     if checkpoint_steps is None and jax.process_count() > 1:
@@ -283,6 +285,22 @@ def compiled_step(
             out_shardings=(lie, state_lies, NamedSharding(mesh, PartitionSpec())),
         ),
     )
+
+
+def _given_up(params: nnx.State, first_state: Any) -> tuple[Any, Any]:
+    """Shapes of the weights and of the optimiser's state, with where they lie."""
+    (first, *_) = jax.tree.leaves(params)
+
+    def shape(leaf: Any) -> jax.ShapeDtypeStruct:
+        # On one device nothing says where the state is to lie: beside the weights.
+        lies = leaf.sharding or first.sharding
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=lies)
+
+    state = jax.tree.map(shape, first_state.eval_shape(params))
+    shapes = jax.tree.map(shape, params)
+    for leaf in jax.tree.leaves(params):
+        leaf.delete()
+    return shapes, state
 
 
 class _Losses:

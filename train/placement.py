@@ -15,16 +15,11 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.sharding import MODEL_AXIS, Layout, layout_of
+from jaxcontam.models.sharding import mesh_layout, place
 
 # A weight is made whole in pieces of at most so many bytes, or of one layer.
 _PIECE_BYTES = 1 << 27
 _WHOLE = PartitionSpec()
-
-
-def mesh_layout(params: Any, mesh: Mesh) -> Layout:
-    """How a decoder's weights, or their shapes, lie on the devices of a mesh."""
-    return layout_of(params, mesh.shape[MODEL_AXIS])
 
 
 def abstract_params(config: DecoderConfig) -> nnx.State:
@@ -91,13 +86,13 @@ def placed(params: Any, mesh: Mesh) -> Any:
         mesh: With axes `data` and `model`.
     """
 
-    def place(leaf: jax.Array, sharding: NamedSharding) -> jax.Array:
+    def laid(leaf: jax.Array, sharding: NamedSharding) -> jax.Array:
         if isinstance(leaf, jax.Array) and leaf.sharding == sharding:
             return leaf
         host = np.asarray(leaf)
-        return jax.make_array_from_callback(host.shape, sharding, host.__getitem__)
+        return place(host.shape, host.__getitem__, sharding)
 
-    return jax.tree.map(place, params, param_shardings(params, mesh))
+    return jax.tree.map(laid, params, param_shardings(params, mesh))
 
 
 def whole_decoder(decoder: Decoder, *, keep: bool = True) -> Decoder | None:

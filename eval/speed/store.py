@@ -86,6 +86,7 @@ def _stub_identity() -> ScoreIdentity:
         platform="cpu",
         device=cpu_name(),
         n_devices=1,
+        n_model=1,
         cpu_threads=1,
         compiler="",
     )

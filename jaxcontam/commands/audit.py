@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 from rich.console import Console
 
-from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags
+from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
 from jaxcontam.commands.dry_run import dry_run
 from jaxcontam.commands.flags import (
     check_positive,
@@ -36,6 +36,7 @@ from jaxcontam.data.options import Item, read_items
 from jaxcontam.data.release import check_release
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError
+from jaxcontam.hosts import is_first
 from jaxcontam.methods import methods_to_score, options, two_min
 from jaxcontam.methods.options import PlannedOptions, options_result, plan_options
 from jaxcontam.methods.order_test import (
@@ -186,7 +187,7 @@ class Audit(DeviceFlags):
     def run(self) -> dict:
         """Load, plan, score, decide, write and print; returns the report.
 
-        A dry run returns its estimate instead.
+        A dry run returns its estimate instead, processes after the first nothing.
         """
         started, clock = utc_now(), time.monotonic()
         benchmarks, items = self._load()
@@ -195,15 +196,7 @@ class Audit(DeviceFlags):
             raise InputError(
                 f"two benchmarks are named {min(repeated)!r}", hint="rename a file"
             )
-        # JAX and transformers are imported once the input is known to be good.
-        from jaxcontam.scoring.opened import open_model
-
-        model = open_model(
-            self.model,
-            dtype=self.dtype,
-            api=self.api_options,
-            plan_only=self.dry_run,
-        )
+        model = open_for(self, self.model, plan_only=self.dry_run)
         out = self.out or default_out("audit", model.name, benchmarks)
         planned = [
             test
@@ -237,6 +230,8 @@ class Audit(DeviceFlags):
             results=tuple(decided),
             screening=screen(decided),
         )
+        if not is_first():
+            return {}
         document = write_report(report, evidence, out)
         page = write_page(document, out)
         if self.json:

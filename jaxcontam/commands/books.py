@@ -13,7 +13,7 @@ from rich.table import Table
 
 from jaxcontam.commands.book_judged import judged_books
 from jaxcontam.commands.book_texts import book_warnings, shelve, without_copies
-from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags
+from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
 from jaxcontam.commands.flags import (
     check_positive,
     check_seed,
@@ -33,6 +33,7 @@ from jaxcontam.data.books import (
     load_known,
 )
 from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.hosts import is_first
 from jaxcontam.methods import METHODS
 from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.report.books import (
@@ -126,10 +127,9 @@ class Books(DeviceFlags):
         # JAX and transformers are imported once the input is known to be good.
         from jaxcontam.methods.membership.plan import score_texts
         from jaxcontam.methods.membership.text_model import text_model_of
-        from jaxcontam.scoring.opened import open_model
         from jaxcontam.scoring.scorer import NonFiniteScoreError
 
-        opened = open_model(self.model, dtype=self.dtype, api=self.api_options)
+        opened = open_for(self, self.model)
         if self.scores == _SCORES and not opened.has_moments:
             methods = [method for method in methods if "moments" not in method.reads]
             notes.append(
@@ -190,6 +190,8 @@ class Books(DeviceFlags):
             p_values=None,
             p_adjusted=None,
         )
+        if not is_first():
+            return {}
         document = write_books(
             report,
             found.thresholds,

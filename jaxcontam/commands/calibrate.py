@@ -12,7 +12,7 @@ from rich.table import Table
 
 from jaxcontam.calibrated import CalibrationResult
 from jaxcontam.commands.audit import default_out
-from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags
+from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
 from jaxcontam.commands.flags import (
     check_positive,
     check_seed,
@@ -24,6 +24,7 @@ from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.data.templates import typed_newlines
+from jaxcontam.hosts import is_first
 from jaxcontam.methods import order_method
 from jaxcontam.methods.calibration import calibrate_test
 from jaxcontam.methods.order_test import PlannedTest
@@ -106,10 +107,7 @@ class Calibrate(DeviceFlags):
             text_field=self.text_field,
             limit=self.limit,
         )
-        # JAX and transformers are imported once the input is known to be good.
-        from jaxcontam.scoring.opened import open_model
-
-        model = open_model(self.model, dtype=self.dtype, api=self.api_options)
+        model = open_for(self, self.model)
         encoded = encode_examples(
             model.tokenizer,
             benchmark.texts,
@@ -151,6 +149,8 @@ class Calibrate(DeviceFlags):
             min_effect=None,
             results=tuple(result for result, _ in found),
         )
+        if not is_first():
+            return {}
         document = write_calibration(report, [drawn for _, drawn in found], out)
         page = write_calibration_page(document, out)
         if self.json:

@@ -11,7 +11,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags
+from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
 from jaxcontam.commands.flags import (
     check_positive,
     check_shared_flags,
@@ -124,10 +124,7 @@ class Canary(DeviceFlags):
         assert self.model is not None
         watch = Stopwatch()
         texts, place, n_secrets = self._read()
-        # JAX and transformers are imported once the input is known to be good.
-        from jaxcontam.scoring.opened import open_model
-
-        model = open_model(self.model, dtype=self.dtype, api=self.api_options)
+        model = open_for(self, self.model)
         digest = content_digest([row[0] for row in texts.rows])
         out = self.out or Path("runs/canary") / f"{model.name}-{digest[7:15]}"
         make_folder(out)

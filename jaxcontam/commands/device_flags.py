@@ -1,13 +1,16 @@
 """Flags of the devices that score, shared by every command that opens a model."""
 
 import dataclasses
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from jaxcontam.commands.api_flags import ApiFlags, check_api_flags, runs_here
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
+
+if TYPE_CHECKING:
+    from jaxcontam.scoring.opened import OpenModel
 
 
 # It continues ApiFlags, since two bases with slots cannot be joined.
@@ -48,3 +51,27 @@ def check_device_flags(command: Any, model: str | None) -> None:
                 f"--{name} goes with a model directory",
                 hint="who runs the model elsewhere chooses its devices there",
             )
+
+
+def open_for(command: Any, word: str, *, plan_only: bool = False) -> "OpenModel":
+    """Open a model as a command's flags say.
+
+    Args:
+        command: A `DeviceFlags`, with `model` and `dtype` beside.
+        word: Names the model: the command's own, or one to compare with, whose server
+            no flag speaks of.
+        plan_only: See `open_model`.
+
+    Raises:
+        InputError: See `open_model`.
+    """
+    # JAX and transformers are imported once the input is known to be good.
+    from jaxcontam.scoring.opened import open_model
+
+    return open_model(
+        word,
+        dtype=command.dtype,
+        api=command.api_options if word == command.model else None,
+        mesh=command.mesh_shape,
+        plan_only=plan_only,
+    )

@@ -8,7 +8,7 @@ import numpy as np
 import tyro
 
 from jaxcontam.commands.api_flags import runs_here
-from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags
+from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
 from jaxcontam.commands.flags import (
     check_positive,
     check_seed,
@@ -123,6 +123,8 @@ class Membership(DeviceFlags):
         check_seed(self.seed)
         check_store_flags(self.store, self.no_store)
         check_device_flags(self, self.model)
+        if self.distributed and not runs_here(self.reference or ""):
+            raise InputError("--distributed: --reference must be a model directory")
         if not 0 < self.k <= 100:
             raise InputError(f"--k must be above 0 and at most 100, got {self.k:g}")
         if len(set(self.fpr)) < len(self.fpr):
@@ -179,12 +181,9 @@ class Membership(DeviceFlags):
         # JAX and transformers are imported once the input is known to be good.
         from jaxcontam.methods.membership.plan import score_texts
         from jaxcontam.methods.membership.text_model import text_model_of
-        from jaxcontam.scoring.opened import open_model
         from jaxcontam.scoring.scorer import NonFiniteScoreError
 
-        opened = open_model(
-            self.model, dtype=self.dtype, api=self.api_options, plan_only=self.dry_run
-        )
+        opened = open_for(self, self.model, plan_only=self.dry_run)
         digest = run.fingerprint[7:15]
         out = self.out or Path("runs/membership") / f"{opened.name}-{digest}"
         make_folder(out)
@@ -334,11 +333,10 @@ class Membership(DeviceFlags):
         from jaxcontam.methods.membership.neighbours import edited
         from jaxcontam.methods.membership.plan import Inputs
         from jaxcontam.methods.membership.text_model import text_model_of
-        from jaxcontam.scoring.opened import open_model
 
         neighbours, reference = edited, None
         if self.reference is not None:
-            other = open_model(self.reference, dtype=self.dtype, plan_only=self.dry_run)
+            other = open_for(self, self.reference, plan_only=self.dry_run)
             reference = text_model_of(
                 other, store=store_of(self, out, other), batch_tokens=self.batch_tokens
             )

@@ -8,12 +8,13 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import tyro
 
-from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags
+from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
 from jaxcontam.commands.flags import check_positive, check_store_flags
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_texts
 from jaxcontam.errors import InputError
+from jaxcontam.hosts import is_first
 from jaxcontam.report.document import make_folder, replace_bytes
 
 
@@ -64,10 +65,9 @@ class Score(DeviceFlags):
             )
         make_folder(self.out.parent)
         # JAX and transformers are imported once the input is known to be good.
-        from jaxcontam.scoring.opened import open_model
         from jaxcontam.scoring.scorer import NonFiniteScoreError
 
-        model = open_model(self.model, dtype=self.dtype, api=self.api_options)
+        model = open_for(self, self.model)
         encoded = encode_texts(model.tokenizer, texts.texts)
         has_prefix = model.prefix_id is not None
         prefix = [model.prefix_id] if has_prefix else []
@@ -104,6 +104,8 @@ class Score(DeviceFlags):
                     is_first_scored=has_prefix or not len(ids),
                 )
             lines.append(json.dumps(row, ensure_ascii=False, allow_nan=False))
+        if not is_first():
+            return 0
         replace_bytes(self.out, ("\n".join(lines) + "\n").encode())
         print(f"{self.out}: {len(lines)} texts")
         return 0

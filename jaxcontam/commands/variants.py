@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import tyro
 from rich.console import Console
 
-from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags
+from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
 from jaxcontam.commands.flags import (
     check_positive,
     check_shared_flags,
@@ -89,10 +89,7 @@ class Variants(DeviceFlags):
             limit=self.limit,
         )
         texts = VersionSet(name=self.file.stem, rows=tuple(rows), places=tuple(places))
-        # JAX and transformers are imported once the input is known to be good.
-        from jaxcontam.scoring.opened import open_model
-
-        model = open_model(self.model, dtype=self.dtype, api=self.api_options)
+        model = open_for(self, self.model)
         digest = texts.fingerprint[7:15]
         out = self.out or Path("runs/variants") / f"{model.name}-{digest}"
         make_folder(out)

@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 from flax import nnx
+from jax.sharding import Mesh
 from tokenizers import Tokenizer
 
 from jaxcontam.data.encoding import plain_tokenizer
@@ -99,12 +100,15 @@ def read_identity(model: str) -> Identity:
     )
 
 
-def load_checkpoint(model: str, *, dtype: str = "float32") -> Checkpoint:
+def load_checkpoint(
+    model: str, *, dtype: str = "float32", mesh: Mesh | None = None
+) -> Checkpoint:
     """Open a directory in Hugging Face layout, or a name on the hub.
 
     Args:
         model: The directory or name.
         dtype: See `read_weights`.
+        mesh: See `read_weights`.
 
     Raises:
         InputError: If there is no such model, or config, weights or tokenizer are
@@ -114,7 +118,7 @@ def load_checkpoint(model: str, *, dtype: str = "float32") -> Checkpoint:
     raw = read_config_fields(directory)
     files = [directory / "config.json", *weight_files(directory)]
     states = [file_state(path) for path in files]
-    decoder = load_decoder(directory, dtype=dtype)
+    decoder = load_decoder(directory, dtype=dtype, mesh=mesh)
     tokenizer, prefix_id, eos_id = read_tokenizer(directory, raw)
     n_rows = decoder.config.vocab_size
     token, largest = max(tokenizer.get_vocab().items(), key=lambda item: item[1])
@@ -138,8 +142,15 @@ def load_checkpoint(model: str, *, dtype: str = "float32") -> Checkpoint:
     )
 
 
-def load_decoder(directory: Path, *, dtype: str = "float32") -> Decoder:
+def load_decoder(
+    directory: Path, *, dtype: str = "float32", mesh: Mesh | None = None
+) -> Decoder:
     """Read config.json and the weights of a directory.
+
+    Args:
+        directory: Of the model.
+        dtype: See `read_weights`.
+        mesh: See `read_weights`.
 
     Raises:
         InputError: As `load_checkpoint`, but for the tokenizer.
@@ -155,7 +166,9 @@ def load_decoder(directory: Path, *, dtype: str = "float32") -> Decoder:
         raise InputError(f"{where}: no field {e}") from e
     except (ValueError, TypeError, AttributeError, ZeroDivisionError) as e:
         raise InputError(f"{where}: {_first_line(e)}") from e
-    return read_weights(directory, weight_files(directory), family, config, dtype=dtype)
+    return read_weights(
+        directory, weight_files(directory), family, config, dtype=dtype, mesh=mesh
+    )
 
 
 def save_checkpoint(

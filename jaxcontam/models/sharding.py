@@ -11,12 +11,16 @@ Source:
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
-from jax.sharding import PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from jaxcontam.errors import InputError
 
 DATA_AXIS, MODEL_AXIS = "data", "model"
 """Axes of a mesh: rows are divided among all of its devices, weights along `model`."""
@@ -110,6 +114,55 @@ def keeps_no_gathered(primitive: Any, *_: Any, **__: Any) -> bool:
     from is a value of its own, and would be kept.
     """
     return primitive.name != "all_gather"
+
+
+def mesh_layout(state: Any, mesh: Mesh) -> Layout:
+    """The layout of a decoder's weights, or of their shapes, on a mesh.
+
+    Raises:
+        InputError: If the mesh has a model axis and no weight can be divided along it.
+    """
+    n_parts = mesh.shape[MODEL_AXIS]
+    layout = layout_of(state, n_parts)
+    if n_parts > 1 and not layout.axes:
+        raise InputError(
+            f"--mesh model={n_parts}: no weight of this model can be divided by "
+            f"{n_parts}",
+            hint="take a divisor of the model's width, such as a power of two",
+        )
+    return layout
+
+
+def place(
+    shape: tuple[int, ...],
+    part: Callable[[tuple[slice, ...]], np.ndarray],
+    sharding: NamedSharding,
+) -> jax.Array:
+    """An array of which this process makes the parts that its own devices keep.
+
+    One part is in the host's memory at a time, and it is made once, however many
+    devices keep it.
+
+    Args:
+        shape: Of the whole array.
+        part: The values at these slices, one for each axis.
+        sharding: On devices of this process and perhaps of others, which make theirs.
+    """
+    devices_of: dict[tuple[tuple[int, int, int], ...], list[jax.Device]] = {}
+    for device, index in sharding.addressable_devices_indices_map(shape).items():
+        assert index is not None
+        ranges = tuple(
+            one.indices(size) for one, size in zip(index, shape, strict=True)
+        )
+        devices_of.setdefault(ranges, []).append(device)
+    arrays: list[jax.Array] = []
+    for ranges, devices in devices_of.items():
+        host = part(tuple(slice(start, stop) for start, stop, _ in ranges))
+        # Waiting frees the host's array, where it was copied, before the next.
+        arrays += jax.block_until_ready(
+            [jax.device_put(host, device) for device in devices]
+        )
+    return jax.make_array_from_single_device_arrays(shape, sharding, arrays)
 
 
 def _gathered(leaf: jax.Array, axis: int | None) -> jax.Array:

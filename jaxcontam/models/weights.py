@@ -15,6 +15,7 @@ import jax
 import ml_dtypes  # also lets safetensors return bfloat16 as NumPy arrays
 import numpy as np
 from flax import nnx
+from jax.sharding import Mesh, NamedSharding
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
@@ -22,7 +23,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import Family, Tensor
-from jaxcontam.models.sharding import weight_name
+from jaxcontam.models.sharding import mesh_layout, place, weight_name
 
 _INDEX = "model.safetensors.index.json"
 _CONVERT = (
@@ -33,6 +34,9 @@ _CONVERT = (
 _STACKED = "blocks."
 # Bytes; what XLA asks of memory that it takes over.
 _ALIGNMENT = 64
+
+Slices = tuple[slice, ...]
+"""A part of an array, one range for each axis."""
 
 
 def weight_files(directory: Path) -> list[Path]:
@@ -79,10 +83,12 @@ def read_weights(
     config: DecoderConfig,
     *,
     dtype: str = "float32",
+    mesh: Mesh | None = None,
 ) -> Decoder:
     """Fill a decoder from files.
 
-    One weight of ours after the other, so that the host holds no second copy.
+    One weight of ours after the other, so that the host holds no second copy; and of
+    each the parts alone that devices of this process keep.
 
     Args:
         directory: Of the model, for messages.
@@ -91,35 +97,61 @@ def read_weights(
         config: Its shape.
         dtype: Of the operands of matrix products, float32 or bfloat16. Norms, biases
             and learned positions are float32 always.
+        mesh: Of the devices among which weights are divided, with the axes `data` and
+            `model`; None puts them whole on the first device.
 
     Raises:
         InputError: If a tensor is missing, unknown, of a wrong shape, or a head that
-            config.json calls tied differs from the embedding; names the tensor.
+            config.json calls tied differs from the embedding; names the tensor. Or if
+            the mesh has a model axis that divides no weight.
     """
     decoder = nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0)))
     shapes = {path: leaf.shape for path, leaf in _flat_state(decoder).items()}
+    layout = None if mesh is None else mesh_layout(nnx.state(decoder), mesh)
     places: dict[str, Path] = {}
     for path in files:
         with _open(path) as handle:
             places |= dict.fromkeys(handle.keys(), path)
     names = _names_on_disk(list(places), family, config, directory)
 
-    def read(name: str) -> np.ndarray:
+    def read(name: str, shape: tuple[int, ...], cut: Slices) -> np.ndarray:
         # Opened anew for each: pages of a mapped file stay in memory until it closes.
         with _open(places[names[name]]) as handle:
-            return handle.get_tensor(names[name])
+            tensor = handle.get_slice(names[name])
+            if (found := tuple(tensor.get_shape())) != shape:
+                raise InputError(
+                    f"{directory}: {name} has shape {found}, config.json says {shape}"
+                )
+            return tensor[cut]
 
     def load(ours: str, tensor: Tensor) -> jax.Array:
-        host = _aligned(shapes[ours], dtype if is_operand(ours) else "float32")
-        for layer, target in _layers(ours, host):
-            _fill(target, tensor, layer, read, config, directory)
-        # Waiting frees the host's array, where it was copied, before the next.
-        return jax.block_until_ready(jax.device_put(host))
+        shape = shapes[ours]
+
+        def part(cut: Slices) -> np.ndarray:
+            sizes = tuple(one.stop - one.start for one in cut)
+            host = _aligned(sizes, dtype if is_operand(ours) else "float32")
+            is_stacked = ours.startswith(_STACKED)
+            for layer, target in _layers(ours, host):
+                _fill(
+                    target,
+                    tensor,
+                    layer,
+                    read,
+                    config,
+                    shape=shape[is_stacked:],
+                    cut=cut[is_stacked:],
+                )
+            return host
+
+        if mesh is None or layout is None:
+            whole = tuple(slice(0, size) for size in shape)
+            return jax.block_until_ready(jax.device_put(part(whole)))
+        return place(shape, part, NamedSharding(mesh, layout.spec(ours)))
 
     tensors = _tensors(family, config)
     loaded = {ours: load(ours, tensor) for ours, tensor in tensors.items()}
     if config.tied and family.head in names:
-        _check_tie(read(family.head), loaded["embedding"], family.head, directory)
+        _check_tie(read, loaded["embedding"], family.head, directory)
     filled = jax.tree.map_with_path(
         lambda path, _: loaded.pop(weight_name(path)), nnx.state(decoder)
     )
@@ -191,27 +223,38 @@ def _fill(
     target: np.ndarray,
     tensor: Tensor,
     layer: int | None,
-    read: Callable[[str], np.ndarray],
+    read: Callable[[str, tuple[int, ...], Slices], np.ndarray],
     config: DecoderConfig,
-    directory: Path,
+    *,
+    shape: tuple[int, ...],
+    cut: Slices,
 ) -> None:
-    """Copy one layer of a weight from its tensors on disk."""
+    """Copy a part of one layer of a weight from its tensors on disk.
+
+    Args:
+        target: What the part becomes.
+        tensor: Where the weight lives.
+        layer: Index of the layer, or None.
+        read: Takes a name on disk, the whole tensor's shape and the part of it.
+        config: Of the model.
+        shape: Of the whole weight of one layer.
+        cut: The part; all outputs, where a weight is joined or in another order.
+    """
     stop = 0
-    sizes = _output_sizes(tensor.names, config, target.shape[-1])
+    sizes = _output_sizes(tensor.names, config, shape[-1])
+    is_whole = len(sizes) == 1 and tensor.conversion is None
+    assert is_whole or cut[-1] == slice(0, shape[-1]), "outputs are not divided"
     for template, size in zip(tensor.names, sizes, strict=True):
-        name = template.format(i=layer)
-        part = read(name)
-        wanted = (*target.shape[:-1], size)
-        if tensor.skipped_rows:
-            wanted = (wanted[0] + tensor.skipped_rows, *wanted[1:])
+        outputs = cut[-1] if is_whole else slice(0, size)
+        wanted, ranges = (*shape[:-1], size), (*cut[:-1], outputs)
+        if skipped := tensor.skipped_rows:
+            rows = slice(ranges[0].start + skipped, ranges[0].stop + skipped)
+            wanted, ranges = (wanted[0] + skipped, *wanted[1:]), (rows, *ranges[1:])
         if tensor.transposed:
-            wanted = wanted[::-1]
-        if part.shape != wanted:
-            raise InputError(
-                f"{directory}: {name} has shape {part.shape}, config.json says {wanted}"
-            )
-        part = (part.T if tensor.transposed else part)[tensor.skipped_rows :]
-        start, stop = stop, stop + size
+            wanted, ranges = wanted[::-1], ranges[::-1]
+        part = read(template.format(i=layer), wanted, ranges)
+        part = part.T if tensor.transposed else part
+        start, stop = stop, stop + outputs.stop - outputs.start
         conversion = tensor.conversion
         target[..., start:stop] = (
             part if conversion is None else conversion.to_ours(part, config)
@@ -240,18 +283,25 @@ def _output_sizes(
 
 
 def _check_tie(
-    head: np.ndarray, embedding: jax.Array, name: str, directory: Path
+    read: Callable[[str, tuple[int, ...], Slices], np.ndarray],
+    embedding: jax.Array,
+    name: str,
+    directory: Path,
 ) -> None:
     """Refuse a head that config.json calls tied and the file holds with other values.
 
     Raises:
         InputError: If the two differ; scoring with either could be wrong.
     """
-    if not np.array_equal(head.astype(embedding.dtype), np.asarray(embedding)):
-        raise InputError(
-            f"{directory}: {name} differs from the embedding",
-            hint='config.json should say "tie_word_embeddings": false',
-        )
+    # Devices that keep the same part are asked once.
+    parts = {str(part.index): part for part in embedding.addressable_shards}
+    for part in parts.values():
+        head = read(name, embedding.shape, part.index)
+        if not np.array_equal(head.astype(embedding.dtype), np.asarray(part.data)):
+            raise InputError(
+                f"{directory}: {name} differs from the embedding",
+                hint='config.json should say "tie_word_embeddings": false',
+            )
 
 
 def _names_on_disk(

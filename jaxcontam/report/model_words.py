@@ -23,4 +23,8 @@ def device_words(document: Mapping[str, Any]) -> list[str]:
     device = document["device"]
     if device is None:
         return []
-    return [f"{device['n']} x {device['kind']} ({device['platform']})"]
+    words = f"{device['n']} x {device['kind']} ({device['platform']})"
+    # Older reports do not say it.
+    if (n_model := device.get("n_model", 1)) > 1:
+        words += f", weights divided among {n_model}"
+    return [words]

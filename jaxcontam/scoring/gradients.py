@@ -1,7 +1,7 @@
 """Norm of the gradient of each sequence's own loss, in bounded memory.
 
 Dimension key
-    B  sequences of a batch, a multiple of the number of devices
+    B  sequences of a batch, a multiple of the copies of the weights
     S  input positions
     P  positions whose logits are in memory at once
     D  model width
@@ -21,11 +21,23 @@ from jax.sharding import Mesh, PartitionSpec
 
 from jaxcontam.models.attention import softcapped
 from jaxcontam.models.decoder import Decoder
+from jaxcontam.models.sharding import (
+    DATA_AXIS,
+    MODEL_AXIS,
+    Layout,
+    weight_name,
+)
 from jaxcontam.scoring.batching import Batch, plan_batches
 from jaxcontam.scoring.kernel import PRECISION
-from jaxcontam.scoring.mesh import data_mesh, on_every_device
+from jaxcontam.scoring.mesh import (
+    compiled_over,
+    on_mesh,
+    rows_on_mesh,
+    weights_mesh,
+)
 from jaxcontam.scoring.rows import fill, rows_of
-from jaxcontam.scoring.store import ScoreStore
+from jaxcontam.scoring.shares import share_of
+from jaxcontam.scoring.store import RowKeys, ScoreStore
 from jaxcontam.scoring.stored import (
     NonFiniteScoreError,
     Progress,
@@ -36,6 +48,9 @@ from jaxcontam.scoring.stored import (
 # Gradients of as many sequences side by side as fit this many bytes, at least one.
 _MOST_BYTES = 1 << 28
 _POSITIONS = 128
+# Devices that divide the weights take the same row, so that a sum over them is of one
+# sequence's gradient.
+_ROWS = PartitionSpec(DATA_AXIS)
 # Name of these values in the store's keys.
 _KEPT = "gradient_norm"
 
@@ -67,7 +82,7 @@ def gradient_norms(
     summed in float32. Of a sequence longer than the context the start is read.
 
     Args:
-        decoder: The model.
+        decoder: The model; devices are chosen as by `local_scorer`.
         sequences: int32 ids, at least two each; all after the first are targets.
         batch_tokens: Tokens of a batch on one device.
         store: Where scores of this very decoder are kept.
@@ -80,22 +95,23 @@ def gradient_norms(
     read = [ids[:context] for ids in sequences]
     rows = rows_of(read, context)
     graphdef, state = nnx.split(decoder)
-    mesh = data_mesh()
+    mesh = weights_mesh(state)
     batches = plan_batches(
         [row.length for row in rows],
         context=context,
         batch_tokens=batch_tokens,
-        n_devices=mesh.size,
+        n_devices=mesh.shape[DATA_AXIS],
     )
     at_once = _at_once(state)
-    forward = _compiled(graphdef, mesh, at_once)
-    replicated = on_every_device(state, mesh)
+    placed, layout = on_mesh(state, mesh)
+    forward = _compiled(graphdef, mesh, layout, at_once)
 
     def start(batch: Batch) -> jax.Array:
         inputs_BS, targets_BS = fill(batch, rows, read)
         lengths_B = np.ones(batch.n_rows, np.int32)
         lengths_B[: len(batch.rows)] = [rows[i].length for i in batch.rows]
-        return forward(replicated, inputs_BS, targets_BS, lengths_B)
+        inputs = (inputs_BS, targets_BS, lengths_B)
+        return forward(placed, *rows_on_mesh(mesh, _ROWS, *inputs))
 
     def finish(batch: Batch, found: Any) -> list[np.ndarray]:
         norms_B = np.asarray(found)
@@ -104,7 +120,7 @@ def gradient_norms(
                 raise NonFiniteScoreError(i, 0)
         return [norms_B[place : place + 1] for place in range(len(batch.rows))]
 
-    def keys(batch: Batch, store: ScoreStore) -> list[bytes]:
+    def keys(batch: Batch, store: RowKeys) -> list[bytes]:
         shape = (batch.n_rows, batch.length, at_once)
         return [store.row_key(_KEPT, shape, 0, read[i]) for i in batch.rows]
 
@@ -117,7 +133,7 @@ def gradient_norms(
     )
     norms, n_cached, done = np.zeros(len(sequences)), 0, 0
     total = sum(row.length for row in rows)
-    for batch, values, cached in scored_batches(batches, work, store):
+    for batch, values, cached in scored_batches(batches, work, store, share_of(mesh)):
         for i, (value,) in zip(batch.rows, values, strict=True):
             norms[i] = value
             done += rows[i].length
@@ -135,34 +151,36 @@ def _at_once(state: nnx.State) -> int:
 
 @functools.lru_cache(maxsize=8)
 def _compiled(
-    graphdef: nnx.GraphDef, mesh: Mesh, at_once: int
+    graphdef: nnx.GraphDef, mesh: Mesh, layout: Layout, at_once: int
 ) -> Callable[..., jax.Array]:
-    """Norms of a batch, `[B]`; each device takes its own rows."""
-    rows = PartitionSpec("data")
+    """Norms of a batch, `[B]`; each copy of the weights takes its own rows."""
 
     def norms(state, inputs_BS, targets_BS, lengths_B) -> jax.Array:
         def one(row: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
-            gradients = jax.grad(_mean_loss, argnums=1)(graphdef, state, *row)
-            squares = [
-                jnp.sum(jnp.square(leaf.astype(jnp.float32)))
-                for leaf in jax.tree.leaves(gradients)
-            ]
-            return jnp.sqrt(sum(squares, start=jnp.zeros(())))
+            gradients = jax.grad(_mean_loss, argnums=1)(graphdef, state, *row, layout)
+            return jnp.sqrt(_square_sum(gradients, layout, mesh.shape[MODEL_AXIS]))
 
         with jax.default_matmul_precision(PRECISION):
             return jax.lax.map(
                 one, (inputs_BS, targets_BS, lengths_B), batch_size=at_once
             )
 
-    return jax.jit(
-        jax.shard_map(
-            norms,
-            mesh=mesh,
-            in_specs=(PartitionSpec(), rows, rows, rows),
-            out_specs=rows,
-            check_vma=False,
-        )
-    )
+    return compiled_over(mesh, layout, _ROWS, norms)
+
+
+def _square_sum(gradients: nnx.State, layout: Layout, n_parts: int) -> jax.Array:
+    """Sum of all squares, whole on every device; within `shard_map`."""
+    divided = dict(layout.axes)
+    whole, parts = jnp.zeros(()), jnp.zeros(())
+    for path, leaf in jax.tree.leaves_with_path(gradients):
+        square = jnp.square(leaf.astype(jnp.float32)).sum()
+        if weight_name(path) in divided:
+            # The gradient of a gathered weight is the sum over the devices that
+            # gathered it, and each took the same row.
+            parts += square / n_parts**2
+        else:
+            whole += square
+    return whole + (jax.lax.psum(parts, MODEL_AXIS) if divided else parts)
 
 
 def _mean_loss(
@@ -171,11 +189,12 @@ def _mean_loss(
     inputs_S: jax.Array,
     targets_S: jax.Array,
     length: jax.Array,
+    layout: Layout,
 ) -> jax.Array:
     """Mean of minus log p over the first `length` targets, nats."""
     (S,) = inputs_S.shape
-    decoder: Decoder = nnx.merge(graphdef, state)
-    hidden_SD = decoder(inputs_S[None], remat=True)[0]
+    decoder: Decoder = nnx.merge(graphdef, layout.gather(state))
+    hidden_SD = decoder(inputs_S[None], remat=True, layout=layout)[0]
     head_VD = decoder.head_VD
     n_blocks = -(-S // _POSITIONS)
     P = min(S, _POSITIONS)

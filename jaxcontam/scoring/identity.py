@@ -38,6 +38,7 @@ class ScoreIdentity:
         platform: Such as cpu or gpu.
         device: Kind of the device; on a CPU its model and instruction sets.
         n_devices: Devices that share a batch.
+        n_model: Devices that one copy of the weights is divided among.
         cpu_threads: Threads of a CPU, whose number splits sums; None elsewhere.
         compiler: Version of the library that compiles the kernel.
         settings: What the environment asks of the compiler.
@@ -54,6 +55,7 @@ class ScoreIdentity:
     platform: str
     device: str
     n_devices: int
+    n_model: int
     cpu_threads: int | None
     compiler: str
     settings: tuple[str, ...] = ()

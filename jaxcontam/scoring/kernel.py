@@ -24,6 +24,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from jaxcontam.models.attention import softcapped
+from jaxcontam.models.sharding import Layout
 
 VERSION = 2
 """Changes when the same inputs could give other numbers."""
@@ -51,7 +52,7 @@ class TokenScores(NamedTuple):
     tops: jax.Array | None
 
 
-@functools.partial(jax.jit, static_argnames=("graphdef", "moments"))
+@functools.partial(jax.jit, static_argnames=("graphdef", "moments", "layout"))
 def score_tokens(
     graphdef: nnx.GraphDef,
     state: nnx.State,
@@ -59,6 +60,7 @@ def score_tokens(
     targets_BS: jax.Array,
     *,
     moments: bool,
+    layout: Layout | None = None,
 ) -> TokenScores:
     """Score every target of a batch.
 
@@ -68,6 +70,7 @@ def score_tokens(
         inputs_BS: int32 ids in [0, V).
         targets_BS: int32 ids; padding may hold any id, its scores are to be ignored.
         moments: Also return means, variances and tops.
+        layout: The state holds this device's parts of the weights, within `shard_map`.
 
     Returns:
         Scores of shape `[B, S]`. A row does not depend on its batch mates.
@@ -78,9 +81,11 @@ def score_tokens(
     B, S = inputs_BS.shape
     if targets_BS.shape != (B, S):
         raise ValueError(f"targets must have shape {(B, S)}, got {targets_BS.shape}")
+    if layout is not None:
+        state = layout.gather(state)
     decoder = nnx.merge(graphdef, state)
     with jax.default_matmul_precision(PRECISION):
-        hidden_ND = decoder(inputs_BS).reshape(B * S, -1)
+        hidden_ND = decoder(inputs_BS, layout=layout).reshape(B * S, -1)
         scores = target_scores(
             hidden_ND,
             decoder.head_VD,

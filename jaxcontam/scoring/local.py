@@ -6,21 +6,25 @@ from pathlib import Path
 
 import jax
 from flax import nnx
+from jax.sharding import Mesh
 
 from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder
+from jaxcontam.models.sharding import MODEL_AXIS
 from jaxcontam.results import DeviceInfo, ModelInfo
 from jaxcontam.scoring.identity import ScoreIdentity, code_digest, cpu_kind
 from jaxcontam.scoring.kernel import PRECISION, VERSION
 from jaxcontam.scoring.mesh import (
     data_mesh,
-    on_every_device,
+    on_mesh,
     sharded_forward,
     sharded_pairs,
+    weights_mesh,
 )
 from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.scorer import Scorer
+from jaxcontam.scoring.shares import Share, check_same_identity, share_of
 from jaxcontam.scoring.store import ScoreStore
 
 # A batch that keeps a CPU's caches warm, and one that fills an accelerator.
@@ -42,13 +46,13 @@ def checkpoint_scorer(
     Raises:
         InputError: If the folder is none, or not readable.
     """
+    identity = score_identity(checkpoint, moments=moments)
+    check_same_identity(identity)
     return local_scorer(
         checkpoint.decoder,
         batch_tokens=batch_tokens,
         moments=moments,
-        store=None
-        if store is None
-        else ScoreStore(store, score_identity(checkpoint, moments=moments)),
+        store=None if store is None else ScoreStore(store, identity),
     )
 
 
@@ -58,27 +62,33 @@ def local_scorer(
     batch_tokens: int | None = None,
     moments: bool = False,
     store: ScoreStore | None = None,
+    share: Share | None = None,
 ) -> Scorer:
     """Score with a decoder, rows split over all devices.
 
     Args:
-        decoder: The model.
+        decoder: The model; devices are those of the mesh on which its weights lie, or
+            all of this process where they lie on one device.
         batch_tokens: Tokens of a batch on one device; None chooses by platform.
         moments: Also compute means, variances and tops.
         store: Where scores of this very decoder are kept.
+        share: What this process scores; None divides the work among all processes
+            that `jaxcontam.hosts.joined` joined, and all must score the same.
     """
     graphdef, state = nnx.split(decoder)
     config: DecoderConfig = decoder.config
     if batch_tokens is None:
         batch_tokens = default_batch_tokens()
-    mesh = data_mesh()
-    state = on_every_device(state, mesh)
+    mesh = weights_mesh(state)
+    share = share_of(mesh) if share is None else share
+    state, _ = on_mesh(state, mesh)
     pairs = PairScorer(
         sharded_pairs(graphdef, state, mesh),
         context=config.context,
         batch_tokens=batch_tokens,
         n_devices=mesh.size,
         store=store,
+        share=share,
     )
     return Scorer(
         sharded_forward(graphdef, state, mesh, moments=moments),
@@ -86,7 +96,9 @@ def local_scorer(
         batch_tokens=batch_tokens,
         n_devices=mesh.size,
         store=store,
+        share=share,
         pairs=pairs,
+        moments=moments,
     )
 
 
@@ -97,9 +109,10 @@ def default_batch_tokens() -> int:
 
 def score_identity(checkpoint: Checkpoint, *, moments: bool) -> ScoreIdentity:
     """What the scores of a checkpoint depend on here and now."""
-    device = device_info()
+    mesh = weights_mesh(nnx.state(checkpoint.decoder))
+    device = device_info(mesh)
     is_cpu = device.platform == "cpu"
-    client = jax.devices()[0].client
+    client = mesh.devices.flat[0].client
     return ScoreIdentity(
         model=checkpoint.fingerprint,
         prefix_id=checkpoint.prefix_id,
@@ -113,6 +126,7 @@ def score_identity(checkpoint: Checkpoint, *, moments: bool) -> ScoreIdentity:
         # JAX calls every CPU `cpu`, and different ones round differently.
         device=cpu_kind() if is_cpu else device.kind,
         n_devices=device.n,
+        n_model=device.n_model,
         cpu_threads=device.cpu_cores if is_cpu else None,
         compiler=f"jax {jax.__version__}, "
         f"jaxlib {importlib.metadata.version('jaxlib')}, {client.platform_version}",
@@ -122,16 +136,22 @@ def score_identity(checkpoint: Checkpoint, *, moments: bool) -> ScoreIdentity:
     )
 
 
-def device_info() -> DeviceInfo:
-    """The device that `local_scorer` uses."""
-    devices = jax.devices()
+def device_info(mesh: Mesh | None = None) -> DeviceInfo:
+    """The devices that `local_scorer` uses.
+
+    Args:
+        mesh: On which the weights lie; None is all devices of this process.
+    """
+    mesh = data_mesh(jax.local_devices()) if mesh is None else mesh
+    device = mesh.devices.flat[0]
     return DeviceInfo(
-        platform=devices[0].platform,
-        kind=devices[0].device_kind,
-        n=len(devices),
+        platform=device.platform,
+        kind=device.device_kind,
+        n=mesh.size,
         cpu_cores=len(os.sched_getaffinity(0))
         if hasattr(os, "sched_getaffinity")
         else os.cpu_count() or 1,
+        n_model=mesh.shape[MODEL_AXIS],
     )
 
 

@@ -1,4 +1,9 @@
-"""Scoring on every device: rows split over a `data` axis, weights on each.
+"""Scoring on every device: rows split over all of a mesh, weights along `model`.
+
+With one device on the axis `model` each has all weights, and none talks to another.
+With more, a device gathers the weights of a layer before it computes it, and drops
+them after it. A mesh may span processes: each calls with the same rows, puts its own
+devices' on them, and receives all scores.
 
 `jax.pmap` is today a wrapper over `jit` and `shard_map`, so these are used directly.
 
@@ -17,7 +22,14 @@ from flax import nnx
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from jaxcontam.errors import InputError
-from jaxcontam.models.sharding import DATA_AXIS, MODEL_AXIS
+from jaxcontam.models.sharding import (
+    DATA_AXIS,
+    MODEL_AXIS,
+    ROWS,
+    Layout,
+    mesh_layout,
+    place,
+)
 from jaxcontam.scoring.kernel import TokenScores, score_tokens
 from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
 from jaxcontam.scoring.pairs import score_continuations
@@ -58,31 +70,45 @@ def device_mesh(shape: MeshShape, devices: Sequence[Any] | None = None) -> Mesh:
 
 
 def data_mesh(devices: Sequence[Any] | None = None) -> Mesh:
-    """All devices (or those given) on one axis named `data`."""
-    devices = jax.devices() if devices is None else devices
-    # Written out: the default differs between versions of JAX.
-    return jax.make_mesh(
-        (len(devices),), ("data",), axis_types=(AxisType.Auto,), devices=devices
-    )
+    """All devices (or those given), each with all weights."""
+    return device_mesh(MeshShape(), devices)
+
+
+def weights_mesh(state: Any) -> Mesh:
+    """The mesh on which weights lie; all devices here, where they lie on none."""
+    for leaf in jax.tree.leaves(state):
+        sharding = getattr(leaf, "sharding", None)
+        if isinstance(sharding, NamedSharding):
+            mesh = sharding.mesh
+            if isinstance(mesh, Mesh) and mesh.axis_names == (DATA_AXIS, MODEL_AXIS):
+                return mesh
+    return data_mesh(jax.local_devices())
 
 
 def sharded_forward(
     graphdef: nnx.GraphDef, state: nnx.State, mesh: Mesh, *, moments: bool
 ) -> Callable[[Any, Any], TokenScores]:
-    """The kernel over a mesh: each device scores its own rows, none talks to another.
+    """The kernel over a mesh: each device scores its own rows.
 
     Args:
         graphdef: Of the decoder, from `nnx.split`.
-        state: Its weights; copied to every device.
-        mesh: From `data_mesh`.
+        state: Its weights; put on the mesh, where they do not lie there.
+        mesh: From `device_mesh`.
         moments: Also return means, variances and tops.
 
     Returns:
         (inputs_BS, targets_BS) -> scores `[B, S]`.
+
+    Raises:
+        InputError: If the mesh has a model axis that divides no weight.
     """
-    replicated = on_every_device(state, mesh)
-    sharded = _compiled(graphdef, mesh, moments)
-    return lambda inputs_BS, targets_BS: sharded(replicated, inputs_BS, targets_BS)
+    placed, layout = on_mesh(state, mesh)
+    sharded = _compiled(graphdef, mesh, layout, moments)
+
+    def forward(inputs_BS, targets_BS) -> TokenScores:
+        return sharded(placed, *rows_on_mesh(mesh, ROWS, inputs_BS, targets_BS))
+
+    return forward
 
 
 def sharded_pairs(
@@ -93,14 +119,39 @@ def sharded_pairs(
     Returns:
         (prefixes_IP, lengths_I, continuations_IKT, at_once) -> log-probabilities
         `[I, K, T]`; I is a multiple of the number of devices.
+
+    Raises:
+        InputError: As `sharded_forward`.
     """
-    replicated = on_every_device(state, mesh)
+    placed, layout = on_mesh(state, mesh)
 
     def forward(prefixes_IP, lengths_I, continuations_IKT, at_once: int) -> jax.Array:
-        sharded = _compiled_pairs(graphdef, mesh, at_once)
-        return sharded(replicated, prefixes_IP, lengths_I, continuations_IKT)
+        sharded = _compiled_pairs(graphdef, mesh, layout, at_once)
+        inputs = (prefixes_IP, lengths_I, continuations_IKT)
+        return sharded(placed, *rows_on_mesh(mesh, ROWS, *inputs))
 
     return forward
+
+
+def on_mesh(state: nnx.State, mesh: Mesh) -> tuple[nnx.State, Layout]:
+    """Weights divided among the devices of a mesh, and how; what lies there stays.
+
+    Raises:
+        InputError: As `sharded_forward`.
+    """
+    layout = mesh_layout(state, mesh)
+
+    def put(leaf: Any, spec: PartitionSpec) -> jax.Array:
+        sharding = NamedSharding(mesh, spec)
+        found = getattr(leaf, "sharding", None)
+        if found is not None and found.is_equivalent_to(sharding, leaf.ndim):
+            return leaf
+        if sharding.is_fully_addressable:
+            return jax.device_put(leaf, sharding)
+        host = np.asarray(leaf)
+        return place(host.shape, lambda cut: host[cut], sharding)
+
+    return jax.tree.map(put, state, layout.specs(state)), layout
 
 
 def on_every_device(state: Any, mesh: Mesh) -> Any:
@@ -111,30 +162,75 @@ def on_every_device(state: Any, mesh: Mesh) -> Any:
     return jax.device_put(state, NamedSharding(mesh, PartitionSpec()))
 
 
-@functools.lru_cache(maxsize=8)
-def _compiled(graphdef: nnx.GraphDef, mesh: Mesh, moments: bool):
-    """One jitted function a model shape, so that its scorers share what is compiled."""
-    rows = PartitionSpec("data")
+def rows_on_mesh(
+    mesh: Mesh, rows: PartitionSpec, *arrays: np.ndarray
+) -> tuple[Any, ...]:
+    """Rows of the host, each on the device that computes it.
 
-    def score(state: nnx.State, inputs_BS: jax.Array, targets_BS: jax.Array):
-        return score_tokens(graphdef, state, inputs_BS, targets_BS, moments=moments)
-
-    return jax.jit(
-        jax.shard_map(
-            score,
-            mesh=mesh,
-            in_specs=(PartitionSpec(), rows, rows),
-            out_specs=rows,
-            # Scans start from constants; the check takes them for equal everywhere.
-            check_vma=False,
-        )
+    Args:
+        mesh: From `device_mesh`.
+        rows: How their first axis is divided.
+        *arrays: The same on every process.
+    """
+    sharding = NamedSharding(mesh, rows)
+    if sharding.is_fully_addressable:
+        return tuple(jax.device_put(array, sharding) for array in arrays)
+    return tuple(
+        jax.make_array_from_callback(array.shape, sharding, array.__getitem__)
+        for array in arrays
     )
 
 
-@functools.lru_cache(maxsize=32)
-def _compiled_pairs(graphdef: nnx.GraphDef, mesh: Mesh, at_once: int):
-    rows = PartitionSpec("data")
+def compiled_over(
+    mesh: Mesh, layout: Layout, rows: PartitionSpec, score: Callable[..., Any]
+) -> Callable[..., Any]:
+    """`score(state, *arrays)` of each device's own rows, jitted over a mesh.
 
+    Where devices of other processes take part, every process receives all rows.
+
+    Args:
+        mesh: From `device_mesh`.
+        layout: Of the weights on it.
+        rows: How the first axis of every array and of every result is divided.
+        score: Takes this device's parts of the weights and its rows.
+    """
+
+    def whole(state: nnx.State, *arrays: jax.Array) -> Any:
+        found = score(state, *arrays)
+        if not mesh.is_multi_process:
+            return found
+        return jax.tree.map(
+            lambda part: jax.lax.all_gather(part, rows[0], tiled=True), found
+        )
+
+    def over_mesh(state: nnx.State, *arrays: jax.Array) -> Any:
+        sharded = jax.shard_map(
+            whole,
+            mesh=mesh,
+            in_specs=(layout.specs(state), *(rows for _ in arrays)),
+            out_specs=PartitionSpec() if mesh.is_multi_process else rows,
+            # Scans start from constants; the check takes them for equal everywhere.
+            check_vma=False,
+        )
+        return sharded(state, *arrays)
+
+    return jax.jit(over_mesh)
+
+
+@functools.lru_cache(maxsize=8)
+def _compiled(graphdef: nnx.GraphDef, mesh: Mesh, layout: Layout, moments: bool):
+    """One jitted function a model shape, so that its scorers share what is compiled."""
+
+    def score(state: nnx.State, inputs_BS: jax.Array, targets_BS: jax.Array):
+        return score_tokens(
+            graphdef, state, inputs_BS, targets_BS, moments=moments, layout=layout
+        )
+
+    return compiled_over(mesh, layout, ROWS, score)
+
+
+@functools.lru_cache(maxsize=32)
+def _compiled_pairs(graphdef: nnx.GraphDef, mesh: Mesh, layout: Layout, at_once: int):
     def score(state: nnx.State, prefixes_IP, lengths_I, continuations_IKT):
         return score_continuations(
             graphdef,
@@ -143,14 +239,7 @@ def _compiled_pairs(graphdef: nnx.GraphDef, mesh: Mesh, at_once: int):
             lengths_I,
             continuations_IKT,
             at_once=at_once,
+            layout=layout,
         ).logprobs
 
-    return jax.jit(
-        jax.shard_map(
-            score,
-            mesh=mesh,
-            in_specs=(PartitionSpec(), rows, rows, rows),
-            out_specs=rows,
-            check_vma=False,
-        )
-    )
+    return compiled_over(mesh, layout, ROWS, score)

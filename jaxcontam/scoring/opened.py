@@ -17,6 +17,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.results import DeviceInfo, ModelInfo
 from jaxcontam.scoring.api.address import PREFIX as API_PREFIX
 from jaxcontam.scoring.api.options import ApiOptions
+from jaxcontam.scoring.mesh_shape import MeshShape
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScores
 from jaxcontam.scoring.scorer import SequenceSums, TokenTable
@@ -175,6 +176,7 @@ def open_model(
     *,
     dtype: str = "float32",
     api: ApiOptions | None = None,
+    mesh: MeshShape | None = None,
     plan_only: bool = False,
 ) -> OpenModel:
     """Open what the user named as MODEL.
@@ -186,10 +188,12 @@ def open_model(
         word: A directory, a hub name, `api:URL#NAME` or `lm_eval:TYPE:ARGS`.
         dtype: Of the operands of matrix products; of directories alone.
         api: How to talk to a server; of `api:` alone.
+        mesh: How devices share the work; of directories alone. None: each has a copy.
         plan_only: Nothing will be scored: ask no server.
 
     Raises:
-        InputError: If there is no such model, or it gives no log-probabilities.
+        InputError: If there is no such model, it gives no log-probabilities, or the
+            mesh does not fit the devices or the model.
     """
     if word.startswith(API_PREFIX):
         from jaxcontam.scoring.remote_model import open_api
@@ -201,15 +205,23 @@ def open_model(
         return open_lm_eval(word)
     from jaxcontam.models.checkpoint import load_checkpoint
     from jaxcontam.scoring.compiled import keep_compiled
+    from jaxcontam.scoring.shares import share_mesh
 
     keep_compiled()
-    return opened_checkpoint(load_checkpoint(word, dtype=dtype))
+    devices = share_mesh(mesh or MeshShape())
+    return opened_checkpoint(load_checkpoint(word, dtype=dtype, mesh=devices))
 
 
 def opened_checkpoint(checkpoint: "Checkpoint") -> OpenModel:
     """A checkpoint as a model of any kind."""
-    from jaxcontam.scoring.local import checkpoint_scorer, device_info, model_info
+    from flax import nnx
 
+    from jaxcontam.scoring.local import checkpoint_scorer, device_info, model_info
+    from jaxcontam.scoring.mesh import weights_mesh
+    from jaxcontam.scoring.shares import share_of
+
+    mesh = weights_mesh(nnx.state(checkpoint.decoder))
+    device = device_info(mesh)
     return OpenModel(
         name=checkpoint.name,
         fingerprint=checkpoint.fingerprint,
@@ -217,7 +229,7 @@ def opened_checkpoint(checkpoint: "Checkpoint") -> OpenModel:
         prefix_id=checkpoint.prefix_id,
         context=checkpoint.config.context,
         info=model_info(checkpoint),
-        device=device_info(),
+        device=dataclasses.replace(device, n=device.n * share_of(mesh).count),
         checkpoint=checkpoint,
         make_scorer=functools.partial(checkpoint_scorer, checkpoint),
         has_moments=True,

@@ -15,10 +15,13 @@ import jax.numpy as jnp
 from flax import nnx
 
 from jaxcontam.models.decoder import Decoder
+from jaxcontam.models.sharding import Layout
 from jaxcontam.scoring.kernel import PRECISION, TokenScores, target_scores
 
 
-@functools.partial(jax.jit, static_argnames=("graphdef", "moments", "at_once"))
+@functools.partial(
+    jax.jit, static_argnames=("graphdef", "moments", "at_once", "layout")
+)
 def score_continuations(
     graphdef: nnx.GraphDef,
     state: nnx.State,
@@ -28,6 +31,7 @@ def score_continuations(
     *,
     moments: bool = False,
     at_once: int = 1,
+    layout: Layout | None = None,
 ) -> TokenScores:
     """Score every id of every continuation after its prefix.
 
@@ -43,6 +47,7 @@ def score_continuations(
         continuations_IKT: int32 ids, padding at the end; its scores are to be ignored.
         moments: Also return means, variances and tops.
         at_once: Prefixes that are scored side by side.
+        layout: The state holds this device's parts of the weights, within `shard_map`.
 
     Returns:
         Scores of shape `[I, K, T]`.
@@ -53,15 +58,17 @@ def score_continuations(
     _, K, T = continuations_IKT.shape
     if T == 0:
         raise ValueError("continuations must have at least one id")
+    if layout is not None:
+        state = layout.gather(state)
     decoder: Decoder = nnx.merge(graphdef, state)
 
     def score(one: tuple[jax.Array, jax.Array, jax.Array]) -> TokenScores:
         prefix_P, length, ids_KT = one
-        hidden_PD, memory = decoder.remember(prefix_P, length)
+        hidden_PD, memory = decoder.remember(prefix_P, length, layout=layout)
         last_KD = jnp.broadcast_to(hidden_PD[length - 1], (K, hidden_PD.shape[-1]))
         hidden_KTD = last_KD[:, None]
         if T > 1:
-            read_KTD = decoder(ids_KT[:, :-1], memory)
+            read_KTD = decoder(ids_KT[:, :-1], memory, layout=layout)
             hidden_KTD = jnp.concatenate([hidden_KTD, read_KTD], axis=1)
         scores = target_scores(
             hidden_KTD.reshape(K * T, -1),
