@@ -45,13 +45,16 @@ class Answer:
     @property
     def needed(self) -> int:
         """Bytes: what the hardware's own compiler says, else the formula."""
-        own = [one.peak_bytes for one in self.compiled if one.compiler == "tpu"]
-        return own[0] if own else self.memory.total
+        for one in self.compiled:
+            if one.compiler == "tpu" and one.peak_bytes is not None:
+                return one.peak_bytes
+        return self.memory.total
 
     @property
     def fits(self) -> bool:
-        """Whether a step leaves the reserve free."""
-        return self.needed <= self.usable
+        """Whether a step leaves the reserve free, and no compiler refuses it."""
+        refused = any(one.refused for one in self.compiled)
+        return not refused and self.needed <= self.usable
 
     def hours(self, step_seconds: float) -> float:
         """Of the whole run."""

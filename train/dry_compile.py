@@ -43,40 +43,40 @@ class CompiledStep:
     Attributes:
         compiler: `cpu` or `tpu`.
         state_bytes: Arguments: weights, optimiser and rows.
-        peak_bytes: Most memory at any time, arguments included.
+        peak_bytes: Most memory at any time, arguments included; None if refused.
         traced: Collectives that the program asks for.
         compiled: Those that this compiler made of them.
         seconds: To compile.
+        refused: Why there is no such step, such as too little memory.
     """
 
     compiler: str
     state_bytes: int
-    peak_bytes: int
+    peak_bytes: int | None
     traced: tuple[Collective, ...]
     compiled: tuple[Collective, ...]
     seconds: float
+    refused: str | None = None
 
 
 def compile_elsewhere(
-    preset: Preset, shape: MeshShape, n_devices: int, *, slice_name: str | None = None
+    preset: Preset, model: int, n_devices: int, *, slice_name: str | None = None
 ) -> CompiledStep:
     """Compile a preset's step in another process.
 
     Args:
         preset: Model, rows and how to compute.
-        shape: Of the mesh.
+        model: Devices that divide a copy of the model.
         n_devices: Chips.
         slice_name: Of a TPU, as `v5e:2x4`, to ask its own compiler; None asks that of
             the CPU.
 
     Raises:
-        InputError: If the compiler refuses; on a TPU this is how it says that memory
-            is too small.
+        InputError: If the other process fails.
     """
     job = {
         "preset": preset_to_json(preset),
-        "data": n_devices // shape.model,
-        "model": shape.model,
+        "model": model,
         "slice": slice_name,
     }
     found = subprocess.run(
@@ -85,7 +85,7 @@ def compile_elsewhere(
         capture_output=True,
         text=True,
         cwd=_ROOT,
-        env=_environment(n_devices),
+        env=environment(n_devices),
         check=False,
     )
     if found.returncode:
@@ -121,18 +121,33 @@ def compile_here(preset: Preset, devices: Sequence[Any], model: int) -> Compiled
     begun = time.monotonic()
     with jax.default_device(devices[0]):  # by which attention chooses its kernel
         traced = update.trace(params, state, _placed(rows, NamedSharding(mesh, ROWS)))
-    compiled = traced.lower().compile()
+    asked = traced_collectives(traced.jaxpr.jaxpr, dict(mesh.shape))
+    compiler = devices[0].platform
+    try:
+        compiled = traced.lower().compile()
+    except jax.errors.JaxRuntimeError as e:
+        if "RESOURCE_EXHAUSTED" not in str(e):
+            raise
+        return CompiledStep(
+            compiler=compiler,
+            state_bytes=0,
+            peak_bytes=None,
+            traced=asked,
+            compiled=(),
+            seconds=round(time.monotonic() - begun, 1),
+            refused=str(e).splitlines()[0],
+        )
     memory = compiled.memory_analysis()
     peak = memory.argument_size_in_bytes + memory.temp_size_in_bytes
     peak += memory.output_size_in_bytes - memory.alias_size_in_bytes
-    if devices[0].platform == "tpu":
+    if compiler == "tpu":
         # There the temporary part counts gaps between arrays as well.
         peak = memory.peak_memory_in_bytes
     return CompiledStep(
-        compiler=devices[0].platform,
+        compiler=compiler,
         state_bytes=memory.argument_size_in_bytes,
         peak_bytes=peak,
-        traced=traced_collectives(traced.jaxpr.jaxpr, dict(mesh.shape)),
+        traced=asked,
         compiled=compiled_collectives(compiled.as_text() or ""),
         seconds=round(time.monotonic() - begun, 1),
     )
@@ -142,8 +157,8 @@ def _placed(leaf: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
 
-def _environment(n_devices: int) -> dict[str, str]:
-    """Of the other process: virtual devices, and a libtpu that looks for no TPU."""
+def environment(n_devices: int) -> dict[str, str]:
+    """Variables of the other process: virtual devices, and no look for real ones."""
     flags = (
         f"--xla_force_host_platform_device_count={n_devices}",
         "--xla_backend_optimization_level=0",
@@ -175,11 +190,7 @@ def main() -> int:
         found = topologies.get_topology_desc(job["slice"], platform="tpu", **more)
         devices = found.devices
     preset = preset_from_json(job["preset"])
-    try:
-        found = compile_here(preset, devices, job["model"])
-    except jax.errors.JaxRuntimeError as e:
-        print(str(e).splitlines()[0], file=sys.stderr)
-        return 1
+    found = compile_here(preset, devices, job["model"])
     print(json.dumps(dataclasses.asdict(found)))
     return 0
 

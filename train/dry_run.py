@@ -27,8 +27,9 @@ from train.presets import PRESETS, Preset
 from train.step import Compute
 from train.step_time import expected_collectives, step_time
 
-# Of a chip's memory, for the runtime, the program and gaps between arrays.
-_RESERVE = 0.08
+# Of a chip's memory, for the runtime, the program, gaps between arrays, and what the
+# formula may be wrong by.
+_RESERVE = 0.15
 # PaLM's training reached 0.578 (Chowdhery et al. 2022, arXiv:2204.02311, table 3);
 # this code's is not measured.
 _EFFICIENCY = 0.5
@@ -206,7 +207,7 @@ class DryRun:
                 found.append(
                     compile_elsewhere(
                         chosen.preset,
-                        chosen.shape,
+                        chosen.shape.model,
                         chosen.machine.n_chips,
                         slice_name=slice_name,
                     )

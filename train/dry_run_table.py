@@ -53,6 +53,9 @@ def _memory(answer: Answer) -> list[str]:
     ]
     lines.append(f"  {'formula':30}{memory.total / _GIB:8.2f}")
     for one in answer.compiled:
+        if one.peak_bytes is None:
+            lines.append(f"  {one.compiler.upper()} compiler: {one.refused}")
+            continue
         formula = answer.cpu_memory if one.compiler == "cpu" else memory
         words = f"{one.compiler.upper()} compiler ({one.seconds:.0f} s)"
         lines.append(
@@ -79,6 +82,8 @@ def _collectives(answer: Answer) -> list[str]:
     if not sent:
         lines.append("  nothing: one chip")
     for found in answer.compiled:
+        if found.refused:
+            continue
         counts = ", ".join(f"{one.count:,} {one.kind}" for one in found.compiled)
         lines.append(
             f"  compiled for {found.compiler.upper()}: {counts or 'no collective'}"

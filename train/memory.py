@@ -14,6 +14,7 @@ Dimension key
 """
 
 import dataclasses
+import functools
 from typing import Any, Literal
 
 import jax
@@ -101,6 +102,7 @@ class WeightCounts:
         return self.divided + self.whole
 
 
+@functools.lru_cache(maxsize=64)
 def weight_counts(config: DecoderConfig, n_parts: int) -> WeightCounts:
     """Count a decoder's weights as a model axis of so many devices treats them."""
     divided = whole = layers = heads = 0
@@ -191,6 +193,7 @@ def step_memory(
     )
 
 
+@functools.lru_cache(maxsize=64)
 def _kernel_weights(config: DecoderConfig) -> int:
     return sum(
         leaf.size
