@@ -216,5 +216,6 @@ def _group_size(line: str) -> int:
 
 
 def _size(dtype: str, shape: str) -> int:
-    bits = 8 if dtype == "pred" else int(_BITS.match(dtype)[1])
+    told = _BITS.match(dtype)
+    bits = int(told[1]) if told else 8  # `pred` alone names none
     return bits * math.prod(int(n) for n in shape.split(",") if n) // 8

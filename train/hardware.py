@@ -165,7 +165,7 @@ def machine(name: str) -> Machine:
         InputError: If there is no such chip, or no slice of that size.
     """
     found = _NAME.fullmatch(name.lower())
-    kind = None if found is None else _ALSO.get(found[1], found[1])
+    kind = "" if found is None else _ALSO.get(found[1], found[1])
     if found is None or kind not in CHIPS:
         error = unknown_name("hardware", name, CHIPS)
         hint = f"{error.hint}; each with its number, such as v4-8 or h100-8"

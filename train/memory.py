@@ -25,6 +25,7 @@ from train.placement import abstract_params
 from train.presets import Preset
 
 Attention = Literal["blocks", "fused"]
+Moment = Literal["loss", "block", "sums"]
 
 _FLOAT = 4
 # Queries of a block where gradients are taken, and its arrays of scores alive at once.
@@ -66,7 +67,7 @@ class StepMemory:
     block: int
     gathered: int
     logits: int
-    moment: Literal["loss", "block", "sums"]
+    moment: Moment
 
     @property
     def state(self) -> int:
@@ -158,7 +159,7 @@ def step_memory(
     piece = min(_PIECE_BYTES[attention], N * config.vocab_size * _FLOAT)
     hidden = 4 * _FLOAT * N * config.d_model
 
-    moments = {
+    moments: dict[Moment, dict[str, float]] = {
         "loss": {
             "gradients": gradients + sums,
             "activations": kept + hidden,
