@@ -26,6 +26,7 @@ from jaxcontam.errors import InputError, LostProcessError
 # A process that sent nothing for so long is gone; each sends a sign of life often.
 SILENCE_SECONDS = 40.0
 _PING_SECONDS = 5.0
+_PIECE_BYTES = 1 << 20
 HEADER = struct.Struct(">cQ")
 """Kind and length of a frame."""
 
@@ -102,7 +103,10 @@ class Link:
         """Send a frame; a peer that is gone shows in the next `gather`."""
         try:
             with self._sending[peer]:
-                self._sockets[peer].sendall(HEADER.pack(kind, len(data)) + data)
+                self._sockets[peer].sendall(HEADER.pack(kind, len(data)))
+                # The time limit is of one call: a slow network is not a lost process.
+                for start in range(0, len(data), _PIECE_BYTES):
+                    self._sockets[peer].sendall(data[start : start + _PIECE_BYTES])
         except OSError as e:
             self._lose(peer, e)
 

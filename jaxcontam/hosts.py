@@ -49,9 +49,10 @@ def joined(
 ) -> Iterator[None]:
     """Join the processes of this run; all leave together.
 
-    Does nothing unless `distributed`. Where it joins, standard output of the processes
-    other than the first is thrown away, and what libraries print there goes to standard
-    error, so that process 0's standard output holds the command's own words alone.
+    Does nothing unless `distributed`. Where it joins, what the processes other than the
+    first print is thrown away until they leave, so that an error is still printed; and
+    what libraries print on process 0's standard output goes to standard error, so that
+    the command's own words stand there alone.
 
     Args:
         distributed: Whether there are other processes. Which: the environment variables
@@ -212,7 +213,11 @@ def _met(
         link.gather(b"", "start")
         return link, None
     link = accept(int(port), count, __version__, seconds)
-    service = _service(port, count)
+    try:
+        service = _service(port, count)
+    except InputError as e:
+        link.stop("input", str(e), e.hint)
+        raise
     link.gather(b"", "start")
     return link, service
 
@@ -313,6 +318,7 @@ def _own_output(process: int) -> Iterator[None]:
         if process != 0:
             nowhere = stack.enter_context(open(os.devnull, "w"))
             stack.enter_context(contextlib.redirect_stdout(nowhere))
+            stack.enter_context(contextlib.redirect_stderr(nowhere))
             yield
             return
         try:

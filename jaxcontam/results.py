@@ -301,6 +301,7 @@ class ModelInfo:
         dtype: `unknown` where others run the model, like `precision`.
         precision: Of matrix products.
         context: Ids that are read at once.
+        attention: Kernel of a library that computed attention, if one did.
         served: What a server was found to do; None where the model runs here.
     """
 
@@ -310,6 +311,7 @@ class ModelInfo:
     dtype: str
     precision: str
     context: int | None
+    attention: str | None = None
     served: ServedInfo | None = None
 
 

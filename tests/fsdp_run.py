@@ -131,7 +131,10 @@ def main(folder: Path, *what: str) -> None:
     found["whole"] = gap(whole, decoders["2x4"])
     found["placed"] = lies(placed(nnx.state(whole), mesh_of("2x4")))
     found["restarts"] = {}
-    stops = [*((name, 3) for name in meshes), ("1x1", None)]
+    last = "1x1" if len(meshes) > 2 else meshes[-1]
+    stops = [*((name, 3) for name in meshes if name != last), (last, None)]
+    if last == "1x1":
+        stops.insert(0, (last, 3))
     for name, stop in stops:
         losses, _ = run(PULSE, name, folder / "run", stop)
         found["restarts"] |= losses

@@ -1,10 +1,16 @@
 """What tests of meshes run in processes of their own.
 
 The number of devices is fixed when JAX is first used, so each of these processes has
-its own: `python mesh_process.py OUT` on eight devices of one process, and
-`python mesh_process.py OUT FOLDER PORT PROCESS` on two of each of two processes.
+its own. Each task writes what it found to the file that is named first:
+
+    eight OUT                     on eight devices of one process
+    slow OUT                      more of the same
+    families OUT FOLDER           on four devices
+    half OUT FOLDER PORT PROCESS  on two devices of each of two processes
 """
 
+import contextlib
+import json
 import os
 import re
 import subprocess
@@ -20,7 +26,8 @@ from jaxcontam.models import weights
 from jaxcontam.models.checkpoint import load_decoder
 from jaxcontam.models.config import llama_shape
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.sharding import ROWS, mesh_layout
+from jaxcontam.models.sharding import ROWS, mesh_layout, weight_name
+from jaxcontam.scoring import mesh as mesh_module
 from jaxcontam.scoring.gradients import gradient_norms
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.mesh import (
@@ -35,7 +42,7 @@ from jaxcontam.scoring.pair_plan import PairGroup
 ROOT = Path(__file__).resolve().parent.parent
 V, D, LAYERS, CONTEXT = 1100, 32, 2, 64
 # Of one device, in the comparison to the bit.
-ROWS_OF_A_DEVICE, LENGTH = 2, 24
+ROWS_OF_A_DEVICE, LENGTH = 2, 64
 _COLLECTIVES = (
     "all-gather|all-reduce|all-to-all|reduce-scatter|collective-permute|"
     "collective-broadcast"
@@ -63,7 +70,21 @@ def decoder():
     shape = llama_shape(
         vocab_size=V, d_model=D, n_layers=LAYERS, n_heads=4, d_ff=64, context=CONTEXT
     )
-    return Decoder(shape, rngs=nnx.Rngs(0))
+    made = nnx.eval_shape(lambda: Decoder(shape, rngs=nnx.Rngs(0)))
+    rng = np.random.default_rng(0)
+    values = jax.tree.map(
+        lambda leaf: jax.device_put(rng.normal(0, 0.1, leaf.shape).astype(np.float32)),
+        nnx.state(made),
+    )
+    nnx.update(made, values)
+    return made
+
+
+def placed(word):
+    """The decoder on a mesh of all devices."""
+    graphdef, state = nnx.split(decoder())
+    state, _ = on_mesh(state, device_mesh(parse_mesh(word)))
+    return nnx.merge(graphdef, state)
 
 
 def drawn(low, high, n, seed=0):
@@ -73,8 +94,8 @@ def drawn(low, high, n, seed=0):
 
 
 def sequences():
-    """Rows of two padded lengths; the longest has two windows."""
-    return [*drawn(18, 25, 19), *drawn(50, 65, 9), *drawn(90, 90, 1)]
+    """Rows of one padded length; the longest text has two windows."""
+    return [*drawn(50, 65, 19), *drawn(113, 113, 1)]
 
 
 def groups():
@@ -86,16 +107,29 @@ def groups():
     ]
 
 
-def scores(decoder):
-    """Flat scores of tokens and of pairs, and norms of gradients."""
-    scorer = local_scorer(decoder, moments=True)
-    pairs = scorer.pairs.logprobs(groups()).logprobs
-    norms = gradient_norms(decoder, drawn(18, 24, 5), batch_tokens=48).norms
-    return {
-        "tokens": _flat(scorer.tokens(sequences())),
-        "pairs": _flat([part for group in pairs for part in group]),
-        "norms": norms,
-    }
+def token_scores(decoder):
+    """Log-probabilities, means, variances and tops, flat."""
+    return _flat(local_scorer(decoder, moments=True).tokens(sequences()))
+
+
+def pair_scores(decoder):
+    """Log-probabilities of continuations, flat."""
+    found = local_scorer(decoder).pairs.logprobs(groups()).logprobs
+    return _flat([part for group in found for part in group])
+
+
+def norms(decoder):
+    """Norms of gradients."""
+    return gradient_norms(decoder, drawn(18, 24, 5), batch_tokens=48).norms
+
+
+KINDS = {"tokens": token_scores, "pairs": pair_scores, "norms": norms}
+
+
+def scores(word, kinds):
+    """Scores of some kinds on a mesh, under names that say which."""
+    model = placed(word)
+    return {f"{word} {kind}": KINDS[kind](model) for kind in kinds}
 
 
 def compiled(shape, mesh, n_rows=16):
@@ -113,9 +147,11 @@ def compiled(shape, mesh, n_rows=16):
     ids = jax.ShapeDtypeStruct(
         (n_rows, LENGTH), np.int32, sharding=NamedSharding(mesh, ROWS)
     )
-    from jaxcontam.scoring import mesh as module
-
-    return module._compiled(graphdef, mesh, layout, False).lower(state, ids, ids)
+    return (
+        mesh_module._compiled(graphdef, mesh, layout, False)
+        .lower(state, ids, ids)
+        .compile()
+    )
 
 
 def _flat(arrays):
@@ -146,25 +182,19 @@ def _rows_alone_and_together():
     )
 
 
-def on_eight_devices(out):
+def eight(out):
     assert len(jax.devices()) == 8
-    found = {}
-    for word in ("data=8", "data=2,model=4"):
-        placed = decoder()
-        graphdef, state = nnx.split(placed)
-        state, _ = on_mesh(state, device_mesh(parse_mesh(word)))
-        found |= {
-            f"{word} {k}": v for k, v in scores(nnx.merge(graphdef, state)).items()
-        }
+    found = scores("data=8", ["tokens"])
+    found |= scores("data=2,model=4", ["tokens", "pairs"])
     found["together"], found["alone"] = _rows_alone_and_together()
     # Many layers beside a small vocabulary, as in a large model.
     shape = llama_shape(
-        vocab_size=64, d_model=64, n_layers=24, n_heads=4, d_ff=128, context=32
+        vocab_size=64, d_model=64, n_layers=24, n_heads=4, d_ff=128, context=64
     )
     whole = nnx.eval_shape(lambda: Decoder(shape, rngs=nnx.Rngs(0)))
     found["bytes"] = sum(4 * leaf.size for leaf in jax.tree.leaves(nnx.state(whole)))
-    for word in ("data=8", "data=2,model=4", "model=8"):
-        program = compiled(shape, device_mesh(parse_mesh(word))).compile()
+    for word in ("data=8", "model=8"):
+        program = compiled(shape, device_mesh(parse_mesh(word)))
         memory = program.memory_analysis()
         found[f"{word} collectives"] = np.array(_collectives(program), "U20")
         found[f"{word} kept"] = memory.argument_size_in_bytes
@@ -172,7 +202,55 @@ def on_eight_devices(out):
     np.savez(out, **found)
 
 
-def of_two_processes(out, folder, port, process):
+def slow(out):
+    found = {}
+    for word in ("data=8", "data=2,model=4", "model=8"):
+        found |= scores(word, KINDS)
+    np.savez(out, **found)
+
+
+def families(out, folder):
+    """Each family's file read whole, and in halves on two pairs of devices."""
+    from test_family_writing import RAW, drawn, raw_config, weights, write
+
+    mesh = device_mesh(parse_mesh("data=2,model=2"))
+    found = {}
+    for model_type in RAW:
+        raw = raw_config(model_type, tie_word_embeddings=True)
+        for dtype in ("float32", "bfloat16"):
+            place = Path(folder) / f"{model_type}-{dtype}"
+            write(drawn(raw, dtype=dtype), raw, place)
+            with counted_bytes() as read:
+                whole = weights(load_decoder(place, dtype=dtype))
+                read_whole = sum(read)
+                read.clear()
+                decoder = load_decoder(place, dtype=dtype, mesh=mesh)
+            parts = {
+                weight_name(path): leaf
+                for path, leaf in jax.tree.leaves_with_path(nnx.state(decoder))
+            }
+            layout = dict(mesh_layout(nnx.state(decoder), mesh).axes)
+            found[place.name] = {
+                "equal": [
+                    name
+                    for name, part in parts.items()
+                    if np.array_equal(np.asarray(part), whole[name])
+                ],
+                "halves": [
+                    name
+                    for name, part in parts.items()
+                    if {shard.data.size for shard in part.addressable_shards}
+                    == {part.size // 2}
+                ],
+                "divided": list(layout),
+                "all": list(whole),
+                "read_whole": read_whole,
+                "read": sum(read),
+            }
+    Path(out).write_text(json.dumps(found))
+
+
+def half(out, folder, port, process):
     jax.distributed.initialize(
         f"127.0.0.1:{port}", num_processes=2, process_id=int(process)
     )
@@ -181,28 +259,39 @@ def of_two_processes(out, folder, port, process):
     with counted_bytes() as read:
         for word in ("model=4", "data=2,model=2"):
             read.clear()
-            placed = load_decoder(Path(folder), mesh=device_mesh(parse_mesh(word)))
+            model = load_decoder(Path(folder), mesh=device_mesh(parse_mesh(word)))
             found[f"{word} read"] = sum(read)
-            found |= {f"{word} {k}": v for k, v in scores(placed).items()}
+            found |= {f"{word} {kind}": score(model) for kind, score in KINDS.items()}
     np.savez(out, **found)
     jax.distributed.shutdown()
 
 
-class counted_bytes:
-    """Within it, a list of the bytes of each read of a weight's part."""
+@contextlib.contextmanager
+def counted_bytes():
+    """Within it, the bytes of each read of a part of a tensor."""
+    opened, read = weights._open, []
 
-    def __enter__(self):
-        self.opened, read = weights.safe_open, []
+    @contextlib.contextmanager
+    def counted(path):
+        with opened(path) as handle:
+            yield _CountedFile(handle, read)
 
-        class Counted(self.opened):
-            def get_slice(self, name):
-                return _CountedSlice(super().get_slice(name), read)
+    weights._open = counted
+    try:
+        yield read
+    finally:
+        weights._open = opened
 
-        weights.safe_open = Counted
-        return read
 
-    def __exit__(self, *_):
-        weights.safe_open = self.opened
+class _CountedFile:
+    def __init__(self, opened, read):
+        self.opened, self.read = opened, read
+
+    def keys(self):
+        return self.opened.keys()
+
+    def get_slice(self, name):
+        return _CountedSlice(self.opened.get_slice(name), self.read)
 
 
 class _CountedSlice:
@@ -219,4 +308,7 @@ class _CountedSlice:
 
 
 if __name__ == "__main__":
-    (on_eight_devices if len(sys.argv) == 2 else of_two_processes)(*sys.argv[1:])
+    task = {"eight": eight, "slow": slow, "families": families, "half": half}[
+        sys.argv[1]
+    ]
+    task(*sys.argv[2:])

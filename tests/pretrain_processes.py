@@ -26,7 +26,9 @@ def start_all(words, n_processes, *, n_devices=1, out_of=None):
             "JAX_NUM_PROCESSES": str(n_processes),
             "JAX_PROCESS_ID": str(process),
         }
-        flags = f"--xla_force_host_platform_device_count={n_devices}"
+        # Optimised code would take longer to make than it saves.
+        flags = f"--xla_force_host_platform_device_count={n_devices} "
+        flags += "--xla_backend_optimization_level=0"
         started.append(
             subprocess.Popen(
                 [sys.executable, "-m", "train.pretrain", *words, *own]

@@ -32,6 +32,7 @@ IDENTITY = ScoreIdentity(
     moments=False,
     dtype="float32",
     precision="highest",
+    attention="blocks",
     kernel=1,
     code="",
     platform="cpu",

@@ -1,5 +1,6 @@
 """The decoder against a dense one in float64 NumPy, and its laws."""
 
+import ast
 import dataclasses
 import inspect
 
@@ -10,6 +11,7 @@ import pytest
 import scipy.special
 from flax import nnx
 
+from jaxcontam.models import attention, layers, rope
 from jaxcontam.models import decoder as decoder_module
 from jaxcontam.models.config import gpt2_shape, llama_shape
 from jaxcontam.models.decoder import Decoder
@@ -202,6 +204,8 @@ def test_layers_start_with_weights_of_their_own():
     [
         ({"n_kv_heads": 4}, "n_kv_heads must divide n_heads, got 4 and 6"),
         ({"head_dim": 7}, "rotated dimensions must be even, got 7"),
+        ({"shared_norm": True}, "shared_norm must be of parallel blocks"),
+        ({"parallel": True, "pre_norms": False}, "must have norms before them"),
     ],
 )
 def test_shapes_that_cannot_be_built_are_refused(change, message):
@@ -209,8 +213,11 @@ def test_shapes_that_cannot_be_built_are_refused(change, message):
         dataclasses.replace(LLAMA, **change)
 
 
-def test_decoder_knows_no_family_by_name():
-    """A family is data: what differs stands in its row, never in the decoder."""
-    source = inspect.getsource(decoder_module)
-    assert "model_type" not in source
-    assert not [name for name in FAMILIES if f'"{name}' in source]
+@pytest.mark.parametrize("module", [decoder_module, layers, attention, rope])
+def test_computation_knows_shapes_and_no_family(module):
+    tree = ast.parse(inspect.getsource(module))
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    names |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    words = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    assert not {name for name in names if "family" in name or "model_type" in name}
+    assert not {word for word in words if isinstance(word, str)} & FAMILIES.keys()

@@ -1,7 +1,5 @@
 """Every model family's token scores against transformers' torch models."""
 
-import json
-
 import jax
 import numpy as np
 import pytest
@@ -16,8 +14,18 @@ from jaxcontam.models.checkpoint import (
     save_checkpoint,
 )
 from jaxcontam.models.families import FAMILIES
+from tests.family_cases import (
+    CASES,
+    EAGER,
+    FAMILY_CASES,
+    LLAMA3_ROPE,
+    PLAIN_CASES,
+    edit_config,
+    reopened,
+    torch_model,
+    with_slow_ones,
+)
 from tests.torch_reference import (
-    CONTEXT,
     assert_scores_agree,
     draw,
     logits,
@@ -27,145 +35,8 @@ from tests.torch_reference import (
 
 pytestmark = pytest.mark.parity
 
-# Odd sizes, and three layers, so that no axis can be taken for another.
-LLAMA_SIZES = {
-    "vocab_size": 97,
-    "hidden_size": 42,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 6,
-    "num_key_value_heads": 2,
-    "head_dim": 14,
-    "intermediate_size": 53,
-    "max_position_embeddings": CONTEXT,
-    "tie_word_embeddings": False,
-}
-# Heads of hidden_size / num_attention_heads.
-QWEN2_SIZES = {k: v for k, v in LLAMA_SIZES.items() if k != "head_dim"} | {
-    "hidden_size": 60
-}
-NEOX_SIZES = {
-    "vocab_size": 97,
-    "hidden_size": 48,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 3,
-    "intermediate_size": 53,
-    "max_position_embeddings": CONTEXT,
-}
-GPT2_SIZES = {
-    "vocab_size": 97,
-    "n_embd": 42,
-    "n_layer": 3,
-    "n_head": 6,
-    "n_inner": 53,
-    "n_positions": CONTEXT,
-}
-OPT_SIZES = {
-    "vocab_size": 97,
-    "hidden_size": 42,
-    "word_embed_proj_dim": 42,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 6,
-    "ffn_dim": 53,
-    "max_position_embeddings": CONTEXT,
-}
-# Windows, caps and scaled positions must bite within 16 tokens.
-LLAMA3_ROPE = {
-    "rope_type": "llama3",
-    "rope_theta": 500_000.0,
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 8,
-}
-GEMMA2_CHANGES = {
-    "tie_word_embeddings": True,
-    "query_pre_attn_scalar": 9,
-    "sliding_window": 5,
-    "attn_logit_softcapping": 2.0,
-    "final_logit_softcapping": 3.0,
-}
-CASES = {
-    "gpt2, tied": ("gpt2", GPT2_SIZES),
-    "gpt2, untied": ("gpt2", GPT2_SIZES | {"tie_word_embeddings": False}),
-    "llama 3": ("llama", LLAMA_SIZES | {"rope_parameters": LLAMA3_ROPE}),
-    "llama, linear": (
-        "llama",
-        LLAMA_SIZES
-        | {
-            "rope_parameters": {
-                "rope_type": "linear",
-                "rope_theta": 1e4,
-                "factor": 4.0,
-            }
-        },
-    ),
-    "llama, biases, tied": (
-        "llama",
-        LLAMA_SIZES
-        | {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True},
-    ),
-    "mistral": ("mistral", LLAMA_SIZES | {"sliding_window": 5}),
-    "mistral, no window": ("mistral", LLAMA_SIZES | {"sliding_window": None}),
-    "qwen2": ("qwen2", QWEN2_SIZES),
-    "qwen2, windows": (
-        "qwen2",
-        QWEN2_SIZES
-        | {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1},
-    ),
-    "qwen3": ("qwen3", LLAMA_SIZES),
-    "qwen3, biases, tied": (
-        "qwen3",
-        LLAMA_SIZES | {"attention_bias": True, "tie_word_embeddings": True},
-    ),
-    "pythia": ("gpt_neox", NEOX_SIZES),
-    "gpt_neox, not parallel": (
-        "gpt_neox",
-        NEOX_SIZES
-        | {
-            "use_parallel_residual": False,
-            "attention_bias": False,
-            "hidden_act": "gelu_fast",
-            "rope_parameters": {
-                "rope_type": "default",
-                "rope_theta": 777.0,
-                "partial_rotary_factor": 0.5,
-            },
-        },
-    ),
-    "opt": ("opt", OPT_SIZES),
-    "opt, no biases, untied": (
-        "opt",
-        OPT_SIZES | {"enable_bias": False, "tie_word_embeddings": False},
-    ),
-    "gemma2": ("gemma2", LLAMA_SIZES | GEMMA2_CHANGES),
-    "gemma2, no caps": (
-        "gemma2",
-        LLAMA_SIZES
-        | GEMMA2_CHANGES
-        | {"attn_logit_softcapping": None, "final_logit_softcapping": None},
-    ),
-}
-NEW_FAMILIES = [case for case in CASES if "," not in case and case != "llama 3"]
-FAMILY_CASES = ["gpt2, tied", "llama 3", *NEW_FAMILIES]
 
-
-def torch_model(case, seed=0):
-    model_type, fields = CASES[case]
-    config = transformers.AutoConfig.for_model(model_type, **fields)
-    # Other implementations than eager leave out Gemma's caps.
-    model = transformers.AutoModelForCausalLM.from_config(
-        config, attn_implementation="eager"
-    )
-    return randomised(model, seed)
-
-
-def reopened(folder):
-    return transformers.AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float32, attn_implementation="eager"
-    )
-
-
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", with_slow_ones(CASES, keep=PLAIN_CASES))
 def test_scores_agree(case, tmp_path):
     model = torch_model(case, seed=len(case))
     model.save_pretrained(tmp_path)
@@ -173,26 +44,20 @@ def test_scores_agree(case, tmp_path):
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize("case", NEW_FAMILIES)
+@pytest.mark.parametrize("case", with_slow_ones(PLAIN_CASES))
 def test_scores_agree_for_any_weights(case, seed, tmp_path):
     model = torch_model(case, seed)
     model.save_pretrained(tmp_path)
     assert_scores_agree(load_decoder(tmp_path), model)
 
 
-@pytest.mark.parametrize("case", NEW_FAMILIES)
+@pytest.mark.parametrize("case", with_slow_ones(PLAIN_CASES))
 def test_sharded_bfloat16_files_score_as_torch_does_in_float32(case, tmp_path):
     torch_model(case).to(torch.bfloat16).save_pretrained(
         tmp_path, max_shard_size="20KB"
     )
     assert len(list(tmp_path.glob("model-*.safetensors"))) > 2
     assert_scores_agree(load_decoder(tmp_path), reopened(tmp_path))
-
-
-def edit_config(folder, *, drop=(), **changes):
-    path = folder / "config.json"
-    raw = json.loads(path.read_text()) | changes
-    path.write_text(json.dumps({k: v for k, v in raw.items() if k not in drop}))
 
 
 OLD_FORMS = {
@@ -243,9 +108,7 @@ def test_field_that_a_config_leaves_out_is_the_familys_default(case, tmp_path):
     fields = {k: v for k, v in fields.items() if k not in DEFAULTS[case]}
     config = transformers.AutoConfig.for_model(model_type, **fields)
     model = randomised(
-        transformers.AutoModelForCausalLM.from_config(
-            config, attn_implementation="eager"
-        ),
+        transformers.AutoModelForCausalLM.from_config(config, **EAGER),
         seed=1,
     )
     model.save_pretrained(tmp_path)
@@ -253,7 +116,7 @@ def test_field_that_a_config_leaves_out_is_the_familys_default(case, tmp_path):
     assert_scores_agree(load_decoder(tmp_path), model)
 
 
-@pytest.mark.parametrize("case", NEW_FAMILIES)
+@pytest.mark.parametrize("case", PLAIN_CASES)
 def test_unknown_and_missing_tensors_are_named(case, tmp_path):
     torch_model(case).save_pretrained(tmp_path)
     path = tmp_path / "model.safetensors"
@@ -263,7 +126,7 @@ def test_unknown_and_missing_tensors_are_named(case, tmp_path):
     save_file(tensors | {stranger: np.zeros(3, np.float32)}, path)
     with pytest.raises(InputError, match=f"unknown tensors: {stranger}"):
         load_decoder(tmp_path)
-    lost = next(name for name in tensors if "norm" in name)
+    lost = next(name for name in tensors if "norm" in name or "ln_" in name)
     save_file({k: v for k, v in tensors.items() if k != lost}, path)
     with pytest.raises(InputError, match=f"missing tensors: {lost}"):
         load_decoder(tmp_path)
@@ -360,7 +223,7 @@ def test_model_that_is_read_and_written_is_the_same_to_the_bit(case, tmp_path):
     )
     assert read_config_fields(second) == read_config_fields(first)
     again, loading = transformers.AutoModelForCausalLM.from_pretrained(
-        second, attn_implementation="eager", output_loading_info=True
+        second, output_loading_info=True, **EAGER
     )
     assert not any(loading[key] for key in ("missing_keys", "unexpected_keys"))
     assert again.dtype == torch.float32
@@ -380,7 +243,7 @@ def test_bfloat16_files_are_written_as_their_float32_values(case, tmp_path):
     assert read_config_fields(second)["dtype"] == "float32"
 
 
-@pytest.mark.parametrize("case", FAMILY_CASES)
+@pytest.mark.parametrize("case", with_slow_ones(FAMILY_CASES))
 def test_weights_that_training_moved_score_alike_in_torch(case, tmp_path):
     model = torch_model(case)
     model.save_pretrained(tmp_path)

@@ -39,6 +39,7 @@ GROUPED = SIZES | {
     "num_key_value_heads": 2,
     "head_dim": 6,
 }
+EXPERTS = {"num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 10}
 # What published models set and no shape made here has.
 RAW = {
     "gpt2": {
@@ -80,6 +81,52 @@ RAW = {
     },
     "gemma2": GROUPED
     | {"query_pre_attn_scalar": 9, "sliding_window": 5, "final_logit_softcapping": 3.0},
+    "gpt_neo": {
+        "vocab_size": VOCAB,
+        "hidden_size": 18,
+        "num_layers": 2,
+        "num_heads": 3,
+        "intermediate_size": None,
+        "max_position_embeddings": 32,
+        "attention_types": [[["global", "local"], 1]],
+        "attention_layers": ["global", "local"],
+        "window_size": 5,
+    },
+    "gptj": {
+        "vocab_size": VOCAB,
+        "n_embd": 18,
+        "n_layer": 2,
+        "n_head": 3,
+        "n_inner": None,
+        "n_positions": 32,
+        "rotary_dim": 4,
+        "rotary": True,
+    },
+    "phi": SIZES | {"partial_rotary_factor": 0.7, "qk_layernorm": True},
+    "phi3": SIZES
+    | {
+        "original_max_position_embeddings": 8,
+        "rope_scaling": {
+            "type": "longrope",
+            "short_factor": [1.0, 1.5, 2.0],
+            "long_factor": [2.0, 3.0, 4.0],
+        },
+    },
+    "gemma": GROUPED | {"hidden_act": "gelu", "hidden_activation": None},
+    "gemma3_text": GROUPED
+    | {
+        "sliding_window": 5,
+        "sliding_window_pattern": 2,
+        "rope_local_base_freq": 700,
+        "rope_theta": 3e5,
+        "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+    },
+    "olmo2": GROUPED | {"attention_bias": True, "rope_theta": 5e5},
+    "mixtral": GROUPED | {"num_local_experts": 3, "router_aux_loss_coef": 0.02},
+    "qwen2_moe": GROUPED
+    | EXPERTS
+    | {"shared_expert_intermediate_size": 8, "qkv_bias": False},
+    "qwen3_moe": GROUPED | EXPERTS | {"norm_topk_prob": True},
 }
 
 

@@ -6,7 +6,7 @@ import jax
 import pytest
 from flax import nnx
 
-from jaxcontam.models.config import DecoderConfig, gpt2_shape, llama_shape
+from jaxcontam.models.config import DecoderConfig, ExpertShape, gpt2_shape, llama_shape
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.flops import forward_flops, product_weights
 
@@ -17,7 +17,12 @@ _GPT2 = gpt2_shape(vocab_size=50, d_model=8, n_layers=2, n_heads=4, context=16)
 _GROUPED = dataclasses.replace(_LLAMA, n_kv_heads=1, head_dim=6, tied=False)
 
 
-@pytest.mark.parametrize("config", [_LLAMA, _GPT2, _GROUPED])
+_EXPERTS = dataclasses.replace(
+    _LLAMA, experts=ExpertShape(n=3, n_used=3, normalised=True, d_shared=7)
+)
+
+
+@pytest.mark.parametrize("config", [_LLAMA, _GPT2, _GROUPED, _EXPERTS])
 def test_weights_of_products_are_the_decoders_kernels(config: DecoderConfig):
     state = nnx.eval_shape(lambda: nnx.state(Decoder(config, rngs=nnx.Rngs(0))))
     kernels = [
@@ -33,6 +38,16 @@ def test_flops_are_two_a_weight_and_half_of_the_attention_square():
     # 2 * 8 * 5 * 5, halved.
     by_hand = 5 * 2 * (2 * 12 * 64 + 50 * 8) + 2 * (2 * 2 * 8 * 5 * 5) / 2
     assert forward_flops(_GPT2, [5]) == by_hand
+
+
+def test_experts_that_a_token_does_not_take_cost_nothing():
+    assert _EXPERTS.experts is not None
+    two = dataclasses.replace(_EXPERTS.experts, n_used=2)
+    saved = product_weights(_EXPERTS) - product_weights(
+        dataclasses.replace(_EXPERTS, experts=two)
+    )
+    # An expert of three 8 x 20 products in each of three layers.
+    assert saved == 3 * 3 * 8 * 20
 
 
 def test_flops_of_sequences_add_up():

@@ -38,7 +38,7 @@ SHAPES = {
         post_norms=True,
         norm_offset=1.0,
         embedding_scale=3.0,
-        query_key_norm=True,
+        query_key_norm="head",
         qkv_bias=True,
     ),
     "parallel, partly rotated": dataclasses.replace(

@@ -11,7 +11,9 @@ from flax import nnx
 
 from jaxcontam.models.config import llama_shape
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.scoring.kernel import score_tokens, target_scores
+from jaxcontam.models.fused_attention import Hardware
+from jaxcontam.scoring import kernel
+from jaxcontam.scoring.kernel import score_tokens, target_scores, vocab_block
 
 BLOCK = 1024  # the kernel's vocabulary block
 
@@ -57,6 +59,24 @@ def test_scores_match_scipy_float64_without_jit(V):
     arrays = problem(V)
     with jax.disable_jit():
         found = target_scores(*map(jnp.asarray, arrays), moments=True)
+    for part, expected_N in zip(found, float64_scores(*arrays), strict=True):
+        np.testing.assert_allclose(part, expected_N, **KERNEL)
+
+
+@pytest.mark.parametrize("V", [1, 300, 4096, 4097, 32_000, 50_257, 256_000])
+def test_blocks_of_an_accelerator_are_few_and_hardly_overlap(V):
+    width = vocab_block(V, "cuda")
+    assert width == V or width % 128 == 0
+    n_blocks = -(-V // width)
+    assert n_blocks == -(-V // 4096)
+    assert n_blocks * width - V < 128 * n_blocks
+
+
+@pytest.mark.parametrize("V", [4097, 9001])
+def test_scores_match_scipy_float64_in_the_blocks_of_an_accelerator(V, monkeypatch):
+    monkeypatch.setattr(kernel, "hardware", lambda: Hardware("cuda"))
+    arrays = problem(V)
+    found = jax.jit(lambda *x: target_scores(*x, moments=True))(*arrays)
     for part, expected_N in zip(found, float64_scores(*arrays), strict=True):
         np.testing.assert_allclose(part, expected_N, **KERNEL)
 

@@ -1,14 +1,18 @@
 """The kernel on meshes of devices: the numbers of one, from parts of the weights."""
 
+import functools
 import socket
 
 import jax
 import numpy as np
 import pytest
-from mesh_process import decoder, scores, started
+from flax import nnx
+from jax.sharding import AbstractMesh
+from mesh_process import KINDS, decoder, started
 
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import save_checkpoint
+from jaxcontam.models.sharding import mesh_layout
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.mesh import MeshShape, device_mesh, parse_mesh
 
@@ -20,42 +24,52 @@ def read(path):
         return dict(archive)
 
 
+def found_by(*arguments, n_devices):
+    """What processes wrote, each to the file that its task names first."""
+    running = [started(*own, n_devices=n_devices) for own in arguments]
+    try:
+        said = [process.communicate(timeout=300)[1] for process in running]
+    finally:
+        # One that waits for another which failed would outlive the tests.
+        for process in running:
+            process.kill()
+    assert [process.returncode for process in running] == [0] * len(running), said
+    return [read(own[1]) for own in arguments]
+
+
 @pytest.fixture(scope="module")
 def eight(tmp_path_factory):
     out = tmp_path_factory.mktemp("mesh") / "found.npz"
-    _, err = (process := started(out, n_devices=8)).communicate(timeout=300)
-    assert process.returncode == 0, err
-    return read(out)
+    (found,) = found_by(("eight", out), n_devices=8)
+    return found
 
 
 @pytest.fixture(scope="module")
 def one():
-    return scores(decoder())
+    """Scores on one device, made when first asked for."""
+    return functools.cache(lambda kind: KINDS[kind](decoder()))
 
 
-def assert_same_scores(found, one, word):
-    for kind, values in one.items():
-        # Rows of another batch shape, so another order of float32 sums; tokens of
-        # about -7 nats and norms of about 1.
-        np.testing.assert_allclose(
-            found[f"{word} {kind}"], values, rtol=1e-5, atol=1e-5, err_msg=kind
-        )
+def assert_same_scores(found, one, word, kind):
+    # Rows of another batch shape, so another order of float32 sums; tokens are of
+    # about -7 nats, norms of about 10.
+    np.testing.assert_allclose(found[f"{word} {kind}"], one(kind), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("word", [WHOLE, DIVIDED])
-def test_a_mesh_gives_the_numbers_of_one_device(eight, one, word):
-    assert_same_scores(eight, one, word)
+@pytest.mark.parametrize(
+    ("word", "kind"), [(WHOLE, "tokens"), (DIVIDED, "tokens"), (DIVIDED, "pairs")]
+)
+def test_a_mesh_gives_the_numbers_of_one_device(eight, one, word, kind):
+    assert_same_scores(eight, one, word, kind)
 
 
-def test_divided_weights_give_the_numbers_of_whole_ones(eight):
-    for kind in ("tokens", "pairs", "norms"):
-        np.testing.assert_allclose(
-            # The same products of gathered weights.
-            eight[f"{DIVIDED} {kind}"],
-            eight[f"{WHOLE} {kind}"],
-            rtol=1e-5,
-            atol=1e-5,
-        )
+@pytest.mark.slow
+def test_every_mesh_gives_every_number_of_one_device(one, tmp_path):
+    out = tmp_path / "found.npz"
+    (found,) = found_by(("slow", out), n_devices=8)
+    for word in (WHOLE, DIVIDED, "model=8"):
+        for kind in KINDS:
+            assert_same_scores(found, one, word, kind)
 
 
 def test_rows_of_a_device_have_the_bits_of_the_same_rows_alone(eight):
@@ -66,16 +80,13 @@ def test_devices_with_whole_weights_never_talk(eight):
     assert list(eight[f"{WHOLE} collectives"]) == []
 
 
-@pytest.mark.parametrize("word", [DIVIDED, "model=8"])
-def test_each_divided_weight_is_gathered_once_and_nothing_else_is_sent(eight, word):
+def test_each_divided_weight_is_gathered_once_and_nothing_else_is_sent(eight):
     # In the body of the loop over layers those of qkv, out, up and down; before it the
     # embedding, which is the head too.
-    assert list(eight[f"{word} collectives"]) == ["all-gather"] * (4 + 1)
+    assert list(eight["model=8 collectives"]) == ["all-gather"] * (4 + 1)
 
 
-@pytest.mark.parametrize(
-    ("word", "n_model"), [(WHOLE, 1), (DIVIDED, 4), ("model=8", 8)]
-)
+@pytest.mark.parametrize(("word", "n_model"), [(WHOLE, 1), ("model=8", 8)])
 def test_a_device_keeps_its_share_and_needs_less_than_the_model(eight, word, n_model):
     whole = eight["bytes"]
     # Norms are on every device, and so are a few rows of ids.
@@ -133,6 +144,31 @@ def test_devices_that_do_not_make_the_mesh_are_counted(word, message):
     assert str(caught.value) == message
 
 
+def test_a_model_that_no_weight_of_divides_is_refused():
+    # All of 32, 64 and 1100 leave a rest by 3.
+    mesh = AbstractMesh((1, 3), ("data", "model"))
+    with pytest.raises(InputError, match=r"--mesh model=3: no weight of this model"):
+        mesh_layout(nnx.state(decoder()), mesh)
+
+
+def test_mesh_of_more_devices_than_there_are_is_refused_before_loading(
+    tmp_path, capsys
+):
+    from jaxcontam.cli import main
+
+    texts, out = tmp_path / "texts.txt", tmp_path / "rows.jsonl"
+    texts.write_text("one\ntwo\n")
+    empty = tmp_path / "model"
+    empty.mkdir()
+    n = len(jax.devices())
+    words = ["score", str(empty), str(texts), "--out", str(out)]
+    assert main([*words, "--mesh", f"data=1,model={n + 1}"]) == 2
+    assert capsys.readouterr().err == (
+        f"jaxcontam: error: --mesh data=1,model={n + 1} needs {n + 1} devices, "
+        f"here are {n}\n  hint: leave data out to use all\n"
+    )
+
+
 @pytest.mark.parametrize("flag", [["--mesh", "model=2"], ["--distributed"]])
 def test_devices_of_a_served_model_are_not_ours_to_choose(flag, capsys):
     from jaxcontam.cli import main
@@ -148,19 +184,15 @@ def test_two_processes_share_a_mesh_and_read_their_halves(one, tmp_path):
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         port = held.getsockname()[1]
-    outs = [tmp_path / f"{process}.npz" for process in range(2)]
-    running = [
-        started(out, folder, port, process, n_devices=2)
-        for process, out in enumerate(outs)
-    ]
-    for process in running:
-        _, err = process.communicate(timeout=300)
-        assert process.returncode == 0, err
+    both = found_by(
+        *(("half", tmp_path / f"{i}.npz", folder, port, i) for i in range(2)),
+        n_devices=2,
+    )
     size = (folder / "model.safetensors").stat().st_size
-    for out in outs:
-        found = read(out)
+    for found in both:
         for word in ("model=4", "data=2,model=2"):
-            assert_same_scores(found, one, word)
+            for kind in KINDS:
+                assert_same_scores(found, one, word, kind)
         # A half of each kernel and of the embedding; norms and the file's header apart.
         assert 0.48 * size < found["model=4 read"] < 0.54 * size
         # Each process has a whole copy on its two devices.

@@ -26,7 +26,7 @@ SHAPES = {
         LLAMA, windows=(5, None, 20), attention_softcap=0.5, logit_softcap=0.7
     ),
     "parallel, partly rotated": dataclasses.replace(
-        LLAMA, parallel=True, rotary_dim=4, query_key_norm=True
+        LLAMA, parallel=True, rotary_dim=4, query_key_norm="head"
     ),
 }
 # Float32 sums in another order, weights four times as large as usual; measured: 1.4e-5.

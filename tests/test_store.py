@@ -169,6 +169,7 @@ def test_every_field_of_the_identity_makes_other_keys(tmp_path):
         "moments": True,
         "dtype": "bfloat16",
         "precision": "default",
+        "attention": "cudnn",
         "kernel": 2,
         "code": "other",
         "platform": "gpu",

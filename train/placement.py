@@ -65,13 +65,19 @@ def fresh_decoder(config: DecoderConfig, *, seed: int, mesh: Mesh | None) -> Dec
     """
     if mesh is None:
         return Decoder(config, rngs=nnx.Rngs(seed))
+    graphdef, make_parts = _born_divided(config, mesh)
+    return nnx.merge(graphdef, make_parts(jax.random.key(seed)))
+
+
+@functools.lru_cache(maxsize=4)
+def _born_divided(config: DecoderConfig, mesh: Mesh) -> tuple[nnx.GraphDef, Any]:
+    """(key) -> weights, compiled once a shape and mesh."""
     graphdef, shapes = nnx.split(_abstract(config))
 
     def make(key: jax.Array) -> nnx.State:
         return nnx.state(Decoder(config, rngs=nnx.Rngs(key)))
 
-    make_parts = jax.jit(make, out_shardings=param_shardings(shapes, mesh))
-    return nnx.merge(graphdef, make_parts(jax.random.key(seed)))
+    return graphdef, jax.jit(make, out_shardings=param_shardings(shapes, mesh))
 
 
 def _abstract(config: DecoderConfig) -> Decoder:

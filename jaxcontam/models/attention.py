@@ -1,7 +1,9 @@
 """Causal attention: blocks of queries over their own prefixes, and over a shared one.
 
-Gradients are taken of the tokens' own attention alone, block by block too: weights are
-computed again from the logarithms of their sums, so none are kept.
+Where the hardware has a fused kernel for the case, that one is used instead; see
+`fused_attention`. Gradients are taken of the tokens' own attention alone, block by
+block too: weights are computed again from the logarithms of their sums, so none are
+kept.
 
 Dimension key
     B  sequences in the batch
@@ -22,6 +24,12 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontam.models.config import DecoderConfig
+from jaxcontam.models.fused_attention import (
+    attend_fused,
+    attention_scale,
+    hardware,
+    kernel_of_rows,
+)
 
 # Queries attend in blocks of this many, each to its own prefix: most of the upper
 # triangle of the score matrix is never computed. Blocks of 128 are as fast and take
@@ -79,6 +87,10 @@ def attend(
         Mixed values, `[B, T, G, R, E]` float32.
     """
     if view.memory is None:
+        T = q_BTGRE.shape[1]
+        kernel = kernel_of_rows(config, str(q_BTGRE.dtype), T, hardware())
+        if kernel != "blocks":
+            return attend_fused(kernel, q_BTGRE, k_BTGE, v_BTGE, config)
         return _attend_own(q_BTGRE, k_BTGE, v_BTGE, view.positions, view.window, config)
     return _attend_blocks(q_BTGRE, k_BTGE, v_BTGE, view, config)
 
@@ -210,7 +222,7 @@ def _own_scores(
     )
     seen_QS = _seen(positions_T[start:stop], positions_T[:stop], window)
     scores = _masked(raw, seen_QS, config)
-    scale = _scale(config)
+    scale = attention_scale(config)
     if config.attention_softcap is None:
         return scores, scale
     capped = softcapped(raw * scale, config.attention_softcap)
@@ -228,12 +240,8 @@ def _seen(places_Q: jax.Array, places_S: jax.Array, window) -> jax.Array:
     return seen_QS if window is None else seen_QS & (distance_QS < window)
 
 
-def _scale(config: DecoderConfig) -> float:
-    return config.attention_scale or config.head_dim**-0.5
-
-
 def _masked(scores: jax.Array, seen_QS: jax.Array, config: DecoderConfig) -> jax.Array:
-    scores = softcapped(scores * _scale(config), config.attention_softcap)
+    scores = softcapped(scores * attention_scale(config), config.attention_softcap)
     return jnp.where(seen_QS[None, None, None], scores, _NEVER)
 
 

@@ -9,19 +9,48 @@ class RopeScaling:
     """How rotary frequencies are slowed for contexts longer than first trained on.
 
     Attributes:
-        kind: `linear` (all of them) or `llama3` (the slow ones alone).
-        factor: Slowed by so much.
+        kind: `linear` (all of them), `llama3` (the slow ones alone) or `each` (every
+            pair by a factor of its own).
+        factor: Slowed by so much; 1 for `each`.
         low_factor: `llama3`: periods over `first_context / low_factor` are slowed.
         high_factor: `llama3`: periods under `first_context / high_factor` are kept;
             between the two lies a ramp.
         first_context: `llama3`: the context of the first training.
+        factors: `each`: of every pair, the fastest first.
+        magnitude: Cosines and sines are multiplied by it.
     """
 
-    kind: Literal["linear", "llama3"]
+    kind: Literal["linear", "llama3", "each"]
     factor: float
     low_factor: float = 1.0
     high_factor: float = 4.0
     first_context: int = 8192
+    factors: tuple[float, ...] = ()
+    magnitude: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertShape:
+    """Feed-forward layers of which each token takes a few.
+
+    Attributes:
+        n: Experts of a block, each of width `d_ff`.
+        n_used: Those that a token takes: the likeliest ones of a softmax over all.
+        normalised: Their probabilities are divided by their sum.
+        d_shared: Width of one more layer that all tokens take, times a gate of its own;
+            0 is none.
+    """
+
+    n: int
+    n_used: int
+    normalised: bool
+    d_shared: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.n_used <= self.n:
+            raise ValueError(
+                f"experts that a token takes must be 1 to {self.n}, got {self.n_used}"
+            )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,22 +64,30 @@ class DecoderConfig:
         n_heads: Query heads.
         n_kv_heads: Key and value heads; divides `n_heads`.
         head_dim: Width of a head.
-        d_ff: Width of the feed-forward layer.
+        d_ff: Width of the feed-forward layer, or of each of its experts.
         context: Most tokens that one forward pass reads.
-        positions: `rotary` (half-split rotation of queries and keys) or `learned`.
+        positions: `rotary` (queries and keys are rotated) or `learned`.
         rope_theta: Base of the rotary frequencies.
         rope_scaling: How they are slowed, or None.
+        local_rope_theta: Base in layers with a window, where nothing is slowed; None is
+            as in all layers.
         rotary_dim: First so many dimensions of a head are rotated; None is all.
+        rotary_pairs: Dimensions that turn together: one of the first half of those
+            rotated with one of the second (`halves`), or `neighbours`.
         norm: `rms` (scale alone) or `layer` (scale and bias).
         norm_eps: Added to the variance.
         norm_offset: Added to the scale of every norm. A scale near 1 that is kept as
             its distance from 1 has more bits, and a file's come back as they were.
-        query_key_norm: An RMS norm of each query and key head.
-        post_norms: A second norm after attention and after the feed-forward layer,
-            before they are added to the stream.
+        query_key_norm: Queries and keys are normalised, each `head` for itself, or all
+            heads of a position as a `whole`; None: they are not.
+        pre_norms: Attention and the feed-forward layer read a normalised stream.
+        post_norms: A norm after attention and one after the feed-forward layer, before
+            they are added to the stream.
         parallel: Attention and feed-forward both read the block's input.
+        shared_norm: They read it after the same norm; parallel blocks alone.
         activation: `silu`, `gelu` (erf), `gelu_tanh` or `relu`.
         gated: Multiply the activation by a second projection.
+        experts: Of the feed-forward layers; None: each is one.
         qkv_bias: Biases of the query, key and value projections.
         output_bias: Bias of attention's output projection.
         mlp_bias: Biases of the feed-forward projections.
@@ -61,6 +98,7 @@ class DecoderConfig:
         logit_softcap: Logits likewise.
         embedding_scale: Factor of the embedded tokens.
         tied: The head is the embedding.
+        head_bias: A bias of each token's logit.
     """
 
     vocab_size: int
@@ -74,15 +112,20 @@ class DecoderConfig:
     positions: Literal["rotary", "learned"]
     rope_theta: float = 10_000.0
     rope_scaling: RopeScaling | None = None
+    local_rope_theta: float | None = None
     rotary_dim: int | None = None
+    rotary_pairs: Literal["halves", "neighbours"] = "halves"
     norm: Literal["rms", "layer"]
     norm_eps: float
     norm_offset: float = 0.0
-    query_key_norm: bool = False
+    query_key_norm: Literal["head", "whole"] | None = None
+    pre_norms: bool = True
     post_norms: bool = False
     parallel: bool = False
+    shared_norm: bool = False
     activation: Literal["silu", "gelu", "gelu_tanh", "relu"]
     gated: bool
+    experts: ExpertShape | None = None
     qkv_bias: bool
     output_bias: bool
     mlp_bias: bool
@@ -92,6 +135,7 @@ class DecoderConfig:
     logit_softcap: float | None = None
     embedding_scale: float = 1.0
     tied: bool
+    head_bias: bool = False
 
     def __post_init__(self) -> None:
         if self.n_heads % self.n_kv_heads:
@@ -111,6 +155,10 @@ class DecoderConfig:
             )
         if any(window is not None and window < 1 for window in self.windows):
             raise ValueError(f"windows must be at least 1, got {self.windows}")
+        if self.parallel and not self.pre_norms:
+            raise ValueError("parallel blocks must have norms before them")
+        if self.shared_norm and not self.parallel:
+            raise ValueError("shared_norm must be of parallel blocks")
         for name in ("attention_softcap", "logit_softcap"):
             cap = getattr(self, name)
             if cap is not None and cap <= 0:

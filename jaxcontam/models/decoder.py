@@ -13,11 +13,10 @@ Dimension key
     G  key and value heads
     R  query heads a key head serves, R = H / G
     E  width of a head
-    F  feed-forward width
     V  vocabulary
 """
 
-from collections.abc import Callable
+import functools
 from typing import Any
 
 import jax
@@ -26,18 +25,9 @@ from flax import nnx
 
 from jaxcontam.models.attention import Memory, View, attend
 from jaxcontam.models.config import DecoderConfig
+from jaxcontam.models.layers import Experts, Linear, Mlp, Norm, drawn
 from jaxcontam.models.rope import rotate, rotation
 from jaxcontam.models.sharding import Layout, keeps_no_gathered
-
-# GPT-2's initial scale.
-_INIT_STD = 0.02
-
-_ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
-    "silu": jax.nn.silu,
-    "gelu": lambda x: jax.nn.gelu(x, approximate=False),
-    "gelu_tanh": lambda x: jax.nn.gelu(x, approximate=True),
-    "relu": jax.nn.relu,
-}
 
 
 class Decoder(nnx.Module):
@@ -50,9 +40,9 @@ class Decoder(nnx.Module):
     def __init__(self, config: DecoderConfig, *, rngs: nnx.Rngs):
         self.config = config
         D, V = config.d_model, config.vocab_size
-        self.embedding = _weight(rngs, (V, D))
+        self.embedding = drawn(rngs, (V, D))
         if config.positions == "learned":
-            self.position_embedding = _weight(rngs, (config.context, D))
+            self.position_embedding = drawn(rngs, (config.context, D))
 
         @nnx.split_rngs(splits=config.n_layers)
         @nnx.vmap(in_axes=0, out_axes=0)
@@ -62,12 +52,21 @@ class Decoder(nnx.Module):
         self.blocks = stacked(rngs)
         self.final_norm = Norm(config, D)
         if not config.tied:
-            self.head = _weight(rngs, (V, D))
+            self.head = drawn(rngs, (V, D))
+        if config.head_bias:
+            self.head_bias = nnx.Param(jnp.zeros((V,)))
 
     @property
     def head_VD(self) -> jax.Array:
-        """Rows whose products with a hidden state are the logits."""
-        return (self.embedding if self.config.tied else self.head)[...]
+        """Rows whose products with a hidden state are the logits.
+
+        A bias is a column more, which a 1 at the end of each hidden state meets.
+        """
+        head_VD = (self.embedding if self.config.tied else self.head)[...]
+        if not self.config.head_bias:
+            return head_VD
+        bias_V = self.head_bias[...].astype(head_VD.dtype)
+        return jnp.concatenate([head_VD, bias_V[:, None]], axis=1)
 
     @property
     def dtype(self) -> str:
@@ -94,7 +93,8 @@ class Decoder(nnx.Module):
                 `shard_map`; the weights outside of them are whole.
 
         Returns:
-            `hidden_BTD` float32, after the final norm.
+            `hidden_BTD` float32, after the final norm; a 1 more at the end where the
+            head has a bias.
         """
         return self._run(tokens_BT, memory, remat=remat, layout=layout)[0]
 
@@ -162,11 +162,14 @@ class Decoder(nnx.Module):
         hidden_BTD = self.embedding[...][tokens_BT].astype(jnp.float32)
         if config.embedding_scale != 1.0:
             hidden_BTD *= config.embedding_scale
-        turn = None
+        turn = local_turn = is_local_L = None
         if config.positions == "learned":
             hidden_BTD += self.position_embedding[...][positions_T][None]
         else:
             turn = rotation(config, positions_T)
+        if config.local_rope_theta is not None:
+            local_turn = rotation(config, positions_T, local=True)
+            is_local_L = jnp.array([size is not None for size in config.windows])
         graphdef, stacked = nnx.split(self.blocks)
         windows_L = None
         if any(config.windows):
@@ -174,14 +177,18 @@ class Decoder(nnx.Module):
             windows_L = jnp.array([size or config.context for size in config.windows])
 
         def step(hidden_BTD: jax.Array, layer):
-            weights, window, prefix = layer
+            weights, window, is_local, prefix = layer
             if layout is not None:
                 weights = layout.gather_layer(weights)
-            view = View(turn, positions_T, window, prefix)
+            own_turn = turn
+            if local_turn is not None:
+                choose = functools.partial(jnp.where, is_local)
+                own_turn = jax.tree.map(choose, local_turn, turn)
+            view = View(own_turn, positions_T, window, prefix)
             hidden_BTD, kept = nnx.merge(graphdef, weights)(hidden_BTD, view)
             return hidden_BTD, kept if keep else None
 
-        layers = (stacked, windows_L, memory)
+        layers = (stacked, windows_L, is_local_L, memory)
         if remat:
             # The scan itself keeps the compiler from merging the two computations.
             step = jax.checkpoint(step, prevent_cse=False)
@@ -189,19 +196,26 @@ class Decoder(nnx.Module):
             # Else the whole weights of all layers would be kept for the gradients.
             step = jax.checkpoint(step, prevent_cse=False, policy=keeps_no_gathered)
         hidden_BTD, kept = jax.lax.scan(step, hidden_BTD, layers)
-        return self.final_norm(hidden_BTD), kept
+        hidden_BTD = self.final_norm(hidden_BTD)
+        if config.head_bias:
+            ones_BT1 = jnp.ones((*tokens_BT.shape, 1), jnp.float32)
+            hidden_BTD = jnp.concatenate([hidden_BTD, ones_BT1], axis=-1)
+        return hidden_BTD, kept
 
 
 class Block(nnx.Module):
-    """Attention and feed-forward, each after a norm and added to the stream."""
+    """Attention and feed-forward, each with its norms, added to the stream."""
 
     def __init__(self, config: DecoderConfig, *, rngs: nnx.Rngs):
         self.config = config
         D = config.d_model
-        self.attention_norm = Norm(config, D)
         self.attention = Attention(config, rngs=rngs)
-        self.mlp_norm = Norm(config, D)
-        self.mlp = Mlp(config, rngs=rngs)
+        feed_forward = Mlp if config.experts is None else Experts
+        self.mlp = feed_forward(config, rngs=rngs)
+        if config.pre_norms:
+            self.attention_norm = Norm(config, D)
+        if config.pre_norms and not config.shared_norm:
+            self.mlp_norm = Norm(config, D)
         if config.post_norms:
             self.attention_post_norm = Norm(config, D)
             self.mlp_post_norm = Norm(config, D)
@@ -210,15 +224,19 @@ class Block(nnx.Module):
         self, hidden_BTD: jax.Array, view: View
     ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
         """The residual stream after this block; keys and values of its attention."""
-        mixed_BTD, kept = self.attention(self.attention_norm(hidden_BTD), view)
-        if self.config.parallel:
-            fed_BTD = self.mlp(self.mlp_norm(hidden_BTD))
-            return hidden_BTD + mixed_BTD + fed_BTD, kept
-        if self.config.post_norms:
+        config = self.config
+        read_BTD = self.attention_norm(hidden_BTD) if config.pre_norms else hidden_BTD
+        mixed_BTD, kept = self.attention(read_BTD, view)
+        if config.parallel:
+            if not config.shared_norm:
+                read_BTD = self.mlp_norm(hidden_BTD)
+            return hidden_BTD + mixed_BTD + self.mlp(read_BTD), kept
+        if config.post_norms:
             mixed_BTD = self.attention_post_norm(mixed_BTD)
         hidden_BTD += mixed_BTD
-        fed_BTD = self.mlp(self.mlp_norm(hidden_BTD))
-        if self.config.post_norms:
+        read_BTD = self.mlp_norm(hidden_BTD) if config.pre_norms else hidden_BTD
+        fed_BTD = self.mlp(read_BTD)
+        if config.post_norms:
             fed_BTD = self.mlp_post_norm(fed_BTD)
         return hidden_BTD + fed_BTD, kept
 
@@ -232,8 +250,10 @@ class Attention(nnx.Module):
         n_fused = (config.n_heads + 2 * config.n_kv_heads) * E
         self.qkv = Linear(D, n_fused, bias=config.qkv_bias, rngs=rngs)
         self.out = Linear(config.n_heads * E, D, bias=config.output_bias, rngs=rngs)
-        if config.query_key_norm:
-            self.query_norm, self.key_norm = Norm(config, E), Norm(config, E)
+        if config.query_key_norm is not None:
+            is_whole = config.query_key_norm == "whole"
+            self.query_norm = Norm(config, config.n_heads * E if is_whole else E)
+            self.key_norm = Norm(config, config.n_kv_heads * E if is_whole else E)
 
     def __call__(
         self, hidden_BTD: jax.Array, view: View
@@ -243,81 +263,18 @@ class Attention(nnx.Module):
         config = self.config
         H, G, E = config.n_heads, config.n_kv_heads, config.head_dim
         fused = self.qkv(hidden_BTD)
-        q_BTHE = fused[..., : H * E].reshape(B, T, H, E)
-        k_BTGE = fused[..., H * E : (H + G) * E].reshape(B, T, G, E)
-        v_BTGE = fused[..., (H + G) * E :].reshape(B, T, G, E)
-        if config.query_key_norm:
+        q, k, v = jnp.split(fused, [H * E, (H + G) * E], axis=-1)
+        if config.query_key_norm == "whole":
+            q, k = self.query_norm(q), self.key_norm(k)
+        q_BTHE, k_BTGE = q.reshape(B, T, H, E), k.reshape(B, T, G, E)
+        v_BTGE = v.reshape(B, T, G, E)
+        if config.query_key_norm == "head":
             q_BTHE, k_BTGE = self.query_norm(q_BTHE), self.key_norm(k_BTGE)
         if view.turn is not None:
-            q_BTHE, k_BTGE = rotate(q_BTHE, view.turn), rotate(k_BTGE, view.turn)
+            q_BTHE = rotate(q_BTHE, view.turn, config)
+            k_BTGE = rotate(k_BTGE, view.turn, config)
         dtype = self.qkv.kernel[...].dtype
         q_BTGRE = q_BTHE.reshape(B, T, G, H // G, E).astype(dtype)
         k_BTGE, v_BTGE = k_BTGE.astype(dtype), v_BTGE.astype(dtype)
         mixed_BTGRE = attend(q_BTGRE, k_BTGE, v_BTGE, view, config)
         return self.out(mixed_BTGRE.reshape(B, T, H * E)), (k_BTGE, v_BTGE)
-
-
-class Mlp(nnx.Module):
-    """Feed-forward layer; gated ones keep gate and up side by side in `up`."""
-
-    def __init__(self, config: DecoderConfig, *, rngs: nnx.Rngs):
-        self.config = config
-        D, F = config.d_model, config.d_ff
-        width = 2 * F if config.gated else F
-        self.up = Linear(D, width, bias=config.mlp_bias, rngs=rngs)
-        self.down = Linear(F, D, bias=config.mlp_bias, rngs=rngs)
-
-    def __call__(self, hidden_BTD: jax.Array) -> jax.Array:
-        """The layer's output, `[B, T, D]`."""
-        # For gradients its steps are computed again: they cost less than to be kept.
-        activate = jax.checkpoint(_ACTIVATIONS[self.config.activation])
-        wide = self.up(hidden_BTD)
-        if self.config.gated:
-            gate_BTF, up_BTF = jnp.split(wide, 2, axis=-1)
-            return self.down(activate(gate_BTF) * up_BTF)
-        return self.down(activate(wide))
-
-
-class Linear(nnx.Module):
-    """Affine map; `kernel` is [inputs, outputs]."""
-
-    def __init__(self, n_in: int, n_out: int, *, bias: bool, rngs: nnx.Rngs):
-        self.kernel = _weight(rngs, (n_in, n_out))
-        if bias:
-            self.bias = nnx.Param(jnp.zeros((n_out,)))
-        self.has_bias = bias
-
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """`x @ kernel + bias` over the last axis, float32."""
-        kernel = self.kernel[...]
-        y = jnp.matmul(
-            x.astype(kernel.dtype), kernel, preferred_element_type=jnp.float32
-        )
-        return y + self.bias[...][None, None] if self.has_bias else y
-
-
-class Norm(nnx.Module):
-    """RMS norm or layer norm over the last axis; starts at a scale of 1."""
-
-    def __init__(self, config: DecoderConfig, width: int):
-        self.kind, self.eps = config.norm, config.norm_eps
-        self.offset = config.norm_offset
-        self.scale = nnx.Param(jnp.full((width,), 1.0 - self.offset))
-        if config.norm == "layer":
-            self.bias = nnx.Param(jnp.zeros((width,)))
-
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """Normalised `x`, float32."""
-        outer = tuple(range(x.ndim - 1))
-        if self.kind == "layer":
-            x = x - x.mean(axis=-1, keepdims=True)
-        x = x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + self.eps)
-        scale = self.scale[...]
-        if self.offset:
-            scale = self.offset + scale
-        x = x * jnp.expand_dims(scale, outer)
-        return x + jnp.expand_dims(self.bias[...], outer) if self.kind == "layer" else x
-
-
-def _weight(rngs: nnx.Rngs, shape: tuple[int, ...]) -> nnx.Param:
-    return nnx.Param(_INIT_STD * jax.random.normal(rngs.params(), shape))

@@ -120,13 +120,13 @@ def go_on(
         is_greedy: Take the likeliest id.
     """
     decoder: Decoder = nnx.merge(graphdef, state)
-    cap = decoder.config.logit_softcap
+    cap, head_VD = decoder.config.logit_softcap, decoder.head_VD
 
     def next_id(hidden_D: jax.Array, key_2: jax.Array, step: jax.Array) -> jax.Array:
         logits_V = jnp.einsum(
             "d,vd->v",
-            hidden_D.astype(decoder.head_VD.dtype),
-            decoder.head_VD,
+            hidden_D.astype(head_VD.dtype),
+            head_VD,
             preferred_element_type=jnp.float32,
         )
         logits_V = softcapped(logits_V, cap)

@@ -37,10 +37,17 @@ def forward_flops(config: DecoderConfig, lengths: Sequence[int]) -> float:
 
 
 def product_weights(config: DecoderConfig) -> int:
-    """Weights of the blocks' matrix products; no biases, norms or embeddings."""
+    """Weights of the blocks' products that a token meets; no biases or embeddings.
+
+    Of experts those count that a token takes.
+    """
     D, E = config.d_model, config.head_dim
     attention = (2 * config.n_heads + 2 * config.n_kv_heads) * E * D
-    mlp = (3 if config.gated else 2) * D * config.d_ff
+    each = (3 if config.gated else 2) * D
+    mlp = each * config.d_ff
+    if (experts := config.experts) is not None:
+        mlp = experts.n_used * mlp + experts.n * D + each * experts.d_shared
+        mlp += D if experts.d_shared else 0
     return config.n_layers * (attention + mlp)
 
 

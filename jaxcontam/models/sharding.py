@@ -107,15 +107,6 @@ def layout_of(state: Any, n_parts: int) -> Layout:
     return Layout(tuple((name, axis) for name, axis in found if axis is not None))
 
 
-def keeps_no_gathered(primitive: Any, *_: Any, **__: Any) -> bool:
-    """What a layer keeps for its gradients: all but its whole weights.
-
-    A policy of `jax.checkpoint`. Naming the weights would not do: what they are named
-    from is a value of its own, and would be kept.
-    """
-    return primitive.name != "all_gather"
-
-
 def mesh_layout(state: Any, mesh: Mesh) -> Layout:
     """The layout of a decoder's weights, or of their shapes, on a mesh.
 
@@ -163,6 +154,15 @@ def place(
             [jax.device_put(host, device) for device in devices]
         )
     return jax.make_array_from_single_device_arrays(shape, sharding, arrays)
+
+
+def keeps_no_gathered(primitive: Any, *_: Any, **__: Any) -> bool:
+    """What a layer keeps for its gradients: all but its whole weights.
+
+    A policy of `jax.checkpoint`. Naming the weights would not do: what they are named
+    from is a value of its own, and would be kept.
+    """
+    return primitive.name != "all_gather"
 
 
 def _gathered(leaf: jax.Array, axis: int | None) -> jax.Array:

@@ -130,16 +130,16 @@ def read_weights(
         def part(cut: Slices) -> np.ndarray:
             sizes = tuple(one.stop - one.start for one in cut)
             host = _aligned(sizes, dtype if is_operand(ours) else "float32")
-            is_stacked = ours.startswith(_STACKED)
-            for layer, target in _layers(ours, host):
+            for index, target in _stacked(ours, tensor, host):
+                n = target.ndim
                 _fill(
                     target,
                     tensor,
-                    layer,
+                    index,
                     read,
                     config,
-                    shape=shape[is_stacked:],
-                    cut=cut[is_stacked:],
+                    shape=shape[-n:],
+                    cut=cut[-n:],
                 )
             return host
 
@@ -177,11 +177,11 @@ def write_weights(decoder: Decoder, family: Family, path: Path) -> None:
     config = decoder.config
     tensors = {}
     for ours, tensor in _tensors(family, config).items():
-        for layer, value in _layers(ours, np.asarray(state[ours])):
+        for index, value in _stacked(ours, tensor, np.asarray(state[ours])):
             sizes = _output_sizes(tensor.names, config, value.shape[-1])
             parts = np.split(value, np.cumsum(sizes)[:-1], axis=-1)
             for name, part in zip(tensor.names, parts, strict=True):
-                tensors[name.format(i=layer)] = _on_disk(part, tensor, config)
+                tensors[name.format(**index)] = _on_disk(part, tensor, config)
     save_file(tensors, path, metadata={"format": "pt"})
 
 
@@ -211,33 +211,44 @@ def _tensors(family: Family, config: DecoderConfig) -> dict[str, Tensor]:
         )
         for ours, tensor in family.tensors(config).items()
     }
-    return tensors if config.tied else tensors | {"head": Tensor((family.head,))}
+    head = {} if config.tied else {"head": Tensor((family.head,))}
+    bias = {"head_bias": Tensor((family.head_bias,))} if config.head_bias else {}
+    return tensors | head | bias
 
 
-def _layers(ours: str, value: np.ndarray) -> Iterator[tuple[int | None, np.ndarray]]:
-    """Views of a weight, layer by layer where blocks are stacked."""
-    return enumerate(value) if ours.startswith(_STACKED) else iter([(None, value)])
+def _stacked(
+    ours: str, tensor: Tensor, value: np.ndarray
+) -> Iterator[tuple[dict[str, int], np.ndarray]]:
+    """Views of a weight, one for each layer and expert that has tensors of its own.
+
+    Each comes with what stands for `{i}`, the layer, and `{x}`, the expert, in names.
+    """
+    axes = ["i"] if ours.startswith(_STACKED) else []
+    if "{x}" in tensor.names[0]:
+        axes.append("x")
+    for index in np.ndindex(value.shape[: len(axes)]):
+        yield dict(zip(axes, index, strict=True)), value[index]
 
 
 def _fill(
     target: np.ndarray,
     tensor: Tensor,
-    layer: int | None,
+    index: dict[str, int],
     read: Callable[[str, tuple[int, ...], Slices], np.ndarray],
     config: DecoderConfig,
     *,
     shape: tuple[int, ...],
     cut: Slices,
 ) -> None:
-    """Copy a part of one layer of a weight from its tensors on disk.
+    """Copy a part of one layer's weight, or one expert's, from its tensors on disk.
 
     Args:
         target: What the part becomes.
         tensor: Where the weight lives.
-        layer: Index of the layer, or None.
+        index: Of the layer and the expert, as `_stacked` gives it.
         read: Takes a name on disk, the whole tensor's shape and the part of it.
         config: Of the model.
-        shape: Of the whole weight of one layer.
+        shape: Of the whole weight of one layer or expert.
         cut: The part; all outputs, where a weight is joined or in another order.
     """
     stop = 0
@@ -252,7 +263,7 @@ def _fill(
             wanted, ranges = (wanted[0] + skipped, *wanted[1:]), (rows, *ranges[1:])
         if tensor.transposed:
             wanted, ranges = wanted[::-1], ranges[::-1]
-        part = read(template.format(i=layer), wanted, ranges)
+        part = read(template.format(**index), wanted, ranges)
         part = part.T if tensor.transposed else part
         start, stop = stop, stop + outputs.stop - outputs.start
         conversion = tensor.conversion
@@ -314,16 +325,19 @@ def _names_on_disk(
     Raises:
         InputError: If a tensor is missing, or one is unknown.
     """
+    heads = {family.head, family.head_bias}
     has_prefix = any(name.startswith(family.prefix) for name in found)
     full = {
-        name if has_prefix or name == family.head else family.prefix + name: name
+        name if has_prefix or name in heads else family.prefix + name: name
         for name in found
     }
+    n_experts = 0 if config.experts is None else config.experts.n
     wanted = {
-        name.format(i=layer)
+        name.format(i=layer, x=expert)
         for ours, tensor in _tensors(family, config).items()
         for name in tensor.names
         for layer in (range(config.n_layers) if ours.startswith(_STACKED) else (0,))
+        for expert in (range(n_experts) if "{x}" in name else (0,))
     }
     if missing := wanted - full.keys():
         raise InputError(f"{directory}: missing tensors: {_some(missing)}")

@@ -86,10 +86,11 @@ def to_document(report: Report) -> dict[str, Any]:
 
 
 def _model_fields(model: ModelInfo) -> dict[str, Any]:
-    """Its fields; what is said of servers only where there is one."""
+    """Its fields; what is said of servers and of kernels only where there is one."""
     fields = dataclasses.asdict(model)
-    if model.served is None:
-        del fields["served"]
+    for name in ("attention", "served"):
+        if fields[name] is None:
+            del fields[name]
     return fields
 
 

@@ -77,7 +77,8 @@ def _mean_states(
     _, T = tokens_BT.shape
     decoder: Decoder = nnx.merge(graphdef, state)
     with jax.default_matmul_precision(PRECISION):
-        hidden_BTD = decoder(tokens_BT)
+        # Where the head has a bias, the decoder adds a 1 for it.
+        hidden_BTD = decoder(tokens_BT)[..., : decoder.config.d_model]
     counts_BT1 = (jnp.arange(T)[None] < lengths_B[:, None])[..., None]
     sums_BD = jnp.sum(hidden_BTD, axis=1, where=counts_BT1)
     return sums_BD / lengths_B[:, None].astype(jnp.float32)

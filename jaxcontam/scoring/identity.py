@@ -33,6 +33,7 @@ class ScoreIdentity:
         moments: Whether means, variances and tops are computed too.
         dtype: Of the operands of matrix products.
         precision: Of matrix products.
+        attention: How long rows are attended: `blocks`, or with which fused kernel.
         kernel: Version of the kernel.
         code: Digest of the source files that decide a score.
         platform: Such as cpu or gpu.
@@ -50,6 +51,7 @@ class ScoreIdentity:
     moments: bool
     dtype: str
     precision: str
+    attention: str
     kernel: int
     code: str
     platform: str

@@ -11,6 +11,7 @@ from jax.sharding import Mesh
 from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder
+from jaxcontam.models.fused_attention import hardware, kernel_of
 from jaxcontam.models.sharding import MODEL_AXIS
 from jaxcontam.results import DeviceInfo, ModelInfo
 from jaxcontam.scoring.identity import ScoreIdentity, code_digest, cpu_kind
@@ -120,6 +121,7 @@ def score_identity(checkpoint: Checkpoint, *, moments: bool) -> ScoreIdentity:
         moments=moments,
         dtype=checkpoint.decoder.dtype,
         precision=PRECISION,
+        attention=_attention(checkpoint),
         kernel=VERSION,
         code=code_digest(),
         platform=device.platform,
@@ -164,4 +166,10 @@ def model_info(checkpoint: Checkpoint) -> ModelInfo:
         dtype=checkpoint.decoder.dtype,
         precision=PRECISION,
         context=checkpoint.config.context,
+        attention=None if (used := _attention(checkpoint)) == "blocks" else used,
     )
+
+
+def _attention(checkpoint: Checkpoint) -> str:
+    """How its long rows are attended here."""
+    return kernel_of(checkpoint.config, checkpoint.decoder.dtype, hardware())

@@ -2,8 +2,8 @@
 
 A family says how its config.json reads, and where on disk each of our weights
 lives; both ways, so that a model that is read can be written. Names carry `{i}` for
-the layer. Several names in one row stand side by side along the output axis of ours
-(query, key and value; gate and up).
+the layer and `{x}` for the expert. Several names in one row stand side by side along
+the output axis of ours (query, key and value; gate and up).
 """
 
 from collections.abc import Mapping
@@ -11,17 +11,41 @@ from typing import Any
 
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.families.family import Conversion, Family, Tensor
-from jaxcontam.models.families.gemma2 import GEMMA2
+from jaxcontam.models.families.gemma import GEMMA, GEMMA2, GEMMA3_TEXT
 from jaxcontam.models.families.gpt2 import GPT2
+from jaxcontam.models.families.gpt_neo import GPT_NEO
 from jaxcontam.models.families.gpt_neox import GPT_NEOX
+from jaxcontam.models.families.gptj import GPTJ
 from jaxcontam.models.families.llama import LLAMA, MISTRAL, QWEN2, QWEN3
+from jaxcontam.models.families.mixture import MIXTRAL, QWEN2_MOE, QWEN3_MOE
+from jaxcontam.models.families.olmo2 import OLMO2
 from jaxcontam.models.families.opt import OPT
+from jaxcontam.models.families.phi import PHI, PHI3
 
 __all__ = ["FAMILIES", "Conversion", "Family", "Tensor", "family_of"]
 
 FAMILIES: Mapping[str, Family] = {
     family.model_type: family
-    for family in (GPT2, GPT_NEOX, LLAMA, MISTRAL, QWEN2, QWEN3, OPT, GEMMA2)
+    for family in (
+        GPT2,
+        GPT_NEO,
+        GPT_NEOX,
+        GPTJ,
+        LLAMA,
+        MISTRAL,
+        QWEN2,
+        QWEN3,
+        OPT,
+        PHI,
+        PHI3,
+        GEMMA,
+        GEMMA2,
+        GEMMA3_TEXT,
+        OLMO2,
+        MIXTRAL,
+        QWEN2_MOE,
+        QWEN3_MOE,
+    )
 }
 
 

@@ -53,6 +53,7 @@ class Family:
             only with the fields that it was read from.
         tensors: Path of our weight -> where it lives, the head aside.
         head: Name of the head, which a tied model's file may leave out.
+        head_bias: Name of the head's bias, where there is one.
         prefix: Put before every name but the head's; optional on disk.
         ignored: Suffixes of buffers that hold no weights.
     """
@@ -63,6 +64,7 @@ class Family:
     write_config: Callable[[DecoderConfig], dict[str, Any]] | None = None
     tensors: Callable[[DecoderConfig], dict[str, Tensor]]
     head: str = "lm_head.weight"
+    head_bias: str = "lm_head.bias"
     prefix: str
     ignored: tuple[str, ...] = ()
 

@@ -64,7 +64,7 @@ def _read_qwen2(raw: Mapping[str, Any]) -> DecoderConfig:
 def _read_qwen3(raw: Mapping[str, Any]) -> DecoderConfig:
     return dataclasses.replace(
         read_llama({"head_dim": 128, "num_key_value_heads": 32, **raw}),
-        query_key_norm=True,
+        query_key_norm="head",
         windows=_qwen_windows(raw),
     )
 

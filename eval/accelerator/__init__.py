@@ -1,0 +1,1 @@
+"""Speed of scoring and training on a GPU or a TPU."""

@@ -1,0 +1,164 @@
+"""The shapes that are timed, and the same random weights for both rivals."""
+
+import dataclasses
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from jaxcontam.errors import InputError
+from jaxcontam.models.config import DecoderConfig, gpt2_shape, llama_shape
+from train.presets import PRESETS
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A model and how much work a round is.
+
+    Attributes:
+        config: Its shape.
+        n_texts: Texts of one context each that are scored in a round.
+        n_rows: Rows of one context each that a training step reads.
+        remat: Whether training computes each block again, on both sides.
+    """
+
+    config: DecoderConfig
+    n_texts: int
+    n_rows: int
+    remat: bool = False
+
+
+# A round of scoring is one to three seconds at half of an H100's peak.
+_SUBJECTS = {
+    "124m": Subject(config=PRESETS["124m"].decoder, n_texts=512, n_rows=16),
+    "1.4b": Subject(config=PRESETS["1.4b"].decoder, n_texts=128, n_rows=8, remat=True),
+    # The shape of LLaMA 7B, arXiv:2302.13971, table 2.
+    "7b": Subject(
+        config=dataclasses.replace(
+            llama_shape(
+                vocab_size=32_000,
+                d_model=4096,
+                n_layers=32,
+                n_heads=32,
+                d_ff=11_008,
+                context=2048,
+            ),
+            tied=False,
+        ),
+        n_texts=32,
+        n_rows=1,
+    ),
+}
+_TINY = {
+    "124m": Subject(
+        config=gpt2_shape(
+            vocab_size=400, d_model=48, n_layers=2, n_heads=3, context=64
+        ),
+        n_texts=4,
+        n_rows=2,
+    ),
+    "7b": Subject(
+        config=dataclasses.replace(
+            llama_shape(
+                vocab_size=400, d_model=48, n_layers=2, n_heads=3, d_ff=64, context=64
+            ),
+            tied=False,
+        ),
+        n_texts=4,
+        n_rows=1,
+    ),
+}
+_TINY["1.4b"] = dataclasses.replace(_TINY["124m"], remat=True)
+
+
+def subject(size: str, *, tiny: bool) -> Subject:
+    """A shape by its name; a tiny one has its form alone."""
+    return (_TINY if tiny else _SUBJECTS)[size]
+
+
+def torch_device(*, tiny: bool) -> str | None:
+    """Where the rival runs: on the GPU, in a pulse run on the CPU; None is nowhere.
+
+    Raises:
+        InputError: If a pulse run finds no torch.
+    """
+    try:
+        import torch
+    except ImportError as e:
+        if not tiny:
+            return None
+        raise InputError(
+            "torch is not installed", hint="pip install -e '.[test]'"
+        ) from e
+    if tiny:
+        return "cpu"
+    return "cuda" if torch.cuda.is_available() else None
+
+
+def torch_model(config: DecoderConfig, device: str, dtype: Any) -> Any:
+    """A model of transformers with random weights, made on the device."""
+    import torch
+    import transformers
+
+    if config.positions == "learned":
+        theirs = transformers.GPT2Config(
+            vocab_size=config.vocab_size,
+            n_positions=config.context,
+            n_embd=config.d_model,
+            n_layer=config.n_layers,
+            n_head=config.n_heads,
+            resid_pdrop=0.0,
+            embd_pdrop=0.0,
+            attn_pdrop=0.0,
+            bos_token_id=0,
+            eos_token_id=0,
+        )
+    else:
+        theirs = transformers.LlamaConfig(
+            vocab_size=config.vocab_size,
+            hidden_size=config.d_model,
+            intermediate_size=config.d_ff,
+            num_hidden_layers=config.n_layers,
+            num_attention_heads=config.n_heads,
+            num_key_value_heads=config.n_kv_heads,
+            max_position_embeddings=config.context,
+            rms_norm_eps=config.norm_eps,
+            tie_word_embeddings=config.tied,
+        )
+    transformers.utils.logging.disable_progress_bar()
+    torch.manual_seed(0)
+    with torch.device(device):
+        return transformers.AutoModelForCausalLM.from_config(
+            theirs, dtype=dtype, attn_implementation="sdpa"
+        )
+
+
+def same_decoder(model: Any) -> Any:
+    """Our decoder with the weights of a torch model, bfloat16 operands."""
+    from jaxcontam.models.checkpoint import load_decoder
+
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        return load_decoder(Path(folder), dtype="bfloat16")
+
+
+def random_decoder(config: DecoderConfig) -> Any:
+    """Our decoder with random weights, bfloat16 operands, made on the device."""
+    import jax
+    from flax import nnx
+
+    from jaxcontam.models.decoder import Decoder
+    from jaxcontam.models.sharding import weight_name
+
+    graphdef, _ = nnx.split(nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0))))
+
+    def rounded(path, leaf):
+        name = weight_name(path)
+        is_operand = name.endswith("kernel") or name in ("embedding", "head")
+        return leaf.astype("bfloat16") if is_operand else leaf
+
+    @jax.jit
+    def fill():
+        state = nnx.state(Decoder(config, rngs=nnx.Rngs(0)))
+        return jax.tree.map_with_path(rounded, state)
+
+    return nnx.merge(graphdef, fill())

@@ -1,0 +1,97 @@
+"""GPT-Neo: windows in some layers, scores that nothing scales."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from jaxcontam.errors import InputError
+from jaxcontam.models.config import DecoderConfig
+from jaxcontam.models.families.family import (
+    Family,
+    Tensor,
+    activation,
+    need,
+    number,
+    switch,
+)
+
+
+def _read(raw: Mapping[str, Any]) -> DecoderConfig:
+    D, H = need(raw, "hidden_size"), need(raw, "num_heads")
+    n_layers = need(raw, "num_layers")
+    return DecoderConfig(
+        vocab_size=need(raw, "vocab_size"),
+        d_model=D,
+        n_layers=n_layers,
+        n_heads=H,
+        n_kv_heads=H,
+        head_dim=D // H,
+        d_ff=need(raw, "intermediate_size", 4 * D),
+        context=need(raw, "max_position_embeddings"),
+        positions="learned",
+        norm="layer",
+        norm_eps=number(raw, "layer_norm_epsilon", 1e-5),
+        activation=activation(raw.get("activation_function", "gelu_new")),
+        gated=False,
+        qkv_bias=False,
+        output_bias=True,
+        mlp_bias=True,
+        windows=_windows(raw),
+        attention_scale=1.0,
+        tied=switch(raw, "tie_word_embeddings", True),
+    )
+
+
+def _windows(raw: Mapping[str, Any]) -> tuple[int | None, ...]:
+    """Of each layer, from groups of layer types and how often each group comes."""
+    groups = raw.get("attention_types") or [[["global", "local"], 12]]
+    try:
+        kinds = [
+            kind for group, times in groups for _ in range(times) for kind in group
+        ]
+        unknown = sorted({*kinds} - {"global", "local"})
+    except (TypeError, ValueError) as e:
+        raise InputError(
+            f"attention_types must be groups and their numbers, got {groups!r}"
+        ) from e
+    if unknown:
+        raise InputError(f"attention type {unknown[0]!r} is not supported")
+    window = need(raw, "window_size", 256)
+    windows = tuple(window if kind == "local" else None for kind in kinds)
+    return windows if "local" in kinds else ()
+
+
+def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
+    tensors = {
+        "embedding": Tensor(("wte.weight",)),
+        "position_embedding": Tensor(("wpe.weight",)),
+    }
+    qkv = tuple(f"attn.attention.{part}_proj" for part in "qkv")
+    rows = {
+        "attention.qkv": (qkv, False),
+        "attention.out": (("attn.attention.out_proj",), True),
+        "mlp.up": (("mlp.c_fc",), True),
+        "mlp.down": (("mlp.c_proj",), True),
+    }
+    for ours, (theirs, bias) in rows.items():
+        weights = tuple(f"h.{{i}}.{name}.weight" for name in theirs)
+        tensors[f"blocks.{ours}.kernel"] = Tensor(weights, transposed=True)
+        if bias:
+            tensors[f"blocks.{ours}.bias"] = Tensor((f"h.{{i}}.{theirs[0]}.bias",))
+    for ours, theirs in {
+        "blocks.attention_norm": "h.{i}.ln_1",
+        "blocks.mlp_norm": "h.{i}.ln_2",
+        "final_norm": "ln_f",
+    }.items():
+        tensors[f"{ours}.scale"] = Tensor((f"{theirs}.weight",))
+        tensors[f"{ours}.bias"] = Tensor((f"{theirs}.bias",))
+    return tensors
+
+
+GPT_NEO = Family(
+    model_type="gpt_neo",
+    architecture="GPTNeoForCausalLM",
+    read_config=_read,
+    tensors=_tensors,
+    prefix="transformer.",
+    ignored=(".attn.attention.bias", ".attn.attention.masked_bias"),
+)

@@ -1,0 +1,146 @@
+"""Mixtures of experts: Mixtral, and Qwen 2 and 3 with experts."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from jaxcontam.errors import InputError
+from jaxcontam.models.config import DecoderConfig, ExpertShape
+from jaxcontam.models.families.family import (
+    Family,
+    Tensor,
+    layer_windows,
+    need,
+    switch,
+)
+from jaxcontam.models.families.llama import llama_tensors, read_llama
+
+
+def _read_mixtral(raw: Mapping[str, Any]) -> DecoderConfig:
+    # What a file leaves out is the family's default, not LLaMA's.
+    raw = {"num_key_value_heads": 8, "rms_norm_eps": 1e-5, "rope_theta": 1e6, **raw}
+    config = read_llama(raw)
+    return dataclasses.replace(
+        config,
+        qkv_bias=False,
+        output_bias=False,
+        mlp_bias=False,
+        windows=layer_windows(raw, config.n_layers, lambda _: True),
+        experts=ExpertShape(
+            n=need(raw, "num_local_experts", 8),
+            n_used=need(raw, "num_experts_per_tok", 2),
+            normalised=True,
+        ),
+    )
+
+
+def _read_qwen2_moe(raw: Mapping[str, Any]) -> DecoderConfig:
+    raw = {"num_key_value_heads": 16, **raw}
+    config = _read_qwen(raw, n_experts=60, n_used=4, width=1408)
+    assert config.experts is not None
+    last = need(raw, "max_window_layers", 28)
+    return dataclasses.replace(
+        config,
+        qkv_bias=switch(raw, "qkv_bias", True),
+        output_bias=False,
+        windows=_windows(raw, config, lambda i: i % 2 == 0 and i < last),
+        experts=dataclasses.replace(
+            config.experts, d_shared=need(raw, "shared_expert_intermediate_size", 5632)
+        ),
+    )
+
+
+def _read_qwen3_moe(raw: Mapping[str, Any]) -> DecoderConfig:
+    raw = {"num_key_value_heads": 4, **raw}
+    config = _read_qwen(raw, n_experts=128, n_used=8, width=768)
+    return dataclasses.replace(
+        config,
+        query_key_norm="head",
+        windows=_windows(raw, config, lambda _: True),
+    )
+
+
+def _read_qwen(
+    raw: Mapping[str, Any], *, n_experts: int, n_used: int, width: int
+) -> DecoderConfig:
+    """What the two share; the arguments are the family's defaults."""
+    if raw.get("decoder_sparse_step", 1) != 1 or raw.get("mlp_only_layers"):
+        raise InputError("layers without experts between those with are not supported")
+    # Newer files write num_local_experts.
+    n = need(raw, "num_experts", need(raw, "num_local_experts", n_experts))
+    return dataclasses.replace(
+        read_llama(raw),
+        d_ff=need(raw, "moe_intermediate_size", width),
+        mlp_bias=False,
+        experts=ExpertShape(
+            n=n,
+            n_used=need(raw, "num_experts_per_tok", n_used),
+            normalised=switch(raw, "norm_topk_prob", False),
+        ),
+    )
+
+
+def _windows(raw, config, is_sliding) -> tuple[int | None, ...]:
+    if not switch(raw, "use_sliding_window", False):
+        return ()
+    raw = {"sliding_window": 4096, **raw}
+    return layer_windows(raw, config.n_layers, is_sliding)
+
+
+def _tensors_mixtral(config: DecoderConfig) -> dict[str, Tensor]:
+    experts = "block_sparse_moe.experts.{x}"
+    return llama_tensors(config) | _rows(
+        router=("block_sparse_moe.gate",),
+        up=(f"{experts}.w1", f"{experts}.w3"),
+        down=(f"{experts}.w2",),
+    )
+
+
+def _tensors_qwen(config: DecoderConfig) -> dict[str, Tensor]:
+    experts, shared = "mlp.experts.{x}", "mlp.shared_expert"
+    rows = {
+        "router": ("mlp.gate",),
+        "up": (f"{experts}.gate_proj", f"{experts}.up_proj"),
+        "down": (f"{experts}.down_proj",),
+    }
+    if config.experts is not None and config.experts.d_shared:
+        rows |= {
+            "shared.up": (f"{shared}.gate_proj", f"{shared}.up_proj"),
+            "shared.down": (f"{shared}.down_proj",),
+            "shared_gate": ("mlp.shared_expert_gate",),
+        }
+    return llama_tensors(config) | _rows(**rows)
+
+
+def _rows(**rows: tuple[str, ...]) -> dict[str, Tensor]:
+    """Kernels of a block's feed-forward layer by names on disk."""
+    return {
+        f"blocks.mlp.{ours}.kernel": Tensor(
+            tuple(f"layers.{{i}}.{name}.weight" for name in theirs), transposed=True
+        )
+        for ours, theirs in rows.items()
+    }
+
+
+MIXTRAL = Family(
+    model_type="mixtral",
+    architecture="MixtralForCausalLM",
+    read_config=_read_mixtral,
+    tensors=_tensors_mixtral,
+    prefix="model.",
+    ignored=(".rotary_emb.inv_freq",),
+)
+QWEN2_MOE = Family(
+    model_type="qwen2_moe",
+    architecture="Qwen2MoeForCausalLM",
+    read_config=_read_qwen2_moe,
+    tensors=_tensors_qwen,
+    prefix="model.",
+)
+QWEN3_MOE = Family(
+    model_type="qwen3_moe",
+    architecture="Qwen3MoeForCausalLM",
+    read_config=_read_qwen3_moe,
+    tensors=_tensors_qwen,
+    prefix="model.",
+)

@@ -1,0 +1,174 @@
+"""Phi, and Phi-3 with its rotations for long texts."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from jaxcontam.errors import InputError
+from jaxcontam.models.config import DecoderConfig, RopeScaling
+from jaxcontam.models.families.family import (
+    Family,
+    Tensor,
+    activation,
+    layer_windows,
+    need,
+    number,
+    rope_fields,
+    rope_scaling,
+    switch,
+)
+from jaxcontam.models.families.llama import llama_tensors, read_llama
+
+
+def _read_phi(raw: Mapping[str, Any]) -> DecoderConfig:
+    D, H = need(raw, "hidden_size"), need(raw, "num_attention_heads")
+    E = need(raw, "head_dim", D // H)
+    rope = rope_fields(raw)
+    return DecoderConfig(
+        vocab_size=need(raw, "vocab_size"),
+        d_model=D,
+        n_layers=need(raw, "num_hidden_layers"),
+        n_heads=H,
+        n_kv_heads=need(raw, "num_key_value_heads", H),
+        head_dim=E,
+        d_ff=need(raw, "intermediate_size"),
+        context=need(raw, "max_position_embeddings"),
+        positions="rotary",
+        rope_theta=number(rope, "rope_theta"),
+        rope_scaling=rope_scaling(raw, rope),
+        rotary_dim=_rotary_dim(raw, rope, E, default=0.5),
+        norm="layer",
+        norm_eps=number(raw, "layer_norm_eps", 1e-5),
+        query_key_norm="head" if switch(raw, "qk_layernorm", False) else None,
+        parallel=True,
+        shared_norm=True,
+        activation=activation(raw.get("hidden_act", "gelu_new")),
+        gated=False,
+        qkv_bias=True,
+        output_bias=True,
+        mlp_bias=True,
+        tied=switch(raw, "tie_word_embeddings", False),
+        head_bias=True,
+    )
+
+
+def _rotary_dim(
+    raw: Mapping[str, Any], rope: Mapping[str, Any], head_dim: int, default: float
+) -> int:
+    flat = number(raw, "partial_rotary_factor", default)
+    return int(head_dim * number(rope, "partial_rotary_factor", flat))
+
+
+def _tensors_phi(config: DecoderConfig) -> dict[str, Tensor]:
+    tensors = {"embedding": Tensor(("embed_tokens.weight",))}
+    rows = {
+        "attention.qkv": tuple(f"self_attn.{part}_proj" for part in "qkv"),
+        "attention.out": ("self_attn.dense",),
+        "mlp.up": ("mlp.fc1",),
+        "mlp.down": ("mlp.fc2",),
+    }
+    for ours, theirs in rows.items():
+        names = tuple(f"layers.{{i}}.{name}" for name in theirs)
+        weights = tuple(f"{name}.weight" for name in names)
+        tensors[f"blocks.{ours}.kernel"] = Tensor(weights, transposed=True)
+        tensors[f"blocks.{ours}.bias"] = Tensor(tuple(f"{name}.bias" for name in names))
+    norms = {
+        "blocks.attention_norm": "layers.{i}.input_layernorm",
+        "final_norm": "final_layernorm",
+    }
+    if config.query_key_norm is not None:
+        norms["blocks.attention.query_norm"] = "layers.{i}.self_attn.q_layernorm"
+        norms["blocks.attention.key_norm"] = "layers.{i}.self_attn.k_layernorm"
+    for ours, theirs in norms.items():
+        tensors[f"{ours}.scale"] = Tensor((f"{theirs}.weight",))
+        tensors[f"{ours}.bias"] = Tensor((f"{theirs}.bias",))
+    return tensors
+
+
+def _read_phi3(raw: Mapping[str, Any]) -> DecoderConfig:
+    # What a file leaves out is the family's default, not LLaMA's.
+    raw = {"rms_norm_eps": 1e-5, **raw}
+    rope = rope_fields(raw)
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    plain = {"rope_theta": rope["rope_theta"]}
+    is_long = kind in _LONG_ROPES
+    config = read_llama(
+        {**raw, "rope_scaling": None, "rope_parameters": plain} if is_long else raw
+    )
+    config = dataclasses.replace(
+        config,
+        rotary_dim=_rotary_dim(raw, rope, config.head_dim, default=1.0),
+        qkv_bias=False,
+        output_bias=False,
+        mlp_bias=False,
+        windows=layer_windows(raw, config.n_layers, lambda _: True),
+    )
+    return _with_long_rope(config, raw, rope) if is_long else config
+
+
+# The second and third are older names of the first, in this family alone.
+_LONG_ROPES = ("longrope", "su", "yarn")
+
+
+def _with_long_rope(
+    config: DecoderConfig, raw: Mapping[str, Any], rope: Mapping[str, Any]
+) -> DecoderConfig:
+    """The rotations of texts up to the first training's context, and that context.
+
+    A longer text would turn all of its tokens by other factors, those before the limit
+    too, so the log-probability of a token would depend on how long its text is.
+    """
+    first = need(
+        raw,
+        "original_max_position_embeddings",
+        need(rope, "original_max_position_embeddings", 4096),
+    )
+    factors = rope.get("short_factor")
+    n_pairs = config.n_rotated // 2
+    if not isinstance(factors, list) or len(factors) != n_pairs:
+        raise InputError(f"short_factor must be {n_pairs} numbers, got {factors!r}")
+    factors = [number({"short_factor": x}, "short_factor") for x in factors]
+    stretch = number(rope, "factor", config.context / first)
+    magnitude = 1.0
+    if stretch > 1.0:
+        magnitude = math.sqrt(1 + math.log(stretch) / math.log(first))
+    scaling = RopeScaling(
+        kind="each",
+        factor=1.0,
+        factors=tuple(factors),
+        magnitude=number(rope, "attention_factor", magnitude),
+    )
+    return dataclasses.replace(
+        config, rope_scaling=scaling, context=min(first, config.context)
+    )
+
+
+def _tensors_phi3(config: DecoderConfig) -> dict[str, Tensor]:
+    # Query, key and value, and gate and up, are joined on disk in our order.
+    return llama_tensors(config) | {
+        "blocks.attention.qkv.kernel": Tensor(
+            ("layers.{i}.self_attn.qkv_proj.weight",), transposed=True
+        ),
+        "blocks.mlp.up.kernel": Tensor(
+            ("layers.{i}.mlp.gate_up_proj.weight",), transposed=True
+        ),
+    }
+
+
+PHI = Family(
+    model_type="phi",
+    architecture="PhiForCausalLM",
+    read_config=_read_phi,
+    tensors=_tensors_phi,
+    prefix="model.",
+    ignored=(".rotary_emb.inv_freq",),
+)
+PHI3 = Family(
+    model_type="phi3",
+    architecture="Phi3ForCausalLM",
+    read_config=_read_phi3,
+    tensors=_tensors_phi3,
+    prefix="model.",
+    ignored=(".rotary_emb.inv_freq",),
+)

@@ -1,0 +1,296 @@
+"""Attention as one kernel, on the hardware that has one for the case.
+
+A fused kernel keeps the scores on the chip: no `[T, T]` array is written to memory, and
+blocks that the mask hides are not computed. cuDNN's serves bfloat16 on NVIDIA GPUs, the
+splash kernel both dtypes on TPUs. All else is computed in blocks (`attention`).
+
+Dimension key
+    B  sequences in the batch
+    T  tokens in a sequence
+    G  key and value heads
+    R  query heads a key head serves
+    H  query heads, H = G * R
+    E  width of a head
+"""
+
+import contextlib
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+from jaxcontam.models.config import DecoderConfig
+
+Kernel = Literal["blocks", "cudnn", "splash"]
+
+# Shorter rows are one small block, which the kernels would pad.
+_SHORTEST = 128
+# Ampere: the first generation that cuDNN's flash attention runs on; its widest head,
+# and that of Hopper.
+_AMPERE, _HOPPER = (8, 0), (9, 0)
+_WIDEST, _WIDEST_HOPPER = 128, 256
+# Their matrix units take no bfloat16 from a Pallas kernel (jax-ml/jax issue 18595).
+_OLD_TPUS = ("TPU v2", "TPU v3")
+# Lanes of a TPU's registers, of which splash's blocks are multiples. The largest block
+# is the one that MaxText uses; wide heads take a smaller one, so that all blocks of the
+# gradient fit the 16 MB of on-chip memory.
+_LANES = 128
+_SPLASH_BLOCK = 512
+_SPLASH_BLOCK_WIDE = 256
+_WIDE_BYTES = 512
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Hardware:
+    """What decides which kernels there are.
+
+    Attributes:
+        platform: `cpu`, `cuda`, `rocm` or `tpu`.
+        kind: As its maker names it.
+        capability: Compute capability of a CUDA device; (0, 0) elsewhere.
+    """
+
+    platform: str
+    kind: str = ""
+    capability: tuple[int, int] = (0, 0)
+
+
+def hardware() -> Hardware:
+    """Of the device that what is traced now will run on."""
+    chosen = jax.config.jax_default_device
+    # Another process's devices are of the same kind, and do not say all of it.
+    device = chosen
+    if not isinstance(device, jax.Device):
+        device = jax.local_devices(backend=chosen)[0]
+    if device.platform != "gpu":
+        return Hardware(device.platform, device.device_kind)
+    if "cuda" not in device.client.platform_version:
+        return Hardware("rocm", device.device_kind)
+    major, _, minor = str(device.compute_capability).partition(".")
+    return Hardware("cuda", device.device_kind, (int(major), int(minor or 0)))
+
+
+def kernel_of(config: DecoderConfig, dtype: str, on: Hardware) -> Kernel:
+    """The kernel that long rows of a decoder are attended with.
+
+    A row without a prefix, that is, and where no two layers have different windows.
+
+    Args:
+        config: Shape of the decoder.
+        dtype: Of the operands of matrix products.
+        on: The device.
+    """
+    if on.platform == "tpu" and on.kind not in _OLD_TPUS:
+        return "splash"
+    widest = _WIDEST_HOPPER if on.capability >= _HOPPER else _WIDEST
+    if (
+        on.platform == "cuda"
+        and on.capability >= _AMPERE
+        and dtype == "bfloat16"
+        and config.attention_softcap is None
+        and config.head_dim % 8 == 0
+        and config.head_dim <= widest
+    ):
+        return "cudnn"
+    return "blocks"
+
+
+def kernel_of_rows(config: DecoderConfig, dtype: str, T: int, on: Hardware) -> Kernel:
+    """The kernel that rows of so many tokens are attended with."""
+    if T < _SHORTEST or len(_windows(config, T)) > 1:
+        return "blocks"
+    return kernel_of(config, dtype, on)
+
+
+def attend_fused(
+    kernel: Kernel,
+    q_BTGRE: jax.Array,
+    k_BTGE: jax.Array,
+    v_BTGE: jax.Array,
+    config: DecoderConfig,
+) -> jax.Array:
+    """Causal attention of whole sequences with `cudnn` or `splash`.
+
+    Scores and the softmax are float32. What comes out has the operands' dtype, which is
+    what the output projection reads.
+
+    Args:
+        kernel: From `kernel_of_rows`.
+        q_BTGRE: Queries, after rotation.
+        k_BTGE: Keys, after rotation.
+        v_BTGE: Values.
+        config: All of its layers see equally far at T.
+
+    Returns:
+        Mixed values, `[B, T, G, R, E]` float32.
+    """
+    B, T, G, R, E = q_BTGRE.shape
+    (window,) = _windows(config, T)
+    mixed_BTHE = _FUSED[kernel](
+        q_BTGRE.reshape(B, T, G * R, E),
+        k_BTGE,
+        v_BTGE,
+        scale=attention_scale(config),
+        softcap=config.attention_softcap,
+        window=window,
+    )
+    return mixed_BTHE.reshape(B, T, G, R, E).astype(jnp.float32)
+
+
+def attention_scale(config: DecoderConfig) -> float:
+    """Factor of the products of queries and keys."""
+    return config.attention_scale or config.head_dim**-0.5
+
+
+def _windows(config: DecoderConfig, T: int) -> set[int | None]:
+    """What the layers' windows are at T tokens; those that hide nothing are None."""
+    sizes = config.windows or (None,)
+    return {None if size is None or size >= T else size for size in sizes}
+
+
+def attend_cudnn(
+    q_BTHE: jax.Array,
+    k_BTGE: jax.Array,
+    v_BTGE: jax.Array,
+    *,
+    scale: float,
+    softcap: float | None,
+    window: int | None,
+) -> jax.Array:
+    """`[B, T, H, E]` by cuDNN, asked for explicitly: JAX's own choice is `xla`."""
+    if softcap is not None:
+        raise ValueError("cuDNN's attention has no soft cap")
+    return jax.nn.dot_product_attention(
+        q_BTHE,
+        k_BTGE,
+        v_BTGE,
+        scale=scale,
+        is_causal=True,
+        # To the left the window counts the tokens before the query's own.
+        local_window_size=None if window is None else (window - 1, 0),
+        implementation="cudnn",
+    )
+
+
+def attend_splash(
+    q_BTHE: jax.Array,
+    k_BTGE: jax.Array,
+    v_BTGE: jax.Array,
+    *,
+    scale: float,
+    softcap: float | None,
+    window: int | None,
+    interpret: bool = False,
+) -> jax.Array:
+    """`[B, T, H, E]` by the splash kernel of Pallas.
+
+    Rows are padded to whole blocks, and the padding is a segment of its own. float32
+    operands are multiplied at the precision that stands where this is traced (the
+    scorer's is the highest, six passes of the matrix unit), bfloat16 ones exactly, and
+    the weights of the values are rounded to bfloat16 with them.
+
+    Args:
+        q_BTHE: Queries.
+        k_BTGE: Keys.
+        v_BTGE: Values.
+        scale: Of the scores; rounded with the queries to their dtype.
+        softcap: Scores x become cap * tanh(x / cap).
+        window: Tokens that a position sees; None is all before it.
+        interpret: Run it on any device, slowly.
+    """
+    attend = functools.partial(
+        _splash, softcap=softcap, window=window, interpret=interpret
+    )
+    scaled_BTHE = (q_BTHE.astype(jnp.float32) * scale).astype(q_BTHE.dtype)
+    if q_BTHE.dtype == jnp.float32:
+        return attend(scaled_BTHE, k_BTGE, v_BTGE)
+    return _at_one_pass(attend, scaled_BTHE, k_BTGE, v_BTGE)
+
+
+def _splash(q_BTHE, k_BTGE, v_BTGE, *, softcap, window, interpret):
+    # Pallas takes seconds to import and is of use on a TPU alone.
+    from jax.experimental.pallas.ops.tpu.splash_attention import (
+        splash_attention_kernel as splash,
+    )
+    from jax.experimental.pallas.ops.tpu.splash_attention import (
+        splash_attention_mask as masks,
+    )
+
+    _, T, H, E = q_BTHE.shape
+    padded_T = -(-T // _LANES) * _LANES
+    # Half the lanes or all of them: widths that the kernel is used with elsewhere.
+    padded_E = _LANES // 2 if E <= _LANES // 2 else -(-E // _LANES) * _LANES
+    wide = padded_E * q_BTHE.dtype.itemsize > _WIDE_BYTES
+    block = math.gcd(padded_T, _SPLASH_BLOCK_WIDE if wide else _SPLASH_BLOCK)
+    shape = (padded_T, padded_T)
+    mask = (
+        masks.CausalMask(shape)
+        if window is None
+        else masks.LocalMask(shape, window_size=(window - 1, 0), offset=0)
+    )
+    kernel = splash.make_splash_mha_single_device(
+        masks.MultiHeadMask([mask] * H),
+        block_sizes=splash.BlockSizes(
+            block_q=block,
+            block_kv=block,
+            block_q_dkv=block,
+            block_kv_dkv=block,
+            block_q_dq=block,
+            block_kv_dq=block,
+        ),
+        attn_logits_soft_cap=softcap,
+        interpret=interpret,
+    )
+    segments = None
+    if padded_T > T:
+        is_padding_T = (jnp.arange(padded_T) >= T).astype(jnp.int32)
+        segments = splash.SegmentIds(is_padding_T, is_padding_T)
+
+    def heads_first(x_BTHE: jax.Array) -> jax.Array:
+        wider = ((0, 0), (0, padded_T - T), (0, 0), (0, padded_E - E))
+        return jnp.moveaxis(jnp.pad(x_BTHE, wider), 1, 2)
+
+    mixed_BHTE = jax.vmap(lambda q, k, v: kernel(q, k, v, segment_ids=segments))(
+        heads_first(q_BTHE), heads_first(k_BTGE), heads_first(v_BTGE)
+    )
+    return jnp.moveaxis(mixed_BHTE, 1, 2)[:, :T, :, :E]
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _at_one_pass(
+    attend: Callable[..., jax.Array], q: jax.Array, k: jax.Array, v: jax.Array
+) -> jax.Array:
+    """`attend` with one pass of the matrix unit, forward and backward.
+
+    A product of bfloat16 operands at any higher precision does not compile
+    (jax-ml/jax issue 21408), and one pass of it is exact.
+    """
+    with _one_pass():
+        return attend(q, k, v)
+
+
+def _one_pass_forward(attend, q, k, v):
+    with _one_pass():
+        return jax.vjp(attend, q, k, v)
+
+
+def _one_pass_backward(attend, pull_back, slope):
+    with _one_pass():
+        return pull_back(slope)
+
+
+_at_one_pass.defvjp(_one_pass_forward, _one_pass_backward)
+
+
+def _one_pass() -> contextlib.AbstractContextManager:
+    return jax.default_matmul_precision("default")
+
+
+_FUSED: Mapping[Kernel, Callable[..., jax.Array]] = {
+    "cudnn": attend_cudnn,
+    "splash": attend_splash,
+}

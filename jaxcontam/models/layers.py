@@ -1,0 +1,165 @@
+"""What a decoder's blocks are made of: feed-forward layers, linear maps and norms.
+
+Dimension key
+    B  sequences in the batch
+    T  tokens in a sequence
+    D  model width
+    F  feed-forward width, twice that where it is gated
+    X  experts
+    K  experts that a token takes
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from jaxcontam.models.config import DecoderConfig, ExpertShape
+
+# GPT-2's initial scale.
+_INIT_STD = 0.02
+
+_ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "silu": jax.nn.silu,
+    "gelu": lambda x: jax.nn.gelu(x, approximate=False),
+    "gelu_tanh": lambda x: jax.nn.gelu(x, approximate=True),
+    "relu": jax.nn.relu,
+}
+
+
+class Mlp(nnx.Module):
+    """Feed-forward layer; gated ones keep gate and up side by side in `up`."""
+
+    def __init__(
+        self, config: DecoderConfig, *, rngs: nnx.Rngs, d_ff: int | None = None
+    ):
+        self.config = config
+        D, F = config.d_model, d_ff or config.d_ff
+        width = 2 * F if config.gated else F
+        self.up = Linear(D, width, bias=config.mlp_bias, rngs=rngs)
+        self.down = Linear(F, D, bias=config.mlp_bias, rngs=rngs)
+
+    def __call__(self, hidden_BTD: jax.Array) -> jax.Array:
+        """The layer's output, `[B, T, D]`."""
+        return self.down(_activated(self.up(hidden_BTD), self.config))
+
+
+class Experts(nnx.Module):
+    """Feed-forward layers of which each token takes a few, by its own choice.
+
+    Every expert is computed for every token, one expert after the other, and weighted
+    by 0 where it was not chosen: no token depends on its batch mates, but the work is
+    that of all experts. (Mixtral: 4 times what its choices need.)
+    """
+
+    def __init__(self, config: DecoderConfig, *, rngs: nnx.Rngs):
+        assert config.experts is not None
+        self.config = config
+        D, F, X = config.d_model, config.d_ff, config.experts.n
+        width = 2 * F if config.gated else F
+        self.router = Linear(D, X, bias=False, rngs=rngs)
+        self.up, self.down = Kernels(X, D, width, rngs), Kernels(X, F, D, rngs)
+        if config.experts.d_shared:
+            self.shared = Mlp(config, rngs=rngs, d_ff=config.experts.d_shared)
+            self.shared_gate = Linear(D, 1, bias=False, rngs=rngs)
+
+    def __call__(self, hidden_BTD: jax.Array) -> jax.Array:
+        """The weighted sum of the outputs, `[B, T, D]`."""
+        experts = self.config.experts
+        assert experts is not None
+        shares_BTX = _shares(self.router(hidden_BTD), experts)
+
+        # For gradients an expert's steps are computed again: kept, they would be wide
+        # arrays of all experts.
+        @jax.checkpoint
+        def add(total_BTD: jax.Array, expert):
+            up_DF, down_FD, share_BT = expert
+            wide = _activated(_product(hidden_BTD, up_DF), self.config)
+            out_BTD = _product(wide, down_FD) * share_BT[..., None]
+            # An output that overflowed for a token that did not choose it is no nan.
+            return total_BTD + jnp.where(share_BT[..., None] > 0, out_BTD, 0.0), None
+
+        shares_XBT = jnp.moveaxis(shares_BTX, -1, 0)
+        layers = (self.up.kernel[...], self.down.kernel[...], shares_XBT)
+        mixed_BTD, _ = jax.lax.scan(add, jnp.zeros_like(hidden_BTD), layers)
+        if experts.d_shared:
+            opened_BT1 = jax.nn.sigmoid(self.shared_gate(hidden_BTD))
+            mixed_BTD += opened_BT1 * self.shared(hidden_BTD)
+        return mixed_BTD
+
+
+def _shares(logits_BTX: jax.Array, experts: ExpertShape) -> jax.Array:
+    """Weight of each expert for each token, 0 where it is not chosen."""
+    probs_BTX = jax.nn.softmax(logits_BTX, axis=-1)
+    chosen_BTK, index_BTK = jax.lax.top_k(probs_BTX, experts.n_used)
+    if experts.normalised:
+        chosen_BTK /= chosen_BTK.sum(axis=-1, keepdims=True)
+    one_hot_BTKX = jax.nn.one_hot(index_BTK, experts.n)
+    return jnp.sum(one_hot_BTKX * chosen_BTK[..., None], axis=-2)
+
+
+class Kernels(nnx.Module):
+    """Kernels of several linear maps: `kernel` is [maps, inputs, outputs]."""
+
+    def __init__(self, n: int, n_in: int, n_out: int, rngs: nnx.Rngs):
+        self.kernel = drawn(rngs, (n, n_in, n_out))
+
+
+class Linear(nnx.Module):
+    """Affine map; `kernel` is [inputs, outputs]."""
+
+    def __init__(self, n_in: int, n_out: int, *, bias: bool, rngs: nnx.Rngs):
+        self.kernel = drawn(rngs, (n_in, n_out))
+        if bias:
+            self.bias = nnx.Param(jnp.zeros((n_out,)))
+        self.has_bias = bias
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """`x @ kernel + bias` over the last axis, float32."""
+        y = _product(x, self.kernel[...])
+        return y + self.bias[...][None, None] if self.has_bias else y
+
+
+class Norm(nnx.Module):
+    """RMS norm or layer norm over the last axis; starts at a scale of 1."""
+
+    def __init__(self, config: DecoderConfig, width: int):
+        self.kind, self.eps = config.norm, config.norm_eps
+        self.offset = config.norm_offset
+        self.scale = nnx.Param(jnp.full((width,), 1.0 - self.offset))
+        if config.norm == "layer":
+            self.bias = nnx.Param(jnp.zeros((width,)))
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Normalised `x`, float32."""
+        outer = tuple(range(x.ndim - 1))
+        if self.kind == "layer":
+            x = x - x.mean(axis=-1, keepdims=True)
+        x = x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + self.eps)
+        scale = self.scale[...]
+        if self.offset:
+            scale = self.offset + scale
+        x = x * jnp.expand_dims(scale, outer)
+        return x + jnp.expand_dims(self.bias[...], outer) if self.kind == "layer" else x
+
+
+def drawn(rngs: nnx.Rngs, shape: tuple[int, ...]) -> nnx.Param:
+    """A weight at GPT-2's initial scale."""
+    return nnx.Param(_INIT_STD * jax.random.normal(rngs.params(), shape))
+
+
+def _activated(wide: jax.Array, config: DecoderConfig) -> jax.Array:
+    """The activation of a feed-forward layer's first product, gated or not."""
+    # For gradients its steps are computed again: they cost less than to be kept.
+    activate = jax.checkpoint(_ACTIVATIONS[config.activation])
+    if config.gated:
+        gate, up = jnp.split(wide, 2, axis=-1)
+        return activate(gate) * up
+    return activate(wide)
+
+
+def _product(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    return jnp.matmul(
+        x.astype(kernel.dtype), kernel, preferred_element_type=jnp.float32
+    )

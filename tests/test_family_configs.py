@@ -1,0 +1,101 @@
+"""What every family reads from a config.json, against transformers' own reading."""
+
+import copy
+
+import pytest
+import transformers
+
+from jaxcontam.errors import InputError
+from jaxcontam.models.families import FAMILIES
+from tests.test_family_writing import RAW
+
+# What no default serves. Every default number of key heads divides the heads, and they
+# are as wide as GPT-J's 64 rotated dimensions.
+NEEDED = {"vocab_size", "max_position_embeddings", "n_positions", "attention_types"}
+SIZES = {
+    **dict.fromkeys(("num_attention_heads", "num_heads", "n_head"), 32),
+    **dict.fromkeys(("hidden_size", "n_embd"), 32 * 64),
+    **dict.fromkeys(("num_hidden_layers", "num_layers", "n_layer"), 2),
+    **dict.fromkeys(("intermediate_size", "ffn_dim"), 14),
+}
+
+
+def as_transformers_reads(model_type, raw):
+    """The fields that this transformers writes for those that an older one wrote."""
+    # It writes into nested fields that it is given.
+    raw = copy.deepcopy(raw)
+    return transformers.AutoConfig.for_model(model_type, **raw).to_dict()
+
+
+@pytest.mark.parametrize("model_type", RAW)
+def test_older_fields_give_the_shape_that_transformers_newer_ones_give(model_type):
+    read = FAMILIES[model_type].read_config
+    raw = RAW[model_type]
+    assert read(raw) == read(as_transformers_reads(model_type, raw))
+
+
+@pytest.mark.parametrize("model_type", RAW)
+def test_fields_that_are_left_out_are_the_familys_defaults(model_type):
+    read = FAMILIES[model_type].read_config
+    given = RAW[model_type]
+    raw = {k: SIZES.get(k, v) for k, v in given.items() if k in NEEDED | SIZES.keys()}
+    assert read(raw) == read(as_transformers_reads(model_type, raw))
+
+
+@pytest.mark.parametrize(
+    ("model_type", "change", "message"),
+    [
+        ("gpt_neo", {"attention_types": [[["sparse"], 2]]}, "type 'sparse' is not"),
+        ("gpt_neo", {"attention_types": ["global"]}, "attention_types must be groups"),
+        ("gpt_neo", {"attention_types": None}, "must name 2 layers, got 24"),
+        ("gptj", {"rotary_dim": None}, "no field 'rotary_dim'"),
+        ("gptj", {"rotary_dim": 8}, "must be 1 to 6, got 8"),
+        ("phi", {"rope_scaling": {"rope_type": "yarn"}}, "rope_type 'yarn'"),
+        ("phi", {"qk_layernorm": 1}, "qk_layernorm must be true or false"),
+        (
+            "phi3",
+            {"rope_scaling": {"type": "longrope", "short_factor": [1.0]}},
+            "short_factor must be 3 numbers",
+        ),
+        ("phi3", {"rope_scaling": {"type": "dynamic"}}, "rope_type 'dynamic'"),
+        ("gemma", {"use_bidirectional_attention": True}, "use_bidirectional_attention"),
+        ("gemma2", {"use_bidirectional_attention": True}, "use_bidirectional_att"),
+        ("gemma3_text", {"use_bidirectional_attention": True}, "use_bidirectional_att"),
+        ("gemma3_text", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping is"),
+        (
+            "gemma3_text",
+            {
+                "rope_parameters": {
+                    "sliding_attention": {"rope_type": "linear", "factor": 2.0}
+                }
+            },
+            "slowed rotations in layers with a window",
+        ),
+        ("olmo2", {"rope_scaling": {"rope_type": "yarn"}}, "rope_type 'yarn'"),
+        ("mixtral", {"num_experts_per_tok": 4}, "must be 1 to 3, got 4"),
+        ("mixtral", {"hidden_act": "quick_gelu"}, "unknown activation"),
+        ("qwen2_moe", {"decoder_sparse_step": 2}, "layers without experts between"),
+        ("qwen3_moe", {"mlp_only_layers": [0]}, "layers without experts between"),
+        ("qwen3_moe", {"norm_topk_prob": "no"}, "norm_topk_prob must be true or"),
+    ],
+)
+def test_switch_that_would_change_the_numbers_is_refused(model_type, change, message):
+    # DecoderConfig's own refusals become an InputError where the file is named.
+    with pytest.raises((InputError, ValueError), match=message) as caught:
+        FAMILIES[model_type].read_config(RAW[model_type] | change)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("old", ["su", "yarn"])
+def test_old_names_of_long_rotations_are_read_alike(old):
+    read, raw = FAMILIES["phi3"].read_config, RAW["phi3"]
+    renamed = raw["rope_scaling"] | {"type": old}
+    assert read(raw | {"rope_scaling": renamed}) == read(raw)
+
+
+def test_long_rotations_end_at_the_context_of_the_first_training():
+    config = FAMILIES["phi3"].read_config(RAW["phi3"])
+    assert RAW["phi3"]["max_position_embeddings"] == 32
+    assert config.context == 8
+    # sqrt(1 + ln(32 / 8) / ln 8): ln 4 / ln 8 = 2 / 3.
+    assert config.rope_scaling.magnitude == pytest.approx((5 / 3) ** 0.5, rel=1e-12)

@@ -1,0 +1,380 @@
+"""Fused attention: which kernel when, and the numbers of the blocks.
+
+No GPU or TPU is at hand here: splash runs in Pallas's interpreter, and what would be
+compiled for a TPU or a GPU is read as text.
+"""
+
+import dataclasses
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from jax._src.cudnn import fused_attention_stablehlo
+from jax.sharding import AxisType
+
+from jaxcontam.models import attention, fused_attention
+from jaxcontam.models.attention import View
+from jaxcontam.models.config import gpt2_shape, llama_shape
+from jaxcontam.models.decoder import Decoder
+from jaxcontam.models.fused_attention import (
+    Hardware,
+    attend_cudnn,
+    attend_splash,
+    hardware,
+    kernel_of,
+    kernel_of_rows,
+)
+from jaxcontam.models.sharding import Layout
+from jaxcontam.scoring.gradients import _mean_loss
+from jaxcontam.scoring.kernel import PRECISION, target_scores
+from train.step import Compute, adamw, training_step
+
+H100 = Hardware("cuda", "NVIDIA H100", (9, 0))
+A100 = Hardware("cuda", "NVIDIA A100", (8, 0))
+T4 = Hardware("cuda", "Tesla T4", (7, 5))
+TPU = Hardware("tpu", "TPU v4")
+SHAPE = gpt2_shape(vocab_size=300, d_model=96, n_layers=2, n_heads=6, context=512)
+GROUPED = dataclasses.replace(SHAPE, n_kv_heads=2)
+
+
+def change(**fields):
+    return dataclasses.replace(SHAPE, **fields)
+
+
+@pytest.mark.parametrize(
+    ("config", "dtype", "on", "kernel"),
+    [
+        (SHAPE, "bfloat16", H100, "cudnn"),
+        (SHAPE, "bfloat16", A100, "cudnn"),
+        (SHAPE, "float32", H100, "blocks"),
+        (SHAPE, "bfloat16", T4, "blocks"),
+        (change(head_dim=256), "bfloat16", H100, "cudnn"),
+        (change(head_dim=256), "bfloat16", A100, "blocks"),
+        (change(head_dim=12), "bfloat16", H100, "blocks"),
+        (change(attention_softcap=50.0), "bfloat16", H100, "blocks"),
+        (change(attention_softcap=50.0), "bfloat16", TPU, "splash"),
+        (SHAPE, "float32", TPU, "splash"),
+        (SHAPE, "bfloat16", Hardware("tpu", "TPU v3"), "blocks"),
+        (SHAPE, "bfloat16", Hardware("rocm", "MI300X"), "blocks"),
+        (SHAPE, "bfloat16", Hardware("cpu", "cpu"), "blocks"),
+    ],
+)
+def test_kernel_follows_from_device_dtype_and_shape(config, dtype, on, kernel):
+    assert kernel_of(config, dtype, on) == kernel
+    assert kernel_of_rows(config, dtype, 256, on) == kernel
+
+
+def test_short_rows_are_computed_in_blocks():
+    found = [kernel_of_rows(SHAPE, "float32", T, TPU) for T in (1, 127, 128)]
+    assert found == ["blocks", "blocks", "splash"]
+
+
+@pytest.mark.parametrize(
+    ("windows", "T", "kernel"),
+    [
+        ((None, None), 256, "splash"),
+        ((200, 200), 256, "splash"),
+        ((200, None), 256, "blocks"),
+        # No row of 200 is longer than the window, so that it hides nothing.
+        ((200, None), 200, "splash"),
+        ((200, 300), 201, "blocks"),
+    ],
+)
+def test_layers_that_see_differently_far_are_computed_in_blocks(windows, T, kernel):
+    assert kernel_of_rows(change(windows=windows), "float32", T, TPU) == kernel
+
+
+def test_hardware_here_has_no_fused_kernel():
+    assert hardware().platform == jax.devices()[0].platform == "cpu"
+    assert kernel_of(SHAPE, "bfloat16", hardware()) == "blocks"
+
+
+def operands(config, T, dtype=jnp.float32, B=2):
+    G, E = config.n_kv_heads, config.head_dim
+    R = config.n_heads // G
+    shapes = [(B, T, G, R, E), (B, T, G, E), (B, T, G, E), (B, T, G, R, E)]
+    keys = jax.random.split(jax.random.key(T), 4)
+    drawn = [jax.random.normal(k, s) for k, s in zip(keys, shapes, strict=True)]
+    return [x.astype(dtype) for x in drawn]
+
+
+def blocks(q, k, v, config):
+    (window,) = fused_attention._windows(config, q.shape[1])
+    window = None if window is None else jnp.int32(window)
+    view = View(None, jnp.arange(q.shape[1]), window, None)
+    return attention._attend_own(q, k, v, view.positions, view.window, config)
+
+
+@pytest.fixture
+def interpreted(monkeypatch):
+    """Splash as a function of the operands and the shape, on a CPU."""
+    table = {"splash": functools.partial(attend_splash, interpret=True)}
+    monkeypatch.setattr(fused_attention, "_FUSED", table)
+    return functools.partial(fused_attention.attend_fused, "splash")
+
+
+SMALL = dataclasses.replace(SHAPE, n_heads=2, n_kv_heads=1)
+CASES = {
+    "plain": (SMALL, 128),
+    "several blocks": (dataclasses.replace(SMALL, n_kv_heads=2), 384),
+    "padded, window": (dataclasses.replace(SMALL, windows=(37, 37)), 150),
+    "softcap": (dataclasses.replace(SMALL, attention_softcap=2.0), 128),
+    "own scale, wide": (
+        dataclasses.replace(SMALL, head_dim=72, attention_scale=0.2),
+        128,
+    ),
+    "all at once": (
+        dataclasses.replace(GROUPED, attention_softcap=2.0, windows=(200, 200)),
+        600,
+    ),
+}
+"""What is special, a shape, and tokens of a row."""
+QUICK = ("padded, window",)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, marks=() if case in QUICK else pytest.mark.slow)
+        for case in CASES
+    ],
+)
+def test_splash_gives_the_numbers_and_gradients_of_blocks(case, interpreted):
+    config, T = CASES[case]
+    *inputs, slope = operands(config, T)
+
+    def with_gradients(f):
+        def total(q, k, v):
+            mixed = f(q, k, v, config)
+            return jnp.sum(mixed * slope), mixed
+
+        return jax.jit(jax.grad(total, argnums=(0, 1, 2), has_aux=True))(*inputs)
+
+    found, mixed = with_gradients(interpreted)
+    wanted, expected = with_gradients(blocks)
+    # Sums of up to 600 float32 terms, in another order.
+    np.testing.assert_allclose(mixed, expected, atol=1e-5)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5 * np.abs(other).max())
+
+
+@pytest.mark.slow
+def test_splash_of_bfloat16_is_as_near_the_exact_numbers_as_blocks(interpreted):
+    *inputs, slope = operands(SMALL, 128, jnp.bfloat16)
+    exact = [x.astype(jnp.float32) for x in inputs]
+
+    def gradients(f, inputs):
+        def total(q, k, v):
+            return jnp.sum(f(q, k, v, SMALL) * slope.astype(jnp.float32))
+
+        return jax.jit(jax.grad(total, argnums=(0, 1, 2)))(*inputs)
+
+    with jax.default_matmul_precision("highest"):
+        found = gradients(interpreted, inputs)
+    near, wanted = gradients(blocks, inputs), gradients(blocks, exact)
+    for one, other, truth in zip(found, near, wanted, strict=True):
+        errors = [
+            np.abs(np.asarray(x, np.float32) - truth).mean() for x in (one, other)
+        ]
+        # Splash rounds more often: the scaled queries, and the mixed values.
+        assert errors[0] < 2 * errors[1]
+        # bfloat16 keeps 8 bits.
+        assert errors[0] < 2**-7 * np.abs(truth).mean()
+
+
+@pytest.mark.slow
+def test_a_change_of_a_later_token_moves_no_earlier_one(interpreted):
+    q, k, v, _ = operands(SMALL, 200, B=1)
+    mixed = jax.jit(functools.partial(interpreted, config=SMALL))
+    before, after = (
+        np.asarray(mixed(q, k.at[:, 150:].add(x), v.at[:, 150:].add(x)))
+        for x in (0.0, 3.0)
+    )
+    np.testing.assert_array_equal(after[:, :150], before[:, :150])
+    assert np.abs(after - before)[:, 150:].max(axis=(0, 2, 3, 4)).min() > 1e-3
+
+
+@pytest.fixture
+def on(monkeypatch):
+    """Pretend that what is traced will run on another device."""
+
+    def pretend(device):
+        monkeypatch.setattr(attention, "hardware", lambda: device)
+        # cuDNN's version decides nothing that is used here.
+        monkeypatch.setattr(
+            fused_attention_stablehlo, "check_cudnn_version", lambda: 91100
+        )
+
+    return pretend
+
+
+def decoder_of(config, dtype):
+    shapes = nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0)))
+    graphdef, state = nnx.split(shapes)
+
+    def cast(path, leaf):
+        is_operand = "kernel" in jax.tree_util.keystr(path) or leaf.ndim == 2
+        return jax.ShapeDtypeStruct(leaf.shape, dtype if is_operand else leaf.dtype)
+
+    return graphdef, jax.tree.map_with_path(cast, state)
+
+
+def scores(graphdef, state, inputs_BS, targets_BS):
+    """As `score_tokens` computes them, without its cache of what was traced."""
+    decoder = nnx.merge(graphdef, state)
+    with jax.default_matmul_precision(PRECISION):
+        hidden = decoder(inputs_BS).reshape(inputs_BS.size, -1)
+        return target_scores(
+            hidden, decoder.head_VD, targets_BS.reshape(-1), moments=False
+        ).logprobs
+
+
+def lowered(f, platform, *args):
+    return jax.jit(f).trace(*args).lower(lowering_platforms=(platform,)).as_text()
+
+
+def scorer_text(config, dtype, platform, T=256):
+    graphdef, state = decoder_of(config, dtype)
+    ids = jax.ShapeDtypeStruct((2, T), jnp.int32)
+    return lowered(functools.partial(scores, graphdef), platform, state, ids, ids)
+
+
+LLAMA = llama_shape(
+    vocab_size=300, d_model=96, n_layers=2, n_heads=6, d_ff=64, context=512
+)
+
+
+def products(jaxpr):
+    """Every product of a program, those of its inner programs and kernels as well."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            yield equation
+        for inner in jax.tree.leaves(
+            list(equation.params.values()), is_leaf=lambda x: hasattr(x, "eqns")
+        ):
+            inner = getattr(inner, "jaxpr", inner)
+            if hasattr(inner, "eqns"):
+                yield from products(inner)
+
+
+@pytest.mark.parametrize("config", [SHAPE, LLAMA], ids=["gpt2", "llama"])
+def test_float32_scorer_on_a_tpu_multiplies_at_the_highest_precision(config, on):
+    on(TPU)
+    graphdef, state = decoder_of(config, "float32")
+    ids = jax.ShapeDtypeStruct((2, 256), jnp.int32)
+    traced = jax.jit(functools.partial(scores, graphdef)).trace(state, ids, ids)
+    found = list(products(traced.jaxpr.jaxpr))
+    # Of the block of layers four, of its kernel two, of the head and the targets two.
+    assert len(found) == 8
+    highest = jax.lax.Precision.HIGHEST
+    assert {equation.params["precision"] for equation in found} == {(highest, highest)}
+    text = traced.lower(lowering_platforms=("tpu",)).as_text()
+    assert text.count("tpu_custom_call") == 1
+    outside = [line for line in text.splitlines() if "stablehlo.dot_general" in line]
+    assert len(outside) == 6
+    assert all("precision = [HIGHEST, HIGHEST]" in line for line in outside)
+
+
+def test_bfloat16_kernel_of_a_tpu_asks_for_one_pass(on):
+    """At any other precision its compiler refuses operands of bfloat16."""
+    on(TPU)
+    inputs = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in operands(SHAPE, 256)]
+    inputs = [x.update(dtype=jnp.bfloat16) for x in inputs[:3]]
+
+    def total(q, k, v):
+        return jnp.sum(attention.attend(q, k, v, NO_VIEW, SHAPE))
+
+    with jax.default_matmul_precision("highest"):
+        traced = jax.jit(jax.grad(total, argnums=(0, 1, 2))).trace(*inputs)
+    found = [equation.params["precision"] for equation in products(traced.jaxpr.jaxpr)]
+    # Two forward, three for the queries, four for keys and values, and row sums.
+    assert len(found) >= 9
+    lowest = jax.lax.Precision.DEFAULT
+    assert set(found) == {(lowest, lowest)}
+    assert traced.lower(lowering_platforms=("tpu",)).as_text().count("tpu_custom") == 3
+
+
+NO_VIEW = View(None, jnp.arange(256), None, None)
+
+
+def custom_calls(text):
+    return re.findall(r"custom_call @([^(]+)\(", text)
+
+
+@pytest.mark.parametrize("windows", [(), (100, 100)])
+def test_bfloat16_scorer_on_a_gpu_asks_for_cudnn(windows, on):
+    on(H100)
+    text = scorer_text(change(windows=windows), "bfloat16", "cuda")
+    assert custom_calls(text) == ["__cudnn$fmhaSoftmax"]
+    (size,) = re.findall(r"sliding_window_length\\22: (\d+)", text)
+    assert int(size) == (100 if windows else 0)
+    assert "256x256" not in text, "no array of all pairs of tokens"
+
+
+def test_float32_scorer_on_a_gpu_asks_for_no_library(on):
+    on(H100)
+    text = scorer_text(SHAPE, "float32", "cuda")
+    assert custom_calls(text) == []
+    assert "256x256" in text, "a block of queries and its keys"
+
+
+@pytest.mark.parametrize("remat", [False, True])
+@pytest.mark.parametrize(
+    ("device", "platform", "calls"),
+    [
+        (H100, "cuda", {"__cudnn$fmhaSoftmax", "__cudnn$fmhaSoftmaxBackward"}),
+        (TPU, "tpu", {"tpu_custom_call"}),
+    ],
+)
+def test_training_step_is_fused_forward_and_backward(
+    device, platform, calls, remat, on
+):
+    on(device)
+    config = dataclasses.replace(GROUPED, context=256)
+    graphdef, params = decoder_of(config, "float32")
+    optimizer = adamw(1e-3, 10, params)
+    step = functools.partial(
+        training_step,
+        graphdef,
+        optimizer,
+        compute=Compute(dtype="bfloat16", remat=remat),
+        mesh=jax.make_mesh((1, 1), ("data", "model"), axis_types=(AxisType.Auto,) * 2),
+    )
+    batch = jax.ShapeDtypeStruct((2, 257), jnp.int32)
+    opt_state = jax.eval_shape(optimizer.init, params)
+    text = lowered(step, platform, params, opt_state, batch)
+    # Remat reads each layer a second time.
+    n = {"cuda": 2, "tpu": 3}[platform] + remat
+    assert len(custom_calls(text)) == n
+    assert set(custom_calls(text)) == calls
+    assert "256x256" not in text
+
+
+def test_gradient_norms_of_rows_side_by_side_are_fused(on):
+    on(H100)
+    graphdef, state = decoder_of(SHAPE, "bfloat16")
+
+    def norms(state, inputs_BS, lengths_B):
+        def one(row):
+            ids_S, length = row
+            gradients = jax.grad(_mean_loss, argnums=1)(
+                graphdef, state, ids_S, ids_S, length, Layout()
+            )
+            return sum(jnp.sum(leaf) for leaf in jax.tree.leaves(gradients))
+
+        return jax.lax.map(one, (inputs_BS, lengths_B), batch_size=2)
+
+    ids = jax.ShapeDtypeStruct((4, 256), jnp.int32)
+    lengths = jax.ShapeDtypeStruct((4,), jnp.int32)
+    calls = custom_calls(lowered(norms, "cuda", state, ids, lengths))
+    assert set(calls) == {"__cudnn$fmhaSoftmax", "__cudnn$fmhaSoftmaxBackward"}
+
+
+def test_cudnn_refuses_a_soft_cap():
+    x_BTHE = jnp.zeros((1, 128, 2, 16), jnp.bfloat16)
+    with pytest.raises(ValueError, match="no soft cap"):
+        attend_cudnn(x_BTHE, x_BTHE, x_BTHE, scale=1.0, softcap=3.0, window=None)

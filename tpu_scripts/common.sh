@@ -1,0 +1,121 @@
+# shellcheck shell=bash disable=SC2034
+# Sourced by every script of this folder: settings, printed commands, the request's state.
+set -euo pipefail
+
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+ROOT=$(dirname "$HERE")
+ME="tpu_scripts/$(basename "$0")"
+
+env_file=${JAXCONTAM_TPU_ENV:-$HERE/env}
+if [ -f "$env_file" ]; then
+  # shellcheck source=env.example
+  . "$env_file"
+fi
+DRY_RUN=${DRY_RUN:-0}
+POLL_SECONDS=${POLL_SECONDS:-30}
+
+# Where a worker keeps the checkout; its login shell expands the tilde, not this one.
+# shellcheck disable=SC2088
+WORKER_SCRIPTS="~/jaxcontam/tpu_scripts/on_worker"
+
+say() {
+  printf '%s: %s\n' "$ME" "$*" >&2
+}
+
+# fail MESSAGE [HINT]: for what the user can set right; exit code 2, as of jaxcontam.
+fail() {
+  printf '%s: error: %s\n' "$ME" "$1" >&2
+  if [ $# -gt 1 ]; then
+    printf '  hint: %s\n' "$2" >&2
+  fi
+  exit 2
+}
+
+# need NAME...: settings without which nothing is tried.
+need() {
+  local name
+  for name in "$@"; do
+    if [ -z "${!name:-}" ]; then
+      fail "$name is not set" "cp tpu_scripts/env.example tpu_scripts/env, and fill it in"
+    fi
+  done
+}
+
+# quoted WORD...: one line that a shell reads back as these words.
+quoted() {
+  local line
+  printf -v line '%q ' "$@"
+  printf '%s' "${line% }"
+}
+
+# QUIET=1 is for loops, which print what they ask once.
+show() {
+  if [ "${QUIET:-0}" != 1 ]; then
+    printf '+ %s\n' "$(quoted "$@")" >&2
+  fi
+}
+
+# run COMMAND...: print it, then do it, unless DRY_RUN=1.
+run() {
+  show "$@"
+  if [ "$DRY_RUN" != 1 ]; then
+    "$@"
+  fi
+}
+
+# The run's place in the bucket: checkpoints, model and logs.
+run_url() {
+  need BUCKET RUN_NAME
+  printf 'gs://%s/%s' "${BUCKET#gs://}" "$RUN_NAME"
+}
+
+# request_state PRESUMED: state of the queued resource, or NONE where there is none.
+# A dry run asks nobody and presumes.
+request_state() {
+  local ask errors state
+  ask=(gcloud compute tpus queued-resources describe "$TPU_NAME"
+    --project="$PROJECT" --zone="$ZONE" "--format=value(state.state)")
+  show "${ask[@]}"
+  if [ "$DRY_RUN" = 1 ]; then
+    printf '%s' "$1"
+    return
+  fi
+  errors=$(mktemp)
+  if state=$("${ask[@]}" 2>"$errors"); then
+    rm -f "$errors"
+    printf '%s' "${state:-CREATING}"
+  elif grep -q NOT_FOUND "$errors"; then
+    rm -f "$errors"
+    printf 'NONE'
+  else
+    cat "$errors" >&2
+    rm -f "$errors"
+    return 1
+  fi
+}
+
+# on_workers LINE: a line for the login shell of every worker, which gcloud starts
+# together and waits for; its exit code is 0 only if all of theirs were.
+on_workers() {
+  # --quiet: a first ssh would ask for a passphrase, and nobody may be there.
+  run gcloud compute tpus tpu-vm ssh "$TPU_NAME" \
+    --project="$PROJECT" --zone="$ZONE" --worker=all --quiet --command="$1"
+}
+
+# scp_with WORKER FROM TO [FLAG...]: WORKER is a number or all.
+scp_with() {
+  local worker=$1
+  shift
+  run gcloud compute tpus tpu-vm scp "$@" \
+    --project="$PROJECT" --zone="$ZONE" --worker="$worker" --quiet
+}
+
+# A pause that Ctrl-C and SIGTERM end at once: bash runs a trap only between commands,
+# and `wait` is the one that a signal interrupts.
+pause() {
+  sleep "$1" &
+  pausing=$!
+  trap 'kill "$pausing" 2>/dev/null || true' EXIT
+  wait "$pausing"
+  trap - EXIT
+}

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Puts this working tree (what git does not ignore, edits included) and its Python on
+# every worker. Again: replaces the files and installs what changed. The first command,
+# which asks what runs, fails where nothing was ever set up; that is no fault.
+. "$(dirname "$0")/common.sh"
+need PROJECT ZONE TPU_NAME
+if [ ! -e "$ROOT/.git" ]; then
+  fail "$ROOT is no git checkout" "what git does not ignore is copied; git init will do"
+fi
+
+# Not under a command that runs: it would read half of the new files, and the TPU is
+# its own.
+answer=$(on_workers "bash $WORKER_SCRIPTS/state.sh" || true)
+if grep -q '^jaxcontam-run .* running$' <<<"$answer"; then
+  say "a command runs: nothing set up"
+  exit 0
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+tree=$work/jaxcontam.tar.gz
+say "packing $ROOT"
+# Files that were deleted but not yet committed are listed by git and cannot be packed.
+(cd "$ROOT" && git ls-files -z --cached --others --exclude-standard |
+  while IFS= read -r -d '' file; do
+    if [ -e "$file" ]; then printf '%s\0' "$file"; fi
+  done | tar --null --files-from=- -czf "$tree")
+
+scp_with all "$tree" "$TPU_NAME:"
+on_workers "mkdir -p ~/jaxcontam && tar -xzf ~/jaxcontam.tar.gz -C ~/jaxcontam && bash $WORKER_SCRIPTS/setup.sh"
+# All together: a slice starts only when each of its hosts does.
+on_workers "bash $WORKER_SCRIPTS/devices.sh"
