@@ -9,7 +9,7 @@ import collections
 import dataclasses
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from jax.extend import core
@@ -181,7 +181,7 @@ def _holds_any(parts: Mapping[str, list[str]], name: str) -> bool:
     return False
 
 
-def _trips(line: str, condition: list[str]) -> int:
+def _trips(line: str, condition: Sequence[str]) -> int:
     """Executions of a loop: as told, or the one bound that its condition names."""
     if told := _TRIPS.search(line):
         return int(told[1])

@@ -108,7 +108,8 @@ def compile_here(preset: Preset, devices: Sequence[Any], model: int) -> Compiled
     graphdef = nnx.split(
         nnx.eval_shape(lambda: Decoder(preset.decoder, rngs=nnx.Rngs(0)))
     )[0]
-    first_state, update = compiled_step(graphdef, preset, _N_STEPS, mesh)
+    jitted: tuple[Any, Any] = compiled_step(graphdef, preset, _N_STEPS, mesh)
+    first_state, update = jitted
     shapes = abstract_params(preset.decoder)
     params = jax.tree.map(_placed, shapes, param_shardings(shapes, mesh))
     optimizer = adamw(preset.peak_rate, _N_STEPS, shapes, schedule=preset.schedule)

@@ -35,8 +35,8 @@ _SCORE_ARRAYS = 2.75
 # together, what the feed-forward layer multiplies up to, and what it multiplies down.
 _ALIVE = (6.0, 3.0, 0.0, 2.5, 1.5)
 _KEPT = (6.0, 1.0, 2.0, 1.0, 1.0)
-# More is kept where only what was gathered is left out by name.
-_KEPT_BY_POLICY = 1.8
+# More is kept where all but what was gathered is: a product with and without its bias.
+_KEPT_BY_POLICY = 1.35
 # Share of these that bfloat16 leaves; a CPU's products make float32 copies.
 _ROUNDED_KEPT = 0.7
 _ROUNDED_ALIVE = {"blocks": 0.9, "fused": 0.5}
@@ -146,7 +146,9 @@ def step_memory(
     alive *= _ROUNDED_ALIVE[attention] if rounds else 1.0
     kept = _FLOAT * N * config.d_model * config.n_layers
     if not compute.remat:
-        each = _width(config, _KEPT) * (_KEPT_BY_POLICY if model > 1 else 1.0)
+        each = _width(config, _KEPT)
+        if model > 1:
+            each = _KEPT_BY_POLICY * each + _width(config, _with_bias(config))
         kept = _FLOAT * N * each * config.n_layers
         kept *= _ROUNDED_KEPT if rounds else 1.0
 
@@ -201,6 +203,12 @@ def _kernel_weights(config: DecoderConfig) -> int:
         for path, leaf in jax.tree.leaves_with_path(abstract_params(config))
         if weight_name(path).endswith("kernel")
     )
+
+
+def _with_bias(config: DecoderConfig) -> tuple[float, ...]:
+    """Arrays that a bias is added to, by their widths."""
+    fed = float(config.mlp_bias)
+    return (config.output_bias + fed, float(config.qkv_bias), 0.0, fed, 0.0)
 
 
 def _width(config: DecoderConfig, arrays: tuple[float, ...]) -> float:
