@@ -45,7 +45,8 @@ class CompiledStep:
         state_bytes: Arguments: weights, optimiser and rows.
         peak_bytes: Most memory at any time, arguments included; None if refused.
         traced: Collectives that the program asks for.
-        compiled: Those that this compiler made of them.
+        compiled: Those that this compiler made of them; not told by a TPU's, which
+            cuts them into pieces that overlap with products.
         seconds: To compile.
         refused: Why there is no such step, such as too little memory.
     """
@@ -85,7 +86,7 @@ def compile_elsewhere(
         capture_output=True,
         text=True,
         cwd=_ROOT,
-        env=environment(n_devices),
+        env=environment(n_devices, slice_name),
         check=False,
     )
     if found.returncode:
@@ -141,6 +142,7 @@ def compile_here(preset: Preset, devices: Sequence[Any], model: int) -> Compiled
     memory = compiled.memory_analysis()
     peak = memory.argument_size_in_bytes + memory.temp_size_in_bytes
     peak += memory.output_size_in_bytes - memory.alias_size_in_bytes
+    made = compiled_collectives(compiled.as_text() or "") if compiler == "cpu" else ()
     if compiler == "tpu":
         # There the temporary part counts gaps between arrays as well.
         peak = memory.peak_memory_in_bytes
@@ -149,7 +151,7 @@ def compile_here(preset: Preset, devices: Sequence[Any], model: int) -> Compiled
         state_bytes=memory.argument_size_in_bytes,
         peak_bytes=peak,
         traced=asked,
-        compiled=compiled_collectives(compiled.as_text() or ""),
+        compiled=made,
         seconds=round(time.monotonic() - begun, 1),
     )
 
@@ -158,7 +160,7 @@ def _placed(leaf: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
 
-def environment(n_devices: int) -> dict[str, str]:
+def environment(n_devices: int, slice_name: str | None = None) -> dict[str, str]:
     """Variables of the other process: virtual devices, and no look for real ones."""
     flags = (
         f"--xla_force_host_platform_device_count={n_devices}",
@@ -170,7 +172,8 @@ def environment(n_devices: int) -> dict[str, str]:
     return {
         **os.environ,
         "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": " ".join(flags),
+        # A TPU's compiler would read them too.
+        "XLA_FLAGS": " ".join(flags) if slice_name is None else "",
         "TPU_SKIP_MDS_QUERY": "1",
         "TPU_ACCELERATOR_TYPE": "v5litepod-8",
         "TPU_WORKER_HOSTNAMES": "localhost",

@@ -82,7 +82,7 @@ def _collectives(answer: Answer) -> list[str]:
     if not sent:
         lines.append("  nothing: one chip")
     for found in answer.compiled:
-        if found.refused:
+        if found.refused or found.compiler == "tpu":
             continue
         counts = ", ".join(f"{one.count:,} {one.kind}" for one in found.compiled)
         lines.append(
