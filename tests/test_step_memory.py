@@ -149,7 +149,7 @@ def test_weights_are_counted_as_the_presets_are_named():
 def test_dividing_a_model_divides_its_state_and_leaves_what_is_kept_of_rows():
     preset = dataclasses.replace(PRESETS["1.4b"], batch_rows=1024)
     two, eight = (
-        step_memory(preset, data=64 // m, model=m, attention="fused") for m in (2, 8)
+        step_memory(preset, data=64 // m, model=m, platform="tpu") for m in (2, 8)
     )
     assert two.moment == eight.moment == "block"
     # Norms, biases and positions stay whole: half a per cent of the weights.
@@ -199,5 +199,5 @@ def test_a_tpus_own_compiler_agrees_with_the_formula():
     )
     preset = _preset(shape, dtype="bfloat16", remat=True, rows=64)
     found = compile_elsewhere(preset, 2, 8, slice_name="v5e:2x4")
-    ours = step_memory(preset, data=4, model=2, attention="fused")
+    ours = step_memory(preset, data=4, model=2, platform="tpu")
     assert ours.total == pytest.approx(found.peak_bytes, rel=0.15)

@@ -138,7 +138,9 @@ class DryRun:
             machine=on,
             shape=MeshShape(data=data, model=shape.model),
             usable=round((1 - _RESERVE) * on.chip.memory_bytes),
-            memory=step_memory(preset, data=data, model=shape.model, attention="fused"),
+            memory=step_memory(
+                preset, data=data, model=shape.model, platform=on.platform
+            ),
             cpu_memory=step_memory(preset, data=data, model=shape.model),
             compiled=(),
             sent=sent,

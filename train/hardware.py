@@ -13,6 +13,7 @@ Source:
 import dataclasses
 import re
 from collections.abc import Mapping
+from typing import Literal
 
 from jaxcontam.errors import InputError, unknown_name
 
@@ -62,6 +63,11 @@ class Machine:
     name: str
     chip: Chip
     n_chips: int
+
+    @property
+    def platform(self) -> Literal["gpu", "tpu"]:
+        """As JAX calls it."""
+        return "tpu" if self.chip.slices else "gpu"
 
     @property
     def slice_name(self) -> str | None:

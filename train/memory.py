@@ -24,7 +24,7 @@ from jaxcontam.models.sharding import divided_axis, weight_name
 from train.placement import abstract_params
 from train.presets import Preset
 
-Attention = Literal["blocks", "fused"]
+Platform = Literal["cpu", "gpu", "tpu"]
 Moment = Literal["loss", "block", "sums"]
 
 _FLOAT = 4
@@ -39,9 +39,11 @@ _KEPT = (6.0, 1.0, 2.0, 1.0, 1.0)
 _KEPT_BY_POLICY = 1.35
 # Share of these that bfloat16 leaves; a CPU's products make float32 copies.
 _ROUNDED_KEPT = 0.7
-_ROUNDED_ALIVE = {"blocks": 0.9, "fused": 0.5}
-# Logits of a piece: on a CPU, and where attention is fused.
-_PIECE_BYTES = {"blocks": 1 << 26, "fused": 1 << 29}
+_ROUNDED_ALIVE, _ROUNDED_ALIVE_CPU = 0.5, 0.9
+# Logits of a piece, as train.loss has them.
+_PIECE_BYTES, _PIECE_BYTES_CPU = 1 << 29, 1 << 26
+# Rows as short as this are one block anywhere.
+_SHORT_ROW = 128
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +123,7 @@ def weight_counts(config: DecoderConfig, n_parts: int) -> WeightCounts:
 
 
 def step_memory(
-    preset: Preset, *, data: int, model: int, attention: Attention = "blocks"
+    preset: Preset, *, data: int, model: int, platform: Platform = "cpu"
 ) -> StepMemory:
     """What one step takes on each device of a mesh.
 
@@ -129,8 +131,8 @@ def step_memory(
         preset: Model, rows and how to compute.
         data: Copies of the model.
         model: Devices that divide each copy.
-        attention: `fused` as on a TPU or GPU, whose scores never reach memory, or
-            `blocks` as on a CPU.
+        platform: On a TPU, and on a GPU in bfloat16, attention is one kernel whose
+            scores never reach memory.
     """
     config, compute = preset.decoder, preset.compute
     counts = weight_counts(config, model)
@@ -141,9 +143,10 @@ def step_memory(
     head = config.vocab_size * config.d_model * _FLOAT
 
     alive = _FLOAT * N * _width(config, _ALIVE)
-    if attention == "blocks":
+    if not _is_fused(preset, platform):
         alive += _SCORE_ARRAYS * _score_bytes(config, rows, preset.context)
-    alive *= _ROUNDED_ALIVE[attention] if rounds else 1.0
+    if rounds:
+        alive *= _ROUNDED_ALIVE_CPU if platform == "cpu" else _ROUNDED_ALIVE
     kept = _FLOAT * N * config.d_model * config.n_layers
     if not compute.remat:
         each = _width(config, _KEPT)
@@ -158,7 +161,8 @@ def step_memory(
     sums = _FLOAT * part if compute.n_micro > 1 else 0.0
     layer = _FLOAT * _kernel_weights(config) / config.n_layers if model > 1 else 0.0
     layer *= 0.5 if rounds else 1.0
-    piece = min(_PIECE_BYTES[attention], N * config.vocab_size * _FLOAT)
+    piece = _PIECE_BYTES_CPU if platform == "cpu" else _PIECE_BYTES
+    piece = min(piece, N * config.vocab_size * _FLOAT)
     hidden = 4 * _FLOAT * N * config.d_model
 
     moments: dict[Moment, dict[str, float]] = {
@@ -194,6 +198,12 @@ def step_memory(
         moment=moment,
         **parts,
     )
+
+
+def _is_fused(preset: Preset, platform: Platform) -> bool:
+    if preset.context < _SHORT_ROW or platform == "cpu":
+        return False
+    return platform == "tpu" or preset.compute.dtype == "bfloat16"
 
 
 @functools.lru_cache(maxsize=64)
