@@ -39,6 +39,9 @@ T4 = Hardware("cuda", "Tesla T4", (7, 5))
 TPU = Hardware("tpu", "TPU v4")
 SHAPE = gpt2_shape(vocab_size=300, d_model=96, n_layers=2, n_heads=6, context=512)
 GROUPED = dataclasses.replace(SHAPE, n_kv_heads=2)
+LLAMA = llama_shape(
+    vocab_size=300, d_model=96, n_layers=2, n_heads=6, d_ff=64, context=512
+)
 
 
 def change(**fields):
@@ -162,6 +165,18 @@ def test_splash_gives_the_numbers_and_gradients_of_blocks(case, interpreted):
         np.testing.assert_allclose(one, other, atol=1e-5 * np.abs(other).max())
 
 
+def test_a_whole_decoder_gives_the_same_hidden_states(interpreted, monkeypatch):
+    config = dataclasses.replace(LLAMA, n_heads=2, n_kv_heads=1)
+    decoder = Decoder(config, rngs=nnx.Rngs(0))
+    tokens_BT = jax.random.randint(jax.random.key(1), (2, 140), 0, 300)
+    wanted = decoder(tokens_BT)
+    monkeypatch.setattr(attention, "hardware", lambda: TPU)
+    found = decoder(tokens_BT)
+    assert np.abs(found - wanted).max() > 0, "another kernel"
+    # Two layers of sums in another order, normalised to a size of 1.
+    np.testing.assert_allclose(found, wanted, atol=2e-5)
+
+
 @pytest.mark.slow
 def test_splash_of_bfloat16_is_as_near_the_exact_numbers_as_blocks(interpreted):
     *inputs, slope = operands(SMALL, 128, jnp.bfloat16)
@@ -241,11 +256,6 @@ def scorer_text(config, dtype, platform, T=256):
     graphdef, state = decoder_of(config, dtype)
     ids = jax.ShapeDtypeStruct((2, T), jnp.int32)
     return lowered(functools.partial(scores, graphdef), platform, state, ids, ids)
-
-
-LLAMA = llama_shape(
-    vocab_size=300, d_model=96, n_layers=2, n_heads=6, d_ff=64, context=512
-)
 
 
 def products(jaxpr):
