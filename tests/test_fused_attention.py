@@ -18,7 +18,7 @@ from jax.sharding import AxisType
 
 from jaxcontam.models import attention, fused_attention
 from jaxcontam.models.attention import View
-from jaxcontam.models.config import gpt2_shape, llama_shape
+from jaxcontam.models.config import ExpertShape, gpt2_shape, llama_shape
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.fused_attention import (
     Hardware,
@@ -41,6 +41,9 @@ SHAPE = gpt2_shape(vocab_size=300, d_model=96, n_layers=2, n_heads=6, context=51
 GROUPED = dataclasses.replace(SHAPE, n_kv_heads=2)
 LLAMA = llama_shape(
     vocab_size=300, d_model=96, n_layers=2, n_heads=6, d_ff=64, context=512
+)
+MIXTURE = dataclasses.replace(
+    LLAMA, experts=ExpertShape(n=4, n_used=2, normalised=True)
 )
 
 
@@ -271,21 +274,28 @@ def products(jaxpr):
                 yield from products(inner)
 
 
-@pytest.mark.parametrize("config", [SHAPE, LLAMA], ids=["gpt2", "llama"])
-def test_float32_scorer_on_a_tpu_multiplies_at_the_highest_precision(config, on):
+# Of the block of layers four products, of its kernel two, of the head and the targets
+# two; a mixture has a router.
+@pytest.mark.parametrize(
+    ("config", "n_products"),
+    [(SHAPE, 8), (LLAMA, 8), (MIXTURE, 9)],
+    ids=["gpt2", "llama", "mixture"],
+)
+def test_float32_scorer_on_a_tpu_multiplies_at_the_highest_precision(
+    config, n_products, on
+):
     on(TPU)
     graphdef, state = decoder_of(config, "float32")
     ids = jax.ShapeDtypeStruct((2, 256), jnp.int32)
     traced = jax.jit(functools.partial(scores, graphdef)).trace(state, ids, ids)
     found = list(products(traced.jaxpr.jaxpr))
-    # Of the block of layers four, of its kernel two, of the head and the targets two.
-    assert len(found) == 8
+    assert len(found) == n_products
     highest = jax.lax.Precision.HIGHEST
     assert {equation.params["precision"] for equation in found} == {(highest, highest)}
     text = traced.lower(lowering_platforms=("tpu",)).as_text()
     assert text.count("tpu_custom_call") == 1
     outside = [line for line in text.splitlines() if "stablehlo.dot_general" in line]
-    assert len(outside) == 6
+    assert len(outside) == n_products - 2
     assert all("precision = [HIGHEST, HIGHEST]" in line for line in outside)
 
 
