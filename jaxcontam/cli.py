@@ -28,7 +28,8 @@ from jaxcontam.commands.serve import Serve
 from jaxcontam.commands.unlearning import Unlearning
 from jaxcontam.commands.variants import Variants
 from jaxcontam.commands.verify import Verify
-from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.errors import InputError, LostProcessError, unknown_name
+from jaxcontam.hosts import check_same, joined
 
 EXIT_DONE, EXIT_INPUT, EXIT_PARTIAL, EXIT_INTERRUPTED = 0, 2, 3, 130
 
@@ -84,6 +85,10 @@ def run_command(command: Callable[[], object], *, name: str = "jaxcontam") -> in
         if e.hint:
             print(f"  hint: {e.hint}", file=sys.stderr)
         return EXIT_INPUT
+    except LostProcessError as e:
+        print(f"{name}: error: {e}", file=sys.stderr)
+        print(f"  hint: {e.hint}", file=sys.stderr)
+        return EXIT_PARTIAL
     except KeyboardInterrupt:
         print(f"\n{name}: interrupted; run the same command again", file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -138,8 +143,10 @@ def _run(words: list[str]) -> object:
         return EXIT_DONE
     if words[0] not in COMMANDS:
         raise unknown_name("command", words[0], COMMANDS)
-    command = COMMANDS[words[0]]
-    outcome = parse(command, words[1:], prog=f"jaxcontam {words[0]}").run()
+    command = parse(COMMANDS[words[0]], words[1:], prog=f"jaxcontam {words[0]}")
+    with joined(getattr(command, "distributed", False)):
+        check_same("command", " ".join(words))
+        outcome = command.run()
     return outcome if isinstance(outcome, int) else EXIT_DONE
 
 

@@ -1,4 +1,4 @@
-"""The one exception that means "the user can fix this"."""
+"""The exceptions that a command turns into one line."""
 
 import difflib
 from collections.abc import Iterable
@@ -17,6 +17,15 @@ class InputError(Exception):
     def __init__(self, message: str, *, hint: str = ""):
         super().__init__(message)
         self.hint = hint
+
+
+class LostProcessError(Exception):
+    """Another process of a run on several is gone or has stopped.
+
+    No fault of the input and no bug here: one line, and exit code 3.
+    """
+
+    hint = "run the same command again on all hosts: it goes on from what is stored"
 
 
 def unknown_name(kind: str, name: str, choices: Iterable[str]) -> InputError:

@@ -11,11 +11,11 @@ from jaxcontam.models.config import llama_shape
 from jaxcontam.models.decoder import Decoder
 from train.audits import plan_audit
 from train.checkpoints import Checkpoints, saved_steps
-from train.loop import Watch, train
+from train.loop import train
 from train.presets import Preset
 from train.progress import TrainingProgress
 from train.rows import Rows, row_batches
-from train.run_log import RunLog, run_progress, step_rates
+from train.run_log import RunLog, run_progress, shared_watch, step_rates
 from train.step_log import read_rows
 from train.tokenizer import train_tokenizer
 
@@ -111,7 +111,9 @@ def _train(out, planned, *, killed_at=None, audit_steps=(0, 12, 24)):
         plan=plan,
         audit_steps=audit_steps,
     ) as log:
-        log.begin(decoder)
+        watch = shared_watch(log, audit_steps)
+        if 0 in watch.audit_steps and not saved_steps(out):
+            watch.audit(0, decoder)
         trained = train(
             _PRESET,
             decoder,
@@ -119,9 +121,7 @@ def _train(out, planned, *, killed_at=None, audit_steps=(0, 12, 24)):
             n_steps=_N_STEPS,
             checkpoints=checkpoints,
             checkpoint_steps=5,
-            watch=Watch(
-                losses=log.losses, audit=log.audit, audit_steps=log.audit_steps
-            ),
+            watch=watch,
             should_stop=kill,
         )
     checkpoints.close()
@@ -186,7 +186,7 @@ def test_rows_carry_the_rates_of_the_schedule_and_targets_so_far(whole):
 def test_without_a_plan_nothing_is_audited(tmp_path):
     with RunLog(tmp_path, _PRESET, n_steps=4, audit_steps=(0, 2)) as log:
         assert log.audit_steps == frozenset()
-        log.begin(_decoder(0))
+        log.audit(0, _decoder(0))
     assert read_rows(tmp_path / "audits.jsonl") == []
     assert not (tmp_path / "training.html").exists()
 

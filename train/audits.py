@@ -27,6 +27,7 @@ from jaxcontam.methods.order_test import (
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.scorer import Progress, Scorer, n_targets
+from jaxcontam.scoring.shares import ALONE
 from jaxcontam.scoring.stored import NonFiniteScoreError
 from jaxcontam.stats.roc import auc_delong
 from train.audit_log import AuditRow
@@ -137,7 +138,8 @@ def audit_model(
     Raises:
         InputError: If the model gives a number that is not finite.
     """
-    scorer = local_scorer(decoder)
+    # Other processes of the run wait meanwhile.
+    scorer = local_scorer(decoder, share=ALONE)
     done, rows = 0, []
 
     def moved(now: int, _: int) -> None:

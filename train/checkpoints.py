@@ -6,7 +6,6 @@ killed at any moment finds its last whole one.
 
 import dataclasses
 import json
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,6 +14,7 @@ import jax
 from flax import nnx
 
 from jaxcontam.errors import InputError
+from jaxcontam.hosts import broadcast_bytes
 from jaxcontam.models.decoder import Decoder
 from train.presets import Preset, preset_from_json, preset_to_json
 
@@ -41,11 +41,12 @@ class Restored:
 class Checkpoints:
     """The checkpoints of one run, newest last; a context manager."""
 
-    def __init__(self, run_dir: Path, *, preset: Preset, keep_every: int | None = None):
+    def __init__(self, run_dir: Any, *, preset: Preset, keep_every: int | None = None):
         """Name the folder; the first checkpoint creates it.
 
         Args:
-            run_dir: Folder of the run.
+            run_dir: Folder of the run, or an `etils.epath.Path` to it; several
+                processes have to see the same one.
             preset: What is trained; written beside the weights, for `restore_params`.
             keep_every: Steps; checkpoints at its multiples are never deleted, of the
                 others only the last two are kept.
@@ -77,7 +78,7 @@ class Checkpoints:
             import orbax.checkpoint as ocp
 
             self._opened = ocp.CheckpointManager(
-                (self._run_dir / CHECKPOINTS_DIR).absolute(),
+                _folder(self._run_dir),
                 options=ocp.CheckpointManagerOptions(
                     max_to_keep=2,
                     keep_period=self._keep_every,
@@ -119,22 +120,28 @@ class Checkpoints:
             force=True,
         )
 
+    def newest(self) -> int | None:
+        """Step of the newest checkpoint, the same in every process; None for none."""
+        steps = saved_steps(self._run_dir)
+        # A file system of several hosts may show a folder to one of them first.
+        told = broadcast_bytes(str(steps[-1] if steps else "").encode(), name="step")
+        return int(told) if told else None
+
     def restore(
         self, params: Any, opt_state: Any, batches: grain.DatasetIterator
     ) -> Restored | None:
         """The newest checkpoint, on the devices of `params`; None if there is none.
 
         Args:
-            params: Weights of the shapes and shardings wanted.
+            params: Weights, or shapes, with the shardings wanted.
             opt_state: Likewise.
             batches: Set to the place in the data.
         """
         import orbax.checkpoint as ocp
 
-        steps = saved_steps(self._run_dir)
-        if not steps:
+        step = self.newest()
+        if step is None:
             return None
-        step = steps[-1]
         abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, (params, opt_state))
         try:
             found = self._manager.restore(
@@ -175,12 +182,12 @@ class Checkpoints:
 
 
 def restore_params(
-    run_dir: Path, step: int | None = None
+    run_dir: Any, step: int | None = None
 ) -> tuple[Preset, int, Decoder]:
     """Weights at a checkpoint of a run, for export.
 
     Args:
-        run_dir: Folder of the run.
+        run_dir: Folder of the run, or an `etils.epath.Path` to it.
         step: Of the checkpoint; None is the newest.
 
     Returns:
@@ -191,7 +198,7 @@ def restore_params(
     """
     import orbax.checkpoint as ocp
 
-    folder = run_dir / CHECKPOINTS_DIR
+    folder = _folder(run_dir)
     steps = saved_steps(run_dir)
     if not steps:
         raise InputError(f"{folder}: no checkpoints", hint="--keep-every keeps some")
@@ -212,7 +219,7 @@ def restore_params(
     with ocp.PyTreeCheckpointer() as reader:
         flat = {_name(p): leaf for p, leaf in jax.tree.leaves_with_path((wanted,))}
         leaves = reader.restore(
-            (folder / str(step) / _STATE).absolute(),
+            folder / str(step) / _STATE,
             args=ocp.args.PyTreeRestore(
                 item=flat,
                 restore_args=jax.tree.map(
@@ -226,7 +233,7 @@ def restore_params(
     return preset, step, decoder
 
 
-def kept_every(run_dir: Path) -> int | None:
+def kept_every(run_dir: Any) -> int | None:
     """`keep_every` of the newest checkpoint of a run; None if there is none."""
     steps = saved_steps(run_dir)
     if not steps:
@@ -238,13 +245,21 @@ def kept_every(run_dir: Path) -> int | None:
         return None
 
 
-def saved_steps(run_dir: Path) -> list[int]:
+def saved_steps(run_dir: Any) -> list[int]:
     """Steps of the complete checkpoints of a run, ascending."""
     folder = run_dir / CHECKPOINTS_DIR
     if not folder.is_dir():
         return []
     # What is half-written has a longer name.
     return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
+
+
+def _folder(run_dir: Any) -> Any:
+    """As Orbax wants it: absolute, and an address where it is one."""
+    from etils import epath
+
+    folder = epath.Path(run_dir) / CHECKPOINTS_DIR
+    return folder if "://" in str(folder) else folder.absolute()
 
 
 def _flat(params: Any, opt_state: Any) -> dict[str, Any]:

@@ -16,8 +16,12 @@ MODEL_DIR = "model"
 MANIFEST_NAME = "manifest.json"
 
 
-def earlier_manifest(out: Path, manifest: Manifest) -> Manifest | None:
+def earlier_manifest(out: Any, manifest: Manifest) -> Manifest | None:
     """That of the same run, if it stands here and is finished or can go on.
+
+    Args:
+        out: Folder with the checkpoints, or an `etils.epath.Path` to it.
+        manifest: Of the run that is about to begin.
 
     Raises:
         InputError: If checkpoints of another run stand here, which a new run would
@@ -30,7 +34,7 @@ def earlier_manifest(out: Path, manifest: Manifest) -> Manifest | None:
         except InputError:
             earlier = None  # of another version, or damaged
     steps = saved_steps(out)
-    if earlier is not None and _inputs(earlier) == _inputs(manifest):
+    if earlier is not None and run_inputs(earlier) == run_inputs(manifest):
         is_same_code = manifest.code is not None and earlier.code == manifest.code
         if earlier.finished and is_same_code and (out / MODEL_DIR).is_dir():
             return earlier
@@ -58,12 +62,12 @@ def _run_words(earlier: Manifest | None, manifest: Manifest) -> str:
     if earlier is None:
         return "a run whose manifest cannot be read"
     state = "a finished run" if earlier.finished else "an unfinished run"
-    if _inputs(earlier) == _inputs(manifest):
+    if run_inputs(earlier) == run_inputs(manifest):
         return f"{state} of other code"
     return f"{state} of other inputs ({_difference(earlier, manifest)})"
 
 
-def _inputs(manifest: Manifest) -> dict[str, Any]:
+def run_inputs(manifest: Manifest) -> dict[str, Any]:
     """What a run follows from: not the code, nor what was found or done."""
     fields = json.loads(json.dumps(dataclasses.asdict(manifest)))
     for name in ("jaxcontam", "code", "finished"):
@@ -75,7 +79,7 @@ def _inputs(manifest: Manifest) -> dict[str, Any]:
 
 def _difference(earlier: Manifest, manifest: Manifest) -> str:
     """The first input that differs, in words."""
-    return _first_difference(_inputs(earlier), _inputs(manifest), "")
+    return _first_difference(run_inputs(earlier), run_inputs(manifest), "")
 
 
 def _first_difference(before: Any, now: Any, name: str) -> str:

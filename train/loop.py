@@ -20,8 +20,16 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.scoring.mesh import data_mesh, on_every_device
+from jaxcontam.models.sharding import ROWS, mesh_layout
+from jaxcontam.scoring.mesh import MeshShape, device_mesh
 from train.checkpoints import Checkpoints
+from train.placement import (
+    abstract_params,
+    fresh_decoder,
+    param_shardings,
+    placed,
+    state_shardings,
+)
 from train.presets import Preset
 from train.rows import Rows, row_batches
 from train.step import adamw, training_step
@@ -72,6 +80,7 @@ def train(
     batches: grain.DatasetIterator,
     *,
     n_steps: int,
+    mesh: Mesh | None = None,
     checkpoints: Checkpoints | None = None,
     checkpoint_steps: int | None = None,
     watch: Watch | None = None,
@@ -83,9 +92,11 @@ def train(
 
     Args:
         preset: Batch, rate, schedule and how to compute.
-        decoder: With the weights to start from; they are given up.
+        decoder: With the weights to start from, on the mesh or equal on every process;
+            they are given up.
         batches: Yields (B, T + 1) int32 rows of this process.
         n_steps: Length of the schedule; the batches last as long.
+        mesh: From `training_mesh`; None is its default.
         checkpoints: Where to save and to go on from; None saves nothing.
         checkpoint_steps: Save at multiples of so many steps; None is every two minutes.
         watch: What is told of the run.
@@ -96,24 +107,24 @@ def train(
         InputError: If a loss is no number, or rows do not divide; see `check_rows`.
     """
     watch = watch or Watch()
-    check_rows(preset)
-    mesh = data_mesh() if jax.device_count() > 1 else None
+    mesh = training_mesh() if mesh is None else mesh
+    check_rows(preset, mesh)
     graphdef, params = nnx.split(decoder)
     place: Callable[[np.ndarray], Any] = lambda batch_BT: batch_BT  # noqa: E731
     if mesh is not None:
-        params = on_every_device(params, mesh)
-        rows = NamedSharding(mesh, PartitionSpec("data"))
+        params = placed(params, mesh)
+        rows = NamedSharding(mesh, ROWS)
         place = functools.partial(jax.make_array_from_process_local_data, rows)
-    first_state, update = _compiled(graphdef, preset, n_steps, mesh)
-    opt_state = first_state(params)
-    if mesh is not None:
-        # Counters come out on one device.
-        opt_state = on_every_device(opt_state, mesh)
+    first_state, update = compiled_step(graphdef, preset, n_steps, mesh)
     done = 0
-    if checkpoints is not None:
-        restored = checkpoints.restore(params, opt_state, batches)
-        if restored is not None:
-            done, params, opt_state = restored.step, restored.params, restored.opt_state
+    restored = None
+    if checkpoints is not None and checkpoints.newest() is not None:
+        # Given up before, since the device may have no room for both.
+        restored = checkpoints.restore(*_given_up(params, first_state), batches)
+    if restored is None:
+        opt_state = first_state(params)
+    else:
+        done, params, opt_state = restored.step, restored.params, restored.opt_state
     losses = _Losses(done, watch.losses)
     saved_at = time.monotonic()
     if checkpoint_steps is None and jax.process_count() > 1:
@@ -152,17 +163,31 @@ def train(
     return Trained(nnx.merge(graphdef, params), done, done == n_steps)
 
 
-def check_rows(preset: Preset) -> None:
+def training_mesh(shape: MeshShape | None = None) -> Mesh | None:
+    """The devices of all processes; None where there is only one.
+
+    Args:
+        shape: None has a copy of the model on each device.
+
+    Raises:
+        InputError: If they do not make this shape.
+    """
+    mesh = device_mesh(shape or MeshShape())
+    return mesh if mesh.size > 1 else None
+
+
+def check_rows(preset: Preset, mesh: Mesh | None) -> None:
     """Refuse a batch that devices and micro-batches cannot share out.
 
     Raises:
         InputError: Says what would do.
     """
-    n_parts = jax.device_count() * preset.compute.n_micro
+    n_devices = 1 if mesh is None else mesh.size
+    n_parts = n_devices * preset.compute.n_micro
     if preset.batch_rows % n_parts:
         raise InputError(
             f"a step has {preset.batch_rows} rows, which do not divide by "
-            f"{jax.device_count()} devices x {preset.compute.n_micro} micro-batches",
+            f"{n_devices} devices x {preset.compute.n_micro} micro-batches",
             hint=f"--batch-rows {-(-preset.batch_rows // n_parts) * n_parts}",
         )
 
@@ -172,6 +197,7 @@ def train_decoder(
     rows_RT: np.ndarray,
     *,
     seed: int,
+    mesh: Mesh | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Decoder, np.ndarray]:
     """Train a decoder from scratch on rows in memory, each once.
@@ -180,6 +206,7 @@ def train_decoder(
         preset: Shape, batch and learning rate.
         rows_RT: (R, T + 1) int32 ids, in the order of training.
         seed: Seeds the weights; the same seed and rows give the same weights.
+        mesh: From `training_mesh`.
         progress: Called with targets done and targets in all.
 
     Returns:
@@ -204,19 +231,26 @@ def train_decoder(
     rows = Rows(rows_RT.reshape(-1), np.arange(R) * width, width - 1)
     trained = train(
         preset,
-        Decoder(preset.decoder, rngs=nnx.Rngs(seed)),
+        fresh_decoder(preset.decoder, seed=seed, mesh=mesh),
         row_batches(rows, batch_rows=preset.batch_rows, n_steps=n_steps),
         n_steps=n_steps,
+        mesh=mesh,
         watch=Watch(losses=keep),
     )
     return trained.decoder, np.concatenate(found)
 
 
 @functools.lru_cache(maxsize=4)
-def _compiled(
+def compiled_step(
     graphdef: nnx.GraphDef, preset: Preset, n_steps: int, mesh: Mesh | None
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The optimiser's first state and one step, compiled once a run of one shape."""
+    """The optimiser's first state and one step, compiled once a run of one shape.
+
+    Returns:
+        Two jitted functions: weights -> the optimiser's state; and (weights, state,
+        batch_BT) -> both after a step, and the loss. The step takes its first two
+        arguments over.
+    """
 
     def optimizer(params: nnx.State) -> optax.GradientTransformation:
         return adamw(preset.peak_rate, n_steps, params, schedule=preset.schedule)
@@ -225,6 +259,7 @@ def _compiled(
         return optimizer(params).init(params)
 
     def update(params: nnx.State, opt_state: Any, batch_BT: jax.Array):
+        layout = None if mesh is None else mesh_layout(params, mesh)
         return training_step(
             graphdef,
             optimizer(params),
@@ -233,9 +268,39 @@ def _compiled(
             batch_BT,
             compute=preset.compute,
             mesh=mesh,
+            layout=layout,
         )
 
-    return jax.jit(first_state), jax.jit(update, donate_argnums=(0, 1))
+    if mesh is None:
+        return jax.jit(first_state), jax.jit(update, donate_argnums=(0, 1))
+    # Said, since the compiler would make whole what follows from no divided array.
+    shapes = abstract_params(preset.decoder)
+    lie = param_shardings(shapes, mesh)
+    state_lies = state_shardings(optimizer(shapes), shapes, mesh)
+    return (
+        jax.jit(first_state, out_shardings=state_lies),
+        jax.jit(
+            update,
+            donate_argnums=(0, 1),
+            out_shardings=(lie, state_lies, NamedSharding(mesh, PartitionSpec())),
+        ),
+    )
+
+
+def _given_up(params: nnx.State, first_state: Any) -> tuple[Any, Any]:
+    """Shapes of the weights and of the optimiser's state, with where they lie."""
+    (first, *_) = jax.tree.leaves(params)
+
+    def shape(leaf: Any) -> jax.ShapeDtypeStruct:
+        # On one device nothing says where the state is to lie: beside the weights.
+        lies = leaf.sharding or first.sharding
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=lies)
+
+    state = jax.tree.map(shape, first_state.eval_shape(params))
+    shapes = jax.tree.map(shape, params)
+    for leaf in jax.tree.leaves(params):
+        leaf.delete()
+    return shapes, state
 
 
 class _Losses:

@@ -16,6 +16,7 @@ from jaxcontam.data.manifest import Manifest
 from jaxcontam.data.manifest import PlantedSet as PlantedRow
 from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
+from jaxcontam.scoring.mesh_shape import MeshShape
 from train.audits import DEFAULT_TESTS
 from train.background_check import check_background
 from train.earlier import code_version
@@ -51,6 +52,9 @@ class RunOptions:
         peak_tflops: Of all devices together, for the share of it that is reached.
         tensorboard: Write scalars for TensorBoard as well.
         cache: Folder of token caches, for a corpus of files.
+        mesh: How devices share weights and rows; None has all weights on each.
+        checkpoints: Folder or address that keeps checkpoints, and at the end the
+            model, where it is not `out`.
     """
 
     background_tokens: int | None = None
@@ -65,6 +69,8 @@ class RunOptions:
     peak_tflops: float | None = None
     tensorboard: bool = False
     cache: Path | None = None
+    mesh: MeshShape | None = None
+    checkpoints: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -10,13 +10,17 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+import tyro
+from jax.sharding import Mesh
 
 from jaxcontam.cli import parse, run_command
 from jaxcontam.commands.flags import check_positive, check_seed
 from jaxcontam.data.manifest import Manifest
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.hosts import is_first, joined
 from jaxcontam.methods import order_method
 from jaxcontam.models.checkpoint import (
     load_checkpoint,
@@ -25,10 +29,12 @@ from jaxcontam.models.checkpoint import (
     read_fast_tokenizer,
 )
 from jaxcontam.scoring.compiled import keep_compiled
+from jaxcontam.scoring.mesh_shape import parse_mesh
 from train.allocator import keep_freed_memory
 from train.audit_log import check_audit_flags
 from train.audits import DEFAULT_TESTS
 from train.earlier import MODEL_DIR
+from train.loop import training_mesh
 from train.plan import PlannedSet, planned_set, read_plan
 from train.prepare import RunOptions, Start
 from train.presets import PRESETS, Preset
@@ -103,6 +109,14 @@ class Pretrain:
     """Write scalars for TensorBoard as well."""
     cache: Path | None = None
     """Folder of tokenised corpora (default: jaxcontam/tokens in the user's cache)."""
+    mesh: str | None = None
+    """How devices share the work, such as data=4,model=2: weights divided between 2
+    devices, 4 times over (default: all of them on every device)."""
+    distributed: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """This is one of several processes that train together, one on each host."""
+    checkpoints: str | None = None
+    """Folder or gs:// address that keeps checkpoints, and at the end the model, where
+    the disk of --out may be lost (default: --out)."""
     seed: int = 0
     """Seeds weights, stream and batches."""
     out: Path = Path("runs/pretrain")
@@ -110,6 +124,7 @@ class Pretrain:
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
+        parse_mesh(self.mesh)
         if self.preset is not None and self.preset not in PRESETS:
             raise unknown_name("preset", self.preset, PRESETS)
         if self.preset is not None and self.init is not None:
@@ -142,12 +157,19 @@ class Pretrain:
 
     def run(self) -> Manifest:
         """Read, train, write; prints where the model stands."""
+        # SIGTERM to one process has to stop all at the same step.
+        with joined(self.distributed, preemption=True):
+            return self._run()
+
+    def _run(self) -> Manifest:
         sets = self._sets()
         corpus = open_corpus(
             self.corpus, text_field=self.text_field, leave_out=self.out
         )
-        _print_passed_over(corpus)
-        start = None if self.init is None else read_start(self.init)
+        if is_first():
+            _print_passed_over(corpus)
+        mesh = training_mesh(parse_mesh(self.mesh))
+        start = None if self.init is None else read_start(self.init, mesh)
         tokenizer = None if self.tokenizer is None else read_tokenizer(self.tokenizer)
         preset = self._preset(start, tokenizer)
         if _n_weights(preset) < _SMALL:
@@ -172,12 +194,15 @@ class Pretrain:
                 peak_tflops=self.peak_tflops,
                 tensorboard=self.tensorboard,
                 cache=self.cache or _cache_folder(),
+                mesh=parse_mesh(self.mesh),
+                checkpoints=self.checkpoints,
             ),
             start=start,
             tokenizer=tokenizer,
         )
         if manifest.finished:
-            print(f"model: {self.out / MODEL_DIR}")
+            here = self.out / MODEL_DIR
+            print(f"model: {here if here.is_dir() else f'{self.checkpoints}/model'}")
         return manifest
 
     def _sets(self) -> list[PlannedSet]:
@@ -220,13 +245,17 @@ class Pretrain:
         )
 
 
-def read_start(model: str) -> Start:
+def read_start(model: str, mesh: Mesh | None = None) -> Start:
     """A model to go on training: any that is read.
+
+    Args:
+        model: Its folder, or a hub name.
+        mesh: Of the devices that divide its weights; None reads them on one.
 
     Raises:
         InputError: If there is no such model, or its tokenizer has neither BOS nor EOS.
     """
-    checkpoint = load_checkpoint(model)
+    checkpoint = load_checkpoint(model, mesh=mesh)
     if checkpoint.prefix_id is None:
         raise InputError(
             f"{model}: the tokenizer has neither a BOS nor an EOS token",

@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import fcntl
 import json
-import shutil
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,10 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from flax import nnx
+from jax.sharding import Mesh
 
-from jaxcontam.data.manifest import Manifest, write_manifest
+from jaxcontam.data.manifest import (
+    Manifest,
+    manifest_from_json,
+    manifest_json,
+    write_manifest,
+)
 from jaxcontam.errors import InputError
+from jaxcontam.hosts import barrier, broadcast_bytes, is_first, process_count
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.report.document import make_folder
 from train.audit_log import AUDITS_NAME, audit_steps
@@ -28,24 +33,29 @@ from train.checkpoints import (
     CHECKPOINTS_DIR,
     Checkpoints,
     kept_every,
-    saved_steps,
 )
+from train.disks import check_home, fetch_from_home, keep_at_home, run_home
 from train.earlier import MANIFEST_NAME, MODEL_DIR, earlier_manifest
 from train.export import INIT_CONFIG_NAME, TOKENIZER_DIR, write_model
-from train.loop import Trained, Watch, check_rows, train
-from train.page import write_training_page
+from train.loop import Trained, check_rows, train, training_mesh
+from train.metrics import METRICS_NAME
+from train.page import PAGE_NAME, write_training_page
+from train.placement import fresh_decoder, whole_decoder
 from train.plan import PlannedSet, check_sets
-from train.planted import write_set
-from train.prepare import STREAM_NAME, Prepared, RunOptions, Start, prepare, searched
+from train.planted import PLANTED_DIR, SETS_DIR, write_set
+from train.prepare import Prepared, RunOptions, Start, prepare, searched
 from train.presets import Preset
-from train.rows import row_batches
-from train.run_log import RunLog, run_progress
+from train.rows import Rows, row_batches
+from train.run_log import RunLog, run_progress, shared_watch
+from train.shared_rows import prepared_once, rows_of_run
 from train.signals import StopRequest, stop_request
 from train.sources import Corpus
 from train.step_log import read_rows
 
 TENSORBOARD_DIR = "tensorboard"
 LOCK_NAME = "run.lock"
+_LOGS = (METRICS_NAME, AUDITS_NAME, PAGE_NAME)
+_BEGINNING = (SETS_DIR, PLANTED_DIR, TOKENIZER_DIR, INIT_CONFIG_NAME, MANIFEST_NAME)
 
 
 def pretrain(
@@ -88,16 +98,21 @@ def pretrain(
     """
     options = options or RunOptions()
     check_sets(sets)
-    check_rows(preset)
+    mesh = training_mesh(options.mesh)
+    check_rows(preset, mesh)
     if not isinstance(corpus, Corpus) and not corpus:
         raise InputError("the corpus has no documents")
     make_folder(out)
-    with _alone(out):
+    home = run_home(options.checkpoints, out)
+    check_home(home)
+    with _alone(out) if is_first() else contextlib.nullcontext():
         return _pretrain(
             corpus,
             sets,
             preset,
+            mesh=mesh,
             out=out,
+            home=home,
             seed=seed,
             options=options,
             start=start,
@@ -127,72 +142,85 @@ def _pretrain(
     sets: Sequence[PlannedSet],
     preset: Preset,
     *,
+    mesh: Mesh | None,
     out: Path,
+    home: Any,
     seed: int,
     options: RunOptions,
     start: Start | None,
     tokenizer: Any,
 ) -> Manifest:
     """`pretrain`, once the folder is ours."""
-    # Beside that of an earlier run, until it is known that this one may begin.
-    fresh_stream = out / f"new-{STREAM_NAME}"
-    try:
-        prepared = prepare(
+
+    def prepare_here(stream_file: Path) -> Prepared:
+        return prepare(
             corpus,
             sets,
             preset,
-            stream_file=fresh_stream,
+            stream_file=stream_file,
             seed=seed,
             options=options,
             start=start,
             tokenizer=tokenizer,
         )
-        plan = _audit_plan(prepared, prepared.manifest, sets, options, preset)
-        manifest = earlier_manifest(out, prepared.manifest)
-        if manifest is None:
-            manifest = searched(prepared, sets)
-            write_manifest(manifest, out / MANIFEST_NAME)
-            for planned in sets:
-                write_set(planned, out)
-            prepared.tokenizer.save_pretrained(out / TOKENIZER_DIR)
-            (out / INIT_CONFIG_NAME).unlink(missing_ok=True)
-            if start is not None:
-                text = json.dumps(dict(start.raw_config), indent=1) + "\n"
-                (out / INIT_CONFIG_NAME).write_text(text, encoding="utf-8")
-        fresh_stream.replace(out / STREAM_NAME)
-    finally:
-        fresh_stream.unlink(missing_ok=True)
+
+    plan = None
+    with prepared_once(out, prepare_here) as prepared:
+        told = b""
+        if prepared is not None and is_first():
+            plan = _audit_plan(prepared, prepared.manifest, sets, options, preset)
+            manifest = earlier_manifest(home, prepared.manifest)
+            is_new = manifest is None
+            manifest = searched(prepared, sets) if is_new else manifest
+            if is_new or not (manifest.finished or (out / MANIFEST_NAME).exists()):
+                _write_beginning(manifest, prepared, sets, start, out=out)
+            if is_new:
+                keep_at_home(out, home, *_BEGINNING)
+            told = manifest_json(manifest).encode()
+        told = broadcast_bytes(told, name="manifest")
+        manifest = manifest_from_json(told.decode(), "manifest of process 0")
+    rows = rows_of_run(out, prepared, preset.context)
     if manifest.finished:
         audits = "; it is not audited again" if plan is not None else ""
-        print(f"reusing the finished model in {out}{audits}", file=sys.stderr)
+        _say(f"reusing the finished model in {home}{audits}")
         return manifest
     decoder = (
-        Decoder(preset.decoder, rngs=nnx.Rngs(seed)) if start is None else start.decoder
+        fresh_decoder(preset.decoder, seed=seed, mesh=mesh)
+        if start is None
+        else start.decoder
     )
     # To the very end: what is asked for while the model is written waits for it.
     with stop_request() as request:
-        keep_every = options.keep_every or kept_every(out)
+        keep_every = options.keep_every or kept_every(home)
         trained = _train(
             decoder,
-            prepared,
+            rows,
             preset,
             plan,
+            n_steps=manifest.n_steps,
+            mesh=mesh,
             out=out,
+            home=home,
             options=dataclasses.replace(options, keep_every=keep_every),
             request=request,
         )
+        whole: Decoder | None = trained.decoder
+        if trained.finished and process_count() > 1:
+            whole = whole_decoder(trained.decoder, keep=is_first())
+        if whole is None or prepared is None or not is_first():
+            return dataclasses.replace(manifest, finished=trained.finished)
         if not trained.finished:
             write_training_page(out)
-            print(
+            keep_at_home(out, home, *_LOGS)
+            _say(
                 f"stopped at step {trained.step:,} of {manifest.n_steps:,}; "
-                "the same command goes on",
-                file=sys.stderr,
+                "the same command goes on"
             )
             if request.signal == signal.SIGINT:
                 raise KeyboardInterrupt
             return manifest
         write_model(
-            trained.decoder,
+            whole,
             prepared.tokenizer,
             out / MODEL_DIR,
             model_type=preset.model_type,
@@ -200,10 +228,31 @@ def _pretrain(
         )
         manifest = dataclasses.replace(manifest, finished=True)
         write_manifest(manifest, out / MANIFEST_NAME)
-        if keep_every is None:
-            shutil.rmtree(out / CHECKPOINTS_DIR, ignore_errors=True)
         write_training_page(out)
+        # The manifest last, since it says that the rest is there.
+        keep_at_home(out, home, MODEL_DIR, *_LOGS, *_BEGINNING)
+        if keep_every is None and (home / CHECKPOINTS_DIR).exists():
+            (home / CHECKPOINTS_DIR).rmtree()
         return manifest
+
+
+def _write_beginning(
+    manifest: Manifest,
+    prepared: Prepared,
+    sets: Sequence[PlannedSet],
+    start: Start | None,
+    *,
+    out: Path,
+) -> None:
+    """All that is known of a run before its steps; the manifest comes first."""
+    write_manifest(manifest, out / MANIFEST_NAME)
+    for planned in sets:
+        write_set(planned, out)
+    prepared.tokenizer.save_pretrained(out / TOKENIZER_DIR)
+    (out / INIT_CONFIG_NAME).unlink(missing_ok=True)
+    if start is not None:
+        text = json.dumps(dict(start.raw_config), indent=1) + "\n"
+        (out / INIT_CONFIG_NAME).write_text(text, encoding="utf-8")
 
 
 def _audit_plan(
@@ -228,56 +277,99 @@ def _audit_plan(
 
 def _train(
     decoder: Decoder,
-    prepared: Prepared,
+    rows: Rows,
     preset: Preset,
     plan: AuditPlan | None,
     *,
+    n_steps: int,
+    mesh: Mesh | None,
     out: Path,
+    home: Any,
     options: RunOptions,
     request: StopRequest,
 ) -> Trained:
     """All steps, or those until somebody asks to stop; logged and checkpointed."""
-    n_steps = prepared.manifest.n_steps
-    last_step = (saved_steps(out) or [0])[-1]
-    if last_step:
-        print(f"going on at step {last_step:,} of {n_steps:,}", file=sys.stderr)
-    steps = audit_steps(options.audit_at, options.audit_every, n_steps)
-    done = {row["step"] for row in read_rows(out / AUDITS_NAME)}
-    if missed := [step for step in steps if step <= last_step and step not in done]:
-        print(
-            f"not audited, since they are over: steps {', '.join(map(str, missed))}",
-            file=sys.stderr,
+    batches = row_batches(
+        rows,
+        batch_rows=preset.batch_rows,
+        n_steps=n_steps,
+        process=jax.process_index(),
+        n_processes=jax.process_count(),
+    )
+    with contextlib.ExitStack() as stack:
+        checkpoints = stack.enter_context(
+            Checkpoints(home, preset=preset, keep_every=options.keep_every)
         )
-    with (
-        run_progress(preset, n_steps, peak_tflops=options.peak_tflops) as progress,
-        Checkpoints(out, preset=preset, keep_every=options.keep_every) as checkpoints,
-        RunLog(
-            out,
-            preset,
-            n_steps=n_steps,
-            last_step=last_step,
-            plan=plan,
-            audit_steps=steps,
-            progress=progress,
-            tensorboard=out / TENSORBOARD_DIR if options.tensorboard else None,
-        ) as log,
-    ):
-        log.begin(decoder)
-        return train(
+        last_step = checkpoints.newest() or 0
+        steps = audit_steps(options.audit_at, options.audit_every, n_steps)
+        log = None
+        if is_first():
+            log = stack.enter_context(
+                _log(
+                    preset,
+                    plan,
+                    n_steps=n_steps,
+                    last_step=last_step,
+                    audit_steps=steps,
+                    out=out,
+                    home=home,
+                    options=options,
+                    stack=stack,
+                )
+            )
+        watch = shared_watch(log, steps)
+        if last_step == 0 and 0 in watch.audit_steps:
+            watch.audit(0, decoder)
+        trained = train(
             preset,
             decoder,
-            row_batches(
-                prepared.rows,
-                batch_rows=preset.batch_rows,
-                n_steps=n_steps,
-                process=jax.process_index(),
-                n_processes=jax.process_count(),
-            ),
+            batches,
             n_steps=n_steps,
+            mesh=mesh,
             checkpoints=checkpoints,
             checkpoint_steps=options.checkpoint_steps,
-            watch=Watch(
-                losses=log.losses, audit=log.audit, audit_steps=log.audit_steps
-            ),
+            watch=watch,
             should_stop=lambda: bool(request),
         )
+    barrier("trained")
+    return trained
+
+
+def _log(
+    preset: Preset,
+    plan: AuditPlan | None,
+    *,
+    n_steps: int,
+    last_step: int,
+    audit_steps: Sequence[int],
+    out: Path,
+    home: Any,
+    options: RunOptions,
+    stack: contextlib.ExitStack,
+) -> RunLog:
+    """Logs of a run that goes on after `last_step`; says so."""
+    if last_step:
+        _say(f"going on at step {last_step:,} of {n_steps:,}")
+        fetch_from_home(out, home, *_LOGS)
+    done = {row["step"] for row in read_rows(out / AUDITS_NAME)}
+    over = [step for step in audit_steps if last_step and step <= last_step]
+    if missed := [step for step in over if step not in done]:
+        _say(f"not audited, since they are over: steps {', '.join(map(str, missed))}")
+    progress = stack.enter_context(
+        run_progress(preset, n_steps, peak_tflops=options.peak_tflops)
+    )
+    return RunLog(
+        out,
+        preset,
+        n_steps=n_steps,
+        last_step=last_step,
+        plan=plan,
+        audit_steps=audit_steps,
+        progress=progress,
+        tensorboard=out / TENSORBOARD_DIR if options.tensorboard else None,
+    )
+
+
+def _say(words: str) -> None:
+    if is_first():
+        print(words, file=sys.stderr)

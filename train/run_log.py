@@ -14,11 +14,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontam.hosts import barrier, process_count
 from jaxcontam.models.decoder import Decoder
 from train.audit_log import AUDITS_NAME, AuditLog, AuditRow, audit_words
 from train.audits import AuditPlan, audit_model
+from train.loop import Watch
 from train.metrics import METRICS_NAME, MetricsLog
 from train.page import write_training_page
+from train.placement import whole_decoder
 from train.presets import Preset
 from train.progress import TrainingProgress, training_flops
 from train.step import learning_rate
@@ -81,14 +84,6 @@ class RunLog:
         if self._progress is not None:
             self._progress.update(last, losses.tolist())
 
-    def begin(self, decoder: Decoder) -> None:
-        """Audit the model before its first step, if that was asked for.
-
-        A run that goes on from a checkpoint has that audit already.
-        """
-        if 0 in self.audit_steps and not self._audits.steps:
-            self.audit(0, decoder)
-
     def audit(self, step: int, decoder: Decoder) -> None:
         """Test every set with the weights after a step, and draw the page.
 
@@ -122,6 +117,29 @@ class RunLog:
         trace: TracebackType | None,
     ) -> None:
         self._metrics.__exit__(kind, error, trace)
+
+
+def shared_watch(log: RunLog | None, audit_steps: Sequence[int]) -> Watch:
+    """What every process of a run tells the logs, which process 0 alone keeps.
+
+    Args:
+        log: Of process 0; None in the others.
+        audit_steps: The same in every process.
+    """
+
+    def audit(step: int, decoder: Decoder) -> None:
+        if process_count() > 1:
+            # Each process has parts of the weights alone.
+            whole = whole_decoder(decoder, keep=log is not None)
+            if log is not None and whole is not None:
+                log.audit(step, whole)
+            barrier(f"audit at step {step}")
+        elif log is not None:
+            log.audit(step, decoder)
+
+    if log is None:
+        return Watch(audit=audit, audit_steps=frozenset(audit_steps))
+    return Watch(losses=log.losses, audit=audit, audit_steps=log.audit_steps)
 
 
 def run_progress(

@@ -36,6 +36,7 @@ from jaxcontam.data.options import Item, read_items
 from jaxcontam.data.release import check_release
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError
+from jaxcontam.hosts import is_first
 from jaxcontam.methods import methods_to_score, options, two_min
 from jaxcontam.methods.options import PlannedOptions, options_result, plan_options
 from jaxcontam.methods.order_test import (
@@ -186,7 +187,7 @@ class Audit(DeviceFlags):
     def run(self) -> dict:
         """Load, plan, score, decide, write and print; returns the report.
 
-        A dry run returns its estimate instead.
+        A dry run returns its estimate instead, processes after the first nothing.
         """
         started, clock = utc_now(), time.monotonic()
         benchmarks, items = self._load()
@@ -229,6 +230,8 @@ class Audit(DeviceFlags):
             results=tuple(decided),
             screening=screen(decided),
         )
+        if not is_first():
+            return {}
         document = write_report(report, evidence, out)
         page = write_page(document, out)
         if self.json:

@@ -33,6 +33,7 @@ from jaxcontam.data.books import (
     load_known,
 )
 from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.hosts import is_first
 from jaxcontam.methods import METHODS
 from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.report.books import (
@@ -189,6 +190,8 @@ class Books(DeviceFlags):
             p_values=None,
             p_adjusted=None,
         )
+        if not is_first():
+            return {}
         document = write_books(
             report,
             found.thresholds,

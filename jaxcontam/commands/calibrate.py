@@ -24,6 +24,7 @@ from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.data.templates import typed_newlines
+from jaxcontam.hosts import is_first
 from jaxcontam.methods import order_method
 from jaxcontam.methods.calibration import calibrate_test
 from jaxcontam.methods.order_test import PlannedTest
@@ -148,6 +149,8 @@ class Calibrate(DeviceFlags):
             min_effect=None,
             results=tuple(result for result, _ in found),
         )
+        if not is_first():
+            return {}
         document = write_calibration(report, [drawn for _, drawn in found], out)
         page = write_calibration_page(document, out)
         if self.json:

@@ -43,6 +43,8 @@ def check_device_flags(command: Any, model: str | None) -> None:
     """
     check_api_flags(command, model)
     parse_mesh(command.mesh)
+    if command.distributed and getattr(command, "dry_run", False):
+        raise InputError("--dry-run is for one process; leave out --distributed")
     if model is not None and runs_here(model):
         return
     for name in ("mesh", "distributed"):

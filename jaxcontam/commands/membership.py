@@ -123,6 +123,8 @@ class Membership(DeviceFlags):
         check_seed(self.seed)
         check_store_flags(self.store, self.no_store)
         check_device_flags(self, self.model)
+        if self.distributed and not runs_here(self.reference or ""):
+            raise InputError("--distributed: --reference must be a model directory")
         if not 0 < self.k <= 100:
             raise InputError(f"--k must be above 0 and at most 100, got {self.k:g}")
         if len(set(self.fpr)) < len(self.fpr):

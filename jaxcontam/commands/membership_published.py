@@ -14,6 +14,7 @@ from rich.table import Table as RichTable
 from jaxcontam.commands.membership_judged import Judged, Table
 from jaxcontam.commands.membership_texts import RunTexts
 from jaxcontam.commands.publish import Stopwatch
+from jaxcontam.hosts import is_first
 from jaxcontam.membership_results import ScoreResult
 from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.report.membership import TEXTS_NAME, text_rows, write_membership
@@ -54,7 +55,10 @@ def publish_membership(
     out: Path,
     as_json: bool,
 ) -> dict[str, Any]:
-    """Write texts.jsonl, report.json and report.html, print; returns the report."""
+    """Write texts.jsonl, report.json and report.html, print; returns the report.
+
+    With several processes the first does; the others return nothing.
+    """
     settings = {method.name: method.setting for method in methods}
     report = Report(
         command=tuple(command),
@@ -99,6 +103,8 @@ def publish_membership(
         p_values=found.p_values,
         p_adjusted=found.p_adjusted,
     )
+    if not is_first():
+        return {}
     document = write_membership(report, rows, out)
     # matplotlib and jinja2 take a third of a second to import: only for a page.
     from jaxcontam.report.membership_page import write_membership_page

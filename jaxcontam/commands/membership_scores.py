@@ -13,6 +13,7 @@ import numpy as np
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.corpus import Fault, list_corpus, read_segments
 from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.hosts import is_first
 from jaxcontam.methods import METHODS, SCORES
 from jaxcontam.methods.membership.min_k import min_k_at
 from jaxcontam.methods.membership.min_k_pp import min_k_pp_at
@@ -169,7 +170,8 @@ def counted_tokens(corpus: Sequence[Path], model: "OpenModel", out: Path) -> np.
         counts_V = token_frequencies(documents(), model.tokenizer, vocab_size)
     buffer = io.BytesIO()
     np.save(buffer, counts_V, allow_pickle=False)
-    replace_bytes(kept, buffer.getvalue())
+    if is_first():
+        replace_bytes(kept, buffer.getvalue())
     return counts_V
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from jaxcontam.commands.report import write_page
+from jaxcontam.hosts import is_first
 from jaxcontam.report.document import write_report
 from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.results import Evidence, OrderResult, Report
@@ -53,6 +54,8 @@ def publish(
 ) -> dict[str, Any]:
     """Decide, write report.json, orders.npz and report.html, print; the report.
 
+    With several processes the first does; the others return nothing.
+
     Args:
         results: One a test, before verdicts.
         evidence: One a result.
@@ -77,6 +80,8 @@ def publish(
         min_effect=min_effect,
         results=tuple(decided),
     )
+    if not is_first():
+        return {}
     document = write_report(report, evidence, out)
     page = write_page(document, out)
     if as_json:

@@ -14,6 +14,7 @@ from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_texts
 from jaxcontam.errors import InputError
+from jaxcontam.hosts import is_first
 from jaxcontam.report.document import make_folder, replace_bytes
 
 
@@ -103,6 +104,8 @@ class Score(DeviceFlags):
                     is_first_scored=has_prefix or not len(ids),
                 )
             lines.append(json.dumps(row, ensure_ascii=False, allow_nan=False))
+        if not is_first():
+            return 0
         replace_bytes(self.out, ("\n".join(lines) + "\n").encode())
         print(f"{self.out}: {len(lines)} texts")
         return 0

@@ -149,8 +149,13 @@ class Manifest:
 def write_manifest(manifest: Manifest, path: Path) -> None:
     """Write as JSON, whole or not at all."""
     partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(dataclasses.asdict(manifest), indent=1) + "\n")
+    partial.write_text(manifest_json(manifest))
     partial.replace(path)
+
+
+def manifest_json(manifest: Manifest) -> str:
+    """What stands in the file."""
+    return json.dumps(dataclasses.asdict(manifest), indent=1) + "\n"
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -160,18 +165,31 @@ def read_manifest(path: Path) -> Manifest:
         InputError: If the file is missing or is not a manifest of this schema.
     """
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+    except OSError as e:
+        raise InputError(f"{path}: no manifest ({e.strerror})") from e
+    except ValueError as e:
+        raise InputError(f"{path}: not a manifest ({e})") from e
+    return manifest_from_json(text, str(path))
+
+
+def manifest_from_json(text: str, where: str) -> Manifest:
+    """The manifest of a file's text.
+
+    Raises:
+        InputError: If it is not a manifest of this schema; begins with `where`.
+    """
+    try:
+        fields = json.loads(text)
         # Before the fields: those of another schema have other names.
         if fields["schema"] != 1:
             raise InputError(
-                f"{path}: schema {fields['schema']} (this version reads 1)"
+                f"{where}: schema {fields['schema']} (this version reads 1)"
             )
         sets = tuple(_set(row) for row in fields.pop("sets"))
         return Manifest(**fields, sets=sets)
-    except OSError as e:
-        raise InputError(f"{path}: no manifest ({e.strerror})") from e
     except (KeyError, TypeError, ValueError) as e:
-        raise InputError(f"{path}: not a manifest ({e})") from e
+        raise InputError(f"{where}: not a manifest ({e})") from e
 
 
 def _set(row: Mapping[str, Any]) -> PlantedSet:

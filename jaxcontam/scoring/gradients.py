@@ -36,7 +36,8 @@ from jaxcontam.scoring.mesh import (
     weights_mesh,
 )
 from jaxcontam.scoring.rows import fill, rows_of
-from jaxcontam.scoring.store import ScoreStore
+from jaxcontam.scoring.shares import share_of
+from jaxcontam.scoring.store import RowKeys, ScoreStore
 from jaxcontam.scoring.stored import (
     NonFiniteScoreError,
     Progress,
@@ -119,7 +120,7 @@ def gradient_norms(
                 raise NonFiniteScoreError(i, 0)
         return [norms_B[place : place + 1] for place in range(len(batch.rows))]
 
-    def keys(batch: Batch, store: ScoreStore) -> list[bytes]:
+    def keys(batch: Batch, store: RowKeys) -> list[bytes]:
         shape = (batch.n_rows, batch.length, at_once)
         return [store.row_key(_KEPT, shape, 0, read[i]) for i in batch.rows]
 
@@ -132,7 +133,7 @@ def gradient_norms(
     )
     norms, n_cached, done = np.zeros(len(sequences)), 0, 0
     total = sum(row.length for row in rows)
-    for batch, values, cached in scored_batches(batches, work, store):
+    for batch, values, cached in scored_batches(batches, work, store, share_of(mesh)):
         for i, (value,) in zip(batch.rows, values, strict=True):
             norms[i] = value
             done += rows[i].length

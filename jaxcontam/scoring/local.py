@@ -25,6 +25,7 @@ from jaxcontam.scoring.mesh import (
 )
 from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.scorer import Scorer
+from jaxcontam.scoring.shares import Share, check_same_identity, share_of
 from jaxcontam.scoring.store import ScoreStore
 
 # A batch that keeps a CPU's caches warm, and one that fills an accelerator.
@@ -46,13 +47,13 @@ def checkpoint_scorer(
     Raises:
         InputError: If the folder is none, or not readable.
     """
+    identity = score_identity(checkpoint, moments=moments)
+    check_same_identity(identity)
     return local_scorer(
         checkpoint.decoder,
         batch_tokens=batch_tokens,
         moments=moments,
-        store=None
-        if store is None
-        else ScoreStore(store, score_identity(checkpoint, moments=moments)),
+        store=None if store is None else ScoreStore(store, identity),
     )
 
 
@@ -62,6 +63,7 @@ def local_scorer(
     batch_tokens: int | None = None,
     moments: bool = False,
     store: ScoreStore | None = None,
+    share: Share | None = None,
 ) -> Scorer:
     """Score with a decoder, rows split over all devices.
 
@@ -71,12 +73,15 @@ def local_scorer(
         batch_tokens: Tokens of a batch on one device; None chooses by platform.
         moments: Also compute means, variances and tops.
         store: Where scores of this very decoder are kept.
+        share: What this process scores; None divides the work among all processes
+            that `jaxcontam.hosts.joined` joined, and all must score the same.
     """
     graphdef, state = nnx.split(decoder)
     config: DecoderConfig = decoder.config
     if batch_tokens is None:
         batch_tokens = default_batch_tokens()
     mesh = weights_mesh(state)
+    share = share_of(mesh) if share is None else share
     state, _ = on_mesh(state, mesh)
     pairs = PairScorer(
         sharded_pairs(graphdef, state, mesh),
@@ -84,6 +89,7 @@ def local_scorer(
         batch_tokens=batch_tokens,
         n_devices=mesh.size,
         store=store,
+        share=share,
     )
     return Scorer(
         sharded_forward(graphdef, state, mesh, moments=moments),
@@ -91,7 +97,9 @@ def local_scorer(
         batch_tokens=batch_tokens,
         n_devices=mesh.size,
         store=store,
+        share=share,
         pairs=pairs,
+        moments=moments,
     )
 
 

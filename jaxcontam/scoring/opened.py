@@ -203,14 +203,12 @@ def open_model(
         from jaxcontam.scoring.lm_eval_model import open_lm_eval
 
         return open_lm_eval(word)
-    import jax
-
     from jaxcontam.models.checkpoint import load_checkpoint
     from jaxcontam.scoring.compiled import keep_compiled
-    from jaxcontam.scoring.mesh import device_mesh
+    from jaxcontam.scoring.shares import share_mesh
 
     keep_compiled()
-    devices = device_mesh(mesh or MeshShape(), jax.local_devices())
+    devices = share_mesh(mesh or MeshShape())
     return opened_checkpoint(load_checkpoint(word, dtype=dtype, mesh=devices))
 
 
@@ -220,7 +218,10 @@ def opened_checkpoint(checkpoint: "Checkpoint") -> OpenModel:
 
     from jaxcontam.scoring.local import checkpoint_scorer, device_info, model_info
     from jaxcontam.scoring.mesh import weights_mesh
+    from jaxcontam.scoring.shares import share_of
 
+    mesh = weights_mesh(nnx.state(checkpoint.decoder))
+    device = device_info(mesh)
     return OpenModel(
         name=checkpoint.name,
         fingerprint=checkpoint.fingerprint,
@@ -228,7 +229,7 @@ def opened_checkpoint(checkpoint: "Checkpoint") -> OpenModel:
         prefix_id=checkpoint.prefix_id,
         context=checkpoint.config.context,
         info=model_info(checkpoint),
-        device=device_info(weights_mesh(nnx.state(checkpoint.decoder))),
+        device=dataclasses.replace(device, n=device.n * share_of(mesh).count),
         checkpoint=checkpoint,
         make_scorer=functools.partial(checkpoint_scorer, checkpoint),
         has_moments=True,

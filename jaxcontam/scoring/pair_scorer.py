@@ -15,7 +15,8 @@ import numpy as np
 
 from jaxcontam.scoring.batching import bucket_lengths
 from jaxcontam.scoring.pair_plan import PairGroup
-from jaxcontam.scoring.store import ScoreStore
+from jaxcontam.scoring.shares import ALONE, Share
+from jaxcontam.scoring.store import RowKeys, ScoreStore
 from jaxcontam.scoring.stored import (
     NonFiniteScoreError,
     Progress,
@@ -86,6 +87,7 @@ class PairScorer:
         batch_tokens: int,
         n_devices: int = 1,
         store: ScoreStore | None = None,
+        share: Share = ALONE,
     ):
         """Wrap a forward function; arguments as for `Scorer`."""
         self.forward = forward
@@ -93,6 +95,7 @@ class PairScorer:
         self.batch_tokens = batch_tokens
         self.n_devices = n_devices
         self.store = store
+        self.share = share
 
     def logprobs(
         self, groups: Sequence[PairGroup], progress: Progress | None = None
@@ -117,7 +120,7 @@ class PairScorer:
         found: dict[int, list[np.ndarray]] = {}
         n_cached = 0
         for batch, values, cached in scored_batches(
-            self.plan(groups), work, self.store
+            self.plan(groups), work, self.store, self.share
         ):
             for index, value in zip(batch.groups, values, strict=True):
                 found[index] = by_continuation(groups[index], value)
@@ -181,7 +184,7 @@ def by_continuation(group: PairGroup, value: np.ndarray) -> list[np.ndarray]:
 
 
 def pair_keys(
-    store: ScoreStore, batch: PairBatch, groups: Sequence[PairGroup]
+    store: RowKeys, batch: PairBatch, groups: Sequence[PairGroup]
 ) -> list[bytes]:
     """Key of each group of a batch."""
     keys = []

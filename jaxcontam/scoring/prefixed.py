@@ -17,7 +17,7 @@ from jaxcontam.scoring.batching import bucket_lengths
 from jaxcontam.scoring.opened import PairSource
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScorer
-from jaxcontam.scoring.store import ScoreStore
+from jaxcontam.scoring.store import RowKeys
 from jaxcontam.scoring.stored import (
     NonFiniteScoreError,
     Progress,
@@ -96,7 +96,7 @@ def prefixed_sums(
             f"{len(prefix)} + {longest} ids exceed the context of {scorer.context}"
         )
 
-    def keys(batch: PrefixedBatch, store: ScoreStore) -> list[bytes]:
+    def keys(batch: PrefixedBatch, store: RowKeys) -> list[bytes]:
         return [
             store.row_key(
                 _KEPT,
@@ -140,7 +140,9 @@ def prefixed_sums(
     batches = plan_prefixed(
         scorer, len(prefix), [len(ids) for ids in texts], n_heads=n_heads
     )
-    for batch, found, cached in scored_batches(batches, work, scorer.store):
+    for batch, found, cached in scored_batches(
+        batches, work, scorer.store, scorer.share
+    ):
         for i, (value,) in zip(batch.texts, found, strict=True):
             loglik[i] = value
             done += len(texts[i])

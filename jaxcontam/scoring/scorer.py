@@ -8,7 +8,8 @@ import numpy as np
 from jaxcontam.scoring.batching import Batch, plan_batches
 from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.rows import SUMS, TOKENS, Kept, Row, fill, rows_of
-from jaxcontam.scoring.store import ScoreStore
+from jaxcontam.scoring.shares import ALONE, Share
+from jaxcontam.scoring.store import RowKeys, ScoreStore
 from jaxcontam.scoring.stored import (
     NonFiniteScoreError,
     Progress,
@@ -81,6 +82,8 @@ class Scorer:
         n_devices: int = 1,
         store: ScoreStore | None = None,
         pairs: PairScorer | None = None,
+        share: Share = ALONE,
+        moments: bool = False,
     ):
         """Wrap a forward function.
 
@@ -91,6 +94,10 @@ class Scorer:
             n_devices: Devices that share a batch's rows evenly.
             store: Where scores of this very function are kept.
             pairs: Scores continuations of shared prefixes, where the model can.
+            share: What this process scores; another than `ALONE` needs all processes
+                to score the same.
+            moments: Whether the forward function gives means, variances and tops; a
+                store says it by itself.
         """
         self.forward = forward
         self.context = context
@@ -98,6 +105,8 @@ class Scorer:
         self.n_devices = n_devices
         self.store = store
         self.pairs = pairs
+        self.share = share
+        self.moments = moments
 
     def log_likelihoods(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
@@ -170,7 +179,8 @@ class Scorer:
         """Each row, what is kept of it, and whether the store held it."""
         rows, batches = self.plan(sequences)
         total, done = n_targets(sequences), 0
-        n_scores = 4 if self.store is not None and self.store.identity.moments else 1
+        has_moments = self.store is not None and self.store.identity.moments
+        n_scores = 4 if has_moments or self.moments else 1
         work = Work[Batch, np.ndarray](
             keys=lambda batch, store: batch_keys(store, batch, rows, sequences, kept),
             start=lambda batch: self.forward(*fill(batch, rows, sequences)),
@@ -178,7 +188,9 @@ class Scorer:
             to_bytes=kept.to_bytes,
             from_bytes=lambda _, __, data: kept.from_bytes(data, n_scores=n_scores),
         )
-        for batch, values, cached in scored_batches(batches, work, self.store):
+        for batch, values, cached in scored_batches(
+            batches, work, self.store, self.share
+        ):
             for index, value in zip(batch.rows, values, strict=True):
                 done += rows[index].n_targets
                 yield rows[index], value, cached
@@ -220,7 +232,7 @@ def _values(
 
 
 def batch_keys(
-    store: ScoreStore,
+    store: RowKeys,
     batch: Batch,
     rows: Sequence[Row],
     sequences: Sequence[np.ndarray],

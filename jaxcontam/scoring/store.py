@@ -30,30 +30,12 @@ SUFFIX = ".scores"
 """Of the files in a folder of scores."""
 
 
-class ScoreStore:
-    """Values by key, in a folder that several processes may share."""
+class RowKeys:
+    """Names rows by what their scores depend on."""
 
-    def __init__(self, directory: Path, identity: ScoreIdentity):
-        """Read what is there; nothing is written before the first commit.
-
-        Args:
-            directory: Need not exist.
-            identity: Files of other identities are left alone.
-
-        Raises:
-            InputError: If the path is no folder, or not readable.
-        """
-        self.directory = directory
-        self.identity = identity
-        self._head = head_line(identity.text)
-        self._prefix = identity.digest.hex()[:16] + "-"
-        self._key_start = hashlib.sha256(identity.digest)
-        self._places: dict[bytes, Place] = {}
-        # Of each file, its size when it was last read and the end of its records.
-        self._read: dict[Path, tuple[int, int]] = {}
-        self._skipped: set[Path] = set()
-        self._own: Path | None = None
-        self._refresh()
+    def __init__(self, identity: bytes):
+        """Digest of what all scores depend on."""
+        self._key_start = hashlib.sha256(identity)
 
     def row_key(
         self, kept: str, shape: tuple[int, ...], first: int, ids: np.ndarray
@@ -70,6 +52,32 @@ class ScoreStore:
         key.update(f"{kept} {' '.join(map(str, shape))} {first}\n".encode())
         key.update(ids.astype("<i4").tobytes())
         return key.digest()
+
+
+class ScoreStore(RowKeys):
+    """Values by key, in a folder that several processes may share."""
+
+    def __init__(self, directory: Path, identity: ScoreIdentity):
+        """Read what is there; nothing is written before the first commit.
+
+        Args:
+            directory: Need not exist.
+            identity: Files of other identities are left alone.
+
+        Raises:
+            InputError: If the path is no folder, or not readable.
+        """
+        super().__init__(identity.digest)
+        self.directory = directory
+        self.identity = identity
+        self._head = head_line(identity.text)
+        self._prefix = identity.digest.hex()[:16] + "-"
+        self._places: dict[bytes, Place] = {}
+        # Of each file, its size when it was last read and the end of its records.
+        self._read: dict[Path, tuple[int, int]] = {}
+        self._skipped: set[Path] = set()
+        self._own: Path | None = None
+        self._refresh()
 
     def holds(self, keys: Sequence[bytes]) -> bool:
         """Whether all keys are there, looking once more at the folder if not."""

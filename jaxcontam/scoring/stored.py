@@ -5,7 +5,8 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
-from jaxcontam.scoring.store import ScoreStore
+from jaxcontam.scoring.shares import ALONE, Share, shared_batches
+from jaxcontam.scoring.store import RowKeys, ScoreStore
 
 # Batches in flight: the host prepares one while the device works on another.
 _AHEAD = 1
@@ -44,7 +45,7 @@ class Work(Generic[BatchT, ValueT]):
         from_bytes: Undoes it, to the bit; takes the batch and the row's place in it.
     """
 
-    keys: Callable[[BatchT, ScoreStore], list[bytes]]
+    keys: Callable[[BatchT, RowKeys], list[bytes]]
     start: Callable[[BatchT], Any]
     finish: Callable[[BatchT, Any], list[ValueT]]
     to_bytes: Callable[[ValueT], bytes]
@@ -52,13 +53,20 @@ class Work(Generic[BatchT, ValueT]):
 
 
 def scored_batches(
-    batches: Sequence[BatchT], work: Work[BatchT, ValueT], store: ScoreStore | None
+    batches: Sequence[BatchT],
+    work: Work[BatchT, ValueT],
+    store: ScoreStore | None,
+    share: Share = ALONE,
 ) -> Iterator[tuple[BatchT, list[ValueT], bool]]:
     """Each batch with the values of its rows, and whether the store held them.
 
     A batch with a row that the store lacks is scored whole, so that its shape is that
-    of the plan; it is stored whole or, if `finish` raises, not at all.
+    of the plan; it is stored whole or, if `finish` raises, not at all. With several
+    processes see `shared_batches`.
     """
+    if share != ALONE:
+        yield from shared_batches(batches, work, store, share)
+        return
     waiting: collections.deque[tuple[BatchT, list[bytes], list[bytes] | None, Any]]
     waiting = collections.deque()
     for batch in [*batches, None]:

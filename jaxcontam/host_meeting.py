@@ -1,0 +1,143 @@
+"""How the processes of a run find each other at its start.
+
+Process 0 listens at the coordinator's address until all others have said who they are;
+then the same port serves JAX's coordination service, and the connections stay.
+"""
+
+import contextlib
+import json
+import socket
+import time
+
+from jaxcontam.errors import InputError
+from jaxcontam.host_link import HEADER, Link, read_frame
+
+_NAME = "jaxcontam hosts 1"
+
+
+def accept(port: int, count: int, version: str, seconds: float) -> Link:
+    """Process 0: wait until all others are connected.
+
+    Raises:
+        InputError: If the port is taken, or a process does not come or is another
+            version's.
+    """
+    link, deadline = Link(0, count), time.monotonic() + seconds
+    with _listener(port, min(deadline, time.monotonic() + 30)) as listener:
+        listener.settimeout(0.2)
+        while len(link.peers) < count - 1 and link.error is None:
+            if time.monotonic() > deadline:
+                link.fail(
+                    InputError(
+                        f"--distributed: {len(link.peers) + 1} of {count} processes "
+                        f"came in {seconds:.0f} s",
+                        hint="start the same command on every host, each with its "
+                        "own JAX_PROCESS_ID",
+                    )
+                )
+                break
+            with contextlib.suppress(OSError, ValueError):
+                connection = listener.accept()[0]
+                _welcome(link, connection, version)
+    return _checked(link)
+
+
+def _listener(port: int, deadline: float) -> socket.socket:
+    """A listening socket; a run that was killed frees its port after seconds."""
+    while True:
+        try:
+            return socket.create_server(("", port), backlog=1024)
+        except OSError as e:
+            if time.monotonic() > deadline:
+                raise InputError(
+                    f"--distributed: can't listen on port {port} ({e.strerror})",
+                    hint="name a free port of process 0's host in "
+                    "JAX_COORDINATOR_ADDRESS",
+                ) from e
+        time.sleep(0.5)
+
+
+def _welcome(link: Link, connection: socket.socket, version: str) -> None:
+    """Take a process in; strangers are sent away."""
+    connection.settimeout(5)
+    try:
+        kind, data = read_frame(connection)
+        hello = json.loads(data)
+        if kind != b"H" or hello["name"] != _NAME:
+            raise ValueError("a stranger")
+    except (OSError, ValueError, KeyError, TypeError) as e:
+        connection.close()
+        raise ValueError("a stranger") from e
+    peer, wrong = hello["process"], ""
+    if hello["count"] != link.count:
+        wrong = f"process {peer} is one of {hello['count']}, process 0 of {link.count}"
+    elif not 0 < peer < link.count or peer in link.peers:
+        wrong = f"two processes say that they are process {peer}"
+    elif hello["version"] != version:
+        wrong = f"process {peer} runs jaxcontam {hello['version']}, process 0 {version}"
+    connection.sendall(HEADER.pack(b"W", 0))
+    if wrong:
+        error = InputError(
+            f"--distributed: {wrong}",
+            hint="give all processes the same JAX_NUM_PROCESSES, each its own "
+            "JAX_PROCESS_ID, and install the same version on every host",
+        )
+        words = {"kind": "input", "message": str(error), "hint": error.hint}
+        words["process"] = "0"
+        data = json.dumps(words).encode()
+        connection.sendall(HEADER.pack(b"F", len(data)) + data)
+        connection.close()
+        link.fail(error)
+    else:
+        link.add(peer, connection)
+
+
+def connect(
+    host: str, port: int, process: int, count: int, version: str, seconds: float
+) -> Link:
+    """Any other process: connect to process 0 as soon as that listens.
+
+    Raises:
+        InputError: If process 0 does not answer.
+    """
+    hello = {"name": _NAME, "process": process, "count": count, "version": version}
+    data, deadline = json.dumps(hello).encode(), time.monotonic() + seconds
+    while True:
+        try:
+            connection = _greeted(host, port, data)
+            break
+        except (OSError, ValueError) as e:
+            if time.monotonic() > deadline:
+                raise InputError(
+                    f"--distributed: process 0 does not answer at {host}:{port} ({e})",
+                    hint="start the same command on every host, and check "
+                    "JAX_COORDINATOR_ADDRESS",
+                ) from e
+        time.sleep(0.2)
+    link = Link(process, count)
+    link.add(0, connection)
+    return _checked(link)
+
+
+def _greeted(host: str, port: int, hello: bytes) -> socket.socket:
+    """A connection on which process 0 has answered."""
+    connection = socket.create_connection((host, port), timeout=5)
+    try:
+        connection.sendall(HEADER.pack(b"H", len(hello)) + hello)
+        if read_frame(connection)[0] != b"W":
+            raise ValueError("no welcome")
+    except (OSError, ValueError):
+        connection.close()
+        raise
+    return connection
+
+
+def _checked(link: Link) -> Link:
+    """The link, or the error that came up, told to all who are connected."""
+    if link.error is not None:
+        kind = "input" if isinstance(link.error, InputError) else "lost"
+        hint = link.error.hint
+        link.stop(kind, str(link.error), hint)
+        link.close()
+        raise link.error
+    return link

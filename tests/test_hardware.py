@@ -1,0 +1,65 @@
+"""The table of hardware: names, sizes and speeds against numbers told elsewhere."""
+
+import math
+
+import pytest
+
+from jaxcontam.errors import InputError
+from train.hardware import CHIPS, machine
+
+
+@pytest.mark.parametrize(
+    ("name", "n_chips"),
+    [
+        ("v4-8", 4),
+        ("v5p-8", 4),
+        ("v4-512", 256),
+        ("v5e-8", 8),
+        ("v5litepod-64", 64),
+        ("v6e-8", 8),
+        ("h100-8", 8),
+        ("a100-40-8", 8),
+        ("a100-8", 8),
+    ],
+)
+def test_v4_and_v5p_count_cores_and_the_others_chips(name, n_chips):
+    assert machine(name).n_chips == n_chips
+
+
+def test_a_slice_has_as_many_chips_as_its_sides_make():
+    for chip in CHIPS.values():
+        for n_chips, sides in chip.slices.items():
+            assert math.prod(map(int, sides.split("x"))) == n_chips, chip.name
+
+
+@pytest.mark.parametrize(
+    # What Google Cloud's pages say of a whole pod, in 10^15 operations a second.
+    ("name", "pod_chips", "pod_petaflops"),
+    [("v4", 4096, 1100), ("v5e", 256, 50.63), ("v6e", 256, 234.9)],
+)
+def test_a_pods_peak_is_that_of_its_chips(name, pod_chips, pod_petaflops):
+    # Published to two digits for v4, and to a half per cent for v5e.
+    of_chips = CHIPS[name].peak_tflops * pod_chips / 1000
+    assert of_chips == pytest.approx(pod_petaflops, rel=0.03)
+
+
+def test_gpus_of_two_hosts_talk_over_the_network_and_tpus_over_their_links():
+    two_hosts, pod = machine("h100-16"), machine("v5e-64")
+    assert two_hosts.gb_s_among(8) == two_hosts.chip.link_gb_s
+    assert two_hosts.gb_s_among(16) == two_hosts.chip.network_gb_s
+    assert pod.gb_s_among(64) == pod.chip.link_gb_s
+
+
+@pytest.mark.parametrize("name", ["v5e-12", "v4-6", "v4-9", "v6e-0", "h100-0"])
+def test_a_size_that_is_not_rented_is_refused_with_those_that_are(name):
+    with pytest.raises(InputError, match="no such size") as refused:
+        machine(name)
+    assert name.rpartition("-")[0] + "-" in refused.value.hint
+
+
+@pytest.mark.parametrize("name", ["v9-8", "h100", "", "8-h100", "v5e-64 "])
+def test_an_unknown_name_is_one_line_with_the_choices(name):
+    with pytest.raises(InputError) as refused:
+        machine(name)
+    assert "\n" not in str(refused.value)
+    assert all(chip in refused.value.hint for chip in CHIPS)

@@ -1,0 +1,95 @@
+"""One stream for all processes of a run: made once on each disk, the same on all.
+
+The first process that sees a disk makes the stream there, and those that see the same
+disk read it. Every process compares with process 0 what it is about to train on.
+"""
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from jaxcontam.errors import InputError
+from jaxcontam.hosts import barrier, gather_bytes, process_count, process_index
+from train.disks import disk_leader
+from train.earlier import run_inputs
+from train.prepare import STREAM_NAME, Prepared
+from train.rows import Rows
+
+# Beside the stream, while other processes read it.
+_STARTS_NAME = "stream-rows.npy"
+
+
+@contextlib.contextmanager
+def prepared_once(
+    out: Path, prepare: Callable[[Path], Prepared]
+) -> Iterator[Prepared | None]:
+    """Prepare a run on each disk; process 0 always does.
+
+    The block decides whether the run may begin. Then the stream stands in `out`.
+
+    Args:
+        out: Folder of the run on this process's disk.
+        prepare: Takes the file for the stream.
+
+    Yields:
+        What this process prepared; None where another one did, on the same disk.
+
+    Raises:
+        InputError: If processes prepared different data.
+    """
+    leads = disk_leader(out) == process_index()
+    # Beside that of an earlier run, until it is known that this one may begin.
+    fresh_stream = out / f"new-{STREAM_NAME}"
+    try:
+        prepared = prepare(fresh_stream) if leads else None
+        _check_same(prepared)
+        yield prepared
+        barrier("accepted")
+        if prepared is not None:
+            if process_count() > 1:
+                np.save(out / _STARTS_NAME, prepared.rows.starts)
+            fresh_stream.replace(out / STREAM_NAME)
+        barrier("stream")
+    finally:
+        if leads:
+            fresh_stream.unlink(missing_ok=True)
+
+
+def rows_of_run(out: Path, prepared: Prepared | None, context: int) -> Rows:
+    """What is trained on, the same in every process.
+
+    Args:
+        out: Folder of the run, after `prepared_once`.
+        prepared: What that gave.
+        context: Targets of a row.
+    """
+    if prepared is None:
+        starts = np.load(out / _STARTS_NAME)
+        rows = Rows(np.load(out / STREAM_NAME, mmap_mode="r"), starts, context)
+    else:
+        rows = prepared.rows
+    barrier("rows")
+    if prepared is not None:
+        (out / _STARTS_NAME).unlink(missing_ok=True)
+    return rows
+
+
+def _check_same(prepared: Prepared | None) -> None:
+    own = b""
+    if prepared is not None:
+        inputs = json.dumps(run_inputs(prepared.manifest), sort_keys=True)
+        digest = hashlib.sha256(inputs.encode())
+        digest.update(np.ascontiguousarray(prepared.rows.starts))
+        own = digest.digest()
+    told = gather_bytes(own, name="data")
+    for process, other in enumerate(told):
+        if other and other != told[0]:
+            raise InputError(
+                f"process {process} prepared other data than process 0",
+                hint="the corpus, the sets, the flags and the code must be the same "
+                "on every host",
+            )
