@@ -6,6 +6,7 @@ its own. Each task writes what it found to the file that is named first:
     eight OUT                     on eight devices of one process
     slow OUT                      more of the same
     families OUT FOLDER           on four devices
+    family_scores OUT             on four devices
     half OUT FOLDER PORT PROCESS  on two devices of each of two processes
 """
 
@@ -250,6 +251,26 @@ def families(out, folder):
     Path(out).write_text(json.dumps(found))
 
 
+def family_scores(out):
+    """Each family's scores on one device and on a mesh that divides its weights."""
+    from test_family_writing import RAW, drawn, raw_config
+
+    found = {}
+    ids = np.random.default_rng(0).integers(0, 300, (8, 8)).astype(np.int32)
+    for model_type in RAW:
+        graphdef, state = nnx.split(drawn(raw_config(model_type)))
+        # As drawn, weights of 1 make scores that no float32 sum resolves.
+        state = jax.tree.map(lambda leaf: 0.2 * leaf, state)
+        for name, mesh, rows in (
+            ("one", device_mesh(MeshShape(), jax.devices()[:1]), ids[:2]),
+            ("mesh", device_mesh(MeshShape(model=2)), ids),
+        ):
+            forward = sharded_forward(graphdef, state, mesh, moments=False)
+            scores = np.asarray(forward(rows, rows).logprobs)
+            found[f"{model_type} {name}"] = scores[:2]
+    np.savez(out, **found)
+
+
 def half(out, folder, port, process):
     jax.distributed.initialize(
         f"127.0.0.1:{port}", num_processes=2, process_id=int(process)
@@ -308,7 +329,5 @@ class _CountedSlice:
 
 
 if __name__ == "__main__":
-    task = {"eight": eight, "slow": slow, "families": families, "half": half}[
-        sys.argv[1]
-    ]
-    task(*sys.argv[2:])
+    tasks = [eight, slow, families, family_scores, half]
+    {task.__name__: task for task in tasks}[sys.argv[1]](*sys.argv[2:])

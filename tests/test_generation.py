@@ -26,7 +26,8 @@ LLAMA = llama_shape(
     vocab_size=VOCAB, d_model=24, n_layers=3, n_heads=4, d_ff=20, context=CONTEXT
 )
 GPT2 = gpt2_shape(vocab_size=VOCAB, d_model=24, n_layers=3, n_heads=4, context=CONTEXT)
-# What the families differ in: LLaMA; GPT-2 and OPT; Mistral, Gemma 2 and Qwen; NeoX.
+# What the families differ in: LLaMA; GPT-2 and OPT; Mistral, Gemma and Qwen; NeoX,
+# GPT-J and Phi.
 SHAPES = {
     "llama": dataclasses.replace(LLAMA, n_kv_heads=2),
     "learned positions": dataclasses.replace(GPT2, activation="relu", tied=False),
@@ -40,9 +41,16 @@ SHAPES = {
         embedding_scale=3.0,
         query_key_norm="head",
         qkv_bias=True,
+        local_rope_theta=50.0,
     ),
     "parallel, partly rotated": dataclasses.replace(
-        LLAMA, parallel=True, rotary_dim=4, norm="layer"
+        LLAMA,
+        parallel=True,
+        shared_norm=True,
+        rotary_dim=4,
+        rotary_pairs="neighbours",
+        norm="layer",
+        head_bias=True,
     ),
 }
 

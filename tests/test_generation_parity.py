@@ -53,8 +53,8 @@ def greedy(decoder, prompts, stop_ids=()):
     return [one for _, (one,) in sorted(found)]
 
 
-# GPT-J's head has a bias; the slow suite's others change nothing that writing meets.
-@pytest.mark.parametrize("case", with_slow_ones(FAMILY_CASES, keep=("gptj",)))
+# What the slow suite's families change is among the shapes of test_generation.py.
+@pytest.mark.parametrize("case", with_slow_ones(FAMILY_CASES))
 def test_greedy_texts_of_mixed_lengths_are_those_of_transformers(case, tmp_path):
     model = torch_model(case)
     model.save_pretrained(tmp_path)

@@ -102,6 +102,7 @@ def test_expert_that_overflows_reaches_only_the_tokens_that_chose_it():
     np.testing.assert_array_equal(after_TD[choice_T != 2], before_TD[choice_T != 2])
 
 
+@pytest.mark.slow
 def test_gradients_of_experts_are_slopes_of_the_output():
     made = experts(with_experts(d_shared=6))
     graphdef, state = nnx.split(made)

@@ -9,6 +9,7 @@ import pytest
 from flax import nnx
 from jax.sharding import AbstractMesh
 from mesh_process import KINDS, decoder, started
+from test_family_writing import RAW
 
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import save_checkpoint
@@ -33,7 +34,7 @@ def found_by(*arguments, n_devices):
         # One that waits for another which failed would outlive the tests.
         for process in running:
             process.kill()
-    assert [process.returncode for process in running] == [0] * len(running), said
+    assert not any(process.returncode for process in running), "\n".join(said)
     return [read(own[1]) for own in arguments]
 
 
@@ -70,6 +71,21 @@ def test_every_mesh_gives_every_number_of_one_device(one, tmp_path):
     for word in (WHOLE, DIVIDED, "model=8"):
         for kind in KINDS:
             assert_same_scores(found, one, word, kind)
+
+
+@pytest.mark.slow
+def test_every_family_has_the_same_scores_from_divided_weights(tmp_path):
+    out = tmp_path / "found.npz"
+    (found,) = found_by(("family_scores", out), n_devices=4)
+    for model_type in RAW:
+        # The same rows a device, and weights gathered to what they were.
+        np.testing.assert_allclose(
+            found[f"{model_type} mesh"],
+            found[f"{model_type} one"],
+            rtol=1e-5,
+            atol=1e-5,
+            err_msg=model_type,
+        )
 
 
 def test_rows_of_a_device_have_the_bits_of_the_same_rows_alone(eight):
