@@ -5,9 +5,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import jax
 import numpy as np
 import pytest
+from jax.sharding import AbstractMesh, AxisType, PartitionSpec
+
+from jaxcontam.models.sharding import layout_of, weight_name
+from train.placement import abstract_params, state_shardings
+from train.presets import PRESETS
+from train.step import adamw
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -48,6 +56,26 @@ def gap(found, name, other):
     return np.abs(one / two - 1).max()
 
 
+def test_the_optimizers_averages_lie_as_their_weights_and_counters_everywhere():
+    shapes = abstract_params(PRESETS["pulse"].decoder)
+    mesh: Any = AbstractMesh((2, 4), ("data", "model"), (AxisType.Auto,) * 2)
+    lie = state_shardings(adamw(1e-3, 10, shapes), shapes, mesh)
+    layout = layout_of(shapes, 4)
+    names = {weight_name(path) for path, _ in jax.tree.leaves_with_path(shapes)}
+    n_averages = 0
+    for path, sharding in jax.tree.leaves_with_path(lie):
+        state, _, name = weight_name(path).partition("u.")
+        if name in names:
+            n_averages += 1
+            assert sharding.spec == layout.spec(name), (state, name)
+        else:
+            assert sharding.spec == PartitionSpec()
+    assert n_averages == 2 * len(names)
+    assert len(layout.axes) == 5, "four kernels a layer and the embedding"
+
+
+# Six compilations for 8 devices; test_train_processes divides weights by default.
+@pytest.mark.slow
 def test_weights_divided_on_2x4_devices_train_as_on_one(found):
     assert len(found["losses"]["2x4"]) == len(found["losses"]["1x1"]) == 12
     # Sums over other parts of a batch round otherwise: 3e-7 in 12 steps.
@@ -55,6 +83,7 @@ def test_weights_divided_on_2x4_devices_train_as_on_one(found):
     assert found["gaps"]["2x4"] < 1e-5
 
 
+@pytest.mark.slow
 def test_a_device_keeps_its_part_of_the_weights_and_of_the_optimizers_state(found):
     # Norms alone are whole: 0.4 % of the weights.
     assert found["shares"]["1x1"] == 1
@@ -62,15 +91,18 @@ def test_a_device_keeps_its_part_of_the_weights_and_of_the_optimizers_state(foun
     assert 0.25 <= found["state_shares"]["2x4"] < 0.26
 
 
+@pytest.mark.slow
 def test_weights_born_divided_are_those_born_whole(found):
     assert found["fresh"] == 0
 
 
+@pytest.mark.slow
 def test_weights_made_whole_and_divided_again_are_the_same(found):
     assert found["whole"] == 0
     assert found["placed"] == found["shares"]["2x4"]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_one_mesh_goes_on_on_another(found):
     losses = [found["restarts"][key] for key in map(str, range(1, 13))]
     whole = list(found["losses"]["1x1"].values())

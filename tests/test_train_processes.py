@@ -8,12 +8,14 @@ import time
 import numpy as np
 import pytest
 
+from jaxcontam.cli import parse
 from jaxcontam.data.manifest import read_manifest
 from jaxcontam.models.checkpoint import load_checkpoint
 from tests.pretrain_processes import finish_all, start_all
 from tests.test_train_kills import steps_done, write_texts
 from train.checkpoints import saved_steps
 from train.export import export
+from train.pretrain import Pretrain
 
 
 @pytest.fixture(scope="module")
@@ -66,12 +68,13 @@ def wait_until(started, condition):
 def test_two_processes_of_two_devices_train_as_one_of_one(texts, tmp_path):
     pair, alone = tmp_path / "pair", tmp_path / "alone"
     several = words(texts, pair, "--mesh", "data=2,model=2")
-    first, second = start_all(several, 2, n_devices=2)
-    (one,) = start_all(words(texts, alone), 1)
-    ended = finish_all([first, second, one])
-    assert [code for code, _, _ in ended] == [0, 0, 0], ended
+    started = start_all(several, 2, n_devices=2)
+    parse(Pretrain, words(texts, alone), prog="train.pretrain").run()
+    ended = finish_all(started)
+    assert [code for code, _, _ in ended] == [0, 0], ended
     assert_same_curve(pair, alone)
-    assert [said for _, said, _ in ended[:2]] == [f"model: {pair / 'model'}\n", ""]
+    assert ended[0][1] == f"model: {pair / 'model'}\n"
+    assert "model:" not in ended[1][1]
     assert read_manifest(pair / "manifest.json").finished
     decoders = [
         load_checkpoint(str(out / "model")).decoder.embedding[...]

@@ -91,7 +91,7 @@ def check_home(home: Any) -> None:
 
 def keep_at_home(out: Path, home: Any, *names: str) -> None:
     """Copy files and folders of a run where they outlive its disk."""
-    if str(home) == str(out.absolute()):
+    if _is_same(out, home):
         return
     from etils import epath
 
@@ -111,6 +111,11 @@ def fetch_from_home(out: Path, home: Any, *names: str) -> None:
     for name in names:
         if not (out / name).exists() and (home / name).exists():
             (home / name).copy(out / name)
+
+
+def _is_same(out: Path, home: Any) -> bool:
+    # Also where one path leads to the other by a link.
+    return "://" not in str(home) and home.exists() and os.path.samefile(out, home)
 
 
 def _copy_folder(source: Any, target: Any) -> None:

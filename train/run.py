@@ -55,6 +55,7 @@ from train.step_log import read_rows
 TENSORBOARD_DIR = "tensorboard"
 LOCK_NAME = "run.lock"
 _LOGS = (METRICS_NAME, AUDITS_NAME, PAGE_NAME)
+_BEGINNING = (SETS_DIR, PLANTED_DIR, TOKENIZER_DIR, INIT_CONFIG_NAME, MANIFEST_NAME)
 
 
 def pretrain(
@@ -169,8 +170,12 @@ def _pretrain(
         if prepared is not None and is_first():
             plan = _audit_plan(prepared, prepared.manifest, sets, options, preset)
             manifest = earlier_manifest(home, prepared.manifest)
-            if manifest is None:
-                manifest = _begun(prepared, sets, start, out=out, home=home)
+            is_new = manifest is None
+            manifest = searched(prepared, sets) if is_new else manifest
+            if is_new or not (manifest.finished or (out / MANIFEST_NAME).exists()):
+                _write_beginning(manifest, prepared, sets, start, out=out)
+            if is_new:
+                keep_at_home(out, home, *_BEGINNING)
             told = manifest_json(manifest).encode()
         told = broadcast_bytes(told, name="manifest")
         manifest = manifest_from_json(told.decode(), "manifest of process 0")
@@ -199,11 +204,10 @@ def _pretrain(
             options=dataclasses.replace(options, keep_every=keep_every),
             request=request,
         )
-        if trained.finished:
-            whole = trained.decoder
-            if process_count() > 1:
-                whole = whole_decoder(trained.decoder, keep=is_first())
-        if not is_first() or prepared is None:
+        whole: Decoder | None = trained.decoder
+        if trained.finished and process_count() > 1:
+            whole = whole_decoder(trained.decoder, keep=is_first())
+        if whole is None or prepared is None or not is_first():
             return dataclasses.replace(manifest, finished=trained.finished)
         if not trained.finished:
             write_training_page(out)
@@ -226,26 +230,21 @@ def _pretrain(
         write_manifest(manifest, out / MANIFEST_NAME)
         write_training_page(out)
         # The manifest last, since it says that the rest is there.
-        keep_at_home(out, home, MODEL_DIR, *_LOGS, SETS_DIR, PLANTED_DIR, MANIFEST_NAME)
+        keep_at_home(out, home, MODEL_DIR, *_LOGS, *_BEGINNING)
         if keep_every is None and (home / CHECKPOINTS_DIR).exists():
             (home / CHECKPOINTS_DIR).rmtree()
         return manifest
 
 
-def _begun(
+def _write_beginning(
+    manifest: Manifest,
     prepared: Prepared,
     sets: Sequence[PlannedSet],
     start: Start | None,
     *,
     out: Path,
-    home: Any,
-) -> Manifest:
-    """The manifest of a new run, written with all that is known before its steps.
-
-    Raises:
-        InputError: If a control stands in the background.
-    """
-    manifest = searched(prepared, sets)
+) -> None:
+    """All that is known of a run before its steps; the manifest comes first."""
     write_manifest(manifest, out / MANIFEST_NAME)
     for planned in sets:
         write_set(planned, out)
@@ -254,8 +253,6 @@ def _begun(
     if start is not None:
         text = json.dumps(dict(start.raw_config), indent=1) + "\n"
         (out / INIT_CONFIG_NAME).write_text(text, encoding="utf-8")
-    keep_at_home(out, home, MANIFEST_NAME, TOKENIZER_DIR, INIT_CONFIG_NAME)
-    return manifest
 
 
 def _audit_plan(
@@ -353,7 +350,7 @@ def _log(
     """Logs of a run that goes on after `last_step`; says so."""
     if last_step:
         _say(f"going on at step {last_step:,} of {n_steps:,}")
-        fetch_from_home(out, home, *_LOGS, MANIFEST_NAME)
+        fetch_from_home(out, home, *_LOGS)
     done = {row["step"] for row in read_rows(out / AUDITS_NAME)}
     over = [step for step in audit_steps if last_step and step <= last_step]
     if missed := [step for step in over if step not in done]:
