@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -116,7 +117,7 @@ def compiled(name: str, *, remat: bool) -> dict[str, object]:
 def main(folder: Path, *what: str) -> None:
     """Runs on the meshes named, and whatever else is named."""
     meshes = [name for name in what if name in MESHES]
-    found: dict[str, object] = {"losses": {}, "gaps": {}, "shares": {}}
+    found: dict[str, Any] = {"losses": {}, "gaps": {}, "shares": {}}
     decoders = {}
     for name in meshes:
         found["losses"][name], decoders[name] = run(PULSE, name)

@@ -45,6 +45,13 @@ def test_each_goal_is_judged_where_its_number_was_measured():
     assert [row["met"] for row in judge(measured)] == [True, False, False]
 
 
+def test_the_better_of_two_ways_to_train_counts():
+    parts = {"train_1.4b": cell(0.4), "train_1.4b_kept": cell(0.5)}
+    assert [row["found"] for row in judge(parts)] == [0.5]
+    parts["train_1.4b_kept"] = {"failed": "out of memory: 90 GB"}
+    assert [row["found"] for row in judge(parts)] == [0.4]
+
+
 def test_table_says_what_did_not_fit_and_what_has_no_rival():
     measured = {
         "device": {"platform": "gpu", "kind": "NVIDIA H100", "n": 1},

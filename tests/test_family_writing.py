@@ -356,3 +356,38 @@ def test_narrow_files_without_a_prefix_come_back_whole(tmp_path):
     for name, value in found.items():
         np.testing.assert_array_equal(value, narrow[name].astype(np.float32))
     assert read_config_fields(second) == raw | {"dtype": "float32"}
+
+
+@pytest.mark.parametrize(
+    "model_type", [name for name, family in FAMILIES.items() if family.ignored]
+)
+def test_buffers_of_older_files_are_no_weights(model_type, tmp_path):
+    raw, family = raw_config(model_type), FAMILIES[model_type]
+    decoder = drawn(raw)
+    write(decoder, raw, tmp_path)
+    path = tmp_path / "model.safetensors"
+    buffers = {
+        f"{family.prefix}h.1{suffix}": np.ones(2, np.float32)
+        for suffix in family.ignored
+    }
+    save_file(load_file(path) | buffers, path)
+    assert_same_weights(load_decoder(tmp_path), decoder)
+
+
+def test_each_expert_has_tensors_of_its_own(tmp_path):
+    raw = raw_config("mixtral")
+    decoder = drawn(raw)
+    write(decoder, raw, tmp_path)
+    found = load_file(tmp_path / "model.safetensors")
+    name = "model.layers.1.block_sparse_moe.experts.2"
+    up_DF = weights(decoder)["blocks.mlp.up.kernel"][1, 2]
+    np.testing.assert_array_equal(found[f"{name}.w1.weight"], up_DF[:, :14].T)
+    np.testing.assert_array_equal(found[f"{name}.w3.weight"], up_DF[:, 14:].T)
+    down_FD = weights(decoder)["blocks.mlp.down.kernel"][1, 2]
+    np.testing.assert_array_equal(found[f"{name}.w2.weight"], down_FD.T)
+    save_file(
+        {k: v for k, v in found.items() if k != f"{name}.w2.weight"},
+        tmp_path / "model.safetensors",
+    )
+    with pytest.raises(InputError, match=rf"missing tensors: {name}.w2.weight"):
+        load_decoder(tmp_path)

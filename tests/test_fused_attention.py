@@ -18,7 +18,7 @@ from jax.sharding import AxisType
 
 from jaxcontam.models import attention, fused_attention
 from jaxcontam.models.attention import View
-from jaxcontam.models.config import gpt2_shape, llama_shape
+from jaxcontam.models.config import ExpertShape, gpt2_shape, llama_shape
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.fused_attention import (
     Hardware,
@@ -39,6 +39,12 @@ T4 = Hardware("cuda", "Tesla T4", (7, 5))
 TPU = Hardware("tpu", "TPU v4")
 SHAPE = gpt2_shape(vocab_size=300, d_model=96, n_layers=2, n_heads=6, context=512)
 GROUPED = dataclasses.replace(SHAPE, n_kv_heads=2)
+LLAMA = llama_shape(
+    vocab_size=300, d_model=96, n_layers=2, n_heads=6, d_ff=64, context=512
+)
+MIXTURE = dataclasses.replace(
+    LLAMA, experts=ExpertShape(n=4, n_used=2, normalised=True)
+)
 
 
 def change(**fields):
@@ -162,6 +168,18 @@ def test_splash_gives_the_numbers_and_gradients_of_blocks(case, interpreted):
         np.testing.assert_allclose(one, other, atol=1e-5 * np.abs(other).max())
 
 
+def test_a_whole_decoder_gives_the_same_hidden_states(interpreted, monkeypatch):
+    config = dataclasses.replace(LLAMA, n_heads=2, n_kv_heads=1)
+    decoder = Decoder(config, rngs=nnx.Rngs(0))
+    tokens_BT = jax.random.randint(jax.random.key(1), (2, 140), 0, 300)
+    wanted = decoder(tokens_BT)
+    monkeypatch.setattr(attention, "hardware", lambda: TPU)
+    found = decoder(tokens_BT)
+    assert np.abs(found - wanted).max() > 0, "another kernel"
+    # Two layers of sums in another order, normalised to a size of 1.
+    np.testing.assert_allclose(found, wanted, atol=2e-5)
+
+
 @pytest.mark.slow
 def test_splash_of_bfloat16_is_as_near_the_exact_numbers_as_blocks(interpreted):
     *inputs, slope = operands(SMALL, 128, jnp.bfloat16)
@@ -243,11 +261,6 @@ def scorer_text(config, dtype, platform, T=256):
     return lowered(functools.partial(scores, graphdef), platform, state, ids, ids)
 
 
-LLAMA = llama_shape(
-    vocab_size=300, d_model=96, n_layers=2, n_heads=6, d_ff=64, context=512
-)
-
-
 def products(jaxpr):
     """Every product of a program, those of its inner programs and kernels as well."""
     for equation in jaxpr.eqns:
@@ -261,21 +274,28 @@ def products(jaxpr):
                 yield from products(inner)
 
 
-@pytest.mark.parametrize("config", [SHAPE, LLAMA], ids=["gpt2", "llama"])
-def test_float32_scorer_on_a_tpu_multiplies_at_the_highest_precision(config, on):
+# Of the block of layers four products, of its kernel two, of the head and the targets
+# two; a mixture has a router.
+@pytest.mark.parametrize(
+    ("config", "n_products"),
+    [(SHAPE, 8), (LLAMA, 8), (MIXTURE, 9)],
+    ids=["gpt2", "llama", "mixture"],
+)
+def test_float32_scorer_on_a_tpu_multiplies_at_the_highest_precision(
+    config, n_products, on
+):
     on(TPU)
     graphdef, state = decoder_of(config, "float32")
     ids = jax.ShapeDtypeStruct((2, 256), jnp.int32)
     traced = jax.jit(functools.partial(scores, graphdef)).trace(state, ids, ids)
     found = list(products(traced.jaxpr.jaxpr))
-    # Of the block of layers four, of its kernel two, of the head and the targets two.
-    assert len(found) == 8
+    assert len(found) == n_products
     highest = jax.lax.Precision.HIGHEST
     assert {equation.params["precision"] for equation in found} == {(highest, highest)}
     text = traced.lower(lowering_platforms=("tpu",)).as_text()
     assert text.count("tpu_custom_call") == 1
     outside = [line for line in text.splitlines() if "stablehlo.dot_general" in line]
-    assert len(outside) == 6
+    assert len(outside) == n_products - 2
     assert all("precision = [HIGHEST, HIGHEST]" in line for line in outside)
 
 

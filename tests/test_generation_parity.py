@@ -53,8 +53,8 @@ def greedy(decoder, prompts, stop_ids=()):
     return [one for _, (one,) in sorted(found)]
 
 
-# Those of the slow suite differ from these in nothing that a prefix's memory holds.
-@pytest.mark.parametrize("case", with_slow_ones(FAMILY_CASES, keep=("gptj", "gemma3")))
+# GPT-J's head has a bias; the slow suite's others change nothing that writing meets.
+@pytest.mark.parametrize("case", with_slow_ones(FAMILY_CASES, keep=("gptj",)))
 def test_greedy_texts_of_mixed_lengths_are_those_of_transformers(case, tmp_path):
     model = torch_model(case)
     model.save_pretrained(tmp_path)

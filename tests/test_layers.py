@@ -236,6 +236,8 @@ def texts():
     return [rng.integers(0, 31, size=n).astype(np.int32) for n in (32, 7, 20)]
 
 
+# Two compilations of six seconds; tests of meshes gather a plain decoder's weights.
+@pytest.mark.slow
 def test_weights_in_parts_score_as_whole_ones(tmp_path):
     out = tmp_path / "scores.npz"
     done = subprocess.run(

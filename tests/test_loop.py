@@ -241,6 +241,8 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_serves(whole, tmp_p
     assert_equal_weights(trained.decoder, whole[0].decoder)
 
 
+# Ten seconds of training.
+@pytest.mark.slow
 def test_bfloat16_loses_nothing_of_a_token_that_stands_everywhere():
     # In a bfloat16 sum, terms stop to count once it is some 256 times as large.
     batch = np.full((32, 65), 7, np.int32)

@@ -102,7 +102,9 @@ def test_size_at_the_null_where_right_options_stand_first(fixed):
         assert rejected / n > 0.9, "which is why the place is checked before"
 
 
-@pytest.mark.parametrize("one_of_each", [True, False])
+@pytest.mark.parametrize(
+    "one_of_each", [True, pytest.param(False, marks=pytest.mark.slow)]
+)
 def test_size_at_the_null_where_items_stand_five_times(one_of_each):
     """A model that never saw them has one taste a set of options, not five."""
     n, rejected = 600, 0
@@ -166,6 +168,8 @@ def test_of_copies_in_several_orders_chance_takes_one_and_not_the_first():
     assert abs(np.mean(chosen) - 0.5) <= 3.3 * math.sqrt(0.25 / n)
 
 
+# Thousands of simulated tests.
+@pytest.mark.slow
 def test_power_grows_with_the_number_of_orders():
     rng, p = np.random.default_rng(2), {}
     items = random_items(rng, n=200, sizes=(4,))

@@ -99,6 +99,8 @@ def test_fifty_copies_are_ranked_above_unseen_texts_even_by_a_pulse_model(pulse)
     assert rows["pydocs-50"]["auc"] > 0.9
 
 
+# A second whole run of the main job; single steps of it have this law in other tests.
+@pytest.mark.slow
 def test_same_seed_gives_the_same_report(pulse, tmp_path):
     out = tmp_path / pulse.name
     Quickstart(out=out, tiny=True).run()

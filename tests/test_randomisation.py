@@ -152,6 +152,8 @@ def test_untied_null_pvalues_are_uniform():
     assert scipy.stats.kstest(p, "uniform").pvalue > 1e-3
 
 
+# Ten seconds of simulation.
+@pytest.mark.slow
 def test_power_at_a_planted_effect_is_near_the_normal_formula():
     # Shift of half a standard deviation, K = 50, m = 9 at level 0.01: the mean of z is
     # 0.5 * sqrt(50 / (1 + 1/9)) = 3.35, so power is about Phi(3.35 - 2.33) = 0.85.

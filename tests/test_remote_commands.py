@@ -135,6 +135,8 @@ def test_an_audit_by_text_sums_the_servers_own_tokens(served, tmp_path, capsys):
     assert not (tmp_path / "long" / "report.json").exists()
 
 
+# Ten seconds; an audit by ids takes the same path by default.
+@pytest.mark.slow
 def test_membership_by_ids_and_by_text_has_the_scores_of_the_model(served, tmp_path):
     found = []
     for name, model, flags in (

@@ -199,6 +199,8 @@ def test_unknown_preset_suggests_the_nearest():
     assert "did you mean 'tiny'?" in caught.value.hint
 
 
+# Reads all documentation of the Python installation.
+@pytest.mark.slow
 def test_python_docs_hold_no_sentence_that_a_question_asks_about():
     docs = read_python_docs()
     background = " ".join(" ".join(docs.documents).split())

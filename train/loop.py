@@ -243,7 +243,7 @@ def train_decoder(
 @functools.lru_cache(maxsize=4)
 def compiled_step(
     graphdef: nnx.GraphDef, preset: Preset, n_steps: int, mesh: Mesh | None
-) -> tuple[Callable[..., Any], Callable[..., Any]]:
+) -> tuple[Any, Any]:
     """The optimiser's first state and one step, compiled once a run of one shape.
 
     Returns:

@@ -23,6 +23,7 @@ from rich.console import Console
 from eval.accelerator.fresh import device as device_of
 from eval.accelerator.fresh import in_fresh_process
 from eval.accelerator.scoring import measure_scoring
+from eval.accelerator.subjects import KEPT
 from eval.accelerator.table import judge, print_measured
 from eval.accelerator.training import measure_training
 from jaxcontam.cli import parse, run_command
@@ -119,6 +120,7 @@ PARTS: Mapping[str, Callable[[Accelerator], dict[str, Any]]] = {
     "score_7b": _scoring("7b"),
     "train_124m": _training("124m"),
     "train_1.4b": _training("1.4b"),
+    f"train_{KEPT}": _training(KEPT),
 }
 
 

@@ -19,12 +19,14 @@ class Subject:
         n_texts: Texts of one context each that are scored in a round.
         n_rows: Rows of one context each that a training step reads.
         remat: Whether training computes each block again, on both sides.
+        n_micro: Parts that a training step reads its rows in, on both sides.
     """
 
     config: DecoderConfig
     n_texts: int
     n_rows: int
     remat: bool = False
+    n_micro: int = 1
 
 
 # A round of scoring is one to three seconds at half of an H100's peak.
@@ -68,6 +70,11 @@ _TINY = {
     ),
 }
 _TINY["1.4b"] = dataclasses.replace(_TINY["124m"], remat=True)
+# An 80 GB device can keep the activations of two rows: some 45 bytes a token, layer and
+# unit of width, 14 GB beside 26 GB of weights, gradients and the optimiser's state.
+KEPT = "1.4b_kept"
+for _sizes, _parts in ((_SUBJECTS, 4), (_TINY, 2)):
+    _sizes[KEPT] = dataclasses.replace(_sizes["1.4b"], remat=False, n_micro=_parts)
 
 
 def subject(size: str, *, tiny: bool) -> Subject:

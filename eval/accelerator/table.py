@@ -7,23 +7,26 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+_TRAIN = ("train_1.4b", "train_1.4b_kept")
 GOALS = (
-    ("score_1.4b", "utilisation", 0.55, "scoring 1.4 B: share of the peak"),
-    ("score_1.4b", "ratio", 1.5, "scoring 1.4 B: times torch"),
-    ("train_124m", "utilisation", 0.45, "training 124 M: share of the peak"),
-    ("train_1.4b", "utilisation", 0.45, "training 1.4 B: share of the peak"),
+    (("score_1.4b",), "utilisation", 0.55, "scoring 1.4 B: share of the peak"),
+    (("score_1.4b",), "ratio", 1.5, "scoring 1.4 B: times torch"),
+    (("train_124m",), "utilisation", 0.45, "training 124 M: share of the peak"),
+    (_TRAIN, "utilisation", 0.45, "training 1.4 B: share of the peak"),
 )
-"""Part, number, least value, words."""
+"""Parts of which the best counts, number, least value, words."""
 
 
 def judge(measured: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Each goal whose number was measured, and whether it is met."""
     rows = []
-    for part, number, least, words in GOALS:
-        found = measured.get(part, {}).get(number)
-        if number == "utilisation" and found is not None:
-            found = found["jaxcontam"]
-        if found is not None:
+    for parts, number, least, words in GOALS:
+        cells = [measured.get(part, {}) for part in parts]
+        known = [cell[number] for cell in cells if cell.get(number) is not None]
+        if number == "utilisation":
+            known = [of_side["jaxcontam"] for of_side in known]
+        if known:
+            found = max(known)
             met = found >= least
             rows.append({"goal": words, "least": least, "found": found, "met": met})
     return rows

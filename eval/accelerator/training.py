@@ -63,6 +63,7 @@ def measure_training(size: str, rounds: int, *, tiny: bool) -> dict[str, Any]:
         "rows": chosen.n_rows,
         "row_tokens": config.context,
         "remat": chosen.remat,
+        "n_micro": chosen.n_micro,
         "tokens_per_second": {
             name: [step_tokens / one for one in found]
             for name, found in seconds.items()
@@ -99,15 +100,14 @@ def _turn(side: str, size: str, rounds: int, tiny: bool) -> dict[str, Any]:
     if not abs(loss - uniform) < _MOST_FIRST_LOSS:
         raise RuntimeError(f"{side}: a random model loses {uniform}, this one {loss}")
     for _ in range(_WARM_STEPS):
-        last = step()
-    float(last)
+        float(step())
     seconds = []
     for _ in range(rounds):
         start = time.perf_counter()
-        for _ in range(_STEPS_A_ROUND):
-            last = step()
+        for _ in range(_STEPS_A_ROUND - 1):
+            step()
         # Waits for all steps, of which each reads the weights of the one before.
-        float(last)
+        float(step())
         seconds.append((time.perf_counter() - start) / _STEPS_A_ROUND)
     return {
         "seconds": seconds,
@@ -137,7 +137,9 @@ def _our_step(
             training_step,
             graphdef,
             optimizer,
-            compute=Compute(dtype="bfloat16", remat=chosen.remat),
+            compute=Compute(
+                dtype="bfloat16", remat=chosen.remat, n_micro=chosen.n_micro
+            ),
         ),
         donate_argnums=(0, 1),
     )
@@ -172,18 +174,24 @@ def _torch_step(
     )
     tokens = torch.from_numpy(batch[:, :-1].astype(np.int64)).to(device)
     targets = torch.from_numpy(batch[:, 1:].astype(np.int64)).to(device)
+    parts = list(
+        zip(tokens.chunk(chosen.n_micro), targets.chunk(chosen.n_micro), strict=True)
+    )
 
     def step() -> Any:
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(device, dtype=torch.bfloat16):
-            logits = model(input_ids=tokens, use_cache=False).logits
-        loss = torch.nn.functional.cross_entropy(
-            logits.flatten(0, 1).float(), targets.flatten()
-        )
-        loss.backward()
+        total = torch.zeros((), device=device)
+        for read, wanted in parts:
+            with torch.autocast(device, dtype=torch.bfloat16):
+                logits = model(input_ids=read, use_cache=False).logits
+            loss = torch.nn.functional.cross_entropy(
+                logits.flatten(0, 1).float(), wanted.flatten()
+            )
+            (loss / len(parts)).backward()
+            total += loss.detach() / len(parts)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        return loss.detach()
+        return total
 
     def memory_gb() -> float | None:
         return 1e-9 * torch.cuda.max_memory_allocated() if device == "cuda" else None

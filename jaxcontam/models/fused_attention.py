@@ -18,7 +18,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -61,7 +61,7 @@ class Hardware:
 
 def hardware() -> Hardware:
     """Of the device that what is traced now will run on."""
-    chosen = jax.config.jax_default_device
+    chosen = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
     # Another process's devices are of the same kind, and do not say all of it.
     device = chosen
     if not isinstance(device, jax.Device):
@@ -232,7 +232,8 @@ def _splash(q_BTHE, k_BTGE, v_BTGE, *, softcap, window, interpret):
         if window is None
         else masks.LocalMask(shape, window_size=(window - 1, 0), offset=0)
     )
-    kernel = splash.make_splash_mha_single_device(
+    # Typed as what it gives when it is asked for log-sums as well.
+    kernel: Any = splash.make_splash_mha_single_device(
         masks.MultiHeadMask([mask] * H),
         block_sizes=splash.BlockSizes(
             block_q=block,

@@ -139,7 +139,7 @@ def place(
         part: The values at these slices, one for each axis.
         sharding: On devices of this process and perhaps of others, which make theirs.
     """
-    devices_of: dict[tuple[tuple[int, int, int], ...], list[jax.Device]] = {}
+    devices_of: dict[tuple[tuple[int, int, int], ...], list[Any]] = {}
     for device, index in sharding.addressable_devices_indices_map(shape).items():
         assert index is not None
         ranges = tuple(

@@ -1,7 +1,7 @@
 """Mixtures of experts: Mixtral, and Qwen 2 and 3 with experts."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from jaxcontam.errors import InputError
@@ -80,7 +80,9 @@ def _read_qwen(
     )
 
 
-def _windows(raw, config, is_sliding) -> tuple[int | None, ...]:
+def _windows(
+    raw: Mapping[str, Any], config: DecoderConfig, is_sliding: Callable[[int], bool]
+) -> tuple[int | None, ...]:
     if not switch(raw, "use_sliding_window", False):
         return ()
     raw = {"sliding_window": 4096, **raw}
