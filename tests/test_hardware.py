@@ -1,7 +1,5 @@
 """The table of hardware: names, sizes and speeds against numbers told elsewhere."""
 
-import math
-
 import pytest
 
 from jaxcontam.errors import InputError
@@ -26,10 +24,15 @@ def test_v4_and_v5p_count_cores_and_the_others_chips(name, n_chips):
     assert machine(name).n_chips == n_chips
 
 
-def test_a_slice_has_as_many_chips_as_its_sides_make():
-    for chip in CHIPS.values():
-        for n_chips, sides in chip.slices.items():
-            assert math.prod(map(int, sides.split("x"))) == n_chips, chip.name
+def test_a_slice_is_named_by_the_sides_that_its_chips_make():
+    for name, as_xla_has_it in (
+        ("v4-8", "v4:2x2x1"),
+        ("v5e-64", "v5e:8x8"),
+        ("v5p-16", "v5p:2x2x2"),
+        ("v6e-8", "v6e:2x4"),
+        ("h100-8", None),
+    ):
+        assert machine(name).slice_name == as_xla_has_it
 
 
 @pytest.mark.parametrize(

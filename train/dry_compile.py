@@ -91,7 +91,10 @@ def compile_elsewhere(
     )
     if found.returncode:
         reason = (found.stderr.strip() or "no reason given").splitlines()[-1]
-        raise InputError(f"the step does not compile: {reason}")
+        raise InputError(
+            f"the step does not compile: {reason}",
+            hint="--no-compile answers by formulas alone",
+        )
     fields = json.loads(found.stdout.splitlines()[-1])
     for name in ("traced", "compiled"):
         fields[name] = tuple(Collective(**one) for one in fields[name])

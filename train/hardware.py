@@ -11,6 +11,7 @@ Source:
 """
 
 import dataclasses
+import math
 import re
 from collections.abc import Mapping
 from typing import Literal
@@ -85,15 +86,24 @@ class Machine:
 
 
 _GIB = 1 << 30
-_FLAT = {1: "1x1", 4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8"} | {
-    128: "8x16",
-    256: "16x16",
+# Sides of the slices that are rented, by their chips.
+_FLAT = {
+    math.prod(sides): "x".join(map(str, sides))
+    for sides in ((1, 1), (2, 2), (2, 4), (4, 4), (4, 8), (8, 8), (8, 16), (16, 16))
 }
-_DEEP = {4: "2x2x1", 8: "2x2x2", 16: "2x2x4", 32: "2x4x4", 64: "4x4x4"} | {
-    128: "4x4x8",
-    256: "4x8x8",
-    512: "8x8x8",
-    1024: "8x8x16",
+_DEEP = {
+    math.prod(sides): "x".join(map(str, sides))
+    for sides in (
+        (2, 2, 1),
+        (2, 2, 2),
+        (2, 2, 4),
+        (2, 4, 4),
+        (4, 4, 4),
+        (4, 4, 8),
+        (4, 8, 8),
+        (8, 8, 8),
+        (8, 8, 16),
+    )
 }
 
 CHIPS: Mapping[str, Chip] = {

@@ -163,6 +163,7 @@ def step_memory(
     layer *= 0.5 if rounds else 1.0
     piece = _PIECE_BYTES_CPU if platform == "cpu" else _PIECE_BYTES
     piece = min(piece, N * config.vocab_size * _FLOAT)
+    whole = (1 if config.tied else 2) if model > 1 else 0
     hidden = 4 * _FLOAT * N * config.d_model
 
     moments: dict[Moment, dict[str, float]] = {
@@ -170,8 +171,9 @@ def step_memory(
             "gradients": gradients + sums,
             "activations": kept + hidden,
             "block": 0.0,
-            # The head whole, its gradient, and what a piece adds to it.
-            "gathered": head * ((3 if config.tied else 4) if model > 1 else 2),
+            # Embedding and head whole, the head's gradient, and on a CPU what a piece
+            # adds to it; a TPU adds in place.
+            "gathered": head * (1 + whole + (platform == "cpu")),
             "logits": piece,
         },
         "block": {
