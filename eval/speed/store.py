@@ -81,6 +81,7 @@ def _stub_identity() -> ScoreIdentity:
         moments=False,
         dtype="float32",
         precision="highest",
+        attention="blocks",
         kernel=0,
         code="",
         platform="cpu",
