@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxcontam import hosts
 from jaxcontam.errors import InputError, LostProcessError
-from jaxcontam.host_meeting import accept, connect
+from jaxcontam.hosts.meeting import accept, connect
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.scoring.shares import ALONE, Share
 from jaxcontam.scoring.store import ScoreStore

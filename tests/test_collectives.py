@@ -7,7 +7,11 @@ import jax.numpy as jnp
 import pytest
 from jax.sharding import AbstractMesh, AxisType, PartitionSpec
 
-from train.collectives import Collective, compiled_collectives, traced_collectives
+from train.dry_run.collectives import (
+    Collective,
+    compiled_collectives,
+    traced_collectives,
+)
 
 _SIZES = {"data": 2, "model": 4}
 

@@ -6,8 +6,7 @@ import sys
 import pytest
 
 from jaxcontam.errors import InputError
-from train import dry_run
-from train.dry_run import DryRun
+from train.dry_run.__main__ import DryRun, main
 
 
 def _said(capsys, *words: str) -> str:
@@ -18,7 +17,7 @@ def _said(capsys, *words: str) -> str:
 def _run(capsys, code, *words):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["dry_run", "--no-compile", *words])
-        assert dry_run.main() == code
+        assert main() == code
     out, err = capsys.readouterr()
     return out, err
 
@@ -106,7 +105,7 @@ def test_the_step_is_compiled_for_devices_that_are_not_here(capsys):
     with pytest.MonkeyPatch.context() as patch:
         words = ["--preset", "pulse", "--on", "h100-4", "--mesh", "model=2", "--json"]
         patch.setattr(sys, "argv", ["dry_run", *words])
-        assert dry_run.main() == 0
+        assert main() == 0
     found = json.loads(capsys.readouterr().out)
     (step,) = found["compiled"]
     assert step["compiler"] == "cpu" and step["refused"] is None

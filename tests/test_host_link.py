@@ -8,10 +8,11 @@ import time
 
 import pytest
 
-from jaxcontam import host_link, hosts
+from jaxcontam import hosts
 from jaxcontam.errors import InputError, LostProcessError
-from jaxcontam.host_link import packed, unpacked
-from jaxcontam.host_meeting import accept, connect
+from jaxcontam.hosts import link as host_link
+from jaxcontam.hosts.link import packed, unpacked
+from jaxcontam.hosts.meeting import accept, connect
 
 
 def free_port():

@@ -15,8 +15,7 @@ SOURCES = sorted(path for name in PACKAGES for path in (ROOT / name).rglob("*.py
 
 # Rooms in the order of imports: a file may import from its own room and those after.
 ROOMS = ["cli", "commands", "methods", "report", "verdict", "scoring", "stats"]
-ROOMS += ["models", "data", "results", "membership_results", "hosts"]
-ROOMS += ["host_meeting", "host_link", "coordinator", "errors"]
+ROOMS += ["models", "data", "results", "membership_results", "hosts", "errors"]
 
 
 def tree_of(path):

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from jaxcontam.models.config import gpt2_shape, llama_shape
-from train.dry_compile import compile_elsewhere, has_tpu_compiler
-from train.hardware import machine
-from train.memory import step_memory, weight_counts
+from train.dry_run.compiled import compile_elsewhere, has_tpu_compiler
+from train.dry_run.hardware import machine
+from train.dry_run.memory import step_memory, weight_counts
+from train.dry_run.step_time import expected_collectives, step_time
 from train.presets import PRESETS, Preset
 from train.step import Compute
-from train.step_time import expected_collectives, step_time
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -58,7 +58,7 @@ _COMPILE = """
 import dataclasses, json, sys
 import jax
 from tests.test_step_memory import CASES, SLOW_CASES
-from train.dry_compile import compile_here
+from train.dry_run.compiled import compile_here
 cases = CASES | SLOW_CASES
 found = {name: compile_here(cases[name][0], jax.devices(), cases[name][1])
          for name in sys.argv[1:]}
@@ -67,7 +67,7 @@ print(json.dumps({k: dataclasses.asdict(v) for k, v in found.items()}))
 
 
 def _compiled(names):
-    from train.dry_compile import environment
+    from train.dry_run.compiled import environment
 
     done = subprocess.run(
         [sys.executable, "-c", _COMPILE, *names],

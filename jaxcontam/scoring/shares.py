@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from jaxcontam.errors import InputError
-from jaxcontam.host_link import packed, unpacked
 from jaxcontam.hosts import gather_bytes, process_count, process_index
+from jaxcontam.hosts.link import packed, unpacked
 from jaxcontam.scoring.store import RowKeys, ScoreStore
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from jaxcontam import __version__
 from jaxcontam.errors import InputError, LostProcessError
-from jaxcontam.host_link import Link
-from jaxcontam.host_meeting import accept, connect
+from jaxcontam.hosts.link import Link
+from jaxcontam.hosts.meeting import accept, connect
 
 __all__ = [
     "LostProcessError",
@@ -223,7 +223,7 @@ def _met(
 
 
 def _service(port: str, count: int) -> subprocess.Popen:
-    """JAX's coordination service, running; see `jaxcontam.coordinator`."""
+    """JAX's coordination service, running; see `jaxcontam.hosts.coordinator`."""
     script = Path(__file__).with_name("coordinator.py")
     service = subprocess.Popen(
         [sys.executable, "-P", str(script), f"[::]:{port}", str(count)],

@@ -10,9 +10,9 @@ import dataclasses
 from collections.abc import Sequence
 
 from jaxcontam.models.flops import forward_flops
-from train.collectives import Collective
-from train.hardware import Machine
-from train.memory import WeightCounts, weight_counts
+from train.dry_run.collectives import Collective
+from train.dry_run.hardware import Machine
+from train.dry_run.memory import WeightCounts, weight_counts
 from train.presets import Preset
 from train.progress import training_flops
 

@@ -18,14 +18,14 @@ from jaxcontam.cli import parse, run_command
 from jaxcontam.commands.flags import check_positive
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
-from train.dry_answer import Answer, answer_to_json
-from train.dry_compile import CompiledStep, compile_elsewhere, has_tpu_compiler
-from train.dry_run_table import answer_lines
-from train.hardware import Machine, machine
-from train.memory import step_memory, weight_counts
+from train.dry_run.answer import Answer, answer_to_json
+from train.dry_run.compiled import CompiledStep, compile_elsewhere, has_tpu_compiler
+from train.dry_run.hardware import Machine, machine
+from train.dry_run.memory import step_memory, weight_counts
+from train.dry_run.step_time import expected_collectives, step_time
+from train.dry_run.table import answer_lines
 from train.presets import PRESETS, Preset
 from train.step import Compute
-from train.step_time import expected_collectives, step_time
 
 # Of a chip's memory, for the runtime, the program, gaps between arrays, and what the
 # formula may be wrong by.

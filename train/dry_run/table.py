@@ -1,6 +1,6 @@
 """A dry run's answer as text for people."""
 
-from train.dry_answer import Answer
+from train.dry_run.answer import Answer
 
 _GIB = 1 << 30
 _PARTS = {

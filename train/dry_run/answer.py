@@ -4,12 +4,12 @@ import dataclasses
 from typing import Any
 
 from jaxcontam.scoring.mesh_shape import MeshShape
-from train.collectives import Collective
-from train.dry_compile import CompiledStep
-from train.hardware import Machine
-from train.memory import StepMemory
+from train.dry_run.collectives import Collective
+from train.dry_run.compiled import CompiledStep
+from train.dry_run.hardware import Machine
+from train.dry_run.memory import StepMemory
+from train.dry_run.step_time import StepTime
 from train.presets import Preset
-from train.step_time import StepTime
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,11 @@ from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.sharding import ROWS
 from jaxcontam.scoring.mesh import MeshShape, device_mesh
-from train.collectives import Collective, compiled_collectives, traced_collectives
+from train.dry_run.collectives import (
+    Collective,
+    compiled_collectives,
+    traced_collectives,
+)
 from train.loop import compiled_step
 from train.placement import abstract_params, param_shardings, state_shardings
 from train.presets import Preset, preset_from_json, preset_to_json
@@ -81,7 +85,7 @@ def compile_elsewhere(
         "slice": slice_name,
     }
     found = subprocess.run(
-        [sys.executable, "-m", "train.dry_compile"],
+        [sys.executable, "-m", "train.dry_run.compiled"],
         input=json.dumps(job),
         capture_output=True,
         text=True,

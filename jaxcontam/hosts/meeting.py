@@ -10,7 +10,7 @@ import socket
 import time
 
 from jaxcontam.errors import InputError
-from jaxcontam.host_link import HEADER, Link, read_frame
+from jaxcontam.hosts.link import HEADER, Link, read_frame
 
 _NAME = "jaxcontam hosts 1"
 
