@@ -23,6 +23,9 @@ command=(python -m train.pretrain --distributed
 if [ -n "${MESH:-}" ]; then
   command+=(--mesh "$MESH")
 fi
+if [ -n "${MICRO_BATCHES:-}" ]; then
+  command+=(--micro-batches "$MICRO_BATCHES")
+fi
 # Copies as in the authors' first model.
 command+=(--canaries
   "$inputs/canaries/boolq.jsonl=1"
