@@ -16,6 +16,7 @@ from jaxcontam.scoring.api.budget import (
 )
 from jaxcontam.scoring.api.client import snapshot_warning
 from jaxcontam.scoring.api.errors import ApiError, RefusedError
+from jaxcontam.scoring.api.loop import LoopThread
 from jaxcontam.scoring.api.request import request_key
 from jaxcontam.scoring.api.sender import Sender
 from tests.api_transport import (
@@ -208,6 +209,17 @@ def test_a_client_leaves_no_thread():
 
 def refusing(prompts):
     return Server(lambda prompt, _: fault(400, "filter") if prompt in prompts else None)
+
+
+def test_a_loop_may_be_closed_from_the_thread_of_another():
+    # As the garbage collector does it, wherever it happens to run.
+    async def close(other):
+        other.close()
+
+    one, other = LoopThread(), LoopThread()
+    one.run(close(other))
+    assert not other.is_open and one.is_open
+    one.close()
 
 
 def test_a_refusal_stands_for_one_answer_and_is_kept_if_others_are_answered(tmp_path):

@@ -52,9 +52,11 @@ class LoopThread:
             self._loop.stop()
             return
         self.cancel_all()
+        # In its own thread: the garbage collector may close a client from the thread
+        # of another loop, which runs no second one.
+        self.start(self._loop.shutdown_asyncgens()).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
 
 
