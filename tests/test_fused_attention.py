@@ -168,6 +168,8 @@ def test_splash_gives_the_numbers_and_gradients_of_blocks(case, interpreted):
         np.testing.assert_allclose(one, other, atol=1e-5 * np.abs(other).max())
 
 
+# Compiles two decoders; its attention has this law alone.
+@pytest.mark.slow
 def test_a_whole_decoder_gives_the_same_hidden_states(interpreted, monkeypatch):
     config = dataclasses.replace(LLAMA, n_heads=2, n_kv_heads=1)
     decoder = Decoder(config, rngs=nnx.Rngs(0))

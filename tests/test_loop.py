@@ -168,6 +168,8 @@ def test_remat_and_micro_batches_change_nothing_but_rounding(whole, compute):
         np.testing.assert_allclose(one, other, atol=1e-4)
 
 
+# Ten seconds; rounded products have tests of their own.
+@pytest.mark.slow
 def test_bfloat16_products_train_float32_weights(whole):
     preset = dataclasses.replace(PULSE, compute=Compute(dtype="bfloat16"))
     trained, losses = run(preset=preset)

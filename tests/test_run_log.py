@@ -158,6 +158,8 @@ def test_logs_of_a_killed_run_are_those_of_a_whole_one(
     assert seen == [0, 0, 2, 0, 2, 0]
 
 
+# A second whole run.
+@pytest.mark.slow
 def test_audits_do_not_change_what_is_trained(tmp_path, planned, whole):
     _, audited = whole
     plain = _train(tmp_path, planned, audit_steps=())

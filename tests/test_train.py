@@ -180,6 +180,8 @@ def test_bad_canary_words_are_named(corpus, tmp_path, canaries, message, monkeyp
         Pretrain(corpus=(corpus[0],), canaries=(canaries,)).run()
 
 
+# Eight seconds of training; encoding and streams have this law by themselves.
+@pytest.mark.slow
 def test_examples_over_several_lines_are_planted_as_they_are(corpus, tmp_path):
     path, out = tmp_path / "multi.csv", tmp_path / "o"
     path.write_text('q\n"one\ntwo"\nthree\n')
