@@ -65,7 +65,7 @@ CONTINUATIONS = [
 @pytest.mark.parametrize(
     "name",
     [
-        # Each takes a quarter of a minute or more.
+        # The one with most switches; each takes a quarter of a minute or more.
         name if name == "llama" else pytest.param(name, marks=pytest.mark.slow)
         for name in SHAPES
     ],
