@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import io
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -29,7 +30,7 @@ from jaxcontam.commands.unlearning import Unlearning
 from jaxcontam.commands.variants import Variants
 from jaxcontam.commands.verify import Verify
 from jaxcontam.errors import InputError, LostProcessError, unknown_name
-from jaxcontam.hosts import check_same, joined
+from jaxcontam.hosts import check_same, joined, refuse_together
 
 EXIT_DONE, EXIT_INPUT, EXIT_PARTIAL, EXIT_INTERRUPTED = 0, 2, 3, 130
 
@@ -107,6 +108,15 @@ def parse(command: type, words: Sequence[str], *, prog: str) -> Any:
             a positional is missing.
         SystemExit: After `--help`.
     """
+    try:
+        return _parsed(command, words, prog)
+    except InputError as e:
+        if "--distributed" in words:
+            refuse_together(e)
+        raise
+
+
+def _parsed(command: type, words: Sequence[str], prog: str) -> Any:
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
@@ -145,7 +155,7 @@ def _run(words: list[str]) -> object:
         raise unknown_name("command", words[0], COMMANDS)
     command = parse(COMMANDS[words[0]], words[1:], prog=f"jaxcontam {words[0]}")
     with joined(getattr(command, "distributed", False)):
-        check_same("command", " ".join(words))
+        check_same("command", json.dumps(words))
         outcome = command.run()
     return outcome if isinstance(outcome, int) else EXIT_DONE
 

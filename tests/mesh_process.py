@@ -67,9 +67,9 @@ def started(*arguments, n_devices):
     )
 
 
-def decoder():
+def decoder(d_ff=64):
     shape = llama_shape(
-        vocab_size=V, d_model=D, n_layers=LAYERS, n_heads=4, d_ff=64, context=CONTEXT
+        vocab_size=V, d_model=D, n_layers=LAYERS, n_heads=4, d_ff=d_ff, context=CONTEXT
     )
     made = nnx.eval_shape(lambda: Decoder(shape, rngs=nnx.Rngs(0)))
     rng = np.random.default_rng(0)

@@ -71,6 +71,12 @@ def test_fields_that_are_left_out_are_the_familys_defaults(model_type):
             },
             "slowed rotations in layers with a window",
         ),
+        ("gemma3_text", {"sliding_window": None}, "must be a number of tokens"),
+        (
+            "gemma3_text",
+            {"sliding_window": None, "layer_types": ["sliding_attention"] * 2},
+            "layer_types names sliding layers, but not sliding_window",
+        ),
         ("olmo2", {"rope_scaling": {"rope_type": "yarn"}}, "rope_type 'yarn'"),
         ("mixtral", {"num_experts_per_tok": 4}, "must be 1 to 3, got 4"),
         ("mixtral", {"hidden_act": "quick_gelu"}, "unknown activation"),
@@ -84,6 +90,12 @@ def test_switch_that_would_change_the_numbers_is_refused(model_type, change, mes
     with pytest.raises((InputError, ValueError), match=message) as caught:
         FAMILIES[model_type].read_config(RAW[model_type] | change)
     assert "\n" not in str(caught.value)
+
+
+def test_layers_without_windows_may_be_counted_from_zero():
+    read, raw = FAMILIES["qwen2_moe"].read_config, RAW["qwen2_moe"]
+    off = raw | {"use_sliding_window": False}
+    assert read(off | {"max_window_layers": 0}) == read(off)
 
 
 @pytest.mark.parametrize("old", ["su", "yarn"])

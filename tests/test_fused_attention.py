@@ -7,6 +7,7 @@ compiled for a TPU or a GPU is read as text.
 import dataclasses
 import functools
 import re
+import types
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +30,7 @@ from jaxcontam.models.fused_attention import (
     kernel_of_rows,
 )
 from jaxcontam.models.sharding import Layout
+from jaxcontam.scoring import local
 from jaxcontam.scoring.gradients import _mean_loss
 from jaxcontam.scoring.kernel import PRECISION, target_scores
 from train.step import Compute, adamw, training_step
@@ -92,6 +94,28 @@ def test_short_rows_are_computed_in_blocks():
 )
 def test_layers_that_see_differently_far_are_computed_in_blocks(windows, T, kernel):
     assert kernel_of_rows(change(windows=windows), "float32", T, TPU) == kernel
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (SHAPE, "splash"),
+        (change(windows=(200, None)), None),
+        (change(context=127), None),
+    ],
+)
+def test_report_names_the_kernel_of_rows_as_long_as_the_context(
+    config, said, monkeypatch
+):
+    monkeypatch.setattr(local, "hardware", lambda: TPU)
+    checkpoint = types.SimpleNamespace(
+        config=config,
+        decoder=types.SimpleNamespace(dtype="float32"),
+        name="m",
+        fingerprint="f",
+        n_parameters=1,
+    )
+    assert local.model_info(checkpoint).attention == said
 
 
 def test_hardware_here_has_no_fused_kernel():

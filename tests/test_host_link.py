@@ -9,9 +9,10 @@ import time
 import pytest
 
 from jaxcontam import hosts
+from jaxcontam.cli import main
 from jaxcontam.errors import InputError, LostProcessError
 from jaxcontam.hosts import link as host_link
-from jaxcontam.hosts.link import packed, unpacked
+from jaxcontam.hosts.link import HEADER, packed, unpacked
 from jaxcontam.hosts.meeting import accept, connect
 
 
@@ -95,7 +96,7 @@ def test_silent_machine_counts_as_gone(monkeypatch):
         assert str(error) == "process 1 of 2 gave no sign of life for 0.5 s"
 
 
-def test_bad_input_of_one_process_ends_all_with_the_same_words():
+def test_bad_input_of_one_process_ends_all_and_says_whose_it_is():
     def call(link):
         if link.process == 2:
             link.stop("input", "b.txt: no such file", "check the path")
@@ -106,7 +107,7 @@ def test_bad_input_of_one_process_ends_all_with_the_same_words():
         found = in_threads(links, call)
         for i in (0, 1, 3):
             assert isinstance(found[i], InputError)
-            assert str(found[i]) == "b.txt: no such file"
+            assert str(found[i]) == "process 2: b.txt: no such file"
             assert found[i].hint == "check the path"
 
 
@@ -153,11 +154,26 @@ def test_missing_process_is_said_after_the_wait():
         connect("127.0.0.1", free_port(), 1, 2, "1", 0.3)
 
 
+def greeting(data):
+    return HEADER.pack(b"H", len(data)) + data
+
+
 def test_strangers_at_the_port_are_sent_away():
     port = free_port()
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         first = pool.submit(accept, port, 2, "1", 20.0)
-        for words in (b"GET / HTTP/1.1\r\n\r\n", b"", b"H" + bytes(8), b"\xff" * 99):
+        for words in (
+            b"GET / HTTP/1.1\r\n\r\n",
+            b"",
+            b"H" + bytes(8),
+            b"\xff" * 99,
+            greeting(b"[" * 60_000),
+            greeting(
+                b'{"name": "jaxcontam hosts 1", "process": "1", "count": 2, '
+                b'"version": "1"}'
+            ),
+            HEADER.pack(b"D", 1 << 40),
+        ):
             while True:
                 try:
                     stranger = socket.create_connection(("127.0.0.1", port))
@@ -195,6 +211,15 @@ def test_strangers_at_the_port_are_sent_away():
             r"JAX_PROCESS_ID must be from 0 to 1",
         ),
         ({"JAX_PROCESS_ID": "-1"}, "JAX_PROCESS_ID must be a whole number"),
+        ({"JAX_NUM_PROCESSES": "²"}, "JAX_NUM_PROCESSES must be a whole number"),
+        (
+            {
+                "JAX_COORDINATOR_ADDRESS": "h:1",
+                "JAX_NUM_PROCESSES": "0",
+                "JAX_PROCESS_ID": "0",
+            },
+            r"JAX_NUM_PROCESSES must be at least 1 \(it is 0\)",
+        ),
     ],
 )
 def test_environment_that_names_no_run_is_one_line(monkeypatch, variables, message):
@@ -204,6 +229,50 @@ def test_environment_that_names_no_run_is_one_line(monkeypatch, variables, messa
         monkeypatch.setenv(name, value)
     with pytest.raises(InputError, match=message), hosts.joined(True):
         pass
+
+
+def test_flags_that_one_process_can_not_read_are_told_to_the_others(
+    monkeypatch, capsys
+):
+    error, port = InputError("unknown flag '--no'", hint="see --help"), free_port()
+    values = (f"127.0.0.1:{port}", "2", "1")
+    for name, value in zip(hosts._VARIABLES, values, strict=True):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(hosts, "_initialize", lambda *_: None)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        future = pool.submit(accept, port, 2, hosts.__version__, 20.0)
+
+        def first():
+            link = future.result(20)
+            link.gather(b"", "start")
+            return link.wait_for_error(20)
+
+        told = concurrent.futures.ThreadPoolExecutor(1).submit(first)
+        with pytest.raises(InputError) as caught:
+            hosts.refuse_together(error)
+    assert caught.value is error
+    assert str(told.result(20)) == "process 1: unknown flag '--no'"
+    assert "waiting for the others, to tell them" in capsys.readouterr().err
+
+
+def test_flags_are_refused_at_once_where_there_are_no_others(monkeypatch, capsys):
+    for name in hosts._VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    assert main(["audit", "m", "b.txt", "--no", "--distributed"]) == 2
+    assert capsys.readouterr().err.startswith("jaxcontam: error: unknown flag '--no'")
+
+
+def test_names_of_files_need_not_be_utf8(monkeypatch):
+    # As the file system gives the byte ff.
+    words, told = "b\udcff.txt", []
+
+    def gathered(data, *, name):
+        told.append((name, data))
+        return [data, data]
+
+    monkeypatch.setattr(hosts, "gather_bytes", gathered)
+    hosts.check_same("command", words)
+    assert told == [("command", b"b\xff.txt")]
 
 
 def test_one_process_needs_nobody(monkeypatch):

@@ -160,11 +160,20 @@ def test_devices_that_do_not_make_the_mesh_are_counted(word, message):
     assert str(caught.value) == message
 
 
-def test_a_model_that_no_weight_of_divides_is_refused():
-    # All of 32, 64 and 1100 leave a rest by 3.
+@pytest.mark.parametrize(
+    # All of 32, 64 and 1100 leave a rest by 3; 66 does not, and 2 kernels have so many
+    # inputs: 2 * 66 * 32 of some 56,000 numbers.
+    ("d_ff", "share"),
+    [(64, "0%"), (66, "8%")],
+)
+def test_a_model_of_which_little_divides_is_refused(d_ff, share):
     mesh = AbstractMesh((1, 3), ("data", "model"))
-    with pytest.raises(InputError, match=r"--mesh model=3: no weight of this model"):
-        mesh_layout(nnx.state(decoder()), mesh)
+    with pytest.raises(InputError) as caught:
+        mesh_layout(nnx.state(decoder(d_ff=d_ff)), mesh)
+    assert str(caught.value) == (
+        f"--mesh model=3: only {share} of this model's weights can be divided by 3"
+    )
+    assert "a divisor of the model's width 32," in caught.value.hint
 
 
 def test_mesh_of_more_devices_than_there_are_is_refused_before_loading(

@@ -30,6 +30,7 @@ __all__ = [
     "joined",
     "process_count",
     "process_index",
+    "refuse_together",
 ]
 
 # A process that waits in a collective can't be woken: so long after a loss it is ended.
@@ -95,6 +96,22 @@ def joined(
             _shut_down(link, service, clean=sys.exc_info()[0] is None)
 
 
+def refuse_together(error: InputError) -> None:
+    """Raise an error that this process found before it joined, as all others do then.
+
+    They would else wait for it. Where no run can be joined, it is raised at once.
+
+    Raises:
+        InputError: `error`, always.
+    """
+    with contextlib.suppress(InputError, LostProcessError):
+        if _place(_WAIT_SECONDS)[1] > 1:
+            print(f"{error}; waiting for the others, to tell them", file=sys.stderr)
+            with joined(True):
+                raise error
+    raise error
+
+
 def process_index() -> int:
     """Index of this process; 0 where it is alone."""
     return 0 if _link is None else _link.process
@@ -149,7 +166,8 @@ def check_same(what: str, words: str) -> None:
     Raises:
         InputError: If a process has others than process 0.
     """
-    told = gather_bytes(words.encode(), name=what)
+    # Names of files need not be UTF-8.
+    told = gather_bytes(words.encode(errors="surrogateescape"), name=what)
     for process, other in enumerate(told):
         if other != told[0]:
             raise InputError(
@@ -183,10 +201,12 @@ def _place(wait_seconds: float) -> tuple[str, int, int]:
             "JAX_PROCESS_ID=0 to 3",
         )
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+    if not host or not _is_number(port) or not 0 < int(port) < 65536:
         raise InputError(
             f"JAX_COORDINATOR_ADDRESS must be HOST:PORT (it is {address!r})"
         )
+    if count < 1:
+        raise InputError(f"JAX_NUM_PROCESSES must be at least 1 (it is {count})")
     if not 0 <= process < count:
         raise InputError(
             f"JAX_PROCESS_ID must be from 0 to {count - 1}, one less than "
@@ -196,9 +216,14 @@ def _place(wait_seconds: float) -> tuple[str, int, int]:
 
 
 def _number(name: str, word: str | None) -> int | None:
-    if word is not None and not word.isdigit():
+    if word is not None and not _is_number(word):
         raise InputError(f"{name} must be a whole number (it is {word!r})")
     return None if word is None else int(word)
+
+
+def _is_number(word: str) -> bool:
+    """Whether it is decimal digits alone; longer than any count or port is none."""
+    return word.isascii() and word.isdecimal() and len(word) < 10
 
 
 def _met(
@@ -266,11 +291,13 @@ def _explain(link: Link, error: BaseException) -> None:
             fails some moments before the loss is known here.
         InputError: If another process stopped for its input.
     """
+    if error is link.error:
+        return  # all know it
     if isinstance(error, InputError):
         link.stop("input", str(error), error.hint)
     elif isinstance(error, KeyboardInterrupt):
         link.stop("lost", f"process {link.process} was interrupted")
-    elif error is not link.error:
+    else:
         found = link.wait_for_error(2.0)
         if found is not None:
             raise found from error
@@ -286,8 +313,9 @@ def _end_if_lost(link: Link, over: threading.Event) -> None:
     while not over.is_set():
         error = link.wait_for_error(1.0)
         if error is not None and not over.wait(GRACE_SECONDS):
-            words = f"jaxcontam: error: {error}\n  hint: {error.hint}\n"
-            os.write(2, words.encode())
+            words = f"jaxcontam: error: {error}\n"
+            words += f"  hint: {error.hint}\n" if error.hint else ""
+            os.write(2, words.encode(errors="replace"))
             os._exit(2 if isinstance(error, InputError) else EXIT_LOST)
 
 

@@ -111,7 +111,12 @@ class Link:
             self._lose(peer, e)
 
     def stop(self, kind: str, message: str, hint: str = "") -> None:
-        """Tell all others that this process stops, and why."""
+        """Tell all others that this process stops, and why.
+
+        What the input of one process lacks, that of another may have: they say whose.
+        """
+        if kind == "input" and not message.startswith("--distributed:"):
+            message = f"process {self.process}: {message}"
         words = {"kind": kind, "message": message, "hint": hint}
         words["process"] = str(self.process)
         for peer in list(self._sockets):
@@ -216,15 +221,22 @@ class Link:
                     self.send(peer, b"F", json.dumps(words).encode())
 
 
-def read_frame(connection: socket.socket) -> tuple[bytes, bytes]:
+def read_frame(
+    connection: socket.socket, kinds: bytes = b"DPBF", longest: int = 1 << 20
+) -> tuple[bytes, bytes]:
     """Kind and bytes of the next frame.
+
+    Args:
+        connection: To read from.
+        kinds: That may come.
+        longest: Bytes that it may have, where it is not of an exchange.
 
     Raises:
         OSError: If the connection ends or is silent.
         ValueError: If what comes is no frame.
     """
     kind, length = HEADER.unpack(_exactly(connection, HEADER.size))
-    if kind not in b"HWDPBF" or (kind != b"D" and length > 1 << 20):
+    if kind not in kinds or (kind != b"D" and length > longest):
         raise ValueError("not a frame")
     return kind, _exactly(connection, length)
 

@@ -13,6 +13,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.hosts.link import HEADER, Link, read_frame
 
 _NAME = "jaxcontam hosts 1"
+_HELLO_SECONDS = 1.0
 
 
 def accept(port: int, count: int, version: str, seconds: float) -> Link:
@@ -59,22 +60,20 @@ def _listener(port: int, deadline: float) -> socket.socket:
 
 def _welcome(link: Link, connection: socket.socket, version: str) -> None:
     """Take a process in; strangers are sent away."""
-    connection.settimeout(5)
+    # A process says who it is as soon as it is connected.
+    connection.settimeout(_HELLO_SECONDS)
     try:
-        kind, data = read_frame(connection)
-        hello = json.loads(data)
-        if kind != b"H" or hello["name"] != _NAME:
-            raise ValueError("a stranger")
-    except (OSError, ValueError, KeyError, TypeError) as e:
+        peer, count, its_version = _hello(read_frame(connection, b"H", 1 << 16)[1])
+    except (OSError, ValueError) as e:
         connection.close()
         raise ValueError("a stranger") from e
-    peer, wrong = hello["process"], ""
-    if hello["count"] != link.count:
-        wrong = f"process {peer} is one of {hello['count']}, process 0 of {link.count}"
+    wrong = ""
+    if count != link.count:
+        wrong = f"process {peer} is one of {count}, process 0 of {link.count}"
     elif not 0 < peer < link.count or peer in link.peers:
         wrong = f"two processes say that they are process {peer}"
-    elif hello["version"] != version:
-        wrong = f"process {peer} runs jaxcontam {hello['version']}, process 0 {version}"
+    elif its_version != version:
+        wrong = f"process {peer} runs jaxcontam {its_version}, process 0 {version}"
     connection.sendall(HEADER.pack(b"W", 0))
     if wrong:
         error = InputError(
@@ -90,6 +89,22 @@ def _welcome(link: Link, connection: socket.socket, version: str) -> None:
         link.fail(error)
     else:
         link.add(peer, connection)
+
+
+def _hello(data: bytes) -> tuple[int, int, str]:
+    """Index, number of processes and version that a greeting names.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    try:
+        hello = json.loads(data)
+        found = hello["process"], hello["count"], hello["version"]
+        if hello["name"] != _NAME or list(map(type, found)) != [int, int, str]:
+            raise ValueError("no greeting")
+    except (KeyError, TypeError, RecursionError) as e:
+        raise ValueError("no greeting") from e
+    return found
 
 
 def connect(
@@ -124,8 +139,7 @@ def _greeted(host: str, port: int, hello: bytes) -> socket.socket:
     connection = socket.create_connection((host, port), timeout=5)
     try:
         connection.sendall(HEADER.pack(b"H", len(hello)) + hello)
-        if read_frame(connection)[0] != b"W":
-            raise ValueError("no welcome")
+        read_frame(connection, b"W", 0)
     except (OSError, ValueError):
         connection.close()
         raise

@@ -28,6 +28,8 @@ ROWS = PartitionSpec((DATA_AXIS, MODEL_AXIS))
 """Of arrays whose first axis is rows."""
 
 _STACKED = "blocks."
+# Of a model's weights, in numbers; a width that divides makes it nearly all.
+_LEAST_SHARE = 0.5
 
 
 def weight_name(path) -> str:
@@ -111,15 +113,23 @@ def mesh_layout(state: Any, mesh: Mesh) -> Layout:
     """The layout of a decoder's weights, or of their shapes, on a mesh.
 
     Raises:
-        InputError: If the mesh has a model axis and no weight can be divided along it.
+        InputError: If the mesh has a model axis and less than half of the weights can
+            be divided along it: each device would keep nearly the whole model.
     """
     n_parts = mesh.shape[MODEL_AXIS]
     layout = layout_of(state, n_parts)
-    if n_parts > 1 and not layout.axes:
+    divided = dict(layout.axes)
+    sizes = {
+        weight_name(path): leaf.size for path, leaf in jax.tree.leaves_with_path(state)
+    }
+    share = sum(map(sizes.get, divided)) / sum(sizes.values())
+    if n_parts > 1 and share < _LEAST_SHARE:
+        width = state["embedding"].shape[-1]
         raise InputError(
-            f"--mesh model={n_parts}: no weight of this model can be divided by "
-            f"{n_parts}",
-            hint="take a divisor of the model's width, such as a power of two",
+            f"--mesh model={n_parts}: only {share:.0%} of this model's weights can be "
+            f"divided by {n_parts}",
+            hint=f"take a divisor of the model's width {width:,}, such as a power of "
+            "two",
         )
     return layout
 

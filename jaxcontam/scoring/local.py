@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.fused_attention import hardware, kernel_of
+from jaxcontam.models.fused_attention import hardware, kernel_of, kernel_of_rows
 from jaxcontam.models.sharding import MODEL_AXIS
 from jaxcontam.results import DeviceInfo, ModelInfo
 from jaxcontam.scoring.identity import ScoreIdentity, code_digest, cpu_kind
@@ -121,7 +121,7 @@ def score_identity(checkpoint: Checkpoint, *, moments: bool) -> ScoreIdentity:
         moments=moments,
         dtype=checkpoint.decoder.dtype,
         precision=PRECISION,
-        attention=_attention(checkpoint),
+        attention=kernel_of(checkpoint.config, checkpoint.decoder.dtype, hardware()),
         kernel=VERSION,
         code=code_digest(),
         platform=device.platform,
@@ -158,18 +158,20 @@ def device_info(mesh: Mesh | None = None) -> DeviceInfo:
 
 
 def model_info(checkpoint: Checkpoint) -> ModelInfo:
-    """What a report says of the model."""
+    """What a report says of the model.
+
+    Its attention is that of rows as long as its context; where layers have different
+    windows, those are computed in blocks, and only rows within every window by a
+    library's kernel.
+    """
+    config, dtype = checkpoint.config, checkpoint.decoder.dtype
+    attention = kernel_of_rows(config, dtype, config.context, hardware())
     return ModelInfo(
         name=checkpoint.name,
         fingerprint=checkpoint.fingerprint,
         n_parameters=checkpoint.n_parameters,
-        dtype=checkpoint.decoder.dtype,
+        dtype=dtype,
         precision=PRECISION,
-        context=checkpoint.config.context,
-        attention=None if (used := _attention(checkpoint)) == "blocks" else used,
+        context=config.context,
+        attention=None if attention == "blocks" else attention,
     )
-
-
-def _attention(checkpoint: Checkpoint) -> str:
-    """How its long rows are attended here."""
-    return kernel_of(checkpoint.config, checkpoint.decoder.dtype, hardware())

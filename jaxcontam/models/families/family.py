@@ -197,9 +197,12 @@ def layer_windows(
         is_sliding: The family's rule where nothing is said, from the layer's index.
 
     Raises:
-        InputError: If `layer_types` holds another type of attention.
+        InputError: If `layer_types` holds another type of attention, or layers slide
+            over a window of no size.
     """
     if (window := raw.get("sliding_window")) is None:
+        if "sliding_attention" in (raw.get("layer_types") or ()):
+            raise InputError("layer_types names sliding layers, but not sliding_window")
         return ()
     types = raw.get("layer_types") or [
         "sliding_attention" if is_sliding(i) else "full_attention"

@@ -70,6 +70,8 @@ def _read_gemma3(raw: Mapping[str, Any]) -> DecoderConfig:
         raw.get("hidden_activation") or "gelu_pytorch_tanh",
     )
     every = need(raw, "sliding_window_pattern", 6)
+    if raw["sliding_window"] is None and not raw.get("layer_types"):
+        raise InputError("sliding_window must be a number of tokens, got null")
     windows = layer_windows(raw, config.n_layers, lambda i: (i + 1) % every != 0)
     return dataclasses.replace(
         config,

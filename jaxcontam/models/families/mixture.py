@@ -38,7 +38,10 @@ def _read_qwen2_moe(raw: Mapping[str, Any]) -> DecoderConfig:
     raw = {"num_key_value_heads": 16, **raw}
     config = _read_qwen(raw, n_experts=60, n_used=4, width=1408)
     assert config.experts is not None
-    last = need(raw, "max_window_layers", 28)
+    # Zero, that no layer has a window, is as good as any number.
+    last = (
+        0 if raw.get("max_window_layers") == 0 else need(raw, "max_window_layers", 28)
+    )
     return dataclasses.replace(
         config,
         qkv_bias=switch(raw, "qkv_bias", True),
