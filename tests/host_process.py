@@ -77,7 +77,7 @@ def joined_run(run, port, process, n):
     hosts._link = link
     try:
         found = run(process)
-        link.gather(b"", "end")
+        link.finish()
         link.leave()
         return found
     except BaseException as e:

@@ -127,6 +127,24 @@ def test_all_leave_together_and_nobody_is_missed():
         assert [link.wait_for_error(0.3) for link in links] == [None] * 3
 
 
+def test_process_that_dies_after_its_work_is_not_missed():
+    with linked(4) as links:
+        for link in links[2:]:
+            link.send(0, b"D", packed([b"end", b""]))
+        links[2].close()
+        links[3].stop("lost", "process 3 was interrupted")
+        links[3].close()
+        # Process 0 still writes.
+        assert links[0].wait_for_error(0.3) is None
+
+        def call(link):
+            link.finish()
+            link.leave()
+
+        assert in_threads(links[:2], call) == [None, None]
+        assert [link.error for link in links[:2]] == [None, None]
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -239,15 +257,14 @@ def test_flags_that_one_process_can_not_read_are_told_to_the_others(
     for name, value in zip(hosts._VARIABLES, values, strict=True):
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(hosts, "_initialize", lambda *_: None)
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        future = pool.submit(accept, port, 2, hosts.__version__, 20.0)
 
-        def first():
-            link = future.result(20)
+    def first():
+        with contextlib.closing(accept(port, 2, hosts.__version__, 20.0)) as link:
             link.gather(b"", "start")
             return link.wait_for_error(20)
 
-        told = concurrent.futures.ThreadPoolExecutor(1).submit(first)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        told = pool.submit(first)
         with pytest.raises(InputError) as caught:
             hosts.refuse_together(error)
     assert caught.value is error

@@ -184,6 +184,20 @@ def test_copy_of_the_weights_is_divided_over_processes(files):
 
 
 @pytest.mark.slow
+def test_flags_that_one_process_can_not_read_end_both(files):
+    words = ["audit", "model", "b.txt", "--out", "unread"]
+    two = Run(files, 2, words, words_of={1: [*words, "--no-such"]})
+    started = time.monotonic()
+    assert two.ended() == [2, 2]
+    # Far from the five minutes that process 0 waits for others to come.
+    assert time.monotonic() - started < 120
+    assert two.error(0).startswith(
+        "jaxcontam: error: process 1: unknown flag '--no-such'\n  hint: "
+    )
+    assert "\njaxcontam: error: unknown flag '--no-such'\n" in two.error(1)
+
+
+@pytest.mark.slow
 def test_command_that_differs_between_processes_is_one_line(files):
     words = ["audit", "model", "b.txt", "--out", "other"]
     two = Run(files, 2, words, words_of={1: [*words, "--seed", "1"]})

@@ -87,7 +87,7 @@ def joined(
         try:
             _initialize(address, count, process, preemption)
             yield
-            link.gather(b"", "end")
+            link.finish()
         except BaseException as e:
             _explain(link, e)
             raise

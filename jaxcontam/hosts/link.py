@@ -27,6 +27,8 @@ from jaxcontam.errors import InputError, LostProcessError
 SILENCE_SECONDS = 40.0
 _PING_SECONDS = 5.0
 _PIECE_BYTES = 1 << 20
+# The last two exchanges of a run.
+_END, _LEFT = "end", "left"
 HEADER = struct.Struct(">cQ")
 """Kind and length of a frame."""
 
@@ -48,6 +50,7 @@ class Link:
         self._sockets: dict[int, socket.socket] = {}
         self._sending: dict[int, threading.Lock] = {}
         self._frames: dict[int, collections.deque[bytes]] = {}
+        self._finished: set[int] = set()
         self._done: set[int] = set()
         self._closed = False
 
@@ -122,9 +125,16 @@ class Link:
         for peer in list(self._sockets):
             self.send(peer, b"F", json.dumps(words).encode())
 
+    def finish(self) -> None:
+        """Say that this process has worked, and wait until all have.
+
+        From then on process 0, which may write for long, misses it no more.
+        """
+        self.gather(b"", _END)
+
     def leave(self) -> None:
         """Say that this process is done, and wait until all are."""
-        self.gather(b"", "left")
+        self.gather(b"", _LEFT)
         for peer in list(self._sockets):
             self.send(peer, b"B")
         # A reset would swallow frames that the other end has not read yet.
@@ -162,6 +172,8 @@ class Link:
             while not self._frames[peer]:
                 if self.error is not None:
                     raise self.error
+                if peer in self._finished and peer in self._done:
+                    return packed([_LEFT.encode(), b""])
                 self._changed.wait()
             return self._frames[peer].popleft()
 
@@ -176,6 +188,10 @@ class Link:
                 with self._changed:
                     if kind == b"D":
                         self._frames[peer].append(data)
+                        if self.process == 0 and data.startswith(
+                            packed([_END.encode()])
+                        ):
+                            self._finished.add(peer)
                     elif kind == b"B":
                         self._done.add(peer)
                     self._changed.notify_all()
@@ -189,7 +205,7 @@ class Link:
             time.sleep(_PING_SECONDS)
 
     def _lose(self, peer: int, why: Exception) -> None:
-        if peer in self._done:
+        if peer in self._done or self._needs_no_more(peer):
             return
         said = "is gone"
         if isinstance(why, TimeoutError):
@@ -203,8 +219,18 @@ class Link:
             }
         )
 
+    def _needs_no_more(self, peer: int) -> bool:
+        """Whether a peer that stops had worked to the end; then it counts as done."""
+        with self._changed:
+            if peer in self._finished:
+                self._done.add(peer)
+                self._changed.notify_all()
+            return peer in self._finished
+
     def _hear(self, peer: int, words: dict[str, str]) -> None:
         """A peer stops: so does this process, and process 0 tells the others."""
+        if self._needs_no_more(peer):
+            return
         self._done.add(peer)
         self._spread(words)
 
