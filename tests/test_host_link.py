@@ -2,8 +2,11 @@
 
 import concurrent.futures
 import contextlib
+import os
 import random
 import socket
+import subprocess
+import sys
 import time
 
 import pytest
@@ -247,6 +250,37 @@ def test_environment_that_names_no_run_is_one_line(monkeypatch, variables, messa
         monkeypatch.setenv(name, value)
     with pytest.raises(InputError, match=message), hosts.joined(True):
         pass
+
+
+_LOST = """
+import atexit, os, sys
+atexit.register(os.abort)  # as a library's thread may do
+from jaxcontam import hosts
+from jaxcontam.cli import run_command
+from jaxcontam.hosts.link import Link
+link = Link(1, 2)
+hosts._met = lambda *_: (link, None)
+hosts._initialize = hosts._shut_down = lambda *_, **__: None
+def command():
+    print("begun")
+    with hosts.joined(True):
+        link.fail(hosts.LostProcessError("process 0 of 2 is gone"))
+        link.gather(b"", "x")
+sys.exit(run_command(command))
+"""
+
+
+def test_after_a_loss_the_process_ends_before_libraries_are_taken_down():
+    values = dict(zip(hosts._VARIABLES, ("127.0.0.1:1", "2", "1"), strict=True))
+    ended = subprocess.run(
+        [sys.executable, "-c", _LOST],
+        env={**os.environ, **values},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 3
+    assert ended.stdout == "begun\n"
+    assert ended.stderr.startswith("jaxcontam: error: process 0 of 2 is gone\n  hint")
 
 
 def test_flags_that_one_process_can_not_read_are_told_to_the_others(

@@ -7,6 +7,7 @@ Every process runs the same command. Process 0 prints and writes; the others wor
 one is killed or stops, all stop with one line, so that no host waits for ever.
 """
 
+import atexit
 import contextlib
 import os
 import subprocess
@@ -93,7 +94,12 @@ def joined(
             raise
         finally:
             _link = None
-            _shut_down(link, service, clean=sys.exc_info()[0] is None)
+            error = sys.exc_info()[1]
+            _shut_down(link, service, clean=error is None)
+            if isinstance(error, LostProcessError):
+                # Libraries' threads still wait for the lost one: taking them down may
+                # hang or abort. The last registered is the first that is called.
+                atexit.register(_end_at_once)
 
 
 def refuse_together(error: InputError) -> None:
@@ -317,6 +323,13 @@ def _end_if_lost(link: Link, over: threading.Event) -> None:
             words += f"  hint: {error.hint}\n" if error.hint else ""
             os.write(2, words.encode(errors="replace"))
             os._exit(2 if isinstance(error, InputError) else EXIT_LOST)
+
+
+def _end_at_once() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os._exit(EXIT_LOST)
 
 
 def _shut_down(link: Link, service: subprocess.Popen | None, *, clean: bool) -> None:
