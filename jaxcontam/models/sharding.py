@@ -118,11 +118,11 @@ def mesh_layout(state: Any, mesh: Mesh) -> Layout:
     """
     n_parts = mesh.shape[MODEL_AXIS]
     layout = layout_of(state, n_parts)
-    divided = dict(layout.axes)
+    divided = [name for name, _ in layout.axes]
     sizes = {
         weight_name(path): leaf.size for path, leaf in jax.tree.leaves_with_path(state)
     }
-    share = sum(map(sizes.get, divided)) / sum(sizes.values())
+    share = sum(sizes[name] for name in divided) / sum(sizes.values())
     if n_parts > 1 and share < _LEAST_SHARE:
         width = state["embedding"].shape[-1]
         raise InputError(
