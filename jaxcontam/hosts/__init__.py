@@ -66,7 +66,9 @@ def joined(
 
     Raises:
         InputError: If the processes can't be found, or one stopped for its input.
-        LostProcessError: If another process is gone or has stopped.
+        LostProcessError: If another process is gone or has stopped. On CPUs alone a
+            process may be aborted in its place: gloo, which carries the collectives,
+            aborts where survivors of a loss are at different ones (exit code 134).
         RuntimeError: If a device was used before.
     """
     global _link
