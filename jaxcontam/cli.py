@@ -29,7 +29,12 @@ from jaxcontam.commands.serve import Serve
 from jaxcontam.commands.unlearning import Unlearning
 from jaxcontam.commands.variants import Variants
 from jaxcontam.commands.verify import Verify
-from jaxcontam.errors import InputError, LostProcessError, unknown_name
+from jaxcontam.errors import (
+    InputError,
+    LostProcessError,
+    StorageError,
+    unknown_name,
+)
 from jaxcontam.hosts import check_same, joined, refuse_together
 
 EXIT_DONE, EXIT_INPUT, EXIT_PARTIAL, EXIT_INTERRUPTED = 0, 2, 3, 130
@@ -86,7 +91,7 @@ def run_command(command: Callable[[], object], *, name: str = "jaxcontam") -> in
         if e.hint:
             print(f"  hint: {e.hint}", file=sys.stderr)
         return EXIT_INPUT
-    except LostProcessError as e:
+    except (LostProcessError, StorageError) as e:
         print(f"{name}: error: {e}", file=sys.stderr)
         print(f"  hint: {e.hint}", file=sys.stderr)
         return EXIT_PARTIAL

@@ -28,6 +28,17 @@ class LostProcessError(Exception):
     hint = "run the same command again on all hosts: it goes on from what is stored"
 
 
+class StorageError(Exception):
+    """Storage that other runs of the command may well reach refuses or is silent.
+
+    No fault of the input and no bug here: one line, a hint, and exit code 3.
+    """
+
+    def __init__(self, message: str, *, hint: str):
+        super().__init__(message)
+        self.hint = hint
+
+
 def unknown_name(kind: str, name: str, choices: Iterable[str]) -> InputError:
     """An `InputError` for a name that is not among `choices`, nearest one first."""
     known = list(choices)

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import jax
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 from flax import nnx
+from orbax.checkpoint._src.path import gcs_utils
 
-from jaxcontam.errors import InputError
+from jaxcontam.errors import InputError, StorageError
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.sharding import Layout
 from train import step
@@ -241,6 +243,47 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_serves(whole, tmp_p
     shutil.rmtree(damaged)
     trained, _ = run(tmp_path)
     assert_equal_weights(trained.decoder, whole[0].decoder)
+
+
+def test_a_checkpoint_half_written_into_a_bucket_does_not_count(
+    whole, tmp_path, monkeypatch
+):
+    # There nothing is renamed: a file that is written last says that all is there.
+    monkeypatch.setattr(gcs_utils, "is_gcs_path", lambda path: True)
+    run(tmp_path, stop_at=17, steps=8)
+    folder = tmp_path / CHECKPOINTS_DIR
+    assert saved_steps(tmp_path) == [16, 17]
+    (folder / "17" / "commit_success.txt").unlink()
+    assert saved_steps(tmp_path) == [16]
+    trained, found = run(tmp_path, stop_at=1)
+    assert (min(found), trained.step) == (17, 17)
+    assert saved_steps(tmp_path) == [16, 17]
+    trained, _ = run(tmp_path)
+    assert_equal_weights(trained.decoder, whole[0].decoder)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (FileNotFoundError("no array"), InputError),
+        (ValueError("DATA_LOSS: checksum"), InputError),
+        (ValueError("PERMISSION_DENIED: 403"), StorageError),
+        (PermissionError("not yours"), StorageError),
+        (OSError("stale file handle"), StorageError),
+        (RuntimeError("RESOURCE_EXHAUSTED: the device is full"), RuntimeError),
+    ],
+)
+def test_only_a_broken_checkpoint_is_called_damaged(tmp_path, error, kind, monkeypatch):
+    run(tmp_path, stop_at=1)
+
+    def restore(*args, **more):
+        raise error
+
+    monkeypatch.setattr(ocp.CheckpointManager, "restore", restore)
+    with pytest.raises(kind) as caught:
+        run(tmp_path)
+    assert ("damaged" in str(caught.value)) == (kind is InputError)
+    assert ("delete" in getattr(caught.value, "hint", "")) == (kind is InputError)
 
 
 # Ten seconds of training.

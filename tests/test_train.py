@@ -1,6 +1,8 @@
 """Pretraining: what is planted is what is scored, and seeds are kept."""
 
 import json
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,12 +18,13 @@ from jaxcontam.methods.order_test import plan_test
 from jaxcontam.models.checkpoint import load_checkpoint, save_checkpoint
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES
+from train.disks import alone
 from train.export import export
-from train.loop import train_decoder
+from train.loop import train, train_decoder
 from train.presets import PRESETS
 from train.pretrain import Pretrain
-from train.run import _alone
 from train.sources import read_documents
+from train.step_log import read_rows
 from train.stream import Canary, build_stream, steps_of_copy, training_rows
 from train.tokenizer import train_tokenizer
 
@@ -347,6 +350,63 @@ def test_a_manifest_that_cannot_be_read_costs_no_checkpoint(finished, corpus):
         manifest.write_bytes(whole)
 
 
+def steps_of(folder):
+    return [row["step"] for row in read_rows(folder / "metrics.jsonl")]
+
+
+def test_disks_of_other_runs_leave_a_home_as_it_is(
+    finished, corpus, tmp_path, monkeypatch, capsys
+):
+    home, first, second = (tmp_path / name for name in ("home", "first", "second"))
+    fields = {"seed": 1, "checkpoints": str(home)}
+    with pytest.raises(InputError, match="--checkpoints names another place"):
+        small(corpus, finished, **fields).run()
+
+    def lost(*args, **more):
+        steps = iter(range(1, 9))
+        return train(*args, **{**more, "should_stop": lambda: next(steps) < 0})
+
+    with monkeypatch.context() as patch:
+        patch.setattr("train.run.train", lost)
+        with pytest.raises(StopIteration):
+            small(corpus, first, checkpoint_steps=6, **fields).run()
+    # With the disk nothing is lost that the checkpoint is ahead of.
+    shutil.rmtree(first)
+    assert steps_of(home) == [1, 2, 3, 4, 5, 6]
+    begun = files_of(home)
+
+    shutil.copytree(finished, second, ignore=shutil.ignore_patterns("checkpoints"))
+    (planted,) = (second / "sets").iterdir()
+    planted.write_text("of another run\n")
+    small(corpus, second, **fields).run()
+    manifest = read_manifest(home / "manifest.json")
+    assert manifest.finished
+    assert steps_of(home) == list(range(1, manifest.n_steps + 1))
+    metrics = (home / "metrics.jsonl").read_bytes()
+    assert metrics.startswith(begun[Path("metrics.jsonl")])
+    for folder in (home, second):
+        sets = Path("sets") / planted.name
+        assert (folder / sets).read_bytes() == begun[sets]
+        assert read_manifest(folder / "manifest.json") == manifest
+    assert capsys.readouterr().out == f"model: {second / 'model'}\n"
+
+    # A finished run that is reused leaves another one where it is, stream and all.
+    third = tmp_path / "third"
+    shutil.copytree(finished, third, ignore=shutil.ignore_patterns("checkpoints"))
+    before = files_of(third)
+    small(corpus, third, **fields).run()
+    assert files_of(third) == before
+    assert capsys.readouterr().out == f"model: {home / 'model'}\n"
+
+
 def test_two_processes_do_not_train_into_one_folder(corpus, tmp_path):
-    with _alone(tmp_path), pytest.raises(InputError, match="another process trains"):
-        small(corpus, tmp_path).run()
+    busy = tmp_path / "busy"
+    busy.mkdir()
+    taken = pytest.raises(InputError, match="busy: another process trains")
+    with alone(busy, "--out"):
+        with taken as caught:
+            small(corpus, busy).run()
+        assert caught.value.hint == "another --out"
+        with taken as caught:
+            small(corpus, tmp_path / "run", checkpoints=str(busy)).run()
+        assert caught.value.hint == "another --checkpoints"

@@ -1,11 +1,14 @@
 """Checkpoints of a training run: weights, optimiser, place in the data.
 
-Orbax writes each beside the others and renames it when it is complete, so that a run
-killed at any moment finds its last whole one.
+Orbax writes each beside the others and renames it when it is complete; in a bucket,
+where nothing is renamed, it adds a file that says so. A run killed at any moment finds
+its last whole one.
 """
 
+import contextlib
 import dataclasses
 import json
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -13,14 +16,25 @@ import grain
 import jax
 from flax import nnx
 
-from jaxcontam.errors import InputError
-from jaxcontam.hosts import broadcast_bytes
+from jaxcontam.errors import InputError, StorageError
+from jaxcontam.hosts import broadcast_bytes, is_first
 from jaxcontam.models.decoder import Decoder
+from train.disks import is_of_bucket
 from train.presets import Preset, preset_from_json, preset_to_json
 
 CHECKPOINTS_DIR = "checkpoints"
 
 _STATE, _META = "state", "meta"
+# How TensorStore says that bytes were not to be had, not that they are wrong.
+_UNREACHED = (
+    "PERMISSION_DENIED",
+    "UNAUTHENTICATED",
+    "UNAVAILABLE",
+    "DEADLINE_EXCEEDED",
+    "RESOURCE_EXHAUSTED",
+    "ABORTED",
+    "CANCELLED",
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +55,14 @@ class Restored:
 class Checkpoints:
     """The checkpoints of one run, newest last; a context manager."""
 
-    def __init__(self, run_dir: Any, *, preset: Preset, keep_every: int | None = None):
+    def __init__(
+        self,
+        run_dir: Any,
+        *,
+        preset: Preset,
+        keep_every: int | None = None,
+        before_save: Callable[[], None] = lambda: None,
+    ):
         """Name the folder; the first checkpoint creates it.
 
         Args:
@@ -50,9 +71,10 @@ class Checkpoints:
             preset: What is trained; written beside the weights, for `restore_params`.
             keep_every: Steps; checkpoints at its multiples are never deleted, of the
                 others only the last two are kept.
+            before_save: Called first, for what must be there when a checkpoint is.
         """
         self._run_dir, self._preset = run_dir, preset
-        self._keep_every = keep_every
+        self._keep_every, self._before_save = keep_every, before_save
         self._opened: Any = None
 
     def __enter__(self) -> Self:
@@ -101,6 +123,7 @@ class Checkpoints:
         """Begin to write a checkpoint; training may go on meanwhile."""
         import orbax.checkpoint as ocp
 
+        self._before_save()
         self._manager.save(
             step,
             args=ocp.args.Composite(
@@ -136,6 +159,10 @@ class Checkpoints:
             params: Weights, or shapes, with the shardings wanted.
             opt_state: Likewise.
             batches: Set to the place in the data.
+
+        Raises:
+            InputError: If the checkpoint is damaged.
+            StorageError: If it cannot be read now.
         """
         import orbax.checkpoint as ocp
 
@@ -153,13 +180,11 @@ class Checkpoints:
                     }
                 ),
             )
-        except (OSError, ValueError, KeyError) as e:
-            folder = self._run_dir / CHECKPOINTS_DIR / str(step)
-            first_line = (str(e).strip().splitlines() or [type(e).__name__])[0]
-            raise InputError(
-                f"{folder}: a damaged checkpoint ({first_line[:200]})",
-                hint="delete this folder: the run goes on from the one before it",
-            ) from e
+        except Exception as e:
+            told = _told(e, self._run_dir / CHECKPOINTS_DIR / str(step))
+            if told is None:
+                raise
+            raise told from e
         batches.set_state(found[_META]["batches"])
         leaves = found[_STATE]
         filled = jax.tree.map_with_path(
@@ -234,15 +259,16 @@ def restore_params(
 
 
 def kept_every(run_dir: Any) -> int | None:
-    """`keep_every` of the newest checkpoint of a run; None if there is none."""
-    steps = saved_steps(run_dir)
-    if not steps:
-        return None
-    path = run_dir / CHECKPOINTS_DIR / str(steps[-1]) / _META / "metadata"
-    try:
-        return json.loads(path.read_text()).get("keep_every")
-    except (OSError, ValueError):
-        return None
+    """`keep_every` of the newest checkpoint of a run; None if there is none.
+
+    As process 0 finds it, in every process: they all save at the same steps.
+    """
+    found = None
+    if is_first() and (steps := saved_steps(run_dir)):
+        path = run_dir / CHECKPOINTS_DIR / str(steps[-1]) / _META / "metadata"
+        with contextlib.suppress(OSError, ValueError):
+            found = json.loads(path.read_text()).get("keep_every")
+    return json.loads(broadcast_bytes(json.dumps(found).encode(), name="keep every"))
 
 
 def saved_steps(run_dir: Any) -> list[int]:
@@ -250,8 +276,39 @@ def saved_steps(run_dir: Any) -> list[int]:
     folder = run_dir / CHECKPOINTS_DIR
     if not folder.is_dir():
         return []
-    # What is half-written has a longer name.
-    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
+    found = [path for path in folder.iterdir() if path.name.isdigit()]
+    if not found:
+        return []
+    import orbax.checkpoint as ocp
+
+    # What is half-written has a longer name, or in a bucket no file that says it is all
+    # there.
+    whole = ocp.utils.is_checkpoint_finalized
+    return sorted(int(path.name) for path in found if whole(path))
+
+
+def _told(error: Exception, folder: Any) -> InputError | StorageError | None:
+    """What a user is told of a checkpoint that was not read; None for a bug.
+
+    Only what is missing or wrong is called damaged: the cure is to delete it.
+    """
+    words = str(error).strip()
+    first_line = (words.splitlines() or [type(error).__name__])[0][:200]
+    is_unreached = any(status in words for status in _UNREACHED)
+    if isinstance(error, (FileNotFoundError, NotADirectoryError, KeyError)) or (
+        isinstance(error, ValueError) and not is_unreached
+    ):
+        return InputError(
+            f"{folder}: a damaged checkpoint ({first_line})",
+            hint="delete this folder: the run goes on from the one before it",
+        )
+    if isinstance(error, (OSError, ValueError)) or is_of_bucket(error, folder):
+        return StorageError(
+            f"{folder}: cannot be read now ({first_line})",
+            hint="the checkpoint may be whole: may this machine read there? Then run "
+            "the same command again",
+        )
+    return None
 
 
 def _folder(run_dir: Any) -> Any:

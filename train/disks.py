@@ -1,13 +1,25 @@
 """Which processes of a run see the same files."""
 
 import contextlib
+import fcntl
 import os
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from jaxcontam.errors import InputError
+from jaxcontam.errors import InputError, StorageError
 from jaxcontam.hosts import barrier, broadcast_bytes, process_count, process_index
+
+LOCK_NAME = "run.lock"
+_SCHEMES = ("gs", "s3")
+_REFUSED = (
+    FileNotFoundError,
+    FileExistsError,
+    NotADirectoryError,
+    PermissionError,
+    ValueError,
+)
 
 
 def disk_leader(folder: Path) -> int:
@@ -49,27 +61,89 @@ def run_home(word: str | None, out: Path) -> Any:
         An `etils.epath.Path`.
 
     Raises:
-        InputError: If such addresses cannot be read here.
+        InputError: If it is no such place, or this process may not write there.
+        StorageError: If a bucket is silent.
     """
     from etils import epath
 
-    if word is None or "://" not in word:
-        return epath.Path(os.path.abspath(out if word is None else word))
-    home = epath.Path(word)
+    if word is None:
+        return epath.Path(os.path.abspath(out))
+    is_bucket = "://" in word
+    if is_bucket and word.partition("://")[0] not in _SCHEMES:
+        raise InputError(
+            f"--checkpoints {word}: an address begins with "
+            f"{', '.join(f'{scheme}://' for scheme in _SCHEMES)}",
+            hint="or name a folder where the bucket is mounted",
+        )
+    home = epath.Path(word if is_bucket else os.path.abspath(word))
     try:
         home.mkdir(parents=True, exist_ok=True)
+        # A bucket has no folders to make: only a file shows whether it can be written.
+        probe = home / f".written-{process_index()}-{secrets.token_hex(8)}"
+        probe.write_text("written")
+        probe.unlink()
     except ImportError as e:
         raise InputError(
             f"--checkpoints {word}: such addresses are not read here ({e})",
             hint="install that package, or name a folder where the bucket is mounted",
         ) from e
-    except Exception as e:  # every kind of storage has errors of its own
-        first_line = (str(e).strip().splitlines() or [type(e).__name__])[0]
-        raise InputError(
-            f"--checkpoints {word}: cannot be written ({first_line[:200]})",
-            hint="does the bucket exist, and may this machine write there?",
-        ) from e
+    except Exception as e:
+        first_line = (str(e).strip().splitlines() or [type(e).__name__])[0][:200]
+        # gcsfs says this where the bucket is there, and is not for this account.
+        if isinstance(e, _REFUSED) or "Forbidden" in first_line:
+            raise InputError(
+                f"--checkpoints {word}: cannot be written ({first_line})",
+                hint="does the bucket exist, and may this machine write there?"
+                if is_bucket
+                else "a folder, there or to be made, in which this user may write",
+            ) from e
+        if isinstance(e, OSError) or is_of_bucket(e, home):
+            raise StorageError(
+                f"--checkpoints {word}: cannot be written now ({first_line})",
+                hint=(
+                    "is the network there, and this machine logged in? "
+                    if is_bucket
+                    else "is the disk there, with room? "
+                )
+                + "Then run the same command again",
+            ) from e
+        raise
     return home
+
+
+def is_of_bucket(error: Exception, place: Any) -> bool:
+    """Whether a library that reads a bucket may have made an error.
+
+    Each has types of its own; those of Python and of XLA speak of other things.
+    """
+    return (
+        "://" in str(place)
+        and type(error).__module__ != "builtins"
+        and not isinstance(error, RuntimeError)
+    )
+
+
+@contextlib.contextmanager
+def alone(folder: Path, flag: str) -> Iterator[None]:
+    """Keep other processes out of a run's folder; a killed one holds nothing.
+
+    Args:
+        folder: Of the run.
+        flag: That names it.
+
+    Raises:
+        InputError: If one trains there now.
+    """
+    with (folder / LOCK_NAME).open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as e:
+            raise InputError(
+                f"{folder}: another process trains there", hint=f"another {flag}"
+            ) from e
+        except OSError:
+            pass  # a file system without locks, such as a bucket that is mounted
+        yield
 
 
 def check_home(home: Any) -> None:
@@ -90,8 +164,11 @@ def check_home(home: Any) -> None:
 
 
 def keep_at_home(out: Path, home: Any, *names: str) -> None:
-    """Copy files and folders of a run where they outlive its disk."""
-    if _is_same(out, home):
+    """Copy files and folders of a run where they outlive its disk.
+
+    What is not in `out` goes there too: it would be of another run.
+    """
+    if is_same_folder(out, home):
         return
     from etils import epath
 
@@ -103,18 +180,23 @@ def keep_at_home(out: Path, home: Any, *names: str) -> None:
                 target.rmtree()
             _copy_folder(source, target)
         elif source.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
             source.copy(target, overwrite=True)
+        elif target.exists():
+            target.unlink()
 
 
 def fetch_from_home(out: Path, home: Any, *names: str) -> None:
-    """Copy files back that a fresh disk does not have."""
+    """Copy files back, over those of a disk that may be fresh or hold another run."""
+    if is_same_folder(out, home):
+        return
     for name in names:
-        if not (out / name).exists() and (home / name).exists():
-            (home / name).copy(out / name)
+        if (home / name).exists():
+            (home / name).copy(out / name, overwrite=True)
 
 
-def _is_same(out: Path, home: Any) -> bool:
-    # Also where one path leads to the other by a link.
+def is_same_folder(out: Path, home: Any) -> bool:
+    """Whether a run is kept where it is written, also by a link."""
     return "://" not in str(home) and home.exists() and os.path.samefile(out, home)
 
 

@@ -33,6 +33,7 @@ from jaxcontam.scoring.mesh_shape import parse_mesh
 from train.allocator import keep_freed_memory
 from train.audit_log import check_audit_flags
 from train.audits import DEFAULT_TESTS
+from train.beginning import holds_run
 from train.earlier import MODEL_DIR
 from train.loop import training_mesh
 from train.plan import PlannedSet, planned_set, read_plan
@@ -116,7 +117,8 @@ class Pretrain:
     """This is one of several processes that train together, one on each host."""
     checkpoints: str | None = None
     """Folder or gs:// address that keeps checkpoints, and at the end the model, where
-    the disk of --out may be lost (default: --out)."""
+    the disk of --out may be lost (default: --out). Of one run at a time, which is
+    checked in folders alone."""
     seed: int = 0
     """Seeds weights, stream and batches."""
     out: Path = Path("runs/pretrain")
@@ -201,8 +203,10 @@ class Pretrain:
             tokenizer=tokenizer,
         )
         if manifest.finished:
-            here = self.out / MODEL_DIR
-            print(f"model: {here if here.is_dir() else f'{self.checkpoints}/model'}")
+            # One that was reused may stand only where the checkpoints were.
+            is_here = self.checkpoints is None or holds_run(self.out, manifest)
+            is_here = is_here and (self.out / MODEL_DIR).is_dir()
+            print(f"model: {self.out if is_here else self.checkpoints}/{MODEL_DIR}")
         return manifest
 
     def _sets(self) -> list[PlannedSet]:

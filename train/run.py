@@ -6,11 +6,9 @@ again go on from the last checkpoint, or reuse the model that is there.
 
 import contextlib
 import dataclasses
-import fcntl
-import json
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,33 +27,37 @@ from jaxcontam.models.decoder import Decoder
 from jaxcontam.report.document import make_folder
 from train.audit_log import AUDITS_NAME, audit_steps
 from train.audits import AuditPlan, plan_audit
+from train.beginning import LOGS, beginning_files, holds_run, write_beginning
 from train.checkpoints import (
     CHECKPOINTS_DIR,
     Checkpoints,
     kept_every,
+    saved_steps,
 )
-from train.disks import check_home, fetch_from_home, keep_at_home, run_home
+from train.disks import (
+    alone,
+    check_home,
+    fetch_from_home,
+    is_same_folder,
+    keep_at_home,
+    run_home,
+)
 from train.earlier import MANIFEST_NAME, MODEL_DIR, earlier_manifest
-from train.export import INIT_CONFIG_NAME, TOKENIZER_DIR, write_model
+from train.export import write_model
 from train.loop import Trained, check_rows, train, training_mesh
-from train.metrics import METRICS_NAME
-from train.page import PAGE_NAME, write_training_page
+from train.page import write_training_page
 from train.placement import fresh_decoder, whole_decoder
 from train.plan import PlannedSet, check_sets
-from train.planted import PLANTED_DIR, SETS_DIR, write_set
 from train.prepare import Prepared, RunOptions, Start, prepare, searched
 from train.presets import Preset
 from train.rows import Rows, row_batches
 from train.run_log import RunLog, run_progress, shared_watch
-from train.shared_rows import prepared_once, rows_of_run
+from train.shared_rows import place_stream, prepared_once, rows_of_run
 from train.signals import StopRequest, stop_request
 from train.sources import Corpus
 from train.step_log import read_rows
 
 TENSORBOARD_DIR = "tensorboard"
-LOCK_NAME = "run.lock"
-_LOGS = (METRICS_NAME, AUDITS_NAME, PAGE_NAME)
-_BEGINNING = (SETS_DIR, PLANTED_DIR, TOKENIZER_DIR, INIT_CONFIG_NAME, MANIFEST_NAME)
 
 
 def pretrain(
@@ -105,7 +107,16 @@ def pretrain(
     make_folder(out)
     home = run_home(options.checkpoints, out)
     check_home(home)
-    with _alone(out) if is_first() else contextlib.nullcontext():
+    if not is_same_folder(out, home) and saved_steps(out):
+        raise InputError(
+            f"{out}: holds checkpoints, and --checkpoints names another place",
+            hint="another --out, or no --checkpoints to go on with these",
+        )
+    with contextlib.ExitStack() as locks:
+        if is_first():
+            locks.enter_context(alone(out, "--out"))
+            if "://" not in str(home) and not is_same_folder(out, home):
+                locks.enter_context(alone(Path(home), "--checkpoints"))
         return _pretrain(
             corpus,
             sets,
@@ -118,23 +129,6 @@ def pretrain(
             start=start,
             tokenizer=tokenizer,
         )
-
-
-@contextlib.contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    """Keep other processes out of a run's folder; a killed one holds nothing.
-
-    Raises:
-        InputError: If one trains there now.
-    """
-    with (out / LOCK_NAME).open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as e:
-            raise InputError(
-                f"{out}: another process trains there", hint="another --out"
-            ) from e
-        yield
 
 
 def _pretrain(
@@ -172,18 +166,19 @@ def _pretrain(
             manifest = earlier_manifest(home, prepared.manifest)
             is_new = manifest is None
             manifest = searched(prepared, sets) if is_new else manifest
-            if is_new or not (manifest.finished or (out / MANIFEST_NAME).exists()):
-                _write_beginning(manifest, prepared, sets, start, out=out)
+            if is_new or not (manifest.finished or holds_run(out, manifest)):
+                write_beginning(manifest, prepared, sets, start, out=out)
             if is_new:
-                keep_at_home(out, home, *_BEGINNING)
+                keep_at_home(out, home, *beginning_files(manifest))
             told = manifest_json(manifest).encode()
         told = broadcast_bytes(told, name="manifest")
         manifest = manifest_from_json(told.decode(), "manifest of process 0")
+        if manifest.finished:
+            audits = "; it is not audited again" if plan is not None else ""
+            _say(f"reusing the finished model in {home}{audits}")
+            return manifest
+        place_stream(out, prepared)
     rows = rows_of_run(out, prepared, preset.context)
-    if manifest.finished:
-        audits = "; it is not audited again" if plan is not None else ""
-        _say(f"reusing the finished model in {home}{audits}")
-        return manifest
     decoder = (
         fresh_decoder(preset.decoder, seed=seed, mesh=mesh)
         if start is None
@@ -211,7 +206,7 @@ def _pretrain(
             return dataclasses.replace(manifest, finished=trained.finished)
         if not trained.finished:
             write_training_page(out)
-            keep_at_home(out, home, *_LOGS)
+            keep_at_home(out, home, *LOGS)
             _say(
                 f"stopped at step {trained.step:,} of {manifest.n_steps:,}; "
                 "the same command goes on"
@@ -230,29 +225,10 @@ def _pretrain(
         write_manifest(manifest, out / MANIFEST_NAME)
         write_training_page(out)
         # The manifest last, since it says that the rest is there.
-        keep_at_home(out, home, MODEL_DIR, *_LOGS, *_BEGINNING)
+        keep_at_home(out, home, MODEL_DIR, *LOGS, MANIFEST_NAME)
         if keep_every is None and (home / CHECKPOINTS_DIR).exists():
             (home / CHECKPOINTS_DIR).rmtree()
         return manifest
-
-
-def _write_beginning(
-    manifest: Manifest,
-    prepared: Prepared,
-    sets: Sequence[PlannedSet],
-    start: Start | None,
-    *,
-    out: Path,
-) -> None:
-    """All that is known of a run before its steps; the manifest comes first."""
-    write_manifest(manifest, out / MANIFEST_NAME)
-    for planned in sets:
-        write_set(planned, out)
-    prepared.tokenizer.save_pretrained(out / TOKENIZER_DIR)
-    (out / INIT_CONFIG_NAME).unlink(missing_ok=True)
-    if start is not None:
-        text = json.dumps(dict(start.raw_config), indent=1) + "\n"
-        (out / INIT_CONFIG_NAME).write_text(text, encoding="utf-8")
 
 
 def _audit_plan(
@@ -296,9 +272,19 @@ def _train(
         process=jax.process_index(),
         n_processes=jax.process_count(),
     )
+
+    def keep_logs() -> None:
+        if is_first():
+            keep_at_home(out, home, *LOGS)
+
     with contextlib.ExitStack() as stack:
         checkpoints = stack.enter_context(
-            Checkpoints(home, preset=preset, keep_every=options.keep_every)
+            Checkpoints(
+                home,
+                preset=preset,
+                keep_every=options.keep_every,
+                before_save=keep_logs,
+            )
         )
         last_step = checkpoints.newest() or 0
         steps = audit_steps(options.audit_at, options.audit_every, n_steps)
@@ -318,8 +304,13 @@ def _train(
                 )
             )
         watch = shared_watch(log, steps)
+
+        def audit(step: int, decoder: Decoder) -> None:
+            watch.audit(step, decoder)
+            keep_logs()
+
         if last_step == 0 and 0 in watch.audit_steps:
-            watch.audit(0, decoder)
+            audit(0, decoder)
         trained = train(
             preset,
             decoder,
@@ -328,7 +319,7 @@ def _train(
             mesh=mesh,
             checkpoints=checkpoints,
             checkpoint_steps=options.checkpoint_steps,
-            watch=watch,
+            watch=dataclasses.replace(watch, audit=audit),
             should_stop=lambda: bool(request),
         )
     barrier("trained")
@@ -350,7 +341,7 @@ def _log(
     """Logs of a run that goes on after `last_step`; says so."""
     if last_step:
         _say(f"going on at step {last_step:,} of {n_steps:,}")
-        fetch_from_home(out, home, *_LOGS)
+        fetch_from_home(out, home, *LOGS)
     done = {row["step"] for row in read_rows(out / AUDITS_NAME)}
     over = [step for step in audit_steps if last_step and step <= last_step]
     if missed := [step for step in over if step not in done]:

@@ -29,7 +29,8 @@ def prepared_once(
 ) -> Iterator[Prepared | None]:
     """Prepare a run on each disk; process 0 always does.
 
-    The block decides whether the run may begin. Then the stream stands in `out`.
+    The block decides whether the run may begin, and then calls `place_stream`: else
+    what was prepared is gone after it.
 
     Args:
         out: Folder of the run on this process's disk.
@@ -48,22 +49,30 @@ def prepared_once(
         prepared = prepare(fresh_stream) if leads else None
         _check_same(prepared)
         yield prepared
-        barrier("accepted")
-        if prepared is not None:
-            if process_count() > 1:
-                np.save(out / _STARTS_NAME, prepared.rows.starts)
-            fresh_stream.replace(out / STREAM_NAME)
-        barrier("stream")
     finally:
         if leads:
             fresh_stream.unlink(missing_ok=True)
+
+
+def place_stream(out: Path, prepared: Prepared | None) -> None:
+    """Put the stream where it is trained from; all processes at the same time.
+
+    Args:
+        out: Folder of the run, in the block of `prepared_once`.
+        prepared: What that gave.
+    """
+    if prepared is not None:
+        if process_count() > 1:
+            np.save(out / _STARTS_NAME, prepared.rows.starts)
+        (out / f"new-{STREAM_NAME}").replace(out / STREAM_NAME)
+    barrier("stream")
 
 
 def rows_of_run(out: Path, prepared: Prepared | None, context: int) -> Rows:
     """What is trained on, the same in every process.
 
     Args:
-        out: Folder of the run, after `prepared_once`.
+        out: Folder of the run, after `place_stream`.
         prepared: What that gave.
         context: Targets of a row.
     """
