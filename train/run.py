@@ -204,21 +204,24 @@ def _pretrain(
             options=dataclasses.replace(options, keep_every=keep_every),
             request=request,
         )
-        whole: Decoder | None = trained.decoder
-        if trained.finished and process_count() > 1:
-            whole = whole_decoder(trained.decoder, keep=is_first())
-        if whole is None or prepared is None or not is_first():
-            return dataclasses.replace(manifest, finished=trained.finished)
         if not trained.finished:
-            write_training_page(out)
-            keep_at_home(out, home, *_LOGS)
+            if is_first():
+                write_training_page(out)
+                keep_at_home(out, home, *_LOGS)
             _say(
                 f"stopped at step {trained.step:,} of {manifest.n_steps:,}; "
                 "the same command goes on"
             )
+            # Who is interrupted ends the others: not before all is kept.
+            barrier("stopped")
             if request.signal == signal.SIGINT:
                 raise KeyboardInterrupt
             return manifest
+        whole: Decoder | None = trained.decoder
+        if process_count() > 1:
+            whole = whole_decoder(trained.decoder, keep=is_first())
+        if whole is None or prepared is None or not is_first():
+            return dataclasses.replace(manifest, finished=True)
         write_model(
             whole,
             prepared.tokenizer,
