@@ -72,8 +72,8 @@ def pretrain(
     """Tokenise, plant, train and write a model directory with its manifest.
 
     A finished model in `out` that the same code made of the same inputs is not trained
-    again, where git can tell the code. An unfinished run of the same inputs goes on
-    from its last checkpoint.
+    again; without git, the same version is the same code. An unfinished run of the same
+    inputs goes on from its last checkpoint.
 
     Args:
         corpus: Background: files, or texts in memory.
