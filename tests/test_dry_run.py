@@ -5,8 +5,11 @@ import sys
 
 import pytest
 
+from jaxcontam.cli import parse
 from jaxcontam.errors import InputError
+from jaxcontam.scoring.mesh_shape import parse_mesh
 from train.dry_run.__main__ import DryRun, main
+from train.pretrain import Pretrain
 
 
 def _said(capsys, *words: str) -> str:
@@ -62,6 +65,28 @@ def test_fewer_tokens_at_once_take_less_memory(capsys):
         for n in ("2", "4", "8")
     ]
     assert needs[0] > needs[1] > needs[2]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--preset", "1.4b", "--on", "v4-8"),
+        ("--preset", "pulse", "--on", "h100-1", "--batch-rows", "16"),
+        (
+            *("--preset", "124m", "--on", "v5e-8", "--row-tokens", "512"),
+            *("--dtype", "float32", "--remat", "False"),
+        ),
+        ("--preset", "124m", "--on", "v5e-8", "--remat", "True", "--mesh", "model=4"),
+    ],
+)
+def test_flags_of_the_answer_train_what_was_reckoned(capsys, words):
+    parsed = parse(DryRun, ["--no-compile", *words], prog="dry_run")
+    answer = parsed.run()
+    (line,) = (one for one in capsys.readouterr().out.splitlines() if "flags" in one)
+    _, _, flags = line.partition("train.pretrain: ")
+    asked = parse(Pretrain, ["--corpus", "docs", *flags.split()], prog="pretrain")
+    assert asked._preset(None, None) == answer.preset
+    assert parse_mesh(asked.mesh) == answer.shape
 
 
 def test_assumptions_are_printed(capsys):

@@ -60,6 +60,14 @@ def test_a_size_that_is_not_rented_is_refused_with_those_that_are(name):
     assert name.rpartition("-")[0] + "-" in refused.value.hint
 
 
+@pytest.mark.parametrize("card", ["a100-40", "A100-80"])
+def test_a_cards_memory_is_not_taken_for_a_number_of_cards(card):
+    with pytest.raises(InputError, match="how many there are is missing") as refused:
+        machine(card)
+    assert f"{card}-1 " in refused.value.hint
+    assert machine(f"{card}-1").n_chips == 1
+
+
 @pytest.mark.parametrize("name", ["v9-8", "h100", "", "8-h100", "v5e-64 "])
 def test_an_unknown_name_is_one_line_with_the_choices(name):
     with pytest.raises(InputError) as refused:

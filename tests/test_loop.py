@@ -106,6 +106,23 @@ def test_a_checkpoint_that_was_not_the_last_word_changes_nothing(whole, tmp_path
     assert_equal_weights(trained.decoder, whole[0].decoder)
 
 
+def test_all_processes_save_by_the_clock_of_the_first_and_stop_when_one_is_told(
+    tmp_path, monkeypatch
+):
+    told = iter([(0, 0), (0, 1), (0, 0), (1, 0)])
+
+    def gather(data, *, name):
+        # This process, by whose clock nothing is due, is the second of three.
+        a_stops, is_due = next(told)
+        assert data == bytes([0, 0])
+        return [bytes([0, is_due]), data, bytes([a_stops, 1])]
+
+    monkeypatch.setattr("train.loop.gather_bytes", gather)
+    trained, _ = run(tmp_path)
+    assert (trained.step, trained.finished) == (4, False)
+    assert saved_steps(tmp_path) == [2, 4]
+
+
 def test_checkpoints_that_were_asked_for_are_all_kept(tmp_path):
     run(tmp_path, keep_every=6, steps=4)
     kept = saved_steps(tmp_path)

@@ -1,11 +1,13 @@
 """Streams and orders of training: what is planted where, and when it is read."""
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from jaxcontam.data.encoding import Encoded
+from jaxcontam.errors import InputError
 from train.stream import (
     Canary,
     build_stream,
@@ -91,6 +93,21 @@ def test_uniform_blocks_stand_where_the_first_release_put_them():
         68, 276, 52, 84, 484, 100, 244, 260, 228, 388, 292, 180, 196, 148, 372,
     ]
     # fmt: on
+
+
+def test_a_stream_that_the_disk_cannot_hold_is_refused_before_it_is_begun(
+    tmp_path, monkeypatch
+):
+    n_bytes = build_stream(Lazy(), [], prefix_id=0, seed=1).ids.astype("u2").nbytes
+
+    def build(free):
+        monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+        build_stream(Lazy(), [], prefix_id=0, seed=1, out=tmp_path / "stream.npy")
+
+    with pytest.raises(InputError, match="GB are free"):
+        build(n_bytes - 1)
+    assert not list(tmp_path.iterdir())
+    build(n_bytes)
 
 
 @pytest.mark.parametrize(("largest", "dtype"), [(65_535, "uint16"), (65_536, "int32")])

@@ -18,6 +18,21 @@ def cloud(tmp_path):
         yield made
 
 
+# What Kubernetes reads in the words of a container, unless it is kept from that.
+DOLLARS = ["$$", "$$$(RUN_URL)", "$(RUN_URL)", "a\n$$ $(RUN_URL)", "$HOME\t\\$$"]
+
+
+def as_kubernetes(word):
+    """What a container gets: $$ is $, and $(NAME) is what its environment has."""
+
+    def meant(found):
+        return (
+            "$" if found[0] == "$$" else {"RUN_URL": "gs://b"}.get(found[1], found[0])
+        )
+
+    return re.sub(r"\$\$|\$\((\w+)\)", meant, word)
+
+
 def jobset_of(cloud, *words, **env):
     done = cloud.run("jobset_run.sh", *words, **env)
     assert done.returncode == 0, done.stderr
@@ -25,8 +40,8 @@ def jobset_of(cloud, *words, **env):
 
 
 def test_jobset_says_the_slice_and_the_words(cloud):
-    words = [*WORDS, "${IMAGE}", "$$", "# no comment", "- x: y"]
-    made = jobset_of(cloud, *words, GKE_QUEUE="multislice-queue")
+    words = [*WORDS, *DOLLARS, "${IMAGE}", "# no comment", "- x: y"]
+    made = jobset_of(cloud, *words, GKE_QUEUE="multislice-queue", GKE_DISK="90Gi")
     assert made["apiVersion"] == "jobset.x-k8s.io/v1alpha2"
     assert made["kind"] == "JobSet" and made["metadata"]["name"] == "trial"
     labels = made["metadata"]["labels"]
@@ -39,11 +54,15 @@ def test_jobset_says_the_slice_and_the_words(cloud):
     # Kubernetes takes a failure policy of pods with this restart policy alone.
     assert pod["restartPolicy"] == "Never"
     (container,) = pod["containers"]
-    assert container["args"] == words and "command" not in container
+    assert [as_kubernetes(word) for word in container["args"]] == words
+    assert "command" not in container
     (rule,) = job["podFailurePolicy"]["rules"]
     assert rule["onExitCodes"]["containerName"] == container["name"]
     assert container["resources"]["limits"] == {"google.com/tpu": 4}
-    assert container["resources"]["requests"] == {"google.com/tpu": 4}
+    assert container["resources"]["requests"] == {
+        "google.com/tpu": 4,
+        "ephemeral-storage": "90Gi",
+    }
     mounts = {mount["name"] for mount in container["volumeMounts"]}
     assert mounts == {volume["name"] for volume in pod["volumes"]}
     assert container["env"] == [{"name": "RUN_URL", "value": "gs://my-bucket/trial"}]
@@ -78,16 +97,16 @@ def test_run_on_gke_starts_once(script, found, does, cloud):
 
 
 def test_xpk_command_is_read_back_as_the_words(cloud):
-    done = cloud.run("xpk_run.sh", *WORDS, XPK_STORAGE="corpora")
+    done = cloud.run("xpk_run.sh", *WORDS, *DOLLARS, XPK_STORAGE="corpora")
     assert done.returncode == 0, done.stderr
     (call,) = cloud.calls("xpk")
     assert "--num-slices=1" in call and "--storage=corpora" in call
     (command,) = (word for word in call if word.startswith("--command="))
     assert "\n" not in command
-    line = command.removeprefix("--command=")
+    line = as_kubernetes(command.removeprefix("--command="))
     line = line.replace("bash /app/tpu_scripts/on_worker/in_pod.sh", "printf '%s\\0'")
     read = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
-    assert read.stdout.split("\0")[:-1] == WORDS
+    assert read.stdout.split("\0")[:-1] == [*WORDS, *DOLLARS]
 
 
 def test_logs_of_gke_are_one_file_a_pod(cloud):

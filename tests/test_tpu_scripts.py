@@ -23,6 +23,8 @@ from tpu_cloud import (
     waited,
 )
 
+from train.earlier import code_version
+
 ARGUMENTS = {
     "run_all.sh": ["true"],
     "keep_running.sh": ["true"],
@@ -155,12 +157,22 @@ def test_wait_ends_where_the_request_does(states, code, cloud):
     assert all(f"is {state}" in done.stderr for state in states)
 
 
+def code_of(root):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("train.earlier._ROOT", root)
+        code = code_version()
+    assert code is not None and re.fullmatch("[0-9a-f]{40}[+][0-9a-f]{8}", code)
+    return code
+
+
 def test_setup_carries_edits_and_new_files_but_nothing_ignored(cloud):
     assert cloud.run("create_queued.sh").returncode == 0
     (cloud.repo / ".gitignore").write_text("/tpu_scripts/env\n")
     (cloud.repo / "two words.txt").write_text("first")
     git = ["git", "-C", cloud.repo]
     subprocess.run([*git, "add", "--all"], check=True)
+    author = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
+    subprocess.run([*git, *author, "commit", "-q", "-m", "first"], check=True)
     (cloud.repo / "two words.txt").write_text("edited")
     (cloud.repo / "new.txt").write_text("")
     for _ in range(2):
@@ -170,6 +182,8 @@ def test_setup_carries_edits_and_new_files_but_nothing_ignored(cloud):
         assert (home / "jaxcontam/two words.txt").read_text() == "edited"
         assert (home / "jaxcontam/new.txt").exists()
         assert not (home / "jaxcontam/tpu_scripts/env").exists()
+        # A copy has no .git, and is of the same code.
+        assert code_of(home / "jaxcontam") == code_of(cloud.repo)
     install = next(words for words in cloud.calls("uv") if words[0] == "pip")
     assert install[-3].endswith("constraints.txt")
     assert install[-2:] == ["-e", f"{cloud.homes[0]}/jaxcontam[tpu]"]

@@ -1,5 +1,6 @@
 """Pretraining: what is planted is what is scored, and seeds are kept."""
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -11,7 +12,7 @@ from flax import nnx
 from eval.python_docs import read_python_docs
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
-from jaxcontam.data.manifest import read_manifest
+from jaxcontam.data.manifest import read_manifest, write_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.methods import order_method
 from jaxcontam.methods.order_test import plan_test
@@ -19,10 +20,12 @@ from jaxcontam.models.checkpoint import load_checkpoint, save_checkpoint
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES
 from train.disks import alone
+from train.earlier import earlier_manifest
 from train.export import export
 from train.loop import train, train_decoder
 from train.presets import PRESETS
 from train.pretrain import Pretrain
+from train.shared_rows import prepared_once
 from train.sources import read_documents
 from train.step_log import read_rows
 from train.stream import Canary, build_stream, steps_of_copy, training_rows
@@ -397,6 +400,31 @@ def test_disks_of_other_runs_leave_a_home_as_it_is(
     small(corpus, third, **fields).run()
     assert files_of(third) == before
     assert capsys.readouterr().out == f"model: {home / 'model'}\n"
+
+
+@pytest.mark.parametrize(("version", "is_reused"), [(None, True), ("0.0", False)])
+def test_without_git_a_finished_run_of_the_same_version_is_reused(
+    finished, tmp_path, version, is_reused
+):
+    stands = dataclasses.replace(read_manifest(finished / "manifest.json"), code=None)
+    write_manifest(stands, tmp_path / "manifest.json")
+    (tmp_path / "model").mkdir()
+    now = dataclasses.replace(stands, jaxcontam=version or stands.jaxcontam)
+    now = dataclasses.replace(now, finished=False)
+    assert (earlier_manifest(tmp_path, now) is not None) == is_reused
+
+
+def test_a_run_that_goes_on_needs_disk_for_one_stream(tmp_path):
+    (tmp_path / "stream.npy").touch()
+
+    def prepare(file):
+        assert list(tmp_path.iterdir()) == []
+        file.with_name(file.name + ".partial").touch()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), prepared_once(tmp_path, prepare):
+        pass
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_two_processes_do_not_train_into_one_folder(corpus, tmp_path):

@@ -4,5 +4,6 @@
 need IMAGE
 # BuildKit reads Dockerfile.dockerignore, which stands beside the Dockerfile.
 export DOCKER_BUILDKIT=1
-run docker build --platform=linux/amd64 --file="$HERE/Dockerfile" --tag="$IMAGE" "$ROOT"
+run docker build --platform=linux/amd64 --build-arg="CODE_VERSION=$(code_version)" \
+  --file="$HERE/Dockerfile" --tag="$IMAGE" "$ROOT"
 run docker push "$IMAGE"

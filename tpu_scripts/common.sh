@@ -69,6 +69,20 @@ run_url() {
   printf 'gs://%s/%s' "${BUCKET#gs://}" "$RUN_NAME"
 }
 
+# code_version: the commit of this checkout and a digest of its edits, in the form that
+# train/earlier.py has; empty where there is no commit. A copy has no .git to ask.
+code_version() {
+  local commit edits
+  if ! commit=$(git -C "$ROOT" rev-parse --verify --quiet HEAD); then
+    return 0
+  fi
+  printf '%s' "$commit"
+  if ! git -C "$ROOT" diff --quiet HEAD; then
+    edits=$(git -C "$ROOT" diff HEAD | sha256sum)
+    printf '+%s' "${edits:0:8}"
+  fi
+}
+
 # request_state PRESUMED: state of the queued resource, or NONE where there is none.
 # A dry run asks nobody and presumes.
 request_state() {

@@ -32,17 +32,21 @@ def filled(settings: Mapping[str, str], command: Sequence[str]) -> str:
     if settings.get("SPOT") == "1":
         nodes["cloud.google.com/gke-spot"] = "true"
     queue = settings.get("GKE_QUEUE")
+    chips = {"google.com/tpu": int(settings["GKE_CHIPS_PER_HOST"])}
+    disk = settings.get("GKE_DISK")
     bucket = settings["BUCKET"].removeprefix("gs://")
     values = {
         "RUN_NAME": settings["RUN_NAME"],
         "LABELS": {"kueue.x-k8s.io/queue-name": queue} if queue else {},
         "MAX_RESTARTS": int(settings["MAX_RESTARTS"]),
         "HOSTS": int(settings["GKE_HOSTS"]),
-        "CHIPS": int(settings["GKE_CHIPS_PER_HOST"]),
+        "REQUESTS": chips | ({"ephemeral-storage": disk} if disk else {}),
+        "LIMITS": chips,
         "SERVICE_ACCOUNT": settings["GKE_SERVICE_ACCOUNT"],
         "NODE_SELECTOR": nodes,
         "IMAGE": settings["IMAGE"],
-        "COMMAND": list(command),
+        # Kubernetes makes $ of $$, and of $(NAME) what the pod's environment has.
+        "COMMAND": [word.replace("$", "$$") for word in command],
         "RUN_URL": f"gs://{bucket}/{settings['RUN_NAME']}",
         "BUCKET": bucket,
     }

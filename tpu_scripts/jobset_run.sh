@@ -13,7 +13,7 @@ manifest=$(mktemp)
 trap 'rm -f "$manifest"' EXIT
 export RUN_NAME BUCKET IMAGE SPOT MAX_RESTARTS
 export GKE_ACCELERATOR GKE_TOPOLOGY GKE_HOSTS GKE_CHIPS_PER_HOST
-export GKE_SERVICE_ACCOUNT GKE_QUEUE
+export GKE_SERVICE_ACCOUNT GKE_QUEUE GKE_DISK
 python3 "$HERE/fill_jobset.py" "$@" >"$manifest"
 if [ "$DRY_RUN" = 1 ]; then
   cat "$manifest"

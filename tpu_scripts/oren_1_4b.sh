@@ -7,6 +7,9 @@
 need BUCKET RUN_NAME
 
 launch=${LAUNCH:-keep_running.sh}
+tokens=${TOKENS:-20000000000}
+# GPT-2's ids take two bytes, in the cache and in the stream; a fifth is for the rest.
+export GKE_DISK=${GKE_DISK:-$((tokens * 4 * 6 / 5 / 2**30 + 4))Gi}
 case $launch in
   # The boot disk of a TPU VM has no room for 20 B tokens twice; its memory has.
   keep_running.sh | run_all.sh) cache=/dev/shm/jaxcontam-tokens ;;
@@ -17,7 +20,7 @@ esac
 
 inputs=/mnt/jaxcontam
 command=(python -m train.pretrain --distributed
-  --preset "${PRESET:-1.4b}" --background-tokens "${TOKENS:-20000000000}"
+  --preset "${PRESET:-1.4b}" --background-tokens "$tokens"
   --corpus "$inputs/corpus" --tokenizer "$inputs/tokenizer"
   --checkpoints "$(run_url)" --out "runs/$RUN_NAME" --cache "$cache")
 if [ -n "${MESH:-}" ]; then

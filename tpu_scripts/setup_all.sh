@@ -19,12 +19,14 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 tree=$work/jaxcontam.tar.gz
+# By it a worker knows its own code, so that a finished run is not trained again.
+code_version >"$work/code-version.txt"
 say "packing $ROOT"
 # Files that were deleted but not yet committed are listed by git and cannot be packed.
 (cd "$ROOT" && git ls-files -z --cached --others --exclude-standard |
   while IFS= read -r -d '' file; do
     if [ -e "$file" ]; then printf '%s\0' "$file"; fi
-  done | tar --null --files-from=- -czf "$tree")
+  done | tar --null --files-from=- -czf "$tree" --directory="$work" code-version.txt)
 
 scp_with all "$tree" "$TPU_NAME:"
 on_workers "mkdir -p ~/jaxcontam && tar -xzf ~/jaxcontam.tar.gz -C ~/jaxcontam && bash $WORKER_SCRIPTS/setup.sh"

@@ -9,6 +9,16 @@ fi
 . "$HERE/gke.sh"
 make_room
 
+# Kubernetes makes $ of $$, and of $(NAME) what the pod's environment has. Quoted words
+# have a bare $ in $'...' alone, where 044 is its number.
+words=
+for word in "$@"; do
+  word=$(quoted "$word")
+  inner=${word:2}
+  if [ "${word:0:2}" = "\$'" ]; then word="\$'${inner//\$/\\044}"; fi
+  words+=" $word"
+done
+
 # XPK restarts after 42 and 127 to 255 alone (143 is a preempted host); 1 and 3 are what
 # the other hosts end with when one is lost. 2, bad input, is not tried again.
 command=(xpk workload create
@@ -16,7 +26,7 @@ command=(xpk workload create
   --tpu-type="$ACCELERATOR_TYPE" --num-slices=1 --docker-image="$IMAGE"
   --max-restarts="$MAX_RESTARTS" --restart-on-exit-codes="1,3"
   --termination-grace-period-seconds=120
-  --command="RUN_URL=$(quoted "$(run_url)") bash /app/tpu_scripts/on_worker/in_pod.sh $(quoted "$@")")
+  --command="RUN_URL=$(quoted "$(run_url)") bash /app/tpu_scripts/on_worker/in_pod.sh$words")
 if [ -n "${XPK_STORAGE:-}" ]; then
   command+=(--storage="$XPK_STORAGE")
 fi

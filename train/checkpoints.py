@@ -192,14 +192,6 @@ class Checkpoints:
         )
         return Restored(step, *filled)
 
-    def reached_preemption(self, step: int) -> bool:
-        """Whether all processes are to save now, since one of them got SIGTERM.
-
-        `jax.distributed` listens for the signal; every process gets the same answer at
-        the same step.
-        """
-        return self._manager.reached_preemption(step)
-
     def wait(self) -> None:
         """Return when everything is on disk."""
         if self._opened is not None:

@@ -1,5 +1,6 @@
 """What stands in a run's folder already: the same run, another one, or nothing."""
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -14,6 +15,9 @@ from train.checkpoints import CHECKPOINTS_DIR, saved_steps
 
 MODEL_DIR = "model"
 MANIFEST_NAME = "manifest.json"
+# What tpu_scripts write into a copy of a checkout, which has no .git.
+CODE_VERSION_NAME = "code-version.txt"
+_ROOT = Path(__file__).resolve().parent.parent
 
 
 def earlier_manifest(out: Any, manifest: Manifest) -> Manifest | None:
@@ -35,7 +39,10 @@ def earlier_manifest(out: Any, manifest: Manifest) -> Manifest | None:
             earlier = None  # of another version, or damaged
     steps = saved_steps(out)
     if earlier is not None and run_inputs(earlier) == run_inputs(manifest):
-        is_same_code = manifest.code is not None and earlier.code == manifest.code
+        # Without git the version of the package says all that is known of the code.
+        is_same_code = earlier.code == manifest.code and (
+            manifest.code is not None or earlier.jaxcontam == manifest.jaxcontam
+        )
         if earlier.finished and is_same_code and (out / MODEL_DIR).is_dir():
             return earlier
         if steps and not earlier.finished:
@@ -93,12 +100,17 @@ def _first_difference(before: Any, now: Any, name: str) -> str:
 
 
 def code_version() -> str | None:
-    """Git commit of this checkout, with what was edited since; None outside of one."""
-    root = Path(__file__).resolve().parent.parent
+    """Git commit of this checkout, with what was edited since; None outside of one.
+
+    A copy without .git has it in a file from the checkout that it was made of.
+    """
+    with contextlib.suppress(OSError):
+        if copied := (_ROOT / CODE_VERSION_NAME).read_text(encoding="utf-8").strip():
+            return copied
     try:
         commit, edits = (
             subprocess.run(
-                ["git", *words], cwd=root, capture_output=True, check=True
+                ["git", *words], cwd=_ROOT, capture_output=True, check=True
             ).stdout
             for words in (("rev-parse", "HEAD"), ("diff", "HEAD"))
         )

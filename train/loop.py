@@ -19,6 +19,7 @@ from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxcontam.errors import InputError
+from jaxcontam.hosts import gather_bytes
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.sharding import ROWS, mesh_layout
 from jaxcontam.scoring.mesh import MeshShape, device_mesh
@@ -39,8 +40,6 @@ _STEPS_AHEAD = 2
 # Losses are fetched this often; a report of each would wait for the device.
 _STEPS_A_FETCH = 16
 _SECONDS_A_CHECKPOINT = 120.0
-# Hosts cannot agree on a clock.
-_STEPS_A_CHECKPOINT = 500
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,10 +97,11 @@ def train(
         n_steps: Length of the schedule; the batches last as long.
         mesh: From `training_mesh`; None is its default.
         checkpoints: Where to save and to go on from; None saves nothing.
-        checkpoint_steps: Save at multiples of so many steps; None is every two minutes.
+        checkpoint_steps: Save at multiples of so many steps; None is every two minutes
+            by the clock of process 0.
         watch: What is told of the run.
-        should_stop: Asked after each step; when true, the state is saved and returned.
-            Several processes with checkpoints go by SIGTERM to any of them instead.
+        should_stop: Asked after each step; when true in any process, all save the state
+            and return it.
 
     Raises:
         InputError: If a loss is no number, or rows do not divide; see `check_rows`.
@@ -127,8 +127,6 @@ def train(
         done, params, opt_state = restored.step, restored.params, restored.opt_state
     losses = _Losses(done, watch.losses)
     saved_at = time.monotonic()
-    if checkpoint_steps is None and jax.process_count() > 1:
-        checkpoint_steps = _STEPS_A_CHECKPOINT
     for step in range(done + 1, n_steps + 1):
         params, opt_state, loss = update(params, opt_state, place(next(batches)))
         losses.add(loss)
@@ -136,21 +134,16 @@ def train(
         if step in watch.audit_steps:
             losses.flush()
             watch.audit(step, nnx.merge(graphdef, params))
-        # Of several processes one alone may be told to stop: all must agree.
-        is_stopped = (
-            should_stop()
-            if jax.process_count() == 1 or checkpoints is None
-            else checkpoints.reached_preemption(step)
-        )
-        if checkpoints is None:
-            if is_stopped:
-                break
-            continue
         is_due = (
             time.monotonic() - saved_at >= _SECONDS_A_CHECKPOINT
             if checkpoint_steps is None
             else step % checkpoint_steps == 0
         )
+        is_stopped, is_due = _agreed(should_stop(), is_due)
+        if checkpoints is None:
+            if is_stopped:
+                break
+            continue
         if is_stopped or (is_due and step < n_steps) or checkpoints.is_kept(step):
             losses.flush()
             checkpoints.save(step, params, opt_state, batches)
@@ -161,6 +154,16 @@ def train(
     if checkpoints is not None:
         checkpoints.wait()
     return Trained(nnx.merge(graphdef, params), done, done == n_steps)
+
+
+def _agreed(is_stopped: bool, is_due: bool) -> tuple[bool, bool]:
+    """Whether any process is to stop, and whether process 0 finds a checkpoint due.
+
+    One process alone may be told to stop, and hosts have clocks of their own; but all
+    must save at the same step.
+    """
+    told = gather_bytes(bytes([is_stopped, is_due]), name="step")
+    return any(stopped for stopped, _ in told), bool(told[0][1])
 
 
 def training_mesh(shape: MeshShape | None = None) -> Mesh | None:

@@ -159,8 +159,7 @@ class Pretrain:
 
     def run(self) -> Manifest:
         """Read, train, write; prints where the model stands."""
-        # SIGTERM to one process has to stop all at the same step.
-        with joined(self.distributed, preemption=True):
+        with joined(self.distributed):
             return self._run()
 
     def _run(self) -> Manifest:
@@ -299,9 +298,12 @@ def _cache_folder() -> Path:
     return Path(base) / "jaxcontam" / "tokens"
 
 
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, while there is nothing to save; the other processes are told."""
+
+
 def _stop_before_training(*_: object) -> None:
-    print("train.pretrain: stopped before the first step", file=sys.stderr)
-    sys.exit(0)
+    raise _Terminated
 
 
 def main() -> int:
@@ -310,7 +312,10 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _stop_before_training)
 
     def run() -> None:
-        parse(Pretrain, sys.argv[1:], prog="python -m train.pretrain").run()
+        try:
+            parse(Pretrain, sys.argv[1:], prog="python -m train.pretrain").run()
+        except _Terminated:
+            print("train.pretrain: stopped before the first step", file=sys.stderr)
 
     return run_command(run, name="train.pretrain")
 

@@ -74,8 +74,8 @@ def pretrain(
     """Tokenise, plant, train and write a model directory with its manifest.
 
     A finished model in `out` that the same code made of the same inputs is not trained
-    again, where git can tell the code. An unfinished run of the same inputs goes on
-    from its last checkpoint.
+    again; without git, the same version is the same code. An unfinished run of the same
+    inputs goes on from its last checkpoint.
 
     Args:
         corpus: Background: files, or texts in memory.
@@ -199,21 +199,24 @@ def _pretrain(
             options=dataclasses.replace(options, keep_every=keep_every),
             request=request,
         )
-        whole: Decoder | None = trained.decoder
-        if trained.finished and process_count() > 1:
-            whole = whole_decoder(trained.decoder, keep=is_first())
-        if whole is None or prepared is None or not is_first():
-            return dataclasses.replace(manifest, finished=trained.finished)
         if not trained.finished:
-            write_training_page(out)
-            keep_at_home(out, home, *LOGS)
+            if is_first():
+                write_training_page(out)
+                keep_at_home(out, home, *LOGS)
             _say(
                 f"stopped at step {trained.step:,} of {manifest.n_steps:,}; "
                 "the same command goes on"
             )
+            # Who is interrupted ends the others: not before all is kept.
+            barrier("stopped")
             if request.signal == signal.SIGINT:
                 raise KeyboardInterrupt
             return manifest
+        whole: Decoder | None = trained.decoder
+        if process_count() > 1:
+            whole = whole_decoder(trained.decoder, keep=is_first())
+        if whole is None or prepared is None or not is_first():
+            return dataclasses.replace(manifest, finished=True)
         write_model(
             whole,
             prepared.tokenizer,

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
+from jaxcontam.data.manifest import read_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.hosts import barrier, gather_bytes, process_count, process_index
 from train.disks import disk_leader
-from train.earlier import run_inputs
+from train.earlier import MANIFEST_NAME, run_inputs
 from train.prepare import STREAM_NAME, Prepared
 from train.rows import Rows
 
@@ -43,15 +44,19 @@ def prepared_once(
         InputError: If processes prepared different data.
     """
     leads = disk_leader(out) == process_index()
-    # Beside that of an earlier run, until it is known that this one may begin.
+    # Beside that of a finished run, until it is known that this one may begin.
     fresh_stream = out / f"new-{STREAM_NAME}"
+    if leads and not _holds_finished(out):
+        # A run that goes on makes its stream anew: the disk need not hold two.
+        (out / STREAM_NAME).unlink(missing_ok=True)
     try:
         prepared = prepare(fresh_stream) if leads else None
         _check_same(prepared)
         yield prepared
     finally:
         if leads:
-            fresh_stream.unlink(missing_ok=True)
+            for left in out.glob(f"{fresh_stream.name}*"):
+                left.unlink()
 
 
 def place_stream(out: Path, prepared: Prepared | None) -> None:
@@ -85,6 +90,16 @@ def rows_of_run(out: Path, prepared: Prepared | None, context: int) -> Rows:
     if prepared is not None:
         (out / _STARTS_NAME).unlink(missing_ok=True)
     return rows
+
+
+def _holds_finished(out: Path) -> bool:
+    """Whether a finished run stands here, or one of which nothing is known."""
+    if not (out / MANIFEST_NAME).exists():
+        return False
+    try:
+        return read_manifest(out / MANIFEST_NAME).finished
+    except InputError:
+        return True
 
 
 def _check_same(prepared: Prepared | None) -> None:

@@ -6,8 +6,6 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
-import jax
-
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -35,12 +33,10 @@ def stop_request() -> Iterator[StopRequest]:
     """Keep SIGTERM and Ctrl-C for the block, which looks at the request when it can.
 
     A second Ctrl-C interrupts at once. Outside of the main thread, which alone receives
-    signals, nothing changes; nor in one of several processes, for which
-    `jax.distributed` listens.
+    signals, nothing changes.
     """
     request = StopRequest()
-    is_main = threading.current_thread() is threading.main_thread()
-    if jax.process_count() > 1 or not is_main:
+    if threading.current_thread() is not threading.main_thread():
         yield request
         return
     before = {number: signal.signal(number, request._receive) for number in _SIGNALS}

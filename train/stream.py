@@ -8,6 +8,7 @@ Dimension key
 
 import dataclasses
 import hashlib
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -15,6 +16,7 @@ from typing import Literal
 import numpy as np
 
 from jaxcontam.data.encoding import Encoded
+from jaxcontam.errors import InputError
 from train.timing import Timed, in_time, rows_of_spans
 
 # Ids that go by at a time where a stream is read as a whole.
@@ -105,6 +107,9 @@ def build_stream(
         seed: Draws the boundaries and the orders of shuffled copies.
         out: A .npy file that takes the ids instead of memory; it stands there once
             it is whole.
+
+    Raises:
+        InputError: If its disk has too little room.
     """
     pieces = _pieces(canaries, len(documents), seed=seed)
     n_canary_ids = sum(len(piece.ids) for piece in pieces)
@@ -120,6 +125,7 @@ def build_stream(
     else:
         dtype = np.uint16 if largest <= np.iinfo(np.uint16).max else np.int32
         partial = out.with_name(out.name + ".partial")
+        _check_room(out.parent, n_ids * np.dtype(dtype).itemsize)
         written_N = np.lib.format.open_memmap(partial, "w+", dtype, (n_ids,))
         begins = _fill(written_N, documents, pieces, prefix_id)
         written_N.flush()
@@ -306,6 +312,17 @@ def stream_digest(ids_N: np.ndarray) -> str:
     for begin in range(0, len(ids_N), _BLOCK):
         digest.update(ids_N[begin : begin + _BLOCK].astype("<i4").tobytes())
     return f"sha256:{digest.hexdigest()}"
+
+
+def _check_room(folder: Path, n_bytes: int) -> None:
+    # A mapped file on a full disk ends the process without a word.
+    free = shutil.disk_usage(folder).free
+    if n_bytes > free:
+        raise InputError(
+            f"{folder}: the stream takes {n_bytes / 1e9:,.1f} GB, and "
+            f"{free / 1e9:,.1f} GB are free",
+            hint="free some, or name a larger disk with --out",
+        )
 
 
 def _pieces(canaries: Sequence[Canary], n_documents: int, *, seed: int) -> list[_Piece]:

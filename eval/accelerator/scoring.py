@@ -18,8 +18,8 @@ from eval.speed.measure import interleaved
 from eval.speed.subjects import random_ids
 from jaxcontam.models.flops import forward_flops
 
-# The rival's batches and the positions whose logits it makes at a time, as large as
-# ours: more of either was no faster in torch's own benchmarks of these shapes.
+# The rival's batches and the positions whose logits it makes at a time: chosen as large
+# as ours. Whether others would be faster for torch was not measured.
 _TORCH_BATCH_TOKENS = 16_384
 _TORCH_CHUNK = 4096
 # Of the spread of the scores: bfloat16 operands and activations, 32 layers.

@@ -9,7 +9,7 @@ from train.dry_run.compiled import CompiledStep
 from train.dry_run.hardware import Machine
 from train.dry_run.memory import StepMemory
 from train.dry_run.step_time import StepTime
-from train.presets import Preset
+from train.presets import PRESETS, Preset
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +61,28 @@ class Answer:
         return self.tokens / self.preset.step_tokens * step_seconds / 3600
 
 
+def train_flags(answer: Answer) -> tuple[str, ...]:
+    """Flags with which `train.pretrain` trains what was reckoned here."""
+    preset, shape = answer.preset, answer.shape
+    flags = [
+        "--preset",
+        preset.name,
+        "--mesh",
+        f"data={shape.data},model={shape.model}",
+    ]
+    flags += ["--micro-batches", str(preset.compute.n_micro)]
+    usual = PRESETS[preset.name]
+    for flag, now, before in (
+        ("--batch-rows", preset.batch_rows, usual.batch_rows),
+        ("--row-tokens", preset.context, usual.context),
+        ("--dtype", preset.compute.dtype, usual.compute.dtype),
+        ("--remat", preset.compute.remat, usual.compute.remat),
+    ):
+        if now != before:
+            flags += [flag, str(now)]
+    return tuple(flags)
+
+
 def answer_to_json(answer: Answer) -> dict[str, Any]:
     """The answer as JSON values; bytes, seconds and hours."""
     on, time = answer.machine, answer.time
@@ -75,6 +97,7 @@ def answer_to_json(answer: Answer) -> dict[str, Any]:
         "row_tokens": answer.preset.context,
         "compute": dataclasses.asdict(answer.preset.compute),
         "fits": answer.fits,
+        "train_flags": train_flags(answer),
         "usable_bytes": answer.usable,
         "needed_bytes": answer.needed,
         "memory": dataclasses.asdict(answer.memory),

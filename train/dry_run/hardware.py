@@ -19,6 +19,8 @@ from typing import Literal
 from jaxcontam.errors import InputError, unknown_name
 
 _NAME = re.compile(r"([a-z0-9]+(?:-[48]0)?)-(\d+)")
+# As a kind and a number, each would be so many of the larger card.
+_HALF_NAMES = ("a100-40", "a100-80")
 _ALSO = {"v5litepod": "v5e", "a100": "a100-80"}
 
 
@@ -180,6 +182,11 @@ def machine(name: str) -> Machine:
     Raises:
         InputError: If there is no such chip, or no slice of that size.
     """
+    if name.lower() in _HALF_NAMES:
+        raise InputError(
+            f"{name}: 40 or 80 names the card, and how many there are is missing",
+            hint=f"{name}-1 for one of them, {name}-8 for eight",
+        )
     found = _NAME.fullmatch(name.lower())
     kind = "" if found is None else _ALSO.get(found[1], found[1])
     if found is None or kind not in CHIPS:

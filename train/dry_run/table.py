@@ -1,6 +1,6 @@
 """A dry run's answer as text for people."""
 
-from train.dry_run.answer import Answer
+from train.dry_run.answer import Answer, train_flags
 
 _GIB = 1 << 30
 _PARTS = {
@@ -32,7 +32,7 @@ def _verdict(answer: Answer, reserve: float) -> list[str]:
     rows = answer.preset.batch_rows // (on.n_chips * compute.n_micro)
     word = "fits" if answer.fits else "DOES NOT FIT"
     capacity = on.chip.memory_bytes / _GIB
-    return [
+    lines = [
         f"{answer.preset.name} on {on.name} ({on.n_chips} chips of "
         f"{capacity:.0f} GiB): {word}",
         f"  needs {answer.needed / _GIB:.1f} GiB a chip of {answer.usable / _GIB:.1f} "
@@ -42,6 +42,9 @@ def _verdict(answer: Answer, reserve: float) -> list[str]:
         f"{rows} a chip at once in {compute.n_micro} micro-batches; "
         f"{compute.dtype}" + (", blocks computed twice" if compute.remat else ""),
     ]
+    if answer.fits:
+        lines.append(f"  flags of train.pretrain: {' '.join(train_flags(answer))}")
+    return lines
 
 
 def _memory(answer: Answer) -> list[str]:
