@@ -46,9 +46,7 @@ _link: Link | None = None
 
 
 @contextlib.contextmanager
-def joined(
-    distributed: bool, *, preemption: bool = False, wait_seconds: float = _WAIT_SECONDS
-) -> Iterator[None]:
+def joined(distributed: bool, *, wait_seconds: float = _WAIT_SECONDS) -> Iterator[None]:
     """Join the processes of this run; all leave together.
 
     Does nothing unless `distributed`. Where it joins, what the processes other than the
@@ -60,8 +58,6 @@ def joined(
         distributed: Whether there are other processes. Which: the environment variables
             JAX_COORDINATOR_ADDRESS (host:port of process 0), JAX_NUM_PROCESSES and
             JAX_PROCESS_ID, or what JAX detects itself (TPU pods, SLURM, MPI, GKE).
-        preemption: Whether SIGTERM becomes a notice that JAX's preemption service
-            spreads; else SIGTERM ends the process as ever.
         wait_seconds: For the others to come.
 
     Raises:
@@ -88,7 +84,7 @@ def joined(
         threading.Thread(target=_end_if_lost, args=(link, over), daemon=True).start()
         _link = link
         try:
-            _initialize(address, count, process, preemption)
+            _initialize(address, count, process)
             yield
             link.finish()
         except BaseException as e:
@@ -277,10 +273,11 @@ def _service(port: str, count: int) -> subprocess.Popen:
     return service
 
 
-def _initialize(address: str, count: int, process: int, preemption: bool) -> None:
+def _initialize(address: str, count: int, process: int) -> None:
     import jax
 
-    jax.config.update("jax_enable_preemption_service", preemption)
+    # It would take SIGTERM for itself.
+    jax.config.update("jax_enable_preemption_service", False)
     jax.distributed.initialize(
         address,
         num_processes=count,
