@@ -154,14 +154,6 @@ def on_mesh(state: nnx.State, mesh: Mesh) -> tuple[nnx.State, Layout]:
     return jax.tree.map(put, state, layout.specs(state)), layout
 
 
-def on_every_device(state: Any, mesh: Mesh) -> Any:
-    """Weights, or another tree of arrays, copied to every device of a mesh.
-
-    What is there already stays.
-    """
-    return jax.device_put(state, NamedSharding(mesh, PartitionSpec()))
-
-
 def rows_on_mesh(
     mesh: Mesh, rows: PartitionSpec, *arrays: np.ndarray
 ) -> tuple[Any, ...]:
