@@ -1,32 +1,17 @@
 """Studies as tables of words: for the terminal and for the page."""
 
-import dataclasses
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+
+from eval.study import Grid, print_grid
 
 Document = Mapping[str, Any]
 
 # Other scores of that study stand in its file.
 _OF_SIZES = ("min_k", "loss")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Grid:
-    """A table.
-
-    Attributes:
-        title: Above it.
-        header: One word a column; the first names the rows.
-        rows: As many words each.
-    """
-
-    title: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
 
 
 TITLES = {
@@ -67,15 +52,7 @@ def grids(document: Document) -> list[Grid]:
 def print_study(document: Document, console: Console) -> None:
     """Print the tables of one study."""
     for grid in grids(document):
-        table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-        for number, name in enumerate(grid.header):
-            table.add_column(
-                name, justify="left" if number == 0 else "right", no_wrap=True
-            )
-        for row in grid.rows:
-            table.add_row(*row)
-        console.print(f"\n{grid.title}", highlight=False)
-        console.print(table, highlight=False)
+        print_grid(grid, console)
     console.print(
         f"{document['wall_seconds']:.0f} s, of one core {document['cpu_seconds']:.0f}",
         highlight=False,

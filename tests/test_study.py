@@ -1,0 +1,70 @@
+import json
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+from rich.console import Console
+
+from eval.curves import Curve, curves_svg
+from eval.study import Clock, Grid, finish_study, markdown
+
+GRID = Grid("A title", ("test", "power"), (("a | b", "0.5\n0.4"), ("c", "1")))
+
+
+def test_markdown_has_one_line_a_row_and_as_many_cells():
+    title, empty, *lines = markdown(GRID).splitlines()
+    assert (title, empty) == ("A title", "")
+    assert [line.replace("\\|", "").count("|") for line in lines] == [3] * 4
+
+
+def test_study_leaves_numbers_tables_and_figures_with_command_and_cost(tmp_path):
+    svg = curves_svg(
+        [
+            Curve(label="x < y", x=(0, 1, 2), y=(0.1, 0.5, 1.0)),
+            Curve(label="z", x=(0, 1), y=(0, 1), low=(0, 0.5), high=(0.1, 1)),
+        ],
+        x_label="copies",
+        y_label="power",
+        log_x=True,
+        x_ticks=(0, 1, 2),
+        level=0.05,
+    )
+    document = finish_study(
+        "power",
+        ("--seed", "3"),
+        clock=Clock.start(),
+        out=tmp_path / "new",
+        numbers={"rows": [1, 2]},
+        grids=(GRID,),
+        figures={"curve": svg},
+        console=Console(quiet=True),
+        earlier_seconds=7.0,
+    )
+    assert json.loads((tmp_path / "new/power.json").read_text()) == document
+    assert document["command"] == ["eval.power", "--seed", "3"]
+    assert document["cpu_seconds"] >= 0 and document["wall_seconds"] >= 0
+    ElementTree.fromstring((tmp_path / "new/curve.svg").read_text())
+    tables = (tmp_path / "new/power.md").read_text()
+    assert markdown(GRID) in tables and "python -m eval.power --seed 3" in tables
+
+
+def test_number_that_is_not_finite_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="JSON"):
+        finish_study(
+            "power",
+            (),
+            clock=Clock.start(),
+            out=tmp_path,
+            numbers={"x": float("nan")},
+            grids=(),
+            figures={},
+            console=Console(quiet=True),
+        )
+    assert not (tmp_path / "power.json").exists()
+
+
+def test_same_curves_give_the_same_bytes():
+    curves = [Curve(label="a", x=(1, 2), y=(1e-3, 1), dashed=True)]
+    one, other = (
+        curves_svg(curves, x_label="x", y_label="y", log_y=True) for _ in range(2)
+    )
+    assert one == other
