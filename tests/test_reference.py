@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from eval.population import ModelRecord, Outcome
+from eval.power.model import ModelRecord, Outcome
 from eval.reference_curve import ReferenceCurveCommand, curves_of
 from jaxcontam.errors import InputError
 from jaxcontam.report.reference import (
