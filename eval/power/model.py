@@ -208,7 +208,7 @@ def _test(
         test = plan_test(
             benchmark,
             ids,
-            tested_method(variant),
+            method_of(variant),
             prefix_id=texts.prefix_id,
             context=study.preset.decoder.context,
             seed=seed,
@@ -223,7 +223,7 @@ def _test(
     return rows
 
 
-def tested_method(variant: Variant) -> TestMethod:
+def method_of(variant: Variant) -> TestMethod:
     """The row of METHODS, with the variant's strata in place of its own."""
     method = order_method(variant.scored)
     if variant.size is not None and isinstance(method, PairMethod):

@@ -162,28 +162,50 @@ def dup50_rows(records: Sequence[ModelRecord]) -> list[Dup50]:
     return found
 
 
-def half_power_copies(copies: Sequence[int], power: np.ndarray) -> float:
-    """Copies at which a rising curve crosses one half; infinite if it never does.
+def half_power_copies(copies: Sequence[int], power_BC: np.ndarray) -> np.ndarray:
+    """Copies at which each curve crosses one half; infinite where it never does.
 
-    The curve is made monotone by pooling adjacent violators and drawn straight over the
+    A curve is made monotone by pooling adjacent violators and drawn straight over the
     logarithm of copies; between 0 and 1 copies it is drawn straight over copies.
 
     Args:
         copies: (C,) ascending.
-        power: (C,) shares.
+        power_BC: (B, C) shares.
+
+    Returns:
+        (B,) float64.
     """
-    rising = _monotone(np.asarray(power, np.float64))
-    above = np.flatnonzero(rising >= 0.5)
-    if not len(above):
-        return math.inf
-    at = int(above[0])
-    if at == 0:
-        return float(copies[0])
-    x0, x1 = float(copies[at - 1]), float(copies[at])
-    share = (0.5 - rising[at - 1]) / (rising[at] - rising[at - 1])
-    if x0 < 1:
-        return x0 + share * (x1 - x0)
-    return float(x0 * (x1 / x0) ** share)
+    rising_BC = monotone(power_BC)
+    above_BC = rising_BC >= 0.5
+    at_B = above_BC.argmax(axis=1)
+    rows_B = np.arange(len(rising_BC))
+    before_B = np.maximum(at_B - 1, 0)
+    x_C = np.asarray(copies, np.float64)
+    x0_B, x1_B = x_C[before_B], x_C[at_B]
+    y0_B, y1_B = rising_BC[rows_B, before_B], rising_BC[rows_B, at_B]
+    share_B = (0.5 - y0_B) / np.where(y1_B > y0_B, y1_B - y0_B, 1.0)
+    straight_B = x0_B + share_B * (x1_B - x0_B)
+    floor_B = np.maximum(x0_B, 1.0)
+    curved_B = floor_B * (x1_B / floor_B) ** share_B
+    found_B = np.where(x0_B < 1, straight_B, curved_B)
+    found_B = np.where(at_B == 0, x_C[0], found_B)
+    return np.where(above_BC.any(axis=1), found_B, np.inf)
+
+
+def monotone(values_BC: np.ndarray) -> np.ndarray:
+    """Least-squares rising fit of each row, weights equal: isotonic regression.
+
+    By its max-min form: the largest over starts of the least mean from there to an end.
+    """
+    _, C = values_BC.shape
+    sums_BC = np.cumsum(np.pad(values_BC, ((0, 0), (1, 0))), axis=1)
+    fit_BC = np.full(values_BC.shape, -np.inf)
+    for start in range(C):
+        lengths = np.arange(1, C - start + 1)
+        means = (sums_BC[:, start + 1 :] - sums_BC[:, [start]]) / lengths
+        least = np.minimum.accumulate(means[:, ::-1], axis=1)[:, ::-1]
+        fit_BC[:, start:] = np.maximum(fit_BC[:, start:], least)
+    return fit_BC
 
 
 def compare(
@@ -249,9 +271,8 @@ def _dup50(
     n_models = len(found_MC)
     rng = np.random.default_rng([n_models, len(copies)])
     drawn = rng.integers(n_models, size=(_N_BOOTSTRAP, n_models))
-    values = sorted(
-        half_power_copies(copies, found_MC[rows].mean(axis=0)) for rows in drawn
-    )
+    power_BC = np.stack([found_MC[rows].mean(axis=0) for rows in drawn])
+    values = np.sort(half_power_copies(copies, power_BC))
     # Ends are drawn values: an infinite one must not be mixed with a finite one.
     low = values[round(0.025 * (_N_BOOTSTRAP - 1))]
     high = values[round(0.975 * (_N_BOOTSTRAP - 1))]
@@ -260,7 +281,7 @@ def _dup50(
         test=test,
         level=level,
         n_models=n_models,
-        copies=_finite(half_power_copies(copies, found_MC.mean(axis=0))),
+        copies=_finite(half_power_copies(copies, found_MC.mean(axis=0)[None])[0]),
         low=_finite(low),
         high=_finite(high),
         most=max(copies),
@@ -268,11 +289,4 @@ def _dup50(
 
 
 def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def _monotone(values: np.ndarray) -> np.ndarray:
-    """Least-squares rising fit of equal weights, by pooling adjacent violators."""
-    from scipy.optimize import isotonic_regression
-
-    return isotonic_regression(values).x
+    return float(value) if math.isfinite(value) else None
