@@ -75,7 +75,8 @@ class Audit(DeviceFlags):
     benchmark: Annotated[
         tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="BENCHMARK...")
     ]
-    """Files in published order: .jsonl, .json, .csv, .tsv, .txt."""
+    """Files in published order: .jsonl, .json, .csv, .tsv, .txt, .parquet; or
+    hf:ORG/NAME:SPLIT, lm_eval:TASK."""
     tests: str | None = None
     """Order tests, comma-separated; the first one decides (see: methods)."""
     effort: Literal["quick", "standard", "thorough"] = "standard"
