@@ -21,6 +21,7 @@ import dataclasses
 import gc
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,7 +31,7 @@ from eval.public.cells import Cell, Outcome, finished, open_once, plan_cell, run
 from eval.public.entries import Entry, Flags, read_entries
 from eval.public.picture import heat_map
 from eval.public.table import decided_cells, failed_cells, grids, wide_words
-from eval.study import Clock, finish_study
+from eval.study import Clock, Grid, finish_study
 from jaxcontam.cli import EXIT_DONE, EXIT_PARTIAL, parse, run_command
 from jaxcontam.commands.flags import check_positive, check_shared_flags, flags_of
 from jaxcontam.errors import InputError
@@ -89,7 +90,7 @@ class Public:
             InputError: If a flag, a name or a .toml file is at fault, or no cell at
                 all could be tested.
         """
-        clock, console = Clock.start(), Console()
+        clock = Clock.start()
         models = read_entries(self.models, "model")
         benchmarks = read_entries(self.benchmarks, "benchmark")
         if self.tiny:
@@ -109,7 +110,8 @@ class Public:
             )
         rows, decided = decided_cells(outcomes, min_effect=self.min_effect)
         names = [one.name for one in models], [one.name for one in benchmarks]
-        document = finish_study(
+        tables = grids(rows, decided, failed, *names)
+        return finish_study(
             "public",
             flags_of(self),
             clock=clock,
@@ -122,20 +124,11 @@ class Public:
                 "cells": rows,
                 "failed": failed,
             },
-            grids=grids(rows, decided, *names),
+            grids=tables,
             figures={"heatmap": heat_map(rows, wide_words(rows, decided), *names)},
-            console=console,
+            console=_console(tables),
             earlier_seconds=sum(one.cpu_seconds for one in outcomes if one.kept),
         )
-        for cell in failed:
-            console.print(
-                f"failed: {cell['model']} x {cell['benchmark']}: {cell['error']}",
-                style="bold",
-                highlight=False,
-                markup=False,
-                soft_wrap=True,
-            )
-        return document
 
     def _shared(self) -> Flags:
         """Flags of every cell that are not at their defaults."""
@@ -182,6 +175,20 @@ def _outcomes(planned: list[list[Cell]], code: str | None) -> list[Outcome]:
         del opened
         gc.collect()  # weights may stand in cycles, and the next model needs the room
     return outcomes
+
+
+def _console(tables: Sequence[Grid]) -> Console:
+    """As wide as the tables need: a number that is cut short is a wrong one."""
+    needed = max(
+        sum(
+            max(map(len, column)) + 1
+            for column in zip(*(g.header, *g.rows), strict=True)
+        )
+        for g in tables
+    )
+    console = Console()
+    console.width = max(console.width, needed)
+    return console
 
 
 def _said(outcome: Outcome, seconds: float) -> str:

@@ -122,7 +122,7 @@ def _slug(name: str) -> str:
 
 def _folder(word: str) -> Path:
     """Of a model here; training calls every folder `model`, so the one around it."""
-    path = Path(word).resolve()
+    path = Path(os.path.abspath(word))
     return path.parent if path.name == "model" else path
 
 

@@ -1,5 +1,6 @@
 """Audits of all cells to one table: Holm over all of it, then the verdicts."""
 
+import dataclasses
 import math
 import shlex
 from collections.abc import Mapping, Sequence
@@ -113,10 +114,11 @@ def wide_words(
 def grids(
     rows: Sequence[Mapping[str, Any]],
     decided: Sequence[OrderResult],
+    failed: Sequence[Mapping[str, str]],
     models: Sequence[str],
     benchmarks: Sequence[str],
-) -> tuple[Grid, Grid]:
-    """The table with models as rows, and one line a cell."""
+) -> tuple[Grid, ...]:
+    """The table with models as rows, one line a cell, and what failed."""
     words = wide_words(rows, decided)
     letters = ", ".join(f"{letter} {verdict}" for verdict, letter in LETTERS.items())
     wide = Grid(
@@ -136,7 +138,10 @@ def grids(
         ),
         tuple(map(_line, rows, decided)),
     )
-    return wide, long
+    if not failed:
+        return wide, long
+    lost = tuple((row["model"], row["benchmark"], row["error"]) for row in failed)
+    return wide, long, Grid("Not tested", ("model", "benchmark", "reason"), lost)
 
 
 def reading(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -160,15 +165,16 @@ def _line(row: Mapping[str, Any], result: OrderResult) -> tuple[str, ...]:
         f"{row['n_examples']:,}",
         row["method"],
         p_text(result),
-        _adjusted_text(row["p_adjusted"]),
+        _adjusted_text(result),
         effect_text(result, with_error=True),
         "-" if row["mde"] is None else f"{row['mde']:.2f}",
         verdict,
     )
 
 
-def _adjusted_text(p: float) -> str:
-    """Rounded up, like p itself."""
-    if p >= 0.01:
-        return f"{math.ceil(p * 1000 - 1e-9) / 1000:.3f}"
-    return f"{p:.1e}" if p > 0 else "0"
+def _adjusted_text(result: OrderResult) -> str:
+    """As p itself is written."""
+    assert result.p_adjusted is not None
+    log10_p = math.log10(result.p_adjusted)
+    numbers = dataclasses.replace(result.numbers, log10_p=log10_p)
+    return p_text(dataclasses.replace(result, numbers=numbers))
