@@ -143,7 +143,9 @@ def test_other_code_audits_again_and_scores_nothing(
     document, out = finished
     shutil.copytree(out, tmp_path, dirs_exist_ok=True)
     monkeypatch.setattr(study, "code_version", lambda: code)
-    again = table(inputs, tmp_path, models=(str(inputs / "fresh"),)).run()
+    words = {"models": (str(inputs / "fresh"),)}
+    words["benchmarks"] = (str(inputs / f"{NAMES[0]}.txt"),)
+    again = table(inputs, tmp_path, **words).run()
     assert not any(by_cell(again, "kept").values())
     assert set(by_cell(again, "tokens_scored").values()) == {0}
     p_values = by_cell(document, "p_value")

@@ -10,6 +10,12 @@ Fixed before looking: the deciding test of each benchmark (`--tests` or `--effor
 same for all models), the seed, and Holm over all cells that were tested. A benchmark
 whose own order is not random keeps its cell, which says so.
 
+No public model was at hand here. What stands in LOG.md is the table of two models made
+here, each the other's control: that of `eval.canaries` (published copies) and that of
+`eval.quickstart` (seed 0), both on the first 100 lines of each of the former's 20 files
+(ten planted, ten held out), examples cut to 48 tokens as in training, standard effort,
+seed 0.
+
 Each cell is `jaxcontam audit MODEL BENCHMARK` with a folder of its own, under
 OUT/cells, that `jaxcontam verify` checks. A killed run goes on where it stopped;
 finished cells are kept as long as command, model, file and code are the same, and what
