@@ -143,7 +143,7 @@ def test_other_code_audits_again_and_scores_nothing(
     document, out = finished
     shutil.copytree(out, tmp_path, dirs_exist_ok=True)
     monkeypatch.setattr(study, "code_version", lambda: code)
-    words = {"models": (str(inputs / "fresh"),)}
+    words: dict = {"models": (str(inputs / "fresh"),)}
     words["benchmarks"] = (str(inputs / f"{NAMES[0]}.txt"),)
     again = table(inputs, tmp_path, **words).run()
     assert not any(by_cell(again, "kept").values())
