@@ -4,13 +4,13 @@ import dataclasses
 import math
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from eval.simulated_power.laws import LAWS, draw_pairs
+from eval.simulated_power.laws import LAWS, Pairs, draw_pairs
 from eval.simulated_power.statistics import Parts, order_parts, p_values, spreads
 from jaxcontam.methods.power_designs import FilePlan, power_design
 from jaxcontam.stats.power import PowerDesign, power
@@ -119,64 +119,88 @@ class CellResult:
         return next(s for s in self.shares if s.name == name and s.level == level)
 
 
-def simulate(cell: Cell, n_sets: int, *, seed: int) -> CellResult:
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Some data sets of a cell, and what the tests say of them.
+
+    Attributes:
+        pairs: Of each stratum size.
+        parts: Scores of orders.
+        p_values: (E, D) float32, one row an effect.
+        squares: (D,) float32; squared spread of a boundary, see `spreads`.
+    """
+
+    pairs: list[Pairs]
+    parts: Parts
+    p_values: jax.Array
+    squares: jax.Array
+
+
+jax.tree_util.register_dataclass(Batch, ["pairs", "parts", "p_values", "squares"], [])
+
+
+def batches_of(cell: Cell, n_sets: int, *, seed: int) -> Callable[[int], Batch]:
+    """Compiled once: number of a batch -> its data sets, `n_sets` of them.
+
+    Args:
+        cell: What to simulate.
+        n_sets: Data sets a batch.
+        seed: With the cell's label and the batch's number, seeds them.
+    """
+    design, law = cell.design, LAWS[cell.law]
+    sizes = [(kind.size, kind.count) for kind in design.kinds]
+    effects_E = jnp.array(cell.effects, jnp.float32)
+    # Philox: half of the time goes into draws.
+    key = jax.random.key(seed, impl="rbg")
+    key = jax.random.fold_in(key, zlib.crc32(cell.label.encode()))
+
+    @jax.jit
+    def batch(number: jax.Array) -> Batch:
+        pairs_key, orders_key = jax.random.split(jax.random.fold_in(key, number))
+        pairs = draw_pairs(pairs_key, law, sizes, n_sets)
+        parts = order_parts(design, pairs, orders_key)
+        p_ED = jax.lax.map(lambda effect: p_values(design, parts, effect), effects_E)
+        return Batch(pairs, parts, p_ED, spreads(design, parts))
+
+    return lambda number: batch(jnp.uint32(number))
+
+
+def simulate(cell: Cell, n_sets: int, *, seed: int) -> tuple[CellResult, Batch]:
     """Draw a cell's data sets, test them all, and count.
 
     Args:
         cell: What to simulate.
         n_sets: Data sets; rounded up to whole batches.
-        seed: With the cell's label, seeds them.
+        seed: See `batches_of`.
+
+    Returns:
+        What was counted, and one more batch, which was not.
     """
     design = cell.design
-    batch = min(BATCH, n_sets)
-    n_batches = math.ceil(n_sets / batch)
-    key = cell_key(cell, seed)
-    effects_E = jnp.array(cell.effects, jnp.float32)
-    levels_L = jnp.array(LEVELS) * _ROUNDING
-
-    @jax.jit
-    def run(number: jax.Array) -> tuple[jax.Array, jax.Array]:
-        parts = batch_parts(cell, design, jax.random.fold_in(key, number), batch)
-        p_ED = jax.lax.map(lambda effect: p_values(design, parts, effect), effects_E)
-        found_EL = (p_ED[:, :, None] <= levels_L).mean(axis=1)
-        return found_EL, spreads(design, parts).mean()
-
-    # Compiled on a batch that is not counted.
-    jax.block_until_ready(run(jnp.uint32(n_batches)))
+    batch_size = min(BATCH, n_sets)
+    n_batches = math.ceil(n_sets / batch_size)
+    batch = batches_of(cell, batch_size, seed=seed)
+    spare = jax.block_until_ready(batch(n_batches))
     started = time.process_time()
-    outcomes = [run(jnp.uint32(number)) for number in range(n_batches)]
-    found_BEL = np.stack([np.asarray(found) for found, _ in outcomes]).astype(float)
-    squares_B = np.array([float(square) for _, square in outcomes])
+    found, squares = [], []
+    levels_L = np.array(LEVELS) * _ROUNDING
+    for number in range(n_batches):
+        one = batch(number)
+        p_ED = np.asarray(one.p_values)
+        found.append((p_ED[:, :, None] <= levels_L).mean(axis=1))
+        squares.append(float(one.squares.mean()))
     seconds = time.process_time() - started
-    spread = math.sqrt(float(squares_B.mean()))
-    return CellResult(
+    spread = math.sqrt(sum(squares) / n_batches)
+    result = CellResult(
         cell=cell,
-        n_sets=n_batches * batch,
+        n_sets=n_batches * batch_size,
         n_strata=design.n_strata,
         n_orders=design.n_orders,
         spread=spread,
-        shares=tuple(_shares(cell, design, found_BEL, spread, batch)),
+        shares=tuple(_shares(cell, design, np.stack(found), spread, batch_size)),
         cpu_seconds=seconds,
     )
-
-
-def batch_parts(cell: Cell, design: PowerDesign, key: jax.Array, n_sets: int) -> Parts:
-    """Scores of one batch of data sets."""
-    pairs_key, orders_key = jax.random.split(key)
-    pairs = draw_pairs(pairs_key, LAWS[cell.law], sizes_of(design), n_sets)
-    return order_parts(design, pairs, orders_key)
-
-
-def sizes_of(design: PowerDesign) -> list[tuple[int, int]]:
-    """(examples, how many) of a design's strata, in file order."""
-    return [(kind.size, kind.count) for kind in design.kinds]
-
-
-def cell_key(cell: Cell, seed: int) -> jax.Array:
-    """Key of a cell's draws: Philox, for half of the time goes into draws."""
-    return jax.random.fold_in(
-        jax.random.key(seed, impl="rbg"), zlib.crc32(cell.label.encode())
-    )
+    return result, spare
 
 
 def _shares(

@@ -60,6 +60,9 @@ class Pairs:
     weights: jax.Array
 
 
+jax.tree_util.register_dataclass(Pairs, ["noise", "weights"], [])
+
+
 def draw_pairs(
     key: jax.Array, law: Law, sizes: Sequence[tuple[int, int]], n_sets: int
 ) -> list[Pairs]:

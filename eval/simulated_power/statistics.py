@@ -49,12 +49,15 @@ class Parts:
     variance: jax.Array | None = None
 
 
+jax.tree_util.register_dataclass(Parts, ["chance", "gain", "variance"], [])
+
+
 def order_parts(design: PowerDesign, pairs: Sequence[Pairs], key: jax.Array) -> Parts:
     """Scores of the published order and of its counterfactuals.
 
     Random orders are drawn afresh for every stratum of every data set; only those of a
-    whole file (`rank`) are shared by the data sets of one call. Adjacency's matrices are centred first,
-    and its columns after the published one stand for all orders.
+    whole file (`rank`) are shared by the data sets of one call. Adjacency's matrices
+    are centred first, and its columns after the published one stand for all orders.
 
     Args:
         design: Of the test.
