@@ -1,5 +1,7 @@
 """Which cells the study simulates: fixed before any of them was looked at."""
 
+from collections.abc import Iterable
+
 from eval.simulated_power.cells import CONTEXT, EXAMPLE_TOKENS, Cell
 from eval.simulated_power.laws import LAWS
 from jaxcontam.methods.power_designs import (
@@ -33,25 +35,25 @@ LAWS_PART, PLANNER_PART = "laws", "planner"
 NONE, FOUND, MDE = "none", "wanted", "mde"
 
 
-def law_cells() -> list[Cell]:
-    """Every test under every law, at no effect and at the one that is found as wanted.
+def law_cells(laws: Iterable[str] = LAWS) -> list[Cell]:
+    """Every test under each law, at no effect and at the one that is found as wanted.
 
     That effect is the formula's for independent normal entries (of the law's symmetry).
     Under the normal law there are more: a curve, and the `mde` of reports.
     """
     return [
         _law_cell(test, law)
-        for law in LAWS
+        for law in laws
         for test in PLANNED
         # One scale for the one stratum that it has changes no rank.
         if not (test == "permutation" and LAWS[law].strata_spread)
     ]
 
 
-def planner_cells() -> list[Cell]:
+def planner_cells(effects: Iterable[float] = PLANNED_EFFECTS) -> list[Cell]:
     """Files as large as the planner asks, with the effect that it was asked about."""
     found = []
-    for effect in PLANNED_EFFECTS:
+    for effect in effects:
         for test in PLANNED:
             n = examples_needed(test, effect)
             # Pair matrices of whole files of hundreds would take most of the time.
