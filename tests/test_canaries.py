@@ -17,7 +17,7 @@ from jaxcontam.errors import InputError
 WORDS = ("amber", "basin", "cedar", "delta", "ember", "fjord", "grove", "heron")
 # As many as the blind classifiers need, and a few to spare for lines that stand twice.
 LIMIT = 13
-FEW = ("boolq", "mnli")
+FEW = ("mnli",)
 METHODS = ("adjacency", "stratified", "sharded_t", "reversal", "permutation")
 
 
@@ -57,9 +57,8 @@ def known_code(patch):
     patch.setattr("train.prepare.code_version", lambda: "a commit")
 
 
-def two_sets(patch):
-    few = {name: CANARIES[name] for name in FEW}
-    patch.setattr(published, "CANARIES", few)
+def one_set(patch):
+    patch.setattr(published, "CANARIES", {name: CANARIES[name] for name in FEW})
 
 
 @pytest.fixture(autouse=True)
@@ -69,16 +68,16 @@ def in_a_checkout(monkeypatch):
 
 @pytest.fixture
 def few(monkeypatch):
-    two_sets(monkeypatch)
+    one_set(monkeypatch)
 
 
 @pytest.fixture(scope="module")
 def finished(files, tmp_path_factory):
-    """A pulse run of two of the ten sets."""
+    """A pulse run of one of the ten sets."""
     out = tmp_path_factory.mktemp("out")
     with pytest.MonkeyPatch.context() as patch:
         known_code(patch)
-        two_sets(patch)
+        one_set(patch)
         return study(files, out).run(), out
 
 
@@ -95,7 +94,7 @@ def test_every_set_and_its_control_is_tested_five_ways(finished):
         for suffix in ("", "-held")
         for method in METHODS
     }
-    assert verify_report(out) == ([], 20)
+    assert verify_report(out) == ([], 10)
 
 
 def test_planted_lines_are_ranked_among_later_lines_and_those_seen_left_out(finished):
@@ -179,6 +178,7 @@ def test_papers_figures_come_in_pairs():
     assert all((c.sharded_p is None) == (c.min_k is None) for c in CANARIES.values())
 
 
+@pytest.mark.slow
 def test_finished_model_is_not_trained_again(
     finished, files, few, capsys, monkeypatch, tmp_path
 ):
@@ -215,7 +215,7 @@ def test_given_run_is_tested_without_training_and_gives_its_numbers(
     ("change", "message"),
     [
         ({"dup_counts": "lower"}, "planted 'mnli' 10 times, not 4"),
-        ({"limit": LIMIT - 1}, "its set 'boolq' has other lines than --canaries"),
+        ({"limit": LIMIT - 1}, "its set 'mnli' has other lines than --canaries"),
     ],
 )
 def test_given_run_of_other_sets_is_refused(
@@ -235,9 +235,9 @@ def test_given_run_that_is_not_whole_is_refused(finished, tmp_path, fault):
     shutil.copytree(finished[1], run)
     manifest = run / "manifest.json"
     if fault == "lines":
-        with (run / "sets/boolq.jsonl").open("a") as file:
+        with (run / "sets/mnli.jsonl").open("a") as file:
             file.write('{"text": "one more"}\n')
-        message = r"boolq\.jsonl: not the set 'boolq' of manifest\.json"
+        message = r"mnli\.jsonl: not the set 'mnli' of manifest\.json"
     elif fault == "unfinished":
         fields = json.loads(manifest.read_text()) | {"finished": False}
         manifest.write_text(json.dumps(fields))
