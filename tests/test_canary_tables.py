@@ -103,6 +103,16 @@ def test_reports_of_one_model_are_joined_and_the_first_counts(tmp_path):
     assert run.tests["piqa", "permutation"]["p_value"] == 0.05
 
 
+def test_two_models_of_one_plan_are_told_apart(tmp_path):
+    runs = read_runs(
+        [
+            report(tmp_path / "a", plan_rows("lower")),
+            report(tmp_path / "b", plan_rows("lower"), model="sha256:b"),
+        ]
+    )
+    assert [run.label for run in runs] == ["lower", "lower 2"]
+
+
 def test_shares_count_sets_and_name_no_level_below_the_floor(tmp_path):
     rows = plan_rows("published", "permutation", 0.05, p_floor=0.05, n_orders=19)
     (run,) = read_runs([report(tmp_path / "a", rows)])

@@ -106,7 +106,19 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
         run = run_of(read_document(path), str(path))
         first = runs.get(run.fingerprint)
         runs[run.fingerprint] = run if first is None else _joined(first, run)
-    return list(runs.values())
+    return _told_apart(list(runs.values()))
+
+
+def _told_apart(runs: Sequence[Run]) -> list[Run]:
+    """Runs of one label are numbered from the second one on."""
+    seen: dict[str, int] = {}
+    told = []
+    for run in runs:
+        seen[run.label] = n = seen.get(run.label, 0) + 1
+        told.append(
+            run if n == 1 else dataclasses.replace(run, label=f"{run.label} {n}")
+        )
+    return told
 
 
 def _joined(first: Run, second: Run) -> Run:

@@ -40,13 +40,15 @@ def figures_of(runs: Sequence[Run]) -> dict[str, str]:
                     f"{method}, {run.label}",
                     ((row["copies"], _drawn_p(row)) for row in _rows(run, method)),
                     dashed=number > 0,
+                    # Six bands on top of each other show nothing.
+                    band=method == run.methods[0],
                 )
                 for number, run in enumerate(runs)
                 for method in _DRAWN
                 if method in run.methods
             ],
             x_label="copies (0: later lines of the same files)",
-            y_label="p-value: median and range of sets",
+            y_label="p-value: median (range) of sets",
             log_x=True,
             log_y=True,
             x_ticks=ticks,
@@ -58,6 +60,7 @@ def figures_of(runs: Sequence[Run]) -> dict[str, str]:
             f"{label}, {run.label}",
             ((row["copies"], row[field]) for row in run.ranked.values()),
             dashed=dashed,
+            band=not dashed,
         )
         for run in runs
         for label, field, dashed in (
@@ -70,7 +73,7 @@ def figures_of(runs: Sequence[Run]) -> dict[str, str]:
         figures["canaries-auc"] = curves_svg(
             curves,
             x_label="copies",
-            y_label="AUC: median and range of sets",
+            y_label="AUC: median (range) of sets",
             log_x=True,
             x_ticks=[tick for tick in ticks if tick],
             level=0.5,
@@ -283,9 +286,13 @@ def _drawn_p(row: Row) -> float:
 
 
 def _range(
-    label: str, points: Iterable[tuple[int, float | None]], *, dashed: bool
+    label: str,
+    points: Iterable[tuple[int, float | None]],
+    *,
+    dashed: bool,
+    band: bool,
 ) -> Curve:
-    """Median and range over the sets of each number of copies."""
+    """Median and, as a band, range over the sets of each number of copies."""
     by_copies: dict[int, list[float]] = {}
     for copies, value in points:
         if value is not None:
@@ -295,7 +302,7 @@ def _range(
         label=label,
         x=x,
         y=[statistics.median(by_copies[copies]) for copies in x],
-        low=[min(by_copies[copies]) for copies in x],
-        high=[max(by_copies[copies]) for copies in x],
+        low=[min(by_copies[copies]) for copies in x] if band else (),
+        high=[max(by_copies[copies]) for copies in x] if band else (),
         dashed=dashed,
     )
