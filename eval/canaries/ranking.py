@@ -112,7 +112,7 @@ def rank_sets(
             control,
             scores=(scores[one.name], scores[control.name]),
             encoded=(encoded[one.name], encoded[control.name]),
-            read=lambda ids: [checkpoint.tokenizer.decode(row) for row in ids],
+            read=lambda ids: [checkpoint.tokenizer.decode(row.tolist()) for row in ids],
             seed=seed,
         )
         if found is None:
