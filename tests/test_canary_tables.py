@@ -173,7 +173,7 @@ _AUC = {
 }
 
 
-@pytest.mark.parametrize("fault", ["command", "study", "nothing"])
+@pytest.mark.parametrize("fault", ["command", "study", "rows", "nothing"])
 def test_folder_without_a_report_of_this_study_is_refused(tmp_path, fault):
     folder = report(tmp_path / "a", plan_rows("lower"))
     path = folder / "report.json"
@@ -182,11 +182,14 @@ def test_folder_without_a_report_of_this_study_is_refused(tmp_path, fault):
         path.write_text(json.dumps(document | {"command": ["audit"]}))
     elif fault == "study":
         path.write_text(json.dumps(document | {"study": None}))
+    elif fault == "rows":
+        path.write_text(json.dumps(document | {"results": []}))
     else:
         path.unlink()
     message = {
         "command": "not a report of eval.canaries",
         "study": "lacks",
+        "rows": "has no order test",
         "nothing": "no report",
     }[fault]
     with pytest.raises(InputError, match=message):

@@ -73,6 +73,8 @@ def run_of(document: Mapping[str, Any], where: str) -> Run:
             for row in document["results"]
             if "auc" not in row
         }
+        if not tests:
+            raise InputError(f"{where}: has no order test")
         planted = {name: row["copies"] for (name, _), row in tests.items()}
         plan = plan_of({name: n for name, n in planted.items() if n})
         model, study = document["model"], document["study"]
