@@ -224,7 +224,8 @@ def read_record(path: Path, digest: str, code: str | None) -> Shadow | None:
             tell, an old record may be another code's.
     """
     try:
-        with np.load(path) as file:
+        # NumPy leaves a file open that is no archive.
+        with path.open("rb") as stream, np.load(stream) as file:
             fields = {name: file[name] for name in file.files}
         same_code = code is None or (code != "" and str(fields.pop("code")) == code)
         fields.pop("code", None)
