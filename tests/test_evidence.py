@@ -39,6 +39,8 @@ POWER = {
         power("adjacency", 4, 40, level=0.05),
         power("t, 50 shards, 9 orders", 4, 2),
         power("adjacency", 4, 5, design="side", n_models=10),
+        power("adjacency", 4, 6, setting="at 0.5"),
+        power("stratified, 10 shards", 4, 4),
     ],
 }
 MEMBERSHIP = {
@@ -123,9 +125,11 @@ def test_power_is_that_of_the_largest_population_at_the_level_of_the_verdict(tmp
     assert found(tmp_path, "power") == {
         "adjacency": {0: "0.00 (0.10-0.30)", 4: "0.20 (0.10-0.30)"},
         "t, 50 shards, 9 orders": {4: "0.05 (0.10-0.30)"},
+        "stratified, 10 shards": {4: "0.10 (0.10-0.30)"},
     }
     rows = {row.variant: row for row in source(tmp_path, "power").rows}
     assert rows["t, 50 shards, 9 orders"].method == "sharded_t"
+    assert rows["stratified, 10 shards"].method == "stratified"
     assert rows[""].cost == "8.0 passes"
 
 
@@ -208,3 +212,12 @@ def test_file_of_another_kind_is_refused(tmp_path, name, text):
 def test_file_without_numbers_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"no numbers of eval\.power"):
         source(tmp_path, "power", {"power": []})
+
+
+def test_power_is_that_of_whole_sets(tmp_path):
+    rows = [
+        power("adjacency", 4, 8, n_examples=60),
+        power("adjacency", 4, 20, n_examples=240),
+    ]
+    (row,) = source(tmp_path, "power", {"power": rows}).rows
+    assert row.found == {4: "0.50 (0.10-0.30)"}

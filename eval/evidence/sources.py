@@ -7,7 +7,7 @@ without any row of use is an error.
 import dataclasses
 import json
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,8 @@ WRITTEN = "instances written from memory; sets found"
 
 # Fields of a row of power that say something.
 _NEEDED = {"test", "copies", "level", "n_rejected", "n_models"}
-# Names of variants that are no names of methods begin so.
-_VARIANTS = {"t, ": "sharded_t"}
+# Variants are named by their method and what is special; one of them by a short name.
+_SHORT = {"t": "sharded_t"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,16 +118,19 @@ def read_source(study: str, file: Path, command: str) -> Source:
 
 
 def _power(document: Document) -> tuple[str, list[Measured]]:
-    """Power at `LEVEL` in the population with the most models."""
+    """Power at `LEVEL` in the population with the most models, of whole plain sets."""
     cells: dict[str, list[Document]] = {}
     for row in document["power"]:
-        if set(row) >= _NEEDED and row["level"] == LEVEL:
+        is_plain = set(row) >= _NEEDED and not row.get("setting")
+        if is_plain and row["level"] == LEVEL:
             cells.setdefault(str(row.get("design", "")), []).append(row)
     if not cells:
         return "", []
     design = max(cells, key=lambda name: max(row["n_models"] for row in cells[name]))
+    largest = max(row.get("n_examples", 0) for row in cells[design])
+    whole = [row for row in cells[design] if row.get("n_examples", 0) == largest]
     rows = []
-    for test, mine in _grouped(cells[design], "test").items():
+    for test, mine in _grouped(whole, "test").items():
         passes = [row["passes"] for row in mine if row.get("passes") is not None]
         rows.append(
             Measured(
@@ -139,8 +142,9 @@ def _power(document: Document) -> tuple[str, list[Measured]]:
                 study="eval.power",
             )
         )
-    most = max(row["n_models"] for row in cells[design])
-    return f"{most} models of population {design!r}", rows
+    most = max(row["n_models"] for row in whole)
+    of_size = f", sets of {largest}" if largest else ""
+    return f"{most} models of population {design!r}{of_size}", rows
 
 
 def _membership(document: Document) -> tuple[str, list[Measured]]:
@@ -246,12 +250,9 @@ def _grouped(rows: Sequence[Document], field: str) -> dict[str, list[Document]]:
 
 def _method_of(test: str) -> str:
     """The method that a variant is analysed by; its own name where none is known."""
-    if test in METHODS:
-        return test
-    known: Iterator[str] = (
-        method for start, method in _VARIANTS.items() if test.startswith(start)
-    )
-    return next(known, test)
+    begin = test.split(", ")[0]
+    begin = _SHORT.get(begin, begin)
+    return begin if begin in METHODS else test
 
 
 def _share_words(row: Document) -> str:

@@ -65,6 +65,16 @@ from train.presets import PRESETS
 from train.sources import corpus_digest
 
 RECORDS_DIR = "models"
+# Fields of a design that this study follows.
+_TRAINED_ON = (
+    "name",
+    "preset",
+    "n_examples",
+    "copies",
+    "n_steps",
+    "max_example_tokens",
+    "separator",
+)
 
 FULL = Design(
     name="lira",
@@ -191,8 +201,9 @@ class Lira:
 
 def job_digest(job: Job) -> str:
     """Of all that the models follow from, but for the code."""
+    design = dataclasses.asdict(job.design)
     inputs = [
-        dataclasses.asdict(job.design),
+        {name: design[name] for name in _TRAINED_ON},
         job.pool_seed,
         corpus_digest([*job.documents, *job.questions]),
         SCORE_NAMES,
