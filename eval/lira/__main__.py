@@ -1,9 +1,10 @@
-"""How much can any membership score find? LiRA with shadow models as the upper bound.
+"""How much can any membership score find? LiRA with shadow models as a bound.
 
 Question: on models whose training is known in full, how far do the scores of one pass
 (loss, Min-K% and others) and references stay behind an attack that trains models like
 the target, with and without each text? At 1, 2, 4 and 10 copies, and by the number of
-shadow models.
+shadow models. A bound in practice, of one strong attack; no theorem says that none is
+stronger.
 Command: `python -m eval.lira`. Hardware: 2 CPU cores, ten minutes (15 CPU minutes); a
 killed run goes on where it stopped. Headline: LOG.md.
 
@@ -65,6 +66,7 @@ from train.presets import PRESETS
 from train.sources import corpus_digest
 
 RECORDS_DIR = "models"
+_WIDTH = 140
 # Fields of a design that this study follows.
 _TRAINED_ON = (
     "name",
@@ -129,7 +131,9 @@ class Lira:
 
     def run(self) -> dict[str, Any]:
         """Train what is missing, judge, print the tables; returns lira.json."""
-        clock, console = Clock.start(), Console()
+        clock = Clock.start()
+        # Columns with intervals are wide; a cut number would be worse than a long line.
+        console = Console(width=max(_WIDTH, Console().width))
         docs = read_python_docs()
         job = Job(
             design=TINY if self.tiny else FULL,
