@@ -95,7 +95,7 @@ def figures(found: Found) -> dict[str, str]:
         "lira-shadows": curves_svg(
             [
                 Curve(
-                    label=f"{copies} copies" + ("" if pooled else ", one a text"),
+                    label=_count(copies) + ("" if pooled else ", one a text"),
                     x=[row.n_shadows for row in rows],
                     y=[row.rates.auc for row in rows],
                     low=[row.rates.auc_low for row in rows] if pooled else (),
@@ -142,8 +142,12 @@ def _by_copies(
 def _header(name: str, copies: Sequence[int]) -> tuple[str, ...]:
     return (
         name,
-        *(f"{count} copy" if count == 1 else f"{count} copies" for count in copies),
+        *map(_count, copies),
     )
+
+
+def _count(copies: int) -> str:
+    return "1 copy" if copies == 1 else f"{copies} copies"
 
 
 def _row(
