@@ -18,10 +18,11 @@ Fixed before any result of these seeds was looked at:
   and prefixes too, those of a reference model and of unseen texts among them. 120
   unseen texts of the same pool stand beside each set for entries that ask for them; no
   two sets share one.
-- Order tests with as many random orders as the budget buys, else with the settings of
-  `jaxcontam audit`; `two_min` at half the budget for each part; scores with their own
-  settings, neighbours as many as the budget buys. One reference model, trained on
-  background alone, seed 6999.
+- Order tests of `jaxcontam audit` with as many random orders as the budget buys: m + 1
+  passes, and up to eight times as many where orders of short strata coincide and fit.
+  `two_min` at half the budget for each part. Two permutation tests that can say nothing
+  before tens of passes are left out. Scores with their own settings, neighbours as many
+  as the budget buys. One reference model, trained on background alone, seed 6999.
 - Sorted by the AUC of all planted against all clean sets over all models.
 
 Settings were tried on seeds 90000 and above, which are not used.
@@ -56,6 +57,7 @@ from jaxcontam.cli import parse, run_command
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.errors import InputError
 from jaxcontam.report.document import make_folder
+from jaxcontam.scoring.compiled import keep_compiled
 from jaxcontam.scoring.identity import cpu_name
 from jaxcontam.scoring.scorer import Scorer
 from train.allocator import keep_freed_memory
@@ -92,9 +94,12 @@ PULSE = field_of(
         copies=(0, 8),
         n_steps=30,
         max_example_tokens=44,
-    )
+    ),
+    batch_tokens=64,
 )
 _TINY_MODELS = 2
+# Columns of print that the tables need; a narrower terminal wraps them.
+_WIDTH = 120
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +138,8 @@ class Leaderboard:
     def run(self) -> dict[str, Any]:
         """Train and try what is missing, print the table; returns leaderboard.json."""
         clock, console = Clock.start(), Console()
+        if console.width < _WIDTH:
+            console = Console(width=_WIDTH)
         chosen = chosen_entries(self.entry, self.only)
         make_folder(self.out / MODELS_DIR)
         field = PULSE if self.tiny else FIELD
@@ -268,6 +275,7 @@ def _all_trials(
 def main() -> int:
     """Command line of `python -m eval.leaderboard`."""
     keep_freed_memory()
+    keep_compiled()
     return run_command(
         lambda: parse(
             Leaderboard, sys.argv[1:], prog="python -m eval.leaderboard"

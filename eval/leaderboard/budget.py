@@ -60,7 +60,7 @@ class Budget:
             wanted = (self.spent + tokens) / self.pass_tokens
             raise OverBudgetError(
                 f"asked for {wanted:.1f} passes, "
-                f"{self.tokens / self.pass_tokens:g} allowed"
+                f"{self.tokens / self.pass_tokens:.1f} allowed"
             )
         self.spent += tokens
 

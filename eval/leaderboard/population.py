@@ -36,9 +36,12 @@ class Field(Design):
 
     Attributes:
         n_tested: How many these are.
+        batch_tokens: Tokens that are scored at once; None is the platform's number.
+            Fewer make fewer shapes to compile.
     """
 
     n_tested: int
+    batch_tokens: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -84,12 +87,12 @@ class Arena:
         }
 
 
-def field_of(design: Design) -> Field:
+def field_of(design: Design, *, batch_tokens: int | None = None) -> Field:
     """A design's sets, and as many unseen ones at 0 copies as stand beside them."""
     n = len(design.copies)
     fields = {f.name: getattr(design, f.name) for f in dataclasses.fields(design)}
     fields["copies"] = (*design.copies, *(0,) * (_UNSEEN_SETS * n))
-    return Field(**fields, n_tested=n)
+    return Field(**fields, n_tested=n, batch_tokens=batch_tokens)
 
 
 def read_texts(documents: Sequence[str], pool: Sequence[str], field: Field) -> Texts:
@@ -137,8 +140,8 @@ def train_arena(field: Field, texts: Texts, *, seed: int) -> Arena:
         field=field,
         texts=texts,
         planned=planned,
-        plain=local_scorer(decoder),
-        moments=local_scorer(decoder, moments=True),
+        plain=local_scorer(decoder, batch_tokens=field.batch_tokens),
+        moments=local_scorer(decoder, batch_tokens=field.batch_tokens, moments=True),
         known={"plain": {}, "moments": {}, "reference": {}},
         n_parameters=sum(leaf.size for leaf in jax.tree.leaves(nnx.state(decoder))),
         loss=float(losses[-_LAST_STEPS:].mean()),
@@ -155,7 +158,7 @@ def train_reference(field: Field, texts: Texts, *, seed: int) -> Scorer:
     nothing = dataclasses.replace(field, copies=(0,))
     planned = plan_model(nothing, texts, seed=seed)
     decoder, _ = train_scanned(field.preset, planned.rows, seed=seed)
-    return local_scorer(decoder)
+    return local_scorer(decoder, batch_tokens=field.batch_tokens)
 
 
 def corpus_counts(field: Field, texts: Texts) -> np.ndarray:

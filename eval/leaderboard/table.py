@@ -14,7 +14,7 @@ _MOST_CURVES = 6
 def grids(
     found: Sequence[Standing], entries: Mapping[str, Entry], *, about: str
 ) -> list[Grid]:
-    """The table, the share found by copies, and what p-values reject.
+    """The table, AUC and share found by copies, and what p-values reject.
 
     Args:
         found: The best first.
@@ -27,16 +27,7 @@ def grids(
             f"{about}. AUC between planted and clean sets over all models with its "
             "95 % interval, clustered by model; `behind` is the first one's AUC minus "
             "this one's on the same sets",
-            (
-                "entry",
-                "family",
-                "gives",
-                "needs",
-                "passes",
-                "AUC",
-                "behind",
-                *(f"{n} copies" if n > 1 else "1 copy" for n in planted),
-            ),
+            ("entry", "family", "gives", "needs", "passes", "AUC", "behind"),
             tuple(
                 (
                     one.entry,
@@ -46,11 +37,17 @@ def grids(
                     f"{one.passes:.1f}",
                     _share(one.auc),
                     "" if one.behind is None else _difference(one.behind),
-                    *(_share(one.auc_by_copies[n]) for n in planted),
                 )
                 for one in found
             ),
-        )
+        ),
+        Grid(
+            "The same AUC by copies",
+            ("entry", *map(str, planted)),
+            tuple(
+                (one.entry, *map(_share, one.auc_by_copies.values())) for one in found
+            ),
+        ),
     ]
     thresholds = [one for one in found if one.found_by_copies is not None]
     if thresholds:
