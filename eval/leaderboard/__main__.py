@@ -99,7 +99,7 @@ PULSE = field_of(
 )
 _TINY_MODELS = 2
 # Columns of print that the tables need; a narrower terminal wraps them.
-_WIDTH = 120
+_WIDTH = 200
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
