@@ -1,0 +1,1 @@
+"""Every detector on the same planted models, with the same budget of tokens."""

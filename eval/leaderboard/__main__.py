@@ -1,0 +1,288 @@
+"""Every detector on the same planted models, with the same budget of tokens.
+
+Question: given one model, one set and tokens for ten passes over it, which detector
+tells sets that the model was trained on from sets that it was not, at how many copies,
+and do the p-values among them keep to their level?
+Command: `python -m eval.leaderboard`. Hardware: one CPU core, half an hour; a killed
+run goes on where it stopped. Headline: LOG.md has the table. `docs/leaderboard.md` says
+how to add a detector by writing one file.
+
+Fixed before any result of these seeds was looked at:
+
+- 40 models of 0.16 M parameters, seeds 7000 to 7039, 126,464 training tokens in rows of
+  128. Seven disjoint sets of 60 examples each in a random order of its own, at 0, 0, 1,
+  2, 4, 8 and 16 copies, each copy a block in that order; examples are questions on
+  Python's documentation of at most 40 tokens, drawn at random from one pool. About half
+  of the training text is planted.
+- A budget of 10 passes over the set, counted in tokens that the model reads, in windows
+  and prefixes too, those of a reference model and of unseen texts among them. 120
+  unseen texts of the same pool stand beside each set for entries that ask for them; no
+  two sets share one.
+- Order tests of `jaxcontam audit` with as many random orders as the budget buys: m + 1
+  passes, and up to eight times as many where orders of short strata coincide and fit.
+  `two_min` at half the budget for each part. Two permutation tests that can say nothing
+  before tens of passes are left out. Scores with their own settings, neighbours as many
+  as the budget buys. One reference model, trained on background alone, seed 6999.
+- Sorted by the AUC of all planted against all clean sets over all models.
+
+Settings were tried on seeds 90000 and above, which are not used.
+"""
+
+import dataclasses
+import hashlib
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from eval.leaderboard.find import FoundEntry, chosen_entries
+from eval.leaderboard.population import (
+    Field,
+    corpus_counts,
+    field_of,
+    read_texts,
+    train_arena,
+    train_reference,
+)
+from eval.leaderboard.standings import refusals, standings
+from eval.leaderboard.table import auc_svg, entry_grid, grids
+from eval.leaderboard.trials import ModelRecord, Trial, try_entry
+from eval.python_docs import read_python_docs
+from eval.study import Clock, finish_study
+from jaxcontam.cli import parse, run_command
+from jaxcontam.commands.flags import check_positive, check_seed, flags_of
+from jaxcontam.errors import InputError
+from jaxcontam.report.document import make_folder
+from jaxcontam.scoring.compiled import keep_compiled
+from jaxcontam.scoring.identity import cpu_name
+from jaxcontam.scoring.scorer import Scorer
+from train.allocator import keep_freed_memory
+from train.earlier import code_version
+from train.population_plan import Design, Texts
+from train.presets import PRESETS, Preset
+from train.sources import corpus_digest
+
+MODELS_DIR = "models"
+
+
+def _in_rows(name: str, **changes: int) -> Preset:
+    """A preset whose rows hold strata of several examples."""
+    preset = PRESETS[name]
+    decoder = dataclasses.replace(preset.decoder, context=128)
+    return dataclasses.replace(preset, decoder=decoder, **changes)
+
+
+FIELD = field_of(
+    Design(
+        name="leaderboard",
+        preset=_in_rows("0.16m", batch_rows=1),
+        n_examples=60,
+        copies=(0, 0, 1, 2, 4, 8, 16),
+        n_steps=988,
+        max_example_tokens=40,
+    )
+)
+PULSE = field_of(
+    Design(
+        name="pulse",
+        preset=_in_rows("pulse", batch_rows=2),
+        n_examples=16,
+        copies=(0, 8),
+        n_steps=30,
+        max_example_tokens=44,
+    ),
+    batch_tokens=64,
+)
+_TINY_MODELS = 2
+# Columns of print that the tables need; a narrower terminal wraps them.
+_WIDTH = 200
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Leaderboard:
+    """Put every detector before the same planted models, with the same budget.
+
+    Question: which one tells sets that a model was trained on from sets that it was
+    not? Hardware: one CPU core, half an hour (--tiny: a minute, most of it compiling).
+    """
+
+    only: tuple[str, ...] = ()
+    """Names of entries (default: all)."""
+    entry: tuple[Path, ...] = ()
+    """Python files with an entry of yours each, run as your own code; see
+    docs/leaderboard.md."""
+    budget: float = 10.0
+    """Passes over the set that a detector may have read."""
+    seed: int = 7000
+    """Of the first model."""
+    models: int = 40
+    """Models, at least 2."""
+    out: Path = Path("runs/leaderboard")
+    """Folder of a record for each model and of the table; what stands there is kept."""
+    tiny: bool = False
+    """A pulse run, too small to detect anything."""
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+        check_positive(self, "budget")
+        if self.models < 2:
+            raise InputError(
+                f"--models must be at least 2, got {self.models}",
+                hint="intervals are over models",
+            )
+
+    def run(self) -> dict[str, Any]:
+        """Train and try what is missing, print the table; returns leaderboard.json."""
+        clock, console = Clock.start(), Console()
+        if console.width < _WIDTH:
+            console = Console(width=_WIDTH)
+        chosen = chosen_entries(self.entry, self.only)
+        make_folder(self.out / MODELS_DIR)
+        field = PULSE if self.tiny else FIELD
+        console.print("Reading the documentation of this Python installation ...")
+        docs = read_python_docs()
+        questions = [question.text for question in docs.questions]
+        corpus = corpus_digest([*docs.documents, *questions])
+        # Where git cannot tell the code, an old record may be another code's.
+        code = code_version() or clock.started
+        bench = _Bench(field, read_texts(docs.documents, questions, field), self.seed)
+        n_models = min(self.models, _TINY_MODELS) if self.tiny else self.models
+        records, trials, earlier = [], [], 0.0
+        for seed in range(self.seed, self.seed + n_models):
+            path = self.out / MODELS_DIR / f"{field.name}-{seed}.json"
+            key = self._key(field, seed, corpus=corpus, code=code)
+            record = ModelRecord.read(path, key)
+            found, kept = _all_trials(bench, record, chosen, seed, self.budget)
+            if kept:
+                earlier += sum(trial.seconds for trial in found)
+                earlier += record.facts["train_seconds"]
+            else:
+                print(
+                    f"{len(records) + 1} of {n_models}: seed {seed}, "
+                    f"loss {record.facts['loss']:.2f}, "
+                    f"{clock.cost()['cpu_seconds']:,.0f} CPU s so far",
+                    file=sys.stderr,
+                    flush=True,
+                )
+            records.append(record)
+            trials += found
+        entries = {name: one.entry for name, one in chosen.items()}
+        table = standings(list(entries.values()), trials)
+        refused = refusals(trials)
+        about = (
+            f"{n_models} models of {records[0].facts['n_parameters']:,} parameters, "
+            f"{field.n_tokens:,} training tokens, sets of {field.n_examples}, "
+            f"{self.budget:g} passes allowed"
+        )
+        ranked = [entries[one.entry] for one in table]
+        document = finish_study(
+            "leaderboard",
+            flags_of(self),
+            clock=clock,
+            out=self.out,
+            numbers={
+                "seeds": list(range(self.seed, self.seed + n_models)),
+                "budget_passes": self.budget,
+                "copies": list(field.copies[: field.n_tested]),
+                "corpus_digest": corpus,
+                "models": [record.facts for record in records],
+                "standings": [dataclasses.asdict(one) for one in table],
+                "over_budget": refused,
+            },
+            grids=[*grids(table, entries, about=about), entry_grid(ranked)],
+            figures={"leaderboard": auc_svg(table, entries)} if table else {},
+            console=console,
+            earlier_seconds=earlier,
+        )
+        for name, reason in refused.items():
+            console.print(f"{name}: over budget, {reason}", highlight=False)
+        return document
+
+    def _key(self, field: Field, seed: int, *, corpus: str, code: str) -> str:
+        """Digest of all that a model and its trials follow from, but for the entry."""
+        text = json.dumps(
+            [
+                dataclasses.asdict(field),
+                seed,
+                self.seed,
+                self.budget,
+                corpus,
+                code,
+                cpu_name(),
+            ],
+            sort_keys=True,
+        )
+        return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+class _Bench:
+    """What all models share; the reference model is trained when one entry needs it."""
+
+    def __init__(self, field: Field, texts: Texts, seed: int):
+        self.field, self.texts = field, texts
+        self.seed = seed
+        self._reference: Scorer | None = None
+        self._counts_V: np.ndarray | None = None
+
+    def reference(self) -> Scorer:
+        """See `train_reference`; its seed is no model's."""
+        if self._reference is None:
+            # Seeds are at least 0, and that of the first model may be 0.
+            seed = self.seed - 1 if self.seed else 2**31
+            self._reference = train_reference(self.field, self.texts, seed=seed)
+        return self._reference
+
+    def counts_V(self) -> np.ndarray:
+        """See `corpus_counts`."""
+        if self._counts_V is None:
+            self._counts_V = corpus_counts(self.field, self.texts)
+        return self._counts_V
+
+
+def _all_trials(
+    bench: _Bench,
+    record: ModelRecord,
+    chosen: Mapping[str, FoundEntry],
+    seed: int,
+    passes: float,
+) -> tuple[list[Trial], bool]:
+    """Trials of all entries on one model, and whether all of them stood there."""
+    trials: list[Trial] = []
+    arena = None
+    for name, one in chosen.items():
+        found = record.trials(name, one.digest)
+        if found is None:
+            if arena is None:
+                arena = train_arena(bench.field, bench.texts, seed=seed)
+                record.facts = arena.facts()
+            needs = one.entry.needs
+            found = try_entry(
+                one.entry,
+                arena,
+                passes=passes,
+                reference=bench.reference() if "reference model" in needs else None,
+                counts_V=bench.counts_V() if "corpus" in needs else None,
+            )
+            record.add(name, one.digest, found)
+        trials += found
+    return trials, arena is None
+
+
+def main() -> int:
+    """Command line of `python -m eval.leaderboard`."""
+    keep_freed_memory()
+    keep_compiled()
+    return run_command(
+        lambda: parse(
+            Leaderboard, sys.argv[1:], prog="python -m eval.leaderboard"
+        ).run(),
+        name="eval.leaderboard",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

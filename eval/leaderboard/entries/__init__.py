@@ -1,0 +1,1 @@
+"""One file a detector, found by its place; each holds an `ENTRY`."""

@@ -1,0 +1,5 @@
+"""Mean of `gap_k` over the set."""
+
+from eval.leaderboard.text_scores import mean_entry
+
+ENTRY = mean_entry("gap_k")

@@ -1,0 +1,5 @@
+"""`min_k` of the set's texts against texts that were never seen."""
+
+from eval.leaderboard.text_scores import unseen_entry
+
+ENTRY = unseen_entry("min_k")

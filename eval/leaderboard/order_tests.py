@@ -1,0 +1,118 @@
+"""Order tests as entries: with as many random orders as the budget buys."""
+
+import functools
+
+import numpy as np
+
+from eval.leaderboard.budget import MeteredScorer
+from eval.leaderboard.detector import Entry, Finding, Subject, finding_of_p
+from jaxcontam.methods import order_method
+from jaxcontam.methods.layouts import SequenceLayout
+from jaxcontam.methods.method import OrderMethod, PairMethod, TestMethod
+from jaxcontam.methods.order_test import (
+    PlannedTest,
+    order_result,
+    plan_test,
+    score_test,
+)
+from jaxcontam.results import OrderNumbers
+from jaxcontam.scoring.plan import ScoringPlan
+
+# Twice as many orders, so many times, where those of short strata coincide.
+_DOUBLINGS = 3
+
+
+def order_entry(name: str, *, priced_as: str | None = None) -> Entry:
+    """A row of METHODS that tests the order of a file.
+
+    Args:
+        name: Of the row.
+        priced_as: Of the row that scores the same orders and all of them at once, for
+            tests that score in turns.
+    """
+    method = order_method(name)
+    like = method if priced_as is None else order_method(priced_as)
+    return Entry(
+        name=name,
+        detect=functools.partial(_detect, method, like),
+        gives="p-value",
+        family="order",
+        about=method.finds,
+        source=method.source,
+    )
+
+
+def order_numbers(
+    subject: Subject,
+    method: TestMethod,
+    *,
+    n_orders: int | None,
+    read_by: TestMethod | None = None,
+) -> OrderNumbers:
+    """What a test says of the set, through the code that audits run.
+
+    Args:
+        subject: The set and the model.
+        method: The test.
+        n_orders: m; None is the method's own.
+        read_by: Another test that reads the same scores.
+
+    Raises:
+        OverBudgetError: If it would read more than there is left.
+    """
+    planned = _planned(subject, method, n_orders)
+    scored = score_test(planned, subject.scorer)
+    return order_result(
+        planned, scored, primary=True, pretests=(), method=read_by
+    ).numbers
+
+
+def affordable_orders(subject: Subject, method: TestMethod) -> int | None:
+    """Random orders that what is left buys, one at least.
+
+    None where the number of orders is not the method's to choose. In short strata
+    orders coincide, and are scored once: then more orders are bought, as long as they
+    fit.
+    """
+    if isinstance(method, PairMethod):
+        return None
+    if isinstance(method, OrderMethod) and method.default_orders == 1:
+        return None
+    plan = _sequences(subject, method, 1)
+    # Of the two orders that were laid out, the published one.
+    published = plan.index[np.arange(len(plan.index)), plan.place]
+    scorer = subject.scorer
+    if not isinstance(scorer, MeteredScorer):
+        raise ValueError("this scorer has no prices")
+    price = scorer.cost([plan.sequences[i] for i in published])
+    n_orders = max(1, subject.budget.left // price - 1)
+    for _ in range(_DOUBLINGS):
+        more = _sequences(subject, method, 2 * n_orders).sequences
+        if scorer.cost(more) > subject.budget.left:
+            break
+        n_orders *= 2
+    return n_orders
+
+
+def _sequences(subject: Subject, method: TestMethod, n_orders: int) -> ScoringPlan:
+    layout = _planned(subject, method, n_orders).layout
+    if not isinstance(layout, SequenceLayout):
+        raise ValueError(f"{method.name} does not score all orders at once")
+    return layout.plan
+
+
+def _detect(method: TestMethod, like: TestMethod, subject: Subject) -> Finding:
+    n_orders = affordable_orders(subject, like)
+    return finding_of_p(order_numbers(subject, method, n_orders=n_orders).log10_p)
+
+
+def _planned(subject: Subject, method: TestMethod, n_orders: int | None) -> PlannedTest:
+    return plan_test(
+        subject.benchmark,
+        subject.encoded,
+        method,
+        prefix_id=subject.prefix_id,
+        context=subject.model.context,
+        seed=subject.seed,
+        n_orders=n_orders,
+    )

@@ -1,0 +1,177 @@
+"""Trials to standings: how well each entry ranks sets, and whether its level holds.
+
+Dimension key
+    P  planted sets
+    Q  clean sets
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from eval.leaderboard.detector import Entry
+from eval.leaderboard.trials import Trial
+from jaxcontam.stats.roc import auc_delong, auc_interval, paired_delong, tpr_at_fpr
+from jaxcontam.stats.shares import wilson_interval
+from jaxcontam.stats.tpr_interval import few_tpr_interval
+
+LEVELS = (0.05, 0.001)
+"""Levels of p-values."""
+
+FPR = 0.05
+"""Share of clean sets that may lie above the threshold of a score."""
+
+# A p-value of the level itself must not be lost to rounding.
+_SLACK = 1 + 1e-9
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A share with an interval of 95 %.
+
+    Attributes:
+        value: The share, or an AUC.
+        low: Lower end.
+        high: Upper end.
+    """
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """One entry on all models.
+
+    Attributes:
+        entry: Its name.
+        auc: Planted sets of all duplication counts against clean ones; the table is
+            sorted by it. Intervals of AUC are clustered by model.
+        behind: AUC of the first entry minus this one's, on the same sets; None of the
+            first.
+        auc_by_copies: AUC of the sets at each count.
+        found_by_copies: Share of them above the threshold that `FPR` of the clean sets
+            exceed; None where there are too few of these.
+        power: Level -> share of p-values at or below it, by copies; 0 copies is the
+            false-alarm rate. Empty for scores.
+        passes: Mean over sets.
+        seconds: Mean over sets.
+        n_models: That were trained.
+    """
+
+    entry: str
+    auc: Share
+    behind: Share | None
+    auc_by_copies: dict[int, Share]
+    found_by_copies: dict[int, Share] | None
+    power: dict[float, dict[int, Share]]
+    passes: float
+    seconds: float
+    n_models: int
+
+
+def standings(entries: Sequence[Entry], trials: Sequence[Trial]) -> list[Standing]:
+    """Every entry that kept to its budget on all sets, the best AUC first.
+
+    Args:
+        entries: Whose trials they are.
+        trials: Of all of them on the same sets; each model has at least one clean set
+            and one planted set, and there are at least two models.
+    """
+    tables = {}
+    for entry in entries:
+        own = sorted(
+            (trial for trial in trials if trial.entry == entry.name),
+            key=lambda trial: trial.seed,
+        )
+        if own and all(trial.score is not None for trial in own):
+            tables[entry.name] = own
+    aucs = {name: _auc(own) for name, own in tables.items()}
+    ranked = sorted(tables, key=lambda name: (-aucs[name].value, name))
+    return [
+        _standing(name, tables[name], aucs[name], tables[ranked[0]]) for name in ranked
+    ]
+
+
+def refusals(trials: Sequence[Trial]) -> dict[str, str]:
+    """Entries that asked for more than the budget, and the most that they asked for."""
+    found: dict[str, str] = {}
+    for trial in trials:
+        if trial.refused is not None:
+            found.setdefault(trial.entry, trial.refused)
+    return found
+
+
+def _standing(
+    name: str, own: Sequence[Trial], auc: Share, first: Sequence[Trial]
+) -> Standing:
+    clean = _scores(own, 0)
+    copies = sorted({trial.copies for trial in own})
+    planted = [n for n in copies if n]
+    found = None
+    if FPR * len(clean) >= 1:
+        found = {n: _found(_scores(own, n), clean) for n in planted}
+    levels = LEVELS if own[0].p_value is not None else ()
+    return Standing(
+        entry=name,
+        auc=auc,
+        behind=None if own is first else _behind(first, own),
+        auc_by_copies={
+            n: _auc([trial for trial in own if trial.copies in (0, n)]) for n in planted
+        },
+        found_by_copies=found,
+        power={level: {n: _power(own, n, level) for n in copies} for level in levels},
+        passes=float(np.mean([trial.passes for trial in own])),
+        seconds=float(np.mean([trial.seconds for trial in own])),
+        n_models=len({trial.seed for trial in own}),
+    )
+
+
+def _scores(trials: Sequence[Trial], copies: int) -> np.ndarray:
+    return np.array([t.score for t in trials if t.copies == copies], np.float64)
+
+
+def _sides(
+    trials: Sequence[Trial],
+) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """Scores of planted and of clean sets, and the model of each."""
+    groups = [[t for t in trials if bool(t.copies) == side] for side in (True, False)]
+    scores_P, scores_Q = (np.array([t.score for t in g], np.float64) for g in groups)
+    models_P, models_Q = (np.array([t.seed for t in g]) for g in groups)
+    return (scores_P, scores_Q), (models_P, models_Q)
+
+
+def _auc(trials: Sequence[Trial]) -> Share:
+    """AUC of planted against clean sets, clustered by model."""
+    scores, models = _sides(trials)
+    auc, se = auc_delong(*scores, clusters=models)
+    low, high = auc_interval(auc, se, n=len(np.unique(models[0])))
+    return Share(value=auc, low=low, high=high)
+
+
+def _behind(first: Sequence[Trial], own: Sequence[Trial]) -> Share:
+    """How much smaller the AUC of the second entry is."""
+    best, models = _sides(first)
+    scores, _ = _sides(own)
+    found = paired_delong(*best, *scores, clusters=models)
+    return Share(value=found.difference, low=found.low, high=found.high)
+
+
+def _found(scores_P: np.ndarray, clean_Q: np.ndarray) -> Share:
+    share, _ = tpr_at_fpr(scores_P, clean_Q, FPR)
+    low, high = few_tpr_interval(scores_P, clean_Q, FPR)
+    return Share(value=share, low=low, high=high)
+
+
+def _power(trials: Sequence[Trial], copies: int, level: float) -> Share:
+    """Share of p-values at or below a level, with Wilson's interval."""
+    p_values = [
+        trial.p_value
+        for trial in trials
+        if trial.copies == copies and trial.p_value is not None
+    ]
+    n_rejected = sum(p_value <= level * _SLACK for p_value in p_values)
+    low, high = wilson_interval(n_rejected, len(p_values))
+    return Share(value=n_rejected / len(p_values), low=low, high=high)

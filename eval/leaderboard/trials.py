@@ -1,0 +1,142 @@
+"""Trials of entries on the sets of one model, and their records on disk."""
+
+import dataclasses
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eval.leaderboard.budget import OverBudgetError
+from eval.leaderboard.detector import Entry
+from eval.leaderboard.population import Arena, subject_of
+from jaxcontam.report.document import replace_bytes
+from jaxcontam.scoring.scorer import Scorer
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What one entry said of one set of one model.
+
+    Attributes:
+        entry: Its name.
+        seed: Of the model.
+        copies: How often the set was planted.
+        score: None where the budget was too small.
+        p_value: None too where the entry gives scores alone.
+        passes: Tokens read, over those of the set.
+        seconds: CPU time; less where another entry had asked the same before.
+        refused: Why the budget was too small.
+    """
+
+    entry: str
+    seed: int
+    copies: int
+    score: float | None
+    p_value: float | None
+    passes: float
+    seconds: float
+    refused: str | None = None
+
+
+def try_entry(
+    entry: Entry,
+    arena: Arena,
+    *,
+    passes: float,
+    reference: Scorer | None,
+    counts_V: np.ndarray | None,
+) -> tuple[Trial, ...]:
+    """One entry on every tested set of a model.
+
+    Args:
+        entry: The detector.
+        arena: The model.
+        passes: The budget of each set, in passes over it.
+        reference: See `train_reference`; None if the entry needs none.
+        counts_V: See `corpus_counts`; None if the entry needs none.
+
+    Raises:
+        ValueError: If the entry says that it gives p-values and gives none, or gives
+            one that it does not say.
+    """
+    trials = []
+    for number, copies in enumerate(arena.copies):
+        subject = subject_of(
+            arena,
+            number,
+            entry,
+            passes=passes,
+            reference=reference,
+            counts_V=counts_V,
+        )
+        start = time.process_time()
+        score = p_value = refused = None
+        try:
+            found = entry.detect(subject)
+        except OverBudgetError as e:
+            refused = str(e)
+        else:
+            score, p_value = found.score, found.p_value
+            if (p_value is not None) != (entry.gives == "p-value"):
+                raise ValueError(
+                    f"entry {entry.name} says that it gives a {entry.gives}, "
+                    f"got p_value={p_value}"
+                )
+        trials.append(
+            Trial(
+                entry=entry.name,
+                seed=arena.planned.seed,
+                copies=copies,
+                score=score,
+                p_value=p_value,
+                passes=subject.budget.passes,
+                seconds=time.process_time() - start,
+                refused=refused,
+            )
+        )
+    return tuple(trials)
+
+
+@dataclasses.dataclass(slots=True)
+class ModelRecord:
+    """The trials of one model that are on disk.
+
+    Attributes:
+        path: The file.
+        key: Of all that the model and its sets follow from.
+        facts: What was trained.
+        entries: Name -> digest of the entry's file, and its trials.
+    """
+
+    path: Path
+    key: str
+    facts: dict[str, Any] = dataclasses.field(default_factory=dict)
+    entries: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path, key: str) -> "ModelRecord":
+        """What stands there under this key; a new one where nothing does."""
+        record = cls(path, key)
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            if found["key"] == key:
+                record.facts, record.entries = found["facts"], found["entries"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return cls(path, key)
+        return record
+
+    def trials(self, name: str, digest: str) -> tuple[Trial, ...] | None:
+        """Of an entry, if its file is the one that they were made with."""
+        found = self.entries.get(name)
+        if found is None or found["digest"] != digest:
+            return None
+        return tuple(Trial(**row) for row in found["trials"])
+
+    def add(self, name: str, digest: str, trials: tuple[Trial, ...]) -> None:
+        """Keep an entry's trials; the file is written whole or not at all."""
+        rows = [dataclasses.asdict(trial) for trial in trials]
+        self.entries[name] = {"digest": digest, "trials": rows}
+        document = {"key": self.key, "facts": self.facts, "entries": self.entries}
+        replace_bytes(self.path, (json.dumps(document) + "\n").encode())
