@@ -15,9 +15,10 @@ and above):
   to 31 tokens. Asked of symmetry, skew, lags, places, and, up to 4 copies, efforts.
 - `tiny`: 4 models of 0.73 M, seeds 61000 to 61003, 339,968 tokens; sets of 125 at 0, 1,
   2, 4, 10 and 50 copies. Asked the same.
-- `CxL`: 4 models of 0.16 M for each context C of 64, 128, 256 and each cut L of 10, 20,
-  40 tokens, seeds 62000 to 70003, 126,464 tokens in steps of 256; sets of 2,400 / L
-  examples at 0, 2, 4 and 10 copies. Asked of context and symmetry.
+- `CxL`: 3 models of 0.16 M for each context C of 64, 128, 256 and each cut L of 10, 20,
+  40 tokens, seeds 62000 to 70002, 126,464 tokens in steps of 256; sets of 2,400 / L
+  examples at 0, 2, 4 and 10 copies. Asked of context and symmetry, where L is 10 of
+  efforts, too.
 - Hypotheses: rho near 0 (a first study found .02); no left skew; a spike at lag +1
   alone; the first 8 to 16 tokens hold the memory; defaults (`reversal` over 6,
   `adjacency` over 8 on all tokens, `two_min` over 12 with m = 9) are not beaten at
@@ -89,7 +90,7 @@ class OpenQuestions:
     trained: tuple[Path, ...] = ()
     """Finished training runs, too: folders with manifest.json, model/ and sets/."""
     models: int = 16
-    """Models of 0.16 M parameters; a quarter as many of each other population."""
+    """Models of 0.16 M parameters; fewer of each other population."""
     seed: int = 60000
     """Of the first model; other populations begin 1000, 2000, ... later."""
     any_code: bool = False
@@ -111,7 +112,7 @@ class OpenQuestions:
         clock = Clock.start()
         records = Records(self.out / "models", QUESTIONS, any_code=self.any_code)
         asked = self.questions or tuple(QUESTIONS)
-        found = [*self._of_given(records), *self._of_populations(records)]
+        found = [*self._of_populations(records), *self._of_given(records)]
         rows = {name: [row for one in found for row in one[name]] for name in asked}
         answers = [QUESTIONS[name].answer(rows[name]) for name in asked if rows[name]]
         return finish_study(

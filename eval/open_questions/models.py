@@ -77,9 +77,10 @@ BY_CONTEXT = tuple(
         copies=(0, 2, 4, 10),
         n_steps=494,
         max_example_tokens=tokens,
-        questions=("symmetry", "context"),
+        # Strata of six reversed examples need 240 examples and their 60 tokens.
+        questions=("symmetry", "context", *(("efforts",) if tokens == 10 else ())),
         first_seed=2000 + 1000 * number,
-        share=0.25,
+        share=0.1875,
     )
     for number, (context, tokens) in enumerate(
         (context, tokens) for context in (64, 128, 256) for tokens in (10, 20, 40)

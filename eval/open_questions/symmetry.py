@@ -26,6 +26,9 @@ from eval.study import Grid
 from jaxcontam.methods import adjacency
 from jaxcontam.stats.adjacency import path_moments, symmetry
 
+# An sd of so few nats is what centring leaves of a matrix that equals its transpose.
+_ROUNDING = 1e-9
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SymmetryRow(Row):
@@ -52,7 +55,7 @@ def measure(scores: SetScores) -> list[SymmetryRow]:
         path_z(found)
         for found in (centred, [pairs_SS - pairs_SS.T for pairs_SS in centred])
     )
-    if rho is None or z_all is None or z_directions is None:
+    if rho is None:
         return []
     return [
         SymmetryRow(
@@ -65,14 +68,16 @@ def measure(scores: SetScores) -> list[SymmetryRow]:
     ]
 
 
-def path_z(matrices: Sequence[np.ndarray]) -> float | None:
-    """Sum over published neighbours, less its mean over all orders, over its sd."""
+def path_z(matrices: Sequence[np.ndarray]) -> float:
+    """Sum over published neighbours, less its mean over all orders, over its sd.
+
+    0 where all orders score alike.
+    """
     moments = [path_moments(pairs_SS) for pairs_SS in matrices]
-    variance = sum(one for _, one in moments)
-    if variance <= 0:
-        return None
+    sd = math.sqrt(sum(variance for _, variance in moments))
     total = sum(float(np.trace(pairs_SS, 1)) for pairs_SS in matrices)
-    return (total - sum(mean for mean, _ in moments)) / math.sqrt(variance)
+    gain = total - sum(mean for mean, _ in moments)
+    return gain / sd if sd > _ROUNDING else 0.0
 
 
 def answer(rows: Sequence[SymmetryRow]) -> Answer:
