@@ -17,7 +17,7 @@ and above):
   2, 4, 10 and 50 copies. Asked the same.
 - `CxL`: 3 models of 0.16 M for each context C of 64, 128, 256 and each cut L of 10, 20,
   40 tokens, seeds 62000 to 70002, 126,464 tokens in steps of 256; sets of 2,400 / L
-  examples at 0, 2, 4 and 10 copies. Asked of context and symmetry, where L is 10 of
+  examples at 0, 4, 10 and 20 copies. Asked of context and symmetry, where L is 10 of
   efforts, too.
 - Hypotheses: rho near 0 (a first study found .02); no left skew; a spike at lag +1
   alone; the first 8 to 16 tokens hold the memory; defaults (`reversal` over 6,

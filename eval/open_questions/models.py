@@ -74,7 +74,7 @@ BY_CONTEXT = tuple(
         name=f"{context}x{tokens}",
         preset=_small(context, 256 // context),
         n_examples=2400 // tokens,
-        copies=(0, 2, 4, 10),
+        copies=(0, 4, 10, 20),
         n_steps=494,
         max_example_tokens=tokens,
         # Strata of six reversed examples need 240 examples and their 60 tokens.
