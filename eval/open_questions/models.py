@@ -87,7 +87,7 @@ BY_CONTEXT = tuple(
     )
 )
 PULSE = Population(
-    name="pulse-20x31",
+    name="pulse-64x31",
     preset=PRESETS["pulse"],
     n_examples=24,
     copies=(0, 4),
