@@ -245,9 +245,9 @@ def _against_default(
             )
         )
     return Grid(
-        f"{population}, {effort}: mean -log10 p (cut at {-LOG10_CUT:g}) by copies, and "
-        "decades gained on the default over all planted sets; 95 % intervals over "
-        "models",
+        f"{population}, {effort}, {_n_models(rows)}: mean -log10 p (cut at "
+        f"{-LOG10_CUT:g}) by copies, and decades gained on the default over all "
+        "planted sets; 95 % intervals over models",
         ("test", "passes", *(f"{n} copies" for n in copies), "gained"),
         tuple(lines),
     )
@@ -260,11 +260,15 @@ def _power(population: str, level: float, rows: Sequence[EffortRow]) -> Grid:
         cut = cells([r for r in rows if r.test == test], lambda row: row.copies)
         lines.append((test, *(_share(cut[n], level) for n in copies)))
     return Grid(
-        f"{population}: share of sets with p at most {level:g}, 95 % Wilson intervals "
-        "over models",
+        f"{population}, {_n_models(rows)}: share of sets with p at most {level:g}, "
+        "95 % Wilson intervals over models",
         ("test", *(f"{n} copies" for n in copies)),
         tuple(lines),
     )
+
+
+def _n_models(rows: Sequence[EffortRow]) -> str:
+    return f"{len({row.seed for row in rows})} models"
 
 
 def _share(rows: Sequence[EffortRow], level: float) -> str:
