@@ -1,0 +1,215 @@
+"""Open questions of the tests' design, asked of models trained here.
+
+Questions: is a pair matrix symmetric (then two passes would do)? Are shard differences
+skewed (then the t-test of Oren et al. is wrong)? How far do lag profiles reach? Long
+context or long examples? Which tokens of an example carry the order memory? Which
+tests should `audit --effort` run?
+Command: `python -m eval.open_questions`. Hardware: one CPU core, half an hour; nothing
+is downloaded; a killed run goes on where it stopped. Headline: LOG.md.
+
+Fixed before any result of these seeds was looked at (settings were tried on seeds 90000
+and above):
+
+- `0.16m`: 16 models of 0.16 M parameters, seeds 60000 to 60015, 126,464 tokens in rows
+  of 128; five disjoint sets of 120 examples at 0, 1, 2, 4 and 10 copies, examples cut
+  to 31 tokens. Asked of symmetry, skew, lags, places, and, up to 4 copies, efforts.
+- `tiny`: 4 models of 0.73 M, seeds 61000 to 61003, 339,968 tokens; sets of 125 at 0, 1,
+  2, 4, 10 and 50 copies. Asked the same.
+- `CxL`: 3 models of 0.16 M for each context C of 64, 128, 256 and each cut L of 10, 20,
+  40 tokens, seeds 62000 to 70002, 126,464 tokens in steps of 256; sets of 2,400 / L
+  examples at 0, 4, 10 and 20 copies. Asked of context and symmetry, where L is 10 of
+  efforts, too.
+- Hypotheses: rho near 0 (a first study found .02); no left skew; a spike at lag +1
+  alone; the first 8 to 16 tokens hold the memory; defaults (`reversal` over 6,
+  `adjacency` over 8 on all tokens, `two_min` over 12 with m = 9) are not beaten at
+  equal passes. A default should be changed where another test of no more passes gains
+  at least 0.3 decades, with an interval above 0, in the populations of both sizes.
+
+`--trained RUN` asks symmetry, skew, lags and places of a finished training run, too.
+"""
+
+import dataclasses
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from eval.open_questions import context, efforts, lags, places, skew, symmetry
+from eval.open_questions.models import (
+    BY_CONTEXT,
+    GIVEN_QUESTIONS,
+    LADDER,
+    PULSE,
+    TINY,
+    Population,
+    given_subjects,
+    read_texts,
+    trained_subjects,
+)
+from eval.open_questions.records import Found, Records
+from eval.open_questions.rows import Question
+from eval.open_questions.scores import SetScores, Subject
+from eval.python_docs import read_python_docs
+from eval.study import Clock, finish_study
+from jaxcontam.cli import parse, run_command
+from jaxcontam.commands.flags import STORE_DIR, check_positive, check_seed, flags_of
+from jaxcontam.data.manifest import manifest_json, read_manifest
+from jaxcontam.errors import unknown_name
+from jaxcontam.scoring.compiled import keep_compiled
+from train.allocator import keep_freed_memory
+from train.earlier import MANIFEST_NAME
+from train.population_plan import Texts
+from train.sources import corpus_digest
+
+QUESTIONS: Mapping[str, Question] = {
+    question.name: question
+    for question in (
+        symmetry.QUESTION,
+        skew.QUESTION,
+        lags.QUESTION,
+        places.QUESTION,
+        context.QUESTION,
+        efforts.QUESTION,
+    )
+}
+_TABLE_WIDTH = 170
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class OpenQuestions:
+    """Train small models with planted sets and measure what the design leaves open.
+
+    Questions: symmetry, skew, lags, places, context, efforts. Hardware: one CPU core,
+    half an hour (--tiny: 20 seconds).
+    """
+
+    questions: tuple[str, ...] = ()
+    """Which (default: all): symmetry skew lags places context efforts."""
+    trained: tuple[Path, ...] = ()
+    """Finished training runs, too: folders with manifest.json, model/ and sets/."""
+    models: int = 16
+    """Models of 0.16 M parameters; fewer of each other population."""
+    seed: int = 60000
+    """Of the first model; other populations begin 1000, 2000, ... later."""
+    any_code: bool = False
+    """Take finished measurements that other code made."""
+    out: Path = Path("runs/open_questions")
+    """Folder for tables, figures and a record of each model; finished ones are kept."""
+    tiny: bool = False
+    """A pulse run of seconds, too small to detect anything."""
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+        check_positive(self, "models")
+        for name in self.questions:
+            if name not in QUESTIONS:
+                raise unknown_name("question", name, QUESTIONS)
+
+    def run(self) -> dict[str, Any]:
+        """Train and measure what is missing, print tables; returns the numbers."""
+        clock = Clock.start()
+        records = Records(self.out / "models", QUESTIONS, any_code=self.any_code)
+        asked = self.questions or tuple(QUESTIONS)
+        found = [*self._of_populations(records), *self._of_given(records)]
+        rows = {name: [row for one in found for row in one[name]] for name in asked}
+        answers = [QUESTIONS[name].answer(rows[name]) for name in asked if rows[name]]
+        return finish_study(
+            "open_questions",
+            flags_of(self),
+            clock=clock,
+            out=self.out,
+            numbers={
+                "seed": self.seed,
+                "rows": {
+                    name: [dataclasses.asdict(row) for row in rows[name]]
+                    for name in asked
+                },
+            },
+            grids=[grid for one in answers for grid in one.grids],
+            figures={k: svg for one in answers for k, svg in one.figures.items()},
+            # Tables are wider than a terminal often is; cut ones would tell nothing.
+            console=Console(width=max(Console().width, _TABLE_WIDTH)),
+            earlier_seconds=records.earlier_seconds,
+        )
+
+    def _asked(self, questions: tuple[str, ...]) -> list[str]:
+        """Of these, what the user wants to know."""
+        return [name for name in questions if name in (self.questions or QUESTIONS)]
+
+    def _of_populations(self, records: Records) -> Iterator[Found]:
+        """Measurements of every model that is trained here."""
+        docs = read_python_docs()
+        questions = [question.text for question in docs.questions]
+        corpus = corpus_digest([*docs.documents, *questions])
+        texts: dict[tuple[int, int], Texts] = {}
+        for design, seed in self._planned():
+            names = self._asked(design.questions)
+            if not names:
+                continue
+
+            def measure(design=design, seed=seed, names=names) -> Found:
+                kind = (design.preset.decoder.vocab_size, design.max_example_tokens)
+                if kind not in texts:
+                    texts[kind] = read_texts(docs.documents, questions, design)
+                subjects = trained_subjects(design, texts[kind], seed=seed)
+                return _measured(subjects, names)
+
+            inputs = (dataclasses.asdict(design), seed, corpus, names)
+            yield records.of(f"{design.name}-{seed}", inputs, measure)
+
+    def _of_given(self, records: Records) -> Iterator[Found]:
+        """Measurements of the runs that the user names, set by set."""
+        names = self._asked(GIVEN_QUESTIONS)
+        for run in self.trained if names else ():
+            about = manifest_json(read_manifest(run / MANIFEST_NAME))
+            store = self.out / STORE_DIR
+            for subject in given_subjects(run, seed=self.seed, store=store):
+                name = subject.benchmark.name
+
+                def measure(subject=subject) -> Found:
+                    return _measured([subject], names)
+
+                inputs = (str(run), about, name, self.seed, names)
+                yield records.of(f"{run.name}-{name}", inputs, measure)
+
+    def _planned(self) -> list[tuple[Population, int]]:
+        """Models to train, populations in turn, so that an unfinished run has some."""
+        if self.tiny:
+            return [(PULSE, self.seed + i) for i in range(min(self.models, 2))]
+        planned = []
+        for design in (LADDER, TINY, *BY_CONTEXT):
+            n = max(1, round(self.models * design.share))
+            planned += [
+                ((i + 0.5) / n, design, self.seed + design.first_seed + i)
+                for i in range(n)
+            ]
+        planned.sort(key=lambda one: one[0])
+        return [(design, seed) for _, design, seed in planned]
+
+
+def _measured(subjects: list[Subject], names: list[str]) -> Found:
+    """Rows of every set, by question."""
+    found: Found = {name: [] for name in QUESTIONS}
+    for subject in subjects:
+        scores = SetScores(subject)
+        for name in names:
+            found[name] += QUESTIONS[name].measure(scores)
+    return found
+
+
+def main() -> int:
+    """Command line of `python -m eval.open_questions`."""
+    keep_freed_memory()
+    keep_compiled()
+    return run_command(
+        lambda: parse(
+            OpenQuestions, sys.argv[1:], prog="python -m eval.open_questions"
+        ).run(),
+        name="eval.open_questions",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

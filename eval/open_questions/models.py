@@ -1,0 +1,197 @@
+"""The models that questions are asked of: populations trained here, or given runs."""
+
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from eval.open_questions.scores import Subject
+from jaxcontam.data.benchmark import load_benchmark
+from jaxcontam.data.encoding import plain_tokenizer
+from jaxcontam.data.manifest import read_manifest
+from jaxcontam.errors import InputError
+from jaxcontam.models.checkpoint import load_checkpoint
+from jaxcontam.report.archive import read_archive
+from jaxcontam.results import Evidence
+from jaxcontam.scoring.local import checkpoint_scorer, local_scorer
+from train.audits import encode_planted
+from train.earlier import MANIFEST_NAME, MODEL_DIR
+from train.population_forms import train_scanned
+from train.population_plan import Design, Texts, plan_model, read_pool
+from train.presets import PRESETS, Preset
+from train.tokenizer import prefix_id, train_tokenizer
+from train.tokens import as_cache
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Population(Design):
+    """Models of one design.
+
+    Attributes:
+        questions: What they are asked.
+        first_seed: Added to the study's seed.
+        share: Models of it for each model of the study.
+    """
+
+    questions: tuple[str, ...]
+    first_seed: int
+    share: float = 1.0
+
+
+def _small(context: int, batch_rows: int) -> Preset:
+    """0.16 M parameters."""
+    preset = PRESETS["0.16m"]
+    decoder = dataclasses.replace(preset.decoder, context=context)
+    return dataclasses.replace(preset, decoder=decoder, batch_rows=batch_rows)
+
+
+GIVEN_QUESTIONS = ("symmetry", "skew", "lags", "places")
+"""What any planted model can be asked at a few passes a set."""
+LADDER = Population(
+    name="0.16m",
+    preset=_small(128, 1),
+    n_examples=120,
+    copies=(0, 1, 2, 4, 10),
+    n_steps=988,
+    max_example_tokens=31,
+    questions=(*GIVEN_QUESTIONS, "efforts"),
+    first_seed=0,
+)
+TINY = Population(
+    name="tiny",
+    preset=PRESETS["tiny"],
+    n_examples=125,
+    copies=(0, 1, 2, 4, 10, 50),
+    n_steps=664,
+    max_example_tokens=31,
+    questions=(*GIVEN_QUESTIONS, "efforts"),
+    first_seed=1000,
+    share=0.25,
+)
+# 2,400 tokens a set and copy whatever the length of its examples, and 126,464 in all.
+BY_CONTEXT = tuple(
+    Population(
+        name=f"{context}x{tokens}",
+        preset=_small(context, 256 // context),
+        n_examples=2400 // tokens,
+        copies=(0, 4, 10, 20),
+        n_steps=494,
+        max_example_tokens=tokens,
+        # Strata of six reversed examples need 240 examples and their 60 tokens.
+        questions=("symmetry", "context", *(("efforts",) if tokens == 10 else ())),
+        first_seed=2000 + 1000 * number,
+        share=0.1875,
+    )
+    for number, (context, tokens) in enumerate(
+        (context, tokens) for context in (64, 128, 256) for tokens in (10, 20, 40)
+    )
+)
+PULSE = Population(
+    name="pulse-64x31",
+    preset=PRESETS["pulse"],
+    n_examples=24,
+    copies=(0, 4),
+    n_steps=40,
+    max_example_tokens=31,
+    questions=(*GIVEN_QUESTIONS, "context", "efforts"),
+    first_seed=0,
+)
+
+
+def read_texts(
+    documents: Sequence[str], questions: Sequence[str], design: Population
+) -> Texts:
+    """Tokenizer, background and pool of a population."""
+    tokenizer = train_tokenizer(documents, design.preset.decoder.vocab_size)
+    plain = plain_tokenizer(tokenizer.backend_tokenizer)
+    return read_pool(
+        plain,
+        prefix_id(tokenizer),
+        as_cache(documents, plain),
+        questions,
+        max_example_tokens=design.max_example_tokens,
+        separator=design.separator,
+    )
+
+
+def trained_subjects(design: Population, texts: Texts, *, seed: int) -> list[Subject]:
+    """Train one model; its sets.
+
+    Raises:
+        InputError: If there are too few examples or documents.
+    """
+    model = plan_model(design, texts, seed=seed)
+    decoder, _ = train_scanned(design.preset, model.rows, seed=seed)
+    scorer = local_scorer(decoder)
+    return [
+        Subject(
+            population=design.name,
+            seed=seed,
+            copies=one.copies,
+            benchmark=one.benchmark,
+            encoded=ids,
+            prefix_id=texts.prefix_id,
+            context=design.preset.context,
+            scorer=scorer,
+        )
+        for one, ids in zip(model.sets, model.encoded, strict=True)
+    ]
+
+
+def given_subjects(run: Path, *, seed: int, store: Path) -> Iterator[Subject]:
+    """Sets of a finished training run, such as that of `eval.canaries`.
+
+    Sets whose copies had no one order are left out.
+
+    Args:
+        run: Folder with manifest.json, model/, sets/, and perhaps a report whose
+            random orders need not be scored again.
+        seed: Of the tests.
+        store: Where scores are kept.
+
+    Raises:
+        InputError: If a part is missing, training did not finish, or a set's file is
+            not what was planted.
+    """
+    manifest = read_manifest(run / MANIFEST_NAME)
+    if not manifest.finished:
+        raise InputError(
+            f"{run}: training did not finish", hint="run its command again"
+        )
+    checkpoint = load_checkpoint(str(run / MODEL_DIR))
+    scorer = checkpoint_scorer(checkpoint, store=store)
+    stored = _stored_orders(run, checkpoint.fingerprint)
+    for row in manifest.sets:
+        if row.shuffled or row.layout != "block":
+            continue
+        benchmark = load_benchmark(run / row.file, text_field=row.text_field)
+        if benchmark.fingerprint != row.fingerprint:
+            raise InputError(f"{run / row.file}: not the set that was planted")
+        yield Subject(
+            population=run.name,
+            seed=seed,
+            copies=row.copies,
+            benchmark=benchmark,
+            encoded=encode_planted(checkpoint.tokenizer, benchmark, manifest),
+            prefix_id=checkpoint.prefix_id,
+            context=checkpoint.config.context,
+            scorer=scorer,
+            orders=stored.get(benchmark.fingerprint),
+        )
+
+
+def _stored_orders(run: Path, fingerprint: str) -> dict[str, Evidence]:
+    """Scores of `stratified` in the run's report, by the set's fingerprint."""
+    try:
+        report = json.loads((run / "report.json").read_text(encoding="utf-8"))
+        rows = report["results"]
+        if report["model"]["fingerprint"] != fingerprint:
+            return {}
+        evidence = read_archive(run / "orders.npz", len(rows))
+    except (OSError, ValueError, KeyError, InputError):
+        return {}
+    return {
+        row["fingerprint"]: one
+        for row, one in zip(rows, evidence, strict=True)
+        if row["method"] == "stratified" and one is not None
+    }
