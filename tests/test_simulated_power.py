@@ -1,5 +1,6 @@
 """Simulated power: draws, scores and p-values beside the library's, and a pulse run."""
 
+import functools
 import itertools
 import json
 import math
@@ -21,17 +22,25 @@ from jaxcontam.stats.lattice import lattice_tail
 from jaxcontam.stats.power import drawn_design, pair_design, reversal_design
 
 N_SETS, N_STRATA, SIZE = 100, 10, 6
+MEASURED = ("t3", "unequal strata", "unequal examples", "symmetry .9")
 SIZES = [(SIZE, N_STRATA - 1), (SIZE - 1, 1)]
 OFF_DIAGONAL = ~np.eye(SIZE, dtype=bool)
+
+
+def key_of(seed):
+    return jax.random.key(seed, impl="rbg")
+
+
+tails = jax.jit(jax.vmap(lambda rows: saddlepoint_tail(rows, rows[:, 0].sum())))
 
 
 @pytest.fixture(scope="module")
 def entries():
     """Law -> off-diagonal entries (sets, strata, pairs), and those across from them."""
     found = {}
-    for name, law in LAWS.items():
-        draw = jax.jit(lambda key, law=law: draw_pairs(key, law, SIZES, N_SETS))
-        pairs, _ = draw(jax.random.key(90_000, impl="rbg"))
+    for name in MEASURED:
+        draw = jax.jit(lambda key, law=LAWS[name]: draw_pairs(key, law, SIZES, N_SETS))
+        pairs, _ = draw(key_of(90_000))
         noise = np.asarray(pairs.noise, np.float64)
         swapped = noise.swapaxes(-1, -2)
         found[name] = noise[..., OFF_DIAGONAL], swapped[..., OFF_DIAGONAL]
@@ -41,21 +50,17 @@ def entries():
 @pytest.mark.parametrize(
     ("name", "law"),
     [
-        ("normal", scipy.stats.norm()),
-        ("left-skewed", scipy.stats.expon(loc=-1)),
-        ("right-skewed", scipy.stats.expon(loc=-1)),
         ("t3", scipy.stats.t(3, scale=1 / math.sqrt(3))),
         ("symmetry .9", scipy.stats.norm()),
     ],
 )
 def test_entries_follow_the_law_that_they_are_named_after(entries, name, law):
     values = entries[name][0][:, :, 0].ravel()
-    signed = -values if name == "left-skewed" else values
     # One entry a stratum: independent, whatever the symmetry.
-    assert scipy.stats.kstest(signed, law.cdf).pvalue > 1e-4
+    assert scipy.stats.kstest(values, law.cdf).pvalue > 1e-4
 
 
-@pytest.mark.parametrize("name", [n for n in LAWS if n not in ("t3", "item effects")])
+@pytest.mark.parametrize("name", [n for n in MEASURED if n != "t3"])
 def test_chance_adds_one_standard_deviation_to_a_boundary(entries, name):
     squares = (entries[name][0] ** 2).mean(axis=(1, 2))
     # Sets are independent; five standard errors over 100 of them. Scales are set so
@@ -63,7 +68,7 @@ def test_chance_adds_one_standard_deviation_to_a_boundary(entries, name):
     assert abs(squares.mean() - 1) < 5 * squares.std() / math.sqrt(N_SETS) + 1e-6
 
 
-@pytest.mark.parametrize("name", ["normal", "t3", "symmetry .5", "symmetry .9"])
+@pytest.mark.parametrize("name", ["t3", "unequal examples", "symmetry .9"])
 def test_entries_across_the_diagonal_correlate_as_the_law_says(entries, name):
     one, other = entries[name]
     products = np.sign(one * other).mean(axis=(1, 2))
@@ -72,9 +77,9 @@ def test_entries_across_the_diagonal_correlate_as_the_law_says(entries, name):
     assert abs(products.mean() - expected) < 5 * products.std() / math.sqrt(N_SETS)
 
 
-@pytest.mark.parametrize("name", ["normal", "first fifth", "random fifth"])
+@pytest.mark.parametrize("name", ["first fifth", "random fifth"])
 def test_gains_are_the_effect_on_average(name):
-    pairs = draw_pairs(jax.random.key(3), LAWS[name], SIZES, N_SETS)
+    pairs = jax.jit(lambda key: draw_pairs(key, LAWS[name], SIZES, N_SETS))(key_of(3))
     weights = np.concatenate(
         [np.asarray(own.weights).reshape(N_SETS, -1) for own in pairs], axis=1
     )
@@ -85,15 +90,13 @@ def test_gains_are_the_effect_on_average(name):
         assert (np.diff(weights, axis=1) <= 0).all()
 
 
-@pytest.mark.parametrize(("K", "M"), [(28, 2), (16, 3), (8, 8)])
+@pytest.mark.parametrize(("K", "M"), [(28, 2), (8, 8)])
 def test_saddlepoint_tail_is_that_of_counting(K, M):
     rng = np.random.default_rng(K)
     rows = rng.normal(size=(60, K, M))
     rows[:, :, 0] += rng.uniform(0.2, 1.2, size=(60, 1))
     centred = rows - rows.mean(axis=2, keepdims=True)
-    found = jax.vmap(lambda row: saddlepoint_tail(row, row[:, 0].sum()))(
-        jnp.asarray(centred, jnp.float32)
-    )
+    found = tails(jnp.asarray(centred, jnp.float32))
     counted = [10 ** lattice_tail(x - x[:, :1], 1e-9).log10_upper for x in rows]
     # Where a level could be. These rows are fewer than those of the study, so that all
     # their sums can be counted: the formula's error falls as rows are added.
@@ -105,17 +108,32 @@ def test_saddlepoint_tail_is_that_of_counting(K, M):
 
 
 def test_rows_without_spread_or_excess_give_one():
-    flat = jnp.zeros((5, 3), jnp.float32)
-    assert saddlepoint_tail(flat, jnp.float32(0)) == 1
-    rows = jnp.asarray([[1.0, -1.0]] * 10, jnp.float32)
-    assert saddlepoint_tail(rows, jnp.float32(-2)) == 1
-    # All rows at their largest: 2^-10, of which the formula gives the size.
-    assert saddlepoint_tail(rows, jnp.float32(10)) < 2e-3
+    rows = np.zeros((60, 28, 2), np.float32)
+    rows[1:] = [-1, 1]
+    rows[2:, :, :] = [1, -1]
+    found = tails(jnp.asarray(rows))
+    assert found[0] == found[1] == 1
+    # All 28 rows at their largest: 2^-28; the formula is finite where it has no root.
+    assert 0 <= found[2] < 1e-7
 
 
 @pytest.fixture(scope="module")
 def pairs():
-    return draw_pairs(jax.random.key(4), LAWS["normal"], [(4, 3)], 400)
+    sizes = [(4, 3)]
+    return jax.jit(lambda key: draw_pairs(key, LAWS["normal"], sizes, 400))(key_of(4))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def drawn_parts(design, pairs, key):
+    return order_parts(design, pairs, key)
+
+
+def parts_of(design, pairs, seed=5):
+    return drawn_parts(design, pairs, key_of(seed))
+
+
+def first_stratum(own):
+    return Pairs(own.noise[:, :1], own.weights[:, :1])
 
 
 def paths(matrix_SS):
@@ -133,9 +151,9 @@ def paths(matrix_SS):
 def test_random_orders_are_uniform_and_the_published_one_comes_first(pairs, rule):
     (own,) = pairs
     if rule == "rank":
-        own = Pairs(own.noise[:, :1], own.weights[:, :1])
+        own = first_stratum(own)
     design = drawn_design(12 if rule == "sum" else 4, len(own.noise[0]), 9, rule=rule)
-    parts = order_parts(design, [own], jax.random.key(5))
+    parts = parts_of(design, [own])
     counts = np.zeros(24)
     for d in range(400 if rule == "sum" else 5):
         for k in range(design.n_strata):
@@ -155,9 +173,9 @@ def test_random_orders_are_uniform_and_the_published_one_comes_first(pairs, rule
 
 def test_a_whole_file_shares_its_orders_within_a_batch_only(pairs):
     (own,) = pairs
-    own = Pairs(own.noise[:, :1], own.weights[:, :1])
-    design = drawn_design(4, 1, 99, rule="rank")
-    first, again = (order_parts(design, [own], jax.random.key(k)) for k in (1, 2))
+    own = first_stratum(own)
+    design = drawn_design(4, 1, 9, rule="rank")
+    first, again = (parts_of(design, [own], seed) for seed in (5, 6))
     assert (first.gain == first.gain[:1]).all()
     assert (first.gain != again.gain).any()
     assert len(np.unique(np.asarray(first.gain[0]))) > 2
@@ -166,7 +184,7 @@ def test_a_whole_file_shares_its_orders_within_a_batch_only(pairs):
 def test_pairs_are_centred_and_their_law_has_the_variance_of_all_orders(pairs):
     (own,) = pairs
     design = pair_design(12, 3, log10_orders=lambda s: 1.0)
-    parts = order_parts(design, [own], jax.random.key(5))
+    parts = parts_of(design, [own])
     assert parts.variance is not None
     effect = 0.7
     for d, k in ((0, 0), (7, 2)):
@@ -182,7 +200,7 @@ def test_reversal_compares_both_ways(pairs):
     (own,) = pairs
     design = reversal_design(12, 3)
     assert is_reversal(design)
-    parts = order_parts(design, [own], jax.random.key(5))
+    parts = parts_of(design, [own])
     matrix = np.asarray(own.noise[3, 1])
     expected = [np.trace(matrix, 1), np.trace(matrix, -1)]
     np.testing.assert_allclose(parts.chance[3, 1], expected, atol=1e-5)
@@ -192,7 +210,7 @@ def test_reversal_compares_both_ways(pairs):
 def test_t_test_is_that_of_scipy(pairs):
     (own,) = pairs
     design = drawn_design(12, 3, 9, rule="t")
-    parts = order_parts(design, [own], jax.random.key(5))
+    parts = parts_of(design, [own])
     found = p_values(design, parts, jnp.float32(0.4))
     scores = np.asarray(parts.chance + 0.4 * parts.gain, np.float64)
     gains = scores[..., 0] - scores[..., 1:].mean(axis=-1)
@@ -220,15 +238,11 @@ def pulse(tmp_path_factory):
 
 
 def shares(document, test):
-    (cell,) = [
-        cell
-        for cell in document["cells"]
-        if (cell["cell"]["test"], cell["cell"]["part"]) == (test, "laws")
-    ]
+    (cell,) = [c for c in document["cells"] if c["cell"]["test"] == test]
     return {(share["name"], share["level"]): share for share in cell["shares"]}
 
 
-TESTS = ["adjacency", "stratified", "reversal", "sharded_t", "permutation"]
+TESTS = ["adjacency", "stratified", "permutation"]
 
 
 @pytest.mark.parametrize("test", TESTS)
@@ -269,7 +283,7 @@ def test_p_values_are_the_librarys(pulse, test):
 def test_finished_cells_are_kept_and_tables_made_again(pulse, capsys):
     _, document, out = pulse
     before = {path: path.stat().st_mtime_ns for path in out.glob("cells/*.json")}
-    assert len(before) == len(document["cells"]) == 6
+    assert len(before) == len(document["cells"]) == 3
     again = study.SimulatedPower(
         tiny=True, seed=90_000, out=out, tables=True, any_code=True
     ).run()
@@ -277,7 +291,7 @@ def test_finished_cells_are_kept_and_tables_made_again(pulse, capsys):
     assert again["checks"] == document["checks"]
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert "sets / s" in capsys.readouterr().out
-    assert (out / "difference.svg").read_text().startswith("<?xml")
+    assert (out / "difference.svg").read_text().startswith("<svg")
 
 
 def test_tables_of_nothing_say_what_to_do(tmp_path, monkeypatch, capsys):

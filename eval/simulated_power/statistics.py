@@ -230,7 +230,7 @@ def _t_p(scores_KM: jax.Array) -> jax.Array:
 def _double_centred(matrices: jax.Array) -> jax.Array:
     """As `jaxcontam.stats.adjacency.double_centred`, for arrays of matrices."""
     n = matrices.shape[-1]
-    off_diagonal = ~np.eye(n, dtype=bool)
+    off_diagonal = jnp.broadcast_to(~np.eye(n, dtype=bool), matrices.shape)
     entries = jnp.where(off_diagonal, matrices, 0)
     rows, columns = entries.sum(axis=-1), entries.sum(axis=-2)
     total = rows.sum(axis=-1)[..., None]
@@ -245,7 +245,8 @@ def _superdiagonal(weights: jax.Array) -> jax.Array:
     """Matrices with these values above the diagonal, and 0 elsewhere."""
     S = weights.shape[-1] + 1
     padded = jnp.pad(weights, [(0, 0)] * (weights.ndim - 1) + [(0, 1)])
-    return padded[..., :, None] * np.eye(S, k=1, dtype=np.float32)
+    next_to = np.eye(S, k=1, dtype=np.float32)
+    return padded[..., :, None] * next_to.reshape(*[1] * (padded.ndim - 1), S, S)
 
 
 @functools.cache

@@ -48,7 +48,7 @@ def saddlepoint_tail(law_KM: jax.Array, statistic: jax.Array) -> jax.Array:
         return log_mean, means_K.sum(), jnp.maximum((squares_K - means_K**2).sum(), 0)
 
     def step(_: int, theta: jax.Array) -> jax.Array:
-        _, mean, variance = cumulants(theta)
+        mean, variance = cumulants(theta)[1:]
         moved = theta + (z - mean) / jnp.maximum(variance, 1e-6)
         return jnp.clip(moved, theta / 2, 2 * theta + 0.5)
 
