@@ -64,7 +64,9 @@ def what_is_left(one: FormSet, *, seed: int) -> Left:
         exact=sum(map(len, dict.fromkeys(documents))) / n,
         near=sum(map(len, _without_near(documents))) / n,
         lines=len(lines) / n if planned.copies else 0.0,
-        verbatim=sum(text in lines for text in published) / n if planned.copies else 0.0,
+        verbatim=sum(text in lines for text in published) / n
+        if planned.copies
+        else 0.0,
     )
 
 

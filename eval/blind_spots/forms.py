@@ -74,9 +74,7 @@ FORMS: tuple[Form, ...] = (
     Form(name="items", words="items, shuffled", shuffled=True, items=True),
     Form(name=UNSEEN[0], words="never planted", times="none"),
     Form(name=UNSEEN[1], words="never planted, again", times="none"),
-    Form(
-        name="items-unseen", words="items, never planted", times="none", items=True
-    ),
+    Form(name="items-unseen", words="items, never planted", times="none", items=True),
 )
 
 

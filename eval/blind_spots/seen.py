@@ -96,9 +96,7 @@ def all_seen(
         seed: Of tests, draws and cuts.
     """
     scorer = local_scorer(checkpoint.decoder)
-    rows = [
-        row for one in sets for row in _tested(one, checkpoint, scorer, seed=seed)
-    ]
+    rows = [row for one in sets for row in _tested(one, checkpoint, scorer, seed=seed)]
     rows += _ranked(sets, checkpoint, n_permutations=n_permutations, seed=seed)
     rows += _written(
         sets, checkpoint, journal, n_asked=n_asked, new_tokens=new_tokens, seed=seed
@@ -133,9 +131,7 @@ def _tested(
         for name in names:
             method = order_method(name)
             found.append(
-                order_result(
-                    planned, scored, primary=False, pretests=(), method=method
-                )
+                order_result(planned, scored, primary=False, pretests=(), method=method)
             )
     if one.versions is None:
         items = plan_options(
