@@ -77,12 +77,13 @@ FIFTY = dataclasses.replace(TEN, name="fifty", n_examples=60, copies=50, n_asked
 PULSE = Scale(
     name="pulse",
     preset="pulse",
-    n_examples=24,
+    n_examples=16,
     copies=2,
     background_tokens=5_000,
-    n_asked=4,
+    n_asked=3,
     new_tokens=8,
     n_permutations=19,
+    batch_tokens=256,
 )
 # Of the seed of the first model of 10 copies.
 _FIFTY_LATER = 1_000

@@ -36,6 +36,8 @@ class Scale:
         n_asked: Instances of a set that replication asks for.
         new_tokens: Of a completion, at most.
         n_permutations: Of the test of a set's scores.
+        batch_tokens: Of a scorer's batch; None chooses by platform. Where batches are
+            many they have one shape, which is compiled once.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Scale:
     n_asked: int
     new_tokens: int
     n_permutations: int
+    batch_tokens: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +127,7 @@ def model_record(
         new_tokens=scale.new_tokens,
         n_permutations=scale.n_permutations,
         seed=seed,
+        batch_tokens=scale.batch_tokens,
     )
     return ModelRecord(
         scale=scale.name,
@@ -154,7 +158,10 @@ def record_key(
         corpus: Digest of documents and questions.
         code: Commit; None leaves it out, so that records of any code have the key.
     """
-    inputs = [dataclasses.asdict(scale), seed, corpus, code, cpu_name()]
+    fields = dataclasses.asdict(scale)
+    # How it is computed, not what.
+    del fields["batch_tokens"]
+    inputs = [fields, seed, corpus, code, cpu_name()]
     text = json.dumps(inputs, sort_keys=True)
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 

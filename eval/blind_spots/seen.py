@@ -83,6 +83,7 @@ def all_seen(
     new_tokens: int,
     n_permutations: int,
     seed: int,
+    batch_tokens: int | None = None,
 ) -> list[Seen]:
     """Every method on every set that it applies to.
 
@@ -94,10 +95,17 @@ def all_seen(
         new_tokens: Of a completion, at most.
         n_permutations: Of the test of the set's scores.
         seed: Of tests, draws and cuts.
+        batch_tokens: Of a scorer's batch; None chooses by platform.
     """
-    scorer = local_scorer(checkpoint.decoder)
+    scorer = local_scorer(checkpoint.decoder, batch_tokens=batch_tokens)
     rows = [row for one in sets for row in _tested(one, checkpoint, scorer, seed=seed)]
-    rows += _ranked(sets, checkpoint, n_permutations=n_permutations, seed=seed)
+    rows += _ranked(
+        sets,
+        checkpoint,
+        n_permutations=n_permutations,
+        seed=seed,
+        batch_tokens=batch_tokens,
+    )
     rows += _written(
         sets, checkpoint, journal, n_asked=n_asked, new_tokens=new_tokens, seed=seed
     )
@@ -169,12 +177,17 @@ def _tested(
 
 
 def _ranked(
-    sets: Sequence[FormSet], checkpoint: Checkpoint, *, n_permutations: int, seed: int
+    sets: Sequence[FormSet],
+    checkpoint: Checkpoint,
+    *,
+    n_permutations: int,
+    seed: int,
+    batch_tokens: int | None,
 ) -> list[Seen]:
     """AUC of each score against texts never planted, and the test of all scores."""
     methods = [METHODS[name] for name in SCORES]
     assert all(isinstance(method, ScoreMethod) for method in methods)
-    model = text_model(checkpoint, store=None)
+    model = text_model(checkpoint, store=None, batch_tokens=batch_tokens)
     groups = {one.form.name: one.planned.benchmark.texts for one in sets}
     n_tokens = {
         name: sum(len(ids) - model.n_before for ids in model.sequences(texts))
