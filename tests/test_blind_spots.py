@@ -1,6 +1,7 @@
 """What order tests cannot see: forms, wordings, deduplication, tables, a pulse."""
 
 import dataclasses
+import itertools
 import json
 import math
 import xml.etree.ElementTree as ElementTree
@@ -35,7 +36,7 @@ from eval.blind_spots.wordings import (
     reworded,
     wordings,
 )
-from eval.python_docs import Question
+from eval.python_docs import PythonDocs, Question
 from jaxcontam.data.manifest import read_manifest
 from jaxcontam.data.options import read_items
 from jaxcontam.errors import InputError
@@ -43,13 +44,20 @@ from jaxcontam.errors import InputError
 N, COPIES = 6, 4
 
 
+def made_up_questions(n):
+    """With words that the table exchanges and clauses that can move."""
+    names = map("".join, itertools.product("abcdefgh", repeat=4))
+    return [
+        Question(
+            f"Return the value number {i} of a list from the file w{i}", f"m.{name}"
+        )
+        for i, name in zip(range(100, 100 + n), names, strict=False)
+    ]
+
+
 @pytest.fixture(scope="module")
 def questions():
-    """Made up, with words that the table exchanges and clauses that can move."""
-    return [
-        Question(f"Return the value number {i} of a list from the file w{i}", f"m.f{i}")
-        for i in range(N * len(FORMS))
-    ]
+    return made_up_questions(N * len(FORMS))
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +73,9 @@ def test_sentence_is_its_own_first_wording():
 
 
 def test_rewording_moves_the_last_clause_and_exchanges_words():
-    sentence = "Return the size of a file from OSError"
-    assert reworded(sentence, 1) == "Give back that size of one document from OSError"
+    assert reworded("Return the size of a file from OSError", 1) == (
+        "Out of OSError, give back that size of one document"
+    )
     assert reworded("Get the name from this path", 1) == (
         "Out of the present location, fetch that label"
     )
@@ -161,7 +170,7 @@ def test_records_hold_the_answer_before_the_published_sentence(sets):
 def test_published_wording_is_drawn_evenly_and_first_of_its_row(questions):
     counts = np.zeros(N_WORDINGS, int)
     sentences = {question.answer: question.sentence for question in questions}
-    for seed in range(40):
+    for seed in range(20):
         for one in draw_sets(questions, n_examples=N, copies=1, seed=seed):
             if one.versions is None:
                 continue
@@ -171,7 +180,7 @@ def test_published_wording_is_drawn_evenly_and_first_of_its_row(questions):
                 own = [question_text(s, answer) for s in wordings(sentences[answer])]
                 assert sorted(own) == sorted(row)
                 counts[own.index(row[0])] += 1
-    # 2,400 draws of fixed seeds; a fair draw fails this once in 10^6.
+    # 1,200 draws of fixed seeds; a fair draw fails this once in 10^6.
     assert stats.chisquare(counts).pvalue > 1e-6
 
 
@@ -383,8 +392,13 @@ def check_document(document, out):
 
 @pytest.fixture
 def with_pulse_model(pulse, monkeypatch):
-    """The quickstart's pulse model in place of one that reads the planted sets."""
+    """The quickstart's pulse model in place of one that reads the planted sets.
+
+    Questions are all of about one length, so that little is compiled.
+    """
     load = models.load_checkpoint
+    docs = PythonDocs((), tuple(made_up_questions(PULSE.n_examples * len(FORMS))))
+    monkeypatch.setattr(study, "read_python_docs", lambda: docs)
     monkeypatch.setattr(study, "code_version", lambda: "a commit")
     monkeypatch.setattr(
         models, "trained", lambda *_, **__: read_manifest(pulse / "manifest.json")

@@ -119,6 +119,7 @@ def model_record(
         ),
     )
     checkpoint = load_checkpoint(str(out / MODEL_DIR))
+    make_folder(out)
     rows = all_seen(
         sets,
         checkpoint,
