@@ -59,22 +59,22 @@ UNSEEN = ("unseen-a", "unseen-b")
 
 FORMS: tuple[Form, ...] = (
     Form(name="block", words="as published"),
-    Form(name="shuffled", words="shuffled, a fresh order a copy", shuffled=True),
-    Form(name="spread", words="one example a document", spread=True),
-    Form(name="reworded", words="reworded, published order", text="reworded"),
+    Form(name="shuffled", words="shuffled", shuffled=True),
+    Form(name="spread", words="one a document", spread=True),
+    Form(name="reworded", words="reworded", text="reworded"),
     Form(
         name="reworded-shuffled",
-        words="reworded and shuffled",
+        words="reworded, shuffled",
         text="reworded",
         shuffled=True,
     ),
-    Form(name="template", words="another template, blank lines", text="template"),
-    Form(name="record", words="JSON records, answer first", text="record"),
-    Form(name="deduplicated", words="copies removed but one", times="one"),
+    Form(name="template", words="another template", text="template"),
+    Form(name="record", words="records, answer first", text="record"),
+    Form(name="deduplicated", words="one copy left", times="one"),
     Form(name="items", words="items, shuffled", shuffled=True, items=True),
-    Form(name=UNSEEN[0], words="never planted", times="none"),
-    Form(name=UNSEEN[1], words="never planted, again", times="none"),
-    Form(name="items-unseen", words="items, never planted", times="none", items=True),
+    Form(name=UNSEEN[0], words="never", times="none"),
+    Form(name=UNSEEN[1], words="never, again", times="none"),
+    Form(name="items-unseen", words="items, never", times="none", items=True),
 )
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import matplotlib
 
@@ -25,11 +25,10 @@ from jaxcontam.stats.shares import wilson_interval
 LEVEL = 0.001
 """A test finds a set at or below this p-value."""
 
-TESTS = (
-    *(name for names in ORDER_TESTS.values() for name in names),
-    *VERSION_TESTS,
-    SET_LEVEL,
-)
+ORDER_NAMES = tuple(name for names in ORDER_TESTS.values() for name in names)
+TESTS = (*ORDER_NAMES, *VERSION_TESTS, SET_LEVEL)
+# Column of what replication copied, beside that of its test.
+_WRITTEN = "written"
 _WORDS = {form.name: form.words for form in FORMS}
 
 
@@ -86,25 +85,36 @@ def cells(records: Sequence[ModelRecord]) -> list[Cell]:
 
 
 def grids(table: Sequence[Cell]) -> list[Grid]:
-    """For each part of the study the tests, then the scores and replication."""
+    """For each part of the study: order tests, other tests, scores."""
     found = []
     for scale in dict.fromkeys(cell.scale for cell in table):
         own = [cell for cell in table if cell.scale == scale]
         copies, n = own[0].copies, max(cell.n_models for cell in own)
-        models = f"{n} model{'s' * (n > 1)}"
+        of_models = f"{copies} copies, {n} model{'s' * (n > 1)}"
+        none_high, all_low = wilson_interval(0, n)[1], wilson_interval(n, n)[0]
         found += [
             _grid(
-                f"{copies} copies, {models}: sets found at p <= {LEVEL:g}, "
-                "and the median p",
+                f"{of_models}: published orders found at p <= {LEVEL:g}, and the "
+                f"median p. None of {n} is a share below {_share(none_high)}, all of "
+                f"{n} one above {_share(all_low)} (95 %, over models)",
                 own,
-                TESTS,
+                ORDER_NAMES,
                 _test_words,
             ),
             _grid(
-                f"{copies} copies, {models}: AUC of texts against texts never planted, "
-                "and share of instances copied, with 95 % intervals over models",
+                f"{of_models}: sets found at p <= {LEVEL:g} by their wording, by the "
+                "order of their options, by all scores together, by what the model "
+                "writes; and the share of instances that it writes out (95 % interval "
+                "over models)",
                 own,
-                (*SCORES, COPIED),
+                (*VERSION_TESTS, SET_LEVEL, COPIED, _WRITTEN),
+                _test_words,
+            ),
+            _grid(
+                f"{of_models}: AUC of texts as published against texts never planted "
+                "(95 % interval over models)",
+                own,
+                SCORES,
                 _mean_words,
             ),
         ]
@@ -234,20 +244,27 @@ def _cell(
     return cell
 
 
-def _grid(title: str, own: Sequence[Cell], methods: Sequence[str], words) -> Grid:
+def _grid(
+    title: str,
+    own: Sequence[Cell],
+    columns: Sequence[str],
+    words: Callable[[Cell], str],
+) -> Grid:
     by_key = {(cell.form, cell.method): cell for cell in own}
     forms = [form.name for form in FORMS if any(key[0] == form.name for key in by_key)]
+
+    def cell_words(form: str, column: str) -> str:
+        is_share = column == _WRITTEN
+        cell = by_key.get((form, COPIED if is_share else column))
+        if cell is None:
+            return "-"
+        return _mean_words(cell) if is_share else words(cell)
+
     return Grid(
         title,
-        ("planted", *methods),
+        ("planted", *columns),
         tuple(
-            (
-                _WORDS[form],
-                *(
-                    words(by_key[form, method]) if (form, method) in by_key else "-"
-                    for method in methods
-                ),
-            )
+            (_WORDS[form], *(cell_words(form, column) for column in columns))
             for form in forms
         ),
     )
