@@ -20,6 +20,7 @@ from eval.blind_spots.forms import (
     draw_sets,
     eligible,
     question_text,
+    sentence_of,
 )
 from eval.blind_spots.model import (
     ModelRecord,
@@ -177,6 +178,7 @@ def test_published_wording_is_drawn_evenly_and_first_of_its_row(questions):
             assert tuple(r[0] for r in one.versions.rows) == one.planned.benchmark.texts
             for row in one.versions.rows:
                 answer = row[0].split(" A: ")[1]
+                assert sentence_of(row[0]) in wordings(sentences[answer])
                 own = [question_text(s, answer) for s in wordings(sentences[answer])]
                 assert sorted(own) == sorted(row)
                 counts[own.index(row[0])] += 1

@@ -43,7 +43,7 @@ from pathlib import Path
 from rich.console import Console
 
 from eval.blind_spots.deduplicated import what_is_left
-from eval.blind_spots.forms import FORMS, draw_sets, eligible
+from eval.blind_spots.forms import FORMS, draw_sets, eligible, sentence_of
 from eval.blind_spots.model import (
     ModelRecord,
     Scale,
@@ -151,10 +151,10 @@ class BlindSpots:
                 "n_questions": len(questions),
                 "words_kept": kept_share(
                     [
-                        pair
+                        (sentence_of(text), sentence_of(planted))
                         for one in sets
                         if one.form.text == "reworded"
-                        for pair in zip(
+                        for text, planted in zip(
                             one.planned.benchmark.texts,
                             one.planned.planted,
                             strict=True,

@@ -151,6 +151,11 @@ def question_text(sentence: str, answer: str) -> str:
     return f"Q: {sentence}? A: {answer}"
 
 
+def sentence_of(text: str) -> str:
+    """The sentence of a question's text."""
+    return text.removeprefix("Q: ").rpartition("? A: ")[0]
+
+
 def _questions(
     form: Form,
     questions: Sequence[Question],
