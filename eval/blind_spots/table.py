@@ -307,4 +307,5 @@ def _p_words(log10_p: float) -> str:
 
 def _share(value: float) -> str:
     """Two digits without the zero in front, for narrow columns."""
-    return f"{value:.2f}".removeprefix("0")
+    words = f"{value:.2f}"
+    return "1" if words == "1.00" else words.removeprefix("0")
