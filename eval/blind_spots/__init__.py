@@ -1,0 +1,1 @@
+"""What order tests cannot see, and what other methods see of it."""

@@ -1,0 +1,311 @@
+"""Records of models to what each method sees of each form: tables and a picture."""
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Callable, Sequence
+
+import matplotlib
+
+from eval.blind_spots.deduplicated import NEAR, Left
+from eval.blind_spots.forms import FORMS
+from eval.blind_spots.model import ModelRecord
+from eval.blind_spots.seen import (
+    COPIED,
+    ORDER_TESTS,
+    SCORES,
+    SET_LEVEL,
+    VERSION_TESTS,
+    Seen,
+)
+from eval.study import Grid
+from jaxcontam.report.figure import STYLE, figure_axes, svg_text
+from jaxcontam.stats.shares import wilson_interval
+
+LEVEL = 0.001
+"""A test finds a set at or below this p-value."""
+
+ORDER_NAMES = tuple(name for names in ORDER_TESTS.values() for name in names)
+TESTS = (*ORDER_NAMES, *VERSION_TESTS, SET_LEVEL)
+# Column of what replication copied, beside that of its test.
+_WRITTEN = "written"
+_WORDS = {form.name: form.words for form in FORMS}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One method on one form, over models; what a method does not give is None.
+
+    Intervals are of 95 % and over models, each of which has its own draw of sets,
+    weights and order of training: a share's is Wilson's, a mean's Student's. A mean of
+    one model, or of models that all agree, has none.
+
+    Attributes:
+        scale: Part of the study.
+        copies: Of the forms that are planted again and again.
+        form: Name.
+        method: Name.
+        n_models: Models.
+        n_found: Of these, those with p at most `LEVEL`; of a test.
+        found_low: Lower end of the interval of their share.
+        found_high: Upper end.
+        median_log10_p: Of a test.
+        mean: Of a score the AUC, of replication the share of instances copied.
+        low: Lower end of its interval, cut at 0.
+        high: Upper end, cut at 1.
+        mean_se: Mean of DeLong's standard errors, of a score: what one model's
+            AUC would vary by with other texts.
+        tokens: Mean cost.
+    """
+
+    scale: str
+    copies: int
+    form: str
+    method: str
+    n_models: int
+    n_found: int | None = None
+    found_low: float | None = None
+    found_high: float | None = None
+    median_log10_p: float | None = None
+    mean: float | None = None
+    low: float | None = None
+    high: float | None = None
+    mean_se: float | None = None
+    tokens: float
+
+
+def cells(records: Sequence[ModelRecord]) -> list[Cell]:
+    """One cell a part of the study, form and method, in order of arrival."""
+    found: dict[tuple[str, int, str, str], list[Seen]] = {}
+    for record in records:
+        for row in record.rows:
+            key = record.scale, record.copies, row.form, row.method
+            found.setdefault(key, []).append(row)
+    return [_cell(*key, rows) for key, rows in found.items()]
+
+
+def grids(table: Sequence[Cell]) -> list[Grid]:
+    """For each part of the study: order tests, other tests, scores."""
+    found = []
+    for scale in dict.fromkeys(cell.scale for cell in table):
+        own = [cell for cell in table if cell.scale == scale]
+        copies, n = own[0].copies, max(cell.n_models for cell in own)
+        of_models = f"{copies} copies, {n} model{'s' * (n > 1)}"
+        none_high, all_low = wilson_interval(0, n)[1], wilson_interval(n, n)[0]
+        found += [
+            _grid(
+                f"{of_models}: published orders found at p <= {LEVEL:g}, and the "
+                f"median p. None of {n} is a share below {_share(none_high)}, all of "
+                f"{n} one above {_share(all_low)} (95 %, over models)",
+                own,
+                ORDER_NAMES,
+                _test_words,
+            ),
+            _grid(
+                f"{of_models}: sets found at p <= {LEVEL:g} by their wording, by the "
+                "order of their options, by all scores together, by what the model "
+                "writes; and the share of instances that it writes out (95 % interval "
+                "over models)",
+                own,
+                (*VERSION_TESTS, SET_LEVEL, COPIED, _WRITTEN),
+                _test_words,
+            ),
+            _grid(
+                f"{of_models}: AUC of texts as published against texts never planted "
+                "(95 % interval over models)",
+                own,
+                SCORES,
+                _mean_words,
+            ),
+        ]
+    return found
+
+
+def left_grid(left: Sequence[Left]) -> Grid:
+    """What deduplication leaves."""
+    return Grid(
+        "Copies of an example that deduplication of the training text leaves: of equal "
+        f"documents, of documents that share {NEAR:.0%} of their word 5-grams, of "
+        "equal lines; and published texts that stand in it as they are",
+        ("planted", "copies", "equal", "near", "lines", "verbatim"),
+        tuple(
+            (
+                _WORDS[one.form],
+                f"{one.copies}",
+                f"{one.exact:.3g}",
+                f"{one.near:.3g}",
+                f"{one.lines:.3g}",
+                f"{one.verbatim:.0%}",
+            )
+            for one in left
+            if one.copies
+        ),
+    )
+
+
+def picture(table: Sequence[Cell], scale: str) -> str:
+    """Forms by methods as SVG: the darker, the more of it is seen.
+
+    A test is as dark as the share of models on which it finds the set; a score as its
+    AUC lies above one half (0.5 is white, 1 is black); replication as the share of
+    instances that it copies.
+    """
+    own = {(c.form, c.method): c for c in table if c.scale == scale}
+    methods = [*TESTS, *SCORES, COPIED]
+    forms = [form.name for form in FORMS if any(key[0] == form.name for key in own)]
+    with matplotlib.rc_context(STYLE):
+        figure, axes = figure_axes((8.6, 0.32 * len(forms) + 1.3))
+        shades = [
+            [_shade(own.get((form, method))) for method in methods] for form in forms
+        ]
+        axes.imshow(
+            [[0.0 if s is None else s for s in row] for row in shades],
+            cmap="Blues",
+            vmin=0,
+            vmax=1.3,
+            aspect="auto",
+        )
+        for y, form in enumerate(forms):
+            for x, method in enumerate(methods):
+                cell = own.get((form, method))
+                axes.text(
+                    x,
+                    y,
+                    "" if cell is None else _short(cell),
+                    ha="center",
+                    va="center",
+                    fontsize=7,
+                    color="white" if (shades[y][x] or 0) > 0.8 else "black",
+                )
+        axes.set_xticks(range(len(methods)), methods, rotation=35, ha="right")
+        axes.set_yticks(range(len(forms)), [_WORDS[form] for form in forms])
+        axes.tick_params(length=0)
+        return svg_text(figure)
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """Student's 95 % interval of a mean of shares, cut to 0 and 1.
+
+    None for one value, and where all are equal: agreement of a few models would look
+    like certainty.
+    """
+    from scipy.special import stdtrit
+
+    n = len(values)
+    if n < 2 or min(values) == max(values):
+        return None
+    mean = statistics.fmean(values)
+    half = float(stdtrit(n - 1, 0.975)) * statistics.stdev(values) / math.sqrt(n)
+    return max(0.0, mean - half), min(1.0, mean + half)
+
+
+def _cell(
+    scale: str, copies: int, form: str, method: str, rows: Sequence[Seen]
+) -> Cell:
+    n = len(rows)
+    cell = Cell(
+        scale=scale,
+        copies=copies,
+        form=form,
+        method=method,
+        n_models=n,
+        tokens=statistics.fmean(row.tokens for row in rows),
+    )
+    logs = [row.log10_p for row in rows if row.log10_p is not None]
+    if logs:
+        # A p-value of the level itself must not be lost to rounding.
+        n_found = sum(value <= math.log10(LEVEL) + 1e-12 for value in logs)
+        low, high = wilson_interval(n_found, n)
+        cell = dataclasses.replace(
+            cell,
+            n_found=n_found,
+            found_low=low,
+            found_high=high,
+            median_log10_p=statistics.median(logs),
+        )
+    means = [
+        row.n_copied / row.n_asked
+        if row.n_copied is not None and row.n_asked
+        else row.auc
+        for row in rows
+    ]
+    values = [value for value in means if value is not None]
+    if values:
+        interval = mean_interval(values)
+        cell = dataclasses.replace(
+            cell,
+            mean=statistics.fmean(values),
+            low=None if interval is None else interval[0],
+            high=None if interval is None else interval[1],
+        )
+    errors = [row.auc_se for row in rows if row.auc_se is not None]
+    if errors:
+        cell = dataclasses.replace(cell, mean_se=statistics.fmean(errors))
+    return cell
+
+
+def _grid(
+    title: str,
+    own: Sequence[Cell],
+    columns: Sequence[str],
+    words: Callable[[Cell], str],
+) -> Grid:
+    by_key = {(cell.form, cell.method): cell for cell in own}
+    forms = [form.name for form in FORMS if any(key[0] == form.name for key in by_key)]
+
+    def cell_words(form: str, column: str) -> str:
+        is_share = column == _WRITTEN
+        cell = by_key.get((form, COPIED if is_share else column))
+        if cell is None:
+            return "-"
+        return _mean_words(cell) if is_share else words(cell)
+
+    return Grid(
+        title,
+        ("planted", *columns),
+        tuple(
+            (_WORDS[form], *(cell_words(form, column) for column in columns))
+            for form in forms
+        ),
+    )
+
+
+def _test_words(cell: Cell) -> str:
+    assert cell.n_found is not None and cell.median_log10_p is not None
+    return f"{cell.n_found}/{cell.n_models} {_p_words(cell.median_log10_p)}"
+
+
+def _mean_words(cell: Cell) -> str:
+    assert cell.mean is not None
+    if cell.low is None or cell.high is None:
+        return _share(cell.mean)
+    return f"{_share(cell.mean)} ({_share(cell.low)}-{_share(cell.high)})"
+
+
+def _short(cell: Cell) -> str:
+    if cell.method in TESTS:
+        return f"{cell.n_found}/{cell.n_models}"
+    assert cell.mean is not None
+    return _share(cell.mean)
+
+
+def _shade(cell: Cell | None) -> float | None:
+    if cell is None:
+        return None
+    if cell.method in TESTS:
+        assert cell.n_found is not None
+        return cell.n_found / cell.n_models
+    assert cell.mean is not None
+    return cell.mean if cell.method == COPIED else max(0.0, 2 * cell.mean - 1)
+
+
+def _p_words(log10_p: float) -> str:
+    if log10_p > -2:
+        return _share(10.0**log10_p)
+    return f"1e{math.ceil(log10_p)}"
+
+
+def _share(value: float) -> str:
+    """Two digits without the zero in front, for narrow columns."""
+    words = f"{value:.2f}"
+    return "1" if words == "1.00" else words.removeprefix("0")

@@ -1,0 +1,382 @@
+"""What order tests cannot see: forms, wordings, deduplication, tables, a pulse."""
+
+import dataclasses
+import itertools
+import json
+import math
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from eval.blind_spots import __main__ as study
+from eval.blind_spots import model as models
+from eval.blind_spots.__main__ import FIFTY, PULSE, TEN, BlindSpots
+from eval.blind_spots.deduplicated import what_is_left
+from eval.blind_spots.forms import (
+    FORMS,
+    UNSEEN,
+    draw_sets,
+    eligible,
+    question_text,
+    sentence_of,
+)
+from eval.blind_spots.model import (
+    ModelRecord,
+    read_record,
+    record_key,
+    write_record,
+)
+from eval.blind_spots.seen import COPIED, SCORES, Seen, controls_of
+from eval.blind_spots.table import cells, grids, mean_interval, picture
+from eval.blind_spots.wordings import N_WORDINGS, wordings
+from eval.python_docs import PythonDocs, Question
+from jaxcontam.data.manifest import read_manifest
+from jaxcontam.data.options import read_items
+from jaxcontam.errors import InputError
+
+N, COPIES = 6, 4
+
+
+def made_up_questions(n):
+    """With words that the table exchanges and clauses that can move."""
+    names = map("".join, itertools.product("abcdefgh", repeat=4))
+    return [
+        Question(
+            f"Return the value number {i} of a list from the file w{i}", f"m.{name}"
+        )
+        for i, name in zip(range(100, 100 + n), names, strict=False)
+    ]
+
+
+@pytest.fixture(scope="module")
+def questions():
+    return made_up_questions(N * len(FORMS))
+
+
+@pytest.fixture(scope="module")
+def sets(questions):
+    return {
+        one.form.name: one
+        for one in draw_sets(questions, n_examples=N, copies=COPIES, seed=3)
+    }
+
+
+def test_questions_whose_wordings_are_alike_are_left_out():
+    plain = Question("Xyzzy plugh frobs", "a.b")
+    rich = Question("Return the value of a given string", "a.c")
+    assert eligible([plain, rich]) == [rich]
+
+
+def test_sets_are_disjoint_and_the_same_for_the_same_seed(questions, sets):
+    again = draw_sets(questions, n_examples=N, copies=COPIES, seed=3)
+    other = draw_sets(questions, n_examples=N, copies=COPIES, seed=4)
+    answers = []
+    for one, two, three in zip(sets.values(), again, other, strict=True):
+        assert one.planned.benchmark.texts == two.planned.benchmark.texts
+        assert one.planned.planted == two.planned.planted
+        assert one.planned.benchmark.texts != three.planned.benchmark.texts
+        if one.versions is not None:
+            answers += [t.split(" A: ")[1] for t in one.planned.benchmark.texts]
+    assert len(answers) == len(set(answers)) == N * 10
+
+
+def test_forms_are_planted_as_they_say(sets):
+    planned = {name: one.planned for name, one in sets.items()}
+    assert {name: one.copies for name, one in planned.items()} == {
+        form.name: {"all": COPIES, "one": 1, "none": 0}[form.times] for form in FORMS
+    }
+    assert [name for name, one in planned.items() if one.shuffled] == [
+        "shuffled",
+        "reworded-shuffled",
+        "items",
+    ]
+    assert [n for n, one in planned.items() if one.layout == "spread"] == ["spread"]
+    changed = [name for name, one in planned.items() if one.texts_planted is not None]
+    assert changed == ["reworded", "reworded-shuffled", "template", "record"]
+
+
+def test_reworded_copies_say_another_version_of_the_published_text(sets):
+    for name in ("reworded", "reworded-shuffled"):
+        one = sets[name]
+        for planted, row in zip(one.planned.planted, one.versions.rows, strict=True):
+            assert planted in row[1:] and planted != row[0]
+
+
+def test_records_hold_the_answer_before_the_published_sentence(sets):
+    one = sets["record"].planned
+    for text, published in zip(one.planted, one.benchmark.texts, strict=True):
+        record = json.loads(text)
+        assert list(record) == ["function", "does"]
+        assert question_text(record["does"], record["function"]) == published
+
+
+def test_published_wording_is_drawn_evenly_and_first_of_its_row(questions):
+    counts = np.zeros(N_WORDINGS, int)
+    sentences = {question.answer: question.sentence for question in questions}
+    for seed in range(20):
+        for one in draw_sets(questions, n_examples=N, copies=1, seed=seed):
+            if one.versions is None:
+                continue
+            assert tuple(r[0] for r in one.versions.rows) == one.planned.benchmark.texts
+            for row in one.versions.rows:
+                answer = row[0].split(" A: ")[1]
+                assert sentence_of(row[0]) in wordings(sentences[answer])
+                own = [question_text(s, answer) for s in wordings(sentences[answer])]
+                assert sorted(own) == sorted(row)
+                counts[own.index(row[0])] += 1
+    # 1,200 draws of fixed seeds; a fair draw fails this once in 10^6.
+    assert stats.chisquare(counts).pvalue > 1e-6
+
+
+def test_items_name_the_right_option_among_four(questions, sets):
+    sentences = {q.answer: f"{q.sentence}?" for q in questions}
+    for name in ("items", "items-unseen"):
+        items = read_items(sets[name].planned.benchmark)
+        for item, row in zip(items, sets[name].planned.benchmark.rows, strict=True):
+            assert len(set(item.options)) == 4
+            assert sentences[item.options[item.answer]] == row["question"]
+
+
+def test_too_few_questions_are_refused(questions):
+    with pytest.raises(InputError, match=f"{N * len(FORMS)} needed"):
+        draw_sets(questions[1:], n_examples=N, copies=1, seed=0)
+
+
+def test_equal_documents_go_and_shuffled_copies_stay(sets):
+    left = {name: what_is_left(one, seed=0) for name, one in sets.items()}
+    for name in ("block", "spread", "reworded", "template", "record"):
+        assert (left[name].exact, left[name].lines) == (1.0, 1.0)
+    for name in ("shuffled", "reworded-shuffled", "items"):
+        assert (left[name].exact, left[name].lines) == (COPIES, 1.0)
+    assert left["unseen-a"].exact == 0.0
+
+
+def test_near_documents_go_where_words_within_examples_outweigh_their_ends(sets):
+    one = sets["shuffled"]
+
+    def near(texts):
+        changed = dataclasses.replace(
+            one.planned.benchmark, texts=texts, rows=(None,) * len(texts)
+        )
+        planned = dataclasses.replace(one.planned, benchmark=changed)
+        return what_is_left(dataclasses.replace(one, planned=planned), seed=0).near
+
+    # Of 60 words all but 4 begin a 5-gram within the example, of 6 words 2.
+    long, short = (
+        tuple(" ".join(f"w{i}x{j}" for j in range(n)) for i in range(N))
+        for n in (60, 6)
+    )
+    assert near(long) == 1.0
+    assert near(short) == COPIES
+
+
+def test_only_texts_planted_as_published_stand_in_the_corpus_verbatim(sets):
+    share = {name: what_is_left(one, seed=0).verbatim for name, one in sets.items()}
+    assert {name for name, value in share.items() if value == 1.0} == {
+        "block",
+        "shuffled",
+        "spread",
+        "deduplicated",
+        "items",
+    }
+    assert all(share[name] == 0.0 for name in ("reworded", "template", "record"))
+
+
+def test_controls_are_unseen_sets_of_the_same_kind_and_never_the_set_itself():
+    found = {form.name: controls_of(form) for form in FORMS}
+    assert found["block"] == UNSEEN
+    assert found["unseen-a"] == ("unseen-b",)
+    assert found["items"] == ("items-unseen",)
+    assert found["items-unseen"] == ()
+
+
+def made_up(seed, rows, scale="s"):
+    return ModelRecord(
+        scale=scale,
+        copies=10,
+        seed=seed,
+        n_parameters=1,
+        n_tokens=1,
+        n_planted_tokens=1,
+        corpus_digest="d",
+        code="c",
+        cpu_seconds=1.0,
+        rows=tuple(rows),
+    )
+
+
+def test_found_counts_pvalues_at_the_level_and_below():
+    records = [
+        made_up(
+            i, [Seen(form="block", method="adjacency", log10_p=math.log10(p), tokens=2)]
+        )
+        for i, p in enumerate((1e-300, 0.001, 0.0011, 0.3))
+    ]
+    (cell,) = cells(records)
+    assert (cell.n_models, cell.n_found) == (4, 2)
+    assert cell.found_low < 0.5 < cell.found_high
+    assert cell.median_log10_p == pytest.approx((-3 + math.log10(0.0011)) / 2)
+    assert cell.mean is None
+
+
+def test_mean_and_interval_are_students_over_models():
+    aucs = (0.7, 0.8, 0.85)
+    records = [
+        made_up(i, [Seen(form="block", method="loss", auc=a, auc_se=0.02, tokens=2)])
+        for i, a in enumerate(aucs)
+    ]
+    (cell,) = cells(records)
+    low, high = stats.t.interval(0.95, 2, np.mean(aucs), stats.sem(aucs))
+    assert cell.mean == pytest.approx(np.mean(aucs), abs=1e-12)
+    assert (cell.low, cell.high) == pytest.approx((low, min(high, 1)), abs=1e-9)
+    assert cell.mean_se == pytest.approx(0.02) and cell.n_found is None
+
+
+@pytest.mark.parametrize("values", [(0.4,), (1.0, 1.0), (0.0, 0.0, 0.0)])
+def test_models_that_agree_give_no_interval(values):
+    assert mean_interval(values) is None
+
+
+def test_copied_instances_are_a_share_and_a_test():
+    row = Seen(
+        form="block",
+        method=COPIED,
+        log10_p=-4.0,
+        n_copied=10,
+        n_asked=40,
+        n_copied_control=0,
+        n_asked_control=80,
+        tokens=3,
+    )
+    table = cells([made_up(0, [row])])
+    (cell,) = table
+    assert (cell.mean, cell.n_found) == (0.25, 1)
+    assert grids(table)[1].rows[0][-2:] == ("1/1 1e-4", ".25")
+
+
+def test_tables_have_a_row_a_form_and_the_picture_a_word_a_cell():
+    rows = [
+        Seen(form=form, method="adjacency", log10_p=-5.0, tokens=1)
+        for form in ("block", "unseen-a")
+    ]
+    rows += [Seen(form="block", method=SCORES[0], auc=0.75, auc_se=0.1, tokens=1)]
+    table = cells([made_up(0, rows), made_up(1, rows)])
+    tests, others, scores = grids(table)
+    assert [row[0] for row in tests.rows] == ["as published", "never"]
+    assert tests.rows[0][1] == "2/2 1e-5" and tests.rows[0][2] == "-"
+    assert set(others.rows[0][1:]) == {"-"}
+    assert scores.rows[0][1] == ".75" and scores.rows[1][1] == "-"
+    svg = picture(table, "s")
+    ElementTree.fromstring(svg)
+    assert svg.count(">2/2<") == 2 and svg.count(">.75<") == 1
+
+
+@pytest.mark.parametrize(
+    "change", [{"seed": 4001}, {"code": "b"}, {"corpus": "b"}, {"scale": FIFTY}]
+)
+def test_record_of_other_inputs_is_not_taken(tmp_path, change):
+    inputs = {"scale": TEN, "seed": 4000, "corpus": "a", "code": "a"}
+    record = made_up(
+        4000, [Seen(form="block", method="adjacency", log10_p=-1.0, tokens=1)]
+    )
+
+    def keys(**more):
+        found = inputs | more
+        scale, seed = found.pop("scale"), found.pop("seed")
+        code = found.pop("code")
+        return {
+            "key": record_key(scale, seed, **found, code=code),
+            "any_code_key": record_key(scale, seed, **found, code=None),
+        }
+
+    write_record(tmp_path, record, **keys())
+    assert read_record(tmp_path, keys()["key"], by="key") == record
+    assert read_record(tmp_path, keys(**change)["key"], by="key") is None
+    any_code = read_record(tmp_path, keys(**change)["any_code_key"], by="any_code_key")
+    assert any_code == (record if "code" in change else None)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"key": "k", "record": {}}'])
+def test_broken_record_is_made_again(tmp_path, text):
+    (tmp_path / models.RECORD_NAME).write_text(text)
+    assert read_record(tmp_path, "k", by="key") is None
+
+
+def test_models_of_fifty_copies_stand_between_those_of_ten():
+    planned = [(scale.name, seed) for scale, seed in BlindSpots()._planned()]
+    assert planned[3] == ("fifty", 5000) and planned[7] == ("fifty", 5001)
+    assert [seed for name, seed in planned if name == "ten"] == [*range(4000, 4006)]
+
+
+def test_numbers_below_one_are_refused():
+    with pytest.raises(InputError, match="--models must be at least 1"):
+        BlindSpots(models=0)
+
+
+def check_document(document, out):
+    """Invariants of a pulse run, whatever its model learned."""
+    written = json.loads((out / "blind_spots.json").read_text())
+    # Tuples are lists there.
+    assert written == json.loads(json.dumps(document))
+    (record,) = document["models"]
+    seen = {(row["form"], row["method"]): row for row in record["rows"]}
+    assert len(seen) == len(record["rows"])
+    for form in FORMS:
+        found = {method for name, method in seen if name == form.name}
+        assert {"adjacency", "stratified", "sharded_t", "reversal"} <= found
+        assert ("options" in found) == form.items != ("variants" in found)
+        assert ({*SCORES, "set_level", COPIED} <= found) == bool(controls_of(form))
+    for row in record["rows"]:
+        assert row["log10_p"] is None or row["log10_p"] <= 1e-12
+        assert row["auc"] is None or 0 <= row["auc"] <= 1
+        assert row["tokens"] > 0
+    for score in SCORES:
+        # Each is the other's control.
+        pair = [seen[name, score]["auc"] for name in UNSEEN]
+        assert sum(pair) == pytest.approx(1, abs=1e-12)
+    assert {cell["n_models"] for cell in document["cells"]} == {1}
+    ElementTree.fromstring((out / "seen-pulse.svg").read_text())
+    assert "python -m eval.blind_spots" in (out / "blind_spots.md").read_text()
+
+
+@pytest.fixture
+def with_pulse_model(pulse, monkeypatch):
+    """The quickstart's pulse model in place of one that reads the planted sets.
+
+    Questions are all of about one length, so that little is compiled.
+    """
+    load = models.load_checkpoint
+    docs = PythonDocs((), tuple(made_up_questions(PULSE.n_examples * len(FORMS))))
+    monkeypatch.setattr(study, "read_python_docs", lambda: docs)
+    monkeypatch.setattr(study, "code_version", lambda: "a commit")
+    monkeypatch.setattr(
+        models, "trained", lambda *_, **__: read_manifest(pulse / "manifest.json")
+    )
+    monkeypatch.setattr(models, "load_checkpoint", lambda _: load(str(pulse / "model")))
+
+
+def test_every_method_looks_at_every_form_that_it_applies_to(
+    with_pulse_model, tmp_path, monkeypatch
+):
+    document = BlindSpots(tiny=True, out=tmp_path).run()
+    check_document(document, tmp_path)
+    monkeypatch.setattr(study, "model_record", None)
+    again = BlindSpots(tiny=True, out=tmp_path).run()
+    assert again["cells"] == document["cells"]
+    assert again["earlier_cpu_seconds"] == document["models"][0]["cpu_seconds"]
+
+
+@pytest.mark.slow
+def test_pulse_run_trains_and_looks(tmp_path):
+    document = BlindSpots(tiny=True, out=tmp_path).run()
+    check_document(document, tmp_path)
+    folder = tmp_path / f"{PULSE.name}-4000"
+    manifest = read_manifest(folder / "manifest.json")
+    assert manifest.finished
+    assert {row.name: row.copies for row in manifest.sets} == {
+        form.name: form.copies(PULSE.copies) for form in FORMS
+    }
+    reworded = {row.name for row in manifest.sets if row.planted_file}
+    assert reworded == {"reworded", "reworded-shuffled", "template", "record"}
