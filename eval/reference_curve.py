@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from eval.population import ModelRecord
-from eval.power import RECORDS_DIR, TABLE_NAME, read_record
+from eval.power.model import ModelRecord
+from eval.power.records import RECORDS_DIR, read_record
 from jaxcontam.cli import parse, run_command
 from jaxcontam.errors import InputError
 from jaxcontam.report import reference
@@ -25,6 +25,8 @@ METHODS = ("stratified", "adjacency")
 """Tests whose effect is quoted beside `no evidence`."""
 _CURVE_FILE = Path(reference.__file__).with_name(CURVE_NAME)
 _QUANTILES = (0.5, 0.1, 0.9)
+_STUDY_NAME = "power.json"
+_POPULATIONS = ("ladder", "long", "quickstart")
 _SETTING = (
     "Small models; half or more of their training text was planted, as contiguous "
     "blocks in one order: an easy setting. Large models at equal copies will differ."
@@ -46,8 +48,9 @@ class ReferenceCurveCommand:
             record
             for path in sorted((self.study / RECORDS_DIR).glob("*.json"))
             if (record := read_record(path, None)) is not None
+            and record.design in _POPULATIONS
         ]
-        table = self.study / TABLE_NAME
+        table = self.study / _STUDY_NAME
         if not records or not table.is_file():
             raise InputError(
                 f"{self.study}: no finished study", hint="run python -m eval.power"

@@ -9,7 +9,8 @@ import pytest
 from jaxcontam.data.benchmark import content_digest, fingerprint, load_benchmark
 from jaxcontam.errors import InputError
 
-SUFFIXES = ".jsonl, .json, .csv, .tsv, .txt"
+TEXT_SUFFIXES = ".jsonl, .json, .csv, .tsv, .txt"
+SUFFIXES = f"{TEXT_SUFFIXES}, .parquet"
 
 
 @pytest.fixture
@@ -310,10 +311,10 @@ def test_folder_is_refused(tmp_path):
     assert refusal(tmp_path) == (f"{tmp_path}: is a folder", "name one file")
 
 
-@pytest.mark.parametrize("name", ["hf:boolq:validation", "tfds:gsm8k/test"])
-def test_hub_names_are_refused_with_a_way_out(name):
-    message = f"{name}: only files are read so far"
-    assert refusal(name) == (message, f"export it as one of {SUFFIXES}")
+def test_tfds_names_are_refused_with_a_way_out():
+    message = "tfds:gsm8k/test: only files are read here"
+    hint = f"export it as one of {TEXT_SUFFIXES}"
+    assert refusal("tfds:gsm8k/test") == (message, hint)
 
 
 @pytest.mark.parametrize(("row", "n"), [("1", 1), ("1,2,3", 3), ('"1,2"', 1)])

@@ -1,19 +1,24 @@
 """The canary study on small made-up files, and its refusals."""
 
 import json
+import shutil
 import sys
+import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
 
-from eval import canaries
-from eval.canaries import CANARIES, Canaries
+from eval.canaries import CANARIES, __main__, published
+from eval.canaries.__main__ import Canaries
 from jaxcontam.commands.verify_orders import verify_report
 from jaxcontam.data.manifest import read_manifest
 from jaxcontam.errors import InputError
 
 WORDS = ("amber", "basin", "cedar", "delta", "ember", "fjord", "grove", "heron")
-LIMIT = 6
+# As many as the blind classifiers need, and a few to spare for lines that stand twice.
+LIMIT = 13
+FEW = ("mnli",)
+METHODS = ("adjacency", "stratified", "sharded_t", "reversal", "permutation")
 
 
 def sentences(rng, n):
@@ -22,13 +27,18 @@ def sentences(rng, n):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Folders `corpus` and `sets`, with 2 x LIMIT + 1 lines a set."""
+    """Folders `corpus` and `sets`, with 2 x LIMIT + 1 lines a set.
+
+    The last line of each set is its first one again, in the half that is kept out.
+    """
     folder = tmp_path_factory.mktemp("canaries")
     rng = np.random.default_rng(0)
     for name, texts in [
         ("corpus/words", sentences(rng, 800)),
         *((f"sets/{name}", sentences(rng, 2 * LIMIT + 1)) for name in CANARIES),
     ]:
+        if name.startswith("sets/"):
+            texts[2 * LIMIT - 1] = texts[0]
         path = folder / f"{name}.jsonl"
         path.parent.mkdir(exist_ok=True)
         path.write_text("".join(json.dumps({"text": t}) + "\n" for t in texts))
@@ -42,79 +52,212 @@ def study(files, out, **changes):
     )
 
 
-@pytest.fixture(autouse=True)
-def known_code(monkeypatch):
+def known_code(patch):
     """As in a checkout; tests may run where git knows nothing."""
-    monkeypatch.setattr("train.prepare.code_version", lambda: "a commit")
+    patch.setattr("train.prepare.code_version", lambda: "a commit")
+
+
+def one_set(patch):
+    patch.setattr(published, "CANARIES", {name: CANARIES[name] for name in FEW})
+
+
+@pytest.fixture(autouse=True)
+def in_a_checkout(monkeypatch):
+    known_code(monkeypatch)
+
+
+@pytest.fixture
+def few(monkeypatch):
+    one_set(monkeypatch)
 
 
 @pytest.fixture(scope="module")
 def finished(files, tmp_path_factory):
+    """A pulse run of one of the ten sets."""
     out = tmp_path_factory.mktemp("out")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("train.prepare.code_version", lambda: "a commit")
+        known_code(patch)
+        one_set(patch)
         return study(files, out).run(), out
 
 
-@pytest.mark.slow
+def order_rows(document):
+    return [row for row in document["results"] if "auc" not in row]
+
+
 def test_every_set_and_its_control_is_tested_five_ways(finished):
     document, out = finished
-    found = {(row["benchmark"], row["method"]) for row in document["results"]}
-    methods = ("adjacency", "stratified", "sharded_t", "reversal", "permutation")
+    found = {(row["benchmark"], row["method"]) for row in order_rows(document)}
     assert found == {
         (name + suffix, method)
-        for name in CANARIES
+        for name in FEW
         for suffix in ("", "-held")
-        for method in methods
+        for method in METHODS
     }
-    assert verify_report(out) == ([], 100)
+    assert verify_report(out) == ([], 10)
 
 
-@pytest.mark.slow
+def test_planted_lines_are_ranked_among_later_lines_and_those_seen_left_out(finished):
+    document, _ = finished
+    ranked = document["study"]["ranked"]
+    assert [row["benchmark"] for row in ranked] == list(FEW)
+    for row in ranked:
+        # The last later line is the first planted one.
+        assert row["n_seen"] == 1
+        assert row["auc_low"] <= row["auc"] <= row["auc_high"]
+        assert row["auc_unseen_low"] <= row["auc_unseen"] <= row["auc_unseen_high"]
+        assert row["blind_low"] <= row["blind_auc"]
+    rows = [row for row in document["results"] if "auc" in row]
+    assert [(row["benchmark"], row["auc"], row["reference"]) for row in rows] == [
+        (row["benchmark"], row["auc"], [row["benchmark"] + "-held"]) for row in ranked
+    ]
+    assert all(row["p_value"] is None for row in rows)
+
+
 def test_manifest_holds_the_copies_and_the_cuts(finished, files):
     _, out = finished
     manifest = read_manifest(out / "manifest.json")
     copies = {row.name: row.copies for row in manifest.sets}
     assert copies == {
-        **{name: canary.published for name, canary in CANARIES.items()},
-        **{f"{name}-held": 0 for name in CANARIES},
+        **{name: CANARIES[name].published for name in FEW},
+        **{f"{name}-held": 0 for name in FEW},
     }
     assert manifest.max_example_tokens == 20
     assert {row.n_examples for row in manifest.sets} == {LIMIT}
-    lines = (files / "sets/piqa.jsonl").read_text().splitlines()
-    planted = (out / "sets/piqa.jsonl").read_text().splitlines()
-    held = (out / "sets/piqa-held.jsonl").read_text().splitlines()
+    lines = (files / "sets/mnli.jsonl").read_text().splitlines()
+    planted = (out / "sets/mnli.jsonl").read_text().splitlines()
+    held = (out / "sets/mnli-held.jsonl").read_text().splitlines()
     assert planted + held == lines[: 2 * LIMIT]
 
 
-@pytest.mark.slow
 def test_audit_cuts_examples_as_training_did(finished):
     document, _ = finished
-    assert all(row["n_cut"] == LIMIT for row in document["results"])
+    assert all(row["n_cut"] == LIMIT for row in order_rows(document))
 
 
-def test_paper_figures_stand_only_beside_the_papers_copies(files, tmp_path):
-    assert study(files, tmp_path)._paper_p()["mnli"] == "1.96e-11"
-    assert study(files, tmp_path, dup_counts="lower")._paper_p() == {}
+def test_run_leaves_tables_figures_and_raw_numbers(finished):
+    document, out = finished
+    numbers = json.loads((out / "canaries.json").read_text())
+    (run,) = numbers["runs"]
+    assert [row["p_value"] for row in run["tests"]] == [
+        row["p_value"] for row in order_rows(document)
+    ]
+    assert run["ranked"] == document["study"]["ranked"]
+    for name in ("canaries-p", "canaries-auc"):
+        ElementTree.fromstring((out / f"{name}.svg").read_text())
+    tables = (out / "canaries.md").read_text()
+    (mnli,) = (
+        line
+        for line in tables.splitlines()
+        if line.startswith("| mnli |") and "AUC" not in line and "1.96e-11" in line
+    )
+    assert mnli.split(" | ")[1] == "10"
 
 
 def test_duplication_counts_are_those_of_both_models():
     """Table 1 of the paper, and the file names of the authors' second model."""
-    published = [canary.published for canary in CANARIES.values()]
-    assert published == [1, 1, 1, 10, 10, 10, 50, 50, 50, 100]
-    lower = [canary.lower for canary in CANARIES.values()]
-    assert lower == [1, 1, 2, 2, 4, 4, 7, 7, 10, 10]
+    assert list(published.copies_of("published").values()) == [
+        *(1, 1, 1, 10, 10, 10, 50, 50, 50, 100)
+    ]
+    assert list(published.copies_of("lower").values()) == [
+        *(1, 1, 2, 2, 4, 4, 7, 7, 10, 10)
+    ]
+
+
+@pytest.mark.parametrize("plan", ["published", "lower"])
+def test_plan_is_known_by_its_copies(plan):
+    copies = published.copies_of(plan)
+    assert published.plan_of(copies) == plan
+    assert published.plan_of(copies | {"piqa": 3}) is None
+
+
+def test_papers_figures_come_in_pairs():
+    """The authors' answer to the reviewers has both or neither of a set."""
+    known = [canary for canary in CANARIES.values() if canary.sharded_p is not None]
+    assert len(known) == 5
+    assert all((c.sharded_p is None) == (c.min_k is None) for c in CANARIES.values())
 
 
 @pytest.mark.slow
-def test_finished_model_is_not_trained_again(finished, files, capsys, monkeypatch):
+def test_finished_model_is_not_trained_again(
+    finished, files, few, capsys, monkeypatch, tmp_path
+):
     document, out = finished
+    again = tmp_path / "again"
+    shutil.copytree(out, again)
     monkeypatch.setattr("train.run.train", None)
-    again = study(files, out).run()
+    found = study(files, again).run()
     assert "reusing the finished model" in capsys.readouterr().err
-    assert [row["p_value"] for row in again["results"]] == [
+    assert [row["p_value"] for row in found["results"]] == [
         row["p_value"] for row in document["results"]
     ]
+
+
+def test_given_run_is_tested_without_training_and_gives_its_numbers(
+    finished, files, few, monkeypatch, tmp_path
+):
+    document, out = finished
+    monkeypatch.setattr("train.run.train", None)
+    shutil.copytree(out / "store", tmp_path / "store")
+    found = Canaries(
+        trained=out, canaries=files / "sets", limit=LIMIT, out=tmp_path, tiny=True
+    ).run()
+    for name in ("benchmark", "method", "p_value", "verdict"):
+        assert [row[name] for row in found["results"]] == [
+            row[name] for row in document["results"]
+        ]
+    assert found["study"]["ranked"] == document["study"]["ranked"]
+    # Nothing but what tests wrote: the run itself stays where it is.
+    assert not (tmp_path / "manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dup_counts": "lower"}, "planted 'mnli' 10 times, not 4"),
+        ({"limit": LIMIT - 1}, "its set 'mnli' has other lines than --canaries"),
+    ],
+)
+def test_given_run_of_other_sets_is_refused(
+    finished, files, few, tmp_path, change, message
+):
+    fields = {"limit": LIMIT} | change
+    with pytest.raises(InputError, match=message):
+        Canaries(
+            trained=finished[1], canaries=files / "sets", out=tmp_path, **fields
+        ).run()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("fault", ["lines", "unfinished", "nothing"])
+def test_given_run_that_is_not_whole_is_refused(finished, tmp_path, fault):
+    run, out = tmp_path / "run", tmp_path / "out"
+    shutil.copytree(finished[1], run)
+    manifest = run / "manifest.json"
+    if fault == "lines":
+        with (run / "sets/mnli.jsonl").open("a") as file:
+            file.write('{"text": "one more"}\n')
+        message = r"mnli\.jsonl: not the set 'mnli' of manifest\.json"
+    elif fault == "unfinished":
+        fields = json.loads(manifest.read_text()) | {"finished": False}
+        manifest.write_text(json.dumps(fields))
+        message = "its training is not finished"
+    else:
+        shutil.rmtree(run)
+        message = "no manifest"
+    with pytest.raises(InputError, match=message):
+        Canaries(trained=run, out=out).run()
+    assert not out.exists()
+
+
+@pytest.mark.slow
+def test_all_ten_sets_are_planted_and_tested(files, tmp_path):
+    document = study(files, tmp_path, limit=6).run()
+    assert {row["benchmark"]: row["copies"] for row in document["results"]} == {
+        **published.copies_of("published"),
+        **{f"{name}-held": 0 for name in CANARIES},
+    }
+    assert verify_report(tmp_path) == ([], 100)
 
 
 @pytest.mark.slow
@@ -128,40 +271,51 @@ def test_finished_model_is_not_trained_again(finished, files, capsys, monkeypatc
     ],
 )
 def test_model_of_other_inputs_or_code_is_not_reused(
-    finished, files, monkeypatch, change, code
+    finished, files, few, monkeypatch, tmp_path, change, code
 ):
-    _, out = finished
+    out = tmp_path / "run"
+    shutil.copytree(finished[1], out)
     monkeypatch.setattr("train.prepare.code_version", lambda: code)
     called = []
     monkeypatch.setattr("train.run.train", lambda *_, **__: called.append(1) or 1 / 0)
-    manifest = (out / "manifest.json").read_bytes()
     with pytest.raises(ZeroDivisionError):
         study(files, out, **change).run()
-    (out / "manifest.json").write_bytes(manifest)
     assert called
 
 
 def test_too_short_a_file_is_named_with_a_limit_that_works(files, tmp_path):
-    with pytest.raises(InputError, match="13 lines, 14 needed") as caught:
-        study(files, tmp_path, limit=7).run()
-    assert caught.value.hint == "--limit 6 or less"
+    with pytest.raises(InputError, match="27 lines, 28 needed") as caught:
+        study(files, tmp_path, limit=14).run()
+    assert caught.value.hint == "--limit 13 or less"
     assert not list(tmp_path.iterdir())
 
 
 def test_missing_set_is_one_line_and_exit_2(files, tmp_path, capsys, monkeypatch):
     words = ["--corpus", str(files / "corpus"), "--canaries", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", ["canaries", *words, "--out", str(tmp_path / "o")])
-    assert canaries.main() == 2
+    assert __main__.main() == 2
     error = capsys.readouterr().err
     assert "boolq.jsonl: no such file" in error
     assert "Traceback" not in error
     assert not (tmp_path / "o").exists()
 
 
-@pytest.mark.parametrize(
-    "field", ["limit", "max_example_tokens", "background_tokens", "n_permutations"]
-)
+@pytest.mark.parametrize("field", ["limit", "max_example_tokens", "background_tokens"])
 def test_numbers_below_one_are_refused(files, tmp_path, field):
     flag = "--" + field.replace("_", "-")
     with pytest.raises(InputError, match=f"{flag} must be at least 1"):
         study(files, tmp_path, **{field: 0})
+
+
+def test_no_permutations_are_allowed_and_fewer_are_not(files, tmp_path):
+    assert study(files, tmp_path, n_permutations=0).n_permutations == 0
+    with pytest.raises(InputError, match="--n-permutations must be at least 0"):
+        study(files, tmp_path, n_permutations=-1)
+
+
+@pytest.mark.parametrize("missing", ["corpus", "canaries"])
+def test_training_needs_its_texts(tmp_path, missing):
+    given = {"corpus": (tmp_path,), "canaries": tmp_path}
+    del given[missing]
+    with pytest.raises(InputError, match=f"--{missing} is missing"):
+        Canaries(**given)

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from eval.population import ModelRecord, Outcome
+from eval.power.model import ModelRecord, Outcome
 from eval.reference_curve import ReferenceCurveCommand, curves_of
 from jaxcontam.errors import InputError
 from jaxcontam.report.reference import (
@@ -97,7 +97,7 @@ def test_sentence_tells_the_copies_of_each_size_and_that_the_setting_is_easy():
 
 def record(effects, seed):
     return ModelRecord(
-        design="d",
+        design="ladder",
         seed=seed,
         n_examples=10,
         n_parameters=100,

@@ -118,6 +118,13 @@ def check_background(
     }
 
 
+def found_in(one: PlannedSet, planted: PlannedSet) -> tuple[int, ...]:
+    """Numbers of a set's examples that stand in what is planted of another set."""
+    wanted = _wanted([one, planted])
+    found = _by_set(wanted, _search(wanted, planted.planted), [0])
+    return tuple(row.id for row in _hits(found[0]))
+
+
 def _wanted(sets: Sequence[PlannedSet]) -> _Wanted:
     begins = np.cumsum([0, *(len(one.benchmark) for one in sets)]).tolist()
     forms, set_of, n_compared = [], [], []

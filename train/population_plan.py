@@ -15,7 +15,7 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded, encode_examples
 from jaxcontam.data.manifest import PlantedSet as PlantedRow
 from jaxcontam.errors import InputError
-from train.plan import PlannedSet
+from train.plan import PlannedSet, When
 from train.planted import canary, planted_set
 from train.presets import Preset
 from train.stream import Stream, build_stream, training_rows
@@ -34,6 +34,7 @@ class Design:
         n_steps: Training steps; background fills what the sets leave.
         max_example_tokens: Cut of an example, separator included.
         separator: Text after each example.
+        when: When the copies of each set are trained on; none: at random.
     """
 
     name: str
@@ -43,6 +44,13 @@ class Design:
     n_steps: int
     max_example_tokens: int
     separator: str = "\n"
+    when: tuple[When, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.when and len(self.when) != len(self.copies):
+            raise ValueError(
+                f"when must be given for {len(self.copies)} sets, got {len(self.when)}"
+            )
 
     @property
     def n_tokens(self) -> int:
@@ -161,9 +169,14 @@ def plan_model(design: Design, texts: Texts, *, seed: int) -> PlannedModel:
                 order_provenance="seeded",
             ),
             copies=copies,
+            when=when,
         )
-        for name, copies, part in zip(
-            design.set_names, design.copies, drawn, strict=True
+        for name, copies, when, part in zip(
+            design.set_names,
+            design.copies,
+            design.when or ("uniform",) * len(design.copies),
+            drawn,
+            strict=True,
         )
     )
     encoded = tuple(_chosen(texts.encoded, part) for part in drawn)

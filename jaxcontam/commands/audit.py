@@ -4,6 +4,7 @@ import dataclasses
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -75,7 +76,8 @@ class Audit(DeviceFlags):
     benchmark: Annotated[
         tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="BENCHMARK...")
     ]
-    """Files in published order: .jsonl, .json, .csv, .tsv, .txt."""
+    """Files in published order: .jsonl, .json, .csv, .tsv, .txt, .parquet; or
+    hf:ORG/NAME:SPLIT, lm_eval:TASK."""
     tests: str | None = None
     """Order tests, comma-separated; the first one decides (see: methods)."""
     effort: Literal["quick", "standard", "thorough"] = "standard"
@@ -189,6 +191,10 @@ class Audit(DeviceFlags):
 
         A dry run returns its estimate instead, processes after the first nothing.
         """
+        return self.run_on(lambda: open_for(self, self.model, plan_only=self.dry_run))
+
+    def run_on(self, opened: Callable[[], "OpenModel"]) -> dict:
+        """`run` on the model that `opened` gives once the files were read."""
         started, clock = utc_now(), time.monotonic()
         benchmarks, items = self._load()
         names = [benchmark.name for benchmark in benchmarks]
@@ -196,7 +202,7 @@ class Audit(DeviceFlags):
             raise InputError(
                 f"two benchmarks are named {min(repeated)!r}", hint="rename a file"
             )
-        model = open_for(self, self.model, plan_only=self.dry_run)
+        model = opened()
         out = self.out or default_out("audit", model.name, benchmarks)
         planned = [
             test

@@ -1,6 +1,7 @@
 """Benchmarks: examples in published order, with digests of content and of order.
 
-An example is the raw line as published unless a template or a text field is given.
+An example is the raw line as published unless a template or a text field is given; a
+row of a .parquet file, which has no line, is written as a line of JSON.
 Nothing here shuffles or samples: a file whose order changed on the way in would make
 every p-value uniform and nobody would notice.
 """
@@ -13,12 +14,16 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from jaxcontam.data.hub_splits import download_split, is_hub_split, parse_hub_split
 from jaxcontam.data.lm_eval_tasks import TASK_PREFIX, read_task
+from jaxcontam.data.tables import SUFFIX as TABLE_SUFFIX
+from jaxcontam.data.tables import is_table, read_table
 from jaxcontam.data.templates import fill_template, text_of_field
 from jaxcontam.errors import InputError
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".txt")
+"""Of files of text."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -26,7 +31,7 @@ class Benchmark:
     """A test set as published.
 
     Attributes:
-        name: The file's name without its suffix.
+        name: The file's name without its suffix, or the dataset's with its split.
         texts: Examples in published order, without line ends.
         rows: The parsed record of each example; None for plain lines.
         order_provenance: `published` for a file as the user gives it, `seeded` for
@@ -85,8 +90,9 @@ def load_benchmark(
     """Read a benchmark file in its published order.
 
     Args:
-        path: A .jsonl, .json (array), .csv, .tsv (with header) or .txt file, or a task
-            of lm-evaluation-harness, see `read_task`.
+        path: A .jsonl, .json (array), .csv, .tsv (with header), .parquet or .txt file;
+            `hf:ORG/NAME[:CONFIG]:SPLIT`; or a task of lm-evaluation-harness, see
+            `read_task`.
         template: Text of an example with fields in braces.
         text_field: Or the one field that is the text.
         limit: Keep the first so many, never a sample.
@@ -95,20 +101,22 @@ def load_benchmark(
 
     Raises:
         InputError: If the file is missing, empty, not UTF-8 (names the byte), not
-            JSON (names the line), or lacks a field (names those that exist).
+            JSON (names the line), or lacks a field (names those that exist); or the hub
+            has no such split.
     """
     path = Path(path)
     if template is not None and text_field is not None:
         raise InputError("--template and --text-field exclude each other")
+    if limit is not None and limit < 1:
+        raise InputError(f"--limit must be at least 1, got {limit}")
+    provenance = "published"
     if str(path).startswith(TASK_PREFIX):
         name, records, provenance = read_task(str(path))
+    elif is_hub_split(path):
+        name, records = _hub_records(str(path), limit)
     else:
-        provenance = "published"
-        name, records = path.stem, parse_records(path, read_text(path))
-    if limit is not None:
-        if limit < 1:
-            raise InputError(f"--limit must be at least 1, got {limit}")
-        records = records[:limit]
+        name, records = path.stem, _file_records(path, limit)
+    records = records[:limit]
     if not records:
         raise InputError(f"{path}: no examples", hint="nothing to test in this file")
     if check_fields:
@@ -123,6 +131,36 @@ def load_benchmark(
         texts.append(raw)
         rows.append(row)
     return Benchmark(name, tuple(texts), tuple(rows), provenance)
+
+
+def _hub_records(word: str, limit: int | None) -> tuple[str, list["Record"]]:
+    """Name and examples of a split on the hub, its files one after the other."""
+    wanted = parse_hub_split(word)
+    records: list[Record] = []
+    for path in download_split(wanted):
+        records += _file_records(path, limit, lines_in_json=True)
+    return wanted.name, records
+
+
+def _file_records(
+    path: Path, limit: int | None, *, lines_in_json: bool = False
+) -> list["Record"]:
+    """Examples of a file; of a table no more rows than are wanted.
+
+    Args:
+        path: The file.
+        limit: Rows that are wanted.
+        lines_in_json: A .json file may also hold one value a line, as on the hub.
+    """
+    if is_table(path):
+        return [
+            (f"{path}: row {number}", json.dumps(row, ensure_ascii=False), row)
+            for number, row in enumerate(read_table(path, limit=limit), 1)
+        ]
+    text = read_text(path)
+    if lines_in_json and not text.lstrip().startswith("["):
+        path = path.with_suffix(".jsonl") if _suffix(path) == ".json" else path
+    return parse_records(path, text)
 
 
 def check_characters(records: Sequence["Record"]) -> None:
@@ -169,9 +207,9 @@ def read_text(path: Path) -> str:
     Raises:
         InputError: If it is missing, of an unknown kind or not UTF-8.
     """
-    if str(path).startswith(("hf:", "tfds:")):
+    if is_hub_split(path) or str(path).startswith("tfds:"):
         raise InputError(
-            f"{path}: only files are read so far",
+            f"{path}: only files are read here",
             hint=f"export it as one of {', '.join(SUFFIXES)}",
         )
     try:
@@ -184,7 +222,7 @@ def read_text(path: Path) -> str:
     if _suffix(path) not in SUFFIXES:
         raise InputError(
             f"{path}: unknown suffix {path.suffix!r}",
-            hint=f"one of {', '.join(SUFFIXES)}",
+            hint=f"one of {', '.join((*SUFFIXES, TABLE_SUFFIX))}",
         )
     data = path.read_bytes()
     try:

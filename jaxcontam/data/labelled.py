@@ -25,6 +25,7 @@ from jaxcontam.data.hub_splits import (
     is_hub_split,
     parse_hub_split,
 )
+from jaxcontam.data.tables import is_table, read_table
 from jaxcontam.data.templates import fill_template, text_of_field
 from jaxcontam.errors import InputError
 
@@ -36,7 +37,6 @@ LABEL_FIELD = "label"
 _TEXT_FIELDS = ("input", "snippet", "text")
 _LABELLED_FIELDS = ("input", "snippet")
 _CLUSTER_FIELDS = ("book_id", "book")
-_PARQUET = ".parquet"
 _MEMBER = {"1", "1.0", "true", "member", "members", "seen"}
 _NONMEMBER = {"0", "0.0", "false", "nonmember", "nonmembers", "unseen"}
 _NON = ("non-", "non_", "non ")
@@ -229,22 +229,11 @@ def _read(
 def _read_file(
     path: Path, limit: int | None
 ) -> tuple[str, list[str] | None, list[Row]]:
-    if path.suffix.lower() != _PARQUET:
-        benchmark = load_benchmark(path, limit=limit)
-        return benchmark.name, list(benchmark.texts), list(benchmark.rows)
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        rows = pyarrow.parquet.read_table(path).slice(0, limit).to_pylist()
-    except (pyarrow.ArrowException, OSError, ValueError) as e:
-        line = (str(e).strip().splitlines() or [type(e).__name__])[0]
-        raise InputError(f"{path}: not a readable .parquet file ({line})") from e
-    if not rows:
-        raise InputError(f"{path}: no examples", hint="nothing to test in this file")
-    return path.stem, None, rows
+    if is_table(path):
+        rows: list[Row] = [*read_table(path, limit=limit)]
+        return path.stem, None, rows
+    benchmark = load_benchmark(path, limit=limit)
+    return benchmark.name, list(benchmark.texts), list(benchmark.rows)
 
 
 def _text_field(rows: Sequence[Row], name: str) -> str | None:

@@ -21,6 +21,7 @@ from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES, Family, family_of
 from jaxcontam.models.fingerprint import file_state, fingerprint_files
+from jaxcontam.models.hub import download_model
 from jaxcontam.models.weights import read_weights, weight_files, write_weights
 
 # Words for models that run elsewhere.
@@ -316,22 +317,7 @@ def model_directory(model: str) -> Path:
             f"{model}: no such model directory",
             hint="give a folder with config.json, or a hub name such as org/name",
         )
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(
-            snapshot_download(
-                model,
-                allow_patterns=["*.json", "*.safetensors", "tokenizer.model", "*.txt"],
-                # Second copies of the weights in other layouts.
-                ignore_patterns=["*/*", "consolidated*"],
-            )
-        )
-    except (OSError, ValueError) as e:
-        first_line = str(e).strip().splitlines()[0]
-        raise InputError(
-            f"{model}: no such folder, and not on the hub ({first_line})"
-        ) from e
+    return download_model(model)
 
 
 def _name(model: str) -> str:

@@ -119,8 +119,12 @@ def _table(
 
 def p_text(result: OrderResult) -> str:
     """A p-value as deep as its method supports; rounded up, never down."""
-    log10_p = result.numbers.log10_p
-    if result.validity == "asymptotic" and log10_p < math.log10(_ASYMPTOTIC_FLOOR):
+    return p_words(result.numbers.log10_p, result.validity)
+
+
+def p_words(log10_p: float, validity: str) -> str:
+    """`p_text` of a p-value's logarithm and of what its method vouches for."""
+    if validity == "asymptotic" and log10_p < math.log10(_ASYMPTOTIC_FLOOR):
         return "< 1e-15"
     if log10_p >= -2:
         return f"{math.ceil(10.0**log10_p * 1000 - 1e-9) / 1000:.3f}"

@@ -1,0 +1,255 @@
+"""The canary table of Oren et al., on a model trained here or given.
+
+Question: does a small model that saw the paper's ten test sets at the paper's
+duplication counts give the paper's verdicts, are the same files' later lines, which it
+never saw, left alone, and what does a membership score say of both? The same for the
+lower counts of the authors' second model.
+Command: `python -m eval.canaries --corpus DIR --canaries DIR [--dup-counts lower]`
+trains and tests; `--trained DIR` tests the finished run of another folder; `--tables
+DIR DIR` puts finished studies beside each other. Hardware: 2 CPU cores, an hour or two,
+of which testing takes half an hour. Headline: LOG.md has the tables.
+
+The ten files are those that the authors published with their code, in the order in
+which they planted them; the paper's model has 1.4 B parameters and saw all lines.
+
+Fixed before looking: one model of each plan, seed 0, preset 5m; the first 200 lines of
+each file planted and the next 200 kept as controls, cut to 48 tokens; adjacency
+(primary), stratified, sharded_t of the same scores and reversal at their own numbers of
+orders, and permutation with 19; Min-K% at 20 % of each line's tokens, planted against
+later lines, with and without the later lines that stand in the planted part too, beside
+classifiers that read the texts alone. The published plan has 5 million background
+tokens and the lower plan 2 million. The order tests of the published plan's model were
+known when this was written; nothing of the lower plan's model and no ranking was.
+"""
+
+import dataclasses
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from eval.canaries.published import CANARIES, Plan, plan_of
+from eval.canaries.ranking import Ranked, rank_sets
+from eval.canaries.runs import Run, read_runs, run_of
+from eval.canaries.sets import (
+    Trained,
+    check_same,
+    planted_first,
+    read_trained,
+    sets_to_plant,
+)
+from eval.canaries.tables import figures_of, grids_of, numbers_of
+from eval.planted import order_tests, trained
+from eval.study import Clock, finish_study
+from jaxcontam.cli import parse, run_command
+from jaxcontam.commands.flags import STORE_DIR, check_positive, check_seed, flags_of
+from jaxcontam.commands.progress import progress_bar
+from jaxcontam.commands.report import write_page
+from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
+from jaxcontam.report.document import REPORT_NAME, write_report
+from jaxcontam.report.provenance import library_versions
+from jaxcontam.results import Evidence, MembershipResult, OrderResult, Report
+from jaxcontam.scoring.local import checkpoint_scorer, device_info, model_info
+from jaxcontam.verdict import MIN_EFFECT, decide
+from train.allocator import keep_freed_memory
+from train.earlier import MODEL_DIR
+from train.prepare import RunOptions
+from train.presets import PRESETS
+from train.sources import read_documents
+
+# Tables are not cut at the width of a terminal: half a number is a wrong one.
+_WIDTH = 160
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Canaries:
+    """Train with the paper's ten test sets planted, then test them and their controls.
+
+    Question: are the paper's verdicts found on a small model, and the lines that it
+    never saw left alone? Hardware: 2 CPU cores, an hour or two (--tiny: half a minute).
+    """
+
+    corpus: tuple[Path, ...] = ()
+    """Background: .jsonl files with a field `text`, or .txt files, or folders."""
+    canaries: Path | None = None
+    """Folder with the ten files, boolq.jsonl to truthfulqa.jsonl."""
+    trained: Path | None = None
+    """Train nothing: test the model and the sets of this folder of a finished run. With
+    --canaries, its sets must be those that the flags ask for."""
+    tables: tuple[Path, ...] = ()
+    """Score nothing: tables and figures of these folders with a report.json. Reports of
+    one model are joined; the first one that has a test counts."""
+    dup_counts: Plan = "published"
+    """Copies as in the paper's first model (1 to 100), or in its second (1 to 10)."""
+    limit: int = 200
+    """Plant the first so many lines of each set; as many after them are controls."""
+    max_example_tokens: int = 48
+    """Longer lines are cut, separator included."""
+    background_tokens: int = 5_000_000
+    """Take random documents up to so many tokens."""
+    n_permutations: int = 19
+    """Orders of the permutation test, whose p is at least 1 / (this + 1); 0 leaves the
+    test out, which is two thirds of the work."""
+    preset: str = "5m"
+    """Shape of the model."""
+    seed: int = 0
+    """Seeds weights, stream, batches and tests."""
+    out: Path = Path("runs/canaries")
+    """Folder for the model, the sets, the report and the tables; finished work is
+    reused."""
+    tiny: bool = False
+    """A pulse run of half a minute, too small to detect anything."""
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+        check_positive(self, "limit", "max_example_tokens", "background_tokens")
+        if self.n_permutations < 0:
+            raise InputError(
+                f"--n-permutations must be at least 0, got {self.n_permutations}"
+            )
+        if self.preset not in PRESETS:
+            raise unknown_name("preset", self.preset, PRESETS)
+        if self.tables and self.trained is not None:
+            raise InputError("--tables and --trained exclude each other")
+        if not self.tables and self.trained is None:
+            for flag, value in (("corpus", self.corpus), ("canaries", self.canaries)):
+                if not value:
+                    raise InputError(
+                        f"--{flag} is missing",
+                        hint="or --trained DIR, a finished run",
+                    )
+
+    def run(self) -> dict:
+        """Train, test, print the tables; returns the report, or what tables hold."""
+        clock = Clock.start()
+        if self.tables:
+            return self._finish(clock, read_runs(self.tables))
+        model = self._model()
+        document = self._test(model, clock)
+        self._finish(clock, [run_of(document, str(self.out / REPORT_NAME))])
+        print(f"report: {write_page(document, self.out)}")
+        return document
+
+    def _model(self) -> Trained:
+        """The model to test: a finished run's, or one that is trained now."""
+        sets = ()
+        limit = min(self.limit, 20) if self.tiny else self.limit
+        if self.canaries is not None:
+            sets = sets_to_plant(self.canaries, self.dup_counts, limit)
+        if self.trained is not None:
+            found = read_trained(self.trained)
+            check_same(found, sets, self.trained)
+            return found
+        manifest = trained(
+            read_documents(self.corpus),
+            sets,
+            PRESETS["pulse" if self.tiny else self.preset],
+            out=self.out,
+            seed=self.seed,
+            options=RunOptions(
+                background_tokens=5_000 if self.tiny else self.background_tokens,
+                max_example_tokens=self.max_example_tokens,
+                # Passages and questions of these files stand in both of their parts.
+                allow_overlap=True,
+            ),
+        )
+        return Trained(manifest, planted_first(sets), self.out / MODEL_DIR)
+
+    def _test(self, model: Trained, clock: Clock) -> dict:
+        """Every test of every set; writes the report."""
+        began = time.monotonic()
+        checkpoint = load_checkpoint(str(model.model))
+        results, evidence, ranked, rows = self._scored(model, checkpoint)
+        manifest = model.manifest
+        plan = plan_of({one.name: one.copies for one in model.sets if one.copies})
+        report = Report(
+            command=("eval.canaries", *flags_of(self)),
+            seed=self.seed,
+            started=clock.started,
+            wall_seconds=time.monotonic() - clock.wall,
+            model=model_info(checkpoint),
+            device=device_info(),
+            versions=library_versions(),
+            min_effect=MIN_EFFECT,
+            results=(*decide(results, min_effect=MIN_EFFECT), *rows),
+            study={
+                "name": "canaries",
+                "canary_share": manifest.n_canary_tokens / manifest.n_tokens,
+                "n_tokens": manifest.n_tokens,
+                "corpus_digest": manifest.corpus_digest,
+                "test_seconds": round(time.monotonic() - began, 1),
+                "paper_sharded_p": _paper_p(plan),
+                "ranked": [dataclasses.asdict(row) for row in ranked],
+            },
+        )
+        return write_report(report, [*evidence, *[None] * len(rows)], self.out)
+
+    def _scored(
+        self, model: Trained, checkpoint: Checkpoint
+    ) -> tuple[list[OrderResult], list[Evidence], list[Ranked], list[MembershipResult]]:
+        """Order tests and rankings before verdicts."""
+        scorer = checkpoint_scorer(checkpoint, store=self.out / STORE_DIR)
+        n_orders: dict[str, int | None] = dict.fromkeys(
+            ("adjacency", "stratified", "reversal")
+        )
+        if self.n_permutations:
+            n_orders["permutation"] = 2 if self.tiny else self.n_permutations
+        with progress_bar("testing orders") as progress:
+            results, evidence = order_tests(
+                model.sets,
+                model.manifest,
+                checkpoint,
+                scorer,
+                n_orders=n_orders,
+                seed=self.seed,
+                progress=progress,
+            )
+        with progress_bar("scoring lines") as progress:
+            ranked, rows = rank_sets(
+                model.sets,
+                model.manifest,
+                checkpoint,
+                scorer,
+                seed=self.seed,
+                progress=progress,
+            )
+        return results, evidence, ranked, rows
+
+    def _finish(self, clock: Clock, runs: list[Run]) -> dict:
+        """Tables, figures and raw numbers."""
+        return finish_study(
+            "canaries",
+            flags_of(self),
+            clock=clock,
+            out=self.out,
+            numbers=numbers_of(runs),
+            grids=grids_of(runs),
+            figures=figures_of(runs),
+            console=Console(width=max(_WIDTH, Console().width)),
+        )
+
+
+def _paper_p(plan: Plan | None) -> dict[str, str]:
+    """What is known of the paper's p-values at these duplication counts."""
+    if plan != "published":
+        return {}
+    return {
+        name: canary.sharded_p
+        for name, canary in CANARIES.items()
+        if canary.sharded_p is not None
+    }
+
+
+def main() -> int:
+    """Command line of `python -m eval.canaries`."""
+    keep_freed_memory()
+    return run_command(
+        lambda: parse(Canaries, sys.argv[1:], prog="python -m eval.canaries").run(),
+        name="eval.canaries",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,308 @@
+"""Tables and figures of the canary study: ours beside the published figures."""
+
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from eval.canaries.published import CANARIES
+from eval.canaries.runs import Row, Run
+from eval.curves import Curve, curves_svg
+from eval.study import Grid
+from jaxcontam.report.table import p_words
+from jaxcontam.stats.shares import wilson_interval
+
+LEVELS = (0.05, 0.001)
+# Of the figure; the other tests stand in the tables.
+_DRAWN = ("adjacency", "stratified", "sharded_t")
+# Below it an approximate p-value says no more than that it is small.
+_ASYMPTOTIC_FLOOR = 1e-15
+_NONE = ""
+
+
+def grids_of(runs: Sequence[Run]) -> list[Grid]:
+    """All tables, those of one run after those of another."""
+    grids = [
+        grid
+        for run in runs
+        for grid in (_orders(run), _controls(run), _rankings(run), _found(run))
+        if grid.rows
+    ]
+    return grids + ([_beside(runs)] if len(runs) > 1 else [])
+
+
+def figures_of(runs: Sequence[Run]) -> dict[str, str]:
+    """Name -> SVG: p-values against copies, and AUCs if there are any."""
+    ticks = sorted({copies for run in runs for copies in run.copies.values()})
+    figures = {
+        "canaries-p": curves_svg(
+            [
+                _range(
+                    f"{method}, {run.label}",
+                    ((row["copies"], _drawn_p(row)) for row in _rows(run, method)),
+                    dashed=number > 0,
+                    # Six bands on top of each other show nothing.
+                    band=method == run.methods[0],
+                )
+                for number, run in enumerate(runs)
+                for method in _DRAWN
+                if method in run.methods
+            ],
+            x_label="copies (0: later lines of the same files)",
+            y_label="p-value: median (range) of sets",
+            log_x=True,
+            log_y=True,
+            x_ticks=ticks,
+            level=LEVELS[1],
+        )
+    }
+    curves = [
+        _range(
+            f"{label}, {run.label}",
+            ((row["copies"], row[field]) for row in run.ranked.values()),
+            dashed=dashed,
+            band=not dashed,
+        )
+        for run in runs
+        for label, field, dashed in (
+            ("Min-K%", "auc_unseen", False),
+            ("texts alone", "blind_auc", True),
+        )
+        if any(row[field] is not None for row in run.ranked.values())
+    ]
+    if curves:
+        figures["canaries-auc"] = curves_svg(
+            curves,
+            x_label="copies",
+            y_label="AUC: median (range) of sets",
+            log_x=True,
+            x_ticks=[tick for tick in ticks if tick],
+            level=0.5,
+        )
+    return figures
+
+
+def numbers_of(runs: Sequence[Run]) -> dict[str, Any]:
+    """What the tables are made of, for the JSON file."""
+    fields = ("benchmark", "copies", "method", "p_value", "log10_p", "validity")
+    more = ("p_floor", "p_adjusted", "verdict", "effect", "effect_se", "mde")
+    scored = ("n_examples", "n_cut", "n_strata", "n_orders", "tokens_scored")
+    return {
+        "runs": [
+            {
+                "label": run.label,
+                "model": run.fingerprint,
+                "n_parameters": run.n_parameters,
+                "n_tokens": run.n_tokens,
+                "canary_share": run.canary_share,
+                "tests": [
+                    {name: row.get(name) for name in (*fields, *more, *scored)}
+                    for row in run.tests.values()
+                ],
+                "ranked": list(run.ranked.values()),
+            }
+            for run in runs
+        ]
+    }
+
+
+def _orders(run: Run) -> Grid:
+    """p-values of planted sets, the paper's at the end."""
+    primary, *others = run.methods
+    quoted = run.plan == "published"
+    rows = []
+    for name, copies in run.planted.items():
+        row = run.tests.get((name, primary))
+        known = CANARIES[name].sharded_p if quoted else None
+        rows.append(
+            (
+                name,
+                str(copies),
+                _p(row),
+                _NONE if row is None else row["verdict"] or _NONE,
+                _effect(row),
+                *(_p(run.tests.get((name, method))) for method in others),
+                *((known or _NONE,) if quoted else ()),
+            )
+        )
+    about = (
+        f"{run.label}: {run.n_parameters:,} parameters, {run.n_tokens:,} training "
+        f"tokens, {run.canary_share:.0%} of them planted. p-values of the planted sets"
+        f"{_orders_words(run)}. Verdict: {primary}, Holm over all sets and controls."
+    )
+    header = ("set", "copies", primary, "verdict", "effect, nats a boundary", *others)
+    return Grid(about, header + (("paper: sharded t",) if quoted else ()), tuple(rows))
+
+
+def _orders_words(run: Run) -> str:
+    """How many orders the whole-file test had, which bounds its p."""
+    orders = max((row["n_orders"] for row in _rows(run, "permutation")), default=0)
+    if not orders:
+        return ""
+    return f" (permutation: {orders} orders, so p is at least {1 / (orders + 1):g})"
+
+
+def _controls(run: Run) -> Grid:
+    """The same of the later lines, where every test should be silent."""
+    return Grid(
+        f"{run.label}: later lines of the same files, which no training saw.",
+        ("control", *run.methods),
+        tuple(
+            (name, *(_p(run.tests.get((name, method))) for method in run.methods))
+            for name in run.controls
+        ),
+    )
+
+
+def _rankings(run: Run) -> Grid:
+    """AUCs, with what may make them too high."""
+    quoted = run.plan == "published"
+    header = (
+        "set",
+        "copies",
+        "all later lines",
+        "later lines seen",
+        "without them",
+        "texts alone",
+    )
+    rows = []
+    for name, row in run.ranked.items():
+        known = CANARIES[name].min_k if quoted else None
+        rows.append(
+            (
+                name,
+                str(row["copies"]),
+                _interval(row["auc"], row["auc_low"], row["auc_high"]),
+                f"{row['n_seen']} of {row['n_later']}",
+                _interval(
+                    row["auc_unseen"], row["auc_unseen_low"], row["auc_unseen_high"]
+                ),
+                _NONE if row["blind_auc"] is None else f"{row['blind_auc']:.2f}",
+                *((known or _NONE,) if quoted else ()),
+            )
+        )
+    about = (
+        f"{run.label}: AUC of Min-K% (20 %) between planted lines and later lines of "
+        "the same file, 95 % interval over lines. A ranking, which proves nothing. "
+        "`later lines seen` also stand in the planted part; `texts alone` is the best "
+        "of four classifiers without a model."
+    )
+    paper = ("paper: spans called contaminated",) if quoted else ()
+    return Grid(about, header + paper, tuple(rows))
+
+
+def _found(run: Run) -> Grid:
+    """How many sets each test finds, and how many controls it accuses."""
+    rows = []
+    for method in run.methods:
+        cells = [
+            _share(
+                [row for row in _rows(run, method) if bool(row["copies"]) == planted],
+                level,
+            )
+            for planted in (True, False)
+            for level in LEVELS
+        ]
+        rows.append((method, *cells))
+    return Grid(
+        f"{run.label}: sets with p at most the level, 95 % Wilson interval over sets; "
+        "one model, so the interval says nothing about other models.",
+        (
+            "test",
+            *(
+                f"{who}, {level:g}"
+                for who in ("planted", "controls")
+                for level in LEVELS
+            ),
+        ),
+        tuple(rows),
+    )
+
+
+def _share(rows: Sequence[Row], level: float) -> str:
+    """How many of some tests reach a level, or that they cannot."""
+    # An approximate test has no floor of its own.
+    if not rows or min(row["p_floor"] or 0.0 for row in rows) > level:
+        return "-"
+    # A floor is a quotient in binary: 1/20 may stand a hair above 0.05.
+    n = sum(row["p_value"] <= level * (1 + 1e-9) for row in rows)
+    low, high = wilson_interval(n, len(rows))
+    return f"{n} of {len(rows)} ({low:.2f} to {high:.2f})"
+
+
+def _beside(runs: Sequence[Run]) -> Grid:
+    """One line a set: what each run found of it."""
+    names = list(dict.fromkeys(name for run in runs for name in run.planted))
+    rows = []
+    for name in names:
+        cells = [name]
+        for run in runs:
+            copies, ranked = run.planted.get(name), run.ranked.get(name)
+            cells += [
+                _NONE if copies is None else str(copies),
+                _p(run.tests.get((name, "adjacency"))),
+                _p(run.tests.get((name, "stratified"))),
+                _NONE
+                if ranked is None or ranked["auc_unseen"] is None
+                else f"{ranked['auc_unseen']:.2f}",
+            ]
+        rows.append(tuple(cells))
+    header = tuple(
+        f"{run.label}: {word}"
+        for run in runs
+        for word in ("copies", "adjacency", "stratified", "AUC")
+    )
+    return Grid(
+        "The runs beside each other. They differ in copies, and in how much other text "
+        "they read; AUC: Min-K%, later lines that were seen left out.",
+        ("set", *header),
+        tuple(rows),
+    )
+
+
+def _rows(run: Run, method: str) -> list[Row]:
+    return [row for (_, name), row in run.tests.items() if name == method]
+
+
+def _p(row: Row | None) -> str:
+    return _NONE if row is None else p_words(row["log10_p"], row["validity"])
+
+
+def _effect(row: Row | None) -> str:
+    if row is None or row["effect"] is None:
+        return _NONE
+    error = "" if row["effect_se"] is None else f" ± {row['effect_se']:.2f}"
+    return f"{row['effect']:.2f}{error}"
+
+
+def _interval(value: float | None, low: float | None, high: float | None) -> str:
+    if value is None:
+        return _NONE
+    return f"{value:.2f} ({low:.2f} to {high:.2f})"
+
+
+def _drawn_p(row: Row) -> float:
+    least = _ASYMPTOTIC_FLOOR if row["validity"] == "asymptotic" else 0.0
+    return max(row["p_value"], least)
+
+
+def _range(
+    label: str,
+    points: Iterable[tuple[int, float | None]],
+    *,
+    dashed: bool,
+    band: bool,
+) -> Curve:
+    """Median and, as a band, range over the sets of each number of copies."""
+    by_copies: dict[int, list[float]] = {}
+    for copies, value in points:
+        if value is not None:
+            by_copies.setdefault(copies, []).append(value)
+    x = sorted(by_copies)
+    return Curve(
+        label=label,
+        x=x,
+        y=[statistics.median(by_copies[copies]) for copies in x],
+        low=[min(by_copies[copies]) for copies in x] if band else (),
+        high=[max(by_copies[copies]) for copies in x] if band else (),
+        dashed=dashed,
+    )

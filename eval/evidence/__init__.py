@@ -1,0 +1,1 @@
+"""What each method can prove, what it costs, and what it found: one table."""

@@ -1,0 +1,277 @@
+"""What finished studies found, method by method, out of the files that they left.
+
+Rows of power that lack a field, as another version may write them, are left out; a file
+without any row of use is an error.
+"""
+
+import dataclasses
+import json
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jaxcontam.errors import InputError
+from jaxcontam.methods import METHODS
+from jaxcontam.stats.shares import wilson_interval
+
+Document = Mapping[str, Any]
+
+LEVEL = 0.001
+"""Of the tests whose power is gathered: that of the verdict `contaminated`."""
+
+SHARE_FOUND = f"share of sets with p <= {LEVEL:g}"
+AUC = "AUC of members against non-members"
+WRITTEN = "instances written from memory; sets found"
+
+# Fields of a row of power that say something.
+_NEEDED = {"test", "copies", "level", "n_rejected", "n_models"}
+# Variants are named by their method and what is special; one of them by a short name.
+_SHORT = {"t": "sharded_t"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What a study found by one method.
+
+    Attributes:
+        method: A row of METHODS or of `replicate`, `lira`, or a blind baseline.
+        variant: Its name in the study, where that is another.
+        what: What the numbers are.
+        found: Copies -> the number with its interval, in words; 0 is never read.
+        cost: Measured, in words; empty where it was not.
+        study: Such as `eval.power`.
+    """
+
+    method: str
+    variant: str = ""
+    what: str
+    found: Mapping[int, str]
+    cost: str = ""
+    study: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One study's file.
+
+    Attributes:
+        study: Such as `eval.power`.
+        file: Where it should stand.
+        command: That makes it.
+        about: On what it was measured, in words; empty where it is missing.
+        date: Of the run.
+        code: That ran.
+        rows: What it found; none where it is missing.
+    """
+
+    study: str
+    file: str
+    command: str
+    about: str = ""
+    date: str = ""
+    code: str = ""
+    rows: tuple[Measured, ...] = ()
+
+
+def read_source(study: str, file: Path, command: str) -> Source:
+    """Read a study's file.
+
+    Args:
+        study: One of `READERS`.
+        file: As the study wrote it.
+        command: That makes it.
+
+    Returns:
+        What it found; a source without rows where there is no such file.
+
+    Raises:
+        InputError: If the file holds something else.
+    """
+    source = Source(study=study, file=str(file), command=command)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return source
+    except (OSError, UnicodeDecodeError) as e:
+        raise InputError(f"{file}: not readable ({e})") from e
+    try:
+        document = json.loads(text)
+        about, rows = READERS[study](document)
+    except (ValueError, KeyError, TypeError, AttributeError) as e:
+        raise InputError(
+            f"{file}: not a file of {study} ({type(e).__name__}: {e})",
+            hint=f"make it again: {command}",
+        ) from e
+    if not rows:
+        raise InputError(
+            f"{file}: no numbers of {study}", hint=f"make it again: {command}"
+        )
+    return dataclasses.replace(
+        source,
+        command=" ".join(("python -m", *document.get("command", [study]))),
+        about=about,
+        date=str(document.get("started", ""))[:10],
+        code=str(document.get("code") or "")[:12],
+        rows=tuple(rows),
+    )
+
+
+def _power(document: Document) -> tuple[str, list[Measured]]:
+    """Power at `LEVEL` in the population with the most models, of whole plain sets."""
+    cells: dict[str, list[Document]] = {}
+    for row in document["power"]:
+        is_plain = set(row) >= _NEEDED and not row.get("setting")
+        if is_plain and row["level"] == LEVEL:
+            cells.setdefault(str(row.get("design", "")), []).append(row)
+    if not cells:
+        return "", []
+    design = max(cells, key=lambda name: max(row["n_models"] for row in cells[name]))
+    largest = max(row.get("n_examples", 0) for row in cells[design])
+    whole = [row for row in cells[design] if row.get("n_examples", 0) == largest]
+    rows = []
+    for test, mine in _grouped(whole, "test").items():
+        passes = [row["passes"] for row in mine if row.get("passes") is not None]
+        rows.append(
+            Measured(
+                method=_method_of(test),
+                variant="" if test in METHODS else test,
+                what=SHARE_FOUND,
+                found={int(row["copies"]): _share_words(row) for row in mine},
+                cost=f"{statistics.fmean(passes):.1f} passes" if passes else "",
+                study="eval.power",
+            )
+        )
+    most = max(row["n_models"] for row in whole)
+    of_size = f", sets of {largest}" if largest else ""
+    return f"{most} models of population {design!r}{of_size}", rows
+
+
+def _membership(document: Document) -> tuple[str, list[Measured]]:
+    cells = [
+        *document["cells"],
+        *({**one, "method": f"blind: {one['method']}"} for one in document["blind"]),
+    ]
+    rows = [
+        Measured(
+            method=name,
+            what=AUC,
+            found={round(one["x"]): _auc_words(one) for one in mine},
+            study="eval.membership",
+        )
+        for name, mine in _grouped(cells, "method").items()
+    ]
+    facts = document.get("facts", {})
+    size = facts.get("n_parameters")
+    of_size = f" of {size:,} parameters" if size else ""
+    return f"{len(document.get('seeds', []))} models{of_size}", rows
+
+
+def _lira(document: Document) -> tuple[str, list[Measured]]:
+    """LiRA alone: the other scores of that study stand in its own table."""
+    found = [row for row in document["rows"] if row["score"].startswith("lira")]
+    seconds = document.get("design", {}).get("cpu_seconds_a_model")
+    n = len(document.get("seeds", []))
+    rows = [
+        Measured(
+            method="lira",
+            variant=name,
+            what=AUC,
+            found={int(row["copies"]): _auc_words(row["rates"]) for row in mine},
+            cost=f"{n - 1} shadow models"
+            + (f", {seconds:.1f} CPU s each" * bool(seconds)),
+            study="eval.lira",
+        )
+        for name, mine in _grouped(found, "score").items()
+    ]
+    return f"{n} models, each a target once", rows
+
+
+def _replication(document: Document) -> tuple[str, list[Measured]]:
+    """Sets that were asked for in the form in which they were read, and unread ones."""
+    copies = int(document["scale"]["copies"])
+    asked_as_read = {"formatted": "classification", "raw": "plain"}
+    read = [
+        row
+        for row in document["rows"]
+        if asked_as_read.get(row["planted"]) == row["asked"]
+    ]
+    unread = [row for row in document["rows"] if row["planted"] == "unseen"]
+    if not read:
+        return "", []
+    rows = [
+        Measured(
+            method="judge_local",
+            what=WRITTEN,
+            found={0: _written(unread), copies: _written(read)},
+            study="eval.replication",
+        )
+    ]
+    for method, field in (
+        ("rouge_l_sign_flip", "p_overlap"),
+        ("rouge_l_paired_bootstrap", "p_paired_bootstrap"),
+    ):
+        sides = {
+            count: [row[field] for row in some if row.get(field) is not None]
+            for count, some in ((0, unread), (copies, read))
+        }
+        if sides[copies]:
+            rows.append(
+                Measured(
+                    method=method,
+                    what=SHARE_FOUND,
+                    found={
+                        count: f"{sum(p <= LEVEL for p in ps)} of {len(ps)}"
+                        for count, ps in sides.items()
+                        if ps
+                    },
+                    study="eval.replication",
+                )
+            )
+    seeds = {row["seed"] for row in document["rows"]}
+    return f"{len(seeds)} models, sets read {copies} times as they are asked", rows
+
+
+READERS: Mapping[str, Callable[[Document], tuple[str, list[Measured]]]] = {
+    "eval.power": _power,
+    "eval.membership": _membership,
+    "eval.lira": _lira,
+    "eval.replication": _replication,
+}
+
+
+def _grouped(rows: Sequence[Document], field: str) -> dict[str, list[Document]]:
+    """Rows by a field, in order of arrival."""
+    found: dict[str, list[Document]] = {}
+    for row in rows:
+        found.setdefault(str(row[field]), []).append(row)
+    return found
+
+
+def _method_of(test: str) -> str:
+    """The method that a variant is analysed by; its own name where none is known."""
+    begin = test.split(", ")[0]
+    begin = _SHORT.get(begin, begin)
+    return begin if begin in METHODS else test
+
+
+def _share_words(row: Document) -> str:
+    low, high = row.get("low"), row.get("high")
+    if low is None or high is None:
+        low, high = wilson_interval(row["n_rejected"], row["n_models"])
+    return f"{row['n_rejected'] / row['n_models']:.2f} ({low:.2f}-{high:.2f})"
+
+
+def _auc_words(row: Document) -> str:
+    return f"{row['auc']:.3f} ({row['auc_low']:.3f}-{row['auc_high']:.3f})"
+
+
+def _written(rows: Sequence[Document]) -> str:
+    """Copies of all instances, and sets whose verdict is contaminated."""
+    written = sum(row["n_exact"] + row["n_near"] for row in rows)
+    found = sum(row["verdict"] == "contaminated" for row in rows)
+    return (
+        f"{written} of {sum(row['n'] for row in rows)}; {found} of {len(rows)} sets"
+        if rows
+        else ""
+    )

@@ -1,0 +1,185 @@
+"""The rows of the table: what methods claim, beside what studies found."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from eval.evidence.sources import Measured, Source
+from eval.study import Grid
+from jaxcontam.methods import METHODS
+from jaxcontam.methods.membership.score import ScoreMethod
+from jaxcontam.methods.replication.catalogue import REPLICATION_METHODS
+
+RANKING = "nothing alone: a ranking beside texts of known kind"
+NOT_MEASURED = "not measured"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What a method says of itself.
+
+    Attributes:
+        method: Its name.
+        proves: What it gives, and under which assumption.
+        needs: What the model must expose.
+        cost: Passes over the data, or answers.
+        sees: What it can and cannot find.
+        source: Paper.
+    """
+
+    method: str
+    proves: str
+    needs: str
+    cost: str
+    sees: str
+    source: str
+
+
+LIRA = Claim(
+    method="lira",
+    proves=f"{RANKING}; a bound for scores where one's own training can be repeated",
+    needs="log-probabilities; models trained like the target, with and without each "
+    "text",
+    cost="1 pass, and of each shadow model its training and 1 pass",
+    sees="presence in any order, beside how much of it training makes",
+    source="Carlini et al. 2022, arXiv:2112.03570",
+)
+BLIND = Claim(
+    method="blind",
+    proves="nothing of the model: how far labels follow from the texts",
+    needs="labelled texts, no model",
+    cost="none",
+    sees="members and non-members that differ by themselves",
+    source="Das et al. 2024, arXiv:2406.16201",
+)
+
+
+def claims() -> list[Claim]:
+    """Of all methods: tests, scores, LiRA, what is written from memory, no model."""
+    tests, scores = [], []
+    for row in METHODS.values():
+        if isinstance(row, ScoreMethod):
+            scores.append(
+                Claim(
+                    method=row.name,
+                    proves=RANKING,
+                    needs=row.needs,
+                    cost=row.cost,
+                    sees=row.finds,
+                    source=row.source,
+                )
+            )
+        else:
+            tests.append(
+                Claim(
+                    method=row.name,
+                    proves=f"p-value, {row.validity}; null: {row.null}",
+                    needs=row.needs,
+                    cost=row.cost,
+                    sees=row.finds,
+                    source=row.source,
+                )
+            )
+    written = [
+        Claim(
+            method=row.name,
+            proves=row.gives,
+            needs=row.needs,
+            cost=row.cost,
+            sees=row.finds,
+            source=row.source,
+        )
+        for row in REPLICATION_METHODS
+    ]
+    return [*tests, *scores, LIRA, *written, BLIND]
+
+
+def evidence_grids(sources: Sequence[Source]) -> list[Grid]:
+    """The table, and where its numbers come from."""
+    measured: dict[str, list[Measured]] = {}
+    for source in sources:
+        for row in source.rows:
+            name = BLIND.method if row.method.startswith(BLIND.method) else row.method
+            measured.setdefault(name, []).append(row)
+    copies = sorted(
+        {count for rows in measured.values() for row in rows for count in row.found}
+    )
+    known = claims()
+    strangers = [name for name in measured if name not in {c.method for c in known}]
+    table = [
+        row
+        for claim in known
+        for row in _rows(claim, measured.get(claim.method, []), copies)
+    ]
+    for name in strangers:
+        empty = Claim(method=name, proves="", needs="", cost="", sees="", source="")
+        table += _rows(empty, measured[name], copies)
+    return [
+        Grid(
+            "Each method: what it can prove, what it costs, and what it found here, by "
+            "how often sets were read",
+            (
+                "method",
+                "can prove",
+                "needs",
+                "cost",
+                "sees",
+                "found here",
+                *(_copies_words(count) for count in copies),
+                "study",
+            ),
+            tuple(table),
+        ),
+        Grid(
+            "Where the numbers come from",
+            ("study", "file", "measured on", "date", "code", "command"),
+            tuple(
+                (
+                    one.study,
+                    one.file,
+                    one.about or "missing: run the command",
+                    one.date,
+                    one.code,
+                    f"`{one.command}`",
+                )
+                for one in sources
+            ),
+        ),
+    ]
+
+
+def _rows(
+    claim: Claim, measured: Sequence[Measured], copies: Sequence[int]
+) -> list[tuple[str, ...]]:
+    """A line a variant; one without numbers where no study measured the method."""
+    said = (claim.proves, claim.needs)
+    if not measured:
+        blanks = ("" for _ in copies)
+        return [
+            (claim.method, *said, claim.cost, claim.sees, NOT_MEASURED, *blanks, "")
+        ]
+    return [
+        (
+            _name(claim.method, row),
+            *said,
+            "; ".join(filter(None, (claim.cost, row.cost and f"here {row.cost}"))),
+            claim.sees,
+            row.what,
+            *(row.found.get(count, "") for count in copies),
+            row.study,
+        )
+        for row in measured
+    ]
+
+
+def _name(method: str, row: Measured) -> str:
+    if row.method != method:
+        return row.method
+    if not row.variant:
+        return method
+    return row.variant if row.variant.startswith(method) else f"{method}: {row.variant}"
+
+
+def _copies_words(count: int) -> str:
+    if count == 0:
+        return "never read"
+    return "1 copy" if count == 1 else f"{count} copies"

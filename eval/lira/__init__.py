@@ -1,0 +1,1 @@
+"""Membership with shadow models: what the scores of one model cannot exceed."""

@@ -1,0 +1,1 @@
+"""Power of order tests on populations of planted models."""

@@ -1,0 +1,288 @@
+"""The populations of the power study, fixed before any of their results was seen.
+
+Half of every stream is planted unless the population asks about just that. Every set
+is a random draw in random order from one pool of questions, another one for each model.
+
+- `main`: the curve. 60 examples of at most 20 tokens, 0 to 32 copies, all tests at 8
+  passes or fewer; context 128, so that shards of 6 fit.
+- `examples`: sets of 240 planted 0 and 4 times; the first 15 to 240 are tested.
+- `shards`: sets of 120 at 0 and 16 copies; 10, 20, 30, 60 shards and 1, 3, 7, 15 orders
+  of each. Context 256, so that shards of 12 fit.
+- `size-...`: 0.16, 0.41 and 1.30 M weights on the same streams; 0, 4 and 8 copies.
+- `position`: 8 copies together at 0.1, 0.5, 0.9 of training, or spread over all of it.
+- `share-...`: 16 copies are a half, a quarter, a tenth of the stream, which makes the
+  training two and five times as long.
+- `ladder`, `long`, `quickstart`: of an earlier study, whose effects reports quote
+  (`eval.reference_curve`); with the paper's 250 orders.
+
+Learning rates and lengths were tried on seeds from 90000 on, which are not used.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+from eval.power.model import Reading, Study, Variant
+from jaxcontam.models.config import llama_shape
+from train.presets import PRESETS, Preset
+
+EXACT = ("stratified", "adjacency")
+PAPER = "t, 50 shards, 250 orders"
+# Deeper p-values are not compared: the assumptions of neither test carry so far.
+CUT = 1e-12
+
+_BOTH = (
+    Reading("stratified", "stratified"),
+    Reading("t, same strata, 9 orders", "sharded_t"),
+)
+_STRATIFIED = Variant(scored="stratified", n_orders=9, readings=_BOTH)
+_ADJACENCY = Variant(
+    scored="adjacency",
+    readings=tuple(Reading(name, name) for name in ("adjacency", "adjacency_normal")),
+)
+_REVERSAL = Variant(scored="reversal", readings=(Reading("reversal", "reversal"),))
+_SHORT_T = Variant(
+    scored="sharded_t",
+    n_orders=9,
+    readings=(Reading("t, 50 shards, 9 orders", "sharded_t"),),
+)
+_PAPER_T = Variant(
+    scored="sharded_t", n_orders=250, readings=(Reading(PAPER, "sharded_t"),)
+)
+_LONG_T = Variant(
+    scored="stratified",
+    n_orders=250,
+    readings=(Reading("t, same strata, 250 orders", "sharded_t"),),
+)
+_ADJACENCY_ALONE = Variant(
+    scored="adjacency", readings=(Reading("adjacency", "adjacency"),)
+)
+# As many passes as adjacency reads.
+_EIGHT_PASSES = Variant(
+    scored="stratified",
+    n_orders=7,
+    readings=(
+        Reading("stratified", "stratified"),
+        Reading("t, same strata", "sharded_t"),
+    ),
+)
+# Longer shards than the rule of `stratified` allows, such as the paper has.
+_TEN_SHARDS = Variant(
+    scored="sharded_t",
+    n_orders=7,
+    n_shards=10,
+    readings=(
+        Reading("stratified, 10 shards", "stratified"),
+        Reading("t, 10 shards", "sharded_t"),
+    ),
+)
+
+_CUT_TOKENS = 20
+_N_EXAMPLES = 60
+
+
+def _small(context: int) -> Preset:
+    """0.16 M parameters; one row a step, long enough for strata of several examples."""
+    preset = PRESETS["0.16m"]
+    decoder = dataclasses.replace(preset.decoder, context=context)
+    return dataclasses.replace(preset, decoder=decoder, batch_rows=1)
+
+
+def _wider(width: int, layers: int, d_ff: int) -> Preset:
+    """The small preset with more weights."""
+    preset = PRESETS["0.16m"]
+    shape = preset.decoder
+    return dataclasses.replace(
+        preset,
+        name=f"{preset.name}-d{width}-l{layers}",
+        decoder=llama_shape(
+            vocab_size=shape.vocab_size,
+            d_model=width,
+            n_layers=layers,
+            n_heads=4,
+            d_ff=d_ff,
+            context=shape.context,
+        ),
+    )
+
+
+def _steps(
+    copies: tuple[int, ...], n_examples: int, share: float, preset: Preset
+) -> int:
+    """Steps of a stream of which the copies are a share; most examples are cut."""
+    planted = sum(copies) * n_examples * _CUT_TOKENS
+    return round(planted / share / preset.step_tokens)
+
+
+def _population(
+    name: str,
+    copies: tuple[int, ...],
+    variants: tuple[Variant, ...],
+    *,
+    n_examples: int = _N_EXAMPLES,
+    preset: Preset = PRESETS["0.16m"],
+    share: float = 0.5,
+    **fields: tuple,
+) -> Study:
+    return Study(
+        name=name,
+        preset=preset,
+        n_examples=n_examples,
+        copies=copies,
+        n_steps=_steps(copies, n_examples, share, preset),
+        variants=variants,
+        max_example_tokens=_CUT_TOKENS,
+        **fields,
+    )
+
+
+MAIN = _population(
+    "main",
+    (0, 1, 2, 4, 8, 16, 32),
+    (_ADJACENCY, _EIGHT_PASSES, _TEN_SHARDS, _REVERSAL),
+    preset=_small(128),
+)
+_SIDE = (_ADJACENCY_ALONE, _EIGHT_PASSES)
+EXAMPLES = _population(
+    "examples",
+    (0, 4),
+    tuple(
+        dataclasses.replace(variant, first_examples=n)
+        for n in (15, 30, 60, 120, 240)
+        for variant in _SIDE
+    ),
+    n_examples=240,
+)
+_SHARDS_OF_ORDERS, _N_SHARDS, _N_ORDERS = 20, (10, 30, 60), (1, 3, 7, 15)
+SHARDS = _population(
+    "shards",
+    (0, 16),
+    (
+        Variant(
+            scored="sharded_t",
+            n_orders=_N_ORDERS[-1],
+            n_shards=_SHARDS_OF_ORDERS,
+            readings=tuple(
+                Reading(f"{name}, {_SHARDS_OF_ORDERS} shards, {m} orders", method, m)
+                for m in _N_ORDERS
+                for name, method in (("stratified", "stratified"), ("t", "sharded_t"))
+            ),
+        ),
+        *(
+            Variant(
+                scored="sharded_t",
+                n_orders=7,
+                n_shards=k,
+                readings=(
+                    Reading(f"stratified, {k} shards, 7 orders", "stratified"),
+                    Reading(f"t, {k} shards, 7 orders", "sharded_t"),
+                ),
+            )
+            for k in _N_SHARDS
+        ),
+        _ADJACENCY_ALONE,
+    ),
+    n_examples=120,
+    preset=_small(256),
+)
+SIZES = tuple(
+    _population(f"size-{preset.name}", (0, 4, 8), _SIDE, preset=preset)
+    for preset in (PRESETS["0.16m"], _wider(112, 2, 296), _wider(176, 3, 472))
+)
+POSITION = _population(
+    "position",
+    (0, 8, 8, 8, 8),
+    _SIDE,
+    when=("uniform", (0.1,), (0.5,), (0.9,), "uniform"),
+    settings=("", "at 0.1", "at 0.5", "at 0.9", "spread"),
+)
+SHARES = tuple(
+    _population(f"share-{share:g}", (0, 16), _SIDE, share=share)
+    for share in (0.5, 0.25, 0.1)
+)
+
+LADDER = Study(
+    name="ladder",
+    preset=_small(128),
+    n_examples=120,
+    copies=(0, 1, 2, 4, 10),
+    n_steps=988,
+    variants=(_ADJACENCY, _STRATIFIED, _REVERSAL, _SHORT_T, _PAPER_T, _LONG_T),
+    max_example_tokens=31,
+)
+LONG = Study(
+    name="long",
+    preset=_small(256),
+    n_examples=300,
+    copies=(0, 4, 10),
+    n_steps=1016,
+    variants=(
+        _ADJACENCY,
+        _STRATIFIED,
+        _REVERSAL,
+        _SHORT_T,
+        dataclasses.replace(_PAPER_T, fewest_copies=4),
+    ),
+    max_example_tokens=31,
+)
+QUICKSTART = Study(
+    name="quickstart",
+    preset=PRESETS["tiny"],
+    n_examples=125,
+    copies=(0, 1, 2, 4, 10, 50),
+    n_steps=664,
+    variants=(_ADJACENCY, _STRATIFIED, _REVERSAL),
+    max_example_tokens=31,
+)
+PULSE = Study(
+    name="pulse",
+    preset=PRESETS["pulse"],
+    n_examples=24,
+    copies=(0, 10),
+    n_steps=40,
+    variants=(
+        _ADJACENCY,
+        dataclasses.replace(_EIGHT_PASSES, first_examples=12),
+        Variant(
+            scored="sharded_t",
+            n_orders=3,
+            n_shards=4,
+            readings=(Reading("t, 4 shards, 1 orders", "sharded_t", 1),),
+        ),
+        _REVERSAL,
+    ),
+    max_example_tokens=31,
+    when=("uniform", (0.5,)),
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Population:
+    """How many models of a study are made, and from which seed on.
+
+    Attributes:
+        study: What each model is.
+        n_models: Models.
+        first_seed: Of the first; the others count up.
+    """
+
+    study: Study
+    n_models: int
+    first_seed: int
+
+
+POPULATIONS: Mapping[str, Population] = {
+    population.study.name: population
+    for population in (
+        Population(study=MAIN, n_models=1000, first_seed=10_000),
+        Population(study=EXAMPLES, n_models=200, first_seed=20_000),
+        Population(study=SHARDS, n_models=200, first_seed=21_000),
+        Population(study=POSITION, n_models=200, first_seed=22_000),
+        # The same seeds: the same sets, streams and orders at every size.
+        *(Population(study=one, n_models=200, first_seed=23_000) for one in SIZES),
+        *(Population(study=one, n_models=200, first_seed=24_000) for one in SHARES),
+        Population(study=LADDER, n_models=40, first_seed=1000),
+        Population(study=LONG, n_models=8, first_seed=2000),
+        Population(study=QUICKSTART, n_models=10, first_seed=3000),
+    )
+}
+"""By name; `python -m eval.power` makes all of them."""

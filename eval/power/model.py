@@ -1,0 +1,305 @@
+"""One planted model of a power study: trained as in `train.population`, many tests.
+
+The pool that its sets are drawn from are the questions that `eval.python_docs` makes.
+"""
+
+import dataclasses
+import time
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+from flax import nnx
+
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.data.encoding import Encoded, plain_tokenizer
+from jaxcontam.methods import order_method
+from jaxcontam.methods.layouts import Layout, PairLayout
+from jaxcontam.methods.method import OrderFile, OrderMethod, PairMethod, TestMethod
+from jaxcontam.methods.order_test import PlannedTest, plan_test, score_test
+from jaxcontam.results import Evidence, OrderNumbers
+from jaxcontam.scoring.local import local_scorer
+from jaxcontam.scoring.scorer import Scorer
+from jaxcontam.stats.orders import OrderDesign, draw_orders
+from train.plan import PlannedSet
+from train.population_forms import train_scanned
+from train.population_plan import Design, Texts, plan_model, read_pool
+from train.tokenizer import prefix_id, train_tokenizer
+from train.tokens import as_cache
+
+# Losses at the end of training are averaged over so many steps.
+_LAST_STEPS = 50
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reading:
+    """A test of scores that are there.
+
+    Attributes:
+        test: Name in the table.
+        method: A row of METHODS.
+        n_orders: Reads so many of the random orders and is charged for these; None
+            reads all.
+    """
+
+    test: str
+    method: str
+    n_orders: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """Orders to score, and the tests that read their scores.
+
+    Attributes:
+        scored: The method whose orders are scored.
+        n_orders: m of these orders; None is the method's own.
+        readings: Each is charged the cost.
+        fewest_copies: Sets planted less often are not tested so.
+        n_shards: Strata of whole orders; None follows the method's rule.
+        size: Most examples of a stratum of pairs; None is the method's own.
+        first_examples: Test the first so many examples of a set; None tests all.
+    """
+
+    scored: str
+    n_orders: int | None = None
+    readings: tuple[Reading, ...]
+    fewest_copies: int = 0
+    n_shards: int | None = None
+    size: int | None = None
+    first_examples: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Study(Design):
+    """A population and the tests of every set of its models.
+
+    Attributes:
+        variants: What is scored and tested.
+        settings: A word for each set, where sets differ in more than their copies.
+    """
+
+    variants: tuple[Variant, ...]
+    settings: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One test of one set of one model; numbers as in `OrderNumbers`.
+
+    Attributes:
+        n_examples: Examples that were tested.
+        passes: Tokens that the model read over those of the examples tested.
+        setting: What else the set is told by.
+    """
+
+    test: str
+    copies: int
+    log10_p: float
+    effect: float | None
+    effect_se: float | None
+    mde: float | None
+    n_strata: int
+    n_orders: int
+    passes: float
+    n_examples: int = 0
+    setting: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRecord:
+    """One model of a population and what the tests said of its sets.
+
+    Attributes:
+        design: Name of the population.
+        seed: Of sets, stream, weights and tests.
+        n_examples: Of each set.
+        n_parameters: Tied weights counted once.
+        n_tokens: Target tokens of training.
+        n_canary_tokens: Ids of all copies of all sets.
+        loss: Mean of the last steps, nats a token.
+        train_seconds: Wall time, compilation included.
+        test_seconds: Likewise.
+        rows: Every test of every set.
+        cpu_seconds: Of both.
+    """
+
+    design: str
+    seed: int
+    n_examples: int
+    n_parameters: int
+    n_tokens: int
+    n_canary_tokens: int
+    loss: float
+    train_seconds: float
+    test_seconds: float
+    rows: tuple[Outcome, ...]
+    cpu_seconds: float = 0.0
+
+
+def read_texts(
+    documents: Sequence[str], questions: Sequence[str], study: Study
+) -> Texts:
+    """Train the tokenizer of a population; the same texts, the same tokenizer."""
+    tokenizer = train_tokenizer(documents, study.preset.decoder.vocab_size)
+    plain = plain_tokenizer(tokenizer.backend_tokenizer)
+    return read_pool(
+        plain,
+        prefix_id(tokenizer),
+        as_cache(documents, plain),
+        questions,
+        max_example_tokens=study.max_example_tokens,
+        separator=study.separator,
+    )
+
+
+def planted_model(study: Study, texts: Texts, *, seed: int) -> ModelRecord:
+    """Draw sets, plant them, train, test.
+
+    Raises:
+        InputError: If there are too few questions or documents.
+    """
+    start, cpu = time.monotonic(), time.process_time()
+    model = plan_model(study, texts, seed=seed)
+    decoder, losses = train_scanned(study.preset, model.rows, seed=seed)
+    trained = time.monotonic()
+    scorer = local_scorer(decoder)
+    rows = tuple(
+        dataclasses.replace(row, setting=setting)
+        for one, ids, setting in zip(
+            model.sets,
+            model.encoded,
+            study.settings or ("",) * len(study.copies),
+            strict=True,
+        )
+        for row in _test(study, texts, scorer, one, ids, seed)
+    )
+    return ModelRecord(
+        design=study.name,
+        seed=seed,
+        n_examples=study.n_examples,
+        n_parameters=sum(leaf.size for leaf in jax.tree.leaves(nnx.state(decoder))),
+        n_tokens=study.n_tokens,
+        n_canary_tokens=model.stream.n_canary_ids,
+        loss=float(losses[-_LAST_STEPS:].mean()),
+        train_seconds=trained - start,
+        test_seconds=time.monotonic() - trained,
+        rows=rows,
+        cpu_seconds=time.process_time() - cpu,
+    )
+
+
+def _test(
+    study: Study,
+    texts: Texts,
+    scorer: Scorer,
+    planned: PlannedSet,
+    encoded: Encoded,
+    seed: int,
+) -> list[Outcome]:
+    """Every variant on one set, through the code that audits run."""
+    rows = []
+    for variant in study.variants:
+        if planned.copies < variant.fewest_copies:
+            continue
+        benchmark, ids = planned.benchmark, encoded
+        if variant.first_examples is not None:
+            benchmark, ids = _first(benchmark, ids, variant.first_examples)
+        test = plan_test(
+            benchmark,
+            ids,
+            method_of(variant),
+            prefix_id=texts.prefix_id,
+            context=study.preset.decoder.context,
+            seed=seed,
+            n_orders=variant.n_orders,
+        )
+        evidence = score_test(test, scorer).evidence
+        passes = _n_read(test.layout) / int(ids.lengths.sum())
+        rows += [
+            _outcome(reading, planned.copies, test, evidence, passes)
+            for reading in variant.readings
+        ]
+    return rows
+
+
+def method_of(variant: Variant) -> TestMethod:
+    """The row of METHODS, with the variant's strata in place of its own."""
+    method = order_method(variant.scored)
+    if variant.size is not None and isinstance(method, PairMethod):
+        return dataclasses.replace(method, size=variant.size)
+    if variant.n_shards is not None and isinstance(method, OrderMethod):
+        n_shards = variant.n_shards
+
+        def design(file: OrderFile, n_orders: int) -> OrderDesign:
+            return draw_orders(
+                np.array_split(np.arange(file.n_examples), n_shards),
+                n_orders,
+                seed=file.seed,
+                content_digest=file.content_digest,
+                groups=file.groups,
+            )
+
+        # Few shards are longer than the context.
+        return dataclasses.replace(method, design=design, windowed=True)
+    return method
+
+
+def _first(benchmark: Benchmark, encoded: Encoded, n: int) -> tuple[Benchmark, Encoded]:
+    """The first examples of a set, in their order."""
+    return (
+        dataclasses.replace(
+            benchmark, texts=benchmark.texts[:n], rows=benchmark.rows[:n]
+        ),
+        Encoded(encoded.ids[:n], encoded.separator, encoded.n_cut_ids[:n]),
+    )
+
+
+def _n_read(layout: Layout) -> int:
+    """Tokens that the model reads; a prefix counts once, however often it is shared."""
+    prefixes = 0
+    if isinstance(layout, PairLayout):
+        prefixes = sum(len(group.prefix) for group in layout.plan.groups)
+    return layout.n_targets + prefixes
+
+
+def _outcome(
+    reading: Reading,
+    copies: int,
+    test: PlannedTest,
+    evidence: Evidence,
+    passes: float,
+) -> Outcome:
+    n_orders = test.layout.n_orders
+    if reading.n_orders is not None and reading.n_orders < n_orders:
+        evidence = first_orders(evidence, reading.n_orders)
+        passes *= (reading.n_orders + 1) / (n_orders + 1)
+        n_orders = reading.n_orders
+    numbers: OrderNumbers = order_method(reading.method).numbers(
+        evidence,
+        grouped=False,
+        seed=test.seed,
+        content_digest=test.benchmark.content_digest,
+    )
+    return Outcome(
+        test=reading.test,
+        copies=copies,
+        log10_p=numbers.log10_p,
+        effect=numbers.effect,
+        effect_se=numbers.effect_se,
+        mde=numbers.mde,
+        n_strata=test.layout.n_strata,
+        n_orders=n_orders,
+        passes=passes,
+        n_examples=len(test.benchmark),
+    )
+
+
+def first_orders(evidence: Evidence, n_orders: int) -> Evidence:
+    """Scores of the published order and of the first so many random ones."""
+    assert evidence.scores is not None and evidence.orders is not None
+    return dataclasses.replace(
+        evidence,
+        scores=evidence.scores[:, : n_orders + 1],
+        orders=evidence.orders[:, : n_orders + 1],
+    )

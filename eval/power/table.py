@@ -1,0 +1,292 @@
+"""Records of planted models to power and to the copies that half power needs.
+
+A model has one set in every cell, so that Wilson's interval over models is one over
+independent runs; what compares cells of the same models is bootstrapped over models.
+"""
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from eval.power.model import ModelRecord, Outcome
+from jaxcontam.stats.shares import wilson_interval
+
+LEVELS = (0.001, 0.01, 0.05)
+"""Levels at which power is stated."""
+# A p-value of the level itself must not be lost to rounding.
+_ROUNDING = 1e-12
+_N_BOOTSTRAP = 2000
+# Fewer duplication counts are no curve.
+_FEWEST_COUNTS = 4
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PowerRow:
+    """Power of one test in one cell.
+
+    Attributes:
+        design: Name of the population.
+        test: Name of the reading.
+        setting: What else the set is told by.
+        n_examples: Examples tested.
+        copies: Duplication count; 0 gives the size.
+        level: Of the test.
+        n_models: Models whose set was tested.
+        n_rejected: p-values at or below the level.
+        low: Wilson interval of the share, 95 %, over models.
+        high: Its upper end.
+        median_log10_p: Over the models.
+        median_effect: Likewise, nats a boundary.
+        passes: Mean cost in passes over the examples.
+    """
+
+    design: str
+    test: str
+    setting: str
+    n_examples: int
+    copies: int
+    level: float
+    n_models: int
+    n_rejected: int
+    low: float
+    high: float
+    median_log10_p: float
+    median_effect: float | None
+    passes: float
+
+    @property
+    def power(self) -> float:
+        """Share of sets found."""
+        return self.n_rejected / self.n_models
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Dup50:
+    """Copies at which a test finds half of the sets.
+
+    Attributes:
+        design: Name of the population.
+        test: Name of the reading.
+        level: Of the test.
+        n_models: Models.
+        copies: Interpolated; None if more than the most copies planted.
+        low: Bootstrap interval over models, 95 %; None likewise.
+        high: Its upper end; None likewise.
+        most: The most copies planted.
+    """
+
+    design: str
+    test: str
+    level: float
+    n_models: int
+    copies: float | None
+    low: float | None
+    high: float | None
+    most: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Sets on which an exact test's p is not above another test's.
+
+    Attributes:
+        test: The exact test.
+        other: What it is compared with.
+        copies: Duplication count.
+        n_models: Sets compared.
+        n_held: Of these, those on which it holds.
+        n_both_cut: Of these, those on which both p-values lie at or below the cut.
+        cut: p-values below this counted as this.
+    """
+
+    test: str
+    other: str
+    copies: int
+    n_models: int
+    n_held: int
+    n_both_cut: int
+    cut: float
+
+
+def power_table(records: Sequence[ModelRecord]) -> list[PowerRow]:
+    """One row a cell and level, in order of arrival."""
+    cells: dict[tuple[str, str, str, int, int], list[Outcome]] = {}
+    for record in records:
+        for row in record.rows:
+            cell = (record.design, row.test, row.setting, row.n_examples, row.copies)
+            cells.setdefault(cell, []).append(row)
+    table = []
+    for (design, test, setting, n_examples, copies), rows in cells.items():
+        effects = [row.effect for row in rows if row.effect is not None]
+        for level in LEVELS:
+            n_rejected = sum(row.log10_p <= _threshold(level) for row in rows)
+            low, high = wilson_interval(n_rejected, len(rows))
+            table.append(
+                PowerRow(
+                    design=design,
+                    test=test,
+                    setting=setting,
+                    n_examples=n_examples,
+                    copies=copies,
+                    level=level,
+                    n_models=len(rows),
+                    n_rejected=n_rejected,
+                    low=low,
+                    high=high,
+                    median_log10_p=statistics.median(row.log10_p for row in rows),
+                    median_effect=statistics.median(effects) if effects else None,
+                    passes=statistics.fmean(row.passes for row in rows),
+                )
+            )
+    return table
+
+
+def dup50_rows(records: Sequence[ModelRecord]) -> list[Dup50]:
+    """For every population with enough duplication counts, each test and level."""
+    found = []
+    by_design: dict[str, list[ModelRecord]] = {}
+    for record in records:
+        by_design.setdefault(record.design, []).append(record)
+    for design, models in by_design.items():
+        for test, log10_p_MC in _complete(models).items():
+            copies = sorted(log10_p_MC)
+            if len(copies) < _FEWEST_COUNTS:
+                continue
+            values_MC = np.stack([log10_p_MC[n] for n in copies], axis=1)
+            for level in LEVELS:
+                found_MC = values_MC <= _threshold(level)
+                found.append(_dup50(design, test, level, copies, found_MC))
+    return found
+
+
+def half_power_copies(copies: Sequence[int], power_BC: np.ndarray) -> np.ndarray:
+    """Copies at which each curve crosses one half; infinite where it never does.
+
+    A curve is made monotone by pooling adjacent violators and drawn straight over the
+    logarithm of copies; between 0 and 1 copies it is drawn straight over copies.
+
+    Args:
+        copies: (C,) ascending.
+        power_BC: (B, C) shares.
+
+    Returns:
+        (B,) float64.
+    """
+    rising_BC = monotone(power_BC)
+    above_BC = rising_BC >= 0.5
+    at_B = above_BC.argmax(axis=1)
+    rows_B = np.arange(len(rising_BC))
+    before_B = np.maximum(at_B - 1, 0)
+    x_C = np.asarray(copies, np.float64)
+    x0_B, x1_B = x_C[before_B], x_C[at_B]
+    y0_B, y1_B = rising_BC[rows_B, before_B], rising_BC[rows_B, at_B]
+    share_B = (0.5 - y0_B) / np.where(y1_B > y0_B, y1_B - y0_B, 1.0)
+    straight_B = x0_B + share_B * (x1_B - x0_B)
+    floor_B = np.maximum(x0_B, 1.0)
+    curved_B = floor_B * (x1_B / floor_B) ** share_B
+    found_B = np.where(x0_B < 1, straight_B, curved_B)
+    found_B = np.where(at_B == 0, x_C[0], found_B)
+    return np.where(above_BC.any(axis=1), found_B, np.inf)
+
+
+def monotone(values_BC: np.ndarray) -> np.ndarray:
+    """Least-squares rising fit of each row, weights equal: isotonic regression.
+
+    By its max-min form: the largest over starts of the least mean from there to an end.
+    """
+    _, C = values_BC.shape
+    sums_BC = np.cumsum(np.pad(values_BC, ((0, 0), (1, 0))), axis=1)
+    fit_BC = np.full(values_BC.shape, -np.inf)
+    for start in range(C):
+        lengths = np.arange(1, C - start + 1)
+        means = (sums_BC[:, start + 1 :] - sums_BC[:, [start]]) / lengths
+        least = np.minimum.accumulate(means[:, ::-1], axis=1)[:, ::-1]
+        fit_BC[:, start:] = np.maximum(fit_BC[:, start:], least)
+    return fit_BC
+
+
+def compare(
+    records: Sequence[ModelRecord],
+    test: str,
+    other: str,
+    *,
+    fewest_copies: int,
+    cut: float,
+) -> list[Comparison]:
+    """On how many sets a test's p is not above another's, both cut from below.
+
+    Args:
+        records: Models of one population.
+        test: The test that should not be above.
+        other: The other test.
+        fewest_copies: Sets planted less often are left out.
+        cut: p-values below this count as this.
+    """
+    pairs: dict[int, list[tuple[float, float]]] = {}
+    floor = math.log10(cut)
+    for record in records:
+        found = {(row.test, row.copies): max(row.log10_p, floor) for row in record.rows}
+        for (name, copies), log10_p in found.items():
+            if name == test and copies >= fewest_copies and (other, copies) in found:
+                pairs.setdefault(copies, []).append((log10_p, found[other, copies]))
+    return [
+        Comparison(
+            test=test,
+            other=other,
+            copies=copies,
+            n_models=len(found),
+            n_held=sum(mine <= theirs for mine, theirs in found),
+            n_both_cut=sum(mine == theirs == floor for mine, theirs in found),
+            cut=cut,
+        )
+        for copies, found in pairs.items()
+    ]
+
+
+def _threshold(level: float) -> float:
+    return math.log10(level) + _ROUNDING
+
+
+def _complete(models: Sequence[ModelRecord]) -> Mapping[str, dict[int, np.ndarray]]:
+    """Test -> copies -> (M,) log10 p, of tests with one set of each count a model."""
+    found: dict[str, dict[int, list[float]]] = {}
+    for model in models:
+        for row in model.rows:
+            counts = found.setdefault(row.test, {})
+            counts.setdefault(row.copies, []).append(row.log10_p)
+    return {
+        test: {copies: np.array(values) for copies, values in counts.items()}
+        for test, counts in found.items()
+        if {len(values) for values in counts.values()} == {len(models)}
+    }
+
+
+def _dup50(
+    design: str, test: str, level: float, copies: Sequence[int], found_MC: np.ndarray
+) -> Dup50:
+    """With an interval: models are drawn again, each with all of its sets."""
+    n_models = len(found_MC)
+    rng = np.random.default_rng([n_models, len(copies)])
+    drawn = rng.integers(n_models, size=(_N_BOOTSTRAP, n_models))
+    power_BC = np.stack([found_MC[rows].mean(axis=0) for rows in drawn])
+    values = np.sort(half_power_copies(copies, power_BC))
+    # Ends are drawn values: an infinite one must not be mixed with a finite one.
+    low = values[round(0.025 * (_N_BOOTSTRAP - 1))]
+    high = values[round(0.975 * (_N_BOOTSTRAP - 1))]
+    return Dup50(
+        design=design,
+        test=test,
+        level=level,
+        n_models=n_models,
+        copies=_finite(half_power_copies(copies, found_MC.mean(axis=0)[None])[0]),
+        low=_finite(low),
+        high=_finite(high),
+        most=max(copies),
+    )
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

@@ -1,0 +1,1 @@
+"""Models by benchmarks: one table of audits, corrected as a whole."""

@@ -1,0 +1,1 @@
+"""Simulated power of order tests, beside what the planner's formulas say."""

@@ -1,0 +1,232 @@
+"""Cells of the study: one test of one kind of file under one law, many data sets."""
+
+import dataclasses
+import math
+import time
+import zlib
+from collections.abc import Callable, Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from eval.simulated_power.laws import LAWS, Pairs, draw_pairs
+from eval.simulated_power.statistics import Parts, order_parts, p_values, spreads
+from jaxcontam.methods.power_designs import FilePlan, power_design
+from jaxcontam.stats.power import PowerDesign, power
+
+LEVELS = (0.05, 0.01, 0.001)
+EXAMPLE_TOKENS, CONTEXT = 32.0, 512
+"""Of every planned file: they decide the sizes of strata."""
+BATCH = 250
+"""Data sets a call: few enough that their scores stay in cache."""
+
+# p-values are float32; a rank's p may equal a level.
+_ROUNDING = 1 + 1e-5
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """What is simulated.
+
+    Attributes:
+        test: One of `PLANNED`.
+        law: Name in `LAWS`.
+        n_examples: Of a file.
+        n_orders: m; None is the test's own.
+        effects: Gain of a published boundary in standard deviations of one; the
+            spread is taken at the first, which is 0.
+        names: What each effect is.
+        part: Table that the cell belongs to.
+    """
+
+    test: str
+    law: str
+    n_examples: int
+    n_orders: int | None
+    effects: tuple[float, ...]
+    names: tuple[str, ...]
+    part: str
+
+    @property
+    def design(self) -> PowerDesign:
+        """As the planner makes it, symmetry known."""
+        file = FilePlan(
+            n_examples=self.n_examples,
+            example_tokens=EXAMPLE_TOKENS,
+            context=CONTEXT,
+            symmetry=LAWS[self.law].symmetry,
+        )
+        return power_design(self.test, file, self.n_orders)
+
+    @property
+    def label(self) -> str:
+        """Words that name it in a folder."""
+        law = self.law.replace(" ", "-").replace(".", "")
+        return f"{self.part}-{self.test}-{law}-{self.n_examples}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Share of data sets with p at or below a level, and what the formula says.
+
+    Attributes:
+        effect: Gain of a boundary, in standard deviations of an entry.
+        name: What effect it is.
+        level: Of the test.
+        simulated: The share.
+        se: Its standard error, by the batches or the binomial law, the larger one.
+        formula: `power` at the spread that a report of clean files shows.
+    """
+
+    effect: float
+    name: str
+    level: float
+    simulated: float
+    se: float
+    formula: float
+
+    @property
+    def apart(self) -> float:
+        """Simulated less formula, in standard errors."""
+        return (self.simulated - self.formula) / self.se
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CellResult:
+    """What a cell's data sets showed.
+
+    Attributes:
+        cell: What was simulated.
+        n_sets: Data sets.
+        n_strata: K.
+        n_orders: m; None where all orders are columns.
+        spread: Standard deviation of one boundary as a report of clean files shows it.
+        shares: One an effect and level.
+        cpu_seconds: Of the simulation, compilation left out.
+    """
+
+    cell: Cell
+    n_sets: int
+    n_strata: int
+    n_orders: int | None
+    spread: float
+    shares: tuple[Share, ...]
+    cpu_seconds: float
+
+    def share(self, name: str, level: float) -> Share:
+        """The row of one effect and level."""
+        return next(s for s in self.shares if s.name == name and s.level == level)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Some data sets of a cell, and what the tests say of them.
+
+    Attributes:
+        pairs: Of each stratum size.
+        parts: Scores of orders.
+        p_values: (E, D) float32, one row an effect.
+        squares: (D,) float32; squared spread of a boundary, see `spreads`.
+    """
+
+    pairs: list[Pairs]
+    parts: Parts
+    p_values: jax.Array
+    squares: jax.Array
+
+
+jax.tree_util.register_dataclass(Batch, ["pairs", "parts", "p_values", "squares"], [])
+
+
+def batches_of(cell: Cell, n_sets: int, *, seed: int) -> Callable[[int], Batch]:
+    """Compiled once: number of a batch -> its data sets, `n_sets` of them.
+
+    Args:
+        cell: What to simulate.
+        n_sets: Data sets a batch.
+        seed: With the cell's label and the batch's number, seeds them.
+    """
+    design, law = cell.design, LAWS[cell.law]
+    sizes = [(kind.size, kind.count) for kind in design.kinds]
+    effects_E = jnp.array(cell.effects, jnp.float32)
+    # Philox: half of the time goes into draws.
+    key = jax.random.key(seed, impl="rbg")
+    key = jax.random.fold_in(key, zlib.crc32(cell.label.encode()))
+
+    @jax.jit
+    def batch(number: jax.Array) -> Batch:
+        pairs_key, orders_key = jax.random.split(jax.random.fold_in(key, number))
+        pairs = draw_pairs(pairs_key, law, sizes, n_sets)
+        parts = order_parts(design, pairs, orders_key)
+        p_ED = jax.lax.map(lambda effect: p_values(design, parts, effect), effects_E)
+        return Batch(pairs, parts, p_ED, spreads(design, parts))
+
+    return lambda number: batch(jnp.uint32(number))
+
+
+def simulate(cell: Cell, n_sets: int, *, seed: int) -> tuple[CellResult, Batch]:
+    """Draw a cell's data sets, test them all, and count.
+
+    Args:
+        cell: What to simulate.
+        n_sets: Data sets; rounded up to whole batches.
+        seed: See `batches_of`.
+
+    Returns:
+        What was counted, and one more batch, which was not.
+    """
+    design = cell.design
+    batch_size = min(BATCH, n_sets)
+    n_batches = math.ceil(n_sets / batch_size)
+    batch = batches_of(cell, batch_size, seed=seed)
+    spare = jax.block_until_ready(batch(n_batches))
+    started = time.process_time()
+    found, squares = [], []
+    levels_L = np.array(LEVELS) * _ROUNDING
+    for number in range(n_batches):
+        one = batch(number)
+        p_ED = np.asarray(one.p_values)
+        found.append((p_ED[:, :, None] <= levels_L).mean(axis=1))
+        squares.append(float(one.squares.mean()))
+    seconds = time.process_time() - started
+    spread = math.sqrt(sum(squares) / n_batches)
+    result = CellResult(
+        cell=cell,
+        n_sets=n_batches * batch_size,
+        n_strata=design.n_strata,
+        n_orders=design.n_orders,
+        spread=spread,
+        shares=tuple(_shares(cell, design, np.stack(found), spread, batch_size)),
+        cpu_seconds=seconds,
+    )
+    return result, spare
+
+
+def _shares(
+    cell: Cell,
+    design: PowerDesign,
+    found_BEL: np.ndarray,
+    spread: float,
+    batch: int,
+) -> Iterator[Share]:
+    B, _, _ = found_BEL.shape
+    n_sets = B * batch
+    for e, (effect, name) in enumerate(zip(cell.effects, cell.names, strict=True)):
+        for n, level in enumerate(LEVELS):
+            found_B = found_BEL[:, e, n]
+            simulated = float(found_B.mean())
+            formula = power(design, effect, spread, level=level)
+            # Batches share the orders of a whole file, so their spread may be more
+            # than the binomial one; where all or none are found it is none at all.
+            by_batch = float(found_B.std(ddof=1)) / math.sqrt(B) if B > 1 else 0.0
+            inside = min(max(simulated, 1 / n_sets), 1 - 1 / n_sets)
+            binomial = math.sqrt(inside * (1 - inside) / n_sets)
+            yield Share(
+                effect=effect,
+                name=name,
+                level=level,
+                simulated=simulated,
+                se=max(by_batch, binomial),
+                formula=formula,
+            )

@@ -1,0 +1,55 @@
+"""Models by their name on the hub: safetensors, config and tokenizer, and no code."""
+
+from pathlib import Path
+
+from jaxcontam.errors import InputError
+
+_WANTED = ("*.json", "*.safetensors", "tokenizer.model", "*.txt")
+# Second copies of the weights in other layouts.
+_UNWANTED = ("*/*", "consolidated*")
+
+
+def download_model(name: str) -> Path:
+    """The folder of a model of the hub, downloaded unless it is here already.
+
+    Args:
+        name: ORG/NAME.
+
+    Raises:
+        InputError: If the hub cannot be reached, has no such model, or keeps it for
+            those who accepted its terms.
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        LocalEntryNotFoundError,
+        OfflineModeIsEnabled,
+        RepositoryNotFoundError,
+    )
+
+    try:
+        found = snapshot_download(
+            name, allow_patterns=list(_WANTED), ignore_patterns=list(_UNWANTED)
+        )
+    except GatedRepoError as e:
+        raise InputError(
+            f"{name}: the hub gives it only to those who accepted its terms",
+            hint=f"accept them at https://huggingface.co/{name}, run `hf auth login`, "
+            "and try again",
+        ) from e
+    except RepositoryNotFoundError as e:
+        raise InputError(
+            f"{name}: no such folder, and no such model on the hub, or a private one",
+            hint="check the name; private models need `hf auth login`",
+        ) from e
+    except (LocalEntryNotFoundError, OfflineModeIsEnabled) as e:
+        included = " ".join(f"--include '{pattern}'" for pattern in _WANTED)
+        raise InputError(
+            f"{name}: no such folder, and the hub cannot be reached",
+            hint=f"where there is a network, `hf download {name} --local-dir DIR "
+            f"{included}`; then name DIR",
+        ) from e
+    except (OSError, ValueError) as e:
+        line = (str(e).strip().splitlines() or [type(e).__name__])[0]
+        raise InputError(f"{name}: no such folder, and not on the hub ({line})") from e
+    return Path(found)
