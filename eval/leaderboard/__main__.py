@@ -95,7 +95,7 @@ PULSE = field_of(
         n_steps=30,
         max_example_tokens=44,
     ),
-    batch_tokens=64,
+    batch_tokens=32,
 )
 _TINY_MODELS = 2
 # Columns of print that the tables need; a narrower terminal wraps them.
@@ -190,7 +190,8 @@ class Leaderboard:
                 "copies": list(field.copies[: field.n_tested]),
                 "corpus_digest": corpus,
                 "models": [record.facts for record in records],
-                "standings": [dataclasses.asdict(one) for one in table],
+                # Through JSON, so that what is returned is what stands in the file.
+                "standings": json.loads(json.dumps([*map(dataclasses.asdict, table)])),
                 "over_budget": refused,
             },
             grids=[*grids(table, entries, about=about), entry_grid(ranked)],

@@ -95,6 +95,7 @@ def _inputs(
     subject: Subject, texts: tuple[str, ...], methods: tuple[ScoreMethod, ...]
 ) -> Inputs:
     """What the scores may read beside the texts; neighbours as the budget allows."""
+    inputs = Inputs()
     for n_neighbours in range(_MOST_NEIGHBOURS, 0, -1):
         inputs = Inputs(
             reference=subject.reference,
@@ -113,5 +114,5 @@ def _inputs(
 
 
 def _needs(method: ScoreMethod) -> tuple[Need, ...]:
-    more = (_NEEDS[name] for name in method.reads if name in _NEEDS)
+    more: list[Need] = [_NEEDS[name] for name in method.reads if name in _NEEDS]
     return ("log-probabilities", *more)
