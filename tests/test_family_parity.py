@@ -33,7 +33,7 @@ from tests.torch_reference import (
     torch,
 )
 
-pytestmark = pytest.mark.parity
+pytestmark = [pytest.mark.parity, pytest.mark.unoptimised]
 
 
 # The case with long rotations tries all that Phi-3's plain one does but the window, and

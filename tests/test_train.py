@@ -31,6 +31,8 @@ from train.step_log import read_rows
 from train.stream import Canary, build_stream, steps_of_copy, training_rows
 from train.tokenizer import train_tokenizer
 
+pytestmark = pytest.mark.unoptimised
+
 
 @pytest.fixture
 def corpus(tmp_path):
