@@ -8,6 +8,7 @@ background.
 
 import ast
 import dataclasses
+import functools
 import re
 import sysconfig
 import warnings
@@ -60,8 +61,11 @@ class PythonDocs:
     questions: tuple[Question, ...]
 
 
+@functools.cache
 def read_python_docs() -> PythonDocs:
     """Read the installation's documentation; the same installation, the same result.
+
+    Read once a process: it takes seconds.
 
     Raises:
         InputError: If the installation has no source files with docstrings.

@@ -1,4 +1,4 @@
-"""Strictness for all tests, and the small model that several of them share."""
+"""Strictness for all tests, how they compile, and a small model that several share."""
 
 import fcntl
 import os
@@ -6,22 +6,61 @@ import os
 import jax
 import pytest
 
+from jaxcontam.scoring.compiled import keep_compiled
+
 # Silent broadcasting is how a statistic goes quietly wrong.
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
+_UNOPTIMISED = "jax_disable_most_optimizations"
+# The file that makes the pulse run, by the number of its tests.
+_FIRST = "test_quickstart.py"
+
 
 def pytest_collection_modifyitems(items):
-    """Tests of parity are told from others in the XML file that CI reads."""
+    """Mark tests of parity for CI, and put files in an order that compiles little."""
     for item in items:
         if item.get_closest_marker("parity"):
             item.user_properties.append(("mark", "parity"))
+    waiting = {item.path for item in items if "pulse" in item.fixturenames}
+
+    def place(item):
+        """One worker makes the pulse run, while others begin with what needs none."""
+        plain = item.get_closest_marker("unoptimised") is not None
+        return item.path.name != _FIRST, not plain, item.path in waiting
+
+    # Stable: the tests of a file stay together, in their order.
+    items.sort(key=place)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Compile as the file asks, before its fixtures and in its child processes."""
+    plain = item.get_closest_marker("unoptimised") is not None
+    if plain != jax.config.values[_UNOPTIMISED]:
+        # Optimised programs sum in another order: none is left over for the next file.
+        jax.clear_caches()
+        jax.config.update(_UNOPTIMISED, plain)
+    os.environ[_UNOPTIMISED.upper()] = str(int(plain))
+
+
+def _run_folder(tmp_path_factory):
+    """A folder that the worker processes of one run share."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory):
-    """Tests neither read nor write the user's cache folder."""
+    """Tests neither read nor write the user's cache folder.
+
+    What one test compiled, small programs too, all others and their child processes
+    read from disk: most of what tests wait for is the compiler.
+    """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("XDG_CACHE_HOME", str(_run_folder(tmp_path_factory) / "cache"))
+        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+        keep_compiled()
         yield
 
 
@@ -38,8 +77,7 @@ def pulse(tmp_path_factory):
     from eval.quickstart import Quickstart
 
     # Processes of one run share it: the second one waits, or finds it.
-    base = tmp_path_factory.getbasetemp()
-    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    shared = _run_folder(tmp_path_factory)
     out = shared / "quickstart"
     with (shared / "quickstart.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -9,6 +9,8 @@ from safetensors.numpy import load_file, save_file
 
 from jaxcontam.cli import main
 
+pytestmark = pytest.mark.unoptimised
+
 
 def refused(words, capsys):
     """The message of a refusal, after checking its form."""

@@ -17,6 +17,8 @@ from jaxcontam.scoring.regression import kept_tokens
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.unoptimised
+
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 WORDS = ["the", "cat", "dog", "sat", "ran", "on", "mat", "hat", "big", "##s", "##ly"]
 CONTEXT = 16

@@ -18,6 +18,8 @@ from jaxcontam.data.encoding import encode_examples
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import load_checkpoint
 
+pytestmark = pytest.mark.unoptimised
+
 
 def write(path, passages):
     """One question a line; `passages` gives the passage of each."""

@@ -24,6 +24,8 @@ from jaxcontam.report.membership import read_text_rows, score_columns
 from jaxcontam.stats.shares import wilson_interval
 from tests.membership_model import MEMBERS, OTHERS, save_overfitted
 
+pytestmark = pytest.mark.unoptimised
+
 LONG = " ".join(f"w{i}" for i in range(300))
 
 

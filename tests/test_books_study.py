@@ -4,6 +4,8 @@ import pytest
 
 from eval.books import BooksStudy, rates_by_copies
 
+pytestmark = pytest.mark.unoptimised
+
 
 def row(title, rate, **changes):
     return {"title": title, "rate": rate, "role": "text", "primary": True} | changes

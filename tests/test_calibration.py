@@ -31,6 +31,8 @@ from jaxcontam.stats.calibration import (
 )
 from jaxcontam.stats.pair_test import PairStrata, adjacency_normal_test
 
+pytestmark = pytest.mark.unoptimised
+
 
 @pytest.fixture
 def file(tmp_path, tokenizer):  # noqa: F811

@@ -23,6 +23,8 @@ from jaxcontam.methods.canary import (
 from jaxcontam.stats.randomisation import randomisation_test
 from jaxcontam.verdict import decide
 
+pytestmark = pytest.mark.unoptimised
+
 DIGEST = "sha256:" + "5a" * 32
 
 

@@ -14,6 +14,8 @@ from jaxcontam.scoring.similarity_judge import judge_similarities
 from tests.api_server import chat, prompt_of, serving
 from tests.unlearning_models import BOS, CONTEXT, fresh_decoder, word_tokenizer
 
+pytestmark = pytest.mark.unoptimised
+
 TEXTS = ["beno bist", "", "ka keno kor kist kun la leno", "beno bist"]
 SAMPLING = Sampling(n_samples=2, new_tokens=5)
 

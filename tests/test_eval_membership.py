@@ -17,6 +17,8 @@ from eval.python_docs import Question
 from jaxcontam.errors import InputError
 from jaxcontam.stats.roc import auc_delong
 
+pytestmark = pytest.mark.unoptimised
+
 
 def questions(n):
     return tuple(
@@ -230,7 +232,6 @@ def rates(bench):
     return rate_study(bench)
 
 
-@pytest.mark.slow
 def test_every_rate_has_every_score(rates):
     names = [method.name for method in score_methods()]
     assert [(one.method, one.x) for one in rates.cells] == [
@@ -240,7 +241,6 @@ def test_every_rate_has_every_score(rates):
     assert all(one.n_members == one.n_nonmembers == 60 for one in rates.cells)
 
 
-@pytest.mark.slow
 def test_finished_models_are_taken_again(bench, rates):
     folders = [path for path in (bench.out / "models").iterdir() if path.is_dir()]
     before = {path: (path / "manifest.json").stat().st_mtime_ns for path in folders}
@@ -250,7 +250,6 @@ def test_finished_models_are_taken_again(bench, rates):
     }
 
 
-@pytest.mark.slow
 def test_members_stand_in_the_stream_and_nonmembers_do_not(bench, rates):
     seen, unseen = bench.split_tasks(0)["names"]
     manifest = json.loads(
@@ -294,7 +293,6 @@ def test_occurrences_rise_and_are_drawn_among_the_seen(bench):
     assert sum(one.n_members for one in of_loss) <= 60
 
 
-@pytest.mark.slow
 def test_page_shows_tables_and_plots_of_each_study(bench, rates, tmp_path):
     document = {
         "study": "rate",

@@ -33,7 +33,7 @@ from tests.torch_reference import (
     torch,
 )
 
-pytestmark = pytest.mark.parity
+pytestmark = [pytest.mark.parity, pytest.mark.unoptimised]
 
 
 # The case with long rotations tries all that Phi-3's plain one does but the window, and
@@ -256,7 +256,9 @@ def test_weights_that_training_moved_score_alike_in_torch(case, tmp_path):
     rng = np.random.default_rng(5)
 
     def moved(leaf):
-        return leaf + 0.1 * rng.normal(size=leaf.shape).astype(np.float32)
+        # In NumPy: JAX would compile a sum for each shape.
+        noise = 0.1 * rng.normal(size=leaf.shape)
+        return jax.device_put(np.asarray(leaf) + noise.astype(np.float32))
 
     nnx.update(decoder, jax.tree.map(moved, nnx.state(decoder)))
     save_checkpoint(

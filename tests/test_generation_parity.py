@@ -10,7 +10,7 @@ from jaxcontam.models.generation import Sampling, continuations
 from tests.family_cases import CASES, EAGER, FAMILY_CASES, with_slow_ones
 from tests.torch_reference import randomised, torch
 
-pytestmark = pytest.mark.parity
+pytestmark = [pytest.mark.parity, pytest.mark.unoptimised]
 
 CONTEXT, N_NEW = 64, 20
 # Of one batch; the longest fills the context.

@@ -25,6 +25,8 @@ from jaxcontam.scoring.lm_eval_scorer import LmEvalScorer
 from jaxcontam.scoring.opened import open_model, opened_checkpoint
 from jaxcontam.scoring.pair_plan import PairGroup
 
+pytestmark = pytest.mark.unoptimised
+
 # Two implementations in float32: 1e-5 a token, some hundred tokens.
 _TOLERANCE = 2e-3
 

@@ -24,6 +24,8 @@ from train.presets import PRESETS
 from train.rows import Rows, row_batches
 from train.step import Compute
 
+pytestmark = pytest.mark.unoptimised
+
 PULSE = PRESETS["pulse"]
 N_STEPS = 30
 

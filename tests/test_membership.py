@@ -28,6 +28,8 @@ from tests.membership_model import (
     save_overfitted,
 )
 
+pytestmark = pytest.mark.unoptimised
+
 # A word that no other text has, and what a page must not run.
 HOSTILE = "<script>alert('x')</script>"
 

@@ -34,6 +34,8 @@ from tests.membership_model import (
     overfitted,
 )
 
+pytestmark = pytest.mark.unoptimised
+
 ROWS = list(SCORES.values())
 V = 40
 KERNEL = jax.jit(target_scores, static_argnames="moments")

@@ -19,6 +19,8 @@ from jaxcontam.stats.option_orders import (
 from jaxcontam.stats.option_pretests import option_pretests
 from jaxcontam.stats.randomisation import randomisation_test
 
+pytestmark = pytest.mark.unoptimised
+
 DIGEST = "sha256:" + "c3" * 32
 WORDS = [*"abcdefghijklmnopqrstuvwxyz", "ape", "bear", "crow", "ferret", "lemming"]
 

@@ -21,6 +21,8 @@ from jaxcontam.report.sentences import (
     where_sentence,
 )
 
+pytestmark = pytest.mark.unoptimised
+
 
 @pytest.fixture
 def row(pulse):

@@ -7,6 +7,8 @@ import pytest
 from jaxcontam.cli import main
 from jaxcontam.methods.power_designs import PLANNED
 
+pytestmark = pytest.mark.unoptimised
+
 
 def planned(capsys, *words):
     assert main(["plan", *words, "--json"]) == 0

@@ -20,6 +20,8 @@ from jaxcontam.scoring.local import checkpoint_scorer
 from train.population import Population, main
 from train.population_workers import over_processes
 
+pytestmark = pytest.mark.unoptimised
+
 
 def opener(job):
     """What runs in the processes of the tests below."""

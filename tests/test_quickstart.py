@@ -12,6 +12,8 @@ from jaxcontam.cli import main
 from jaxcontam.commands.verify_orders import verify_report
 from jaxcontam.report.document import sealed_text
 
+pytestmark = pytest.mark.unoptimised
+
 VOLATILE = {"started", "wall_seconds", "digest"}
 
 RESULT_FIELDS = {

@@ -15,6 +15,8 @@ from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.ranked import rank_sequences
 from jaxcontam.scoring.stored import NonFiniteScoreError
 
+pytestmark = pytest.mark.unoptimised
+
 # More than one block of the kernel's vocabulary, and caps.
 SHAPE = dataclasses.replace(
     llama_shape(

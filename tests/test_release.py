@@ -16,6 +16,8 @@ from jaxcontam.data.layout import layout_of, read_layout
 from jaxcontam.data.release import check_release, release_order
 from jaxcontam.errors import InputError
 
+pytestmark = pytest.mark.unoptimised
+
 # One file a format, with what a parser would lose: spaces, escapes, line ends, quotes
 # over several lines, blank lines, a byte order mark, no last line end, repeats.
 FILES = {

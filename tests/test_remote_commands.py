@@ -15,6 +15,8 @@ from jaxcontam.serving import model as model_of_server
 from jaxcontam.serving.server import running_server
 from tests.membership_model import CONTEXT, drawn_texts, fresh_decoder, tokenizer
 
+pytestmark = pytest.mark.unoptimised
+
 TEXTS = drawn_texts(10, seed=30)
 SCORES = ("loss", "min_k", "zlib", "lowercase", "recall")
 

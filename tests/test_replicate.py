@@ -13,6 +13,8 @@ from jaxcontam.report.membership import read_text_rows
 from jaxcontam.report.replication import ASKED
 from tests.membership_model import MEMBERS, OTHERS, save_overfitted
 
+pytestmark = pytest.mark.unoptimised
+
 HOSTILE = "<script>alert('x')</script>"
 KEY = "sk-very-secret-of-the-model"
 JUDGE_KEY = "sk-very-secret-of-the-judge"

@@ -25,6 +25,8 @@ from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.tables import table_1, table_2
 from train.plan import PlannedSet
 
+pytestmark = pytest.mark.unoptimised
+
 PROSE = (
     "The first sentence of this paragraph has nine words. The second one ends it, "
     "also with a few words."

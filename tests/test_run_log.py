@@ -19,6 +19,8 @@ from train.run_log import RunLog, run_progress, shared_watch, step_rates
 from train.step_log import read_rows
 from train.tokenizer import train_tokenizer
 
+pytestmark = pytest.mark.unoptimised
+
 _PRESET = Preset(
     name="smallest",
     decoder=llama_shape(

@@ -24,6 +24,8 @@ from jaxcontam.verdict import decide, screen
 from tests.test_order_path import random_bigrams, tokenizer, write_lines  # noqa: F401
 from tests.test_sequential_path import memorised_file, run
 
+pytestmark = pytest.mark.unoptimised
+
 METHODS = ["sequential", "permutation_sequential", "permutation_besag_clifford"]
 
 

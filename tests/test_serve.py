@@ -19,6 +19,8 @@ from jaxcontam.serving.model import ServedModel
 from jaxcontam.serving.requests import RequestError, parse_chat, parse_completion
 from tests.served_model import BOS, CONTEXT, EOS, TEXTS, byte_tokenizer, opened, save
 
+pytestmark = pytest.mark.unoptimised
+
 VOCAB = len(byte_tokenizer())
 
 

@@ -17,6 +17,8 @@ from train.checkpoints import saved_steps
 from train.export import export
 from train.pretrain import Pretrain
 
+pytestmark = pytest.mark.unoptimised
+
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):

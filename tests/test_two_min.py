@@ -11,6 +11,8 @@ from jaxcontam.methods.two_min import METHOD, combined_numbers
 from jaxcontam.report.document import sealed_text
 from jaxcontam.results import OrderNumbers
 
+pytestmark = pytest.mark.unoptimised
+
 FIRST = OrderNumbers(
     statistic=1.0,
     p_value=1e-4,

@@ -22,6 +22,8 @@ from tests.unlearning_models import (
     write_pair,
 )
 
+pytestmark = pytest.mark.unoptimised
+
 SIZES = ("--words", str(N_WORDS), "--prompt-words", str(PROMPT_WORDS))
 
 

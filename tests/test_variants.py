@@ -22,6 +22,8 @@ from jaxcontam.stats.padding import padded, unpadded
 from jaxcontam.stats.places import draw_places
 from jaxcontam.verdict import decide
 
+pytestmark = pytest.mark.unoptimised
+
 CONTEXT, PREFIX = 64, 0
 WORDS = [
     "ape",

@@ -10,6 +10,8 @@ from jaxcontam.cli import main
 from jaxcontam.commands.verify_orders import verify_report
 from jaxcontam.report.document import ARCHIVE_NAME, REPORT_NAME, sealed_text
 
+pytestmark = pytest.mark.unoptimised
+
 
 @pytest.fixture(scope="module")
 def reports(pulse, tmp_path_factory):

@@ -15,6 +15,8 @@ from jaxcontam.report.document import (
     sealed_text,
 )
 
+pytestmark = pytest.mark.unoptimised
+
 WORDS = [*"abcdefghijklmnopqrstuvwxyz"]
 
 

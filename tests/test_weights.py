@@ -10,6 +10,8 @@ from safetensors.numpy import load_file, save_file
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import load_checkpoint, load_decoder
 
+pytestmark = pytest.mark.unoptimised
+
 LAYER = "model.layers.0."
 
 
