@@ -65,6 +65,8 @@ def curves_svg(
             axes.axhline(level, color="black", lw=0.6)
         if log_x:
             axes.set_xscale("symlog", linthresh=1, linscale=0.6)
+            # Else a third of the plot would be room for numbers below 0.
+            axes.set_xlim(left=-0.3)
         if log_y:
             axes.set_yscale("log")
         if len(x_ticks):
