@@ -4,14 +4,14 @@ Question: of a set that a model read 10 times, shuffled, one example a document,
 reworded, in another template or file format, or once after deduplication: which tests
 of order find it, which tests of versions and options, which membership scores rank its
 texts, and does the model write them out?
-Command: `python -m eval.blind_spots`. Hardware: one CPU core, a quarter of an hour of
-it; nothing is downloaded; a killed run goes on where it stopped. Headline: LOG.md.
+Command: `python -m eval.blind_spots`. Hardware: one CPU core, twenty minutes;
+nothing is downloaded; a killed run goes on where it stopped. Headline: LOG.md.
 
 Fixed before any result of these seeds was looked at:
 
 - `ten`: 6 models of the quickstart's 0.73 M parameters, seeds 4000 to 4005, each with
-  twelve disjoint sets of 100 examples (`forms.FORMS`): nine planted 10 times (one of
-  them once), three never. 100,000 tokens of background, some 0.43 M in all, three
+  twelve disjoint sets of 100 examples (`forms.FORMS`): eight planted 10 times, one
+  once, three never. 100,000 tokens of background, some 0.43 M in all, three
   quarters of them planted: an easy setting.
 - `fifty`: 2 such models, seeds 5000 and 5001, sets of 60, 50 times: replication finds
   nothing at 10 copies (LOG.md, eval.replication).
@@ -96,8 +96,8 @@ class BlindSpots:
     """Plant sets in forms that order tests may miss, and let every method look.
 
     Question: which methods see a set that was planted shuffled, one example a
-    document, reworded, in another template, or once? Hardware: one CPU core, a quarter
-    of an hour of it.
+    document, reworded, in another template, or once? Hardware: one CPU core, twenty
+    minutes.
     """
 
     seed: int = 4000
