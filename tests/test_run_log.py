@@ -177,8 +177,9 @@ def _rows(path):
     return rows
 
 
-def test_rows_carry_the_rates_of_the_schedule_and_targets_so_far(whole):
-    rows = read_rows(whole[0] / "metrics.jsonl")
+def test_rows_carry_the_rates_of_the_schedule_and_targets_so_far(planned, tmp_path):
+    _train(tmp_path, planned, audit_steps=())
+    rows = read_rows(tmp_path / "metrics.jsonl")
     rates = step_rates(_PRESET, _N_STEPS)
     # One step of warm-up from zero, then the peak.
     assert rates[:2].tolist() == [0, pytest.approx(_PRESET.peak_rate, rel=1e-6)]
