@@ -36,6 +36,8 @@ from jaxcontam.data.manifest import read_manifest
 from jaxcontam.data.options import read_items
 from jaxcontam.errors import InputError
 
+pytestmark = pytest.mark.unoptimised
+
 N, COPIES = 6, 4
 
 

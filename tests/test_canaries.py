@@ -14,6 +14,8 @@ from jaxcontam.commands.verify_orders import verify_report
 from jaxcontam.data.manifest import read_manifest
 from jaxcontam.errors import InputError
 
+pytestmark = pytest.mark.unoptimised
+
 WORDS = ("amber", "basin", "cedar", "delta", "ember", "fjord", "grove", "heron")
 # As many as the blind classifiers need, and a few to spare for lines that stand twice.
 LIMIT = 13

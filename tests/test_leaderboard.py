@@ -21,6 +21,8 @@ from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.methods.method import OrderMethod, PairMethod, SequentialMethod
 from jaxcontam.methods.two_min import CombinedMethod
 
+pytestmark = pytest.mark.unoptimised
+
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "leaderboard.md"
 
 

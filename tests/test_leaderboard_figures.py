@@ -15,6 +15,8 @@ from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScores
 from jaxcontam.scoring.scorer import Scorer, SequenceSums
 
+pytestmark = pytest.mark.unoptimised
+
 
 def entry(name, detect=lambda subject: Finding(score=0.0), **changes):
     fields = {

@@ -31,6 +31,8 @@ from eval.python_docs import PythonDocs, Question
 from jaxcontam.errors import InputError
 from jaxcontam.stats.roc import auc_delong, tpr_at_fpr
 
+pytestmark = pytest.mark.unoptimised
+
 N, E = 24, 30
 
 

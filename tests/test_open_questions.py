@@ -44,6 +44,8 @@ from jaxcontam.methods.order_test import plan_test
 from jaxcontam.scoring.pair_plan import ALL_TOKENS
 from jaxcontam.stats.pair_test import PairStrata, adjacency_test
 
+pytestmark = pytest.mark.unoptimised
+
 N = 16
 LENGTH = 6
 """Ids of an example; the first one is the same in all."""

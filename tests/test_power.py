@@ -28,6 +28,8 @@ from jaxcontam.results import Evidence
 from jaxcontam.stats.shares import wilson_interval
 from train.population_workers import Failure
 
+pytestmark = pytest.mark.unoptimised
+
 
 def row(test, copies, p):
     return Outcome(

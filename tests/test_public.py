@@ -26,6 +26,8 @@ from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.stats.multiple import holm
 
+pytestmark = pytest.mark.unoptimised
+
 CODE = "a commit"
 MODELS = ("one", "fresh")
 NAMES = ("arc", "boolq", "piqa")
