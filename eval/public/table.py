@@ -1,6 +1,5 @@
 """Audits of all cells to one table: Holm over all of it, then the verdicts."""
 
-import dataclasses
 import math
 import shlex
 from collections.abc import Mapping, Sequence
@@ -10,7 +9,7 @@ from eval.public.cells import Outcome
 from eval.study import Grid
 from jaxcontam.report.document import order_result_from
 from jaxcontam.report.remedies import plain_name
-from jaxcontam.report.table import effect_text, p_text
+from jaxcontam.report.table import effect_text, p_text, p_words
 from jaxcontam.results import OrderResult
 from jaxcontam.verdict import (
     CONTAMINATED,
@@ -165,16 +164,8 @@ def _line(row: Mapping[str, Any], result: OrderResult) -> tuple[str, ...]:
         f"{row['n_examples']:,}",
         row["method"],
         p_text(result),
-        _adjusted_text(result),
+        p_words(math.log10(row["p_adjusted"]), result.validity),
         effect_text(result, with_error=True),
         "-" if row["mde"] is None else f"{row['mde']:.2f}",
         verdict,
     )
-
-
-def _adjusted_text(result: OrderResult) -> str:
-    """As p itself is written."""
-    assert result.p_adjusted is not None
-    log10_p = math.log10(result.p_adjusted)
-    numbers = dataclasses.replace(result.numbers, log10_p=log10_p)
-    return p_text(dataclasses.replace(result, numbers=numbers))
