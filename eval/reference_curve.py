@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from eval.power.records import RECORDS_DIR, read_record
 from jaxcontam.cli import parse, run_command
 from jaxcontam.errors import InputError
 from jaxcontam.report import reference
+from jaxcontam.report.document import replace_bytes
 from jaxcontam.report.reference import CURVE_NAME, ReferenceCurve
 
 METHODS = ("stratified", "adjacency")
@@ -44,18 +46,7 @@ class ReferenceCurveCommand:
 
     def run(self) -> dict:
         """Read, compute, write; returns what was written."""
-        records = [
-            record
-            for path in sorted((self.study / RECORDS_DIR).glob("*.json"))
-            if (record := read_record(path, None)) is not None
-            and record.design in _POPULATIONS
-        ]
-        table = self.study / _STUDY_NAME
-        if not records or not table.is_file():
-            raise InputError(
-                f"{self.study}: no finished study", hint="run python -m eval.power"
-            )
-        study = json.loads(table.read_text(encoding="utf-8"))
+        study, records = _read_study(self.study)
         document = {
             "command": [
                 " ".join(["python", "-m", *study["command"]]),
@@ -67,7 +58,7 @@ class ReferenceCurveCommand:
             "corpus_digest": study["corpus_digest"],
             "curves": [dataclasses.asdict(curve) for curve in curves_of(records)],
         }
-        self.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        replace_bytes(self.out, (json.dumps(document, indent=1) + "\n").encode())
         for curve in curves_of(records):
             print(f"{curve.population}, {curve.method}, {curve.n_models} models")
             for copies, *values in zip(
@@ -76,6 +67,31 @@ class ReferenceCurveCommand:
                 median, low, high = (f"{value:.3f}" for value in values)
                 print(f"  {copies:>3} copies: {median} ({low} to {high}) nats")
         return document
+
+
+def _read_study(folder: Path) -> tuple[dict[str, Any], list[ModelRecord]]:
+    """power.json and the very models that it names, of the populations quoted.
+
+    Raises:
+        InputError: If the study or one of its populations is not there.
+    """
+    hint = f"run python -m eval.power --only {' '.join(_POPULATIONS)}"
+    try:
+        study = json.loads((folder / _STUDY_NAME).read_text(encoding="utf-8"))
+        seeds = {about["name"]: about["seeds"] for about in study["populations"]}
+    except (OSError, ValueError, KeyError, TypeError) as e:
+        raise InputError(f"{folder}: no finished study", hint=hint) from e
+    if missing := [name for name in _POPULATIONS if name not in seeds]:
+        raise InputError(f"{folder}: no models of {', '.join(missing)}", hint=hint)
+    records = []
+    for name in _POPULATIONS:
+        for seed in seeds[name]:
+            path = folder / RECORDS_DIR / f"{name}-{seed}.json"
+            record = read_record(path, None)
+            if record is None:
+                raise InputError(f"{path}: no record of a model", hint=hint)
+            records.append(record)
+    return study, records
 
 
 def curves_of(records: Sequence[ModelRecord]) -> list[ReferenceCurve]:

@@ -101,6 +101,22 @@ def test_sets_of_equal_copies_have_names_of_their_own():
     assert DESIGN.set_names == ("set-0", "set-2", "set-5", "set-2-2")
 
 
+def test_copies_with_a_time_are_trained_on_then_and_others_anywhere(texts):
+    when = ("uniform", (0.1,), (0.7,), "uniform")
+    design = dataclasses.replace(DESIGN, copies=(0, 4, 4, 4), when=when)
+    model = plan_model(design, texts, seed=4)
+    early, late, spread = (
+        np.concatenate(row.steps) / design.n_steps
+        for row in planted_rows(design, model)[1:]
+    )
+    # A set's four copies of a dozen examples are less than a fifth of all rows.
+    assert early.min() >= 0.1 and early.max() < 0.35
+    assert late.min() >= 0.7
+    assert np.ptp(spread) > 0.4
+    with pytest.raises(ValueError, match="when must be given for 4 sets, got 1"):
+        dataclasses.replace(DESIGN, when=("uniform",))
+
+
 def test_rows_are_those_of_the_steps_and_hold_every_copy(texts):
     model = plan_model(DESIGN, texts, seed=4)
     assert model.rows.shape == (40 * 4, 65)

@@ -9,9 +9,17 @@ import pytest
 from scipy import optimize, stats
 
 from eval.power import __main__ as power
+from eval.power import table, workers
 from eval.power.__main__ import Power
-from eval.power.designs import LADDER, POPULATIONS, PULSE, SHARES
-from eval.power.model import ModelRecord, Outcome, Variant, first_orders, method_of
+from eval.power.designs import LADDER, POPULATIONS, PULSE, SHARES, Population
+from eval.power.model import (
+    ModelRecord,
+    Outcome,
+    Variant,
+    first_orders,
+    method_of,
+    n_read,
+)
 from eval.power.records import read_record, record_key, record_path, write_record
 from eval.power.table import (
     LEVELS,
@@ -21,9 +29,13 @@ from eval.power.table import (
     monotone,
     power_table,
 )
+from eval.power.words import power_grids
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.data.encoding import Encoded
 from jaxcontam.errors import InputError
 from jaxcontam.methods import order_method
 from jaxcontam.methods.method import OrderFile
+from jaxcontam.methods.order_test import plan_test
 from jaxcontam.results import Evidence
 from jaxcontam.stats.shares import wilson_interval
 from train.population_workers import Failure
@@ -150,13 +162,14 @@ def test_rising_fit_is_isotonic_regression():
         assert fit == pytest.approx(optimize.isotonic_regression(row).x)
 
 
-def test_half_power_interval_covers_as_often_as_it_says():
-    """200 experiments of 60 models whose power is known at every count."""
+def test_half_power_interval_covers_as_often_as_it_says(monkeypatch):
+    """100 experiments of 60 models whose power is known at every count."""
+    monkeypatch.setattr(table, "LEVELS", (0.05,))
     counts, truth = (1, 2, 4, 8), np.array([0.1, 0.35, 0.7, 0.95])
     (true_copies,) = half_power_copies(counts, truth[None])
     rng = np.random.default_rng(3)
     n_covered = 0
-    for _ in range(200):
+    for _ in range(100):
         p_MC = np.where(rng.random((60, 4)) < truth, 1e-9, 1.0)
         records = [
             record(*(row("a", n, p) for n, p in zip(counts, p_C, strict=True)))
@@ -164,8 +177,8 @@ def test_half_power_interval_covers_as_often_as_it_says():
         ]
         found = dup50_rows(records)[0]
         n_covered += found.low <= true_copies <= found.high
-    # 95 %, less what a percentile interval of 60 models loses: 3.3 se above 90 %.
-    assert n_covered / 200 > 0.90
+    # 95 % less 3.3 standard errors of 100 experiments.
+    assert n_covered / 100 > 0.95 - 3.3 * math.sqrt(0.95 * 0.05 / 100)
 
 
 def test_half_power_that_no_count_reaches_is_above_the_most():
@@ -179,6 +192,70 @@ def test_tests_without_a_set_of_each_count_have_no_half_power():
     twice = record(*rows, row("a", 4, 0.5))
     assert dup50_rows([twice]) == []
     assert dup50_rows([record(*rows[1:])]) == []
+
+
+def test_interval_of_half_power_is_said_of_forty_models_and_more():
+    for n_models, expected in ((39, False), (40, True)):
+        records = [record(*(row("a", n, 0.5) for n in range(4)))] * n_models
+        assert {found.has_interval for found in dup50_rows(records)} == {expected}
+
+
+def test_control_stands_in_the_row_of_every_setting():
+    rows = [
+        dataclasses.replace(row("a", 8, 1e-9), setting=s) for s in ("early", "late")
+    ]
+    powers = power_table([record(row("a", 0, 0.5), *rows)])
+    about = {
+        "name": "d",
+        "seeds": [0],
+        "n_parameters": 1,
+        "n_tokens": 1,
+        "canary_share": 0.5,
+        "n_examples": 1,
+    }
+    for grid in power_grids(powers, [], [], [about]):
+        assert grid.header == ("test", "passes", "0", "8")
+        assert [line[0] for line in grid.rows] == ["a, early", "a, late"]
+        assert all(line[2].startswith(".00") for line in grid.rows)
+        assert all(line[3].startswith("1.00") for line in grid.rows)
+
+
+def test_sets_of_equal_copies_need_words_that_tell_them_apart():
+    with pytest.raises(ValueError, match="tell sets of equal copies apart"):
+        dataclasses.replace(PULSE, copies=(4, 4))
+    dataclasses.replace(PULSE, copies=(4, 4), settings=("early", "late"))
+
+
+EQUAL = [
+    p.study
+    for name, p in POPULATIONS.items()
+    if name == "main" or name.split("-")[0] in ("examples", "position", "size", "share")
+]
+
+
+@pytest.mark.parametrize("study", EQUAL, ids=lambda study: study.name)
+def test_tests_that_are_compared_read_as_many_passes(study):
+    """Within a tenth of adjacency's: by plans of examples of equal length, unscored."""
+    passes = {}
+    for variant in study.variants:
+        n = variant.first_examples or study.n_examples
+        ids = tuple(np.full(20, i, np.int32) for i in range(n))
+        benchmark = Benchmark("b", tuple(map(str, range(n))), (None,) * n)
+        test = plan_test(
+            benchmark,
+            Encoded(ids, 1, np.zeros(n, np.int64)),
+            method_of(variant),
+            prefix_id=0,
+            context=study.preset.decoder.context,
+            seed=1,
+            n_orders=variant.n_orders,
+        )
+        for reading in variant.readings:
+            passes[reading.test, n] = n_read(test.layout) / (20 * n)
+    compared = {key: value for key, value in passes.items() if "of 6" in key[0]}
+    assert compared
+    for (_, n), value in compared.items():
+        assert value == pytest.approx(passes["adjacency", n], rel=0.1)
 
 
 def test_orders_left_out_are_the_last_ones():
@@ -215,7 +292,7 @@ def finished(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(power, "code_version", lambda: "a commit")
         code = Power(out=out, tiny=True, processes=1).run()
-    return code, json.loads((out / "power.json").read_text()), out
+    return code, json.loads((out / "tiny/power.json").read_text()), out
 
 
 def test_pulse_tests_every_set_of_every_model_at_every_level(finished):
@@ -232,7 +309,7 @@ def test_pulse_tests_every_set_of_every_model_at_every_level(finished):
         assert 0 < found["passes"] <= 9
     (population,) = document["populations"]
     assert population["seeds"] == [1000, 1001]
-    assert "python -m eval.power" in (out / "power.md").read_text()
+    assert "python -m eval.power" in (out / "tiny/power.md").read_text()
 
 
 def test_finished_models_are_not_made_again(finished, monkeypatch):
@@ -240,7 +317,7 @@ def test_finished_models_are_not_made_again(finished, monkeypatch):
     monkeypatch.setattr(power, "code_version", lambda: "a commit")
     monkeypatch.setattr(power, "made", lambda job, tasks, **_: not_called(tasks))
     assert Power(out=out, tiny=True).run() == 0
-    again = json.loads((out / "power.json").read_text())
+    again = json.loads((out / "tiny/power.json").read_text())
     assert again["power"] == document["power"]
     assert again["earlier_cpu_seconds"] > 0
     monkeypatch.setattr(power, "code_version", lambda: "another commit")
@@ -254,10 +331,66 @@ def not_called(tasks):
     return iter(())
 
 
+def test_in_one_process_a_model_that_fails_is_named(monkeypatch, tmp_path):
+    def failing(job):
+        def make(task):
+            raise OSError("disk full")
+
+        return make
+
+    monkeypatch.setattr(workers, "open_maker", failing)
+    job = workers.Job(
+        out=tmp_path, documents=(), questions=(), corpus="c", code="a commit"
+    )
+    tasks = [(PULSE, 1), (PULSE, 2)]
+    found = list(workers.made(job, tasks, n_processes=1))
+    assert [task for task, _ in found] == tasks
+    assert {outcome.reason for _, outcome in found} == {"OSError: disk full"}
+
+
+def test_nothing_is_written_where_every_model_failed(monkeypatch, tmp_path):
+    monkeypatch.setattr(
+        power,
+        "made",
+        lambda job, tasks, **_: ((task, Failure("OSError: full")) for task in tasks),
+    )
+    assert Power(out=tmp_path, tiny=True).run() == 3
+    assert not list((tmp_path / "tiny").glob("power*"))
+
+
+def test_populations_made_one_by_one_stand_in_one_table(
+    finished, monkeypatch, tmp_path
+):
+    _, _, out = finished
+    made = read_record(record_path(out / "tiny", PULSE, 1000), None)
+    small = {
+        name: Population(
+            study=dataclasses.replace(PULSE, name=name), n_models=1, first_seed=1
+        )
+        for name in ("one", "two")
+    }
+    monkeypatch.setattr(power, "POPULATIONS", small)
+    monkeypatch.setattr(power, "code_version", lambda: "a commit")
+
+    def make(job, tasks, **_):
+        for study, seed in tasks:
+            found = dataclasses.replace(made, design=study.name, seed=seed)
+            key = record_key(study, seed, corpus=job.corpus, code=job.code)
+            write_record(record_path(job.out, study, seed), key, found)
+            yield (study, seed), found
+
+    monkeypatch.setattr(power, "made", make)
+    for name in small:
+        assert Power(out=tmp_path, only=(name,)).run() == 0
+    document = json.loads((tmp_path / "power.json").read_text())
+    assert {about["name"] for about in document["populations"]} == {"one", "two"}
+
+
 def test_a_model_that_fails_costs_the_others_nothing(finished, monkeypatch, tmp_path):
     _, document, out = finished
     records = {
-        seed: read_record(record_path(out, PULSE, seed), None) for seed in (1000, 1001)
+        seed: read_record(record_path(out / "tiny", PULSE, seed), None)
+        for seed in (1000, 1001)
     }
 
     def one_fails(job, tasks, **_):
@@ -267,7 +400,7 @@ def test_a_model_that_fails_costs_the_others_nothing(finished, monkeypatch, tmp_
 
     monkeypatch.setattr(power, "made", one_fails)
     assert Power(out=tmp_path, tiny=True).run() == 3
-    found = json.loads((tmp_path / "power.json").read_text())
+    found = json.loads((tmp_path / "tiny/power.json").read_text())
     assert [one["seed"] for one in found["failures"]] == [1000]
     assert {row["n_models"] for row in found["power"]} == {1}
     assert document["failures"] == []

@@ -132,17 +132,38 @@ def test_curve_is_made_of_quantiles_over_models():
     assert (curve.n_models, curve.canary_share) == (11, 0.5)
 
 
+def study_of(folder, names):
+    """A finished study of made-up models, three of each population."""
+    (folder / "models").mkdir()
+    for name in names:
+        for i in range(3):
+            made = dataclasses.replace(record({0: 0.0, 1: 0.5}, i), design=name)
+            fields = {"key": "k", **dataclasses.asdict(made)}
+            (folder / f"models/{name}-{i}.json").write_text(json.dumps(fields))
+    about = {
+        "command": ["eval.power"],
+        "cpu": "c",
+        "versions": {},
+        "corpus_digest": "x",
+    }
+    about["populations"] = [{"name": name, "seeds": [0, 1]} for name in names]
+    (folder / "power.json").write_text(json.dumps(about))
+
+
 def test_file_written_by_the_command_is_read_back_as_curves(tmp_path):
-    (tmp_path / "models").mkdir()
-    for i in range(3):
-        fields = {"key": "k", **dataclasses.asdict(record({0: 0.0, 1: 0.5}, i))}
-        (tmp_path / f"models/d-{i}.json").write_text(json.dumps(fields))
-    about = {"command": ["eval.power"], "cpu": "c", "versions": {}}
-    (tmp_path / "power.json").write_text(json.dumps(about | {"corpus_digest": "x"}))
+    study_of(tmp_path, ("ladder", "long", "quickstart"))
     out = tmp_path / "curve.json"
     document = ReferenceCurveCommand(study=tmp_path, out=out).run()
     assert json.loads(out.read_text()) == json.loads(json.dumps(document))
     assert document["curves"][0]["median"] == (0.0, 0.5)
+    # Of three models that lie there the study names two.
+    assert {curve["n_models"] for curve in document["curves"]} == {2}
+
+
+def test_study_of_other_populations_is_refused(tmp_path):
+    study_of(tmp_path, ("ladder", "main"))
+    with pytest.raises(InputError, match="no models of long, quickstart"):
+        ReferenceCurveCommand(study=tmp_path, out=tmp_path / "c.json").run()
 
 
 def test_folder_without_a_study_is_named(tmp_path):

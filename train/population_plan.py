@@ -192,6 +192,7 @@ def plan_model(design: Design, texts: Texts, *, seed: int) -> PlannedModel:
         stream.ids,
         design.preset.context,
         seed=seed,
+        timed=stream.timed,
         planted=stream.planted,
         n_trained=n_rows,
     )

@@ -56,7 +56,7 @@ class Power:
 
     only: tuple[str, ...] = ()
     """Populations to make (default: all): main examples shards position size-...
-    share-... ladder long quickstart."""
+    share-... ladder long quickstart. Tables show all that are finished."""
     models: int | None = None
     """Models of each (default: 1,000 of main, 200 of those that ask one question)."""
     seed: int = 0
@@ -83,11 +83,11 @@ class Power:
         """Train and test what is missing, print tables; returns the exit code."""
         clock = Clock.start()
         console = Console()
-        make_folder(self.out / RECORDS_DIR)
+        make_folder(self._folder / RECORDS_DIR)
         docs = read_python_docs()
         questions = tuple(question.text for question in docs.questions)
         job = Job(
-            out=self.out,
+            out=self._folder,
             documents=docs.documents,
             questions=questions,
             corpus=corpus_digest([*docs.documents, *questions]),
@@ -120,8 +120,11 @@ class Power:
                     found[task] = outcome
                 progress(number, len(missing))
         records = [record for record in found.values() if record is not None]
-        self._finish(records, taken, failures, job, clock, console)
         n_lost = len(found) - len(records)
+        others = self._other_records(job)
+        if records or others:
+            taken += others
+            self._finish([*records, *others], taken, failures, job, clock, console)
         if n_lost:
             print(
                 f"{n_lost} models were not made; the same command tries these again",
@@ -152,7 +155,7 @@ class Power:
             "power",
             flags_of(self),
             clock=clock,
-            out=self.out,
+            out=self._folder,
             numbers={
                 "corpus_digest": job.corpus,
                 "model_cpu_seconds": sum(r.cpu_seconds for r in records),
@@ -167,6 +170,23 @@ class Power:
             console=console,
             earlier_seconds=sum(record.cpu_seconds for record in taken),
         )
+
+    @property
+    def _folder(self) -> Path:
+        """A pulse run leaves the tables of the study alone."""
+        return self.out / "tiny" if self.tiny else self.out
+
+    def _other_records(self, job: Job) -> list[ModelRecord]:
+        """Finished models of populations that were not asked for: one table of all."""
+        if self.tiny or not self.only:
+            return []
+        return [
+            record
+            for name, population in POPULATIONS.items()
+            if name not in self.only
+            for seed in self._seeds(population)
+            if (record := self._finished(job, population, seed)) is not None
+        ]
 
     def _populations(self) -> list[Population]:
         if self.tiny:

@@ -2,11 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+import matplotlib
+from matplotlib.lines import Line2D
+
 from eval.curves import Curve, curves_svg
 from eval.power.table import PowerRow
+from jaxcontam.report.figure import STYLE, figure_axes, svg_text
 
 # The level of the figures; tables have the others.
 _LEVEL = 0.001
+_MARKERS = "os^Dv*PX"
 _POWER = f"share of sets with p at most {_LEVEL:g}"
 
 
@@ -20,11 +25,18 @@ def power_figures(table: Sequence[PowerRow]) -> Mapping[str, str]:
             figures[f"copies-{design}"] = _over_copies(own)
     if main := [row for row in at_level if row.design == "main"]:
         figures["cost-main"] = _cost(main)
+    if position := [row for row in at_level if row.setting]:
+        figures["by-position"] = _by_setting(position)
     families: Mapping[str, tuple[str, str, Callable[[PowerRow], float]]] = {
         "examples": ("examples", "examples tested", lambda row: row.n_examples),
+        "size-": (
+            "size",
+            "million weights",
+            lambda row: float(row.design.removeprefix("size-").removesuffix("m")),
+        ),
         "share-": (
             "share",
-            "planted share of the stream",
+            "planted share: 8 copies in ever more text, trained on for longer",
             lambda row: float(row.design.removeprefix("share-")),
         ),
     }
@@ -84,24 +96,72 @@ def _over(
     return curves_svg(curves, x_label=label, y_label=_POWER, level=_LEVEL)
 
 
-def _cost(rows: Sequence[PowerRow]) -> str:
-    """Median p against passes: a curve a duplication count, a point a test."""
-    curves = []
-    for copies in sorted({row.copies for row in rows}, reverse=True):
-        own = sorted(
-            (row for row in rows if row.copies == copies), key=lambda row: row.passes
-        )
-        curves.append(
-            Curve(
-                label=f"{copies} copies",
-                x=[row.passes for row in own],
-                y=[10**row.median_log10_p for row in own],
+def _by_setting(rows: Sequence[PowerRow]) -> str:
+    """A point and interval for each test and word, tests side by side."""
+    settings = list(dict.fromkeys(row.setting for row in rows))
+    tests = list(dict.fromkeys(row.test for row in rows))
+    with matplotlib.rc_context(STYLE):
+        figure, axes = figure_axes((7.2, 3.4))
+        for number, test in enumerate(tests):
+            own = {row.setting: row for row in rows if row.test == test}
+            found = [own[setting] for setting in settings]
+            axes.errorbar(
+                [i + 0.12 * (number - (len(tests) - 1) / 2) for i in range(len(found))],
+                [row.power for row in found],
+                yerr=[
+                    [row.power - row.low for row in found],
+                    [row.high - row.power for row in found],
+                ],
+                fmt=_MARKERS[number % len(_MARKERS)],
+                label=test,
+                markersize=5,
+                lw=0.8,
             )
+        axes.set_xticks(range(len(settings)), settings)
+        axes.set_xlabel("when the copies are trained on, as a share of training")
+        axes.set_ylabel(_POWER)
+        figure.legend(loc="outside right upper", frameon=False, fontsize=8)
+        return svg_text(figure)
+
+
+def _cost(rows: Sequence[PowerRow]) -> str:
+    """Median p and its quartiles against passes: a marker a test, a colour a count."""
+    tests = list(dict.fromkeys(row.test for row in rows))
+    counts = sorted({row.copies for row in rows})
+    shades = matplotlib.colormaps["viridis_r"]
+    with matplotlib.rc_context(STYLE):
+        figure, axes = figure_axes((7.2, 4.2))
+        for number, test in enumerate(tests):
+            for row in (row for row in rows if row.test == test):
+                middle = 10**row.median_log10_p
+                low, high = (10**value for value in row.quartiles_log10_p)
+                axes.errorbar(
+                    # Tests that read the same scores would hide each other.
+                    row.passes + 0.12 * number,
+                    middle,
+                    yerr=[[middle - low], [high - middle]],
+                    fmt=_MARKERS[number % len(_MARKERS)],
+                    color=shades(counts.index(row.copies) / max(1, len(counts) - 1)),
+                    markersize=5,
+                    lw=0.8,
+                )
+        axes.set_yscale("log")
+        axes.axhline(_LEVEL, color="black", lw=0.6)
+        axes.set_xlabel("passes over the file")
+        axes.set_ylabel("p: median and quartiles")
+        handles = [
+            Line2D([], [], ls="", marker=_MARKERS[i % len(_MARKERS)], color="black")
+            for i in range(len(tests))
+        ]
+        handles += [
+            Line2D([], [], ls="", marker="s", color=shades(i / max(1, len(counts) - 1)))
+            for i in range(len(counts))
+        ]
+        figure.legend(
+            handles,
+            [*tests, *(f"{n} copies" for n in counts)],
+            loc="outside right upper",
+            frameon=False,
+            fontsize=8,
         )
-    return curves_svg(
-        curves,
-        x_label="passes over the file",
-        y_label="median p",
-        log_y=True,
-        level=_LEVEL,
-    )
+        return svg_text(figure)

@@ -82,6 +82,15 @@ class Study(Design):
     variants: tuple[Variant, ...]
     settings: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        # Zero-argument super() knows the class before dataclass gave it slots.
+        Design.__post_init__(self)
+        settings = self.settings or ("",) * len(self.copies)
+        told = list(zip(self.copies, settings, strict=True))
+        # Two sets of one model in one cell would not be independent.
+        if len(set(told)) < len(told):
+            raise ValueError(f"settings must tell sets of equal copies apart: {told}")
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
@@ -215,7 +224,7 @@ def _test(
             n_orders=variant.n_orders,
         )
         evidence = score_test(test, scorer).evidence
-        passes = _n_read(test.layout) / int(ids.lengths.sum())
+        passes = n_read(test.layout) / int(ids.lengths.sum())
         rows += [
             _outcome(reading, planned.copies, test, evidence, passes)
             for reading in variant.readings
@@ -255,7 +264,7 @@ def _first(benchmark: Benchmark, encoded: Encoded, n: int) -> tuple[Benchmark, E
     )
 
 
-def _n_read(layout: Layout) -> int:
+def n_read(layout: Layout) -> int:
     """Tokens that the model reads; a prefix counts once, however often it is shared."""
     prefixes = 0
     if isinstance(layout, PairLayout):

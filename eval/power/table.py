@@ -21,6 +21,8 @@ _ROUNDING = 1e-12
 _N_BOOTSTRAP = 2000
 # Fewer duplication counts are no curve.
 _FEWEST_COUNTS = 4
+# A bootstrap of fewer models is narrower than it says.
+_FEWEST_MODELS = 40
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,7 @@ class PowerRow:
         low: Wilson interval of the share, 95 %, over models.
         high: Its upper end.
         median_log10_p: Over the models.
+        quartiles_log10_p: Likewise: first and third.
         median_effect: Likewise, nats a boundary.
         passes: Mean cost in passes over the examples.
     """
@@ -54,6 +57,7 @@ class PowerRow:
     low: float
     high: float
     median_log10_p: float
+    quartiles_log10_p: tuple[float, float]
     median_effect: float | None
     passes: float
 
@@ -75,6 +79,7 @@ class Dup50:
         copies: Interpolated; None if more than the most copies planted.
         low: Bootstrap interval over models, 95 %; None likewise.
         high: Its upper end; None likewise.
+        has_interval: Whether there are models enough for one.
         most: The most copies planted.
     """
 
@@ -85,6 +90,7 @@ class Dup50:
     copies: float | None
     low: float | None
     high: float | None
+    has_interval: bool
     most: int
 
 
@@ -137,6 +143,7 @@ def power_table(records: Sequence[ModelRecord]) -> list[PowerRow]:
                     low=low,
                     high=high,
                     median_log10_p=statistics.median(row.log10_p for row in rows),
+                    quartiles_log10_p=_quartiles([row.log10_p for row in rows]),
                     median_effect=statistics.median(effects) if effects else None,
                     passes=statistics.fmean(row.passes for row in rows),
                 )
@@ -246,6 +253,11 @@ def compare(
     ]
 
 
+def _quartiles(values: Sequence[float]) -> tuple[float, float]:
+    low, high = np.quantile(values, (0.25, 0.75)).tolist()
+    return low, high
+
+
 def _threshold(level: float) -> float:
     return math.log10(level) + _ROUNDING
 
@@ -284,6 +296,7 @@ def _dup50(
         copies=_finite(half_power_copies(copies, found_MC.mean(axis=0)[None])[0]),
         low=_finite(low),
         high=_finite(high),
+        has_interval=n_models >= _FEWEST_MODELS,
         most=max(copies),
     )
 

@@ -36,9 +36,16 @@ def _power_grid(
     copies = list(dict.fromkeys(row.copies for row in rows))
     cells: dict[str, dict[int, PowerRow]] = {}
     several = len({row.n_examples for row in rows}) > 1
+    told = any(row.setting for row in rows)
+    for row in rows:
+        if row.setting or not told:
+            cells.setdefault(_name(row, several), {})[row.copies] = row
     # A control has no setting of its own: it stands in the row of each.
     for row in rows:
-        cells.setdefault(_name(row, several), {})[row.copies] = row
+        for found in cells.values():
+            first = next(iter(found.values()))
+            if (first.test, first.n_examples) == (row.test, row.n_examples):
+                found.setdefault(row.copies, row)
     return Grid(
         f"{about['name']}: {len(about['seeds']):,} models of {about['n_parameters']:,} "
         f"parameters, {about['n_tokens']:,} tokens, {about['canary_share']:.0%} "
@@ -71,7 +78,8 @@ def _dup50_grid(dup50: Sequence[Dup50]) -> Grid:
     for row in dup50:
         cells.setdefault((row.design, row.test), {})[row.level] = row
     return Grid(
-        "Copies at which half of the sets are found (95 % interval over models)",
+        "Copies at which half of the sets are found (95 % interval over models, where "
+        "there are 40 or more)",
         ("population, test", *(f"p at most {level:g}" for level in LEVELS)),
         tuple(
             (f"{design}: {test}", *(_copies(found[level]) for level in LEVELS))
@@ -84,6 +92,8 @@ def _copies(row: Dup50) -> str:
     def words(value: float | None) -> str:
         return f"> {row.most}" if value is None else f"{value:.1f}"
 
+    if not row.has_interval:
+        return words(row.copies)
     return f"{words(row.copies)} ({words(row.low)} to {words(row.high)})"
 
 

@@ -1,6 +1,7 @@
 """Models of the power study in processes of their own, one a core."""
 
 import dataclasses
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -42,11 +43,23 @@ def made(
     A population's models stay together, so that a process compiles once for many.
     """
     if n_processes == 1:
-        make = open_maker(job)
-        for task in tasks:
-            yield task, make(task)
+        yield from _made_here(job, tasks)
         return
     yield from over_processes(open_maker, job, tasks, n_processes=n_processes)
+
+
+def _made_here(
+    job: Job, tasks: Sequence[Task]
+) -> Iterator[tuple[Task, ModelRecord | Failure]]:
+    """In this process; one that fails costs no other one."""
+    make = open_maker(job)
+    for task in tasks:
+        try:
+            outcome: ModelRecord | Failure = make(task)
+        except Exception as e:
+            line = f"{type(e).__name__}: {e}".splitlines()[0]
+            outcome = Failure(line, traceback.format_exc())
+        yield task, outcome
 
 
 def open_maker(job: Job) -> Callable[[Task], ModelRecord]:
@@ -55,11 +68,12 @@ def open_maker(job: Job) -> Callable[[Task], ModelRecord]:
 
     keep_freed_memory()
     keep_compiled()
-    texts: dict[tuple[int, int], Texts] = {}
+    texts: dict[tuple[int, int, str], Texts] = {}
 
     def make(task: Task) -> ModelRecord:
         study, seed = task
-        kind = (study.preset.decoder.vocab_size, study.max_example_tokens)
+        vocab_size = study.preset.decoder.vocab_size
+        kind = (vocab_size, study.max_example_tokens, study.separator)
         if kind not in texts:
             texts[kind] = read_texts(job.documents, job.questions, study)
         record = planted_model(study, texts[kind], seed=seed)
