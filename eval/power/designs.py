@@ -26,6 +26,7 @@ from collections.abc import Mapping
 
 from eval.power.model import Reading, Study, Variant
 from jaxcontam.models.config import llama_shape
+from train.plan import When
 from train.presets import PRESETS, Preset
 
 EXACT = ("stratified", "adjacency")
@@ -132,7 +133,8 @@ def _population(
     n_examples: int = _N_EXAMPLES,
     preset: Preset | None = None,
     share: float = 0.5,
-    **fields: tuple,
+    when: tuple[When, ...] = (),
+    settings: tuple[str, ...] = (),
 ) -> Study:
     preset = preset or _small(_CONTEXT)
     return Study(
@@ -143,7 +145,8 @@ def _population(
         n_steps=_steps(copies, n_examples, share, preset),
         variants=variants,
         max_example_tokens=_CUT_TOKENS,
-        **fields,
+        when=when,
+        settings=settings,
     )
 
 
