@@ -173,6 +173,88 @@ _AUC = {
 }
 
 
+def with_seen(folder, n_seen):
+    """A report of which the control of `mnli` has so many lines that were planted."""
+    row = made_row("mnli", 10, "min_k", 0.5, auc=0.5, reference=["mnli-held"])
+    ranked = _AUC | {"benchmark": "mnli", "auc_unseen": 0.7, "blind_auc": None}
+    return report(
+        folder,
+        [*plan_rows("published"), row],
+        ranked=[ranked | {"n_seen": n_seen}],
+    )
+
+
+def test_controls_say_how_many_of_their_lines_training_read(tmp_path):
+    runs = read_runs([with_seen(tmp_path / "a", 147)])
+    controls = grid(runs, "later lines of the same files, which were not planted")
+    seen = column(controls, "seen")
+    assert seen.pop("mnli-held") == "147 of 200"
+    assert set(seen.values()) == {""}
+
+
+@pytest.mark.parametrize(("n_seen", "n_controls"), [(10, 10), (11, 9)])
+def test_controls_of_which_much_was_read_are_in_no_count(tmp_path, n_seen, n_controls):
+    """At most 5 % of 200 lines is 10."""
+    runs = read_runs([with_seen(tmp_path / "a", n_seen)])
+    found = grid(runs, "95 % Wilson interval over sets")
+    (cells,) = found.rows
+    assert cells[1].startswith("10 of 10") and cells[3].startswith(f"0 of {n_controls}")
+    assert ("mnli-held" in found.title) == (n_controls < 10)
+
+
+def test_figure_leaves_out_controls_of_which_much_was_read(tmp_path):
+    (run,) = read_runs([with_seen(tmp_path / "a", 11)])
+    low = {("mnli-held", "adjacency"): made_row("mnli-held", 0, "adjacency", 1e-9)}
+    accused = dataclasses.replace(run, tests={**run.tests, **low})
+    kept = dataclasses.replace(accused, seen={"mnli-held": (10, 200)})
+    assert figures_of([accused]) == figures_of([run]) != figures_of([kept])
+
+
+def test_what_was_seen_is_known_of_joined_reports(tmp_path):
+    old = report(tmp_path / "a", plan_rows("published"))
+    (run,) = read_runs([old, with_seen(tmp_path / "b", 147)])
+    assert run.seen == {"mnli-held": (147, 200)}
+
+
+@pytest.mark.parametrize(
+    ("mode", "change", "flag"),
+    [
+        ("trained", {"dup_counts": "lower"}, "--dup-counts"),
+        ("trained", {"limit": 20}, "--limit"),
+        ("trained", {"preset": "pulse"}, "--preset"),
+        ("trained", {"background_tokens": 9}, "--background-tokens"),
+        ("trained with canaries", {"max_example_tokens": 9}, "--max-example-tokens"),
+        ("trained with canaries", {"preset": "pulse"}, "--preset"),
+        ("tables", {"seed": 1}, "--seed"),
+        ("tables", {"limit": 20}, "--limit"),
+        ("tables", {"tiny": True}, "--tiny"),
+        ("tables", {"n_permutations": 0}, "--n-permutations"),
+    ],
+)
+def test_flags_that_would_change_nothing_are_refused(tmp_path, mode, change, flag):
+    given = {
+        "trained": {"trained": tmp_path},
+        "trained with canaries": {"trained": tmp_path, "canaries": tmp_path},
+        "tables": {"tables": (tmp_path,)},
+    }[mode]
+    message = f"^{flag} changes nothing with --{mode.split()[0]}$"
+    with pytest.raises(InputError, match=message):
+        Canaries(**given, **change)
+
+
+def test_no_kind_of_run_writes_over_another_kind_by_default(tmp_path):
+    texts = {"corpus": (tmp_path,), "canaries": tmp_path}
+    folders = [
+        Canaries(**texts).folder,
+        Canaries(**texts, tiny=True).folder,
+        Canaries(trained=tmp_path / "a").folder,
+        Canaries(trained=tmp_path / "b").folder,
+        Canaries(tables=(tmp_path,)).folder,
+    ]
+    assert len(set(folders)) == 5
+    assert Canaries(tables=(tmp_path,), out=tmp_path).folder == tmp_path
+
+
 @pytest.mark.parametrize("fault", ["command", "study", "rows", "nothing"])
 def test_folder_without_a_report_of_this_study_is_refused(tmp_path, fault):
     folder = report(tmp_path / "a", plan_rows("lower"))

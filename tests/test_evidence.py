@@ -44,6 +44,7 @@ POWER = {
     ],
 }
 MEMBERSHIP = {
+    "study": "copies",
     "command": ["eval.membership"],
     "seeds": [0, 1],
     "facts": {"n_parameters": 725664},
@@ -56,7 +57,8 @@ LIRA_FILE = {
     "design": {"cpu_seconds_a_model": 5.0},
     "rows": [
         {"score": "lira, online", "copies": 4, "rates": RATES},
-        {"score": "loss", "copies": 4, "rates": RATES},
+        {"score": "zlib", "copies": 4, "rates": RATES},
+        {"score": "min_k", "copies": 4, "rates": RATES | {"auc": 0.75}},
     ],
 }
 
@@ -136,7 +138,7 @@ def test_power_is_that_of_the_largest_population_at_the_level_of_the_verdict(tmp
 def test_power_without_intervals_or_costs_gets_wilsons_and_none(tmp_path):
     # Wilson's interval of 8 of 40 is 0.105 to 0.348 (scipy).
     rows = [power("adjacency", 4, 8, low=None, passes=None), {"test": "reversal"}]
-    (row,) = source(tmp_path, "power", {"power": rows}).rows
+    (row,) = source(tmp_path, "power", POWER | {"power": rows}).rows
     assert (row.found, row.cost) == ({4: "0.20 (0.10-0.35)"}, "")
 
 
@@ -147,8 +149,36 @@ def test_scores_and_blind_baselines_come_with_their_intervals(tmp_path):
     }
 
 
-def test_of_the_lira_study_only_lira_is_taken(tmp_path):
-    assert found(tmp_path, "lira") == {"lira, online": {4: "0.800 (0.700-0.900)"}}
+def test_of_the_lira_study_lira_and_what_it_is_held_against_are_taken(tmp_path):
+    assert found(tmp_path, "lira") == {
+        "lira, online": {4: "0.800 (0.700-0.900)"},
+        "min_k": {4: "0.750 (0.700-0.900)"},
+    }
+
+
+def test_scores_of_the_lira_study_stand_beside_lira_and_not_among_other_models(
+    tmp_path,
+):
+    table, _ = evidence_grids([source(tmp_path, name) for name in FILES])
+    rows = [(row[0], row[-1]) for row in table.rows]
+    place = rows.index(("lira, online", "eval.lira"))
+    assert rows[place + 1] == ("min_k", "eval.lira")
+    assert ("min_k", "eval.membership") in rows[:place]
+
+
+def test_every_interval_says_what_it_is_over(tmp_path):
+    table, _ = evidence_grids([source(tmp_path, name) for name in FILES])
+    assert "compare within a study only" in table.title
+    over = {
+        row[-1]: row[table.header.index("95 % interval over")] for row in table.rows
+    }
+    assert over == {
+        "": "",
+        "eval.power": "models (Wilson)",
+        "eval.membership": "texts, pooled from 2 models (DeLong)",
+        "eval.lira": "targets and texts (bootstrap)",
+        "eval.replication": "",
+    }
 
 
 def test_replication_counts_sets_asked_as_they_were_read(tmp_path):
@@ -162,12 +192,13 @@ def test_replication_counts_sets_asked_as_they_were_read(tmp_path):
 
 def test_unmeasured_methods_stay_in_the_table(tmp_path):
     table, studies = evidence_grids([source(tmp_path, name) for name in FILES])
-    assert table.header[6:-1] == ("never read", "4 copies", "50 copies")
+    assert table.header[6:-2] == ("never read", "4 copies", "50 copies")
     rows = {row[0]: row for row in table.rows}
     assert rows["adjacency"][6:] == (
         "0.00 (0.10-0.30)",
         "0.20 (0.10-0.30)",
         "",
+        "models (Wilson)",
         "eval.power",
     )
     assert rows["permutation"][5] == NOT_MEASURED
@@ -178,7 +209,7 @@ def test_unmeasured_methods_stay_in_the_table(tmp_path):
 
 
 def test_test_without_a_row_in_methods_is_shown_without_claims(tmp_path):
-    document = {"power": [power("a new test", 4, 8)]}
+    document = POWER | {"power": [power("a new test", 4, 8)]}
     table, _ = evidence_grids([source(tmp_path, "power", document)])
     (row,) = (row for row in table.rows if row[0] == "a new test")
     assert row[1:5] == ("", "", "here 8.0 passes", "")
@@ -209,9 +240,35 @@ def test_file_of_another_kind_is_refused(tmp_path, name, text):
     assert e.value.hint == f"make it again: python -m {study}"
 
 
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("membership", {"study": "rate"}, "it is the study 'rate', not 'copies'"),
+        ("membership", {"command": ["eval.lira"]}, "it is of eval.lira"),
+        ("lira", {"command": ["eval.power"]}, "it is of eval.power"),
+        ("power", {"command": ["eval.membership"]}, "it is of eval.membership"),
+        ("power", {"study": "lira"}, "it is the study 'lira', not 'power'"),
+        ("replication", {"command": ["eval.power"]}, "it is of eval.power"),
+    ],
+)
+def test_file_of_another_study_is_refused(tmp_path, name, change, message):
+    with pytest.raises(InputError, match=message):
+        source(tmp_path, name, FILES[name][1] | change)
+
+
+@pytest.mark.parametrize(
+    ("xs", "message"),
+    [([0.001], "0.001 is no number"), ([4.0, 4], "4 copies stand there twice")],
+)
+def test_cells_that_are_not_of_one_number_of_copies_are_refused(tmp_path, xs, message):
+    cells = [{"method": "min_k", "x": x, **RATES} for x in xs]
+    with pytest.raises(InputError, match=message):
+        source(tmp_path, "membership", MEMBERSHIP | {"cells": cells})
+
+
 def test_file_without_numbers_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"no numbers of eval\.power"):
-        source(tmp_path, "power", {"power": []})
+        source(tmp_path, "power", POWER | {"power": []})
 
 
 def test_power_is_that_of_whole_sets(tmp_path):
@@ -219,5 +276,5 @@ def test_power_is_that_of_whole_sets(tmp_path):
         power("adjacency", 4, 8, n_examples=60),
         power("adjacency", 4, 20, n_examples=240),
     ]
-    (row,) = source(tmp_path, "power", {"power": rows}).rows
+    (row,) = source(tmp_path, "power", POWER | {"power": rows}).rows
     assert row.found == {4: "0.50 (0.10-0.30)"}

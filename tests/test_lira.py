@@ -1,5 +1,6 @@
 """LiRA's ratio, its rates with two-way intervals, and the study in its pulse size."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -30,6 +31,7 @@ from eval.lira.shadows import (
 from eval.python_docs import PythonDocs, Question
 from jaxcontam.errors import InputError
 from jaxcontam.stats.roc import auc_delong, tpr_at_fpr
+from train.population_workers import Failure
 
 pytestmark = pytest.mark.unoptimised
 
@@ -357,11 +359,14 @@ def test_pulse_run_leaves_tables_and_does_not_train_again(tmp_path, monkeypatch)
     monkeypatch.setattr(command, "found_of", judge)
     flags = {"models": 6, "processes": 1, "out": tmp_path, "tiny": True}
     document = Lira(**flags).run()
-    assert json.loads((tmp_path / "lira.json").read_text()) == json.loads(
+    # What a full run leaves in the same folder is not written over.
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny"]
+    out = tmp_path / "tiny"
+    assert json.loads((out / "lira.json").read_text()) == json.loads(
         json.dumps(document)
     )
     assert {"lira.md", "lira-auc.svg", "lira-tpr.svg", "lira-shadows.svg"} <= {
-        path.name for path in tmp_path.iterdir()
+        path.name for path in out.iterdir()
     }
     for row in document["rows"]:
         one = row["rates"]
@@ -375,6 +380,72 @@ def test_pulse_run_leaves_tables_and_does_not_train_again(tmp_path, monkeypatch)
     for one, other in zip(made, judged[1], strict=True):
         np.testing.assert_array_equal(one.values, other.values)
         np.testing.assert_array_equal(one.read, other.read)
+
+
+@pytest.fixture
+def texts_of_its_own(monkeypatch):
+    """The command on made-up texts, in a checkout of one commit, and no judging."""
+    job = made_up_job()
+    docs = PythonDocs(job.documents, tuple(Question(q, "x") for q in job.questions))
+    monkeypatch.setattr(command, "read_python_docs", lambda: docs)
+    monkeypatch.setattr(command, "code_version", lambda: "a commit")
+    texts = tuple(f"{i} {word} {word}" for i, word in enumerate(WORDS * 3))[:24]
+    pool = Pool(texts, (), np.repeat([1, 8], 12))
+    monkeypatch.setattr(command, "read_texts", lambda job: None)
+    monkeypatch.setattr(command, "draw_pool", lambda job, texts: pool)
+
+
+def fails_at(monkeypatch, seeds):
+    """Training without training, which fails at some seeds."""
+
+    def made(opener, job, tasks, *, n_processes):
+        for seed, shadow in zip(tasks, shadows(n=len(tasks)), strict=True):
+            known = dataclasses.replace(shadow, seed=seed)
+            yield seed, Failure("out of memory") if seed in seeds else known
+
+    monkeypatch.setattr(command, "over_processes", made)
+
+
+def run_command(monkeypatch, out, *words):
+    words = ["x", "--tiny", "--models", "8", "--out", str(out), *words]
+    monkeypatch.setattr("sys.argv", words)
+    return command.main()
+
+
+def test_models_that_fail_are_named_and_the_others_judged(
+    tmp_path, monkeypatch, capsys, texts_of_its_own
+):
+    fails_at(monkeypatch, {6001, 6005})
+    assert run_command(monkeypatch, tmp_path) == 3
+    said = capsys.readouterr()
+    assert "2 of 8 models were not made, seeds 6001, 6005" in said.err
+    tables = (tmp_path / "tiny/lira.md").read_text()
+    assert "2 of 8 models were not made" in tables
+    assert "| 6005 | out of memory |" in tables
+    document = json.loads((tmp_path / "tiny/lira.json").read_text())
+    assert document["seeds"] == [6000, 6002, 6003, 6004, 6006, 6007]
+    assert [one["seed"] for one in document["failures"]] == [6001, 6005]
+
+
+def test_nothing_is_written_where_too_few_models_are_left(
+    tmp_path, monkeypatch, capsys, texts_of_its_own
+):
+    fails_at(monkeypatch, range(6000, 6008))
+    assert run_command(monkeypatch, tmp_path) == 3
+    assert "8 of 8 models were not made" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_other_seeds_write_over_no_record(tmp_path, monkeypatch, texts_of_its_own):
+    fails_at(monkeypatch, ())
+    assert run_command(monkeypatch, tmp_path) == 0
+    records = tmp_path / "tiny/models"
+    before = {path: path.stat().st_mtime_ns for path in records.iterdir()}
+    assert len(before) == 8
+    # Seven of its models have seeds of the first run, and another pool of texts.
+    assert run_command(monkeypatch, tmp_path, "--seed", "6001") == 0
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert len(list(records.iterdir())) == 16
 
 
 def test_too_few_models_are_refused():

@@ -22,7 +22,7 @@ from jaxcontam.stats.lattice import lattice_tail
 from jaxcontam.stats.power import drawn_design, pair_design, reversal_design
 
 N_SETS, N_STRATA, SIZE = 100, 10, 6
-MEASURED = ("t3", "unequal strata", "unequal examples", "symmetry .9")
+MEASURED = ("t3", "unequal strata", "unequal examples", "symmetry .9", "item effects")
 SIZES = [(SIZE, N_STRATA - 1), (SIZE - 1, 1)]
 OFF_DIAGONAL = ~np.eye(SIZE, dtype=bool)
 
@@ -61,11 +61,12 @@ def test_entries_follow_the_law_that_they_are_named_after(entries, name, law):
 
 
 @pytest.mark.parametrize("name", [n for n in MEASURED if n != "t3"])
-def test_chance_adds_one_standard_deviation_to_a_boundary(entries, name):
+def test_chance_adds_one_standard_deviation_and_item_effects_their_own(entries, name):
     squares = (entries[name][0] ** 2).mean(axis=(1, 2))
     # Sets are independent; five standard errors over 100 of them. Scales are set so
     # that a whole file has 1, and one of the file's ten strata is not in here.
-    assert abs(squares.mean() - 1) < 5 * squares.std() / math.sqrt(N_SETS) + 1e-6
+    expected = 1 + 2 * LAWS[name].item_effects ** 2
+    assert abs(squares.mean() - expected) < 5 * squares.std() / math.sqrt(N_SETS) + 1e-6
 
 
 @pytest.mark.parametrize("name", ["t3", "unequal examples", "symmetry .9"])
@@ -234,7 +235,7 @@ def pulse(tmp_path_factory):
     """Document and folder of a pulse run, on a seed that the study does not use."""
     out = tmp_path_factory.mktemp("simulated_power")
     run = study.SimulatedPower(tiny=True, seed=90_000, out=out)
-    return run, run.run(), out
+    return run, run.run(), out / "tiny"
 
 
 def shares(document, test):
@@ -285,7 +286,7 @@ def test_finished_cells_are_kept_and_tables_made_again(pulse, capsys):
     before = {path: path.stat().st_mtime_ns for path in out.glob("cells/*.json")}
     assert len(before) == len(document["cells"]) == 3
     again = study.SimulatedPower(
-        tiny=True, seed=90_000, out=out, tables=True, any_code=True
+        tiny=True, seed=90_000, out=out.parent, tables=True, any_code=True
     ).run()
     assert again["cells"] == document["cells"]
     assert again["checks"] == document["checks"]
@@ -294,14 +295,52 @@ def test_finished_cells_are_kept_and_tables_made_again(pulse, capsys):
     assert (out / "difference.svg").read_text().startswith("<svg")
 
 
+def test_a_pulse_run_writes_over_nothing_of_a_full_one(pulse):
+    assert [path.name for path in pulse[2].parent.iterdir()] == ["tiny"]
+
+
+def test_cells_of_other_seeds_and_sizes_are_kept(tmp_path, monkeypatch):
+    (cell,) = planner_cells([1.0])[:1]
+    monkeypatch.setattr(study.SimulatedPower, "_cells", lambda self: [cell])
+    for made in ("finish_study", "grids", "numbers", "difference_svg"):
+        monkeypatch.setattr(study, made, lambda *_, **__: {})
+    result = study.CellResult(
+        cell=cell,
+        n_sets=500,
+        n_strata=3,
+        n_orders=None,
+        spread=1.0,
+        shares=(),
+        cpu_seconds=1.0,
+    )
+    monkeypatch.setattr(study, "simulate", lambda *_, **__: (result, None))
+    for flags in ({"sets": 500}, {"sets": 500, "seed": 2}, {"sets": 600}):
+        study.SimulatedPower(out=tmp_path, **flags).run()
+    assert len(list(tmp_path.glob("cells/*.json"))) == 3
+
+
+def test_cost_of_a_cell_holds_compilation_and_check(pulse):
+    out = pulse[2]
+    kept = [json.loads(path.read_text()) for path in out.glob("cells/*.json")]
+    for fields in kept:
+        assert fields["cpu_seconds"] > fields["result"]["cpu_seconds"]
+    again = study.SimulatedPower(
+        tiny=True, seed=90_000, out=out.parent, tables=True, any_code=True
+    ).run()
+    total = sum(fields["cpu_seconds"] for fields in kept)
+    # Rounded to a tenth.
+    assert again["earlier_cpu_seconds"] == pytest.approx(total, abs=0.051)
+
+
 def test_tables_of_nothing_say_what_to_do(tmp_path, monkeypatch, capsys):
     words = ["x", "--tables", "--tiny", "--out", str(tmp_path)]
     monkeypatch.setattr("sys.argv", words)
     assert study.main() == 2
     assert capsys.readouterr().err == (
-        f"eval.simulated_power: error: {tmp_path}: no finished cell of these flags "
-        "and this code\n  hint: leave out --tables, or add --any-code\n"
+        f"eval.simulated_power: error: {tmp_path / 'tiny'}: no finished cell of these "
+        "flags and this code\n  hint: leave out --tables, or add --any-code\n"
     )
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow

@@ -181,7 +181,7 @@ def plan_model(design: Design, texts: Texts, *, seed: int) -> PlannedModel:
     )
     encoded = tuple(_chosen(texts.encoded, part) for part in drawn)
     stream = build_stream(
-        _background(design, texts, encoded, seed=seed),
+        fill_background(design, texts, _n_copied(design, encoded), seed=seed),
         [canary(one, ids) for one, ids in zip(sets, encoded, strict=True)],
         prefix_id=texts.prefix_id,
         seed=seed,
@@ -221,12 +221,26 @@ def _chosen(encoded: Encoded, part: np.ndarray) -> Encoded:
     )
 
 
-def _background(
-    design: Design, texts: Texts, encoded: Sequence[Encoded], *, seed: int
-) -> list[np.ndarray]:
-    """Random documents that fill what the sets leave, the last one cut."""
+def _n_copied(design: Design, encoded: Sequence[Encoded]) -> int:
+    """Tokens of all copies of all sets."""
     sizes = [int(ids.lengths.sum()) for ids in encoded]
-    n_planted = sum(n * size for n, size in zip(design.copies, sizes, strict=True))
+    return sum(n * size for n, size in zip(design.copies, sizes, strict=True))
+
+
+def fill_background(
+    design: Design, texts: Texts, n_planted: int, *, seed: int
+) -> list[np.ndarray]:
+    """Random documents that fill what planted tokens leave, the last one cut.
+
+    Args:
+        design: Says how many tokens there are in all.
+        texts: With the documents.
+        n_planted: Tokens of all copies.
+        seed: Of the choice.
+
+    Raises:
+        InputError: If copies or documents do not fit.
+    """
     n_ids = design.n_tokens - n_planted
     if n_ids < 0:
         raise InputError(

@@ -38,7 +38,9 @@ class Ranked:
         n_planted: Its examples.
         n_later: Later lines of the file.
         auc: Chance that a planted line outscores a later one.
-        auc_se: DeLong's error; lines that read the same after the cut are one.
+        auc_se: DeLong's error; lines that read the same after the cut are one, and
+            lines that are only alike are taken as independent, which makes it too
+            small where a file has many of one passage.
         auc_low: Lower end of its 95 % interval over lines, for this model and file.
         auc_high: Upper end.
         n_seen: Later lines that stand in the planted part, by the rules of `jaxcontam

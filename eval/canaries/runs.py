@@ -10,6 +10,8 @@ from jaxcontam.errors import InputError
 from jaxcontam.report.document import REPORT_NAME, is_report_of, read_document
 
 COMMAND = "eval.canaries"
+MOST_SEEN = 0.05
+"""Share of a control's lines that training may have read."""
 
 Row = Mapping[str, Any]
 
@@ -27,6 +29,8 @@ class Run:
         canary_share: Of which planted.
         tests: Rows of order tests, by set and method.
         ranked: Fields of `Ranked`, by set.
+        seen: Control -> its lines that stand in the planted part, and its lines; of
+            controls whose lines were ranked.
     """
 
     label: str
@@ -37,6 +41,7 @@ class Run:
     canary_share: float
     tests: Mapping[tuple[str, str], Row]
     ranked: Mapping[str, Row]
+    seen: Mapping[str, tuple[int, int]]
 
     @property
     def copies(self) -> dict[str, int]:
@@ -52,6 +57,15 @@ class Run:
     def controls(self) -> list[str]:
         """Names of the sets that were not planted."""
         return [name for name, copies in self.copies.items() if not copies]
+
+    @property
+    def read_controls(self) -> list[str]:
+        """Controls that training read much of: no test should be silent there."""
+        return [
+            name
+            for name, (n_seen, n_lines) in self.seen.items()
+            if n_seen > MOST_SEEN * n_lines
+        ]
 
     @property
     def methods(self) -> list[str]:
@@ -78,6 +92,13 @@ def run_of(document: Mapping[str, Any], where: str) -> Run:
         planted = {name: row["copies"] for (name, _), row in tests.items()}
         plan = plan_of({name: n for name, n in planted.items() if n})
         model, study = document["model"], document["study"]
+        # Reports from before this part existed have none.
+        ranked = {row["benchmark"]: row for row in study.get("ranked", ())}
+        control_of = {
+            row["benchmark"]: row["reference"][0]
+            for row in document["results"]
+            if "auc" in row
+        }
         return Run(
             label=plan or model["name"],
             plan=plan,
@@ -86,10 +107,13 @@ def run_of(document: Mapping[str, Any], where: str) -> Run:
             n_tokens=study["n_tokens"],
             canary_share=study["canary_share"],
             tests=tests,
-            # Reports from before this part existed have none.
-            ranked={row["benchmark"]: row for row in study.get("ranked", ())},
+            ranked=ranked,
+            seen={
+                control_of[name]: (row["n_seen"], row["n_later"])
+                for name, row in ranked.items()
+            },
         )
-    except (KeyError, TypeError) as e:
+    except (KeyError, TypeError, AttributeError) as e:
         raise InputError(f"{where}: lacks {e}") from e
 
 
@@ -128,5 +152,8 @@ def _joined(first: Run, second: Run) -> Run:
     for key, row in second.tests.items():
         tests.setdefault(key, row)
     return dataclasses.replace(
-        first, tests=tests, ranked={**second.ranked, **first.ranked}
+        first,
+        tests=tests,
+        ranked={**second.ranked, **first.ranked},
+        seen={**second.seen, **first.seen},
     )

@@ -128,7 +128,7 @@ def check_same(trained: Trained, wanted: Sequence[PlannedSet], folder: Path) -> 
 
 
 def control_of(name: str, sets: Sequence[PlannedSet]) -> PlannedSet | None:
-    """The later lines of a planted set's own file, which no training saw."""
+    """The later lines of a planted set's own file, which were not planted."""
     for one in sets:
         named = one.held_out_of == name or one.name == name + HELD_OUT
         if one.copies == 0 and named:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from eval.canaries.published import CANARIES
-from eval.canaries.runs import Row, Run
+from eval.canaries.runs import MOST_SEEN, Row, Run
 from eval.curves import Curve, curves_svg
 from eval.study import Grid
 from jaxcontam.report.table import p_words
@@ -38,7 +38,7 @@ def figures_of(runs: Sequence[Run]) -> dict[str, str]:
             [
                 _range(
                     f"{method}, {run.label}",
-                    ((row["copies"], _drawn_p(row)) for row in _rows(run, method)),
+                    ((row["copies"], _drawn_p(row)) for row in _fair(run, method)),
                     dashed=number > 0,
                     # Six bands on top of each other show nothing.
                     band=method == run.methods[0],
@@ -47,7 +47,7 @@ def figures_of(runs: Sequence[Run]) -> dict[str, str]:
                 for method in _DRAWN
                 if method in run.methods
             ],
-            x_label="copies (0: later lines of the same files)",
+            x_label=f"copies (0: later lines, at most {MOST_SEEN:.0%} of them seen)",
             y_label="p-value: median (range) of sets",
             log_x=True,
             log_y=True,
@@ -142,14 +142,23 @@ def _orders_words(run: Run) -> str:
 
 
 def _controls(run: Run) -> Grid:
-    """The same of the later lines, where every test should be silent."""
+    """The same of the later lines, where a test should be silent if they are unread."""
+    rows = []
+    for name in run.controls:
+        n_seen, n_lines = run.seen.get(name, (None, None))
+        rows.append(
+            (
+                name,
+                _NONE if n_seen is None else f"{n_seen} of {n_lines}",
+                *(_p(run.tests.get((name, method))) for method in run.methods),
+            )
+        )
     return Grid(
-        f"{run.label}: later lines of the same files, which no training saw.",
-        ("control", *run.methods),
-        tuple(
-            (name, *(_p(run.tests.get((name, method))) for method in run.methods))
-            for name in run.controls
-        ),
+        f"{run.label}: later lines of the same files, which were not planted. `seen` "
+        "also stand in the planted part, so that training read them; empty where they "
+        "were not counted.",
+        ("control", "seen", *run.methods),
+        tuple(rows),
     )
 
 
@@ -182,7 +191,9 @@ def _rankings(run: Run) -> Grid:
         )
     about = (
         f"{run.label}: AUC of Min-K% (20 %) between planted lines and later lines of "
-        "the same file, 95 % interval over lines. A ranking, which proves nothing. "
+        "the same file, 95 % interval over lines: those that read the same count once, "
+        "others as independent, so lines that are only alike make it too narrow. A "
+        "ranking, which proves nothing. "
         "`later lines seen` also stand in the planted part; `texts alone` is the best "
         "of four classifiers without a model."
     )
@@ -196,16 +207,19 @@ def _found(run: Run) -> Grid:
     for method in run.methods:
         cells = [
             _share(
-                [row for row in _rows(run, method) if bool(row["copies"]) == planted],
+                [row for row in _fair(run, method) if bool(row["copies"]) == planted],
                 level,
             )
             for planted in (True, False)
             for level in LEVELS
         ]
         rows.append((method, *cells))
+    left_out = ", ".join(run.read_controls)
     return Grid(
         f"{run.label}: sets with p at most the level, 95 % Wilson interval over sets; "
-        "one model, so the interval says nothing about other models.",
+        "one model, so the interval says nothing about other models."
+        + f" Left out, more than {MOST_SEEN:.0%} of lines seen: {left_out}."
+        * bool(left_out),
         (
             "test",
             *(
@@ -261,6 +275,12 @@ def _beside(runs: Sequence[Run]) -> Grid:
 
 def _rows(run: Run, method: str) -> list[Row]:
     return [row for (_, name), row in run.tests.items() if name == method]
+
+
+def _fair(run: Run, method: str) -> list[Row]:
+    """Without the controls that training read much of."""
+    read = run.read_controls
+    return [row for row in _rows(run, method) if row["benchmark"] not in read]
 
 
 def _p(row: Row | None) -> str:

@@ -6,7 +6,8 @@ Command: `python -m eval.evidence`. Hardware: none, seconds: it reads what other
 studies left, and names those that are missing with their commands. Headline: LOG.md.
 
 What a method claims comes from its row in METHODS; nothing is typed twice. Numbers of
-different studies are of different models and sets, and compare within a study only.
+different studies are of different models and sets, and compare within a study only; the
+table says so, and what each interval is over.
 """
 
 import dataclasses

@@ -7,7 +7,7 @@ without any row of use is an error.
 import dataclasses
 import json
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,10 @@ Document = Mapping[str, Any]
 
 LEVEL = 0.001
 """Of the tests whose power is gathered: that of the verdict `contaminated`."""
+
+LIRA_STUDY = "eval.lira"
+BESIDE_LIRA = ("loss", "min_k")
+"""Scores of one pass that are shown of the LiRA study too."""
 
 SHARE_FOUND = f"share of sets with p <= {LEVEL:g}"
 AUC = "AUC of members against non-members"
@@ -38,6 +42,8 @@ class Measured:
         method: A row of METHODS or of `replicate`, `lira`, or a blind baseline.
         variant: Its name in the study, where that is another.
         what: What the numbers are.
+        over: What their intervals are over, and of which kind; empty where they have
+            none.
         found: Copies -> the number with its interval, in words; 0 is never read.
         cost: Measured, in words; empty where it was not.
         study: Such as `eval.power`.
@@ -46,6 +52,7 @@ class Measured:
     method: str
     variant: str = ""
     what: str
+    over: str = ""
     found: Mapping[int, str]
     cost: str = ""
     study: str
@@ -97,6 +104,7 @@ def read_source(study: str, file: Path, command: str) -> Source:
         raise InputError(f"{file}: not readable ({e})") from e
     try:
         document = json.loads(text)
+        _check_study(document, study)
         about, rows = READERS[study](document)
     except (ValueError, KeyError, TypeError, AttributeError) as e:
         raise InputError(
@@ -109,12 +117,24 @@ def read_source(study: str, file: Path, command: str) -> Source:
         )
     return dataclasses.replace(
         source,
-        command=" ".join(("python -m", *document.get("command", [study]))),
+        command=" ".join(("python -m", *document["command"])),
         about=about,
         date=str(document.get("started", ""))[:10],
         code=str(document.get("code") or "")[:12],
         rows=tuple(rows),
     )
+
+
+def _check_study(document: Document, study: str) -> None:
+    """Refuse a file of another study, whose numbers may be of any other thing."""
+    found = document["command"][0]
+    if found != study:
+        raise ValueError(f"it is of {found}")
+    wanted = STUDIES[study]
+    # A command with several studies writes files that differ in this field alone.
+    name = document["study"] if study in SEVERAL else document.get("study", wanted)
+    if name != wanted:
+        raise ValueError(f"it is the study {name!r}, not {wanted!r}")
 
 
 def _power(document: Document) -> tuple[str, list[Measured]]:
@@ -137,7 +157,8 @@ def _power(document: Document) -> tuple[str, list[Measured]]:
                 method=_method_of(test),
                 variant="" if test in METHODS else test,
                 what=SHARE_FOUND,
-                found={int(row["copies"]): _share_words(row) for row in mine},
+                over="models (Wilson)",
+                found=_by_copies((row["copies"], _share_words(row)) for row in mine),
                 cost=f"{statistics.fmean(passes):.1f} passes" if passes else "",
                 study="eval.power",
             )
@@ -148,6 +169,8 @@ def _power(document: Document) -> tuple[str, list[Measured]]:
 
 
 def _membership(document: Document) -> tuple[str, list[Measured]]:
+    """Of the study of copies: others have other things than copies in `x`."""
+    n_models = len(document["seeds"])
     cells = [
         *document["cells"],
         *({**one, "method": f"blind: {one['method']}"} for one in document["blind"]),
@@ -156,7 +179,8 @@ def _membership(document: Document) -> tuple[str, list[Measured]]:
         Measured(
             method=name,
             what=AUC,
-            found={round(one["x"]): _auc_words(one) for one in mine},
+            over=f"texts, pooled from {n_models} models (DeLong)",
+            found=_by_copies((one["x"], _auc_words(one)) for one in mine),
             study="eval.membership",
         )
         for name, mine in _grouped(cells, "method").items()
@@ -164,25 +188,33 @@ def _membership(document: Document) -> tuple[str, list[Measured]]:
     facts = document.get("facts", {})
     size = facts.get("n_parameters")
     of_size = f" of {size:,} parameters" if size else ""
-    return f"{len(document.get('seeds', []))} models{of_size}", rows
+    return f"{n_models} models{of_size}", rows
 
 
 def _lira(document: Document) -> tuple[str, list[Measured]]:
-    """LiRA alone: the other scores of that study stand in its own table."""
-    found = [row for row in document["rows"] if row["score"].startswith("lira")]
+    """LiRA, and on the same targets and texts the two scores that it is held against.
+
+    The other scores of that study stand in its own table.
+    """
+    found = _grouped(document["rows"], "score")
     seconds = document.get("design", {}).get("cpu_seconds_a_model")
-    n = len(document.get("seeds", []))
+    n = len(document["seeds"])
+    shadows = f"{n - 1} shadow models"
+    shadows += f", {seconds:.1f} CPU s each" * bool(seconds)
+    lira = [name for name in found if name.startswith("lira")]
     rows = [
         Measured(
-            method="lira",
-            variant=name,
+            method="lira" if name in lira else name,
+            variant=name if name in lira else "",
             what=AUC,
-            found={int(row["copies"]): _auc_words(row["rates"]) for row in mine},
-            cost=f"{n - 1} shadow models"
-            + (f", {seconds:.1f} CPU s each" * bool(seconds)),
-            study="eval.lira",
+            over="targets and texts (bootstrap)",
+            found=_by_copies(
+                (row["copies"], _auc_words(row["rates"])) for row in found[name]
+            ),
+            cost=shadows if name in lira else "",
+            study=LIRA_STUDY,
         )
-        for name, mine in _grouped(found, "score").items()
+        for name in (*lira, *(name for name in BESIDE_LIRA if name in found))
     ]
     return f"{n} models, each a target once", rows
 
@@ -231,6 +263,37 @@ def _replication(document: Document) -> tuple[str, list[Measured]]:
     seeds = {row["seed"] for row in document["rows"]}
     return f"{len(seeds)} models, sets read {copies} times as they are asked", rows
 
+
+def _by_copies(cells: Iterable[tuple[float, str]]) -> dict[int, str]:
+    """Copies -> words.
+
+    Raises:
+        ValueError: If a number of copies is not whole, or stands there twice.
+    """
+    found: dict[int, str] = {}
+    for number, words in cells:
+        copies = _copies(number)
+        if copies in found:
+            raise ValueError(f"{copies} copies stand there twice")
+        found[copies] = words
+    return found
+
+
+def _copies(number: float) -> int:
+    if number != int(number) or number < 0:
+        raise ValueError(f"{number} is no number of copies")
+    return int(number)
+
+
+STUDIES = {
+    "eval.power": "power",
+    "eval.membership": "copies",
+    "eval.lira": "lira",
+    "eval.replication": "replication",
+}
+"""What the field `study` of their files says."""
+SEVERAL = {"eval.membership"}
+"""Commands of more than one study; a file of another command may lack the field."""
 
 READERS: Mapping[str, Callable[[Document], tuple[str, list[Measured]]]] = {
     "eval.power": _power,

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
-from eval.evidence.sources import Measured, Source
+from eval.evidence.sources import LIRA_STUDY, Measured, Source
 from eval.study import Grid
 from jaxcontam.methods import METHODS
 from jaxcontam.methods.membership.score import ScoreMethod
@@ -11,6 +11,10 @@ from jaxcontam.methods.replication.catalogue import REPLICATION_METHODS
 
 RANKING = "nothing alone: a ranking beside texts of known kind"
 NOT_MEASURED = "not measured"
+CAVEAT = (
+    "Numbers of different studies are of different models and sets: they compare "
+    "within a study only, and intervals only where they are over the same things."
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,27 +100,32 @@ def claims() -> list[Claim]:
 def evidence_grids(sources: Sequence[Source]) -> list[Grid]:
     """The table, and where its numbers come from."""
     measured: dict[str, list[Measured]] = {}
+    beside_lira: dict[str, list[Measured]] = {}
     for source in sources:
         for row in source.rows:
             name = BLIND.method if row.method.startswith(BLIND.method) else row.method
-            measured.setdefault(name, []).append(row)
+            is_beside = row.study == LIRA_STUDY and name != LIRA.method
+            (beside_lira if is_beside else measured).setdefault(name, []).append(row)
     copies = sorted(
-        {count for rows in measured.values() for row in rows for count in row.found}
+        {count for one in sources for row in one.rows for count in row.found}
     )
     known = claims()
     strangers = [name for name in measured if name not in {c.method for c in known}]
-    table = [
-        row
-        for claim in known
-        for row in _rows(claim, measured.get(claim.method, []), copies)
-    ]
+    table: list[tuple[str, ...]] = []
+    for claim in known:
+        table += _rows(claim, measured.get(claim.method, []), copies)
+        if claim is LIRA:
+            # A score of the same models and texts says what shadow models add.
+            for other in known:
+                if other.method in beside_lira:
+                    table += _rows(other, beside_lira[other.method], copies)
     for name in strangers:
         empty = Claim(method=name, proves="", needs="", cost="", sees="", source="")
         table += _rows(empty, measured[name], copies)
     return [
         Grid(
             "Each method: what it can prove, what it costs, and what it found here, by "
-            "how often sets were read",
+            f"how often sets were read. {CAVEAT}",
             (
                 "method",
                 "can prove",
@@ -125,6 +134,7 @@ def evidence_grids(sources: Sequence[Source]) -> list[Grid]:
                 "sees",
                 "found here",
                 *(_copies_words(count) for count in copies),
+                "95 % interval over",
                 "study",
             ),
             tuple(table),
@@ -155,7 +165,7 @@ def _rows(
     if not measured:
         blanks = ("" for _ in copies)
         return [
-            (claim.method, *said, claim.cost, claim.sees, NOT_MEASURED, *blanks, "")
+            (claim.method, *said, claim.cost, claim.sees, NOT_MEASURED, *blanks, "", "")
         ]
     return [
         (
@@ -165,6 +175,7 @@ def _rows(
             claim.sees,
             row.what,
             *(row.found.get(count, "") for count in copies),
+            row.over,
             row.study,
         )
         for row in measured

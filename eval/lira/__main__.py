@@ -25,7 +25,9 @@ Fixed before any result of these seeds was looked at:
 - AUC and true positives at 1 % and 5 %, one threshold for all targets; 95 % intervals
   by a bootstrap of 400 draws over targets and texts.
 
-Rows and lengths were tried on seeds 90000 to 90002, which are not used.
+Rows and lengths were tried on seeds 90000 to 90002, which are not used. Tables of the
+first 64 models were looked at before the others were finished; they are a part of the
+128, and no second witness.
 """
 
 import dataclasses
@@ -33,7 +35,7 @@ import hashlib
 import json
 import sys
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +54,8 @@ from eval.lira.shadows import (
 )
 from eval.lira.table import figures, grids
 from eval.python_docs import read_python_docs
-from eval.study import Clock, finish_study
-from jaxcontam.cli import parse, run_command
+from eval.study import Clock, Grid, finish_study
+from jaxcontam.cli import EXIT_DONE, EXIT_PARTIAL, parse, run_command
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.errors import InputError
 from jaxcontam.report.document import make_folder
@@ -97,6 +99,9 @@ TINY = Design(
 )
 TINY_MODELS = 12
 """The fewest at which every text has shadows on both sides, but for bad luck."""
+FEWEST_MODELS = 3
+"""A target, and shadows that read a text and that did not."""
+_NOT_TRIED = Failure("not tried: the first ones all failed")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,21 +121,28 @@ class Lira:
     any_code: bool = False
     """Take finished models that other code trained."""
     out: Path = Path("runs/lira")
-    """Folder for a record of each model, the tables and lira.json."""
+    """Folder for a record of each model, the tables and lira.json; --tiny has a folder
+    `tiny` in it."""
     tiny: bool = False
     """A pulse run, too small to detect anything."""
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
         check_positive(self, "processes")
-        if self.models < 3:
+        if self.models < FEWEST_MODELS:
             raise InputError(
-                f"--models must be at least 3, got {self.models}",
+                f"--models must be at least {FEWEST_MODELS}, got {self.models}",
                 hint="a target needs shadows that read a text and some that did not",
             )
 
-    def run(self) -> dict[str, Any]:
-        """Train what is missing, judge, print the tables; returns lira.json."""
+    def run(self) -> dict[str, Any] | None:
+        """Train what is missing, judge, print the tables.
+
+        Models that could not be trained are named, and the others judged.
+
+        Returns:
+            lira.json; None where too few models could be trained to judge any.
+        """
         clock = Clock.start()
         # Columns with intervals are wide; a cut number would be worse than a long line.
         console = Console(width=max(_WIDTH, Console().width))
@@ -143,8 +155,16 @@ class Lira:
         )
         n_models = min(self.models, TINY_MODELS) if self.tiny else self.models
         seeds = list(range(self.seed, self.seed + n_models))
-        make_folder(self.out / RECORDS_DIR)
-        shadows, taken_over = self._shadows(job, seeds)
+        shadows, failures, taken_over = self._shadows(job, seeds)
+        if failures:
+            named = ", ".join(map(str, failures))
+            print(
+                f"eval.lira: {len(failures)} of {n_models} models were not made, seeds "
+                f"{named}; the same command tries them again",
+                file=sys.stderr,
+            )
+        if len(shadows) < FEWEST_MODELS:
+            return None
         pool = draw_pool(job, read_texts(job))
         found = found_of(
             shadows,
@@ -156,51 +176,66 @@ class Lira:
             "lira",
             flags_of(self),
             clock=clock,
-            out=self.out,
-            numbers=_numbers(job, shadows, pool, found),
-            grids=grids(found, job.design.copies),
+            out=self._folder,
+            numbers=_numbers(job, shadows, failures, pool, found),
+            grids=[*grids(found, job.design.copies), *_lost_grids(failures, n_models)],
             figures=figures(found),
             console=console,
             earlier_seconds=taken_over,
         )
 
-    def _shadows(self, job: Job, seeds: Sequence[int]) -> tuple[list[Shadow], float]:
-        """All models in the order of their seeds; CPU seconds of those found here."""
+    def _shadows(
+        self, job: Job, seeds: Sequence[int]
+    ) -> tuple[list[Shadow], dict[int, Failure], float]:
+        """Models in the order of seeds, why others failed, CPU seconds of old ones."""
         digest, code = job_digest(job), code_version()
+        paths = {seed: self._record(job.design, seed, digest) for seed in seeds}
         known: dict[int, Shadow] = {}
         for seed in seeds:
             record = read_record(
-                self._record(seed), digest, None if self.any_code else code or ""
+                paths[seed], digest, None if self.any_code else code or ""
             )
             if record is not None:
                 known[seed] = record
         taken_over = sum(one.cpu_seconds for one in known.values())
         missing = [seed for seed in seeds if seed not in known]
-        for seed, shadow in self._made(job, missing):
-            write_record(self._record(seed), digest, code, shadow)
-            known[seed] = shadow
+        failures: dict[int, Failure] = {}
+        for seed, outcome in self._made(job, missing):
+            if isinstance(outcome, Failure):
+                failures[seed] = outcome
+                words = outcome.reason
+            else:
+                make_folder(paths[seed].parent)
+                write_record(paths[seed], digest, code, outcome)
+                known[seed] = outcome
+                words = f"loss {outcome.loss:.2f}, {outcome.cpu_seconds:.1f} CPU s"
             print(
-                f"eval.lira: {len(known)} of {len(seeds)} models, seed {seed}, loss "
-                f"{shadow.loss:.2f}, {shadow.cpu_seconds:.1f} CPU s",
+                f"eval.lira: {len(known)} of {len(seeds)} models, seed {seed}: {words}",
                 file=sys.stderr,
                 flush=True,
             )
-        return [known[seed] for seed in seeds], taken_over
+        failures = {
+            seed: failures.get(seed, _NOT_TRIED) for seed in seeds if seed not in known
+        }
+        found = [known[seed] for seed in seeds if seed in known]
+        return found, failures, taken_over
 
-    def _made(self, job: Job, seeds: Sequence[int]) -> Iterator[tuple[int, Shadow]]:
+    def _made(
+        self, job: Job, seeds: Sequence[int]
+    ) -> Iterator[tuple[int, Shadow | Failure]]:
         if min(self.processes, len(seeds)) < 2:
             make = open_job(job) if seeds else None
             yield from ((seed, make(seed)) for seed in seeds if make is not None)
             return
-        for seed, outcome in over_processes(
-            open_job, job, seeds, n_processes=self.processes
-        ):
-            if isinstance(outcome, Failure):
-                raise RuntimeError(f"model {seed}: {outcome.reason}\n{outcome.details}")
-            yield seed, outcome
+        yield from over_processes(open_job, job, seeds, n_processes=self.processes)
 
-    def _record(self, seed: int) -> Path:
-        return self.out / RECORDS_DIR / f"{seed}.npz"
+    @property
+    def _folder(self) -> Path:
+        return self.out / "tiny" if self.tiny else self.out
+
+    def _record(self, design: Design, seed: int, digest: str) -> Path:
+        """Named by what a record follows from, so that other flags overwrite none."""
+        return self._folder / RECORDS_DIR / f"{design.name}-{seed}-{digest[:8]}.npz"
 
 
 def job_digest(job: Job) -> str:
@@ -256,12 +291,33 @@ def read_record(path: Path, digest: str, code: str | None) -> Shadow | None:
         return None
 
 
+def _lost_grids(failures: Mapping[int, Failure], n_models: int) -> list[Grid]:
+    """The models that are missing from all other tables, if there are any."""
+    if not failures:
+        return []
+    return [
+        Grid(
+            f"{len(failures)} of {n_models} models were not made; the tables are of "
+            "the others",
+            ("seed", "why"),
+            tuple((str(seed), one.reason) for seed, one in failures.items()),
+        )
+    ]
+
+
 def _numbers(
-    job: Job, shadows: Sequence[Shadow], pool: Pool, found: Found
+    job: Job,
+    shadows: Sequence[Shadow],
+    failures: Mapping[int, Failure],
+    pool: Pool,
+    found: Found,
 ) -> dict[str, Any]:
     design = job.design
     return {
         "seeds": [one.seed for one in shadows],
+        "failures": [
+            {"seed": seed, **dataclasses.asdict(one)} for seed, one in failures.items()
+        ],
         "design": {
             "n_texts": len(pool.texts),
             "copies": list(design.copies),
@@ -281,9 +337,15 @@ def main() -> int:
     """Command line of `python -m eval.lira`."""
     keep_freed_memory()
     return run_command(
-        lambda: parse(Lira, sys.argv[1:], prog="python -m eval.lira").run(),
+        lambda: _run(parse(Lira, sys.argv[1:], prog="python -m eval.lira")),
         name="eval.lira",
     )
+
+
+def _run(study: Lira) -> int:
+    document = study.run()
+    is_whole = document is not None and not document["failures"]
+    return EXIT_DONE if is_whole else EXIT_PARTIAL
 
 
 if __name__ == "__main__":

@@ -17,15 +17,20 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from jaxcontam.data.encoding import plain_tokenizer
-from jaxcontam.errors import InputError
 from jaxcontam.methods import SCORES
 from jaxcontam.methods.membership.score import ScoredText
 from train.population_forms import train_scanned
 from train.population_models import last_loss
-from train.population_plan import Design, Texts, draw_sets, read_pool
+from train.population_plan import (
+    Design,
+    Texts,
+    draw_sets,
+    fill_background,
+    read_pool,
+)
 from train.stream import Canary, build_stream, training_rows
 from train.tokenizer import prefix_id, train_tokenizer
-from train.tokens import as_cache, choose_documents
+from train.tokens import as_cache
 
 SCORE_NAMES = tuple(
     name for name, row in SCORES.items() if set(row.reads) <= {"moments"}
@@ -145,7 +150,7 @@ def shadow_rows(
     lengths_E = np.array([len(ids) for ids in pool.ids])
     n_planted = int((lengths_E * pool.copies)[read_E].sum())
     stream = build_stream(
-        _background(texts, design.n_tokens - n_planted, seed=seed),
+        fill_background(design, texts, n_planted, seed=seed),
         canaries,
         prefix_id=texts.prefix_id,
         seed=seed,
@@ -221,20 +226,3 @@ def _values(
         )
         values_EM[i] = [SCORES[name].score(scored) for name in SCORE_NAMES]
     return values_EM
-
-
-def _background(texts: Texts, n_ids: int, *, seed: int) -> list[np.ndarray]:
-    """Random documents of so many ids in all, the last one cut."""
-    cache = texts.documents
-    if not 0 < n_ids <= cache.n_ids:
-        raise InputError(
-            f"the background has {cache.n_ids:,} tokens, {n_ids:,} are to be filled",
-            hint="another number of steps or of texts",
-        )
-    chosen = [
-        cache.document(int(i))
-        for i in choose_documents(cache.lengths, budget=n_ids, seed=seed)
-    ]
-    surplus = sum(map(len, chosen)) - n_ids
-    chosen[-1] = chosen[-1][: len(chosen[-1]) - surplus]
-    return chosen

@@ -30,6 +30,7 @@ import dataclasses
 import hashlib
 import json
 import sys
+import time
 from pathlib import Path
 
 from rich.console import Console
@@ -60,6 +61,21 @@ _TINY_SETS, _TINY_CHECKED = 500, 3
 _TINY_TESTS = ("adjacency", "stratified", "permutation")
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Record:
+    """A finished cell.
+
+    Attributes:
+        result: What was counted.
+        check: Beside the library; none of planned files.
+        cpu_seconds: Of all of it, compilation and check too.
+    """
+
+    result: CellResult
+    check: Check | None
+    cpu_seconds: float
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedPower:
     """Simulate the power of every planned test and compare it with the formulas.
@@ -72,7 +88,8 @@ class SimulatedPower:
     sets: int = 100_000
     """Data sets a cell."""
     out: Path = Path("runs/simulated_power")
-    """Folder for tables, figure and a record of each finished cell, which is kept."""
+    """Folder for tables, figure and a record of each finished cell, which is kept;
+    --tiny has a folder `tiny` in it."""
     any_code: bool = False
     """Take finished cells that another version of the code made."""
     tables: bool = False
@@ -87,13 +104,11 @@ class SimulatedPower:
     def run(self) -> dict:
         """Simulate what is missing, print the tables; returns simulated_power.json."""
         clock = Clock.start()
-        make_folder(self.out / CELLS_DIR)
         cells = self._cells()
         code, earlier = code_version(), 0.0
-        results: list[CellResult] = []
-        checks: list[Check] = []
+        records: list[Record] = []
         for number, cell in enumerate(cells, 1):
-            path = self.out / CELLS_DIR / f"{cell.label}.json"
+            path = self._path(cell)
             key = self._key(cell, None if self.any_code else code)
             # Where git cannot tell the code, an old record may be another code's.
             known = code is not None or self.any_code
@@ -102,27 +117,29 @@ class SimulatedPower:
                 continue
             if record is None:
                 record = self._measure(cell)
-                _write_record(path, self._keys(cell, code), *record)
+                make_folder(path.parent)
+                _write_record(path, self._keys(cell, code), record)
                 print(
                     f"{number} of {len(cells)}: {cell.label}, "
-                    f"{record[0].cpu_seconds:.1f} CPU s",
+                    f"{record.cpu_seconds:.1f} CPU s",
                     file=sys.stderr,
                     flush=True,
                 )
             else:
-                earlier += record[0].cpu_seconds
-            results.append(record[0])
-            checks += [record[1]] if record[1] is not None else []
-        if not results:
+                earlier += record.cpu_seconds
+            records.append(record)
+        if not records:
             raise InputError(
-                f"{self.out}: no finished cell of these flags and this code",
+                f"{self._folder}: no finished cell of these flags and this code",
                 hint="leave out --tables, or add --any-code",
             )
+        results = [record.result for record in records]
+        checks = [record.check for record in records if record.check is not None]
         return finish_study(
             "simulated_power",
             flags_of(self),
             clock=clock,
-            out=self.out,
+            out=self._folder,
             numbers={"seed": self.seed, **numbers(results, checks)},
             grids=grids(results, checks),
             figures={"difference": difference_svg(results)},
@@ -130,6 +147,10 @@ class SimulatedPower:
             console=Console(width=_WIDTH),
             earlier_seconds=earlier,
         )
+
+    @property
+    def _folder(self) -> Path:
+        return self.out / "tiny" if self.tiny else self.out
 
     @property
     def _n_sets(self) -> int:
@@ -142,14 +163,21 @@ class SimulatedPower:
         normal, *others = LAWS
         return [*law_cells([normal]), *planner_cells(), *law_cells(others)]
 
-    def _measure(self, cell: Cell) -> tuple[CellResult, Check | None]:
+    def _measure(self, cell: Cell) -> Record:
+        started = time.process_time()
         result, spare = simulate(cell, self._n_sets, seed=self.seed)
-        if cell.part != LAWS_PART:
-            return result, None
-        n_checked = N_PAIRS_CHECKED if result.n_orders is None else N_CHECKED
-        if self.tiny:
-            n_checked = _TINY_CHECKED
-        return result, check_batch(cell, spare, FOUND, n_checked)
+        check = None
+        if cell.part == LAWS_PART:
+            n_checked = N_PAIRS_CHECKED if result.n_orders is None else N_CHECKED
+            if self.tiny:
+                n_checked = _TINY_CHECKED
+            check = check_batch(cell, spare, FOUND, n_checked)
+        return Record(result, check, time.process_time() - started)
+
+    def _path(self, cell: Cell) -> Path:
+        """Named by what a record follows from, so that other flags overwrite none."""
+        digest = self._key(cell, None).removeprefix("sha256:")[:8]
+        return self._folder / CELLS_DIR / f"{cell.label}-{digest}.json"
 
     def _keys(self, cell: Cell, code: str | None) -> tuple[str, str]:
         """Of this code, and of any."""
@@ -163,9 +191,7 @@ class SimulatedPower:
         return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-def _read_record(
-    path: Path, key: str, cell: Cell
-) -> tuple[CellResult, Check | None] | None:
+def _read_record(path: Path, key: str, cell: Cell) -> Record | None:
     """A finished cell, if it stands there under this key."""
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
@@ -178,19 +204,13 @@ def _read_record(
         if check is not None:
             check["log_ratios"] = tuple(check["log_ratios"])
             check = Check(**check)
-        return CellResult(**result), check
+        return Record(CellResult(**result), check, fields["cpu_seconds"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def _write_record(
-    path: Path, keys: tuple[str, str], result: CellResult, check: Check | None
-) -> None:
-    fields = {
-        "keys": keys,
-        "result": dataclasses.asdict(result),
-        "check": None if check is None else dataclasses.asdict(check),
-    }
+def _write_record(path: Path, keys: tuple[str, str], record: Record) -> None:
+    fields = {"keys": keys, **dataclasses.asdict(record)}
     replace_bytes(path, (json.dumps(fields) + "\n").encode())
 
 

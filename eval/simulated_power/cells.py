@@ -71,7 +71,8 @@ class Share:
     """Share of data sets with p at or below a level, and what the formula says.
 
     Attributes:
-        effect: Gain of a boundary, in standard deviations of an entry.
+        effect: Gain of a boundary, in standard deviations of an entry (item effects
+            left out).
         name: What effect it is.
         level: Of the test.
         simulated: The share.
@@ -103,7 +104,8 @@ class CellResult:
         n_orders: m; None where all orders are columns.
         spread: Standard deviation of one boundary as a report of clean files shows it.
         shares: One an effect and level.
-        cpu_seconds: Of the simulation, compilation left out.
+        cpu_seconds: Of the simulation alone: neither compilation nor the check beside
+            the library.
     """
 
     cell: Cell

@@ -2,8 +2,10 @@
 
 Entry [i, j] of a pair matrix is what example j scores after example i. Chance gives
 every entry mean 0 and variance 1 (over the file), so effects are in standard
-deviations of one boundary. A published boundary gains the effect times its weight, and
-weights have mean 1.
+deviations of one boundary. What items add to whole rows and columns comes on top:
+entries of `item effects` have variance 3, and effects stay in units of the rest, since
+two orders of the same items differ by item effects at their ends only. A published
+boundary gains the effect times its weight, and weights have mean 1.
 
 Dimension key
     D  data sets

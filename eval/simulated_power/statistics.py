@@ -23,14 +23,16 @@ import numpy as np
 from eval.simulated_power.laws import Pairs
 from eval.simulated_power.tail import saddlepoint_tail
 from jaxcontam.stats.power import PowerDesign
+from jaxcontam.stats.randomisation import (
+    MIN_ORDERS_TO_STUDENTISE,
+    SD_RATIO_TO_STUDENTISE,
+)
 
 # Random orders of a stratum are drawn from a table of this many; 16 bits choose one.
 _TABLE = 2**16
 # Adjacency's law over all orders of a stratum is seen through so many of them; its
 # variance is known in closed form.
 N_COLUMNS = 256
-# As `auto` scores do: that many orders, and so unequal rows.
-_FEWEST_ORDERS, _SD_RATIO = 9, 4.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -206,10 +208,10 @@ def _sum_p(scores_KM: jax.Array) -> jax.Array:
     """Centred rows, studentised where `auto` would: see `row_scores`."""
     _, M = scores_KM.shape
     centred_KM = scores_KM - scores_KM.mean(axis=1, keepdims=True)
-    if M - 1 >= _FEWEST_ORDERS:
+    if M - 1 >= MIN_ORDERS_TO_STUDENTISE:
         sd_K = scores_KM.std(axis=1, ddof=1)
         low, high = jnp.percentile(sd_K, jnp.array([10.0, 90.0]))
-        divisor_K = jnp.where(high > _SD_RATIO * low, sd_K, 1.0)
+        divisor_K = jnp.where(high > SD_RATIO_TO_STUDENTISE * low, sd_K, 1.0)
         centred_KM /= jnp.where(divisor_K > 0, divisor_K, 1.0)[:, None]
     return saddlepoint_tail(centred_KM, centred_KM[:, 0].sum())
 

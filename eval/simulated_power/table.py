@@ -190,8 +190,9 @@ def _check_grid(results: Sequence[CellResult], checks: Sequence[Check]) -> Grid:
             )
         )
     return Grid(
-        "Data sets a CPU second, and p-values beside the library's own: "
-        "ln(p / p of the library), and decisions at the three levels that differ",
+        "Data sets a CPU second (compilation and check left out), and p-values beside "
+        "the library's own: ln(p / p of the library), and decisions at the three "
+        "levels that differ",
         ("test", "sets / s", "checked", "mean", "sd", "differ"),
         tuple(rows),
     )

@@ -36,10 +36,12 @@ SMALLEST_P = 1e-300
 N_MONTE_CARLO = 99_999
 LOG10_E_MAX = 300.0
 """e-values are quoted no larger than 10 to this."""
+MIN_ORDERS_TO_STUDENTISE = 9
+"""`auto` leaves rows of fewer counterfactual orders as they are."""
+SD_RATIO_TO_STUDENTISE = 4.0
+"""`auto` studentises where the rows' 10th and 90th percentile are further apart."""
 # Sums over several rows are tabulated up to this many: few enough to stay in cache.
 _TABLE_SIZE = 2**14
-_MIN_ORDERS_TO_STUDENTISE = 9
-_SD_RATIO_TO_STUDENTISE = 4.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -231,10 +233,10 @@ def _magnitudes(rows: Rows) -> np.ndarray:
 
 
 def _unequal(sd: np.ndarray, sizes_K: np.ndarray) -> bool:
-    if sizes_K.min() - 1 < _MIN_ORDERS_TO_STUDENTISE or len(sd) == 0:
+    if sizes_K.min() - 1 < MIN_ORDERS_TO_STUDENTISE or len(sd) == 0:
         return False
     low, high = np.percentile(sd, [10, 90])
-    return bool(high > _SD_RATIO_TO_STUDENTISE * low)
+    return bool(high > SD_RATIO_TO_STUDENTISE * low)
 
 
 def power_of_ten(exponent: float) -> float:
