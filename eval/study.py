@@ -14,11 +14,15 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from jaxcontam.report.document import make_folder, replace_bytes
 from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.scoring.identity import cpu_name
 from train.earlier import code_version
+
+# More columns than a table has; the words of one decide how wide it is.
+_ANY_WIDTH = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -109,22 +113,28 @@ def finish_study(
     replace_bytes(out / f"{name}.md", f"{tables}\n".encode())
     for grid in grids:
         print_grid(grid, console)
-    console.print(f"\n{_cost_words(document)}", highlight=False, soft_wrap=True)
     written = [f"{name}.md", *(f"{figure}.svg" for figure in figures), f"{name}.json"]
-    console.print(f"{out}: {', '.join(written)}", highlight=False, soft_wrap=True)
+    for line in (f"\n{_cost_words(document)}", f"{out}: {', '.join(written)}"):
+        console.print(Text(line), soft_wrap=True)
     return document
 
 
 def print_grid(grid: Grid, console: Console) -> None:
-    """A table without lines, numbers to the right."""
+    """A table without lines, numbers to the right, as wide as its words need.
+
+    Words are printed as they are: brackets in a name or an error are no markup.
+    """
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     for number, name in enumerate(grid.header):
         justify = "left" if number == 0 else "right"
-        table.add_column(name, justify=justify, no_wrap=True)
+        table.add_column(Text(name), justify=justify, no_wrap=True)
     for row in grid.rows:
-        table.add_row(*row)
-    console.print(f"\n{grid.title}", highlight=False)
-    console.print(table, highlight=False)
+        table.add_row(*map(Text, row))
+    # A number that a narrow terminal cuts short is a wrong one.
+    anything = console.options.update(width=_ANY_WIDTH)
+    table.width = console.measure(table, options=anything).maximum
+    console.print(Text(f"\n{grid.title}"))
+    console.print(table, highlight=False, crop=False)
 
 
 def markdown(grid: Grid) -> str:

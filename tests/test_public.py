@@ -214,6 +214,34 @@ def test_table_without_any_result_is_one_line_and_exit_2(
     assert hint.startswith("  hint: give a folder with config.json")
 
 
+def test_table_of_failures_alone_replaces_an_older_one(
+    finished, inputs, tmp_path, monkeypatch, capsys
+):
+    _, out = finished
+    for name in ("public.md", "public.json", "heatmap.svg"):
+        shutil.copy(out / name, tmp_path)
+    words = ["--models", inputs / "one", "--benchmarks", inputs / "missing.txt"]
+    assert run_main(monkeypatch, *words, "--out", tmp_path, "--tiny") == 2
+    assert "none of 1 cells could be tested" in capsys.readouterr().err
+    document = json.loads((tmp_path / "public.json").read_text())
+    assert document["cells"] == []
+    assert [row["benchmark"] for row in document["failed"]] == ["missing"]
+    text = (tmp_path / "public.md").read_text()
+    assert "missing.txt: no such file" in text and "arc" not in text
+    assert "arc" not in (tmp_path / "heatmap.svg").read_text()
+
+
+def test_error_with_brackets_is_told_as_it_is(inputs, tmp_path, monkeypatch, capsys):
+    def fails(*_):
+        raise RuntimeError("bad [/job:0] x")
+
+    monkeypatch.setattr(cells, "open_for", fails)
+    words = ["--models", inputs / "one", "--benchmarks", inputs / f"{NAMES[0]}.txt"]
+    assert run_main(monkeypatch, *words, "--out", tmp_path, "--tiny") == 2
+    said = capsys.readouterr()
+    assert "RuntimeError: bad [/job:0] x" in said.out and "bad [/job:0] x" in said.err
+
+
 def outcomes_with(report, p_values):
     """One outcome a p-value, otherwise alike; columns are called b0, b1, ..."""
     found = []
@@ -290,6 +318,11 @@ def test_verdicts_have_letters_of_their_own():
         ("model", ["one/gpt,two/gpt", "one/run/model,two/run/model"], None),
         ("benchmark", ["a.jsonl,hf:o/n:main:test", "lm_eval:boolq"], None),
         ("benchmark", ["boolq/dev.jsonl", "piqa/dev.jsonl"], ["boolq-dev", "piqa-dev"]),
+        (
+            "benchmark",
+            ["lm_eval:boolq,lm_eval:piqa:test,a.txt,lm_eval:arc_easy"],
+            ["boolq", "piqa-test", "a", "arc_easy"],
+        ),
     ],
 )
 def test_words_become_names_that_differ(kind, words, names):
@@ -305,6 +338,22 @@ def test_file_with_a_comma_in_its_name_is_one(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("a,b.txt").write_text("x\n")
     assert [e.word for e in read_entries(["a,b.txt"], "benchmark")] == ["a,b.txt"]
+
+
+@pytest.mark.parametrize("word", ["api:https://h/v1#x", "lm_eval:hf:pretrained=D"])
+@pytest.mark.parametrize("before", ["org/a", "api:https://h/v1#y"])
+def test_model_with_commas_of_its_own_stands_behind_none(word, before):
+    with pytest.raises(InputError, match="behind a comma") as caught:
+        read_entries([f"{before},{word},dtype=x"], "model")
+    assert repr(word) in str(caught.value) and "spaces" in caught.value.hint
+    assert [e.word for e in read_entries([before, word], "model")] == [before, word]
+
+
+def test_toml_file_stands_among_others_in_a_list_with_commas(tmp_path):
+    (path,) = write_toml(tmp_path, '[boolq]\nbenchmark = "b.txt"\nlimit = 7\n')
+    found = read_entries([f"a.txt,{path}", f"{tmp_path / 'c.txt'}"], "benchmark")
+    assert [one.name for one in found] == ["a", "boolq", "c"]
+    assert found[1].flags == {"limit": 7}
 
 
 def write_toml(tmp_path, text):
@@ -332,6 +381,35 @@ def test_flags_of_a_table_are_those_of_its_cells_alone(tmp_path):
     assert (other.limit, other.benchmark) == (5, (Path("hf:o/arc:test"),))
     # A benchmark's own effort is a choice of tests.
     assert other.test_names == ("reversal",)
+
+
+@pytest.mark.parametrize("value", ['"s.json"', '["s.json"]'])
+def test_seed_file_of_a_table_is_beside_it(tmp_path, value):
+    text = f'[a]\nbenchmark = "a.txt"\nseed_file = {value}\n'
+    (benchmark,) = read_entries(write_toml(tmp_path, text), "benchmark")
+    (model,) = read_entries(["m"], "model")
+    cell = plan_cell(model, benchmark, {}, Path("o"))
+    assert cell.audit.seed_file == (tmp_path / "s.json",)
+
+
+def test_cell_follows_from_its_seed_file_and_its_tokenizer(tmp_path):
+    text = '[a]\nbenchmark = "a.txt"\nseed_file = "s.json"\n'
+    (benchmark,) = read_entries(write_toml(tmp_path, text), "benchmark")
+    text = '[m]\nmodel = "api:https://h/v1#m"\ntokenizer = "words"\n'
+    (model,) = read_entries(write_toml(tmp_path, text), "model")
+    cell = plan_cell(model, benchmark, {}, Path("o"))
+    (tmp_path / "words").mkdir()
+    keys = {cells.cell_key(cell, CODE)}
+    for path, words in [
+        ("a.txt", "x"),
+        ("s.json", "1"),
+        ("s.json", "2"),
+        ("words/tokenizer.json", "1"),
+        ("words/tokenizer.json", "12"),
+    ]:
+        (tmp_path / path).write_text(words)
+        keys.add(cells.cell_key(cell, CODE))
+    assert len(keys) == 6
 
 
 @pytest.mark.parametrize(

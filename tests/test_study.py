@@ -1,3 +1,4 @@
+import io
 import json
 import xml.etree.ElementTree as ElementTree
 
@@ -5,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from eval.curves import Curve, curves_svg
-from eval.study import Clock, Grid, finish_study, markdown
+from eval.study import Clock, Grid, finish_study, markdown, print_grid
 
 GRID = Grid("A title", ("test", "power"), (("a | b", "0.5\n0.4"), ("c", "1")))
 
@@ -68,3 +69,37 @@ def test_same_curves_give_the_same_bytes():
         curves_svg(curves, x_label="x", y_label="y", log_y=True) for _ in range(2)
     )
     assert one == other
+
+
+def printed(grid, *, width):
+    out = io.StringIO()
+    print_grid(grid, Console(file=out, width=width))
+    return out.getvalue()
+
+
+def test_words_are_printed_as_they_are_and_none_is_cut():
+    # Of the two kinds of brackets, one ends a style and one begins it; then an emoji.
+    words = ("bad [/job:0] x", "[mmlu]: no field", ":key: [bold]0.123456")
+    grid = Grid("[red]of[/x]", words, (words, words[::-1]))
+    narrow, wide = (printed(grid, width=width) for width in (12, 200))
+    for word in words:
+        assert narrow.count(word) == wide.count(word) == 3
+    assert wide.splitlines()[1] == grid.title
+    # As many lines, so that no row wraps inside itself.
+    assert narrow.splitlines()[-3:] == wide.splitlines()[-3:]
+
+
+def test_study_with_brackets_in_its_folder_and_flags_says_both(tmp_path):
+    out, shown = tmp_path / "[red]" / "[", io.StringIO()
+    finish_study(
+        "power",
+        ("--models", "[/job:0]"),
+        clock=Clock.start(),
+        out=out,
+        numbers={},
+        grids=(GRID,),
+        figures={},
+        console=Console(file=shown, width=20),
+    )
+    assert f"{out}: power.md, power.json" in shown.getvalue()
+    assert "python -m eval.power --models [/job:0]" in shown.getvalue()

@@ -3,13 +3,17 @@
 import datetime
 import decimal
 import json
+import uuid
 
+import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
 
-from jaxcontam.data import hub_splits
+from jaxcontam.cli import main
+from jaxcontam.data import benchmark, hub_splits
 from jaxcontam.data.benchmark import load_benchmark
+from jaxcontam.data.labelled import load_labelled
 from jaxcontam.data.tables import read_table
 from jaxcontam.errors import InputError
 
@@ -60,6 +64,136 @@ def test_values_without_json_become_text_and_bytes_are_left_out(tmp_path):
     ]
     with pytest.raises(InputError, match=r"no field 'image' \(it has: when, price"):
         load_benchmark(path, text_field="image")
+
+
+def write_columns(path, *columns):
+    """A file of (name, values, type)."""
+    names = [name for name, _, _ in columns]
+    arrays = [pyarrow.array(values, kind) for _, values, kind in columns]
+    pyarrow.parquet.write_table(pyarrow.Table.from_arrays(arrays, names), path)
+    return path
+
+
+TEXT = ("q", ["x", "y"], pyarrow.string())
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pyarrow.binary_view(),
+        pyarrow.large_binary(),
+        pyarrow.binary(1),
+        pyarrow.dictionary(pyarrow.int32(), pyarrow.binary()),
+        pyarrow.list_(pyarrow.binary()),
+        pyarrow.map_(pyarrow.string(), pyarrow.binary()),
+        pyarrow.opaque(pyarrow.binary(), "picture", "here"),
+    ],
+    ids=str,
+)
+def test_bytes_of_any_kind_are_left_out(tmp_path, kind):
+    values = [b"1", b"2"]
+    if pyarrow.types.is_map(kind):
+        values = [[("a", value)] for value in values]
+    elif pyarrow.types.is_nested(kind):
+        values = [[value] for value in values]
+    column = pyarrow.array(values, getattr(kind, "storage_type", kind))
+    if isinstance(kind, pyarrow.BaseExtensionType):
+        column = pyarrow.ExtensionArray.from_storage(kind, column)
+    path = tmp_path / "set.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"q": ["x", "y"], "b": column}), path)
+    assert read_table(path) == [{"q": "x"}, {"q": "y"}]
+
+
+def test_numbers_with_a_spelling_of_their_own_become_text(tmp_path):
+    # Parquet keeps 16 bytes; their spelling is what the publisher meant.
+    number = uuid.UUID(int=5)
+    column = ("id", [number.bytes] * 2, pyarrow.uuid())
+    path = write_columns(tmp_path / "set.parquet", column, TEXT)
+    (first, _) = load_benchmark(path).texts
+    assert json.loads(first) == {"id": str(number), "q": "x"}
+
+
+def test_column_whose_name_begins_another_stays_itself(tmp_path):
+    # Asked for `a`, parquet gives `a.b` too, which holds bytes here.
+    inner = ("a.b", [b"1", b"2"], pyarrow.binary())
+    outer = ("a", ["x", "y"], pyarrow.string())
+    path = write_columns(tmp_path / "set.parquet", inner, TEXT, outer)
+    assert read_table(path) == [{"q": "x", "a": "x"}, {"q": "y", "a": "y"}]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ([TEXT, TEXT], "two columns named 'q'"),
+        ([("image", [b"1"], pyarrow.binary())], r"all columns hold bytes \(image\)"),
+        ([("t", [2**60], pyarrow.timestamp("ms"))], "not a readable .parquet file"),
+        ([("t", [2**30], pyarrow.date32())], "not a readable .parquet file"),
+        ([("t", [1], pyarrow.timestamp("us", "No/Zone"))], "not a readable .parquet"),
+    ],
+)
+def test_table_without_records_to_make_of_it_is_one_line(tmp_path, columns, message):
+    path = write_columns(tmp_path / "set.parquet", *columns)
+    with pytest.raises(InputError, match=message) as caught:
+        load_benchmark(path)
+    assert "\n" not in str(caught.value)
+
+
+def peak_bytes(ask):
+    """The most that pyarrow held at a time."""
+    usual = pyarrow.default_memory_pool()
+    pool = pyarrow.proxy_memory_pool(usual)
+    pyarrow.set_memory_pool(pool)
+    try:
+        ask()
+    finally:
+        pyarrow.set_memory_pool(usual)
+    return pool.max_memory()
+
+
+def test_images_are_not_read(tmp_path):
+    rng = np.random.default_rng(0)
+    images = [rng.bytes(1 << 16) for _ in range(32)]
+    columns = ("image", images, pyarrow.binary()), ("n", range(32), pyarrow.int32())
+    path = write_columns(tmp_path / "set.parquet", *columns)
+    assert peak_bytes(lambda: read_table(path)) < len(images[0])
+
+
+def test_limit_reads_no_more_than_its_group_of_rows(tmp_path):
+    rng = np.random.default_rng(0)
+    texts = [rng.bytes(1 << 13).hex() for _ in range(128)]
+    path = tmp_path / "set.parquet"
+    write_table(path, [{"q": text} for text in texts], row_group_size=16)
+    size = sum(map(len, texts[:16]))
+    # A group is read compressed, to about a half, and its texts are then taken out.
+    assert peak_bytes(lambda: read_table(path, limit=2)) < 2 * size
+    assert peak_bytes(lambda: read_table(path)) > 8 * size
+
+
+@pytest.mark.parametrize("name", ["dir.parquet", "set.txt.parquet", "sett.parquet"])
+def test_what_is_no_file_is_named_as_what_it_is(tmp_path, name):
+    (tmp_path / "dir.parquet").mkdir()
+    there = write_table(tmp_path / "set.parquet", ROWS)
+    with pytest.raises(InputError) as caught:
+        load_benchmark(tmp_path / name)
+    found = str(caught.value).removeprefix(f"{tmp_path / name}: "), caught.value.hint
+    if name.startswith("dir"):
+        assert found == ("is a folder", "name one file")
+    else:
+        assert found == ("no such file", f"did you mean {str(there)!r}?")
+
+
+def test_release_takes_no_table_and_names_none(tmp_path, capsys):
+    path = write_table(tmp_path / "set.parquet", ROWS)
+    flags = [
+        "--seed-file",
+        str(tmp_path / "seed.json"),
+        "--out",
+        str(tmp_path / "o.parquet"),
+    ]
+    assert main(["release", str(path), *flags]) == 2
+    *_, error, hint = capsys.readouterr().err.splitlines()
+    assert "unknown suffix '.parquet'" in error
+    assert hint == f"  hint: one of {', '.join(benchmark.SUFFIXES)}"
 
 
 @pytest.mark.parametrize(
@@ -116,3 +250,39 @@ def test_split_that_the_hub_has_not_is_refused(hub):
         load_benchmark("hf:name:validation")
     with pytest.raises(InputError, match="not a split on the hub"):
         load_benchmark("hf:name")
+
+
+@pytest.mark.parametrize(
+    "load", [load_benchmark, lambda *a, **k: load_labelled(*a, with_labels=False, **k)]
+)
+def test_files_of_a_split_behind_the_limit_are_not_read(hub, load, monkeypatch):
+    hub["test-00000-of-00002.parquet"] = ROWS[:4]
+    hub["test-00001-of-00002.parquet"] = ROWS[4:]
+    asked = []
+    real = pyarrow.parquet.ParquetFile
+
+    def opened(path):
+        asked.append(path.name)
+        return real(path)
+
+    monkeypatch.setattr(pyarrow.parquet, "ParquetFile", opened)
+    assert len(load("hf:name:test", text_field="q", limit=4)) == 4
+    assert asked == ["test-00000-of-00002.parquet"]
+    assert len(load("hf:name:test", text_field="q", limit=5)) == 5
+    assert len(asked) == 3
+
+
+def test_fault_in_json_lines_of_the_hub_names_the_file_that_is_there(hub, tmp_path):
+    hub["test.json"] = ROWS
+    real = hub_splits._download
+
+    def damaged(*words):
+        path = real(*words)
+        with open(path, "a") as file:
+            file.write("{\n")
+        return path
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hub_splits, "_download", damaged)
+        with pytest.raises(InputError, match=r"test\.json:8: not JSON"):
+            load_benchmark("hf:name:test")

@@ -207,12 +207,24 @@ def cell_key(cell: Cell, code: str | None) -> str:
     What is neither a file nor a folder here, such as a name on the hub, is the same as
     long as it is called the same.
     """
-    model, benchmark = Path(cell.model.word), Path(cell.benchmark.word)
-    parts: list[object] = [cell.words, code]
-    if model.is_dir():
-        files = (p for p in model.iterdir() if p.suffix in _MODEL_FILES)
-        parts.append([file_state(path) for path in sorted(files)])
-    if benchmark.is_file():
-        with benchmark.open("rb") as file:
-            parts.append(hashlib.file_digest(file, "sha256").hexdigest())
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    audit = cell.audit
+    texts = [Path(cell.benchmark.word), *audit.seed_file]
+    folders = [Path(cell.model.word), *filter(None, [audit.tokenizer])]
+    states = [_states(folder) for folder in folders]
+    digests = [_digest(path) for path in texts]
+    key = json.dumps([cell.words, code, states, digests])
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def _states(folder: Path) -> list[str] | None:
+    if not folder.is_dir():
+        return None
+    files = (path for path in folder.iterdir() if path.suffix in _MODEL_FILES)
+    return [file_state(path) for path in sorted(files)]
+
+
+def _digest(path: Path) -> str | None:
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

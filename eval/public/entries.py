@@ -41,7 +41,7 @@ FLAGS_OF: dict[Kind, frozenset[str]] = {
 }
 """Flags of `jaxcontam audit` that a table of a .toml file may hold."""
 
-# Their words hold commas and slashes that mean something else.
+# Words of models that hold commas of their own; benchmarks of lm_eval: hold none.
 _WHOLE = (API_PREFIX, LM_EVAL_PREFIX)
 _NO_FILES = (*_WHOLE, "hf:")
 
@@ -70,19 +70,20 @@ def read_entries(words: Sequence[str], kind: Kind) -> list[Entry]:
 
     Args:
         words: As typed after `--models` or `--benchmarks`: several with commas or
-            spaces, or .toml files.
+            spaces, .toml files among them. Models of `api:` and `lm_eval:` are told
+            apart by spaces alone.
         kind: Which of the two they are.
 
     Raises:
         InputError: If there is none, a file is no table of tables, a flag is unknown,
-            or two would have one name.
+            two would have one name, or commas join what they cannot.
     """
     found: list[Entry] = []
-    for word in words:
-        if word.endswith(".toml"):
-            found += _tables(Path(word), kind)
+    for part in (part for word in words for part in _parts(word, kind)):
+        if part.endswith(".toml"):
+            found += _tables(Path(part), kind)
         else:
-            found += [_entry(part, kind) for part in _parts(word)]
+            found.append(_entry(part, kind))
     if not found:
         raise InputError(f"--{kind}s names none", hint="name at least one")
     found = _told_apart(found)
@@ -96,10 +97,19 @@ def read_entries(words: Sequence[str], kind: Kind) -> list[Entry]:
     return found
 
 
-def _parts(word: str) -> list[str]:
-    if word.startswith(_WHOLE) or os.path.exists(word):
+def _parts(word: str, kind: Kind) -> list[str]:
+    if os.path.exists(word):
         return [word]
-    return [part for part in word.split(",") if part]
+    parts = [part for part in word.split(",") if part]
+    if kind == "benchmark":
+        return parts
+    if joined := [part for part in parts[1:] if part.startswith(_WHOLE)]:
+        raise InputError(
+            f"--models: {joined[0]!r} stands behind a comma",
+            hint=f"spaces tell models of {' and '.join(_WHOLE)} from others, since "
+            "their own words may hold commas",
+        )
+    return [word] if word.startswith(_WHOLE) else parts
 
 
 def _entry(word: str, kind: Kind) -> Entry:
@@ -167,8 +177,11 @@ def _of_table(name: str, table: object, path: Path, kind: Kind) -> Entry:
     if not word.startswith(_NO_FILES) and (kind == "benchmark" or beside.exists()):
         word = str(beside)
     for key in ("seed_file", "tokenizer"):
-        if isinstance(flags.get(key), str):
-            flags[key] = str(path.parent / str(flags[key]))
+        value = flags.get(key)
+        if isinstance(value, str):
+            flags[key] = str(path.parent / value)
+        elif isinstance(value, list):
+            flags[key] = [str(path.parent / str(one)) for one in value]
     if _slug(name) != name:
         raise InputError(
             f"{place}: a name has letters, digits and ._- alone",

@@ -137,10 +137,11 @@ def grids(
         ),
         tuple(map(_line, rows, decided)),
     )
+    tables = (wide, long) if rows else (wide,)
     if not failed:
-        return wide, long
+        return tables
     lost = tuple((row["model"], row["benchmark"], row["error"]) for row in failed)
-    return wide, long, Grid("Not tested", ("model", "benchmark", "reason"), lost)
+    return *tables, Grid("Not tested", ("model", "benchmark", "reason"), lost)
 
 
 def reading(rows: Sequence[Mapping[str, Any]]) -> str:

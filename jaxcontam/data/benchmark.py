@@ -14,6 +14,7 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from jaxcontam.data.files import check_file
 from jaxcontam.data.hub_splits import download_split, is_hub_split, parse_hub_split
 from jaxcontam.data.lm_eval_tasks import TASK_PREFIX, read_task
 from jaxcontam.data.tables import SUFFIX as TABLE_SUFFIX
@@ -139,6 +140,8 @@ def _hub_records(word: str, limit: int | None) -> tuple[str, list["Record"]]:
     records: list[Record] = []
     for path in download_split(wanted):
         records += _file_records(path, limit, lines_in_json=True)
+        if limit is not None and len(records) >= limit:
+            break
     return wanted.name, records
 
 
@@ -157,10 +160,11 @@ def _file_records(
             (f"{path}: row {number}", json.dumps(row, ensure_ascii=False), row)
             for number, row in enumerate(read_table(path, limit=limit), 1)
         ]
-    text = read_text(path)
-    if lines_in_json and not text.lstrip().startswith("["):
-        path = path.with_suffix(".jsonl") if _suffix(path) == ".json" else path
-    return parse_records(path, text)
+    text = read_text(path, suffixes=(*SUFFIXES, TABLE_SUFFIX))
+    suffix = _suffix(path)
+    if lines_in_json and suffix == ".json" and not text.lstrip().startswith("["):
+        suffix = ".jsonl"
+    return parse_records(path, text, suffix=suffix)
 
 
 def check_characters(records: Sequence["Record"]) -> None:
@@ -201,8 +205,12 @@ def _digest_of(digests: Sequence[bytes]) -> str:
     return "sha256:" + hashlib.sha256(b"".join(digests)).hexdigest()
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, *, suffixes: Sequence[str] = SUFFIXES) -> str:
     """The text of a benchmark file, without a byte order mark.
+
+    Args:
+        path: The file.
+        suffixes: Kinds that the caller takes, for hints.
 
     Raises:
         InputError: If it is missing, of an unknown kind or not UTF-8.
@@ -212,17 +220,11 @@ def read_text(path: Path) -> str:
             f"{path}: only files are read here",
             hint=f"export it as one of {', '.join(SUFFIXES)}",
         )
-    try:
-        if path.is_dir():
-            raise InputError(f"{path}: is a folder", hint="name one file")
-        if not path.is_file():
-            raise InputError(f"{path}: no such file", hint=_similar_files(path))
-    except OSError as e:
-        raise InputError(f"{path}: not readable ({e.strerror})") from e
+    check_file(path, suffixes)
     if _suffix(path) not in SUFFIXES:
         raise InputError(
             f"{path}: unknown suffix {path.suffix!r}",
-            hint=f"one of {', '.join((*SUFFIXES, TABLE_SUFFIX))}",
+            hint=f"one of {', '.join(suffixes)}",
         )
     data = path.read_bytes()
     try:
@@ -239,31 +241,22 @@ def _suffix(path: Path) -> str:
     return path.suffix.lower()
 
 
-def _similar_files(path: Path) -> str:
-    import difflib
-
-    if not path.parent.is_dir():
-        return f"there is no folder {str(path.parent)!r}"
-    names = [p.name for p in path.parent.iterdir() if p.suffix in SUFFIXES]
-    close = difflib.get_close_matches(path.name, names, n=1)
-    return f"did you mean {str(path.parent / close[0])!r}?" if close else ""
-
-
 Record = tuple[str, str, dict[str, object] | None]
 """Where an example stands, its raw text, and its parsed fields."""
 
 
-def parse_records(path: Path, text: str) -> list[Record]:
+def parse_records(path: Path, text: str, *, suffix: str | None = None) -> list[Record]:
     """The examples of a file in their order.
 
     Args:
-        path: Its suffix names the format.
+        path: The file, for messages.
         text: Its content, see `read_text`.
+        suffix: Names the format, such as `.jsonl`; None takes the file's own.
 
     Raises:
         InputError: If the text is not of that format; names the line.
     """
-    suffix = _suffix(path)
+    suffix = suffix or _suffix(path)
     if suffix == ".jsonl":
         return list(_json_lines(path, text))
     if suffix == ".json":

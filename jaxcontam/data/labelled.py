@@ -223,6 +223,8 @@ def _read(
         has_raw = has_raw and texts is not None
         raw += texts or []
         rows += found
+        if limit is not None and len(rows) >= limit:
+            break
     return wanted.name, raw[:limit] if has_raw else None, rows[:limit]
 
 

@@ -1,16 +1,23 @@
 """Rows of .parquet files: records as parsed JSON would give them."""
 
 import datetime
-import decimal
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jaxcontam.data.files import check_file
 from jaxcontam.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow
 
 SUFFIX = ".parquet"
+
+_BATCH_ROWS = 65536
+# A year above 9999 overflows, and an unknown time zone is a missing key.
+_NO_TIME = (OverflowError, KeyError)
+# Values of 16 bytes that are read as numbers with a spelling of their own.
+_SPELLED_BYTES = ("arrow.uuid",)
 
 
 def is_table(path: Path) -> bool:
@@ -21,32 +28,35 @@ def is_table(path: Path) -> bool:
 def read_table(path: Path, *, limit: int | None = None) -> list[dict[str, Any]]:
     """The first rows of a file, in its order.
 
-    Columns of bytes, such as images, are left out; dates and decimal numbers become
-    text, since JSON has neither.
+    Columns of bytes, such as images, are left out and not read; what JSON does not
+    have, such as dates, decimal numbers and UUIDs, becomes text.
 
     Args:
         path: A .parquet file.
         limit: Read no more rows than these; None reads all.
 
     Raises:
-        InputError: If there is no such file, it cannot be read, or it has no rows.
+        InputError: If there is no such file, it cannot be read, two columns have one
+            name, or it has no rows or columns of bytes alone.
     """
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
+    check_file(path, (SUFFIX,))
     import pyarrow
     import pyarrow.parquet
 
     rows: list[dict[str, Any]] = []
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
-            fields = file.schema_arrow
-            kept = [field.name for field in fields if not _has_bytes(field.type)]
-            for batch in file.iter_batches():
-                missing = batch.num_rows if limit is None else limit - len(rows)
-                if missing <= 0:
-                    break
+            kept = _columns(path, file.schema_arrow)
+            batches = file.iter_batches(
+                min(limit or _BATCH_ROWS, _BATCH_ROWS), columns=kept
+            )
+            for batch in batches:
+                missing = None if limit is None else limit - len(rows)
+                # Asked for a column `a`, parquet gives `a.b` too.
                 rows += batch.select(kept).slice(0, missing).to_pylist()
-    except (pyarrow.ArrowException, OSError, ValueError) as e:
+                if len(rows) == limit:
+                    break
+    except (pyarrow.ArrowException, OSError, ValueError, *_NO_TIME) as e:
         line = (str(e).strip().splitlines() or [type(e).__name__])[0]
         raise InputError(f"{path}: not a readable .parquet file ({line})") from e
     if not rows:
@@ -54,14 +64,35 @@ def read_table(path: Path, *, limit: int | None = None) -> list[dict[str, Any]]:
     return [{name: _plain(value) for name, value in row.items()} for row in rows]
 
 
+def _columns(path: Path, fields: "pyarrow.Schema") -> list[str]:
+    """Names of the columns that are kept, each once."""
+    count = Counter(fields.names)
+    if repeated := [name for name, n in count.items() if n > 1]:
+        raise InputError(f"{path}: two columns named {repeated[0]!r}")
+    kept = [field.name for field in fields if not _has_bytes(field.type)]
+    if fields.names and not kept:
+        raise InputError(
+            f"{path}: all columns hold bytes ({', '.join(fields.names)})",
+            hint="texts must be in columns of strings",
+        )
+    return kept
+
+
 def _has_bytes(kind: "pyarrow.DataType") -> bool:
     """Whether values of a column hold bytes at any depth."""
+    import pyarrow
     import pyarrow.types
 
+    if isinstance(kind, pyarrow.BaseExtensionType):
+        is_spelled = kind.extension_name in _SPELLED_BYTES
+        return not is_spelled and _has_bytes(kind.storage_type)
+    if pyarrow.types.is_dictionary(kind):
+        return _has_bytes(kind.value_type)
     is_bytes = (
         pyarrow.types.is_binary,
         pyarrow.types.is_large_binary,
         pyarrow.types.is_fixed_size_binary,
+        pyarrow.types.is_binary_view,
     )
     if any(asked(kind) for asked in is_bytes):
         return True
@@ -75,6 +106,6 @@ def _plain(value: object) -> object:
         return [_plain(part) for part in value]
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
-    if isinstance(value, decimal.Decimal | datetime.timedelta):
-        return str(value)
-    return value
+    if value is None or isinstance(value, str | int | float):
+        return value
+    return str(value)
