@@ -252,9 +252,11 @@ def test_split_that_the_hub_has_not_is_refused(hub):
         load_benchmark("hf:name")
 
 
-@pytest.mark.parametrize(
-    "load", [load_benchmark, lambda *a, **k: load_labelled(*a, with_labels=False, **k)]
-)
+def labelled(source, **flags):
+    return load_labelled(source, with_labels=False, **flags)
+
+
+@pytest.mark.parametrize("load", [load_benchmark, labelled])
 def test_files_of_a_split_behind_the_limit_are_not_read(hub, load, monkeypatch):
     hub["test-00000-of-00002.parquet"] = ROWS[:4]
     hub["test-00001-of-00002.parquet"] = ROWS[4:]
