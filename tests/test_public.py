@@ -182,7 +182,7 @@ def test_interrupted_table_keeps_what_it_finished(inputs, tmp_path, monkeypatch)
         return real(audit, word)
 
     monkeypatch.setattr(cells, "open_for", open_once_and_stop)
-    words = {"models": (str(inputs / "fresh"), str(inputs / "one"))}
+    words: dict = {"models": (str(inputs / "fresh"), str(inputs / "one"))}
     words["benchmarks"] = (str(inputs / f"{NAMES[0]}.txt"),)
     with pytest.raises(KeyboardInterrupt):
         table(inputs, tmp_path, **words).run()
