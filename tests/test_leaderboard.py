@@ -174,7 +174,17 @@ def test_pairs_stand_in_the_largest_strata_that_the_budget_buys(arena):
 
     sizes = [strata(passes) for passes in (1, 4, 5, 6, 7, 10, 100)]
     assert sizes == sorted(sizes) and len(set(sizes)) > 3
-    assert (sizes[0], sizes[-2], sizes[-1]) == (3, 8, 8)
+    # Sixteen examples in strata of three would leave strata of two.
+    assert (sizes[0], sizes[-2], sizes[-1]) == (4, 8, 8)
+
+
+@pytest.mark.parametrize("passes", [1, 5, 7])
+def test_order_tests_of_any_budget_end_or_are_refused_by_it(arena, passes):
+    # Strata of four take four passes, `two_min` at least two more.
+    for name, fewest in (("adjacency", 5), ("two_min", 7)):
+        one = built_in_entries()[name].entry
+        found = try_entry(one, arena, passes=passes, reference=None, counts_V=None)
+        assert {trial.refused is None for trial in found} == {passes >= fewest}
 
 
 def test_file_with_postponed_annotations_and_a_dataclass_is_an_entry(tmp_path):

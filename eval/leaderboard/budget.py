@@ -175,13 +175,12 @@ def read_only(found: _T) -> _T:
     if isinstance(value, np.ndarray):
         value.setflags(write=False)
     elif isinstance(value, list | tuple):
-        value = type(value)(map(read_only, value))
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return type(value)(map(read_only, value))  # type: ignore[return-value]
+    elif dataclasses.is_dataclass(value):
         names = [field.name for field in dataclasses.fields(value)]
-        value = dataclasses.replace(
-            value, **{name: read_only(getattr(value, name)) for name in names}
-        )
-    return value
+        parts = {name: read_only(getattr(value, name)) for name in names}
+        return dataclasses.replace(value, **parts)  # type: ignore[type-var]
+    return found
 
 
 def _once(known: Known, key: bytes, call: Callable[[], Any]) -> Any:

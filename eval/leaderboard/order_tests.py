@@ -22,7 +22,7 @@ from jaxcontam.scoring.plan import ScoringPlan
 
 # Twice as many orders, so many times, where those of short strata coincide.
 _DOUBLINGS = 3
-# Examples of a stratum of pairs.
+# Examples of a stratum: of two the double-centred matrix is empty.
 _SMALLEST_STRATUM = 3
 
 
@@ -67,19 +67,37 @@ def order_numbers(
     ).numbers
 
 
-def affordable_strata(subject: Subject, method: PairMethod) -> PairMethod:
-    """The test with its own strata, or the largest that what is left buys."""
+def affordable_strata(
+    subject: Subject, method: PairMethod, *, most: int | None = None
+) -> PairMethod:
+    """The test with the largest strata that what is left buys.
+
+    The smallest that there can be where nothing is bought: the budget refuses them.
+
+    Args:
+        subject: The set and the model.
+        method: The test; its own strata are the largest.
+        most: Examples of a stratum, if fewer are wanted than what is left buys.
+    """
     pairs = subject.scorer.pairs
     if not isinstance(pairs, MeteredPairs):
         raise ValueError("this scorer has no prices")
-    for size in range(method.size, _SMALLEST_STRATUM, -1):
+    most = method.size if most is None else most
+    sizes, fitting = [], []
+    for size in range(_SMALLEST_STRATUM, method.size + 1):
         smaller = dataclasses.replace(method, size=size)
         layout = _planned(subject, smaller, None).layout
         if not isinstance(layout, PairLayout):
             raise ValueError(f"{method.name} does not score pairs")
-        if pairs.cost(layout.plan.groups) <= subject.budget.left:
-            return smaller
-    return dataclasses.replace(method, size=_SMALLEST_STRATUM)
+        # A number of examples that does not divide leaves smaller strata.
+        if min(map(len, layout.plan.members)) < _SMALLEST_STRATUM:
+            continue
+        sizes.append(smaller)
+        if size <= most and pairs.cost(layout.plan.groups) <= subject.budget.left:
+            fitting.append(smaller)
+    if fitting:
+        return fitting[-1]
+    return sizes[0] if sizes else method
 
 
 def affordable_orders(subject: Subject, method: TestMethod) -> int | None:
