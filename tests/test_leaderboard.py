@@ -1,7 +1,10 @@
 """The detector leaderboard: what entries see, and pulse runs."""
 
 import json
+import math
 import re
+import sys
+import textwrap
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -12,11 +15,12 @@ from eval.leaderboard import __main__ as leaderboard
 from eval.leaderboard.__main__ import FIELD, PULSE, Leaderboard
 from eval.leaderboard.detector import Entry, Finding, Subject
 from eval.leaderboard.find import built_in_entries, chosen_entries, entry_of_file
+from eval.leaderboard.order_tests import affordable_strata
 from eval.leaderboard.population import read_texts, subject_of, train_arena
-from eval.leaderboard.trials import try_entry
+from eval.leaderboard.trials import EntryError, trial_sources, try_entry
 from eval.python_docs import PythonDocs, Question
 from jaxcontam.cli import run_command
-from jaxcontam.methods import METHODS
+from jaxcontam.methods import METHODS, adjacency
 from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.methods.method import OrderMethod, PairMethod, SequentialMethod
 from jaxcontam.methods.two_min import CombinedMethod
@@ -95,7 +99,9 @@ def test_detector_sees_what_it_needs_and_never_how_often_a_set_was_planted(arena
         for i in range(len(arena.copies))
     ]
     assert {subject.benchmark.name for subject in shown} == {"set"}
-    assert {subject.seed for subject in shown} == {arena.planned.seed}
+    # The model's own seed drew the sets, so that it would tell which one this is.
+    seeds = {subject.seed for subject in shown}
+    assert len(seeds) == len(shown) and arena.planned.seed not in seeds
     for subject in shown:
         assert (subject.unseen, subject.reference, subject.corpus_counts) == (
             (),
@@ -129,13 +135,91 @@ def test_who_says_that_no_model_is_read_gets_no_token(arena):
         reference=None,
         counts_V=None,
     )
-    assert all(one.refused and one.score is None for one in found)
+    assert all(one.score is None for one in found)
+    assert {one.refused for one in found} == {
+        "asked for a model, which its `needs` do not name"
+    }
 
 
 def test_entry_that_breaks_its_word_on_p_values_is_an_error(arena):
     broken = entry("broken", lambda subject: Finding(score=1.0), gives="p-value")
-    with pytest.raises(ValueError, match="says that it gives a p-value"):
+    with pytest.raises(EntryError, match="says that it gives a p-value"):
         try_entry(broken, arena, passes=1, reference=None, counts_V=None)
+
+
+def test_no_entry_can_change_what_the_next_one_sees(arena):
+    def spoils(subject: Subject) -> Finding:
+        sequences = list(subject.encoded.ids)
+        found = subject.scorer.token_table(sequences)
+        sums = subject.scorer.log_likelihoods(sequences)
+        for array in (found.scores[0], sums, subject.encoded.ids[0]):
+            with pytest.raises(ValueError, match="read-only"):
+                array[...] = 0
+        found.scores.clear()
+        return Finding(score=float(sums.sum()))
+
+    first, again = (
+        try_entry(entry(name, spoils), arena, passes=3, reference=None, counts_V=None)
+        for name in ("first", "again")
+    )
+    assert [one.score for one in first] == [one.score for one in again]
+
+
+def test_pairs_stand_in_the_largest_strata_that_the_budget_buys(arena):
+    def strata(passes):
+        subject = subject_of(
+            arena, 0, entry("a"), passes=passes, reference=None, counts_V=None
+        )
+        return affordable_strata(subject, adjacency.METHOD).size
+
+    sizes = [strata(passes) for passes in (1, 4, 5, 6, 7, 10, 100)]
+    assert sizes == sorted(sizes) and len(set(sizes)) > 3
+    # Sixteen examples in strata of three would leave strata of two.
+    assert (sizes[0], sizes[-2], sizes[-1]) == (4, 8, 8)
+
+
+@pytest.mark.parametrize("passes", [1, 5, 7])
+def test_order_tests_of_any_budget_end_or_are_refused_by_it(arena, passes):
+    # Strata of four take four passes, `two_min` at least two more.
+    for name, fewest in (("adjacency", 5), ("two_min", 7)):
+        one = built_in_entries()[name].entry
+        found = try_entry(one, arena, passes=passes, reference=None, counts_V=None)
+        assert {trial.refused is None for trial in found} == {passes >= fewest}
+
+
+def test_file_with_postponed_annotations_and_a_dataclass_is_an_entry(tmp_path):
+    code = """
+        from __future__ import annotations
+        import dataclasses
+        from eval.leaderboard.detector import Entry, Finding, Subject
+
+        @dataclasses.dataclass
+        class Depth:
+            value: float
+
+        def detect(subject: Subject) -> Finding:
+            return Finding(score=Depth({depth}).value)
+
+        ENTRY = Entry(name="depth_{depth}", detect=detect, gives="score",
+                      family="other", about="", source="")
+    """
+    # Two files of one name are two modules.
+    for depth in (1, 2):
+        path = tmp_path / str(depth) / "depth.py"
+        path.parent.mkdir()
+        path.write_text(textwrap.dedent(code).format(depth=depth))
+    paths = [tmp_path / str(depth) / "depth.py" for depth in (1, 2)]
+    one, two = (entry_of_file(path).entry for path in paths)
+    assert (one.name, two.name) == ("depth_1", "depth_2")
+    assert one.detect.__module__ != two.detect.__module__
+
+
+def test_file_that_raises_leaves_no_module_behind(tmp_path):
+    path = tmp_path / "half_done.py"
+    path.write_text("raise RuntimeError('half done')")
+    with pytest.raises(RuntimeError, match="half done"):
+        entry_of_file(path)
+    assert not [name for name in sys.modules if "half_done" in name]
 
 
 def test_study_is_the_one_that_the_documentation_describes():
@@ -173,6 +257,8 @@ def test_example_of_the_documentation_runs(small, example, tmp_path, capsys):
 def test_finished_entries_are_kept_and_a_changed_file_is_tried_again(
     small, example, tmp_path, monkeypatch
 ):
+    # A copy of the sources without .git, as CI's, keeps them too.
+    monkeypatch.setattr("train.earlier._ROOT", tmp_path)
     run = Leaderboard(
         tiny=True, out=tmp_path / "out", entry=(example,), only=("context_gain",)
     )
@@ -182,12 +268,70 @@ def test_finished_entries_are_kept_and_a_changed_file_is_tried_again(
         again = run.run()
     assert again["standings"] == first["standings"]
     assert again["earlier_cpu_seconds"] > 0
+    assert again["code"] is None
     # The other way round, with the scores of the first file still there.
     text = example.read_text().replace("score=float(", "score=-float(")
     example.write_text(text)
     (turned,) = run.run()["standings"]
     (before,) = first["standings"]
     assert turned["auc"]["value"] == pytest.approx(1 - before["auc"]["value"])
+
+
+def test_trials_are_those_of_the_code_whatever_git_says(monkeypatch):
+    before = trial_sources()
+    assert before == trial_sources()
+    monkeypatch.setattr("eval.leaderboard.trials.source_digest", lambda: "other")
+    changed = trial_sources()
+    monkeypatch.setattr("eval.leaderboard.trials._SOURCES", ())
+    assert len({before, changed, trial_sources()}) == 3
+
+
+def test_kept_trials_count_as_earlier_work_beside_a_new_entry(small, tmp_path):
+    flags = {"tiny": True, "out": tmp_path / "out"}
+    Leaderboard(**flags, only=("loss",)).run()
+    spent = 0.0
+    for path in sorted((tmp_path / "out" / "models").iterdir()):
+        record = json.loads(path.read_text())
+        for trial in record["entries"]["loss"]["trials"]:
+            trial["seconds"] = 100.0
+            spent += 100.0
+        path.write_text(json.dumps(record))
+    document = Leaderboard(**flags, only=("loss", "coin")).run()
+    # The models themselves were trained again, so that they are no earlier work.
+    assert document["earlier_cpu_seconds"] == spent
+
+
+def test_entry_that_raises_is_named_and_the_others_go_on(small, tmp_path, monkeypatch):
+    path = tmp_path / "broken.py"
+    path.write_text(
+        "from eval.leaderboard.detector import Entry\n"
+        "ENTRY = Entry(name='broken', detect=lambda subject: 1 / 0, gives='score',\n"
+        "              family='other', about='', source='')\n"
+    )
+    words = ["--tiny", "--entry", str(path), "--out", str(tmp_path / "out")]
+    monkeypatch.setattr("sys.argv", ["x", *words, "--only", "broken", "coin"])
+    assert leaderboard.main() == 3
+    document = json.loads((tmp_path / "out" / "leaderboard.json").read_text())
+    assert document["failed"] == {"broken": "ZeroDivisionError: division by zero"}
+    assert [one["entry"] for one in document["standings"]] == ["coin"]
+    # It is tried again once it works; nothing of it was kept.
+    records = (tmp_path / "out" / "models").iterdir()
+    assert all("broken" not in path.read_text() for path in records)
+
+
+def test_run_whose_every_entry_raises_is_refused_in_words(small, tmp_path, capsys):
+    path = tmp_path / "broken.py"
+    path.write_text(
+        "from eval.leaderboard.detector import Entry\n"
+        "ENTRY = Entry(name='broken', detect=lambda subject: None, gives='score',\n"
+        "              family='other', about='', source='')\n"
+    )
+    run = Leaderboard(tiny=True, out=tmp_path, entry=(path,), only=("broken",))
+    assert run_command(run.run, name="x") == 2
+    assert "x: error: no entry is left: broken: AttributeError" in (
+        capsys.readouterr().err
+    )
+    assert not (tmp_path / "leaderboard.json").exists()
 
 
 def test_entry_over_the_budget_is_named_and_not_ranked(small, tmp_path, capsys):
@@ -229,6 +373,8 @@ TWICE = "from eval.leaderboard.entries.coin import ENTRY\n"
         ({"entry": (Path("mine.py"),)}, TWICE, "two entries are named 'coin'"),
         ({"models": 1}, None, "--models must be at least 2, got 1"),
         ({"budget": 0.0}, None, "--budget must be at least 1, got 0.0"),
+        ({"budget": math.nan}, None, "--budget must be a finite number, got nan"),
+        ({"budget": math.inf}, None, "--budget must be a finite number, got inf"),
     ],
 )
 def test_bad_input_is_two_lines_before_anything_is_trained(

@@ -8,7 +8,8 @@ import pytest
 
 from eval.leaderboard.budget import Budget, MeteredScorer, OverBudgetError
 from eval.leaderboard.detector import Entry, Finding, finding_of_p
-from eval.leaderboard.standings import refusals, standings
+from eval.leaderboard.standings import COMPARED, Difference, refusals, standings
+from eval.leaderboard.table import grids
 from eval.leaderboard.trials import Trial
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.pair_plan import PairGroup
@@ -97,7 +98,8 @@ def test_same_call_of_two_detectors_is_computed_once_and_charged_to_both():
     known = {}
     budgets = [Budget(10, pass_tokens=5) for _ in range(2)]
     found = [MeteredScorer(scorer, b, known).sums([np.arange(6)]) for b in budgets]
-    assert isinstance(found[0], SequenceSums) and found[0] is found[1]
+    assert isinstance(found[0], SequenceSums)
+    assert found[0].loglik is found[1].loglik
     assert len(asked) == 1 and [b.spent for b in budgets] == [5, 5]
     # Other sequences of the same ids in all are another call.
     MeteredScorer(scorer, budgets[0], known).sums([np.arange(3), np.arange(3, 6)])
@@ -122,6 +124,12 @@ def test_finding_of_a_p_value_ranks_by_it():
     assert (deep.p_value, none.p_value) == (pytest.approx(1e-4), 1.0)
 
 
+@pytest.mark.parametrize("log10_p", [math.nan, math.inf, -math.inf, 0.5])
+def test_what_is_no_log_of_a_p_value_is_refused(log10_p):
+    with pytest.raises(ValueError, match="log10_p must be finite and at most 0"):
+        finding_of_p(log10_p)
+
+
 def test_best_ranking_comes_first_and_a_constant_is_at_chance():
     rng = np.random.default_rng(0)
     names = ("constant", "noisy", "perfect")
@@ -142,8 +150,7 @@ def test_best_ranking_comes_first_and_a_constant_is_at_chance():
         "constant",
     ]
     assert (first.auc.value, last.auc.value) == (1.0, 0.5)
-    assert first.behind is None and last.behind is not None
-    assert last.behind.value == pytest.approx(0.5)
+    assert {one.difference for one in (first, second, last)} == {None}
     assert first.found_by_copies is not None
     assert {n: one.value for n, one in first.found_by_copies.items()} == {2: 1, 8: 1}
     # As many sets at each count, so that their mean is that of all.
@@ -151,6 +158,46 @@ def test_best_ranking_comes_first_and_a_constant_is_at_chance():
     assert second.auc.value == pytest.approx(np.mean(by_copies))
     for one in (first, second, last):
         assert one.auc.low <= one.auc.value <= one.auc.high
+
+
+def compared(scores):
+    """Standings by name of entries whose scores are given for (seed, copies)."""
+    trials = [
+        trial(name, seed, copies, score(seed, copies))
+        for name, score in scores.items()
+        for seed in range(8)
+        for copies in (0, 0, 4)
+    ]
+    found = standings([entry(name) for name in scores], trials)
+    return {one.entry: one for one in found}
+
+
+def test_difference_is_from_the_entry_that_was_chosen_beforehand():
+    """Whichever is best here: that one is best by luck too."""
+    found = compared(
+        {
+            "perfect": lambda seed, copies: float(copies),
+            COMPARED: lambda seed, copies: float(copies * (seed % 4 > 0)),
+            "constant": lambda seed, copies: 1.0,
+        }
+    )
+    assert list(found) == ["perfect", COMPARED, "constant"]
+    assert found[COMPARED].difference is None
+    gaps = [found[name].difference for name in ("perfect", "constant")]
+    # Of eight models two planted sets tie with the clean ones, and count for a half.
+    assert [gap.value for gap in gaps] == [pytest.approx(x) for x in (1 / 8, -3 / 8)]
+    assert gaps[1].low < -3 / 8 < gaps[1].high < 0
+
+
+def test_no_interval_where_no_model_differs_from_another():
+    right = {"perfect": lambda seed, copies: float(copies)}
+    found = compared(right | {COMPARED: lambda seed, copies: float(copies) ** 2})
+    assert found["perfect"].difference == Difference(value=0.0, low=None, high=None)
+    (table, *_) = grids(
+        list(found.values()), {name: entry(name) for name in found}, about="a run"
+    )
+    cells = {row[0]: row[-1] for row in table.rows}
+    assert cells == {"perfect": "+0.00", COMPARED: ""}
 
 
 def test_scores_of_one_model_vary_together():
@@ -191,8 +238,10 @@ def test_entry_that_was_refused_once_is_named_and_not_ranked():
     trials = [
         trial("a", 0, 0, None, refused="asked for 3.0 passes, 1 allowed"),
         trial("a", 0, 1, 1.0),
+        trial("a", 1, 0, None, refused="asked for 2.0 passes, 1 allowed"),
     ]
     assert standings([entry("a")], trials) == []
+    # What it asked for first, whatever it asked for later.
     assert refusals(trials) == {"a": "asked for 3.0 passes, 1 allowed"}
 
 
@@ -203,6 +252,8 @@ def test_entry_that_was_refused_once_is_named_and_not_ranked():
         ({"gives": "p"}, "gives cannot be 'p'"),
         ({"family": "tea"}, "family cannot be 'tea'"),
         ({"needs": ("weights",)}, "needs cannot be 'weights'"),
+        ({"needs": ("distributions",)}, "'distributions' without 'log-probabilities'"),
+        ({"needs": ("reference model",)}, "model' without 'log-probabilities'"),
     ],
 )
 def test_entry_that_the_table_cannot_show_is_refused(changes, message):

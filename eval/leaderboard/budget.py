@@ -2,12 +2,14 @@
 
 A token is counted each time that the model reads it: in every window, after every
 prefix, and once for a prefix that many texts share. What one detector asked before
-another one is not computed again, and is charged to both.
+another one is not computed again, and is charged to both. Answers are
+read-only, so that no detector changes what the next one is told.
 """
 
+import dataclasses
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,6 +19,8 @@ from jaxcontam.scoring.pair_scorer import PairScores
 from jaxcontam.scoring.rows import rows_of
 from jaxcontam.scoring.scorer import Scorer, SequenceSums, TokenTable
 from jaxcontam.scoring.stored import Progress
+
+_T = TypeVar("_T")
 
 Known = dict[bytes, Any]
 """Answers of one model to the calls of all detectors."""
@@ -56,6 +60,8 @@ class Budget:
         Raises:
             OverBudgetError: If it costs more than there is left.
         """
+        if not self.tokens:
+            raise OverBudgetError("asked for a model, which its `needs` do not name")
         if tokens > self.left:
             wanted = (self.spent + tokens) / self.pass_tokens
             raise OverBudgetError(
@@ -143,6 +149,10 @@ class MeteredPairs:
         """Whether each id has a number."""
         return self._pairs.has_tokens
 
+    def cost(self, groups: Sequence[PairGroup]) -> int:
+        """Tokens that the model reads to score groups."""
+        return sum(len(group.prefix) + group.n_targets for group in groups)
+
     def logprobs(
         self, groups: Sequence[PairGroup], progress: Progress | None = None
     ) -> PairScores:
@@ -151,7 +161,7 @@ class MeteredPairs:
         Raises:
             OverBudgetError: If it costs more than there is left.
         """
-        self._budget.spend(sum(len(g.prefix) + g.n_targets for g in groups))
+        self._budget.spend(self.cost(groups))
         ids = (part for g in groups for part in (g.prefix, *g.continuations))
         # Where one group ends is part of what was asked.
         sizes = np.array([len(g.continuations) for g in groups], np.int32)
@@ -159,10 +169,24 @@ class MeteredPairs:
         return _once(self._known, key, lambda: self._pairs.logprobs(groups, progress))
 
 
+def read_only(found: _T) -> _T:
+    """The same with lists of its own, in all of whose arrays nothing can be written."""
+    value: Any = found
+    if isinstance(value, np.ndarray):
+        value.setflags(write=False)
+    elif isinstance(value, list | tuple):
+        return type(value)(map(read_only, value))  # type: ignore[return-value]
+    elif dataclasses.is_dataclass(value):
+        names = [field.name for field in dataclasses.fields(value)]
+        parts = {name: read_only(getattr(value, name)) for name in names}
+        return dataclasses.replace(value, **parts)  # type: ignore[type-var]
+    return found
+
+
 def _once(known: Known, key: bytes, call: Callable[[], Any]) -> Any:
     if key not in known:
         known[key] = call()
-    return known[key]
+    return read_only(known[key])
 
 
 def _digest(kind: str, arrays: Iterable[np.ndarray]) -> bytes:

@@ -28,9 +28,13 @@ Need = Literal[
     "corpus",
 ]
 
+# What a model says, for which tokens are spent.
+_OF_A_MODEL: tuple[Need, ...] = ("distributions", "reference model")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 # Of -log10 p; what lies deeper is as sure.
 _DEEPEST = 300.0
+# By which log10 of a p-value of 1 may miss 0.
+_ROUNDING = 1e-9
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +67,12 @@ def finding_of_p(log10_p: float) -> Finding:
 
     Args:
         log10_p: At most 0, but for rounding.
+
+    Raises:
+        ValueError: If it is no logarithm of a p-value.
     """
+    if not (math.isfinite(log10_p) and log10_p <= _ROUNDING):
+        raise ValueError(f"log10_p must be finite and at most 0, got {log10_p}")
     depth = min(max(0.0, -log10_p), _DEEPEST)
     return Finding(score=depth, p_value=10.0**-depth)
 
@@ -77,7 +86,8 @@ class Subject:
         encoded: Their ids, each with the separator that follows it.
         model: Scores texts and sequences of ids, and charges the budget for it.
         budget: What may still be read.
-        seed: Of what the detector draws.
+        seed: Of what the detector draws; another one for each set, and no seed of the
+            study, so that draws are independent of the sets' own.
         unseen: Texts of the same kind that the model never saw, if the entry needs
             `unseen texts`; else none.
         reference: A model of the same shape that saw none of the sets, if the entry
@@ -137,7 +147,8 @@ class Entry:
         """Refuse what the table cannot show.
 
         Raises:
-            InputError: If the name or a word of the others is none of those allowed.
+            InputError: If the name or a word of the others is none of those allowed, or
+                a model is needed and no log-probabilities.
         """
         if not _NAME.fullmatch(self.name):
             raise InputError(
@@ -155,3 +166,9 @@ class Entry:
                         f"entry {self.name}: {field} cannot be {word!r}",
                         hint=f"choices: {', '.join(choices)}",
                     )
+        for need in _OF_A_MODEL:
+            if need in self.needs and "log-probabilities" not in self.needs:
+                raise InputError(
+                    f"entry {self.name}: needs {need!r} without 'log-probabilities'",
+                    hint="without these an entry gets no token of any model",
+                )

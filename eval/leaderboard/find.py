@@ -5,6 +5,7 @@ import hashlib
 import importlib
 import importlib.util
 import pkgutil
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -40,6 +41,9 @@ def built_in_entries() -> dict[str, FoundEntry]:
 def entry_of_file(path: Path) -> FoundEntry:
     """The entry of a file that the user names; runs the file.
 
+    The file stands alone: a module beside it is not found, nor would a change of it be
+    noticed.
+
     Raises:
         InputError: If there is no such file, or it holds no entry.
     """
@@ -48,11 +52,20 @@ def entry_of_file(path: Path) -> FoundEntry:
             f"{path}: no such Python file",
             hint="--entry names a file that holds an ENTRY; see docs/leaderboard.md",
         )
-    spec = importlib.util.spec_from_file_location(f"_entry_{path.stem}", path)
+    # Files of one name in two folders are two modules.
+    place = hashlib.sha256(str(path.resolve()).encode()).hexdigest()
+    name = f"_entry_{path.stem}_{place[:16]}"
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise InputError(f"{path}: cannot be read as Python")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    # Dataclasses look the module of their annotations up there.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
     return _of_module(module, path)
 
 

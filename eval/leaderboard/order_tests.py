@@ -1,13 +1,15 @@
 """Order tests as entries: with as many random orders as the budget buys."""
 
+import dataclasses
 import functools
+from collections.abc import Callable
 
 import numpy as np
 
-from eval.leaderboard.budget import MeteredScorer
+from eval.leaderboard.budget import MeteredPairs, MeteredScorer
 from eval.leaderboard.detector import Entry, Finding, Subject, finding_of_p
 from jaxcontam.methods import order_method
-from jaxcontam.methods.layouts import SequenceLayout
+from jaxcontam.methods.layouts import PairLayout, SequenceLayout
 from jaxcontam.methods.method import OrderMethod, PairMethod, TestMethod
 from jaxcontam.methods.order_test import (
     PlannedTest,
@@ -20,6 +22,8 @@ from jaxcontam.scoring.plan import ScoringPlan
 
 # Twice as many orders, so many times, where those of short strata coincide.
 _DOUBLINGS = 3
+# Examples of a stratum: of two the double-centred matrix is empty.
+_SMALLEST_STRATUM = 3
 
 
 def order_entry(name: str, *, priced_as: str | None = None) -> Entry:
@@ -31,15 +35,11 @@ def order_entry(name: str, *, priced_as: str | None = None) -> Entry:
             tests that score in turns.
     """
     method = order_method(name)
+    if isinstance(method, PairMethod):
+        detect = functools.partial(_detect_pairs, method)
+        return _entry(method, detect)
     like = method if priced_as is None else order_method(priced_as)
-    return Entry(
-        name=name,
-        detect=functools.partial(_detect, method, like),
-        gives="p-value",
-        family="order",
-        about=method.finds,
-        source=method.source,
-    )
+    return _entry(method, functools.partial(_detect, method, like))
 
 
 def order_numbers(
@@ -67,6 +67,39 @@ def order_numbers(
     ).numbers
 
 
+def affordable_strata(
+    subject: Subject, method: PairMethod, *, most: int | None = None
+) -> PairMethod:
+    """The test with the largest strata that what is left buys.
+
+    The smallest that there can be where nothing is bought: the budget refuses them.
+
+    Args:
+        subject: The set and the model.
+        method: The test; its own strata are the largest.
+        most: Examples of a stratum, if fewer are wanted than what is left buys.
+    """
+    pairs = subject.scorer.pairs
+    if not isinstance(pairs, MeteredPairs):
+        raise ValueError("this scorer has no prices")
+    most = method.size if most is None else most
+    sizes, fitting = [], []
+    for size in range(_SMALLEST_STRATUM, method.size + 1):
+        smaller = dataclasses.replace(method, size=size)
+        layout = _planned(subject, smaller, None).layout
+        if not isinstance(layout, PairLayout):
+            raise ValueError(f"{method.name} does not score pairs")
+        # A number of examples that does not divide leaves smaller strata.
+        if min(map(len, layout.plan.members)) < _SMALLEST_STRATUM:
+            continue
+        sizes.append(smaller)
+        if size <= most and pairs.cost(layout.plan.groups) <= subject.budget.left:
+            fitting.append(smaller)
+    if fitting:
+        return fitting[-1]
+    return sizes[0] if sizes else method
+
+
 def affordable_orders(subject: Subject, method: TestMethod) -> int | None:
     """Random orders that what is left buys, one at least.
 
@@ -74,8 +107,6 @@ def affordable_orders(subject: Subject, method: TestMethod) -> int | None:
     orders coincide, and are scored once: then more orders are bought, as long as they
     fit.
     """
-    if isinstance(method, PairMethod):
-        return None
     if isinstance(method, OrderMethod) and method.default_orders == 1:
         return None
     plan = _sequences(subject, method, 1)
@@ -94,6 +125,17 @@ def affordable_orders(subject: Subject, method: TestMethod) -> int | None:
     return n_orders
 
 
+def _entry(method: TestMethod, detect: Callable[[Subject], Finding]) -> Entry:
+    return Entry(
+        name=method.name,
+        detect=detect,
+        gives="p-value",
+        family="order",
+        about=method.finds,
+        source=method.source,
+    )
+
+
 def _sequences(subject: Subject, method: TestMethod, n_orders: int) -> ScoringPlan:
     layout = _planned(subject, method, n_orders).layout
     if not isinstance(layout, SequenceLayout):
@@ -104,6 +146,11 @@ def _sequences(subject: Subject, method: TestMethod, n_orders: int) -> ScoringPl
 def _detect(method: TestMethod, like: TestMethod, subject: Subject) -> Finding:
     n_orders = affordable_orders(subject, like)
     return finding_of_p(order_numbers(subject, method, n_orders=n_orders).log10_p)
+
+
+def _detect_pairs(method: PairMethod, subject: Subject) -> Finding:
+    fitting = affordable_strata(subject, method)
+    return finding_of_p(order_numbers(subject, fitting, n_orders=None).log10_p)
 
 
 def _planned(subject: Subject, method: TestMethod, n_orders: int | None) -> PlannedTest:

@@ -1,6 +1,7 @@
 """Models with planted sets, and each set as a detector meets it."""
 
 import dataclasses
+import hashlib
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -9,8 +10,9 @@ import jax
 import numpy as np
 from flax import nnx
 
-from eval.leaderboard.budget import Budget, Known, MeteredScorer
+from eval.leaderboard.budget import Budget, Known, MeteredScorer, read_only
 from eval.leaderboard.detector import Entry, Need, Subject
+from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.methods.membership.text_model import TextModel
 from jaxcontam.results import ModelInfo
@@ -189,7 +191,7 @@ def subject_of(
         reference: See `train_reference`.
         counts_V: See `corpus_counts`.
     """
-    encoded = arena.planned.encoded[number]
+    encoded = read_only(arena.planned.encoded[number])
     pass_tokens = int(encoded.lengths.sum())
     needs: set[Need] = set(entry.needs)
     # Who says that no model is read gets no token of one.
@@ -215,11 +217,21 @@ def subject_of(
         encoded=encoded,
         model=_text_model("model", arena, plain, moments),
         budget=budget,
-        seed=arena.planned.seed,
+        seed=_drawing_seed(arena.planned.seed, benchmark),
         unseen=unseen,
         reference=other,
-        corpus_counts=counts_V if "corpus" in needs else None,
+        corpus_counts=read_only(counts_V) if "corpus" in needs else None,
     )
+
+
+def _drawing_seed(model_seed: int, benchmark: Benchmark) -> int:
+    """Of what detectors draw, in [0, 2**31).
+
+    Not the model's own, which drew the sets, their order and their copies: what a
+    detector draws is independent of these, and of one set and another.
+    """
+    words = f"leaderboard\0{model_seed}\0{benchmark.content_digest}"
+    return int.from_bytes(hashlib.sha256(words.encode()).digest()[:4], "big") >> 1
 
 
 def _text_model(

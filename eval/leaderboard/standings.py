@@ -16,6 +16,12 @@ from jaxcontam.stats.roc import auc_delong, auc_interval, paired_delong, tpr_at_
 from jaxcontam.stats.shares import wilson_interval
 from jaxcontam.stats.tpr_interval import few_tpr_interval
 
+COMPARED = "adjacency"
+"""The entry that all others are compared with.
+
+Chosen beforehand: the best of thirty on these very models would look better than it is.
+"""
+
 LEVELS = (0.05, 0.001)
 """Levels of p-values."""
 
@@ -24,6 +30,8 @@ FPR = 0.05
 
 # A p-value of the level itself must not be lost to rounding.
 _SLACK = 1 + 1e-9
+# Standard errors below it are 0.
+_NO_SPREAD = 1e-12
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +50,22 @@ class Share:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A difference of two AUCs with an interval of 95 %.
+
+    Attributes:
+        value: The difference.
+        low: Lower end; None where no model differs from another, as where both entries
+            rank all sets perfectly: that says nothing of how it would vary.
+        high: Upper end, likewise.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
     """One entry on all models.
 
@@ -49,13 +73,15 @@ class Standing:
         entry: Its name.
         auc: Planted sets of all duplication counts against clean ones; the table is
             sorted by it. Intervals of AUC are clustered by model.
-        behind: AUC of the first entry minus this one's, on the same sets; None of the
-            first.
+        difference: AUC of this entry minus that of `COMPARED`, on the same sets; the
+            interval is for this entry alone, whatever the number of entries. None of
+            `COMPARED` itself, and where it is not ranked.
         auc_by_copies: AUC of the sets at each count.
         found_by_copies: Share of them above the threshold that `FPR` of the clean sets
             exceed; None where there are too few of these.
         power: Level -> share of p-values at or below it, by copies; 0 copies is the
-            false-alarm rate. Empty for scores.
+            false-alarm rate. Empty for scores. Intervals take sets as independent,
+            though two clean ones are of each model.
         passes: Mean over sets.
         seconds: Mean over sets.
         n_models: That were trained.
@@ -63,7 +89,7 @@ class Standing:
 
     entry: str
     auc: Share
-    behind: Share | None
+    difference: Difference | None
     auc_by_copies: dict[int, Share]
     found_by_copies: dict[int, Share] | None
     power: dict[float, dict[int, Share]]
@@ -91,12 +117,13 @@ def standings(entries: Sequence[Entry], trials: Sequence[Trial]) -> list[Standin
     aucs = {name: _auc(own) for name, own in tables.items()}
     ranked = sorted(tables, key=lambda name: (-aucs[name].value, name))
     return [
-        _standing(name, tables[name], aucs[name], tables[ranked[0]]) for name in ranked
+        _standing(name, tables[name], aucs[name], tables.get(COMPARED))
+        for name in ranked
     ]
 
 
 def refusals(trials: Sequence[Trial]) -> dict[str, str]:
-    """Entries that asked for more than the budget, and the most that they asked for."""
+    """Entries that asked for more than the budget, and what they asked for first."""
     found: dict[str, str] = {}
     for trial in trials:
         if trial.refused is not None:
@@ -105,7 +132,7 @@ def refusals(trials: Sequence[Trial]) -> dict[str, str]:
 
 
 def _standing(
-    name: str, own: Sequence[Trial], auc: Share, first: Sequence[Trial]
+    name: str, own: Sequence[Trial], auc: Share, compared: Sequence[Trial] | None
 ) -> Standing:
     clean = _scores(own, 0)
     copies = sorted({trial.copies for trial in own})
@@ -117,7 +144,9 @@ def _standing(
     return Standing(
         entry=name,
         auc=auc,
-        behind=None if own is first else _behind(first, own),
+        difference=(
+            None if compared is None or own is compared else _difference(own, compared)
+        ),
         auc_by_copies={
             n: _auc([trial for trial in own if trial.copies in (0, n)]) for n in planted
         },
@@ -151,12 +180,14 @@ def _auc(trials: Sequence[Trial]) -> Share:
     return Share(value=auc, low=low, high=high)
 
 
-def _behind(first: Sequence[Trial], own: Sequence[Trial]) -> Share:
-    """How much smaller the AUC of the second entry is."""
-    best, models = _sides(first)
-    scores, _ = _sides(own)
-    found = paired_delong(*best, *scores, clusters=models)
-    return Share(value=found.difference, low=found.low, high=found.high)
+def _difference(own: Sequence[Trial], compared: Sequence[Trial]) -> Difference:
+    """AUC of the first entry minus that of the second, clustered by model."""
+    scores, models = _sides(own)
+    others, _ = _sides(compared)
+    found = paired_delong(*scores, *others, clusters=models)
+    if found.se < _NO_SPREAD:
+        return Difference(value=found.difference, low=None, high=None)
+    return Difference(value=found.difference, low=found.low, high=found.high)
 
 
 def _found(scores_P: np.ndarray, clean_Q: np.ndarray) -> Share:

@@ -4,7 +4,14 @@ from collections.abc import Mapping, Sequence
 
 from eval.curves import Curve, curves_svg
 from eval.leaderboard.detector import Entry
-from eval.leaderboard.standings import FPR, LEVELS, Share, Standing
+from eval.leaderboard.standings import (
+    COMPARED,
+    FPR,
+    LEVELS,
+    Difference,
+    Share,
+    Standing,
+)
 from eval.study import Grid
 
 # Curves that a reader can tell apart.
@@ -25,9 +32,11 @@ def grids(
     tables = [
         Grid(
             f"{about}. AUC between planted and clean sets over all models with its "
-            "95 % interval, clustered by model; `behind` is the first one's AUC minus "
-            "this one's on the same sets",
-            ("entry", "family", "gives", "needs", "passes", "AUC", "behind"),
+            f"95 % interval, clustered by model; `minus {COMPARED}` is the difference "
+            f"from that of `{COMPARED}`, chosen beforehand, on the same sets: an "
+            "interval that holds 0, or none, has not shown that the two differ, and "
+            "one in twenty misses by chance. Entries side by side are not compared",
+            ("entry", "family", "gives", "needs", "passes", "AUC", f"minus {COMPARED}"),
             tuple(
                 (
                     one.entry,
@@ -36,7 +45,7 @@ def grids(
                     needs_words(entries[one.entry]),
                     f"{one.passes:.1f}",
                     _share(one.auc),
-                    "" if one.behind is None else _difference(one.behind),
+                    "" if one.difference is None else _difference(one.difference),
                 )
                 for one in found
             ),
@@ -69,7 +78,8 @@ def grids(
         tables.append(
             Grid(
                 f"Share of sets with p at most {level:g}, by copies; 0 copies are "
-                "false alarms; Wilson's 95 % interval",
+                "false alarms; Wilson's 95 % interval, which takes sets as independent "
+                "(not clustered, though two clean sets are of each model)",
                 ("entry", *map(str, copies)),
                 tuple(
                     (one.entry, *map(_share, one.power[level].values()))
@@ -135,8 +145,10 @@ def _share(share: Share) -> str:
     return f"{_short(share.value)} [{_short(share.low)}, {_short(share.high)}]"
 
 
-def _difference(share: Share) -> str:
-    return f"{share.value:+.2f} [{share.low:+.2f}, {share.high:+.2f}]"
+def _difference(found: Difference) -> str:
+    if found.low is None:
+        return f"{found.value:+.2f}"
+    return f"{found.value:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
 
 
 def _short(value: float) -> str:

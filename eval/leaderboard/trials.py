@@ -1,6 +1,7 @@
 """Trials of entries on the sets of one model, and their records on disk."""
 
 import dataclasses
+import hashlib
 import json
 import time
 from pathlib import Path
@@ -13,6 +14,11 @@ from eval.leaderboard.detector import Entry
 from eval.leaderboard.population import Arena, subject_of
 from jaxcontam.report.document import replace_bytes
 from jaxcontam.scoring.scorer import Scorer
+from train.population_job import source_digest
+
+# Beside the packages, what trials follow from; entries have digests of their own.
+_EVAL = Path(__file__).resolve().parent.parent
+_SOURCES = ("leaderboard/*.py", "python_docs.py")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +46,10 @@ class Trial:
     refused: str | None = None
 
 
+class EntryError(Exception):
+    """An entry's own code broke; the cause is its exception."""
+
+
 def try_entry(
     entry: Entry,
     arena: Arena,
@@ -58,8 +68,8 @@ def try_entry(
         counts_V: See `corpus_counts`; None if the entry needs none.
 
     Raises:
-        ValueError: If the entry says that it gives p-values and gives none, or gives
-            one that it does not say.
+        EntryError: If the entry raises anything but `OverBudgetError`, says that it
+            gives p-values and gives none, or gives one that it does not say.
     """
     trials = []
     for number, copies in enumerate(arena.copies):
@@ -75,15 +85,16 @@ def try_entry(
         score = p_value = refused = None
         try:
             found = entry.detect(subject)
-        except OverBudgetError as e:
-            refused = str(e)
-        else:
             score, p_value = found.score, found.p_value
             if (p_value is not None) != (entry.gives == "p-value"):
                 raise ValueError(
-                    f"entry {entry.name} says that it gives a {entry.gives}, "
-                    f"got p_value={p_value}"
+                    f"it says that it gives a {entry.gives}, got p_value={p_value}"
                 )
+        except OverBudgetError as e:
+            refused = str(e)
+        except Exception as e:
+            # Whatever a file of the user raises: the other entries go on.
+            raise EntryError(f"{type(e).__name__}: {e}") from e
         trials.append(
             Trial(
                 entry=entry.name,
@@ -97,6 +108,19 @@ def try_entry(
             )
         )
     return tuple(trials)
+
+
+def trial_sources() -> str:
+    """Digest of all code that trials follow from, but for the files of entries.
+
+    It needs no git, and a new document or entry makes no trial obsolete.
+    """
+    digest = hashlib.sha256(source_digest().encode())
+    for pattern in _SOURCES:
+        for path in sorted(_EVAL.glob(pattern)):
+            digest.update(str(path.relative_to(_EVAL)).encode() + b"\0")
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return f"sha256:{digest.hexdigest()}"
 
 
 @dataclasses.dataclass(slots=True)
