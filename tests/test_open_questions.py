@@ -471,7 +471,10 @@ def test_symmetry_says_how_many_models_its_sets_are_of():
         z_all=1.0,
         z_directions=0.7,
     )
-    rows = [dataclasses.replace(row, name=name, rho=r) for name, r in zip("ab", (0, 1))]
+    rows = [
+        dataclasses.replace(row, name=name, rho=rho)
+        for name, rho in (("a", 0.0), ("b", 1.0))
+    ]
     (grid,) = symmetry.answer(rows).grids
     line = dict(zip(grid.header, grid.rows[0], strict=True))
     assert (line["sets"], line["models"]) == ("2", "1")

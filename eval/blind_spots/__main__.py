@@ -21,7 +21,7 @@ Fixed before any result of these seeds was looked at:
   and the same rewording.
 - Of a reworded set neither test of versions can find more than chance does. `variants`
   compares the planted wording with the published one, so its p is near 1: the model
-  prefers what it read. `variants_without` leaves the planted wording out, as an auditor
+  prefers what it read. `variants_3` leaves the planted wording out, as an auditor
   who does not know it would; which other wording is published is drawn without regard
   to what is planted, so its p is uniform. It was added after models 4000 to 4002 had
   been looked at; all else stayed.

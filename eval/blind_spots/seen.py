@@ -37,8 +37,8 @@ ORDER_TESTS: Mapping[str, tuple[str, ...]] = {
 }
 """What is scored, and the tests that read its scores."""
 
-VARIANTS_WITHOUT = "variants_without"
-"""`variants` without the planted wording; only reworded sets have it."""
+VARIANTS_WITHOUT = "variants_3"
+"""`variants` of the three wordings that were not planted, for reworded sets."""
 
 VERSION_TESTS = ("variants", VARIANTS_WITHOUT, "options")
 SCORES = ("min_k", "min_k_pp", "loss", "zlib")
