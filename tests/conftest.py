@@ -1,17 +1,17 @@
 """Strictness for all tests, how they compile, and a small model that several share."""
 
-import fcntl
 import os
 
 import jax
 import pytest
 
 from jaxcontam.scoring.compiled import keep_compiled
+from tests.compile_mode import compile_from_now
+from tests.pulse_run import pulse_run
 
 # Silent broadcasting is how a statistic goes quietly wrong.
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-_UNOPTIMISED = "jax_disable_most_optimizations"
 # The file that makes the pulse run, by the number of its tests.
 _FIRST = "test_quickstart.py"
 
@@ -35,12 +35,7 @@ def pytest_collection_modifyitems(items):
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
     """Compile as the file asks, before its fixtures and in its child processes."""
-    plain = item.get_closest_marker("unoptimised") is not None
-    if plain != jax.config.values[_UNOPTIMISED]:
-        # Optimised programs sum in another order: none is left over for the next file.
-        jax.clear_caches()
-        jax.config.update(_UNOPTIMISED, plain)
-    os.environ[_UNOPTIMISED.upper()] = str(int(plain))
+    compile_from_now(plainly=item.get_closest_marker("unoptimised") is not None)
 
 
 def _run_folder(tmp_path_factory):
@@ -74,13 +69,4 @@ def strict_dtypes():
 @pytest.fixture(scope="session")
 def pulse(tmp_path_factory):
     """Folder of a finished `eval.quickstart --tiny` run with seed 0; read only."""
-    from eval.quickstart import Quickstart
-
-    # Processes of one run share it: the second one waits, or finds it.
-    shared = _run_folder(tmp_path_factory)
-    out = shared / "quickstart"
-    with (shared / "quickstart.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (out / "report.html").exists():
-            Quickstart(out=out, tiny=True).run()
-    return out
+    return pulse_run(_run_folder(tmp_path_factory))

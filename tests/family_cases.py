@@ -196,6 +196,9 @@ PLAIN_CASES = [
     case for case in CASES if "," not in case and case not in ("llama 3", "qwen3_moe")
 ]
 FAMILY_CASES = ["gpt2, tied", "llama 3", *PLAIN_CASES, "qwen3_moe"]
+# One of each kind of attention, compiled as users compile: all heads with keys of their
+# own, rotated; heads that share keys; a window; a window every other layer, and caps.
+OPTIMISED_CASES = ("pythia", "llama 3", "mistral", "gemma2")
 # What every commit need not try: they compile, and others try each of their switches.
 _FIRST_FAMILIES = {
     "gpt2",

@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import xml.etree.ElementTree as ElementTree
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -28,13 +29,20 @@ from eval.blind_spots.model import (
     record_key,
     write_record,
 )
-from eval.blind_spots.seen import COPIED, SCORES, Seen, controls_of
+from eval.blind_spots.seen import (
+    COPIED,
+    SCORES,
+    VARIANTS_WITHOUT,
+    Seen,
+    controls_of,
+)
 from eval.blind_spots.table import cells, grids, mean_interval, picture
 from eval.blind_spots.wordings import N_WORDINGS, wordings
 from eval.python_docs import PythonDocs, Question
 from jaxcontam.data.manifest import read_manifest
 from jaxcontam.data.options import read_items
 from jaxcontam.errors import InputError
+from train.sources import corpus_digest
 
 pytestmark = pytest.mark.unoptimised
 
@@ -104,6 +112,22 @@ def test_reworded_copies_say_another_version_of_the_published_text(sets):
         one = sets[name]
         for planted, row in zip(one.planned.planted, one.versions.rows, strict=True):
             assert planted in row[1:] and planted != row[0]
+
+
+def test_reworded_sets_have_versions_without_what_is_planted(sets):
+    with_them = [n for n, one in sets.items() if one.versions_without is not None]
+    assert with_them == ["reworded", "reworded-shuffled"]
+    for name in with_them:
+        one = sets[name]
+        for planted, row, all_of_it in zip(
+            one.planned.planted,
+            one.versions_without.rows,
+            one.versions.rows,
+            strict=True,
+        ):
+            # The published one stays first.
+            assert row == tuple(text for text in all_of_it if text != planted)
+            assert len(row) == N_WORDINGS - 1 and row[0] == all_of_it[0]
 
 
 def test_records_hold_the_answer_before_the_published_sentence(sets):
@@ -329,6 +353,7 @@ def check_document(document, out):
         found = {method for name, method in seen if name == form.name}
         assert {"adjacency", "stratified", "sharded_t", "reversal"} <= found
         assert ("options" in found) == form.items != ("variants" in found)
+        assert (VARIANTS_WITHOUT in found) == (form.text == "reworded")
         assert ({*SCORES, "set_level", COPIED} <= found) == bool(controls_of(form))
     for row in record["rows"]:
         assert row["log10_p"] is None or row["log10_p"] <= 1e-12
@@ -368,6 +393,92 @@ def test_every_method_looks_at_every_form_that_it_applies_to(
     again = BlindSpots(tiny=True, out=tmp_path).run()
     assert again["cells"] == document["cells"]
     assert again["earlier_cpu_seconds"] == document["models"][0]["cpu_seconds"]
+
+
+def planted_folder(folder, scale, sets, seed):
+    """What training writes of a model, with the quickstart's weights."""
+    rows = []
+    (folder / "model").mkdir(parents=True)
+    for one in sets:
+        planned, planted_file = one.planned, None
+        if planned.texts_planted is not None:
+            planted_file = f"{one.form.name}.jsonl"
+            lines = [json.dumps({"text": text}) for text in planned.texts_planted]
+            (folder / planted_file).write_text("\n".join(lines))
+        rows.append(
+            SimpleNamespace(
+                fingerprint=planned.benchmark.fingerprint,
+                copies=planned.copies,
+                shuffled=planned.shuffled or planned.layout == "spread",
+                layout=planned.layout,
+                planted_file=planted_file,
+            )
+        )
+    return SimpleNamespace(
+        seed=seed,
+        preset=scale.preset,
+        corpus_digest=corpus_digest(()),
+        finished=True,
+        sets=rows,
+    )
+
+
+def test_record_of_older_code_is_made_whole_and_the_rest_of_it_stays(
+    with_pulse_model, tmp_path, monkeypatch
+):
+    new = BlindSpots(tiny=True, out=tmp_path).run()["models"][0]["rows"]
+    folder = tmp_path / f"{PULSE.name}-4000"
+    file = folder / models.RECORD_NAME
+    fields = json.loads(file.read_text())
+    # As older code left it, and with a mark that tells it from one that is made anew.
+    rows = [r for r in fields["record"]["rows"] if r["method"] != VARIANTS_WITHOUT]
+    rows[0]["tokens"] = 12_345
+    fields["record"]["rows"] = rows
+    file.write_text(json.dumps(fields))
+    sets = draw_sets(
+        eligible(study.read_python_docs().questions),
+        n_examples=PULSE.n_examples,
+        copies=PULSE.copies,
+        seed=4000,
+    )
+    manifest = planted_folder(folder, PULSE, sets, 4000)
+    monkeypatch.setattr(models, "read_manifest", lambda _: manifest)
+    monkeypatch.setattr(study, "code_version", lambda: "another commit")
+    monkeypatch.setattr(models, "trained", None)
+    monkeypatch.setattr(study, "model_record", None)
+
+    def again():
+        return BlindSpots(tiny=True, out=tmp_path, any_code=True).run()["models"][0]
+
+    whole = list(again()["rows"])
+    assert whole[: len(rows)] == rows
+    added = [row for row in new if row["method"] == VARIANTS_WITHOUT]
+    assert len(added) == 2
+    assert whole[len(rows) :] == added
+    monkeypatch.setattr(models, "versions_seen", None)
+    assert list(again()["rows"]) == whole
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"finished": False}, {"seed": 1}, {"corpus_digest": "other"}, {"sets": []}, None],
+)
+def test_only_a_finished_model_of_these_texts_is_taken_from_other_code(
+    sets, tmp_path, monkeypatch, change
+):
+    scale = dataclasses.replace(PULSE, n_examples=N, copies=COPIES)
+    manifest = planted_folder(tmp_path, scale, sets.values(), 3)
+    monkeypatch.setattr(models, "read_manifest", lambda _: manifest)
+
+    def found():
+        return models._finished(tmp_path, scale, [*sets.values()], (), seed=3)
+
+    assert found() is manifest
+    if change is None:
+        (tmp_path / "reworded.jsonl").write_text('{"text": "other"}\n' * N)
+    else:
+        vars(manifest).update(change)
+    assert found() is None
 
 
 @pytest.mark.slow

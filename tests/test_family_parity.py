@@ -19,6 +19,7 @@ from tests.family_cases import (
     EAGER,
     FAMILY_CASES,
     LLAMA3_ROPE,
+    OPTIMISED_CASES,
     PLAIN_CASES,
     edit_config,
     reopened,
@@ -41,7 +42,11 @@ pytestmark = [pytest.mark.parity, pytest.mark.unoptimised]
 QUICK_CASES = {*PLAIN_CASES, "phi3, long"} - {"phi3", "gemma"}
 
 
-@pytest.mark.parametrize("case", with_slow_ones(CASES, keep=QUICK_CASES))
+# The others are in test_family_optimised.py.
+PLAINLY_COMPILED = [case for case in CASES if case not in OPTIMISED_CASES]
+
+
+@pytest.mark.parametrize("case", with_slow_ones(PLAINLY_COMPILED, keep=QUICK_CASES))
 def test_scores_agree(case, tmp_path):
     model = torch_model(case, seed=len(case))
     model.save_pretrained(tmp_path)

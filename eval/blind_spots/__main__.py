@@ -19,6 +19,12 @@ Fixed before any result of these seeds was looked at:
   published and a random other one is what reworded copies say; names of functions stay.
   So `variants` is exact here on every set, by design. Planted again and again is one
   and the same rewording.
+- Of a reworded set neither test of versions can find more than chance does. `variants`
+  compares the planted wording with the published one, so its p is near 1: the model
+  prefers what it read. `variants_3` leaves the planted wording out, as an auditor
+  who does not know it would; which other wording is published is drawn without regard
+  to what is planted, so its p is uniform. It was added after models 4000 to 4002 had
+  been looked at; all else stayed.
 - Deduplicated: one copy in published order, which is what the removal of equal
   documents, or of equal lines, leaves of `as published`; see the table of what is left.
 - Order tests with the settings that `audit` gives them, on the file as published: a
@@ -47,6 +53,7 @@ from eval.blind_spots.forms import FORMS, draw_sets, eligible, sentence_of
 from eval.blind_spots.model import (
     ModelRecord,
     Scale,
+    completed,
     model_record,
     read_record,
     record_key,
@@ -105,7 +112,8 @@ class BlindSpots:
     models: int = 6
     """Models with 10 copies; a third as many with 50."""
     any_code: bool = False
-    """Take finished models that other code trained and looked at."""
+    """Take finished models that other code trained and looked at; tests that it did not
+    have are made up for."""
     out: Path = Path("runs/blind_spots")
     """Folder of models and tables; finished models are not made again."""
     tiny: bool = False
@@ -124,11 +132,11 @@ class BlindSpots:
         records, earlier = [], 0.0
         planned = self._planned()
         for scale, seed in planned:
-            record, is_new = self._record(
+            record, seconds = self._record(
                 scale, docs.documents, questions, corpus=corpus, seed=seed
             )
             records.append(record)
-            earlier += 0.0 if is_new else record.cpu_seconds
+            earlier += seconds
             print(
                 f"eval.blind_spots: {len(records)} of {len(planned)}: {scale.name} "
                 f"{seed}, {record.cpu_seconds:.0f} CPU s",
@@ -199,8 +207,8 @@ class BlindSpots:
         *,
         corpus: str,
         seed: int,
-    ) -> tuple[ModelRecord, bool]:
-        """A model's record, and whether it was made just now."""
+    ) -> tuple[ModelRecord, float]:
+        """A model's record, and CPU seconds that were spent on it before."""
         folder = self.out / f"{scale.name}-{seed}"
         code = code_version()
         keys = {
@@ -213,10 +221,22 @@ class BlindSpots:
         if self.any_code or code is not None:
             found = read_record(folder, keys[by], by=by)
         if found is not None:
-            return found, False
-        record = model_record(scale, documents, questions, seed=seed, out=folder)
+            record = completed(found, scale, documents, questions, out=folder)
+            if record is found:
+                return found, found.cpu_seconds
+            if record is not None:
+                # It stays a record of the code that made the most of it.
+                keys["key"] = record_key(scale, seed, corpus=corpus, code=found.code)
+                write_record(folder, record, **keys)
+                return record, found.cpu_seconds
+        record = model_record(
+            scale, documents, questions, seed=seed, out=folder, any_code=self.any_code
+        )
+        if self.any_code:
+            # Its model may be other code's.
+            keys["key"] = record_key(scale, seed, corpus=corpus, code=record.code)
         write_record(folder, record, **keys)
-        return record, True
+        return record, 0.0
 
 
 def main() -> int:

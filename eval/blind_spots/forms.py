@@ -87,11 +87,14 @@ class FormSet:
         planned: For training; its benchmark is what an auditor reads.
         versions: Of each example the published wording and the three others; None for
             items.
+        versions_without: The same without the wording that was planted in the place of
+            the published one; None where the published one was planted.
     """
 
     form: Form
     planned: PlannedSet
     versions: VersionSet | None
+    versions_without: VersionSet | None
 
 
 def eligible(questions: Sequence[Question]) -> list[Question]:
@@ -135,6 +138,9 @@ def draw_sets(
         drawn = [questions[i] for i in places]
         make = _items if form.items else _questions
         benchmark, planted, versions = make(form, drawn, answers, rng)
+        without = None
+        if versions is not None and form.text == "reworded":
+            without = _without(versions, planted)
         planned = PlannedSet(
             benchmark=benchmark,
             copies=form.copies(copies),
@@ -142,7 +148,7 @@ def draw_sets(
             layout="spread" if form.spread else "block",
             texts_planted=None if planted == benchmark.texts else planted,
         )
-        sets.append(FormSet(form, planned, versions))
+        sets.append(FormSet(form, planned, versions, without))
     return sets
 
 
@@ -183,6 +189,15 @@ def _questions(
             places=tuple(f"{form.name}: example {i}" for i in range(1, n + 1)),
         ),
     )
+
+
+def _without(versions: VersionSet, planted: Sequence[str]) -> VersionSet:
+    """The versions of an auditor who does not know what was planted."""
+    rows = tuple(
+        tuple(text for text in row if text != other)
+        for row, other in zip(versions.rows, planted, strict=True)
+    )
+    return dataclasses.replace(versions, rows=rows)
 
 
 def _planted_text(text: Text, sentence: str, answer: str) -> str:

@@ -37,7 +37,10 @@ ORDER_TESTS: Mapping[str, tuple[str, ...]] = {
 }
 """What is scored, and the tests that read its scores."""
 
-VERSION_TESTS = ("variants", "options")
+VARIANTS_WITHOUT = "variants_3"
+"""`variants` of the three wordings that were not planted, for reworded sets."""
+
+VERSION_TESTS = ("variants", VARIANTS_WITHOUT, "options")
 SCORES = ("min_k", "min_k_pp", "loss", "zlib")
 SET_LEVEL, COPIED = "set_level", "replication"
 
@@ -112,6 +115,42 @@ def all_seen(
     return rows
 
 
+def versions_seen(
+    one: FormSet, checkpoint: Checkpoint, scorer: Scorer, *, seed: int
+) -> list[Seen]:
+    """The tests of a set's versions; none for items.
+
+    Raises:
+        InputError: If the model gives a number that is not finite.
+    """
+    rows = []
+    for name, texts in (
+        ("variants", one.versions),
+        (VARIANTS_WITHOUT, one.versions_without),
+    ):
+        if texts is None:
+            continue
+        plan = plan_texts(
+            texts, checkpoint.tokenizer, prefix_id=checkpoint.prefix_id, seed=seed
+        )
+        scored = score_texts(texts, plan, scorer, per_token=True)
+        result = variants_result(
+            texts, scored, randomised=True, unit="token", n_left_out=0, seed=seed
+        )
+        rows.append(_seen_of(one.form, name, result))
+    return rows
+
+
+def _seen_of(form: Form, method: str, result: OrderResult) -> Seen:
+    return Seen(
+        form=form.name,
+        method=method,
+        log10_p=result.numbers.log10_p,
+        effect=result.numbers.effect,
+        tokens=result.tokens_scored + result.cached_tokens,
+    )
+
+
 def controls_of(form: Form) -> tuple[str, ...]:
     """Names of the sets that were never planted and have texts of the same kind."""
     names = ("items-unseen",) if form.items else UNSEEN
@@ -141,7 +180,7 @@ def _tested(
             found.append(
                 order_result(planned, scored, primary=False, pretests=(), method=method)
             )
-    if one.versions is None:
+    if one.form.items:
         items = plan_options(
             benchmark,
             read_items(benchmark),
@@ -151,29 +190,8 @@ def _tested(
         )
         scored = score_test(items, scorer)
         found.append(options_result(items, scored, primary=False))
-    else:
-        plan = plan_texts(one.versions, tokenizer, prefix_id=prefix_id, seed=seed)
-        versions = score_texts(one.versions, plan, scorer, per_token=True)
-        found.append(
-            variants_result(
-                one.versions,
-                versions,
-                randomised=True,
-                unit="token",
-                n_left_out=0,
-                seed=seed,
-            )
-        )
-    return [
-        Seen(
-            form=one.form.name,
-            method=row.method,
-            log10_p=row.numbers.log10_p,
-            effect=row.numbers.effect,
-            tokens=row.tokens_scored + row.cached_tokens,
-        )
-        for row in found
-    ]
+    rows = [_seen_of(one.form, row.method, row) for row in found]
+    return [*rows, *versions_seen(one, checkpoint, scorer, seed=seed)]
 
 
 def _ranked(

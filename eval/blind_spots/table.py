@@ -15,6 +15,7 @@ from eval.blind_spots.seen import (
     ORDER_TESTS,
     SCORES,
     SET_LEVEL,
+    VARIANTS_WITHOUT,
     VERSION_TESTS,
     Seen,
 )
@@ -105,7 +106,9 @@ def grids(table: Sequence[Cell]) -> list[Grid]:
                 f"{of_models}: sets found at p <= {LEVEL:g} by their wording, by the "
                 "order of their options, by all scores together, by what the model "
                 "writes; and the share of instances that it writes out (95 % interval "
-                "over models)",
+                "over models). Of reworded sets `variants` compares the planted "
+                "wording, too, so that its p is near 1 by design; "
+                f"`{VARIANTS_WITHOUT}` leaves it out, and its p is uniform by design",
                 own,
                 (*VERSION_TESTS, SET_LEVEL, COPIED, _WRITTEN),
                 _test_words,

@@ -25,12 +25,13 @@ and above):
   equal passes. A default should be changed where another test of no more passes gains
   at least 0.3 decades, with an interval above 0, in the populations of both sizes.
 
-`--trained RUN` asks symmetry, skew, lags and places of a finished training run, too.
+`--trained RUN` asks symmetry, skew, lags and places of a finished training run, too;
+with `--models 0`, of it alone.
 """
 
 import dataclasses
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,10 @@ from eval.open_questions.models import (
     LADDER,
     PULSE,
     TINY,
+    GivenRun,
     Population,
     given_subjects,
+    read_runs,
     read_texts,
     trained_subjects,
 )
@@ -55,11 +58,10 @@ from eval.python_docs import read_python_docs
 from eval.study import Clock, finish_study
 from jaxcontam.cli import parse, run_command
 from jaxcontam.commands.flags import STORE_DIR, check_positive, check_seed, flags_of
-from jaxcontam.data.manifest import manifest_json, read_manifest
-from jaxcontam.errors import unknown_name
+from jaxcontam.data.manifest import manifest_json
+from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.scoring.compiled import keep_compiled
 from train.allocator import keep_freed_memory
-from train.earlier import MANIFEST_NAME
 from train.population_plan import Texts
 from train.sources import corpus_digest
 
@@ -90,7 +92,8 @@ class OpenQuestions:
     trained: tuple[Path, ...] = ()
     """Finished training runs, too: folders with manifest.json, model/ and sets/."""
     models: int = 16
-    """Models of 0.16 M parameters; fewer of each other population."""
+    """Models of 0.16 M parameters; fewer of each other population. 0 trains none:
+    only the runs of --trained are asked."""
     seed: int = 60000
     """Of the first model; other populations begin 1000, 2000, ... later."""
     any_code: bool = False
@@ -102,17 +105,26 @@ class OpenQuestions:
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
-        check_positive(self, "models")
+        if self.models or not self.trained:
+            check_positive(self, "models")
         for name in self.questions:
             if name not in QUESTIONS:
                 raise unknown_name("question", name, QUESTIONS)
+        if not (self.models or self._asked(GIVEN_QUESTIONS)):
+            raise InputError(
+                f"--models 0: none of {', '.join(self.questions)} can be asked of a "
+                "given run",
+                hint=f"--trained can be asked: {', '.join(GIVEN_QUESTIONS)}",
+            )
 
     def run(self) -> dict[str, Any]:
         """Train and measure what is missing, print tables; returns the numbers."""
         clock = Clock.start()
+        # What is wrong with them is said before anything is trained.
+        runs = read_runs(self.trained)
         records = Records(self.out / "models", QUESTIONS, any_code=self.any_code)
         asked = self.questions or tuple(QUESTIONS)
-        found = [*self._of_populations(records), *self._of_given(records)]
+        found = [*self._of_populations(records), *self._of_given(runs, records)]
         rows = {name: [row for one in found for row in one[name]] for name in asked}
         answers = [QUESTIONS[name].answer(rows[name]) for name in asked if rows[name]]
         return finish_study(
@@ -140,11 +152,14 @@ class OpenQuestions:
 
     def _of_populations(self, records: Records) -> Iterator[Found]:
         """Measurements of every model that is trained here."""
+        planned = self._planned()
+        if not planned:
+            return
         docs = read_python_docs()
         questions = [question.text for question in docs.questions]
         corpus = corpus_digest([*docs.documents, *questions])
         texts: dict[tuple[int, int], Texts] = {}
-        for design, seed in self._planned():
+        for design, seed in planned:
             names = self._asked(design.questions)
             if not names:
                 continue
@@ -159,11 +174,11 @@ class OpenQuestions:
             inputs = (dataclasses.asdict(design), seed, corpus, names)
             yield records.of(f"{design.name}-{seed}", inputs, measure)
 
-    def _of_given(self, records: Records) -> Iterator[Found]:
+    def _of_given(self, runs: Sequence[GivenRun], records: Records) -> Iterator[Found]:
         """Measurements of the runs that the user names, set by set."""
         names = self._asked(GIVEN_QUESTIONS)
-        for run in self.trained if names else ():
-            about = manifest_json(read_manifest(run / MANIFEST_NAME))
+        for run in runs if names else ():
+            about = manifest_json(run.manifest)
             store = self.out / STORE_DIR
             for subject in given_subjects(run, seed=self.seed, store=store):
                 name = subject.benchmark.name
@@ -171,7 +186,7 @@ class OpenQuestions:
                 def measure(subject=subject) -> Found:
                     return _measured([subject], names)
 
-                inputs = (str(run), about, name, self.seed, names)
+                inputs = (str(run.folder), about, name, self.seed, names)
                 yield records.of(f"{run.name}-{name}", inputs, measure)
 
     def _planned(self) -> list[tuple[Population, int]]:
@@ -180,7 +195,8 @@ class OpenQuestions:
             return [(PULSE, self.seed + i) for i in range(min(self.models, 2))]
         planned = []
         for design in (LADDER, TINY, *BY_CONTEXT):
-            n = max(1, round(self.models * design.share))
+            # Each population has a model if any has.
+            n = max(min(1, self.models), round(self.models * design.share))
             planned += [
                 ((i + 0.5) / n, design, self.seed + design.first_seed + i)
                 for i in range(n)

@@ -2,13 +2,14 @@
 
 import dataclasses
 import json
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from eval.open_questions.scores import Subject
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import plain_tokenizer
-from jaxcontam.data.manifest import read_manifest
+from jaxcontam.data.manifest import Manifest, PlantedSet, read_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.report.archive import read_archive
@@ -138,37 +139,91 @@ def trained_subjects(design: Population, texts: Texts, *, seed: int) -> list[Sub
     ]
 
 
-def given_subjects(run: Path, *, seed: int, store: Path) -> Iterator[Subject]:
-    """Sets of a finished training run, such as that of `eval.canaries`.
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GivenRun:
+    """A finished training run, such as that of `eval.canaries`.
+
+    Attributes:
+        name: What tables call it: the name of its folder.
+        folder: With manifest.json, model/, sets/, and perhaps a report whose random
+            orders need not be scored again.
+        manifest: What it was trained on.
+    """
+
+    name: str
+    folder: Path
+    manifest: Manifest
+
+    @property
+    def ordered(self) -> list[PlantedSet]:
+        """Sets whose copies had one order."""
+        return [
+            row
+            for row in self.manifest.sets
+            if not row.shuffled and row.layout == "block"
+        ]
+
+
+def read_runs(folders: Sequence[Path]) -> list[GivenRun]:
+    """Finished runs, whose parts are looked for and not yet read.
+
+    Raises:
+        InputError: If a part is missing, training did not finish, or two runs, or a
+            run and a population, have one name.
+    """
+    runs: dict[str, GivenRun] = {}
+    populations = {one.name for one in (LADDER, TINY, *BY_CONTEXT, PULSE)}
+    for folder in folders:
+        # Of `.` and of `a/..`, too.
+        name = Path(os.path.abspath(folder)).name
+        manifest = read_manifest(folder / MANIFEST_NAME)
+        if not manifest.finished:
+            raise InputError(
+                f"{folder}: training did not finish", hint="run its command again"
+            )
+        run = GivenRun(name=name, folder=folder, manifest=manifest)
+        for part in (MODEL_DIR, *(row.file for row in run.ordered)):
+            if not (folder / part).exists():
+                raise InputError(f"{folder / part}: not there")
+        if name in runs or name in populations:
+            raise InputError(
+                f"{folder}: "
+                + (
+                    f"{runs[name].folder} is called {name!r}, too"
+                    if name in runs
+                    else f"models that are trained here are called {name!r}, too"
+                ),
+                hint="tables tell runs by the names of their folders: rename one, or "
+                "link to it by another name",
+            )
+        runs[name] = run
+    return list(runs.values())
+
+
+def given_subjects(given: GivenRun, *, seed: int, store: Path) -> Iterator[Subject]:
+    """Sets of a finished training run.
 
     Sets whose copies had no one order are left out.
 
     Args:
-        run: Folder with manifest.json, model/, sets/, and perhaps a report whose
-            random orders need not be scored again.
+        given: The run.
         seed: Of the tests.
         store: Where scores are kept.
 
     Raises:
-        InputError: If a part is missing, training did not finish, or a set's file is
-            not what was planted.
+        InputError: If its model cannot be read, or a set's file is not what was
+            planted.
     """
-    manifest = read_manifest(run / MANIFEST_NAME)
-    if not manifest.finished:
-        raise InputError(
-            f"{run}: training did not finish", hint="run its command again"
-        )
+    run, manifest = given.folder, given.manifest
     checkpoint = load_checkpoint(str(run / MODEL_DIR))
     scorer = checkpoint_scorer(checkpoint, store=store)
     stored = _stored_orders(run, checkpoint.fingerprint)
-    for row in manifest.sets:
-        if row.shuffled or row.layout != "block":
-            continue
+    for row in given.ordered:
         benchmark = load_benchmark(run / row.file, text_field=row.text_field)
         if benchmark.fingerprint != row.fingerprint:
             raise InputError(f"{run / row.file}: not the set that was planted")
         yield Subject(
-            population=run.name,
+            population=given.name,
             seed=seed,
             copies=row.copies,
             benchmark=benchmark,

@@ -134,10 +134,15 @@ class SetScores:
         return self._orders[key]
 
     def order_scores(self, method: OrderMethod, n_orders: int) -> np.ndarray:
-        """(K, m + 1) scores of random orders: those that stood there, or scored now."""
+        """(K, m + 1) scores of random orders: those that stood there, or scored now.
+
+        Those that stood there are of no use if they are of another m.
+        """
         stored = self.subject.orders
         if stored is not None and stored.scores is not None:
-            return stored.scores
+            scores_KM = stored.scores
+            if scores_KM.ndim == 2 and scores_KM.shape[1] == n_orders + 1:
+                return scores_KM
         scores = self.orders(method, n_orders).evidence.scores
         assert scores is not None
         return scores

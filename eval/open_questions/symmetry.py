@@ -95,6 +95,7 @@ def answer(rows: Sequence[SymmetryRow]) -> Answer:
                 population,
                 str(copies),
                 str(len(found)),
+                str(len({row.seed for row in found})),
                 f"{np.mean([row.tokens for row in found]):.0f}",
                 words(rho, 3),
                 f"{min(r.rho for r in found):.2f} to {max(r.rho for r in found):.2f}",
@@ -109,11 +110,13 @@ def answer(rows: Sequence[SymmetryRow]) -> Answer:
             Grid(
                 "Symmetry rho of double-centred pair matrices (strata of 8); z of all "
                 "orders, z of directions alone, their ratio and 1 / sqrt(2 (1 - rho)); "
-                "95 % intervals over sets, each of another model",
+                "95 % intervals over sets; sets of one model share its weights, so "
+                "that of fewer models than sets they say nothing of other models",
                 (
                     "population",
                     "copies",
                     "sets",
+                    "models",
                     "tokens",
                     "rho",
                     "range",

@@ -1,0 +1,39 @@
+"""Training as users compile it: equal bits of equal seeds, and after a stop.
+
+No mark of `unoptimised` belongs here: what the optimiser of XLA makes of a step is what
+these laws are about.
+"""
+
+import numpy as np
+
+from tests.compile_mode import compiles_plainly
+from tests.test_loop import N_STEPS, PULSE, assert_equal_weights, run
+from train.checkpoints import saved_steps
+from train.loop import train_decoder
+
+
+def test_same_seed_gives_the_same_weights_and_another_seed_others():
+    assert not compiles_plainly()
+    # As many steps of as many rows as below: compiled once for both.
+    rows = np.random.default_rng(0).integers(
+        0, 512, size=(PULSE.batch_rows * N_STEPS, PULSE.context + 1), dtype=np.int32
+    )
+    runs = [train_decoder(PULSE, rows, seed=seed) for seed in (3, 3, 4)]
+    embeddings = [np.asarray(decoder.embedding[...]) for decoder, _ in runs]
+    np.testing.assert_array_equal(embeddings[0], embeddings[1])
+    np.testing.assert_array_equal(runs[0][1], runs[1][1])
+    assert not np.array_equal(embeddings[0], embeddings[2])
+
+
+def test_an_optimised_run_that_was_stopped_ends_with_the_weights_of_a_whole_one(
+    tmp_path,
+):
+    assert not compiles_plainly()
+    whole, expected = run()
+    _, losses = run(tmp_path, stop_at=13)
+    assert saved_steps(tmp_path) == [13]
+    ended, found = run(tmp_path)
+    assert ended.finished
+    assert sorted(found) == list(range(14, N_STEPS + 1))
+    assert_equal_weights(ended.decoder, whole.decoder)
+    assert losses | found == expected
