@@ -31,6 +31,9 @@ from train.audits import (
 )
 from train.tokenizer import train_tokenizer
 
+# Its bits are compared with those of the `pulse` run, which compiles plainly.
+pytestmark = pytest.mark.unoptimised
+
 _CONFIG = llama_shape(
     vocab_size=300, d_model=16, n_layers=1, n_heads=2, d_ff=32, context=48
 )
