@@ -28,6 +28,8 @@ from tests.membership_model import (
     tokenizer,
 )
 
+pytestmark = pytest.mark.unoptimised
+
 TEXTS = drawn_texts(7, seed=20)
 MIXED = [*TEXTS, "", "a", TEXTS[0], " "]
 # Another batch shape may sum in another order, through a layer and the head.

@@ -13,7 +13,7 @@ from jaxcontam.methods import METHODS
 from jaxcontam.methods.membership.score import ScoreMethod
 
 # Null data sets a test and kind; the slow suite takes 10,000.
-N_SETS = 2_000
+N_SETS = 1_000
 # Several laws look at the same data sets.
 size_of = functools.lru_cache(measure_size)
 QUICK = [name for name, test in TESTS.items() if test.quick and test.exact]

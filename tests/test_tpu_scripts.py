@@ -200,6 +200,28 @@ def test_setup_leaves_a_running_command_alone(cloud):
     assert cloud.run("wait_run.sh").returncode == 0
 
 
+def test_command_that_ends_between_two_looks_was_not_killed(tmp_path):
+    """The lock is found free a moment after no exit code was there."""
+    folder = tmp_path / "runs/trial"
+    folder.mkdir(parents=True)
+    (folder / "command").write_text("true")
+    (tmp_path / "runs/current").write_text("trial")
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    flock = commands / "flock"
+    for ends, state in (("", "exited 137"), (f"echo 0 > {folder}/code", "exited 0")):
+        flock.write_text(f"#!/bin/sh\n{ends}\n")
+        flock.chmod(0o755)
+        found = subprocess.run(
+            ["bash", FOLDER / "on_worker/state.sh", "trial"],
+            env={"HOME": str(tmp_path), "PATH": f"{commands}:/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert found.stdout.splitlines()[0].endswith(state)
+
+
 def test_words_arrive_unchanged_on_every_worker(cloud):
     cloud.active()
     code = "import json, os, sys; print(json.dumps([os.environ['WORKER'], *sys.argv]))"

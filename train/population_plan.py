@@ -12,14 +12,14 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.encoding import Encoded, encode_examples
+from jaxcontam.data.encoding import Encoded, encode_examples, plain_tokenizer
 from jaxcontam.data.manifest import PlantedSet as PlantedRow
 from jaxcontam.errors import InputError
 from train.plan import PlannedSet, When
 from train.planted import canary, planted_set
 from train.presets import Preset
 from train.stream import Stream, build_stream, training_rows
-from train.tokens import TokenCache, choose_documents
+from train.tokens import TokenCache, as_cache, choose_documents
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +133,31 @@ def read_pool(
         tokenizer, pool, separator=separator, max_example_tokens=max_example_tokens
     )
     return Texts(tokenizer, prefix_id, documents, tuple(pool), encoded)
+
+
+def texts_in_memory(
+    documents: Sequence[str], pool: Sequence[str], design: Design
+) -> Texts:
+    """Train a tokenizer on the background, and encode it and the pool.
+
+    The same texts give the same tokenizer. For studies; `train.population` keeps what
+    it tokenised on disk.
+
+    Raises:
+        InputError: If an example and its separator give no ids.
+    """
+    from train.tokenizer import prefix_id, train_tokenizer
+
+    tokenizer = train_tokenizer(documents, design.preset.decoder.vocab_size)
+    plain = plain_tokenizer(tokenizer.backend_tokenizer)
+    return read_pool(
+        plain,
+        prefix_id(tokenizer),
+        as_cache(documents, plain),
+        pool,
+        max_example_tokens=design.max_example_tokens,
+        separator=design.separator,
+    )
 
 
 def draw_sets(design: Design, pool: Sequence[str], *, seed: int) -> list[np.ndarray]:

@@ -62,8 +62,6 @@ from train.prepare import RunOptions
 from train.presets import PRESETS
 from train.sources import read_documents
 
-# Tables are not cut at the width of a terminal: half a number is a wrong one.
-_WIDTH = 160
 _OUT = Path("runs/canaries")
 # Flags by what they change: the model, what is planted, how it is tested.
 _TRAINING = ("corpus", "preset", "max_example_tokens", "background_tokens")
@@ -269,7 +267,7 @@ class Canaries:
             numbers=numbers_of(runs),
             grids=grids_of(runs),
             figures=figures_of(runs),
-            console=Console(width=max(_WIDTH, Console().width)),
+            console=Console(),
         )
 
 

@@ -111,8 +111,6 @@ PULSE = field_of(
     batch_tokens=32,
 )
 _TINY_MODELS = 2
-# Columns of print that the tables need; a narrower terminal wraps them.
-_WIDTH = 200
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,8 +151,6 @@ class Leaderboard:
     def run(self) -> dict[str, Any]:
         """Train and try what is missing, print the table; returns leaderboard.json."""
         clock, console = Clock.start(), Console()
-        if console.width < _WIDTH:
-            console = Console(width=_WIDTH)
         chosen = chosen_entries(self.entry, self.only)
         make_folder(self.out / MODELS_DIR)
         field = PULSE if self.tiny else FIELD

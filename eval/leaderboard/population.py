@@ -13,16 +13,20 @@ from flax import nnx
 from eval.leaderboard.budget import Budget, Known, MeteredScorer, read_only
 from eval.leaderboard.detector import Entry, Need, Subject
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.methods.membership.text_model import TextModel
 from jaxcontam.results import ModelInfo
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.opened import OpenModel, SequenceScorer
 from jaxcontam.scoring.scorer import Scorer
 from train.population_forms import train_scanned
-from train.population_plan import Design, PlannedModel, Texts, plan_model, read_pool
-from train.tokenizer import prefix_id, train_tokenizer
-from train.tokens import as_cache
+from train.population_plan import (
+    Design,
+    PlannedModel,
+    Texts,
+    plan_model,
+    read_pool,
+    texts_in_memory,
+)
 
 # Losses at the end of training are averaged over so many steps.
 _LAST_STEPS = 50
@@ -106,21 +110,12 @@ def read_texts(documents: Sequence[str], pool: Sequence[str], field: Field) -> T
     Raises:
         InputError: If an example and its separator give no ids.
     """
-    tokenizer = train_tokenizer(documents, field.preset.decoder.vocab_size)
-    plain = plain_tokenizer(tokenizer.backend_tokenizer)
-    texts = read_pool(
-        plain,
-        prefix_id(tokenizer),
-        as_cache(documents, plain),
-        pool,
-        max_example_tokens=field.max_example_tokens,
-        separator=field.separator,
-    )
+    texts = texts_in_memory(documents, pool, field)
     whole = [
         text for text, cut in zip(pool, texts.encoded.n_cut_ids, strict=True) if not cut
     ]
     return read_pool(
-        plain,
+        texts.tokenizer,
         texts.prefix_id,
         texts.documents,
         whole,

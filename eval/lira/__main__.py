@@ -68,7 +68,6 @@ from train.presets import PRESETS
 from train.sources import corpus_digest
 
 RECORDS_DIR = "models"
-_WIDTH = 140
 # Fields of a design that this study follows.
 _TRAINED_ON = (
     "name",
@@ -144,8 +143,7 @@ class Lira:
             lira.json; None where too few models could be trained to judge any.
         """
         clock = Clock.start()
-        # Columns with intervals are wide; a cut number would be worse than a long line.
-        console = Console(width=max(_WIDTH, Console().width))
+        console = Console()
         docs = read_python_docs()
         job = Job(
             design=TINY if self.tiny else FULL,

@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.methods import SCORES
 from jaxcontam.methods.membership.score import ScoredText
 from train.population_forms import train_scanned
@@ -26,11 +25,9 @@ from train.population_plan import (
     Texts,
     draw_sets,
     fill_background,
-    read_pool,
+    texts_in_memory,
 )
 from train.stream import Canary, build_stream, training_rows
-from train.tokenizer import prefix_id, train_tokenizer
-from train.tokens import as_cache
 
 SCORE_NAMES = tuple(
     name for name, row in SCORES.items() if set(row.reads) <= {"moments"}
@@ -92,18 +89,8 @@ class Pool:
 
 
 def read_texts(job: Job) -> Texts:
-    """Train the tokenizer on the background and encode everything, once for all."""
-    design = job.design
-    tokenizer = train_tokenizer(job.documents, design.preset.decoder.vocab_size)
-    plain = plain_tokenizer(tokenizer.backend_tokenizer)
-    return read_pool(
-        plain,
-        prefix_id(tokenizer),
-        as_cache(job.documents, plain),
-        job.questions,
-        max_example_tokens=design.max_example_tokens,
-        separator=design.separator,
-    )
+    """Tokenizer, background and questions, encoded once for all models."""
+    return texts_in_memory(job.documents, job.questions, job.design)
 
 
 def draw_pool(job: Job, texts: Texts) -> Pool:

@@ -48,7 +48,6 @@ from eval.open_questions.models import (
     Population,
     given_subjects,
     read_runs,
-    read_texts,
     trained_subjects,
 )
 from eval.open_questions.records import Found, Records
@@ -62,7 +61,7 @@ from jaxcontam.data.manifest import manifest_json
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.scoring.compiled import keep_compiled
 from train.allocator import keep_freed_memory
-from train.population_plan import Texts
+from train.population_plan import Texts, texts_in_memory
 from train.sources import corpus_digest
 
 QUESTIONS: Mapping[str, Question] = {
@@ -76,7 +75,6 @@ QUESTIONS: Mapping[str, Question] = {
         efforts.QUESTION,
     )
 }
-_TABLE_WIDTH = 170
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,8 +139,7 @@ class OpenQuestions:
             },
             grids=[grid for one in answers for grid in one.grids],
             figures={k: svg for one in answers for k, svg in one.figures.items()},
-            # Tables are wider than a terminal often is; cut ones would tell nothing.
-            console=Console(width=max(Console().width, _TABLE_WIDTH)),
+            console=Console(),
             earlier_seconds=records.earlier_seconds,
         )
 
@@ -167,7 +164,7 @@ class OpenQuestions:
             def measure(design=design, seed=seed, names=names) -> Found:
                 kind = (design.preset.decoder.vocab_size, design.max_example_tokens)
                 if kind not in texts:
-                    texts[kind] = read_texts(docs.documents, questions, design)
+                    texts[kind] = texts_in_memory(docs.documents, questions, design)
                 subjects = trained_subjects(design, texts[kind], seed=seed)
                 return _measured(subjects, names)
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from eval.open_questions.scores import Subject
 from jaxcontam.data.benchmark import load_benchmark
-from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.data.manifest import Manifest, PlantedSet, read_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import load_checkpoint
@@ -18,10 +17,8 @@ from jaxcontam.scoring.local import checkpoint_scorer, local_scorer
 from train.audits import encode_planted
 from train.earlier import MANIFEST_NAME, MODEL_DIR
 from train.population_forms import train_scanned
-from train.population_plan import Design, Texts, plan_model, read_pool
+from train.population_plan import Design, Texts, plan_model
 from train.presets import PRESETS, Preset
-from train.tokenizer import prefix_id, train_tokenizer
-from train.tokens import as_cache
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,22 +94,6 @@ PULSE = Population(
     questions=(*GIVEN_QUESTIONS, "context", "efforts"),
     first_seed=0,
 )
-
-
-def read_texts(
-    documents: Sequence[str], questions: Sequence[str], design: Population
-) -> Texts:
-    """Tokenizer, background and pool of a population."""
-    tokenizer = train_tokenizer(documents, design.preset.decoder.vocab_size)
-    plain = plain_tokenizer(tokenizer.backend_tokenizer)
-    return read_pool(
-        plain,
-        prefix_id(tokenizer),
-        as_cache(documents, plain),
-        questions,
-        max_example_tokens=design.max_example_tokens,
-        separator=design.separator,
-    )
 
 
 def trained_subjects(design: Population, texts: Texts, *, seed: int) -> list[Subject]:

@@ -5,14 +5,13 @@ The pool that its sets are drawn from are the questions that `eval.python_docs` 
 
 import dataclasses
 import time
-from collections.abc import Sequence
 
 import jax
 import numpy as np
 from flax import nnx
 
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.encoding import Encoded, plain_tokenizer
+from jaxcontam.data.encoding import Encoded
 from jaxcontam.methods import order_method
 from jaxcontam.methods.layouts import Layout, PairLayout
 from jaxcontam.methods.method import OrderFile, OrderMethod, PairMethod, TestMethod
@@ -23,9 +22,7 @@ from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.orders import OrderDesign, draw_orders
 from train.plan import PlannedSet
 from train.population_forms import train_scanned
-from train.population_plan import Design, Texts, plan_model, read_pool
-from train.tokenizer import prefix_id, train_tokenizer
-from train.tokens import as_cache
+from train.population_plan import Design, Texts, plan_model
 
 # Losses at the end of training are averaged over so many steps.
 _LAST_STEPS = 50
@@ -144,22 +141,6 @@ class ModelRecord:
     test_seconds: float
     rows: tuple[Outcome, ...]
     cpu_seconds: float = 0.0
-
-
-def read_texts(
-    documents: Sequence[str], questions: Sequence[str], study: Study
-) -> Texts:
-    """Train the tokenizer of a population; the same texts, the same tokenizer."""
-    tokenizer = train_tokenizer(documents, study.preset.decoder.vocab_size)
-    plain = plain_tokenizer(tokenizer.backend_tokenizer)
-    return read_pool(
-        plain,
-        prefix_id(tokenizer),
-        as_cache(documents, plain),
-        questions,
-        max_example_tokens=study.max_example_tokens,
-        separator=study.separator,
-    )
 
 
 def planted_model(study: Study, texts: Texts, *, seed: int) -> ModelRecord:

@@ -5,10 +5,10 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from eval.power.model import ModelRecord, Study, planted_model, read_texts
+from eval.power.model import ModelRecord, Study, planted_model
 from eval.power.records import record_key, record_path, write_record
 from train.allocator import keep_freed_memory
-from train.population_plan import Texts
+from train.population_plan import Texts, texts_in_memory
 from train.population_workers import Failure, over_processes
 
 
@@ -75,7 +75,7 @@ def open_maker(job: Job) -> Callable[[Task], ModelRecord]:
         vocab_size = study.preset.decoder.vocab_size
         kind = (vocab_size, study.max_example_tokens, study.separator)
         if kind not in texts:
-            texts[kind] = read_texts(job.documents, job.questions, study)
+            texts[kind] = texts_in_memory(job.documents, job.questions, study)
         record = planted_model(study, texts[kind], seed=seed)
         write_record(
             record_path(job.out, study, seed),

@@ -54,7 +54,6 @@ from jaxcontam.scoring.identity import cpu_name
 from train.earlier import code_version
 
 CELLS_DIR = "cells"
-_WIDTH = 130
 N_CHECKED, N_PAIRS_CHECKED = 40, 4
 """Data sets a law that the library tests too; all orders of pairs take it longer."""
 _TINY_SETS, _TINY_CHECKED = 500, 3
@@ -143,8 +142,7 @@ class SimulatedPower:
             numbers={"seed": self.seed, **numbers(results, checks)},
             grids=grids(results, checks),
             figures={"difference": difference_svg(results)},
-            # Tables of five tests are wide, and words that are cut are lost.
-            console=Console(width=_WIDTH),
+            console=Console(),
             earlier_seconds=earlier,
         )
 

@@ -13,8 +13,9 @@ if [ ! -f "$folder/command" ]; then
 elif [ -f "$folder/code" ]; then
   state="exited $(cat "$folder/code")"
 elif [ "$name" != "$current" ] || flock --nonblock "$HOME/runs/lock" true; then
-  # Nobody holds the lock and there is no exit code: killed, as by a restart of the VM.
-  state="exited 137"
+  # Nobody holds the lock. It may have ended between the two looks, and writes its code
+  # before it lets go; without a code it was killed, as by a restart of the VM.
+  state="exited $(cat "$folder/code" 2>/dev/null || echo 137)"
 else
   state=running
 fi
