@@ -16,6 +16,7 @@ from jaxcontam.commands.audit import Audit
 from jaxcontam.commands.books import Books
 from jaxcontam.commands.calibrate import Calibrate
 from jaxcontam.commands.canary import Canary
+from jaxcontam.commands.doctor import Doctor
 from jaxcontam.commands.membership import Membership
 from jaxcontam.commands.methods import Methods
 from jaxcontam.commands.overlap import Overlap
@@ -35,6 +36,7 @@ from jaxcontam.errors import (
     StorageError,
     unknown_name,
 )
+from jaxcontam.help_pages import help_page
 from jaxcontam.hosts import check_same, joined, refuse_together
 
 EXIT_DONE, EXIT_INPUT, EXIT_PARTIAL, EXIT_INTERRUPTED = 0, 2, 3, 130
@@ -57,6 +59,7 @@ COMMANDS: dict[str, type] = {
     "verify": Verify,
     "report": Report,
     "methods": Methods,
+    "doctor": Doctor,
 }
 
 
@@ -158,7 +161,13 @@ def _run(words: list[str]) -> object:
         return EXIT_DONE
     if words[0] not in COMMANDS:
         raise unknown_name("command", words[0], COMMANDS)
-    command = parse(COMMANDS[words[0]], words[1:], prog=f"jaxcontam {words[0]}")
+    name, rest = words[0], words[1:]
+    if {"-h", "--help"} & set(rest):
+        print(help_page(name, COMMANDS[name]))
+        return EXIT_DONE
+    # The parser's own help has every flag.
+    rest = ["--help" if word == "--help-all" else word for word in rest]
+    command = parse(COMMANDS[name], rest, prog=f"jaxcontam {name}")
     with joined(getattr(command, "distributed", False)):
         check_same("command", json.dumps(words))
         outcome = command.run()

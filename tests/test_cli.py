@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jaxcontam import __version__
-from jaxcontam.cli import COMMANDS, main, run_command
+from jaxcontam.cli import COMMANDS, main, parse, run_command
 from jaxcontam.errors import InputError
 
 ROOT = Path(__file__).parents[1]
@@ -70,9 +71,25 @@ def test_help_lists_every_command_and_exits_with_0(words, capsys):
 
 
 @pytest.mark.parametrize("name", list(COMMANDS))
-def test_help_of_a_command_names_each_of_its_flags(name, capsys):
+def test_help_of_a_command_is_one_screen_with_examples(name, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([name, "--help"]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert said.out.startswith(f"usage: jaxcontam {name}")
+    lines = said.out.splitlines()
+    assert len(lines) <= 40
+    examples = [line for line in lines if line.startswith(f"  jaxcontam {name}")]
+    assert examples
+    for line in examples:
+        words = shlex.split(re.sub(r"\s#\s.*", "", line))[2:]
+        parse(COMMANDS[name], words, prog=f"jaxcontam {name}")
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_long_help_of_a_command_names_each_of_its_flags(name, capsys):
     with pytest.raises(SystemExit) as caught:
-        main([name, "--help"])
+        main([name, "--help-all"])
     assert caught.value.code == 0
     said = capsys.readouterr()
     assert said.err == ""

@@ -156,6 +156,18 @@ def load_decoder(
     Raises:
         InputError: As `load_checkpoint`, but for the tokenizer.
     """
+    family, config = read_decoder_config(directory)
+    return read_weights(
+        directory, weight_files(directory), family, config, dtype=dtype, mesh=mesh
+    )
+
+
+def read_decoder_config(directory: Path) -> tuple[Family, DecoderConfig]:
+    """Family and shape of a model out of its config.json.
+
+    Raises:
+        InputError: If the file is missing, or its family or a field of it is unknown.
+    """
     where = f"{directory}/config.json"
     raw = read_config_fields(directory)
     family = FAMILIES[raw["model_type"]]
@@ -167,9 +179,7 @@ def load_decoder(
         raise InputError(f"{where}: no field {e}") from e
     except (ValueError, TypeError, AttributeError, ZeroDivisionError) as e:
         raise InputError(f"{where}: {_first_line(e)}") from e
-    return read_weights(
-        directory, weight_files(directory), family, config, dtype=dtype, mesh=mesh
-    )
+    return family, config
 
 
 def save_checkpoint(

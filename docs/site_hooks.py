@@ -1,0 +1,117 @@
+"""What the site of the documentation takes from the code: facts of each method.
+
+MkDocs calls these while it builds (`mkdocs build --strict`). A page under `methods/`
+holds the formula of a method; title, table and place in the menu come from the rows of
+METHODS and REPLICATION_METHODS.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from jaxcontam.methods import METHODS
+from jaxcontam.methods.membership.score import ScoreMethod
+from jaxcontam.methods.replication.catalogue import (
+    REPLICATION_METHODS,
+    ReplicationMethod,
+)
+
+_GROUPS = ("Tests", "Membership scores", "Replication")
+_FACTS = ("gives", "null", "needs", "cost", "setting", "finds", "source", "departure")
+_TITLES = {
+    "gives": "Gives",
+    "null": "Assumes",
+    "needs": "Needs",
+    "cost": "Cost",
+    "setting": "Setting",
+    "finds": "Finds",
+    "source": "Source",
+    "departure": "Not as in the authors' code",
+}
+
+
+def facts_of(row: Any) -> dict[str, str]:
+    """What a row of a table of methods says, by the names of `_FACTS`."""
+    facts = {name: getattr(row, name, "") for name in _FACTS}
+    if isinstance(row, ScoreMethod):
+        facts["gives"] = "a ranking: higher is more likely a member"
+        facts["null"] = "nothing, and so it proves nothing"
+    elif not isinstance(row, ReplicationMethod):
+        facts["gives"] = f"a p-value, {row.validity}"
+    return {name: text for name, text in facts.items() if text}
+
+
+def grouped_methods() -> dict[str, dict[str, dict[str, str]]]:
+    """Group -> name of a method -> its facts."""
+    groups: dict[str, dict[str, dict[str, str]]] = {name: {} for name in _GROUPS}
+    for name, row in METHODS.items():
+        group = _GROUPS[1] if isinstance(row, ScoreMethod) else _GROUPS[0]
+        groups[group][name] = facts_of(row)
+    for row in REPLICATION_METHODS:
+        groups[_GROUPS[2]][row.name] = facts_of(row)
+    return groups
+
+
+def on_config(config: Any) -> Any:
+    """Put a page for each method into the menu."""
+    methods = [
+        "methods/index.md",
+        *(
+            {group: [{name: f"methods/{name}.md"} for name in rows]}
+            for group, rows in grouped_methods().items()
+        ),
+    ]
+    for entry in config["nav"]:
+        if "Methods" in entry:
+            entry["Methods"] = methods
+    return config
+
+
+def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
+    """Head a method's page with its facts; fill the table of all methods."""
+    if page.file.src_uri == "limits.md":
+        return markdown.replace("<!-- limits -->", _limits())
+    folder, _, name = page.file.src_uri.removesuffix(".md").rpartition("/")
+    if folder != "methods":
+        return markdown
+    groups = grouped_methods()
+    if name == "index":
+        return markdown.replace("<!-- methods -->", _overview(groups))
+    facts = {key: text for rows in groups.values() for key, text in rows.items()}
+    table = "\n".join(
+        f"| **{_TITLES[fact]}** | {_cell(text)} |" for fact, text in facts[name].items()
+    )
+    return f"# {name}\n\n| | |\n|---|---|\n{table}\n\n## Formula\n\n{markdown}"
+
+
+def _limits() -> str:
+    """The section of that name of the README, which has no relative links."""
+    readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    _, _, after = readme.partition("\n## Limits\n")
+    limits, _, _ = after.partition("\n## ")
+    if not limits.strip():
+        raise ValueError("README.md has no section 'Limits'")
+    return limits
+
+
+def _overview(groups: dict[str, dict[str, dict[str, str]]]) -> str:
+    """A table a group."""
+    lines = []
+    for group, rows in groups.items():
+        lines += [
+            f"## {group}",
+            "",
+            "| method | gives | cost | finds |",
+            "|---|---|---|---|",
+        ]
+        lines += [
+            f"| [{name}]({name}.md) | {_cell(facts['gives'])} | {_cell(facts['cost'])} "
+            f"| {_cell(facts['finds'])} |"
+            for name, facts in rows.items()
+        ]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    """Text of a cell of a Markdown table."""
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,253 @@
+"""`jaxcontam doctor`: what is here, what is missing, and how to get it."""
+
+import dataclasses
+import importlib.metadata
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+from rich.console import Console
+
+from jaxcontam import __version__
+from jaxcontam.errors import InputError
+
+EXIT_FAULTS = 2
+
+_EXTRAS = {
+    "hf": "datasets of the hub as benchmarks and corpora",
+    "lm-eval": "models and tasks of lm-evaluation-harness",
+    "masked-lm": "masked language models for `neighbourhood`",
+    "tensorboard": "training curves for TensorBoard",
+}
+_GIB = 1 << 30
+# Below this a large model's store or a checkpoint soon has no room.
+_LITTLE_DISK = 2 * _GIB
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the answer.
+
+    Attributes:
+        state: `ok`; `note` for what one can do without; `fault` for what one cannot.
+        text: What was found.
+        hint: How to mend it; empty where there is nothing to do.
+    """
+
+    state: Literal["ok", "note", "fault"]
+    text: str
+    hint: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Doctor:
+    """Say what is missing here, and how to get it; looks at a model and a file, too."""
+
+    model: Annotated[
+        str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")
+    ] = None
+    """Model directory that is to be audited: is all there that it takes?"""
+    benchmark: Annotated[
+        str | None, tyro.conf.Positional, tyro.conf.arg(metavar="BENCHMARK")
+    ] = None
+    """File that it is to be audited on."""
+
+    def run(self) -> int:
+        """Print a line a check; 0, or 2 if something that is needed is missing."""
+        console = Console(highlight=False, soft_wrap=True, markup=False)
+        n_faults = 0
+        for finding in self._findings():
+            console.print(f"{finding.state:<6} {finding.text}")
+            if finding.hint:
+                console.print(f"{'':<6} -> {finding.hint}")
+            n_faults += finding.state == "fault"
+        if n_faults:
+            console.print(f"\n{n_faults} to mend")
+        return EXIT_FAULTS if n_faults else 0
+
+    def _findings(self) -> Iterator[Finding]:
+        yield Finding("ok", f"jaxcontam {__version__}, Python {_python()}")
+        yield from requirements()
+        yield from devices()
+        yield from folders()
+        yield from extras()
+        yield from hub()
+        if self.model is not None:
+            yield from model_findings(self.model)
+        if self.benchmark is not None:
+            yield benchmark_finding(self.benchmark)
+
+
+def requirements() -> Iterator[Finding]:
+    """Packages that are missing or of a version that was never tried."""
+    from packaging.requirements import Requirement
+
+    n_right = 0
+    for line in importlib.metadata.requires("jaxcontam") or ():
+        wanted = Requirement(line)
+        if wanted.marker is not None and not wanted.marker.evaluate({"extra": ""}):
+            continue
+        found = _version(wanted.name)
+        if found is None or not wanted.specifier.contains(found, prereleases=True):
+            what = "missing" if found is None else f"{found} is installed"
+            yield Finding(
+                "fault",
+                f"{wanted.name}{wanted.specifier}: {what}",
+                f'pip install "{wanted.name}{wanted.specifier}"',
+            )
+        else:
+            n_right += 1
+    yield Finding("ok", f"{n_right} packages in the versions that are asked for")
+
+
+def devices() -> Iterator[Finding]:
+    """What JAX computes on, and what of this machine it leaves idle."""
+    import jax
+
+    try:
+        found = jax.devices()
+    except RuntimeError as e:
+        line = str(e).splitlines()[0]
+        yield Finding("fault", f"JAX finds no device: {line}", "unset JAX_PLATFORMS")
+        return
+    kind, n = found[0].device_kind, len(found)
+    yield Finding("ok", f"JAX {jax.__version__} computes on {n} x {kind}")
+    if found[0].platform != "cpu":
+        return
+    cores = (
+        len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 1
+    )
+    yield Finding("ok", f"{cores} cores, {_memory()}")
+    if shutil.which("nvidia-smi") or Path("/proc/driver/nvidia").exists():
+        yield Finding(
+            "note",
+            "there is an NVIDIA GPU that JAX does not use",
+            "pip install -c constraints.txt -e '.[cuda]'",
+        )
+    elif Path("/dev/accel0").exists():
+        yield Finding(
+            "note",
+            "there is a TPU that JAX does not use",
+            "pip install -c constraints.txt -e '.[tpu]'",
+        )
+
+
+def folders() -> Iterator[Finding]:
+    """Whether reports can be written here, and compiled programs kept."""
+    from jaxcontam.scoring.compiled import compiled_in, keep_compiled
+
+    here = Path.cwd()
+    if not os.access(here, os.W_OK | os.X_OK):
+        yield Finding("note", f"{here}: not writable", "give --out a folder that is")
+    free = shutil.disk_usage(here).free
+    if free < _LITTLE_DISK:
+        yield Finding("note", f"{free / _GIB:.1f} GiB free here", "make room, or --out")
+    else:
+        yield Finding("ok", f"{free / _GIB:.0f} GiB free here")
+    keep_compiled()
+    kept = compiled_in()
+    if kept is None:
+        yield Finding(
+            "note",
+            "compiled programs are not kept, so each run compiles anew",
+            "set JAX_COMPILATION_CACHE_DIR to a folder that can be written",
+        )
+    else:
+        yield Finding("ok", f"compiled programs are kept in {kept}")
+
+
+def extras() -> Iterator[Finding]:
+    """Optional parts, by what they give; accelerators are told of by `devices`."""
+    from packaging.requirements import Requirement
+
+    lines = [Requirement(one) for one in importlib.metadata.requires("jaxcontam") or ()]
+    for extra, gives in _EXTRAS.items():
+        needs = [
+            one
+            for one in lines
+            if one.marker is not None
+            and one.marker.evaluate({"extra": extra})
+            and not one.marker.evaluate({"extra": ""})
+        ]
+        if all(_version(one.name) for one in needs):
+            yield Finding("ok", f"[{extra}] is installed: {gives}")
+        else:
+            hint = f"pip install -c constraints.txt -e '.[{extra}]'"
+            yield Finding("note", f"[{extra}] is not installed: {gives}", hint)
+
+
+def hub() -> Iterator[Finding]:
+    """Whether gated models of the hub can be asked for; the token is never shown."""
+    from huggingface_hub import get_token
+
+    if get_token():
+        yield Finding("ok", "a token for the Hugging Face hub is set")
+    else:
+        yield Finding("note", "no token for the hub: no gated models", "hf auth login")
+
+
+def model_findings(model: str) -> Iterator[Finding]:
+    """Config, weights and tokenizer of a model, without reading the weights."""
+    from jaxcontam.models.checkpoint import (
+        model_directory,
+        read_config_fields,
+        read_decoder_config,
+        read_tokenizer,
+    )
+    from jaxcontam.models.weights import weight_files
+
+    try:
+        directory = model_directory(model)
+        raw = read_config_fields(directory)
+        _, config = read_decoder_config(directory)
+        files = weight_files(directory)
+        read_tokenizer(directory, raw)
+    except InputError as e:
+        yield Finding("fault", str(e), e.hint or "")
+        return
+    size = sum(path.stat().st_size for path in files)
+    yield Finding(
+        "ok",
+        f"{model}: {raw.get('model_type')}, {size / _GIB:.2f} GiB of safetensors, "
+        f"context {config.context:,}, vocabulary {config.vocab_size:,}",
+    )
+
+
+def benchmark_finding(benchmark: str) -> Finding:
+    """Whether a file is read as examples."""
+    from jaxcontam.data.benchmark import load_benchmark
+
+    try:
+        found = load_benchmark(Path(benchmark))
+    except InputError as e:
+        return Finding("fault", str(e), e.hint or "")
+    return Finding(
+        "ok",
+        f"{benchmark}: {len(found):,} examples; the first begins "
+        f"{found.texts[0][:60]!r}",
+    )
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _python() -> str:
+    return f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+
+
+def _memory() -> str:
+    try:
+        pages, page = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return "memory unknown"
+    return f"{pages * page / _GIB:.0f} GiB of memory"
