@@ -41,6 +41,8 @@ from jaxcontam.hosts import check_same, joined, refuse_together
 
 EXIT_DONE, EXIT_INPUT, EXIT_PARTIAL, EXIT_INTERRUPTED = 0, 2, 3, 130
 
+SHELLS = ("bash", "zsh", "fish")
+
 COMMANDS: dict[str, type] = {
     "audit": Audit,
     "membership": Membership,
@@ -69,6 +71,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words in (["--version"], ["-V"]):
         print(__version__)
         return EXIT_DONE
+    if words[:1] == ["--completion"]:
+        return run_command(lambda: _print_completion(words[1:]))
     return run_command(lambda: _run(words))
 
 
@@ -179,6 +183,23 @@ def _print_help() -> None:
     width = max(map(len, COMMANDS))
     for name, command in COMMANDS.items():
         print(f"  {name:<{width}} {(command.__doc__ or '').splitlines()[0]}")
+    print(f"\n  {'--version':<{width}} prints the version")
+    print(
+        f"  --completion {{{','.join(SHELLS)}}} prints what completes words in a shell"
+    )
+
+
+def _print_completion(words: list[str]) -> None:
+    """The script that makes a shell complete commands and flags."""
+    if len(words) != 1 or words[0] not in SHELLS:
+        raise InputError(
+            f"--completion takes a shell: {', '.join(SHELLS)}",
+            hint="such as: source <(jaxcontam --completion bash)",
+        )
+    with contextlib.suppress(SystemExit):
+        tyro.extras.subcommand_cli_from_dict(
+            COMMANDS, prog="jaxcontam", args=["--tyro-write-completion", words[0], "-"]
+        )
 
 
 def _first_sentence(box: str) -> str:

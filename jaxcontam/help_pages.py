@@ -81,10 +81,7 @@ PAGES: Mapping[str, Page] = {
                 "validation",
                 "",
             ),
-            (
-                'api:https://host/v1#NAME ag_news.csv --dataset-name "AG News" --dry-run',
-                "price",
-            ),
+            ("api:https://host/v1#NAME ag_news.csv --dry-run", "its price"),
             ("MODEL_DIR lines.txt --task plain", "a base model"),
             ("--recorded completions.csv", "judge what was asked elsewhere"),
         ),

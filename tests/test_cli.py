@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -94,6 +95,36 @@ def test_long_help_of_a_command_names_each_of_its_flags(name, capsys):
     said = capsys.readouterr()
     assert said.err == ""
     assert said.out.startswith(f"usage: jaxcontam {name} ")
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_shell_completes_commands_and_flags(tmp_path, capsys):
+    assert main(["--completion", "bash"]) == 0
+    script = tmp_path / "completion.bash"
+    script.write_text(capsys.readouterr().out)
+    for words, wanted in (
+        (["aud"], "audit"),
+        (["audit", "--gro"], "--group-field"),
+        (["membership", "--nonm"], "--nonmembers"),
+    ):
+        ended = subprocess.run(
+            [
+                "bash",
+                "-c",
+                'source "$0"; COMP_WORDS=(jaxcontam "$@"); COMP_CWORD=$#; '
+                "_tyro_jaxcontam; printf '%s\\n' \"${COMPREPLY[@]}\"",
+                script,
+                *words,
+            ],
+            capture_output=True,
+            text=True,
+        )
+        assert ended.stdout.split() == [wanted], ended
+
+
+@pytest.mark.parametrize("words", [[], ["tcsh"], ["bash", "zsh"]])
+def test_completion_of_another_shell_is_one_line(words, refused):
+    assert "bash, zsh, fish" in refused("--completion", *words)
 
 
 @pytest.mark.parametrize("flag", ["--version", "-V"])
