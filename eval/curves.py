@@ -65,8 +65,9 @@ def curves_svg(
             axes.axhline(level, color="black", lw=0.6)
         if log_x:
             axes.set_xscale("symlog", linthresh=1, linscale=0.6)
-            # Else a third of the plot would be room for numbers below 0.
-            axes.set_xlim(left=-0.3)
+            # Else a third of the plot would be room for numbers that are not there.
+            first = min((x for curve in curves for x in curve.x), default=0)
+            axes.set_xlim(left=0.85 * first if first >= 1 else -0.3)
         if log_y:
             axes.set_yscale("log")
         if len(x_ticks):

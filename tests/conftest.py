@@ -1,6 +1,7 @@
 """Strictness for all tests, how they compile, and a small model that several share."""
 
 import os
+import signal
 
 import jax
 import pytest
@@ -9,6 +10,9 @@ from jaxcontam.scoring.compiled import keep_compiled
 from tests.compile_mode import compile_from_now
 from tests.pulse_run import pulse_run
 
+# A shell starts what runs in its background deaf to Ctrl-C, and so would be all that
+# tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # Silent broadcasting is how a statistic goes quietly wrong.
 jax.config.update("jax_numpy_rank_promotion", "raise")
 

@@ -199,6 +199,8 @@ def test_model_that_knows_examples_but_no_order_gives_pvalue_one():
     assert test(strata_of([own])).p_value == 1.0
 
 
+# Six seconds; test_sizes.py measures the size of single choices.
+@pytest.mark.slow
 def test_relabelled_nulls_keep_size():
     """Exactness of single choices and of max-T, over orders of fixed contents."""
     rng = np.random.default_rng(0)

@@ -11,6 +11,8 @@ from jaxcontam.models import attention
 from jaxcontam.models.attention import View, attend
 from jaxcontam.models.config import gpt2_shape
 
+pytestmark = pytest.mark.unoptimised
+
 B, G, R, E = 2, 2, 3, 16
 SHAPE = dataclasses.replace(
     gpt2_shape(vocab_size=64, d_model=96, n_layers=1, n_heads=6, context=512),

@@ -17,6 +17,8 @@ from jaxcontam.models.config import gpt2_shape, llama_shape
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES
 
+pytestmark = pytest.mark.unoptimised
+
 # Queries attend in blocks of 256: one whole block and a rest.
 LONG = 300
 

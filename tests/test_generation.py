@@ -21,6 +21,8 @@ from jaxcontam.models.generation import (
     prompt_ids,
 )
 
+pytestmark = pytest.mark.unoptimised
+
 CONTEXT, VOCAB = 96, 61
 LLAMA = llama_shape(
     vocab_size=VOCAB, d_model=24, n_layers=3, n_heads=4, d_ff=20, context=CONTEXT

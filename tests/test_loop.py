@@ -81,7 +81,14 @@ def whole():
     return run()
 
 
-@pytest.mark.parametrize("stops", [(1,), (29,), (3, 11), (7, 1, 1, 13)])
+@pytest.mark.parametrize(
+    "stops",
+    [
+        (29,),
+        (7, 1, 1, 13),
+        *(pytest.param(stops, marks=pytest.mark.slow) for stops in ((1,), (3, 11))),
+    ],
+)
 def test_a_run_that_was_stopped_ends_with_the_weights_of_one_that_was_not(
     whole, tmp_path, stops
 ):
@@ -172,9 +179,11 @@ def test_audits_see_the_decoder_of_their_step():
 @pytest.mark.parametrize(
     "compute",
     [
-        Compute(remat=True),
-        Compute(n_micro=2),
-        pytest.param(Compute(n_micro=4), marks=pytest.mark.slow),
+        Compute(remat=True, n_micro=2),
+        *(
+            pytest.param(one, marks=pytest.mark.slow)
+            for one in (Compute(remat=True), Compute(n_micro=2), Compute(n_micro=4))
+        ),
     ],
 )
 def test_remat_and_micro_batches_change_nothing_but_rounding(whole, compute):

@@ -13,6 +13,8 @@ from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pairs import score_continuations
 
+pytestmark = pytest.mark.unoptimised
+
 CONTEXT = 64
 LLAMA = llama_shape(
     vocab_size=61, d_model=24, n_layers=3, n_heads=4, d_ff=20, context=CONTEXT

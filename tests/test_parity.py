@@ -28,7 +28,7 @@ from train.tokenizer import train_tokenizer
 
 torch = pytest.importorskip("torch")
 
-pytestmark = pytest.mark.parity
+pytestmark = [pytest.mark.parity, pytest.mark.unoptimised]
 
 # Each on top of the sizes in `torch_llama` and `torch_gpt2`. The kernel's vocabulary
 # block is 1024.

@@ -18,6 +18,8 @@ from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.population import score_population, stacked
 from jaxcontam.scoring.stored import NonFiniteScoreError
 
+pytestmark = pytest.mark.unoptimised
+
 CONTEXT, VOCABULARY = 64, 61
 SHAPE = llama_shape(
     vocab_size=VOCABULARY, d_model=16, n_layers=1, n_heads=2, d_ff=24, context=CONTEXT

@@ -113,7 +113,7 @@ def test_size_at_the_null_through_the_whole_path(tokenizer, monkeypatch):
     # The cross-check takes most of the time and is no part of the p-value.
     path = "jaxcontam.stats.randomisation.monte_carlo_p"
     monkeypatch.setattr(path, lambda *_, **__: 1.0)
-    n = 2_000
+    n = 600
     p = np.empty(n)
     for i in range(n):
         rows = drawn_rows(np.random.default_rng([3, i]))

@@ -129,6 +129,7 @@ def _cost(rows: Sequence[PowerRow]) -> str:
     tests = list(dict.fromkeys(row.test for row in rows))
     counts = sorted({row.copies for row in rows})
     shades = matplotlib.colormaps["viridis_r"]
+    beside = _side_by_side({row.test: row.passes for row in rows})
     with matplotlib.rc_context(STYLE):
         figure, axes = figure_axes((7.2, 4.2))
         for number, test in enumerate(tests):
@@ -136,8 +137,7 @@ def _cost(rows: Sequence[PowerRow]) -> str:
                 middle = 10**row.median_log10_p
                 low, high = (10**value for value in row.quartiles_log10_p)
                 axes.errorbar(
-                    # Tests that read the same scores would hide each other.
-                    row.passes + 0.12 * number,
+                    row.passes + beside[test],
                     middle,
                     yerr=[[middle - low], [high - middle]],
                     fmt=_MARKERS[number % len(_MARKERS)],
@@ -165,3 +165,13 @@ def _cost(rows: Sequence[PowerRow]) -> str:
             fontsize=8,
         )
         return svg_text(figure)
+
+
+def _side_by_side(passes: Mapping[str, float]) -> dict[str, float]:
+    """Test -> how far beside its cost it stands: others of that cost would hide it."""
+    beside = {}
+    for whole in {round(cost) for cost in passes.values()}:
+        tests = [test for test, cost in passes.items() if round(cost) == whole]
+        for number, test in enumerate(tests):
+            beside[test] = 0.09 * (number - (len(tests) - 1) / 2)
+    return beside
