@@ -53,6 +53,8 @@ def test_scores_agree(case, tmp_path):
     assert_scores_agree(load_decoder(tmp_path), model)
 
 
+# Twenty seconds; the test above has weights of its own for each case.
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("case", with_slow_ones(PLAIN_CASES))
 def test_scores_agree_for_any_weights(case, seed, tmp_path):

@@ -54,7 +54,18 @@ def greedy(decoder, prompts, stop_ids=()):
 
 
 # What the slow suite's families change is among the shapes of test_generation.py.
-@pytest.mark.parametrize("case", with_slow_ones(FAMILY_CASES))
+# These differ from the others in what scoring shows as well.
+SLOW_CASES = ("mistral", "qwen2", "opt")
+QUICK_CASES = [case for case in FAMILY_CASES if case not in SLOW_CASES]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        *with_slow_ones(QUICK_CASES),
+        *(pytest.param(case, marks=pytest.mark.slow) for case in SLOW_CASES),
+    ],
+)
 def test_greedy_texts_of_mixed_lengths_are_those_of_transformers(case, tmp_path):
     model = torch_model(case)
     model.save_pretrained(tmp_path)

@@ -564,6 +564,8 @@ def test_a_continuation_that_is_empty_or_too_long_is_refused(ours, n_ids):
         ours._loglikelihood_tokens([(None, [0], [5] * n_ids)])
 
 
+# Seven seconds.
+@pytest.mark.slow
 def test_inside_the_harness_greedy_text_stops_where_theirs_does(ours, theirs):
     def asked(*until):
         # A new list each, as the harness's type hf adds its EOS to it.

@@ -145,7 +145,13 @@ def test_verify_judges_a_report_again(labelled, capsys):
     assert f"{n} results judged again" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("key", ["auc", "p_value", "verdict"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        *(pytest.param(key, marks=pytest.mark.slow) for key in ("auc", "verdict")),
+        "p_value",
+    ],
+)
 def test_verify_finds_a_number_that_was_changed(labelled, tmp_path, key, capsys):
     document = read(labelled)
     row = primary_of(document)
@@ -384,6 +390,8 @@ def test_a_shot_that_is_too_long_is_passed_over():
     assert fitting_shots(shots[:1], MEMBERS, model) == []
 
 
+# Eight seconds.
+@pytest.mark.slow
 def test_all_goes_without_what_no_text_can_stand_behind(model, files, tmp_path):
     # Texts as long as the context leave no room for a prefix.
     rows = [{"input": f"{t} " * 8, "label": 1} for t in MEMBERS[:14]]

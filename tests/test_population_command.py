@@ -207,6 +207,8 @@ def test_models_made_side_by_side_are_those_made_one_by_one(files, finished, tmp
             assert row["effect"] == pytest.approx(other["effect"], abs=2e-3)
 
 
+# Six seconds; the table and the records have tests above.
+@pytest.mark.slow
 def test_model_that_cannot_be_written_is_reported_and_costs_no_other(
     files, finished, tmp_path, capsys
 ):

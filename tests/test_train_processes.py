@@ -69,6 +69,8 @@ def wait_until(started, condition):
         time.sleep(0.05)
 
 
+# Thirty seconds; scoring on two processes is among the quick tests.
+@pytest.mark.slow
 def test_two_processes_of_two_devices_train_as_one_of_one(texts, tmp_path):
     pair, alone = tmp_path / "pair", tmp_path / "alone"
     several = words(texts, pair, "--mesh", "data=2,model=2")
