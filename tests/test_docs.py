@@ -6,10 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from docs.site_hooks import grouped_methods
 from jaxcontam.cli import COMMANDS, parse
+from jaxcontam.methods.membership.score import ScoredText, ScoreMethod
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -47,6 +49,22 @@ def test_every_method_has_a_page_with_its_formula_and_no_page_is_left_over():
     assert pages == METHODS
     for name in METHODS:
         assert (DOCS / "methods" / f"{name}.md").read_text().strip(), name
+
+
+def test_method_of_the_how_to_page_is_a_score():
+    (code,) = re.findall(
+        r"```python\n(.*?)```", (DOCS / "how_to/own_method.md").read_text(), re.DOTALL
+    )
+    names = {}
+    exec(code, names)
+    flat, uneven = (
+        ScoredText(
+            text="a b", ids=np.array([1, 2]), logprobs=np.array(logprobs, np.float32)
+        )
+        for logprobs in ([-2.0, -2.0], [-1.0, -3.0])
+    )
+    assert isinstance(names["METHOD"], ScoreMethod)
+    assert names["METHOD"].score(flat) == 0 > names["METHOD"].score(uneven) == -1
 
 
 def test_rooms_of_the_picture_are_rooms_of_the_house():
