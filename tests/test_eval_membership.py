@@ -232,6 +232,8 @@ def rates(bench):
     return rate_study(bench)
 
 
+# Fifteen seconds for all that read the rates.
+@pytest.mark.slow
 def test_every_rate_has_every_score(rates):
     names = [method.name for method in score_methods()]
     assert [(one.method, one.x) for one in rates.cells] == [
@@ -241,6 +243,8 @@ def test_every_rate_has_every_score(rates):
     assert all(one.n_members == one.n_nonmembers == 60 for one in rates.cells)
 
 
+# Fifteen seconds for all that read the rates.
+@pytest.mark.slow
 def test_finished_models_are_taken_again(bench, rates):
     folders = [path for path in (bench.out / "models").iterdir() if path.is_dir()]
     before = {path: (path / "manifest.json").stat().st_mtime_ns for path in folders}
@@ -250,6 +254,8 @@ def test_finished_models_are_taken_again(bench, rates):
     }
 
 
+# Fifteen seconds for all that read the rates.
+@pytest.mark.slow
 def test_members_stand_in_the_stream_and_nonmembers_do_not(bench, rates):
     seen, unseen = bench.split_tasks(0)["names"]
     manifest = json.loads(

@@ -89,6 +89,8 @@ OLD_FORMS = {
 }
 
 
+# Sixteen seconds.
+@pytest.mark.slow
 @pytest.mark.parametrize("case", OLD_FORMS)
 def test_config_of_an_older_transformers_scores_alike(case, tmp_path):
     torch_model(case).save_pretrained(tmp_path)
@@ -255,6 +257,8 @@ def test_bfloat16_files_are_written_as_their_float32_values(case, tmp_path):
     assert read_config_fields(second)["dtype"] == "float32"
 
 
+# Ten seconds.
+@pytest.mark.slow
 @pytest.mark.parametrize("case", with_slow_ones(FAMILY_CASES))
 def test_weights_that_training_moved_score_alike_in_torch(case, tmp_path):
     model = torch_model(case)

@@ -27,6 +27,8 @@ def test_notebooks_are_kept_without_what_they_said(path):
 
 
 # The kernel's own warnings are not ours.
+# Thirty seconds.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_what_was_planted_is_found():
     cells = run(ROOT / "docs/notebooks/plant_and_detect.ipynb")

@@ -55,6 +55,8 @@ def failed(texts, fields=None, **kwargs):
     return {test.name for test in battery if not test.passed}
 
 
+# Seven seconds.
+@pytest.mark.slow
 def test_shuffled_files_fail_at_most_one_time_in_a_hundred():
     rng = np.random.default_rng(0)
     n_files, n = 300, 24

@@ -218,6 +218,8 @@ def _encoded(n):
     return Encoded(ids, np.array([], np.int32), np.zeros(n, np.int32))
 
 
+# Ten seconds.
+@pytest.mark.slow
 def test_any_family_goes_on_training_and_keeps_its_config(corpus, tmp_path):
     docs, canaries = corpus
     first = tmp_path / "neox"
