@@ -51,6 +51,18 @@ def test_a_missing_and_an_old_package_are_named_with_a_way_to_get_them(
     assert lines[-1] == "2 to mend"
 
 
+def test_a_checkout_that_is_not_installed_is_a_fault_and_no_traceback(
+    said, monkeypatch
+):
+    def requires(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(doctor.importlib.metadata, "requires", requires)
+    code, text = said()
+    assert code == 2
+    assert "fault  jaxcontam is not installed" in text
+
+
 def test_a_token_is_told_of_and_never_shown(said, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     _, text = said()

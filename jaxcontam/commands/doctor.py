@@ -87,7 +87,12 @@ def requirements() -> Iterator[Finding]:
     from packaging.requirements import Requirement
 
     n_right = 0
-    for line in importlib.metadata.requires("jaxcontam") or ():
+    lines = _required()
+    if not lines:
+        hint = "pip install -c constraints.txt -e ."
+        yield Finding("fault", "jaxcontam is not installed, only on the path", hint)
+        return
+    for line in lines:
         wanted = Requirement(line)
         if wanted.marker is not None and not wanted.marker.evaluate({"extra": ""}):
             continue
@@ -166,7 +171,9 @@ def extras() -> Iterator[Finding]:
     """Optional parts, by what they give; accelerators are told of by `devices`."""
     from packaging.requirements import Requirement
 
-    lines = [Requirement(one) for one in importlib.metadata.requires("jaxcontam") or ()]
+    lines = [Requirement(one) for one in _required()]
+    if not lines:
+        return
     for extra, gives in _EXTRAS.items():
         needs = [
             one
@@ -224,7 +231,7 @@ def benchmark_finding(benchmark: str) -> Finding:
     from jaxcontam.data.benchmark import load_benchmark
 
     try:
-        found = load_benchmark(Path(benchmark))
+        found = load_benchmark(benchmark)
     except InputError as e:
         return Finding("fault", str(e), e.hint or "")
     return Finding(
@@ -232,6 +239,14 @@ def benchmark_finding(benchmark: str) -> Finding:
         f"{benchmark}: {len(found):,} examples; the first begins "
         f"{found.texts[0][:60]!r}",
     )
+
+
+def _required() -> list[str]:
+    """What the installed package asks for; nothing where it is not installed."""
+    try:
+        return importlib.metadata.requires("jaxcontam") or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
 
 
 def _version(name: str) -> str | None:
