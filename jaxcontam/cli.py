@@ -38,6 +38,7 @@ from jaxcontam.errors import (
 )
 from jaxcontam.help_pages import help_page
 from jaxcontam.hosts import check_same, joined, refuse_together
+from jaxcontam.terminal import visible
 
 EXIT_DONE, EXIT_INPUT, EXIT_PARTIAL, EXIT_INTERRUPTED = 0, 2, 3, 130
 
@@ -93,15 +94,12 @@ def run_command(command: Callable[[], object], *, name: str = "jaxcontam") -> in
     """
     try:
         outcome = command()
-    except InputError as e:
-        print(f"{name}: error: {e}", file=sys.stderr)
-        if e.hint:
-            print(f"  hint: {e.hint}", file=sys.stderr)
-        return EXIT_INPUT
-    except (LostProcessError, StorageError) as e:
-        print(f"{name}: error: {e}", file=sys.stderr)
-        print(f"  hint: {e.hint}", file=sys.stderr)
-        return EXIT_PARTIAL
+    except (InputError, LostProcessError, StorageError) as e:
+        # One line, whatever the names and values in it hold.
+        lines = [f"{name}: error: {e}"] + [f"  hint: {e.hint}"] * bool(e.hint)
+        for line in lines:
+            print(visible(line.replace("\n", "\\n")), file=sys.stderr)
+        return EXIT_INPUT if isinstance(e, InputError) else EXIT_PARTIAL
     except KeyboardInterrupt:
         print(f"\n{name}: interrupted; run the same command again", file=sys.stderr)
         return EXIT_INTERRUPTED

@@ -1,7 +1,6 @@
 """The end of a membership run: files, and what the terminal shows."""
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -30,6 +29,7 @@ from jaxcontam.report.membership_words import (
 )
 from jaxcontam.report.provenance import library_versions
 from jaxcontam.results import Report
+from jaxcontam.terminal import Terminal, json_text
 
 if TYPE_CHECKING:
     from jaxcontam.scoring.opened import OpenModel
@@ -111,9 +111,9 @@ def publish_membership(
 
     page = write_membership_page(document, found.pictures, out)
     if as_json:
-        print(json.dumps(document, indent=1, ensure_ascii=False))
+        print(json_text(document))
         return document
-    console = Console()
+    console = Terminal()
     print_membership(document, console)
     for line in (f"\nscores: {out / TEXTS_NAME}", f"report: {page}"):
         # A folder's name may hold brackets.

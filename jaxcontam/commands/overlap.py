@@ -27,6 +27,7 @@ from jaxcontam.data.overlap import OverlapSearch
 from jaxcontam.data.overlap_index import SHORT, overlap_index
 from jaxcontam.errors import InputError
 from jaxcontam.report.document import make_folder, replace_bytes
+from jaxcontam.terminal import Terminal, json_text
 
 RESULT_NAME = "overlap.json"
 FOUND_NAME, NOT_FOUND_NAME = "found.txt", "not_found.txt"
@@ -113,9 +114,9 @@ class Overlap:
             document = self._document(benchmark, forms, search, files, others, reached)
             _write(document, out, key, reached)
         if self.json:
-            print(json.dumps(document, indent=1, ensure_ascii=False))
+            print(json_text(document))
         else:
-            _print(document, out, Console(soft_wrap=True, highlight=False))
+            _print(document, out, Terminal(soft_wrap=True, highlight=False))
         return 3 if document["corpus"]["n_unreadable"] else 0
 
     def _default_out(self, benchmark: Benchmark) -> Path:

@@ -32,6 +32,7 @@ from jaxcontam.stats.adjacency import LAGS
 from jaxcontam.stats.padding import unpadded
 from jaxcontam.stats.pair_test import drawn_sums
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, redrawn_sums, row_scores
+from jaxcontam.terminal import visible
 
 # Bars of a histogram need no more.
 _N_DRAWN = 20_000
@@ -50,7 +51,7 @@ class Report:
         """Write the page beside the report."""
         document = read_document(self.directory / REPORT_NAME)
         try:
-            print(self._page(document))
+            print(visible(str(self._page(document))))
         except _DAMAGE as e:
             raise InputError(
                 f"{self.directory}: the report cannot be rendered ({e!r})",

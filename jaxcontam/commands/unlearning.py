@@ -1,7 +1,6 @@
 """`jaxcontam unlearning`: which texts survived unlearning."""
 
 import dataclasses
-import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -44,6 +43,7 @@ from jaxcontam.report.unlearning import (
 )
 from jaxcontam.results import DeviceInfo, ModelInfo, Report
 from jaxcontam.scoring.api.address import ApiModel, key_from_environment, parse_api
+from jaxcontam.terminal import Terminal, json_text
 from jaxcontam.unlearning_results import QUESTIONS
 
 if TYPE_CHECKING:
@@ -341,9 +341,9 @@ class Unlearning:
         document = write_unlearning(report, before, results, rows, out)
         page = write_unlearning_page(document, out)
         if self.json:
-            print(json.dumps(document, indent=1, ensure_ascii=False))
+            print(json_text(document))
         else:
-            _print(document, page, Console())
+            _print(document, page, Terminal())
         return document
 
 

@@ -101,7 +101,7 @@ def _table(
         style = _VERDICT_STYLE.get(verdict, "")
         cells += [
             p_text(primary),
-            f"[{style}]{verdict}[/]" if style else verdict,
+            Text(verdict, style=style),
         ]
         if effect:
             cells.append(effect_text(primary, with_error=errors))
