@@ -21,6 +21,7 @@ from jaxcontam.commands.flags import (
     flags_of,
     store_of,
 )
+from jaxcontam.commands.method_notes import method_notes
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.commands.publish import Stopwatch
 from jaxcontam.data.benchmark import fingerprint
@@ -204,7 +205,7 @@ class Books(DeviceFlags):
                 *book_warnings(books, shelf, self.snippets),
             ],
         )
-        page = write_books_page(document, out)
+        page = write_books_page(document, out, method_notes(document))
         if self.json:
             print(json.dumps(document, indent=1, ensure_ascii=False))
         else:

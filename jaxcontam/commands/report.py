@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
+from jaxcontam.commands.method_notes import method_notes
 from jaxcontam.commands.verify_membership import judged_again
 from jaxcontam.data.manifest import Manifest, read_manifest
 from jaxcontam.errors import InputError
@@ -26,6 +27,7 @@ from jaxcontam.report.document import (
 from jaxcontam.report.membership import is_membership, read_text_rows
 from jaxcontam.report.pictures import LossPicture, NullPicture
 from jaxcontam.report.replication import is_replication
+from jaxcontam.report.template import PAGE_NAME
 from jaxcontam.report.unlearning import is_unlearning, write_unlearning_page
 from jaxcontam.results import Evidence
 from jaxcontam.stats.adjacency import LAGS
@@ -59,21 +61,24 @@ class Report:
             ) from e
 
     def _page(self, document: dict[str, Any]) -> Path:
+        methods = method_notes(document)
         if is_calibration(document):
-            return write_calibration_page(document, self.directory)
+            return write_calibration_page(document, self.directory, methods)
         if is_membership(document):
             from jaxcontam.report.membership_page import write_membership_page
 
             _, again = judged_again(document, read_text_rows(self.directory))
-            return write_membership_page(document, again.pictures, self.directory)
+            return write_membership_page(
+                document, again.pictures, self.directory, methods
+            )
         if is_books(document):
-            return write_books_page(document, self.directory)
+            return write_books_page(document, self.directory, methods)
         if is_unlearning(document):
-            return write_unlearning_page(document, self.directory)
+            return write_unlearning_page(document, self.directory, methods)
         if is_replication(document):
             from jaxcontam.report.replication_page import write_replication_page
 
-            return write_replication_page(document, self.directory)
+            return write_replication_page(document, self.directory, methods)
         return write_page(document, self.directory)
 
 
@@ -94,10 +99,10 @@ def write_page(document: dict[str, Any], directory: Path) -> Path:
             found = evidence[shown]
             if found is not None:
                 pictures[r] = _picture(found, rows[shown], document["seed"])
-    # matplotlib and jinja2 take a third of a second to import: only for a page.
-    from jaxcontam.report.page import PAGE_NAME, render_page
+    # matplotlib takes a third of a second to import: only for a page.
+    from jaxcontam.report.page import render_page
 
-    page = render_page(document, pictures, _loss(directory))
+    page = render_page(document, pictures, method_notes(document), _loss(directory))
     replace_bytes(directory / PAGE_NAME, page.encode())
     return directory / PAGE_NAME
 
