@@ -140,3 +140,16 @@ CALIBRATION = PageWords(
         _THIS_ONE,
     ),
 )
+COMPARISON = PageWords(
+    limits=(
+        "Models side by side are not ranked. A larger effect may come from more "
+        "copies, a larger model, a later reading or another tokenizer, and a model "
+        "without a verdict may be one that remembers less.",
+        "A verdict that changes from one checkpoint to the next may have crossed a "
+        "level by a hair. Look at effects and intervals before you look for a cause.",
+        "Reports that were tested otherwise (other strata, orders, seeds, templates or "
+        "files) answer other questions, even if their benchmarks have one name.",
+        "Each report was corrected for its own benchmarks. Who picks one model out of "
+        "many should read the numbers over all tests.",
+    )
+)
