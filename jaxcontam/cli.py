@@ -16,6 +16,7 @@ from jaxcontam.commands.audit import Audit
 from jaxcontam.commands.books import Books
 from jaxcontam.commands.calibrate import Calibrate
 from jaxcontam.commands.canary import Canary
+from jaxcontam.commands.compare import Compare
 from jaxcontam.commands.doctor import Doctor
 from jaxcontam.commands.membership import Membership
 from jaxcontam.commands.methods import Methods
@@ -61,6 +62,7 @@ COMMANDS: dict[str, type] = {
     "serve": Serve,
     "verify": Verify,
     "report": Report,
+    "compare": Compare,
     "methods": Methods,
     "doctor": Doctor,
 }

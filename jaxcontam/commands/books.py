@@ -19,6 +19,7 @@ from jaxcontam.commands.flags import (
     flags_of,
     store_of,
 )
+from jaxcontam.commands.method_notes import method_notes
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.commands.publish import Stopwatch
 from jaxcontam.data.benchmark import fingerprint
@@ -203,7 +204,7 @@ class Books(DeviceFlags):
                 *book_warnings(books, shelf, self.snippets),
             ],
         )
-        page = write_books_page(document, out)
+        page = write_books_page(document, out, method_notes(document))
         if self.json:
             print(json_text(document))
         else:

@@ -19,6 +19,7 @@ from jaxcontam.commands.flags import (
     flags_of,
     store_of,
 )
+from jaxcontam.commands.method_notes import method_notes
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
@@ -152,7 +153,7 @@ class Calibrate(DeviceFlags):
         if not is_first():
             return {}
         document = write_calibration(report, [drawn for _, drawn in found], out)
-        page = write_calibration_page(document, out)
+        page = write_calibration_page(document, out, method_notes(document))
         if self.json:
             print(json_text(document))
         else:

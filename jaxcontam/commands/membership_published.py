@@ -12,6 +12,7 @@ from rich.table import Table as RichTable
 
 from jaxcontam.commands.membership_judged import Judged, Table
 from jaxcontam.commands.membership_texts import RunTexts
+from jaxcontam.commands.method_notes import method_notes
 from jaxcontam.commands.publish import Stopwatch
 from jaxcontam.hosts import is_first
 from jaxcontam.membership_results import ScoreResult
@@ -109,7 +110,7 @@ def publish_membership(
     # matplotlib and jinja2 take a third of a second to import: only for a page.
     from jaxcontam.report.membership_page import write_membership_page
 
-    page = write_membership_page(document, found.pictures, out)
+    page = write_membership_page(document, found.pictures, out, method_notes(document))
     if as_json:
         print(json_text(document))
         return document

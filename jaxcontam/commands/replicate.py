@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
+from jaxcontam.commands.method_notes import method_notes
 from jaxcontam.commands.publish import Stopwatch
 from jaxcontam.commands.replicate_judged import check_recorded, recorded_partition
 from jaxcontam.errors import InputError, unknown_name
@@ -219,7 +220,7 @@ class Replicate:
             [*partition.rows(), *comparison_rows],
             out,
         )
-        page = write_replication_page(document, out)
+        page = write_replication_page(document, out, method_notes(document))
         self._write_sheet(partition.arm, out)
         if self.json:
             print(json_text(document))

@@ -17,6 +17,7 @@ from jaxcontam.commands.flags import (
     check_store_flags,
     flags_of,
 )
+from jaxcontam.commands.method_notes import method_notes
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.commands.publish import Stopwatch
 from jaxcontam.commands.unlearning_audit import TaskAudit, screened_audit
@@ -339,7 +340,7 @@ class Unlearning:
         ]
         rows = [row for audit in audits for row in audit.rows()]
         document = write_unlearning(report, before, results, rows, out)
-        page = write_unlearning_page(document, out)
+        page = write_unlearning_page(document, out, method_notes(document))
         if self.json:
             print(json_text(document))
         else:

@@ -16,6 +16,7 @@ from jaxcontam.calibrated import CalibrationResult
 from jaxcontam.errors import InputError
 from jaxcontam.membership_results import ScoreResult, SetResult
 from jaxcontam.report.archive import archive_bytes
+from jaxcontam.report.table_csv import RESULTS_NAME, results_csv
 from jaxcontam.results import (
     Evidence,
     Local,
@@ -51,10 +52,16 @@ def write_report(
     archive = archive_bytes(evidence)
     document = to_document(report)
     document["digests"] = {ARCHIVE_NAME: data_digest(archive)}
-    text = sealed_text(document)
     replace_bytes(out / ARCHIVE_NAME, archive)
-    replace_bytes(out / REPORT_NAME, text.encode())
+    save_document(document, out)
     return document
+
+
+def save_document(document: dict[str, Any], out: Path) -> None:
+    """Seal a document; write it as `report.json`, and its rows as `results.csv`."""
+    text = sealed_text(document)
+    replace_bytes(out / REPORT_NAME, text.encode())
+    replace_bytes(out / RESULTS_NAME, results_csv(document).encode())
 
 
 def to_document(report: Report) -> dict[str, Any]:

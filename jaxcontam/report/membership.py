@@ -13,12 +13,11 @@ import numpy as np
 
 from jaxcontam.errors import InputError
 from jaxcontam.report.document import (
-    REPORT_NAME,
     data_digest,
     is_report_of,
     make_folder,
     replace_bytes,
-    sealed_text,
+    save_document,
     to_document,
 )
 from jaxcontam.results import Report
@@ -97,9 +96,8 @@ def write_membership(
     data = "".join(line + "\n" for line in lines).encode()
     document = to_document(report)
     document["digests"] = {TEXTS_NAME: data_digest(data)}
-    text = sealed_text(document)
     replace_bytes(out / TEXTS_NAME, data)
-    replace_bytes(out / REPORT_NAME, text.encode())
+    save_document(document, out)
     return document
 
 
