@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import tyro
-from rich.console import Console
 
 from jaxcontam.commands.method_notes import method_notes
 from jaxcontam.comparison_results import ComparedTest
@@ -22,6 +21,7 @@ from jaxcontam.report.comparison import (
 )
 from jaxcontam.report.document import REPORT_NAME, read_document
 from jaxcontam.stats.multiple import holm
+from jaxcontam.terminal import Terminal
 
 # Fields of a result that a comparison takes as they are.
 _TAKEN = (
@@ -76,7 +76,7 @@ class Compare:
             command=shlex.join(words),
             methods=list(notes.values()),
         )
-        console = Console(highlight=False, markup=False, soft_wrap=True)
+        console = Terminal(highlight=False, soft_wrap=True)
         for line in [*comparison_sentences(tests), *[f"{w}." for w in warnings]]:
             console.print(line)
         console.print(f"\ncomparison: {page}")
