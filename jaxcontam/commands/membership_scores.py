@@ -1,6 +1,7 @@
 """Which scores a membership run computes, and what they need beside the texts."""
 
 import collections
+import contextlib
 import hashlib
 import io
 import json
@@ -19,6 +20,7 @@ from jaxcontam.methods.membership.min_k import min_k_at
 from jaxcontam.methods.membership.min_k_pp import min_k_pp_at
 from jaxcontam.methods.membership.score import Reading, ScoreMethod
 from jaxcontam.methods.membership.sweep import sweep_methods
+from jaxcontam.report.archive import DAMAGED_ARRAY
 from jaxcontam.report.document import replace_bytes
 from jaxcontam.scoring.api.budget import Budget
 from jaxcontam.scoring.api.estimate import ApiEstimate
@@ -145,9 +147,11 @@ def counted_tokens(corpus: Sequence[Path], model: "OpenModel", out: Path) -> np.
     kept = out / f"corpus-counts-{key}.npy"
     vocab_size = model.vocab_size
     if kept.is_file():
-        counts_V = np.load(kept, allow_pickle=False)
-        if counts_V.shape == (vocab_size,):
-            return counts_V
+        # One that is damaged is counted again.
+        with contextlib.suppress(OSError, *DAMAGED_ARRAY):
+            counts_V = np.load(kept, allow_pickle=False)
+            if counts_V.shape == (vocab_size,):
+                return counts_V
 
     n_bytes = sum(file.size for file in files)
     with progress_bar("counting tokens", unit="bytes/s") as progress:

@@ -3,7 +3,6 @@
 import dataclasses
 import io
 import shlex
-import zipfile
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 
 from jaxcontam.calibrated import RELABELLED, DrawnPValues
 from jaxcontam.errors import InputError
+from jaxcontam.report.archive import DAMAGED_ARRAY
 from jaxcontam.report.document import (
     REPORT_NAME,
     data_digest,
@@ -89,7 +89,7 @@ def read_p_values(path: Path, n_results: int) -> list[DrawnPValues]:
                 )
                 for r in range(n_results)
             ]
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as e:
+    except (OSError, KeyError, *DAMAGED_ARRAY) as e:
         raise InputError(f"{path}: not readable ({e})") from e
 
 

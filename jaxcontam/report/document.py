@@ -5,9 +5,11 @@ digit that changed later is found even where it enters no p-value, or where two 
 stand for the same float.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -194,11 +196,15 @@ def replace_bytes(path: Path, data: bytes) -> None:
     Raises:
         InputError: If it cannot be written.
     """
-    partial = path.with_name(path.name + ".partial")
+    # Of this process alone: two runs in one folder do not mix their bytes.
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
         partial.write_bytes(data)
         partial.replace(path)
     except OSError as e:
+        # A full disk leaves a part of it.
+        with contextlib.suppress(OSError):
+            partial.unlink()
         raise InputError(
             f"{path}: cannot be written ({e.strerror})",
             hint="--out must lead to a place that can be written",
