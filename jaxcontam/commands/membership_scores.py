@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import io
 import json
+import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -140,7 +141,7 @@ def counted_tokens(corpus: Sequence[Path], model: "OpenModel", out: Path) -> np.
             hint="--tokenizer DIR gives that of a served model",
         )
     files = [file for path in corpus for file in list_corpus(path, leave_out=out)[0]]
-    state = [[str(f.path.resolve()), f.size, f.modified] for f in files]
+    state = [[os.path.realpath(f.path), f.size, f.modified] for f in files]
     key = hashlib.sha256(
         json.dumps([state, model.fingerprint]).encode("utf-8")
     ).hexdigest()[:16]

@@ -19,6 +19,7 @@ from jaxcontam.report.document import (
     is_report_of,
     make_folder,
     replace_bytes,
+    replace_files,
     sealed_text,
     to_document,
 )
@@ -69,8 +70,7 @@ def write_calibration(
     document = to_document(report)
     document["digests"] = {P_VALUES_NAME: data_digest(archive)}
     text = sealed_text(document)
-    replace_bytes(out / P_VALUES_NAME, archive)
-    replace_bytes(out / REPORT_NAME, text.encode())
+    replace_files({out / P_VALUES_NAME: archive, out / REPORT_NAME: text.encode()})
     return document
 
 

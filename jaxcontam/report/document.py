@@ -54,8 +54,7 @@ def write_report(
     document = to_document(report)
     document["digests"] = {ARCHIVE_NAME: data_digest(archive)}
     text = sealed_text(document)
-    replace_bytes(out / ARCHIVE_NAME, archive)
-    replace_bytes(out / REPORT_NAME, text.encode())
+    replace_files({out / ARCHIVE_NAME: archive, out / REPORT_NAME: text.encode()})
     return document
 
 
@@ -196,19 +195,38 @@ def replace_bytes(path: Path, data: bytes) -> None:
     Raises:
         InputError: If it cannot be written.
     """
+    replace_files({path: data})
+
+
+def replace_files(files: Mapping[Path, bytes]) -> None:
+    """Write files that belong together, each whole; where one has no room, none.
+
+    Args:
+        files: Content of each path; they take their names in this order.
+
+    Raises:
+        InputError: If one cannot be written.
+    """
     # Of this process alone: two runs in one folder do not mix their bytes.
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    partials = {
+        path: path.with_name(f"{path.name}.{os.getpid()}.partial") for path in files
+    }
+    path = None
     try:
-        partial.write_bytes(data)
-        partial.replace(path)
+        for path, data in files.items():
+            partials[path].write_bytes(data)
+        for path, partial in partials.items():
+            partial.replace(path)
     except OSError as e:
-        # A full disk leaves a part of it.
-        with contextlib.suppress(OSError):
-            partial.unlink()
         raise InputError(
             f"{path}: cannot be written ({e.strerror})",
             hint="--out must lead to a place that can be written",
         ) from e
+    finally:
+        # A full disk and an interruption leave parts.
+        for partial in partials.values():
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
 
 
 def data_digest(data: bytes) -> str:

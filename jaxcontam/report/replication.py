@@ -21,7 +21,7 @@ from jaxcontam.report.document import (
     data_digest,
     is_report_of,
     make_folder,
-    replace_bytes,
+    replace_files,
     sealed_text,
     to_document,
 )
@@ -101,8 +101,7 @@ def write_replication(
     )
     document["digests"] = {TEXTS_NAME: data_digest(data)}
     text = sealed_text(document)
-    replace_bytes(out / TEXTS_NAME, data)
-    replace_bytes(out / REPORT_NAME, text.encode())
+    replace_files({out / TEXTS_NAME: data, out / REPORT_NAME: text.encode()})
     return document
 
 

@@ -18,6 +18,7 @@ from jaxcontam.report.document import (
     is_report_of,
     make_folder,
     replace_bytes,
+    replace_files,
     sealed_text,
     to_document,
 )
@@ -81,8 +82,7 @@ def write_unlearning(
     document["results"] = json.loads(json.dumps(rows_of))
     document["digests"] = {TEXTS_NAME: data_digest(data)}
     text = sealed_text(document)
-    replace_bytes(out / TEXTS_NAME, data)
-    replace_bytes(out / REPORT_NAME, text.encode())
+    replace_files({out / TEXTS_NAME: data, out / REPORT_NAME: text.encode()})
     return document
 
 
