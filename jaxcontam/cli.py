@@ -43,6 +43,9 @@ from jaxcontam.terminal import visible
 
 EXIT_DONE, EXIT_INPUT, EXIT_PARTIAL, EXIT_INTERRUPTED = 0, 2, 3, 130
 
+# What is wrong stands at the start of a line or at its end, values between them.
+_LONGEST_LINE = 2_000
+
 SHELLS = ("bash", "zsh", "fish")
 
 COMMANDS: dict[str, type] = {
@@ -97,10 +100,9 @@ def run_command(command: Callable[[], object], *, name: str = "jaxcontam") -> in
     try:
         outcome = command()
     except (InputError, LostProcessError, StorageError) as e:
-        # One line, whatever the names and values in it hold.
-        lines = [f"{name}: error: {e}"] + [f"  hint: {e.hint}"] * bool(e.hint)
-        for line in lines:
-            print(visible(line.replace("\n", "\\n")), file=sys.stderr)
+        print(f"{name}: error: {_line(str(e))}", file=sys.stderr)
+        if e.hint:
+            print(f"  hint: {_line(e.hint)}", file=sys.stderr)
         return EXIT_INPUT if isinstance(e, InputError) else EXIT_PARTIAL
     except KeyboardInterrupt:
         print(f"\n{name}: interrupted; run the same command again", file=sys.stderr)
@@ -110,6 +112,15 @@ def run_command(command: Callable[[], object], *, name: str = "jaxcontam") -> in
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         return EXIT_DONE
     return outcome if isinstance(outcome, int) else EXIT_DONE
+
+
+def _line(words: str) -> str:
+    """One line of readable length, whatever the names and values in it hold."""
+    words = visible(words.replace("\n", "\\n"))
+    if len(words) <= _LONGEST_LINE:
+        return words
+    half = _LONGEST_LINE // 2
+    return f"{words[:half]} ... {words[-half:]}"
 
 
 def parse(command: type, words: Sequence[str], *, prog: str) -> Any:

@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import time
-import zipfile
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,6 +12,7 @@ import tyro
 from jaxcontam.commands.flags import check_shared_flags, flags_of
 from jaxcontam.commands.report import write_page
 from jaxcontam.errors import InputError
+from jaxcontam.report.archive import DAMAGED_ARRAY
 from jaxcontam.report.document import write_report
 from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.report.table import p_text, print_results
@@ -150,7 +150,7 @@ def read_matrix(path: Path, *, columns: int | None = None) -> np.ndarray:
     if path.suffix == ".npy":
         try:
             matrix = np.load(path, allow_pickle=False)
-        except (ValueError, OSError, EOFError, zipfile.BadZipFile) as e:
+        except (OSError, *DAMAGED_ARRAY) as e:
             raise InputError(f"{path}: not a .npy array of numbers ({e})") from e
         if not isinstance(matrix, np.ndarray):
             raise InputError(f"{path}: an archive of arrays, not one .npy array")

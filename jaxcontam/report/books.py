@@ -11,7 +11,6 @@ from typing import Any
 
 from jaxcontam.book_results import BookRate, BookThreshold
 from jaxcontam.report.document import (
-    data_digest,
     is_report_of,
     make_folder,
     replace_bytes,
@@ -82,9 +81,7 @@ def write_books(
     document["book_thresholds"] = [dataclasses.asdict(row) for row in thresholds]
     document["books"] = [dataclasses.asdict(row) for row in rates]
     document["book_warnings"] = list(warnings)
-    document["digests"] = {TEXTS_NAME: data_digest(data)}
-    replace_bytes(out / TEXTS_NAME, data)
-    save_document(document, out)
+    save_document(document, TEXTS_NAME, data, out)
     return document
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import io
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,8 @@ import numpy as np
 
 from jaxcontam.calibrated import RELABELLED, DrawnPValues
 from jaxcontam.errors import InputError
+from jaxcontam.report.archive import DAMAGED_ARRAY
 from jaxcontam.report.document import (
-    data_digest,
     is_report_of,
     make_folder,
     replace_bytes,
@@ -66,9 +65,7 @@ def write_calibration(
     np.savez_compressed(buffer, **arrays)
     archive = buffer.getvalue()
     document = to_document(report)
-    document["digests"] = {P_VALUES_NAME: data_digest(archive)}
-    replace_bytes(out / P_VALUES_NAME, archive)
-    save_document(document, out)
+    save_document(document, P_VALUES_NAME, archive, out)
     return document
 
 
@@ -87,7 +84,7 @@ def read_p_values(path: Path, n_results: int) -> list[DrawnPValues]:
                 )
                 for r in range(n_results)
             ]
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as e:
+    except (OSError, KeyError, *DAMAGED_ARRAY) as e:
         raise InputError(f"{path}: not readable ({e})") from e
 
 

@@ -13,10 +13,8 @@ import numpy as np
 
 from jaxcontam.errors import InputError
 from jaxcontam.report.document import (
-    data_digest,
     is_report_of,
     make_folder,
-    replace_bytes,
     save_document,
     to_document,
 )
@@ -95,9 +93,7 @@ def write_membership(
     lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows]
     data = "".join(line + "\n" for line in lines).encode()
     document = to_document(report)
-    document["digests"] = {TEXTS_NAME: data_digest(data)}
-    replace_bytes(out / TEXTS_NAME, data)
-    save_document(document, out)
+    save_document(document, TEXTS_NAME, data, out)
     return document
 
 

@@ -17,10 +17,8 @@ from jaxcontam.replication_results import (
     OverlapResult,
 )
 from jaxcontam.report.document import (
-    data_digest,
     is_report_of,
     make_folder,
-    replace_bytes,
     save_document,
     to_document,
 )
@@ -98,9 +96,7 @@ def write_replication(
     document["results"] = json.loads(
         json.dumps([dataclasses.asdict(result) for result in results])
     )
-    document["digests"] = {TEXTS_NAME: data_digest(data)}
-    replace_bytes(out / TEXTS_NAME, data)
-    save_document(document, out)
+    save_document(document, TEXTS_NAME, data, out)
     return document
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from jaxcontam.report.document import (
-    data_digest,
     is_report_of,
     make_folder,
     replace_bytes,
@@ -78,9 +77,7 @@ def write_unlearning(
     document["original"] = dataclasses.asdict(original)
     rows_of = [dataclasses.asdict(result) for result in results]
     document["results"] = json.loads(json.dumps(rows_of))
-    document["digests"] = {TEXTS_NAME: data_digest(data)}
-    replace_bytes(out / TEXTS_NAME, data)
-    save_document(document, out)
+    save_document(document, TEXTS_NAME, data, out)
     return document
 
 
