@@ -67,6 +67,16 @@ def test_seeds_templates_and_number_formats_that_differ_are_named():
         assert words in warning
 
 
+def test_benchmarks_that_differ_in_the_same_way_share_a_sentence():
+    names = ("x", "y", "z")
+    one = audit_document(*map(order_result, names), model="a")
+    other = audit_document(*map(order_result, names), model="b", seed=1)
+    _, warnings = compared([one, other], ["1", "2"])
+    assert warnings == [
+        "x, y, z: not comparable, the models were not tested alike (seed: 0 and 1)"
+    ]
+
+
 def test_reports_of_one_model_share_a_column():
     documents = [
         audit_document(order_result("x"), model="a"),
