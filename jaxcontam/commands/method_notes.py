@@ -19,8 +19,8 @@ _OTHERS = (
     ),
     MethodNote(
         name="set_level",
-        finds="a set of texts that as a whole is more familiar than the non-members, by "
-        "the scores below together",
+        finds="a set of texts that as a whole is more familiar than the non-members, "
+        "by the scores below together",
         source="Maini et al. 2024, arXiv:2406.06443; not as in the authors' code: "
         "scales come from both sides, all texts are held out once, and a permutation "
         "replaces the t-test",
