@@ -16,7 +16,8 @@ from jaxcontam.errors import InputError
 from jaxcontam.report.comparison import (
     comparison_sentences,
     design_of,
-    difference_sentence,
+    difference_sentences,
+    difference_words,
     write_comparison,
 )
 from jaxcontam.report.document import REPORT_NAME, read_document
@@ -117,7 +118,7 @@ def compared(
     designs: dict[str, list[dict[str, object]]] = {}
     for document, row, _ in found.values():
         designs.setdefault(row["benchmark"], []).append(design_of(document, row))
-    differences = {name: difference_sentence(name, d) for name, d in designs.items()}
+    differences = {name: difference_words(rows) for name, rows in designs.items()}
     tests = [
         ComparedTest(
             model=labels[fingerprint],
@@ -125,14 +126,14 @@ def compared(
             model_fingerprint=fingerprint,
             benchmark_fingerprint=row["fingerprint"],
             p_adjusted_all=adjusted,
-            comparable=differences[benchmark] is None,
+            comparable=not differences[benchmark],
             **{name: row[name] for name in _TAKEN},
         )
         for ((fingerprint, benchmark), (_, row, folder)), adjusted in zip(
             found.items(), p_adjusted.tolist(), strict=True
         )
     ]
-    return tests, [said for said in differences.values() if said is not None]
+    return tests, difference_sentences(differences)
 
 
 def _audited(document: dict[str, Any], folder: str) -> list[dict[str, Any]]:

@@ -18,6 +18,14 @@ _OTHERS = (
         source="the randomisation test of Fisher, summed over rows, p counted exactly",
     ),
     MethodNote(
+        name="set_level",
+        finds="a set of texts that as a whole is more familiar than the non-members, "
+        "by the scores below together",
+        source="Maini et al. 2024, arXiv:2406.06443; not as in the authors' code: "
+        "scales come from both sides, all texts are held out once, and a permutation "
+        "replaces the t-test",
+    ),
+    MethodNote(
         name="perplexity",
         finds="texts whose perplexity unlearning left alone; as min_k",
         source=_SHI,
@@ -46,12 +54,13 @@ def method_notes(document: Mapping[str, Any]) -> list[MethodNote]:
     Args:
         document: As in `report.json`.
     """
-    names = dict.fromkeys(
-        name for row in document["results"] if (name := row.get("method")) is not None
-    )
+    names: dict[str, None] = {}
+    for row in document["results"]:
+        # A set of texts is judged by several scores at once.
+        names |= dict.fromkeys([row.get("method", ""), *row.get("features", ())])
     # Scores without labels stand in no row.
-    if not names and (primary := (document.get("study") or {}).get("primary")):
-        names = {primary: None}
+    if primary := (document.get("study") or {}).get("primary"):
+        names.setdefault(primary)
     return [note for name in names if (note := _note(name)) is not None]
 
 

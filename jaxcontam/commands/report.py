@@ -91,6 +91,11 @@ class Report:
         """Write page and table beside the report, and rows where asked for."""
         document = read_document(self.directory / REPORT_NAME)
         try:
+            # First: what cannot become a row is said before anything is drawn.
+            if self.database_row:
+                flags = self._database_flags
+                rows = write_database_rows(document, self.directory, flags)
+                print(visible(str(rows)))
             table = results_csv(document)
             print(visible(str(self._page(document))))
         except _DAMAGE as e:
@@ -100,9 +105,6 @@ class Report:
                 "what differs",
             ) from e
         replace_bytes(self.directory / RESULTS_NAME, table.encode())
-        if self.database_row:
-            rows = write_database_rows(document, self.directory, self._database_flags)
-            print(visible(str(rows)))
 
     def _page(self, document: dict[str, Any]) -> Path:
         methods = method_notes(document)

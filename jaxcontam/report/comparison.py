@@ -56,27 +56,37 @@ def design_of(document: Row, row: Row) -> dict[str, object]:
     return design | {words: document["model"][name] for name, words in _MODEL.items()}
 
 
-def difference_sentence(
-    benchmark: str, designs: Sequence[Mapping[str, object]]
-) -> str | None:
-    """Says that tests of a benchmark differ, and in what; None if they do not."""
+def difference_words(designs: Sequence[Mapping[str, object]]) -> str:
+    """In what tests of one benchmark differ; "" if they do not."""
     names = [
         name
         for name in designs[0]
         if any(design[name] != designs[0][name] for design in designs)
     ]
-    if not names:
-        return None
     told = []
     for name in names:
         values = list(dict.fromkeys(str(design[name]) for design in designs))
         # Digests tell a reader nothing.
         is_digest = any(value.startswith("sha256:") for value in values)
         told.append(name if is_digest else f"{name}: {' and '.join(values)}")
-    return (
-        f"{benchmark}: not comparable, the models were not tested alike "
-        f"({'; '.join(told)})"
-    )
+    return "; ".join(told)
+
+
+def difference_sentences(differences: Mapping[str, str]) -> list[str]:
+    """Says which benchmarks were not tested alike; one sentence a kind of difference.
+
+    Args:
+        differences: Benchmark -> see `difference_words`.
+    """
+    benchmarks: dict[str, list[str]] = {}
+    for benchmark, words in differences.items():
+        if words:
+            benchmarks.setdefault(words, []).append(benchmark)
+    return [
+        f"{', '.join(names)}: not comparable, the models were not tested alike "
+        f"({words})"
+        for words, names in benchmarks.items()
+    ]
 
 
 def comparison_sentences(tests: Sequence[ComparedTest]) -> list[str]:

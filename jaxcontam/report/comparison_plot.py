@@ -7,7 +7,7 @@ import matplotlib
 from jaxcontam.comparison_results import ComparedTest
 from jaxcontam.report.figure import BLUE, GREY, ORANGE, STYLE, figure_axes, svg_text
 
-_WIDTH, _ROW = 5.4, 0.24
+_WIDTH, _ROW = 4.2, 0.24
 # Told apart by shape and filling as well as by colour.
 _LOOKS = {
     "contaminated": (ORANGE, "o", "full"),
@@ -60,9 +60,11 @@ def effects_plot(tests: Sequence[ComparedTest]) -> str | None:
                 transform=axes.get_yaxis_transform(),
                 fontweight="bold",
                 va="center",
+                # The line at zero must not run through a name.
+                bbox={"fc": "white", "ec": "none", "pad": 1},
             )
         axes.set_ylim(n_rows - 0.4, -0.4)
         axes.set_xlabel(f"effect, {shown[0].effect_unit}")
-        figure.legend(loc="outside lower center", ncols=3, frameon=False)
+        figure.legend(loc="outside lower center", ncols=2, frameon=False)
         values = "; ".join(f"{t.benchmark}, {t.model}: {t.effect:.2f}" for t in shown)
         return svg_text(figure, f"Effects with 95 % intervals: {values}")

@@ -104,7 +104,7 @@ def _curve(
         np.maximum(tpr_R, floors[1]),
         where="post",
         color=_COLOURS[i % len(_COLOURS)],
-        ls=_DASHES[i // len(_COLOURS) % len(_DASHES)],
+        ls=_DASHES[i % len(_DASHES)],
         lw=2.2 if picture.method == primary else 1.0,
         label=f"{picture.method}, AUC {picture.auc:.3f}",
     )
