@@ -12,6 +12,7 @@ from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.text import Text
 
 # Of C0 all but tab and line feed, then DEL and C1, then what turns the reading
 # direction (Unicode's Bidi_Control); half characters cannot be encoded.
@@ -39,10 +40,14 @@ class Terminal(Console):
         """Takes the options of a `Console`; a benchmark may be called `[red]`."""
         super().__init__(markup=False, **options)
 
+    def render_str(self, text: str, **options: Any) -> Text:
+        """The text of a word or a cell; made visible before its width is measured."""
+        return super().render_str(visible(text), **options)
+
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """The segments of a `Console`, with their texts visible."""
+        """The segments of a `Console`; what came as `Text` is made visible here."""
         for segment in super().render(renderable, options):
             # Control segments are of the console's own making, such as a bar's.
             if segment.control is None:

@@ -84,7 +84,7 @@ def load_state(out: Path, key: str, search: OverlapSearch) -> Reached:
             if reached.finished is not None:
                 return reached
             arrays = {name: saved[name] for name in _arrays(search)}
-    except (OSError, KeyError, *DAMAGED_ARRAY):
+    except (OSError, KeyError, RecursionError, *DAMAGED_ARRAY):
         return Reached()
     for name, array in _arrays(search).items():
         array[...] = arrays[name]

@@ -237,7 +237,7 @@ def read_config_fields(directory: Path) -> dict[str, Any]:
         )
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise InputError(f"{path}: not JSON ({e})") from e
     if not isinstance(raw, dict):
         raise InputError(f"{path}: expected an object, got {type(raw).__name__}")
@@ -382,7 +382,7 @@ def _stop_ids(
     path = directory / "generation_config.json"
     try:
         generation = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise InputError(f"{path}: not JSON ({e})") from e
     named: list[Any] = [eos_id]
     for fields in (generation, config):

@@ -159,7 +159,7 @@ def _json_object(path: Path) -> dict[str, Any]:
     """Fields of a JSON file; none where the file is absent."""
     try:
         raw = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise InputError(f"{path}: not JSON ({e})") from e
     if not isinstance(raw, dict):
         raise InputError(f"{path}: expected an object, got {type(raw).__name__}")

@@ -53,7 +53,7 @@ def weight_files(directory: Path) -> list[Path]:
             # A name with a folder in it could lead out of the model's.
             if strangers := [name for name in names if Path(name).name != name]:
                 raise ValueError(f"{strangers[0]!r} is no plain file name")
-        except (ValueError, KeyError, TypeError, AttributeError) as e:
+        except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as e:
             raise InputError(f"{index}: not an index of weights ({e!r})") from e
         files = [directory / name for name in names]
     else:

@@ -157,7 +157,7 @@ def read_document(path: Path) -> dict[str, Any]:
             f"{path}: no report ({e.strerror})",
             hint="give the folder of a finished run",
         ) from e
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise InputError(f"{path}: not JSON ({e})") from e
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise InputError(f"{path}: not a report of schema {SCHEMA}")

@@ -123,7 +123,7 @@ def read_text_rows(
         try:
             row = json.loads(line)
             sound = all(isinstance(row[name], kind) for name, kind in fields.items())
-        except (ValueError, KeyError, TypeError) as e:
+        except (ValueError, RecursionError, KeyError, TypeError) as e:
             raise InputError(f"{path}: line {number}: not such a row ({e})") from e
         if not sound:
             raise InputError(f"{path}: line {number}: not such a row")

@@ -150,7 +150,7 @@ def read_local_tokenizer(directory: Path) -> LocalTokenizer:
     path = directory / "config.json"
     try:
         config = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise InputError(f"{path}: not JSON ({e})") from e
     if not isinstance(config, dict):
         raise InputError(f"{path}: expected an object, got {type(config).__name__}")

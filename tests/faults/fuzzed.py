@@ -96,11 +96,13 @@ class Target:
         cases: Strategy of inputs.
         run: Reads one, in a folder of its own.
         share: Of all inputs, in hundredths.
+        is_bytes: Whether an input is the content of one file.
     """
 
     cases: st.SearchStrategy
     run: Callable[[Path, Any], object]
     share: int
+    is_bytes: bool = True
 
 
 def allowed(run):
@@ -395,7 +397,9 @@ def targets():
             cases=changed(_texts()).map(_lines_of) | damaged(jsonl(_texts())),
         ),
         "server's answer": Target(damaged_json(ANSWER), answered, 5),
-        "words of a command": Target(_words(_flag_values), parse_words, 8),
+        "words of a command": Target(
+            _words(_flag_values), parse_words, 6, is_bytes=False
+        ),
     }
 
 

@@ -80,7 +80,8 @@ _WAYS = ("replace", "replace", "drop", "rename", "twice", "negate")
 
 def _changed(document, edits):
     document = copy.deepcopy(document)
-    for pick, way, value in edits:
+    # Copies: an edit may change what an edit before it put there.
+    for pick, way, value in copy.deepcopy(edits):
         places = list(_places(document))
         if not places:
             return value

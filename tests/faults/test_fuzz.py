@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from jaxcontam.cli import main
 from tests.faults.folders import contents
 from tests.faults.fuzzed import RECORDED, archive_target, report_targets, table, targets
+from tests.faults.mutations import CHUNKS
 
 pytestmark = pytest.mark.unoptimised
 
@@ -61,6 +62,12 @@ def reports(tmp_path_factory):
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_malformed_input_is_refused_or_read_and_changes_no_file(name):
     assert fuzz(TARGETS[name], FEW) >= 1
+
+
+@pytest.mark.parametrize("name", [n for n in TARGETS if TARGETS[n].is_bytes])
+def test_a_file_that_is_nothing_but_a_fault_is_refused_or_read(name, tmp_path):
+    for chunk in (*CHUNKS, b"[" * 10**6, b"{" * 10**6, b'[{"a":' * 10**5, bytes(999)):
+        TARGETS[name].run(tmp_path, chunk)
 
 
 def test_a_malformed_report_is_refused_or_differs_and_changes_no_file(reports):
