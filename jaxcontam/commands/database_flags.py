@@ -53,7 +53,8 @@ def write_database_rows(
             f"{directory}: no report of audit or replicate",
             hint="only these prove something about a benchmark and a public model",
         )
-    if document["model"] is None and flags.source is None:
+    source = flags.source or (document["model"] or {}).get("name")
+    if source is None:
         raise InputError(
             f"{directory}: the report names no model",
             hint="name it as in the database: --source NAME",
@@ -76,7 +77,7 @@ def write_database_rows(
         datasets[rows[0]["benchmark"]] = (flags.dataset, "")
     text = database_csv(
         rows,
-        source=flags.source or document["model"]["name"],
+        source=source,
         datasets=datasets,
         percents=percents_of(flags.split_percent),
         reference=flags.reference or "",
