@@ -23,10 +23,6 @@ RELEASED = "released"
 """Provenance of an order that `release` drew, checked against its seed."""
 
 
-FRESH, RELABELLED = "fresh orders", "relabelled columns"
-"""Where the p-values of a calibration come from."""
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pretest:
     """A check of the null's own assumption, made on the file without a model.
@@ -86,8 +82,8 @@ class OrderNumbers:
             leave nothing to estimate it from.
         mde: Smallest effect found with power 0.8 at level 0.001; None if no effect
             can be, because `p_floor` exceeds 0.001.
-        scores: `centred`, `studentised` or `double-centred`: how log-likelihoods
-            became scores.
+        scores: How log-likelihoods became scores: `centred`, `studentised` or
+            `double-centred`; `smaller p` where two tests became one.
         first_tokens: Of pair tests: tokens of each example that count after those that
             all examples share; -1 is all.
         symmetry: Of pair tests: correlation of [i, j] with [j, i] by chance.
@@ -159,7 +155,9 @@ class OrderResult:
         benchmark: Name of the file or set.
         fingerprint: Digest of the examples in their order.
         content_digest: Digest of the examples without their order; seeds the draws.
-        order_provenance: Where the order comes from (see interface of the report).
+        order_provenance: Where the order comes from: `published` (the file's own),
+            `seeded` or `RELEASED` (drawn, and the seed is known), `declared` (by the
+            user) or `unknown` (maybe not the one that a model would have read).
         n_examples: Examples in the file as loaded.
         n_cut: Examples that lost ids to a length limit.
         method: A row of METHODS.
@@ -236,38 +234,6 @@ class MembershipResult:
     primary: bool = False
     p_value: None = None
     verdict: None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Rejection:
-    """How often p was at or below a level.
-
-    Attributes:
-        level: The level.
-        n_rejected: Draws with p at or below it.
-        rate: Their share.
-        low: Lower end of the 95 % Clopper-Pearson interval of that share.
-        high: Upper end.
-    """
-
-    level: float
-    n_rejected: int
-    rate: float
-    low: float
-    high: float
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class DrawnPValues:
-    """p-values of one row of results.
-
-    Attributes:
-        p_value: (R,) as reports would show them.
-        p_randomised: (R,) with ties broken at random; None where they cannot be.
-    """
-
-    p_value: np.ndarray
-    p_randomised: np.ndarray | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,8 +25,9 @@ INVALID_DESIGN = "invalid design"
 MIN_EFFECT = 0.5
 """Nats per boundary that a `no evidence` must have been able to find."""
 
-# Levels for the adjusted p-value.
-_CONTAMINATED_LEVEL, _SUSPECTED_LEVEL = 0.001, 0.05
+CONTAMINATED_LEVEL, SUSPECTED_LEVEL = 0.001, 0.05
+"""Levels for the adjusted p-value."""
+
 # Orders that a model may never have seen, so silence says nothing.
 _UNSEEN_ORDERS = ("tfds-hash", "unknown")
 
@@ -83,9 +84,9 @@ def _verdict(result: OrderResult, p_adjusted: float, min_effect: float) -> str:
     designed = result.null == DESIGNED
     if not designed and not all(test.passed for test in result.pretests):
         return INVALID_DESIGN
-    if p_adjusted <= _CONTAMINATED_LEVEL and result.validity != "heuristic":
+    if p_adjusted <= CONTAMINATED_LEVEL and result.validity != "heuristic":
         return CONTAMINATED
-    if p_adjusted <= _SUSPECTED_LEVEL:
+    if p_adjusted <= SUSPECTED_LEVEL:
         return SUSPECTED
     mde = result.numbers.mde
     if mde is None or mde > min_effect or result.order_provenance in _UNSEEN_ORDERS:

@@ -2,16 +2,24 @@
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.stats import norm, rankdata
 
 from jaxcontam.methods.membership.operating import operating_point
-from jaxcontam.stats.bootstrap import auc_statistic, bootstrap, tpr_statistic
+from jaxcontam.stats.bootstrap import bootstrap, tpr_statistic
 from jaxcontam.stats.roc import auc_delong, tpr_at_fpr
 from jaxcontam.stats.tpr_interval import few_tpr_interval
 
 
 def difference_of_means(members_KP, nonmembers_KQ):
     return members_KP.mean(axis=1) - nonmembers_KQ.mean(axis=1)
+
+
+def auc_statistic(members_KP, nonmembers_KQ):
+    """AUC of each row, ties counting one half."""
+    _, P = members_KP.shape
+    _, Q = nonmembers_KQ.shape
+    ranks_KN = rankdata(np.concatenate([members_KP, nonmembers_KQ], axis=1), axis=1)
+    return (ranks_KN[:, :P].sum(axis=1) - P * (P + 1) / 2) / (P * Q)
 
 
 def test_error_of_a_mean_is_the_textbook_one():

@@ -14,7 +14,6 @@ from jaxcontam.methods import options
 from jaxcontam.stats.option_orders import (
     draw_option_orders,
     is_sorted,
-    reason_to_leave_out,
 )
 from jaxcontam.stats.option_pretests import option_pretests
 from jaxcontam.stats.randomisation import randomisation_test
@@ -38,6 +37,12 @@ def score_of(texts, seed):
     noise = zlib.crc32(" ".join(texts).encode(), seed) / 2**32
     in_order = sum(a < b for a, b in itertools.pairwise(texts))
     return noise + 2.0 * in_order - 1.5 * (texts[0] > texts[-1])
+
+
+def reason_to_leave_out(texts):
+    """Why an item alone in its file takes no part; None if it does."""
+    design = draw_option_orders([texts], 1, seed=0, content_digest=DIGEST)
+    return next(iter(design.left_out), None)
 
 
 def rows_of(items, design, score):

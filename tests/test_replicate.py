@@ -1,5 +1,6 @@
 """`jaxcontam replicate`: local models, served models, recorded completions, files."""
 
+import codecs
 import csv
 import http.server
 import json
@@ -366,7 +367,9 @@ def test_a_sheet_that_people_filled_in_is_read_back(recorded, tmp_path):
     out = tmp_path / "out"
     words = ["replicate", "--recorded", str(recorded), "--out", str(out)]
     assert main(words) == 0
-    with (out / "annotate.csv").open(newline="") as file:
+    # Without the mark a spreadsheet takes its texts for those of an older encoding.
+    assert (out / "annotate.csv").read_bytes().startswith(codecs.BOM_UTF8)
+    with (out / "annotate.csv").open(newline="", encoding="utf-8-sig") as file:
         rows = list(csv.DictReader(file))
     # Blind: neither the arm nor a judge's label stands in it.
     assert not any("judge" in name or "arm" in name for name in rows[0])

@@ -6,11 +6,7 @@ import io
 import pytest
 
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.annotate import (
-    read_sheet,
-    sheet_text,
-    write_sheet,
-)
+from jaxcontam.methods.replication.annotate import read_sheet, sheet_text
 from jaxcontam.methods.replication.instance import Completion, Instance
 
 N = 8
@@ -28,7 +24,7 @@ GUIDED = tuple(Completion(text=f"written {i}") for i in range(N))
 
 
 def table(text):
-    return list(csv.DictReader(io.StringIO(text, newline="")))
+    return list(csv.DictReader(io.StringIO(text.removeprefix("\ufeff"), newline="")))
 
 
 def save(tmp_path, rows, delimiter=",", encoding="utf-8"):
@@ -55,7 +51,7 @@ def test_the_sheet_is_blind():
 
 def test_a_written_sheet_is_read_back_as_it_was_filled_in(tmp_path):
     path = tmp_path / "annotate.csv"
-    write_sheet(path, INSTANCES, GUIDED, seed=0)
+    path.write_text(sheet_text(INSTANCES, GUIDED, seed=0), "utf-8", newline="")
     with pytest.raises(InputError, match="no label is filled in"):
         read(path)
     lines = path.read_bytes().decode("utf-8-sig").split("\r\n")

@@ -21,11 +21,10 @@ from jaxcontam.stats.calibration import (
     relabelled_normal_p_values,
     relabelled_p_values,
 )
+from jaxcontam.stats.places import row_generator
 
 # Streams 0 to 2 of a file's draws are those of the tests.
 _STREAM = 3
-
-
 # Fresh orders unless the user says otherwise: a test of two passes can afford more.
 _N_FRESH_CHEAP, _N_FRESH = 100, 20
 # Relabelled columns cost no model call.
@@ -174,10 +173,7 @@ def fresh_order(
         draw: Number of the draw; each is independent of the others.
         groups: One value an example; examples then move among places of equal value.
     """
-    entropy = int(benchmark.content_digest.removeprefix("sha256:"), 16)
-    rng = np.random.Generator(
-        np.random.PCG64(np.random.SeedSequence([seed, entropy, _STREAM, draw]))
-    )
+    rng = row_generator(seed, benchmark.content_digest, _STREAM, draw)
     order = np.arange(len(benchmark))
     places: dict[object, list[int]] = {}
     for i, value in enumerate(groups or [None] * len(benchmark)):

@@ -16,6 +16,7 @@ import numpy as np
 from jaxcontam.errors import InputError
 from jaxcontam.methods.version_method import VersionMethod, version_numbers
 from jaxcontam.results import DESIGNED, OrderNumbers
+from jaxcontam.stats.places import row_generator
 
 CanaryKind = Literal["words", "digits"]
 
@@ -64,9 +65,7 @@ def canary_rows(
             f"{N} held-out sequences for {K} secrets",
             hint="each secret needs at least one; 999 give p-values down to 0.001",
         )
-    entropy = int(content_digest.removeprefix("sha256:"), 16)
-    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, entropy])))
-    dealt_N = rng.permutation(N)
+    dealt_N = row_generator(seed, content_digest).permutation(N)
     return CanaryRows(
         joint=tuple(
             np.concatenate([secret_K[k : k + 1], held_out_N[dealt_N[k::K]]])
@@ -120,7 +119,7 @@ def exposure(p_value: float, n_candidates: int) -> float:
 def draw_sequences(
     n: int, *, kind: CanaryKind = "words", prefix: str = ""
 ) -> list[str]:
-    """N different random sequences from the operating system's randomness.
+    """Different random sequences, `n` of them, from the operating system's randomness.
 
     Args:
         n: How many.

@@ -11,7 +11,7 @@ from jaxcontam.stats.randomisation import randomisation_test
 
 
 def design(file: OrderFile, n_orders: int) -> OrderDesign:
-    """M random orders of the whole file as one stratum, scored in windows."""
+    """Random orders of the whole file as one stratum, scored in windows."""
     return draw_orders(
         [np.arange(file.n_examples)],
         n_orders,

@@ -10,7 +10,7 @@ from jaxcontam.stats.strata import split_strata, stratum_size
 
 
 def design(file: OrderFile, n_orders: int) -> OrderDesign:
-    """M random orders of each contiguous stratum that fits the context."""
+    """Random orders of each contiguous stratum that fits the context."""
     size = stratum_size(file.n_examples, file.n_ids, file.context, n_orders)
     return draw_orders(
         split_strata(file.n_examples, size),

@@ -1,14 +1,15 @@
 """Two tests of one order in a single p-value: the smaller one, doubled."""
 
 import dataclasses
-import math
 from collections.abc import Sequence
+
+import numpy as np
 
 from jaxcontam.methods import adjacency, stratified
 from jaxcontam.methods.method import TestMethod
 from jaxcontam.results import OrderNumbers, OrderResult
 from jaxcontam.stats.effect import LEVEL, mde_factor
-from jaxcontam.stats.multiple import two_min
+from jaxcontam.stats.multiple import mean_e, two_min
 from jaxcontam.stats.randomisation import power_of_ten
 
 # Longer strata than adjacency has alone: more neighbours are compared.
@@ -78,7 +79,7 @@ def combined_numbers(parts: Sequence[OrderNumbers]) -> OrderNumbers:
         p_lower=_twice_the_least([part.p_lower for part in parts]),
         p_monte_carlo=_twice_the_least([part.p_monte_carlo for part in parts]),
         p_floor=_twice_the_least([part.p_floor for part in parts]),
-        e_value=_mean([part.e_value for part in parts]),
+        e_value=_mean_e([part.e_value for part in parts]),
         effect=first.effect,
         effect_se=first.effect_se,
         # Each part must reach half the level.
@@ -116,6 +117,6 @@ def _twice_the_least(values: Sequence[float | None]) -> float | None:
     return min(1.0, 2 * min(known)) if len(known) == len(values) else None
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
+def _mean_e(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return math.fsum(known) / len(known) if len(known) == len(values) else None
+    return mean_e(np.array(known)) if len(known) == len(values) else None

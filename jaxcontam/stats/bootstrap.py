@@ -96,16 +96,6 @@ def bootstrap(
     )
 
 
-def auc_statistic(members_KP: np.ndarray, nonmembers_KQ: np.ndarray) -> np.ndarray:
-    """AUC of each row, ties counting one half."""
-    from scipy.stats import rankdata
-
-    _, P = members_KP.shape
-    _, Q = nonmembers_KQ.shape
-    ranks_KN = rankdata(np.concatenate([members_KP, nonmembers_KQ], axis=1), axis=1)
-    return (ranks_KN[:, :P].sum(axis=1) - P * (P + 1) / 2) / (P * Q)
-
-
 def tpr_statistic(fpr: float, convention: Convention = "le") -> Statistic:
     """True-positive rate at a false-positive rate, threshold found anew in each row.
 

@@ -160,12 +160,6 @@ def _plain(text: str) -> str:
     return " ".join(words).rstrip(" .")
 
 
-def reason_to_leave_out(options: Sequence[str]) -> str | None:
-    """Why an item cannot take part, whatever the others are; None if it can."""
-    reason = _reason_in_any_order(options)
-    return SORTED if reason is None and is_sorted(options) else reason
-
-
 def _reason_in_any_order(options: Sequence[str]) -> str | None:
     if len(set(options)) < len(options):
         return REPEATED

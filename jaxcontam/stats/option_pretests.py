@@ -8,6 +8,7 @@ Dimension key
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -46,7 +47,7 @@ def option_pretests(
     for name, key in keys.items():
         found[name] = _trend(options, answers if fixed else None, key, rng)
     if not fixed and all(answer is not None for answer in answers):
-        places = np.array([answer for answer in answers], np.int64)
+        places = np.array(answers, np.int64)
         found["answer_place"] = _uniformity(places, options, rng)
     adjusted = holm(np.array([p for _, p in found.values()]))
     return tuple(
@@ -83,10 +84,11 @@ def _trend(
 def _all_or_some(
     texts: Sequence[str], fixed: int | None, rng: np.random.Generator
 ) -> np.ndarray:
-    return orders_of(texts, MOST if len(texts) > LISTED else 120, rng, fixed)
+    n_orders = MOST if len(texts) > LISTED else math.factorial(LISTED)
+    return orders_of(texts, n_orders, rng, fixed)
 
 
-def _mid_rank(value, values: Sequence) -> float:
+def _mid_rank(value: Any, values: Sequence[Any]) -> float:
     return (
         sum(other < value for other in values)
         + sum(other == value for other in values) / 2

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from jaxcontam.stats.places import row_generator
+
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class OrderDesign:
@@ -181,16 +183,13 @@ def _design(
     first: int = 0,
 ) -> OrderDesign:
     """Orders of every stratum that has more than one, each from its own generator."""
-    entropy = int(content_digest.removeprefix("sha256:"), 16)
     columns, places, dropped = [], [], 0
     for k, stratum_N in enumerate(strata):
         codes_N = _group_codes(stratum_N, groups)
         if len(np.unique(codes_N)) == len(stratum_N):
             dropped += 1
             continue
-        rng = np.random.Generator(
-            np.random.PCG64(np.random.SeedSequence([seed, entropy, first + k]))
-        )
+        rng = row_generator(seed, content_digest, first + k)
         columns.append([stratum_N, *counterfactuals(stratum_N, codes_N, rng)])
         places.append(int(rng.integers(n_orders + 1)))
     largest = max((len(orders[0]) for orders in columns), default=0)

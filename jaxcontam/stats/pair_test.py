@@ -32,6 +32,7 @@ from jaxcontam.stats.effect import mde_of
 from jaxcontam.stats.evalue import LAMBDAS
 from jaxcontam.stats.lattice import lattice_tail
 from jaxcontam.stats.max_t import max_t
+from jaxcontam.stats.places import row_generator
 from jaxcontam.stats.randomisation import (
     LOG10_E_MAX,
     MODEL_TOLERANCE,
@@ -217,7 +218,7 @@ def drawn_sums(
 ) -> np.ndarray:
     """(n_draws,) of the statistic with a random order in each stratum, for plots."""
     columns = _Columns(strata, seed, content_digest)
-    rng = _generator(seed, content_digest, 1)
+    rng = row_generator(seed, content_digest, 1)
     sums_B = np.zeros(n_draws)
     for sums_M in columns.sums(q):
         sums_B += sums_M[rng.integers(len(sums_M), size=n_draws)]
@@ -233,7 +234,7 @@ def sampled_columns(
     all are exchangeable under the null.
     """
     columns = _Columns(strata, seed, content_digest)
-    rng = _generator(seed, content_digest, 2)
+    rng = row_generator(seed, content_digest, 2)
     rows = []
     for sums_M in columns.sums(q):
         drawn = rng.integers(len(sums_M), size=n_orders)
@@ -273,7 +274,7 @@ class _Columns:
             strict=True,
         )
         for size, codes_S, start in rows:
-            rng = _generator(self.seed, self.content_digest, 0, start)
+            rng = row_generator(self.seed, self.content_digest, 0, start)
             yield stratum_orders(codes_S[:size], rng)
 
     def sums(self, q: int) -> Iterator[np.ndarray]:
@@ -313,7 +314,7 @@ def _summary(columns: _Columns, q: int) -> _Summary:
     strata = columns.strata
     statistic = gain = boundaries = variance = log10_floor = 0.0
     # The same draws for every choice of tokens, as max-T needs.
-    rng = _generator(columns.seed, columns.content_digest, 1)
+    rng = row_generator(columns.seed, columns.content_digest, 1)
     drawn_B = np.zeros(N_MONTE_CARLO)
     centred = strata.centred(q)
     pooled = math.sqrt(
@@ -357,10 +358,3 @@ def _tolerance(strata: PairStrata, q: int) -> float:
     """Sums that differ by no more are ties: no order has a larger raw sum than this."""
     largest_KS = np.abs(strata.pairs[q]).max(axis=2)
     return MODEL_TOLERANCE * float(largest_KS.sum())
-
-
-def _generator(seed: int, content_digest: str, *stream: int) -> np.random.Generator:
-    entropy = int(content_digest.removeprefix("sha256:"), 16)
-    return np.random.Generator(
-        np.random.PCG64(np.random.SeedSequence([seed, entropy, *stream]))
-    )

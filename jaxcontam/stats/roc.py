@@ -246,7 +246,8 @@ def tpr_at_fpr(
         The share, and the threshold: scores above it count as members.
 
     Raises:
-        ValueError: If `fpr` times Q is below 1, or as for `auc_delong`.
+        ValueError: If `fpr` times Q is below 1 or `fpr` outside (0, 1), a group is
+            empty, or a score is not finite.
     """
     members_P, nonmembers_Q = _checked(members, nonmembers, fewest=1)
     k = n_allowed(len(nonmembers_Q), fpr, convention)

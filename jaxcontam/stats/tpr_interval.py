@@ -6,6 +6,8 @@ Dimension key
     K  numbers of non-members that may lie above the true threshold
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 # Probability of the numbers that are left out as too unlikely, on each side.
@@ -76,7 +78,7 @@ def few_tpr_interval(
     return _crossing(low_mass, error), _crossing(high_mass, 1 - error)
 
 
-def _crossing(mass, target: float) -> float:
+def _crossing(mass: Callable[[float], float], target: float) -> float:
     """Where a function that rises from 0 to 1 first reaches the target."""
     if mass(0.0) >= target:
         return 0.0

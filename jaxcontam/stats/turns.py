@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from jaxcontam.stats.orders import OrderDesign, draw_orders
+from jaxcontam.stats.places import row_generator
 
 # Strata before the first look at the wealth: one stratum multiplies it by at most
 # m + 1, so fewer of them hardly reach 1,000.
@@ -40,9 +41,7 @@ def strata_turns(n_strata: int, *, seed: int, content_digest: str) -> np.ndarray
 
     A function of the seed and of what the file holds, not of its order or scores.
     """
-    entropy = int(content_digest.removeprefix("sha256:"), 16)
-    sequence = np.random.SeedSequence([seed, entropy, _TURN_STREAM])
-    return np.random.Generator(np.random.PCG64(sequence)).permutation(n_strata)
+    return row_generator(seed, content_digest, _TURN_STREAM).permutation(n_strata)
 
 
 def n_chunks(n_orders: int) -> int:

@@ -4,13 +4,17 @@ The words are those of the order tests; nothing is ever called clean.
 """
 
 from jaxcontam.methods.membership.blind import Blind
-from jaxcontam.verdict import CONTAMINATED, INCONCLUSIVE, NO_EVIDENCE, SUSPECTED
+from jaxcontam.verdict import (
+    CONTAMINATED,
+    CONTAMINATED_LEVEL,
+    INCONCLUSIVE,
+    NO_EVIDENCE,
+    SUSPECTED,
+    SUSPECTED_LEVEL,
+)
 
 CONFOUNDED = "confounded"
 """The texts alone tell the labels apart, so that a score proves no memory."""
-
-CONTAMINATED_LEVEL, SUSPECTED_LEVEL = 0.001, 0.05
-"""Levels for the adjusted p-value."""
 
 INCREMENT_LEVEL = 0.05
 """Level at which a score must add to the blind baselines to prove anything."""

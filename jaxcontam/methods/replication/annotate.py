@@ -24,6 +24,8 @@ ANNOTATORS = ("label_1", "label_2")
 
 _TEXTS = ("reference", "candidate")
 _COLUMNS = ("id", *_TEXTS, *ANNOTATORS)
+# Spreadsheets take a file without it for one of an older encoding than UTF-8.
+_MARK = "\ufeff"
 # A spreadsheet takes a cell that begins so for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")
 _HINT = "fill in exact, near or no; leave a cell empty to skip it"
@@ -45,7 +47,7 @@ def sheet_text(
     *,
     seed: int,
 ) -> str:
-    """The empty sheet as CSV.
+    """The empty sheet as CSV, with the mark of UTF-8 before it.
 
     Args:
         instances: What was asked for.
@@ -55,6 +57,7 @@ def sheet_text(
     rows = _rows(instances, guided, seed)
     order = np.random.default_rng([seed, len(rows)]).permutation(len(rows))
     buffer = io.StringIO(newline="")
+    buffer.write(_MARK)
     writer = csv.writer(buffer)
     writer.writerow(_COLUMNS)
     for i in order:
@@ -62,19 +65,6 @@ def sheet_text(
         empty = [""] * len(ANNOTATORS)
         writer.writerow([rows[i].name, *map(_without_formula, texts), *empty])
     return buffer.getvalue()
-
-
-def write_sheet(
-    path: Path,
-    instances: Sequence[Instance],
-    guided: Sequence[Completion],
-    *,
-    seed: int,
-) -> None:
-    """Write the empty sheet; see `sheet_text`."""
-    text = sheet_text(instances, guided, seed=seed)
-    # Spreadsheets take a file without the mark for one of an older encoding.
-    path.write_text(text, encoding="utf-8-sig", newline="")
 
 
 def is_filled(path: Path) -> bool:

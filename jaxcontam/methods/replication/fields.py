@@ -51,11 +51,6 @@ class Fields:
     second: str | None = None
     label: str | None = None
 
-    @property
-    def is_paired(self) -> bool:
-        """Whether an instance has two texts of its own."""
-        return self.first is not None and self.second is not None
-
     def texts_of(self, benchmark: Benchmark, index: int) -> tuple[str, ...]:
         """The text of an example, or both texts of a pair.
 
