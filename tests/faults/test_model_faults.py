@@ -63,7 +63,8 @@ def test_weights_that_are_not_finite_are_refused(spoilt, capsys, value):
 
 
 def test_a_tokenizer_of_another_vocabulary_is_refused(spoilt, capsys):
-    tokenizer = train_tokenizer(["a dog and a cat", "the mat of the cat"] * 9, 300)
+    texts = [f"word{i} other{7 * i}" for i in range(300)]
+    tokenizer = train_tokenizer(texts, 300)
     tokenizer.save_pretrained(spoilt)
     assert "the model has 280 rows" in refusal(spoilt, capsys)
 
