@@ -37,7 +37,10 @@ from jaxcontam.terminal import visible
 # Bars of a histogram need no more.
 _N_DRAWN = 20_000
 # What fields of another type or arrays of another shape make the pages raise.
-_DAMAGE = (TypeError, ValueError, KeyError, IndexError, ArithmeticError)
+_DAMAGE = (
+    *(TypeError, ValueError, KeyError, IndexError, ArithmeticError),
+    *(AttributeError, RecursionError),
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +52,12 @@ class Report:
 
     def run(self) -> None:
         """Write the page beside the report."""
+        import jinja2
+
         document = read_document(self.directory / REPORT_NAME)
         try:
             print(visible(str(self._page(document))))
-        except _DAMAGE as e:
+        except (*_DAMAGE, jinja2.TemplateError) as e:
             raise InputError(
                 f"{self.directory}: the report cannot be rendered ({e!r})",
                 hint="it is damaged, or not of this version; jaxcontam verify says "
