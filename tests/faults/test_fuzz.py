@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 
 from jaxcontam.cli import main
 from tests.faults.folders import contents, said
-from tests.faults.fuzzed import RECORDED, archive_target, report_targets, table, targets
+from tests.faults.fuzzed import RECORDED, table, targets
+from tests.faults.fuzzed_reports import archive_target, report_targets
 from tests.faults.mutations import CHUNKS
 
 pytestmark = pytest.mark.unoptimised
