@@ -45,7 +45,10 @@ from jaxcontam.terminal import visible
 # Bars of a histogram need no more.
 _N_DRAWN = 20_000
 # What fields of another type or arrays of another shape make the pages raise.
-_DAMAGE = (TypeError, ValueError, KeyError, IndexError, ArithmeticError)
+_DAMAGE = (
+    *(TypeError, ValueError, KeyError, IndexError, ArithmeticError),
+    *(AttributeError, RecursionError),
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +92,8 @@ class Report:
 
     def run(self) -> None:
         """Write page and table beside the report, and rows where asked for."""
+        import jinja2
+
         document = read_document(self.directory / REPORT_NAME)
         try:
             # First: what cannot become a row is said before anything is drawn.
@@ -98,7 +103,7 @@ class Report:
                 print(visible(str(rows)))
             table = results_csv(document)
             print(visible(str(self._page(document))))
-        except _DAMAGE as e:
+        except (*_DAMAGE, jinja2.TemplateError) as e:
             raise InputError(
                 f"{self.directory}: the report cannot be rendered ({e!r})",
                 hint="it is damaged, or not of this version; jaxcontam verify says "

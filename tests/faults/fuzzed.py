@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from jaxcontam.cli import COMMANDS, main, parse
 from jaxcontam.commands.prove import read_matrix
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.books import load_books, load_known
@@ -27,17 +26,16 @@ from jaxcontam.data.release import (
     make_release,
     read_release,
 )
-from jaxcontam.errors import InputError, StorageError
+from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.prompts import load_prompts
 from jaxcontam.methods.replication.recorded import read_recorded
-from jaxcontam.report.archive import read_archive
-from jaxcontam.report.document import ARCHIVE_NAME, REPORT_NAME, sealed_text
 from jaxcontam.report.membership import read_text_rows
 from jaxcontam.scoring.api.answers import read_reply
 from jaxcontam.scoring.api.errors import ApiError, RefusedError
 from jaxcontam.scoring.api.logprobs import Way, read_prompt_scores
-from tests.faults.folders import contents
-from tests.faults.mutations import VALUES, as_json, changed, damaged, damaged_json
+from tests.faults.folders import allowed, contents
+from tests.faults.fuzzed_words import FLAG_VALUES, parse_words, words_with
+from tests.faults.mutations import as_json, changed, damaged, damaged_json
 from train.plan import read_plan
 
 RECORDS = [
@@ -103,12 +101,6 @@ class Target:
     run: Callable[[Path, Any], object]
     share: int
     is_bytes: bool = True
-
-
-def allowed(run):
-    """Run what may refuse its input, but fail in no other way."""
-    with contextlib.suppress(InputError, StorageError):
-        run()
 
 
 def a_file(name, read, data, share, *, cases=None):
@@ -268,46 +260,6 @@ def _texts():
     return [{"text": f"t {i}", "scores": {"loss": -i}, "label": i % 2} for i in (1, 2)]
 
 
-def _words(values):
-    """Flags with values that are none, of every command but `serve`."""
-    flags = {
-        name: sorted(
-            "--" + field.name.replace("_", "-") for field in dataclasses.fields(command)
-        )
-        for name, command in COMMANDS.items()
-        if name != "serve" and dataclasses.fields(command)
-    }
-    return st.sampled_from(sorted(flags)).flatmap(
-        lambda name: st.tuples(
-            st.just(name),
-            st.lists(
-                st.sampled_from(flags[name])
-                | values
-                | st.tuples(st.sampled_from(flags[name]), values).map("=".join),
-                max_size=5,
-            ),
-        )
-    )
-
-
-_flag_values = st.sampled_from(
-    [
-        *(str(value) for value in VALUES),
-        *("nan", "-inf", "1e400", "0x10", "1,2", ",", "--", "-", "\n", "\udc80"),
-        *("data=0,model=-1", "api:x", "api:http://x#", "hf:", "hf:a:b:c:d", "tfds:x"),
-        *("lm_eval:", "a" * 5000, "\u202e", "[/red]", "%s", "{0}", "all", "auto"),
-    ]
-) | st.text(max_size=5)
-
-
-def parse_words(folder, case):
-    """Parse a command's words, as `main` does before anything is read."""
-    name, words = case
-    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
-        allowed(lambda: parse(COMMANDS[name], words, prog=f"jaxcontam {name}"))
-    assert contents(folder) == {}
-
-
 def _seed_file():
     return {
         "kind": KIND,
@@ -398,7 +350,7 @@ def targets():
         ),
         "server's answer": Target(damaged_json(ANSWER), answered, 5),
         "words of a command": Target(
-            _words(_flag_values), parse_words, 6, is_bytes=False
+            words_with(FLAG_VALUES), parse_words, 6, is_bytes=False
         ),
     }
 
@@ -411,68 +363,3 @@ def _lines_of(rows):
 def _read_books(path):
     allowed(lambda: load_books([path], "tested"))
     allowed(lambda: load_known(path))
-
-
-def report_targets(reports):
-    """Targets that are folders of finished runs.
-
-    Args:
-        reports: Name -> folder, each with its report.
-    """
-    return {
-        f"{command} of {name}": Target(
-            _folders(folder),
-            lambda to, case, command=command: _rerun(to, case, command),
-            2,
-        )
-        for name, folder in reports.items()
-        for command in ("verify", "report")
-    }
-
-
-def _folders(folder):
-    """Strategy of what stands in a run's folder: one file of it changed."""
-    kept = {
-        path.name: path.read_bytes()
-        for path in folder.iterdir()
-        if path.name in (REPORT_NAME, ARCHIVE_NAME, "texts.jsonl")
-    }
-    document = json.loads(kept[REPORT_NAME])
-    return st.one_of(
-        changed(document).map(lambda found: kept | {REPORT_NAME: _sealed(found)}),
-        *(
-            damaged(data).map(lambda found, name=name: kept | {name: found})
-            for name, data in kept.items()
-        ),
-    )
-
-
-def _sealed(document):
-    """A report under a mended seal, so that more than the digest is looked at."""
-    try:
-        return sealed_text(document).encode()
-    except (ValueError, TypeError):
-        return as_json(document)
-
-
-def _rerun(folder, files, command):
-    for name, data in files.items():
-        (folder / name).write_bytes(data)
-    before = contents(folder)
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main([command, str(folder)])
-    assert code in (0, 2, 3), code
-    after = contents(folder)
-    if command == "report" and code == 0:
-        after.pop("report.html")
-    assert after == before
-    if code == 2:
-        lines = err.getvalue().splitlines()
-        assert lines[0].startswith("jaxcontam: error: ") and len(lines) <= 2, lines
-
-
-def archive_target(folder):
-    """The archive of scores, which a digest guards elsewhere."""
-    data = (folder / ARCHIVE_NAME).read_bytes()
-    return a_file(ARCHIVE_NAME, lambda path: read_archive(path, 1), data, 2)

@@ -81,7 +81,8 @@ _WAYS = ("replace", "replace", "drop", "rename", "twice", "negate")
 def _changed(document, edits):
     document = copy.deepcopy(document)
     # Copies: an edit may change what an edit before it put there.
-    for pick, way, value in copy.deepcopy(edits):
+    for pick, way, value in edits:
+        value = copy.deepcopy(value)
         places = list(_places(document))
         if not places:
             return value

@@ -4,6 +4,8 @@ Hypothesis draws them without chance, so that every run has the same ones. A few
 kind are tried by default, 10,000 with `pytest -m slow`.
 """
 
+import json
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -11,8 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from jaxcontam.cli import main
-from tests.faults.folders import contents
-from tests.faults.fuzzed import RECORDED, archive_target, report_targets, table, targets
+from tests.faults.folders import contents, said
+from tests.faults.fuzzed import RECORDED, table, targets
+from tests.faults.fuzzed_reports import archive_target, report_targets
 from tests.faults.mutations import CHUNKS
 
 pytestmark = pytest.mark.unoptimised
@@ -92,6 +95,20 @@ def test_of_many_malformed_reports_none_ends_in_a_traceback(reports, pulse):
 
 def test_the_slow_suite_has_10_000_inputs():
     assert MANY * sum(target.share for target in TARGETS.values()) >= 10_000
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("versions", None), ("results", [1]), ("command", 7)]
+)
+def test_a_report_with_a_field_of_another_kind_is_one_line(
+    reports, tmp_path, capsys, name, value
+):
+    for file in ("report.json", "orders.npz"):
+        shutil.copy(reports["prove"] / file, tmp_path)
+    document = json.loads((tmp_path / "report.json").read_text())
+    document[name] = value
+    (tmp_path / "report.json").write_text(json.dumps(document))
+    assert "cannot be rendered" in said(["report", tmp_path], capsys)
 
 
 def test_a_damaged_report_keeps_the_page_that_stands_beside_it(reports, tmp_path):

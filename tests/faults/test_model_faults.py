@@ -11,8 +11,8 @@ from safetensors.numpy import load_file, save_file
 from jaxcontam.models.checkpoint import load_checkpoint, save_checkpoint
 from jaxcontam.models.config import llama_shape
 from jaxcontam.models.decoder import Decoder
-from tests.faults.folders import contents, said
-from tests.faults.fuzzed import Target, allowed
+from tests.faults.folders import allowed, contents, said
+from tests.faults.fuzzed import Target
 from tests.faults.mutations import as_json, changed, damaged
 from tests.faults.test_fuzz import fuzz
 from train.tokenizer import train_tokenizer
