@@ -15,6 +15,7 @@ from jaxcontam import hosts
 from jaxcontam.cli import main
 from jaxcontam.errors import InputError, LostProcessError
 from jaxcontam.hosts import link as host_link
+from jaxcontam.hosts import meeting
 from jaxcontam.hosts.link import HEADER, packed, unpacked
 from jaxcontam.hosts.meeting import accept, connect
 
@@ -208,6 +209,26 @@ def test_strangers_at_the_port_are_sent_away():
         assert [link.error for link in links] == [None, None]
         for link in links:
             link.close()
+
+
+def test_a_process_that_goes_while_it_is_welcomed_leaves_no_connection(monkeypatch):
+    held = []
+
+    def reset(link, connection, version):
+        held.append(connection)
+        raise ConnectionResetError
+
+    monkeypatch.setattr(meeting, "_welcome", reset)
+    port = free_port()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        first = pool.submit(accept, port, 2, "1", 2.0)
+        while not held:
+            with contextlib.suppress(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", port)).close()
+            time.sleep(0.05)
+        with pytest.raises(InputError, match="1 of 2 processes came"):
+            first.result(20)
+    assert all(connection.fileno() == -1 for connection in held)
 
 
 @pytest.mark.parametrize(

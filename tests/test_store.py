@@ -25,6 +25,7 @@ from store_process import (
 )
 
 from jaxcontam.errors import InputError
+from jaxcontam.scoring import identity
 from jaxcontam.scoring.rows import FIRST_K, SUMS, fill
 from jaxcontam.scoring.scorer import NonFiniteScoreError, Scorer, batch_keys
 from jaxcontam.scoring.store import ScoreStore
@@ -157,6 +158,21 @@ def test_rows_of_another_window_or_kept_otherwise_are_other_rows(tmp_path):
     }
     assert len(keys) == 7
     assert store.row_key("sums8", (2, 16), 0, ids.astype(np.int64)) in keys
+
+
+@pytest.mark.parametrize("name", ["kernel", "rows", "pair_scorer", "scorer"])
+def test_code_that_makes_scores_is_a_part_of_their_identity(
+    name, tmp_path, monkeypatch
+):
+    """Rows are laid out and read back there; a bug that is mended scores them anew."""
+    package = Path(identity.jaxcontam.__file__).parent
+    for folder in ("scoring", "models"):
+        shutil.copytree(package / folder, tmp_path / folder)
+    monkeypatch.setattr(identity.jaxcontam, "__file__", str(tmp_path / "__init__.py"))
+    before = identity.code_digest()
+    source = tmp_path / "scoring" / f"{name}.py"
+    source.write_text(source.read_text() + "# mended\n")
+    assert identity.code_digest() != before
 
 
 def test_every_field_of_the_identity_makes_other_keys(tmp_path):

@@ -39,7 +39,11 @@ def accept(port: int, count: int, version: str, seconds: float) -> Link:
                 break
             with contextlib.suppress(OSError, ValueError):
                 connection = listener.accept()[0]
-                _welcome(link, connection, version)
+                try:
+                    _welcome(link, connection, version)
+                except (OSError, ValueError):
+                    connection.close()
+                    raise
     return _checked(link)
 
 
@@ -59,14 +63,15 @@ def _listener(port: int, deadline: float) -> socket.socket:
 
 
 def _welcome(link: Link, connection: socket.socket, version: str) -> None:
-    """Take a process in; strangers are sent away."""
+    """Take a process in, or send it away and say why.
+
+    Raises:
+        OSError: If it went, or says nothing.
+        ValueError: If it is a stranger.
+    """
     # A process says who it is as soon as it is connected.
     connection.settimeout(_HELLO_SECONDS)
-    try:
-        peer, count, its_version = _hello(read_frame(connection, b"H", 1 << 16)[1])
-    except (OSError, ValueError) as e:
-        connection.close()
-        raise ValueError("a stranger") from e
+    peer, count, its_version = _hello(read_frame(connection, b"H", 1 << 16)[1])
     wrong = ""
     if count != link.count:
         wrong = f"process {peer} is one of {count}, process 0 of {link.count}"

@@ -12,6 +12,7 @@ from jaxcontam.methods.method import OrderMethod, PairMethod, TestMethod, pair_s
 from jaxcontam.methods.order_test import PlannedTest, plan_test, score_test
 from jaxcontam.results import Evidence
 from jaxcontam.scoring.opened import SequenceScorer
+from jaxcontam.scoring.progress import progress_after
 from jaxcontam.scoring.scorer import Progress
 from jaxcontam.stats.calibration import (
     LEVELS,
@@ -118,7 +119,7 @@ def calibrate_test(
             if begun is not None:
                 begun(first, n_fresh)
         scored = score_test(
-            planned, scorer, _from(n_scored + n_cached, n_targets, progress)
+            planned, scorer, progress_after(progress, n_scored + n_cached, n_targets)
         )
         asked = planned.n_targets if scored.n_targets is None else scored.n_targets
         n_scored += asked - scored.n_cached
@@ -248,10 +249,3 @@ def _p_value(method: TestMethod, planned: PlannedTest, evidence: Evidence) -> fl
         seed=planned.seed,
         content_digest=planned.benchmark.content_digest,
     ).p_value
-
-
-def _from(done: int, total: int, progress: Progress | None) -> Progress | None:
-    """Progress of one order as progress of all."""
-    if progress is None:
-        return None
-    return lambda now, _: progress(min(done + now, total), total)

@@ -22,6 +22,7 @@ from jaxcontam.results import Evidence
 from jaxcontam.scoring.cost import Costed, ScoringCost, sequence_cost
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.plan import ScoringPlan, plan_orders
+from jaxcontam.scoring.progress import progress_after
 from jaxcontam.scoring.scorer import (
     NonFiniteScoreError,
     Progress,
@@ -60,7 +61,7 @@ class StrataInTurns(SequenceLayout):
                 plan,
                 asked,
                 sequences,
-                _after(progress, targets, self.n_targets),
+                progress_after(progress, targets, self.n_targets),
             )
             loglik[asked] = sums.loglik
             n_cached += sums.n_cached
@@ -147,7 +148,7 @@ class DrawsInTurns:
             design = self._chunk(c)
             plan = self._plan(design)
             asked = np.arange(len(plan.sequences))
-            after = _after(progress, targets, self.n_targets)
+            after = progress_after(progress, targets, self.n_targets)
             sums = _sums(scorer, plan, asked, plan.sequences, after)
             n_cached += sums.n_cached
             targets += n_targets(plan.sequences)
@@ -200,10 +201,3 @@ def _sums(
     except NonFiniteScoreError as e:
         example = plan.example_at(int(asked[e.sequence]), e.position)
         raise UnscorableExampleError(example) from e
-
-
-def _after(progress: Progress | None, done: int, total: int) -> Progress | None:
-    """Progress that goes on where earlier turns ended."""
-    if progress is None:
-        return None
-    return lambda now, _: progress(done + now, total)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jax
 
-from jaxcontam.scoring.identity import cpu_kind
+from jaxcontam.scoring.identity import cpu_cores, cpu_kind
 
 # Programs that compile faster than this are not worth a file.
 _MIN_SECONDS = 0.1
@@ -47,11 +47,6 @@ def compiled_folder() -> Path:
     programs with instructions that another CPU lacks.
     """
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    n_cores = (
-        len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count() or 1
-    )
-    where = f"{cpu_kind()}\n{n_cores}\n{os.environ.get('NPROC', '')}"
+    where = f"{cpu_kind()}\n{cpu_cores()}\n{os.environ.get('NPROC', '')}"
     digest = hashlib.sha256(where.encode()).hexdigest()[:16]
     return Path(base) / "jaxcontam" / "xla" / digest

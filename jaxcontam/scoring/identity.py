@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import os
 import platform
 from pathlib import Path
 
@@ -15,6 +16,9 @@ _CODE = (
         f"scoring/{name}.py"
         for name in ("gradients", "kernel", "mesh", "pairs", "prefixed", "rows")
     ),
+    # What lays rows out on a device, and takes their scores from what it gives.
+    "scoring/pair_scorer.py",
+    "scoring/scorer.py",
 )
 # The last two are what Linux says on ARM in place of the others.
 _CPU_FIELDS = ("vendor_id", "cpu family", "model", "flags", "CPU part", "Features")
@@ -99,6 +103,13 @@ def cpu_kind() -> str:
     known = [f"{name}: {fields[name]}" for name in _CPU_FIELDS if name in fields]
     digest = hashlib.sha256("\n".join(known).encode()).hexdigest()
     return f"{cpu_name()} {digest[:8]}"
+
+
+def cpu_cores() -> int:
+    """Cores that this process may use, which may be fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _cpu_fields() -> dict[str, str]:

@@ -14,7 +14,12 @@ from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.fused_attention import hardware, kernel_of, kernel_of_rows
 from jaxcontam.models.sharding import MODEL_AXIS
 from jaxcontam.results import DeviceInfo, ModelInfo
-from jaxcontam.scoring.identity import ScoreIdentity, code_digest, cpu_kind
+from jaxcontam.scoring.identity import (
+    ScoreIdentity,
+    code_digest,
+    cpu_cores,
+    cpu_kind,
+)
 from jaxcontam.scoring.kernel import PRECISION, VERSION
 from jaxcontam.scoring.mesh import (
     data_mesh,
@@ -150,9 +155,7 @@ def device_info(mesh: Mesh | None = None) -> DeviceInfo:
         platform=device.platform,
         kind=device.device_kind,
         n=mesh.size,
-        cpu_cores=len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count() or 1,
+        cpu_cores=cpu_cores(),
         n_model=mesh.shape[MODEL_AXIS],
     )
 

@@ -37,6 +37,7 @@ from jaxcontam.methods.membership.readings import (
 )
 from jaxcontam.methods.membership.score import Reading, ScoredText, ScoreMethod
 from jaxcontam.methods.membership.text_model import TextModel
+from jaxcontam.scoring.progress import progress_after
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.scoring.stored import NonFiniteScoreError, Progress
 
@@ -126,7 +127,7 @@ def score_texts(
         [texts[i] for i in scored], scored, reads, own, model, inputs, seed
     )
     total = sum(part.n_targets for part in (own, *passes))
-    table, n_cached = token_scores(scorer, own, _part(progress, 0, total))
+    table, n_cached = token_scores(scorer, own, progress_after(progress, 0, total))
     # A server's tokens may be fewer than the ids: a text of one has no scored token.
     known = {
         key: float(scores[0].mean(dtype=np.float64)) if scores.size else np.nan
@@ -135,7 +136,7 @@ def score_texts(
     done = own.n_targets
     rewrites: dict[Reading, Sequence[np.ndarray]] = {}
     for part in passes:
-        found = part.read(known, _part(progress, done, total))
+        found = part.read(known, progress_after(progress, done, total))
         rewrites |= found.values
         done += part.n_targets
         n_cached += found.n_cached
@@ -356,10 +357,3 @@ def _scored_text(
             for reading, values in rewrites.items()
         },
     )
-
-
-def _part(progress: Progress | None, before: int, total: int) -> Progress | None:
-    """Progress of one pass as that of all."""
-    if progress is None:
-        return None
-    return lambda done, _: progress(before + done, total)

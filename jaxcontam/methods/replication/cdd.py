@@ -23,6 +23,7 @@ from jaxcontam.methods.replication.instance import (
 from jaxcontam.methods.replication.questions import UNSPACED
 from jaxcontam.replication_results import ComparisonResult
 from jaxcontam.scoring.completer import without_thoughts
+from jaxcontam.scoring.progress import progress_after
 from jaxcontam.stats.shares import wilson_interval
 
 Tokenize = Callable[[str], Sequence[Hashable]]
@@ -110,7 +111,7 @@ def cdd(
         temperature=0.0,
         seed=seed,
         stop=stop,
-        progress=_part(progress, 0, total),
+        progress=progress_after(progress, 0, total),
     )
     sampled = completer.complete(
         prompts,
@@ -119,7 +120,7 @@ def cdd(
         n_samples=n_samples,
         seed=seed,
         stop=stop,
-        progress=_part(progress, len(prompts), total),
+        progress=progress_after(progress, len(prompts), total),
     )
     rows = [
         _row(
@@ -309,10 +310,3 @@ def _result(
         setting=setting,
         warnings=tuple(warnings),
     )
-
-
-def _part(progress: Progress | None, before: int, total: int) -> Progress | None:
-    """Progress of one of several requests for answers, told as progress of all."""
-    if progress is None:
-        return None
-    return lambda done, _: progress(before + done, total)

@@ -24,6 +24,7 @@ from jaxcontam.scoring.api.logprobs import (
     ways,
 )
 from jaxcontam.scoring.api.request import request_key
+from jaxcontam.scoring.progress import progress_after
 from jaxcontam.scoring.stored import Progress
 
 # Answers with log-probabilities are large: so many are held together.
@@ -81,7 +82,7 @@ class ServedPrompts:
             answers = self.client.post_all(
                 PATH,
                 [self._way.body(prompt) for prompt in some],
-                _after(progress, start, len(prompts)),
+                progress_after(progress, start, len(prompts)),
             )
             for prompt, answer in zip(some, answers, strict=True):
                 if isinstance(answer, RefusedError):
@@ -179,13 +180,6 @@ class CountedPrompts:
 def _holds(journal: Journal | None, key: str) -> bool:
     """Whether an answer is there that was not struck out."""
     return journal is not None and key in journal and journal[key] is not None
-
-
-def _after(progress: Progress | None, done: int, total: int) -> Progress | None:
-    """Progress of some prompts as that of all."""
-    if progress is None:
-        return None
-    return lambda now, _: progress(done + now, total)
 
 
 def _shown(prompt: Prompt) -> str:
