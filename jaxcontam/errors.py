@@ -39,6 +39,11 @@ class StorageError(Exception):
         self.hint = hint
 
 
+def first_line(error: BaseException) -> str:
+    """First line of what an error says, for a message; its type if it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 def unknown_name(kind: str, name: str, choices: Iterable[str]) -> InputError:
     """An `InputError` for a name that is not among `choices`, nearest one first."""
     known = list(choices)

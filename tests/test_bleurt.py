@@ -235,6 +235,7 @@ def test_cut_pairs_are_those_of_the_token_by_token_rule():
         ("pickle", "only pickled weights"),
         ("tokenizer", "no tokenizer"),
         ("json", "not JSON"),
+        ("words", "vocab.txt: not UTF-8"),
         ("labels", "classifier.weight has shape (16, 2)"),
     ],
 )
@@ -260,6 +261,8 @@ def test_a_damaged_folder_is_refused_in_one_line(tmp_path, damage, message):
         weights.rename(tmp_path / "pytorch_model.bin")
     elif damage == "tokenizer":
         (tmp_path / "vocab.txt").unlink()
+    elif damage == "words":
+        (tmp_path / "vocab.txt").write_bytes("caf\u00e9\n".encode("latin-1"))
     with pytest.raises(InputError) as caught:
         load_regression(tmp_path)
     assert message in str(caught.value)

@@ -294,8 +294,9 @@ def test_setting_that_is_not_supported_is_named(name, fields, named, copy):
 
 def test_config_that_is_missing_or_not_json_is_named(copy):
     folder = copy()
-    (folder / "config.json").write_text("{")
-    assert "config.json: not JSON" in refusal(load_decoder, folder)
+    for data in (b"{", b"\xff", b"[" * 100_000):
+        (folder / "config.json").write_bytes(data)
+        assert "config.json: not JSON" in refusal(load_decoder, folder)
     (folder / "config.json").unlink()
     assert refusal(load_decoder, folder) == f"{folder}: no config.json"
 

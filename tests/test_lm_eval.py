@@ -207,6 +207,7 @@ def test_an_object_without_a_tokenizer_scores_texts():
     lm = CharacterModel()
     model = opened_lm(lm, word="lm_eval:mine:")
     assert (model.prefix_id, model.context) == (None, 1_000)
+    assert model.name == opened_lm(lm, word="mine").name == "mine"
     texts = drawn_texts(3, 1)
     ids = [np.array([ord(c) for c in text], np.int32) for text in texts]
     scorer = model.make_scorer(store=None)

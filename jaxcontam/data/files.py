@@ -1,7 +1,9 @@
 """Files that a user names: whether they are there, and which one was meant."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from jaxcontam.errors import InputError
 
@@ -24,6 +26,23 @@ def check_file(path: Path, suffixes: Sequence[str]) -> None:
             raise InputError(f"{path}: no such file", hint=_similar(path, suffixes))
     except OSError as e:
         raise InputError(f"{path}: not readable ({e.strerror})") from e
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """Fields of a JSON file that holds one object.
+
+    Raises:
+        InputError: If the file is not readable, or holds something else.
+    """
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as e:
+        raise InputError(f"{path}: not readable ({e.strerror})") from e
+    except (ValueError, RecursionError) as e:
+        raise InputError(f"{path}: not JSON ({e})") from e
+    if not isinstance(fields, dict):
+        raise InputError(f"{path}: expected an object, got {type(fields).__name__}")
+    return fields
 
 
 def _similar(path: Path, suffixes: Sequence[str]) -> str:

@@ -16,7 +16,8 @@ from jax.sharding import Mesh
 from tokenizers import Tokenizer
 
 from jaxcontam.data.encoding import plain_tokenizer
-from jaxcontam.errors import InputError
+from jaxcontam.data.files import read_json_object
+from jaxcontam.errors import InputError, first_line
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES, Family, family_of
@@ -178,7 +179,7 @@ def read_decoder_config(directory: Path) -> tuple[Family, DecoderConfig]:
     except KeyError as e:
         raise InputError(f"{where}: no field {e}") from e
     except (ValueError, TypeError, AttributeError, ZeroDivisionError) as e:
-        raise InputError(f"{where}: {_first_line(e)}") from e
+        raise InputError(f"{where}: {first_line(e)}") from e
     return family, config
 
 
@@ -235,12 +236,7 @@ def read_config_fields(directory: Path) -> dict[str, Any]:
         raise InputError(
             f"{directory}: no config.json", hint="not a Hugging Face model directory"
         )
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as e:
-        raise InputError(f"{path}: not JSON ({e})") from e
-    if not isinstance(raw, dict):
-        raise InputError(f"{path}: expected an object, got {type(raw).__name__}")
+    raw = read_json_object(path)
     family_of(raw, str(path))
     return raw
 
@@ -269,7 +265,7 @@ def read_fast_tokenizer(directory: Path):
     except Exception as e:  # transformers raises many types for a broken file
         raise InputError(
             f"{directory}: the tokenizer does not load "
-            f"({type(e).__name__}: {_first_line(e)})"
+            f"({type(e).__name__}: {first_line(e)})"
         ) from e
     if getattr(loaded, "backend_tokenizer", None) is None:
         raise InputError(f"{directory}: no fast tokenizer", hint="needs tokenizer.json")
@@ -390,7 +386,3 @@ def _stop_ids(
         named += ids if isinstance(ids, list) else [ids]
     known = {i for i in named if isinstance(i, int) and 0 <= i < n_rows}
     return tuple(sorted(known))
-
-
-def _first_line(e: Exception) -> str:
-    return (str(e).strip().splitlines() or [""])[0]

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from jaxcontam.errors import InputError
+from jaxcontam.errors import InputError, first_line
 
 _WANTED = ("*.json", "*.safetensors", "tokenizer.model", "*.txt")
 # Second copies of the weights in other layouts.
@@ -50,6 +50,7 @@ def download_model(name: str) -> Path:
             f"{included}`; then name DIR",
         ) from e
     except (OSError, ValueError) as e:
-        line = (str(e).strip().splitlines() or [type(e).__name__])[0]
-        raise InputError(f"{name}: no such folder, and not on the hub ({line})") from e
+        raise InputError(
+            f"{name}: no such folder, and not on the hub ({first_line(e)})"
+        ) from e
     return Path(found)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontam.errors import InputError
+from jaxcontam.errors import InputError, first_line
 from jaxcontam.models.checkpoint import quiet_transformers
 
 _HINT = "a folder with config.json, model.safetensors and tokenizer.json"
@@ -67,9 +67,9 @@ class MaskedModel:
             )
         # transformers raises many types for a folder that is none, or broken.
         except Exception as e:
-            reason = (str(e).strip().splitlines() or [""])[0]
             raise InputError(
-                f"{directory}: no masked model opens ({type(e).__name__}: {reason})",
+                f"{directory}: no masked model opens "
+                f"({type(e).__name__}: {first_line(e)})",
                 hint=_HINT,
             ) from e
         if tokenizer.mask_token_id is None:

@@ -7,7 +7,6 @@ of an official checkpoint whose TensorFlow variables were written to
 """
 
 import dataclasses
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
+from jaxcontam.data.files import read_json_object
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.encoder import STACKED, EncoderConfig, Weights, weight_shapes
 from jaxcontam.models.families.family import activation, need
@@ -157,13 +157,7 @@ def _read_config(directory: Path) -> tuple[Path, dict[str, Any]]:
 
 def _json_object(path: Path) -> dict[str, Any]:
     """Fields of a JSON file; none where the file is absent."""
-    try:
-        raw = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    except (ValueError, RecursionError) as e:
-        raise InputError(f"{path}: not JSON ({e})") from e
-    if not isinstance(raw, dict):
-        raise InputError(f"{path}: expected an object, got {type(raw).__name__}")
-    return raw
+    return read_json_object(path) if path.is_file() else {}
 
 
 def _encoder_config(raw: Mapping[str, Any]) -> EncoderConfig:
@@ -292,7 +286,10 @@ def _read_tokenizer(
 
 def _word_pieces(path: Path, *, lower: bool) -> Tokenizer:
     """BERT's tokenizer from a vocabulary of one piece a line."""
-    lines = path.read_text("utf-8").split("\n")
+    try:
+        lines = path.read_text("utf-8").split("\n")
+    except ValueError as e:
+        raise InputError(f"{path}: not UTF-8 ({e})", hint=_HINT) from e
     vocab = {line.removesuffix("\r"): i for i, line in enumerate(lines) if line}
     if "[UNK]" not in vocab:
         raise InputError(f"{path}: no piece [UNK]", hint="BERT's vocab.txt has one")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from jaxcontam.data.characters import CharacterTokenizer
 from jaxcontam.data.encoding import Encoder, encode_texts, plain_tokenizer
 from jaxcontam.data.journal import Journal
-from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.errors import InputError, first_line, unknown_name
 from jaxcontam.results import ModelInfo
 from jaxcontam.scoring.lm_eval_scorer import JOURNAL_NAME, LmEvalScorer, Request
 from jaxcontam.scoring.opened import LM_EVAL_PREFIX, OpenModel
@@ -122,7 +122,7 @@ def _built(kind: str, arguments: str) -> "LM":
     try:
         build: Any = get_model(kind)
     except (ImportError, AttributeError) as e:
-        raise InputError(f"{LM_EVAL_PREFIX}{kind}: {_first_line(e)}") from e
+        raise InputError(f"{LM_EVAL_PREFIX}{kind}: {first_line(e)}") from e
     except (KeyError, ValueError) as e:
         raise unknown_name("type of lm_eval model", kind, models.MODEL_MAPPING) from e
     try:
@@ -130,7 +130,7 @@ def _built(kind: str, arguments: str) -> "LM":
     # What a constructor raises for an argument that does not suit it, of many kinds.
     except (ImportError, OSError, TypeError, ValueError, AssertionError, KeyError) as e:
         raise InputError(
-            f"{LM_EVAL_PREFIX}{kind}:{arguments}: {_first_line(e)}", hint=hint
+            f"{LM_EVAL_PREFIX}{kind}:{arguments}: {first_line(e)}", hint=hint
         ) from e
 
 
@@ -266,10 +266,6 @@ def _named(word: str) -> str | None:
 
 
 def _folder_name(word: str) -> str:
-    name = Path(_named(word) or word.split(":")[1]).name
+    kind = word.removeprefix(LM_EVAL_PREFIX).partition(":")[0]
+    name = Path(_named(word) or kind).name
     return "".join(c if c.isalnum() or c in "-._" else "-" for c in name) or "lm_eval"
-
-
-def _first_line(e: Exception) -> str:
-    lines = str(e).strip().splitlines()
-    return lines[0] if lines else type(e).__name__

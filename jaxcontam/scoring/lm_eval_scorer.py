@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxcontam.data.characters import text_of
 from jaxcontam.data.journal import Journal, journal_key
-from jaxcontam.errors import InputError
+from jaxcontam.errors import InputError, first_line
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScores
 from jaxcontam.scoring.rows import rows_of
@@ -230,8 +230,9 @@ def _answers(lm: "LM", requests: Sequence[Request], *, sends_ids: bool) -> list[
         # by which many requests are sent at once.
         if not isinstance(e, OSError) and not type(e).__module__.startswith("aiohttp"):
             raise
-        lines = str(e).strip().splitlines() or [type(e).__name__]
-        raise InputError(f"{type(lm).__name__}: {lines[0]}", hint=_hint(lm, e)) from e
+        raise InputError(
+            f"{type(lm).__name__}: {first_line(e)}", hint=_hint(lm, e)
+        ) from e
     return list(map(float, answers))
 
 

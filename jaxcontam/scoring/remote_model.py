@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxcontam.data.characters import CharacterTokenizer
+from jaxcontam.data.files import read_json_object
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.results import ModelInfo, ServedInfo
@@ -148,12 +149,7 @@ def read_local_tokenizer(directory: Path) -> LocalTokenizer:
             hint="a folder with the tokenizer.json of the served model",
         )
     path = directory / "config.json"
-    try:
-        config = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    except (ValueError, RecursionError) as e:
-        raise InputError(f"{path}: not JSON ({e})") from e
-    if not isinstance(config, dict):
-        raise InputError(f"{path}: expected an object, got {type(config).__name__}")
+    config = read_json_object(path) if path.is_file() else {}
     encoder, prefix_id, _ = read_tokenizer(directory, config)
     known = [config.get(name) for name in _CONTEXT_FIELDS]
     return LocalTokenizer(
