@@ -76,6 +76,14 @@ SCORES: Mapping[str, ScoreMethod] = {
 }
 """The membership scores among them."""
 
+TESTS: Mapping[str, TestMethod | VersionMethod | CombinedMethod] = {
+    name: row
+    for name, row in METHODS.items()
+    if not isinstance(row, ScoreMethod)
+    and (not isinstance(row, VersionMethod) or row.command == "audit")
+}
+"""What may follow `--tests`."""
+
 
 def score_method(name: str) -> ScoreMethod:
     """Look up a membership score by name, such as `loss`, `min_k` or `min_k_10`.
@@ -105,18 +113,12 @@ def methods_to_score(names: Sequence[str]) -> list[TestMethod | VersionMethod]:
     Raises:
         InputError: If there is no such test; suggests the nearest one.
     """
-    tests = {
-        key: row
-        for key, row in METHODS.items()
-        if not isinstance(row, ScoreMethod)
-        and (not isinstance(row, VersionMethod) or row.command == "audit")
-    }
     asked: dict[str, TestMethod | VersionMethod] = {}
     parts: dict[str, TestMethod | VersionMethod] = {}
     for name in names:
-        if name not in tests:
-            raise unknown_name("test", name, tests)
-        method = tests[name]
+        if name not in TESTS:
+            raise unknown_name("test", name, TESTS)
+        method = TESTS[name]
         if isinstance(method, CombinedMethod):
             parts |= {part.name: part for part in method.parts}
         else:
