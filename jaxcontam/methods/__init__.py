@@ -34,10 +34,11 @@ from jaxcontam.methods.membership import (
 )
 from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.methods.method import TestMethod
+from jaxcontam.methods.own import own_methods
 from jaxcontam.methods.two_min import CombinedMethod
 from jaxcontam.methods.version_method import VersionMethod
 
-METHODS: Mapping[str, TestMethod | VersionMethod | CombinedMethod | ScoreMethod] = {
+_HERE: Mapping[str, TestMethod | VersionMethod | CombinedMethod | ScoreMethod] = {
     method.name: method
     for method in (
         adjacency.METHOD,
@@ -69,6 +70,14 @@ METHODS: Mapping[str, TestMethod | VersionMethod | CombinedMethod | ScoreMethod]
         con_recall.METHOD,
         gradient_norm.METHOD,
     )
+}
+
+OWN: Mapping[str, TestMethod | ScoreMethod] = own_methods(_HERE)
+"""Those that stand in the folder `own`."""
+
+METHODS: Mapping[str, TestMethod | VersionMethod | CombinedMethod | ScoreMethod] = {
+    **_HERE,
+    **OWN,
 }
 
 SCORES: Mapping[str, ScoreMethod] = {
