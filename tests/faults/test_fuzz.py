@@ -20,7 +20,7 @@ from tests.faults.mutations import CHUNKS
 
 pytestmark = pytest.mark.unoptimised
 
-FEW, MANY = 6, 100
+FEW, MANY = 3, 100
 """Inputs for each hundredth of a target's share."""
 TARGETS = targets()
 
