@@ -13,6 +13,7 @@ _EXPORTS = {
     "Audit": "jaxcontam.commands.audit",
     "Canary": "jaxcontam.commands.canary",
     "Calibrate": "jaxcontam.commands.calibrate",
+    "Compare": "jaxcontam.commands.compare",
     "Membership": "jaxcontam.commands.membership",
     "Methods": "jaxcontam.commands.methods",
     "Plan": "jaxcontam.commands.plan",

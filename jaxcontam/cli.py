@@ -16,6 +16,7 @@ from jaxcontam.commands.audit import Audit
 from jaxcontam.commands.books import Books
 from jaxcontam.commands.calibrate import Calibrate
 from jaxcontam.commands.canary import Canary
+from jaxcontam.commands.compare import Compare
 from jaxcontam.commands.doctor import Doctor
 from jaxcontam.commands.membership import Membership
 from jaxcontam.commands.methods import Methods
@@ -38,8 +39,12 @@ from jaxcontam.errors import (
 )
 from jaxcontam.help_pages import help_page
 from jaxcontam.hosts import check_same, joined, refuse_together
+from jaxcontam.terminal import visible
 
 EXIT_DONE, EXIT_INPUT, EXIT_PARTIAL, EXIT_INTERRUPTED = 0, 2, 3, 130
+
+# What is wrong stands at the start of a line or at its end, values between them.
+_LONGEST_LINE = 2_000
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -60,6 +65,7 @@ COMMANDS: dict[str, type] = {
     "serve": Serve,
     "verify": Verify,
     "report": Report,
+    "compare": Compare,
     "methods": Methods,
     "doctor": Doctor,
 }
@@ -93,15 +99,11 @@ def run_command(command: Callable[[], object], *, name: str = "jaxcontam") -> in
     """
     try:
         outcome = command()
-    except InputError as e:
-        print(f"{name}: error: {e}", file=sys.stderr)
+    except (InputError, LostProcessError, StorageError) as e:
+        print(f"{name}: error: {_line(str(e))}", file=sys.stderr)
         if e.hint:
-            print(f"  hint: {e.hint}", file=sys.stderr)
-        return EXIT_INPUT
-    except (LostProcessError, StorageError) as e:
-        print(f"{name}: error: {e}", file=sys.stderr)
-        print(f"  hint: {e.hint}", file=sys.stderr)
-        return EXIT_PARTIAL
+            print(f"  hint: {_line(e.hint)}", file=sys.stderr)
+        return EXIT_INPUT if isinstance(e, InputError) else EXIT_PARTIAL
     except KeyboardInterrupt:
         print(f"\n{name}: interrupted; run the same command again", file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -110,6 +112,15 @@ def run_command(command: Callable[[], object], *, name: str = "jaxcontam") -> in
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         return EXIT_DONE
     return outcome if isinstance(outcome, int) else EXIT_DONE
+
+
+def _line(words: str) -> str:
+    """One line of readable length, whatever the names and values in it hold."""
+    words = visible(words.replace("\n", "\\n"))
+    if len(words) <= _LONGEST_LINE:
+        return words
+    half = _LONGEST_LINE // 2
+    return f"{words[:half]} ... {words[-half:]}"
 
 
 def parse(command: type, words: Sequence[str], *, prog: str) -> Any:

@@ -161,7 +161,23 @@ PAGES: Mapping[str, Page] = {
         ("host", "port", "name", "dtype"),
     ),
     "verify": Page((("runs/audit/FOLDER", "every number again, without the model"),)),
-    "report": Page((("runs/audit/FOLDER", "report.html again, from report.json"),)),
+    "report": Page(
+        (
+            ("runs/audit/FOLDER", "report.html and results.csv, from report.json"),
+            (
+                "runs/audit/FOLDER --database-row --source org/name",
+                "rows for the public database",
+            ),
+        ),
+        ("database_row", "dataset", "source", "split_percent", "reference"),
+    ),
+    "compare": Page(
+        (
+            ("runs/audit/STEP-1000 runs/audit/STEP-2000", "checkpoints side by side"),
+            ("runs/a runs/b runs/c --out runs/compare/abc", "three models"),
+        ),
+        ("out",),
+    ),
     "doctor": Page(
         (
             ("", "this machine"),

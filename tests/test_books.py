@@ -23,6 +23,7 @@ from jaxcontam.methods.membership.books import Shelf, judge_books
 from jaxcontam.report.membership import read_text_rows, score_columns
 from jaxcontam.stats.shares import wilson_interval
 from tests.membership_model import MEMBERS, OTHERS, save_overfitted
+from tests.page_laws import check_page
 
 pytestmark = pytest.mark.unoptimised
 
@@ -343,6 +344,7 @@ def test_the_page_names_books_and_escapes_them(library, tmp_path, capsys):
     assert any("too short for 100 snippets" in w for w in document["book_warnings"])
     page = (tmp_path / "out" / "report.html").read_text()
     assert "&lt;b&gt;bold" in page
+    check_page(page)
     assert "<b>bold" not in page
     assert "of 1 book in question has a contamination rate" in page
     assert "<code>jaxcontam verify DIR</code>" in page

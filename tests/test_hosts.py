@@ -102,7 +102,13 @@ def test_audit_of_two_processes_is_that_of_one_to_the_bit(files):
     document = json.loads(two.output(0))
     assert two.output(1) == ""
     names = {path.name for path in (files / "two").iterdir()}
-    assert names == {"orders.npz", "report.html", "report.json", "store"}
+    assert names == {
+        "orders.npz",
+        "report.html",
+        "report.json",
+        "results.csv",
+        "store",
+    }
     # Each process has a file of its own.
     assert len(list((files / "two" / "store").iterdir())) == 2
 

@@ -27,6 +27,7 @@ from tests.membership_model import (
     overfitted,
     save_overfitted,
 )
+from tests.page_laws import check_page
 
 pytestmark = pytest.mark.unoptimised
 
@@ -243,6 +244,7 @@ def test_texts_in_question_get_a_p_value_each(model, files, tmp_path):
     assert main(["verify", str(tmp_path / "out")]) == 0
     # A page runs nothing that a text says.
     page = (tmp_path / "out" / "report.html").read_text()
+    check_page(page)
     assert HOSTILE not in page and "&lt;script&gt;" in page
 
 

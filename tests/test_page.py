@@ -11,6 +11,7 @@ import pytest
 from jaxcontam.cli import main
 from jaxcontam.commands.report import write_page
 from jaxcontam.report.document import read_document
+from jaxcontam.report.figure import BLUE, GREY, ORANGE
 from jaxcontam.report.pictures import NullPicture
 from jaxcontam.report.plots import null_plot
 from jaxcontam.report.sentences import (
@@ -20,6 +21,7 @@ from jaxcontam.report.sentences import (
     verdict_sentence,
     where_sentence,
 )
+from tests.page_laws import check_page, contrast, text_contrasts
 
 pytestmark = pytest.mark.unoptimised
 
@@ -31,8 +33,7 @@ def row(pulse):
 
 def test_page_needs_no_other_file_and_no_network(pulse):
     page = (pulse / "report.html").read_text(encoding="utf-8")
-    assert "<script" not in page
-    assert not re.findall(r"(?:src|href)=\"(?!#)", page)
+    check_page(page)
     # Names of SVG's own language are no addresses that a browser opens.
     urls = set(re.findall(r"https?://[\w.]+", page))
     assert urls <= {
@@ -42,13 +43,26 @@ def test_page_needs_no_other_file_and_no_network(pulse):
     } | {"https://matplotlib.org"}
 
 
+def test_colours_can_be_read_and_figures_can_be_seen(pulse):
+    page = (pulse / "report.html").read_text(encoding="utf-8")
+    contrasts = text_contrasts(page)
+    # WCAG 2 AA: 4.5 for text, 3 for what a figure is made of.
+    assert {".quiet", ".badge", ".contaminated", ".suspected"} <= set(contrasts)
+    assert min(contrasts.values()) >= 4.5
+    assert min(contrast(colour, "#ffffff") for colour in (BLUE, ORANGE, GREY)) >= 3
+    # Black on white is 21, and grey #767676 is the lightest that passes.
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#767676", "#ffffff") == pytest.approx(4.54, abs=0.005)
+
+
 def test_page_has_a_sentence_and_three_plots_for_every_set(pulse):
     page = (pulse / "report.html").read_text(encoding="utf-8")
     document = read_document(pulse / "report.json")
     primary = [r for r in document["results"] if r["primary"]]
     for result in primary:
         # Once in the summary and once in its own section.
-        assert page.count(verdict_sentence(result).replace("<=", "&lt;=")) == 2
+        sentence = verdict_sentence(result).replace("<=", "&lt;=")
+        assert re.sub(r"</?span[^>]*>", "", page).count(sentence) == 2
     # Two a set, the copies and the loss.
     assert page.count("<svg") == 3 * len(primary) + 2
 
@@ -56,10 +70,12 @@ def test_page_has_a_sentence_and_three_plots_for_every_set(pulse):
 def test_report_command_renders_the_same_page_again(pulse, tmp_path, capsys):
     for name in ("report.json", "orders.npz", "manifest.json", "metrics.jsonl"):
         shutil.copy(pulse / name, tmp_path / name)
+    table = (pulse / "results.csv").read_bytes()
     assert main(["report", str(tmp_path)]) == 0
     assert capsys.readouterr().out.strip() == str(tmp_path / "report.html")
     again = (tmp_path / "report.html").read_bytes()
     assert again == (pulse / "report.html").read_bytes()
+    assert (tmp_path / "results.csv").read_bytes() == table
 
 
 def test_names_from_outside_are_escaped(pulse, tmp_path):

@@ -13,6 +13,7 @@ from jaxcontam.cli import main
 from jaxcontam.report.membership import read_text_rows
 from jaxcontam.report.replication import ASKED
 from tests.membership_model import MEMBERS, OTHERS, save_overfitted
+from tests.page_laws import check_page
 
 pytestmark = pytest.mark.unoptimised
 
@@ -247,6 +248,7 @@ def test_the_page_escapes_what_the_file_says(asked):
     _, out, _, _ = asked
     page = (out / "report.html").read_text()
     assert HOSTILE not in page
+    check_page(page)
     assert "&lt;script&gt;" in page
 
 

@@ -11,8 +11,8 @@ import pytest
 from jaxcontam.cli import parse
 from jaxcontam.data.manifest import read_manifest
 from jaxcontam.models.checkpoint import load_checkpoint
+from tests.faults.test_train_kills import steps_done, write_texts
 from tests.pretrain_processes import finish_all, start_all
-from tests.test_train_kills import steps_done, write_texts
 from train.checkpoints import saved_steps
 from train.export import export
 from train.pretrain import Pretrain

@@ -10,6 +10,7 @@ from jaxcontam.data.rouge import rouge_l
 from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.report.unlearning import MEANING
 from tests.api_server import chat, prompt_of, serving
+from tests.page_laws import check_page
 from tests.unlearning_models import (
     FORGOTTEN,
     KEPT,
@@ -95,6 +96,7 @@ def test_the_report_is_that_of_both_models_and_its_page_says_what_it_means(finis
     )
     page = (out / "report.html").read_text()
     assert MEANING in page
+    check_page(page)
     assert "<code>jaxcontam verify DIR</code>" in page
     assert page.count("<svg") == 2
     before = page

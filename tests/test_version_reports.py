@@ -14,6 +14,7 @@ from jaxcontam.report.document import (
     archive_digest,
     sealed_text,
 )
+from tests.page_laws import check_page
 
 pytestmark = pytest.mark.unoptimised
 
@@ -218,6 +219,7 @@ def test_page_says_what_was_assumed_checked_and_seen_by_chance(reports, name, ph
     page = " ".join((reports / name / "report.html").read_text().split())
     for phrase in phrases:
         assert phrase in page
+    check_page(page)
     assert "published order of a file" not in page
     assert page.count("<svg") == 2
 

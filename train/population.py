@@ -17,8 +17,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from rich.console import Console
-
 from jaxcontam.cli import EXIT_PARTIAL, parse, run_command
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.commands.progress import progress_bar
@@ -29,6 +27,7 @@ from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.report.document import make_folder, replace_bytes
 from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.scoring.identity import cpu_name
+from jaxcontam.terminal import Terminal
 from train.allocator import keep_freed_memory
 from train.earlier import code_version
 from train.plan import PlannedSet, check_sets
@@ -114,7 +113,7 @@ class Population:
     def run(self) -> int:
         """Make what is missing, print the table; returns the exit code."""
         started, clock = utc_now(), time.monotonic()
-        console = Console(highlight=False)
+        console = Terminal(highlight=False)
         job = self._prepare(self._pool())
         seeds = [self.seed + i for i in range(self.models)]
         found = {seed: finished_result(job, seed) for seed in seeds}

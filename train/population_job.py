@@ -190,5 +190,5 @@ def finished_result(job: Job, seed: int) -> ModelResult | None:
             return None
         rows = tuple(SetResult(**row) for row in fields.pop("rows"))
         return ModelResult(rows=rows, **fields)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
         return None

@@ -30,6 +30,7 @@ from jaxcontam.models.checkpoint import (
 )
 from jaxcontam.scoring.compiled import keep_compiled
 from jaxcontam.scoring.mesh_shape import parse_mesh
+from jaxcontam.terminal import visible
 from train.allocator import keep_freed_memory
 from train.audit_log import check_audit_flags
 from train.audits import DEFAULT_TESTS
@@ -277,7 +278,7 @@ def read_start(model: str, mesh: Mesh | None = None) -> Start:
 
 def _print_passed_over(corpus: Corpus) -> None:
     if corpus.passed_over:
-        first = ", ".join(corpus.passed_over[:3])
+        first = visible(", ".join(corpus.passed_over[:3]))
         more = ", ..." if len(corpus.passed_over) > 3 else ""
         print(
             f"{len(corpus.passed_over)} files of other kinds are not read: "

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.flops import forward_flops
+from jaxcontam.terminal import Terminal
 from train.metrics import smoothed
 
 _SECONDS_A_LINE = 60.0
@@ -90,7 +90,7 @@ class TrainingProgress:
         self._first: tuple[float, int] | None = None
         self._smooth = (0.0, 0.0)
         self._loss: float | None = None
-        self._console = Console(stderr=True)
+        self._console = Terminal(stderr=True)
         self._printed = clock()
         self._bar = Progress(
             TextColumn("training"),

@@ -63,7 +63,7 @@ def _read(path: Path, last_step: int | None) -> tuple[list[dict[str, Any]], int]
             step = row["step"]
             if not isinstance(step, int):
                 raise TypeError("a step is a whole number")
-        except (ValueError, KeyError, TypeError) as e:
+        except (ValueError, RecursionError, KeyError, TypeError) as e:
             raise InputError(
                 f"{path}:{number}: not a row with a step",
                 hint="the file was changed; move it away to start it anew",

@@ -179,7 +179,7 @@ def _vouched(folder: Path, line: bytes, done: Done, dtype: np.dtype) -> Done | N
         stated = row.pop("sha256")
         reached = Done(**row)
         begins, ends = _sizes(done, dtype), _sizes(reached, dtype)
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
         return None
     digest = hashlib.sha256()
     for name, begin in begins.items():

@@ -264,7 +264,7 @@ def _opened(place: Path) -> TokenCache | None:
         dtype = np.dtype(about["dtype"])
         if about != _about(place, dtype):
             return None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, RecursionError, KeyError, TypeError):
         return None
     bounds = np.memmap(place / BOUNDS, BOUND_TYPE, mode="r")
     # Documents that are all empty have no ids, and no empty file can be mapped.

@@ -8,7 +8,7 @@ import jinja2
 
 from eval.replication.table import HEADER, note, table_lines
 from jaxcontam.report.document import replace_bytes
-from jaxcontam.report.page import PAGE_NAME as REPORT_PAGE
+from jaxcontam.report.template import PAGE_NAME as REPORT_PAGE
 
 PAGE_NAME = "replication.html"
 _TEMPLATE = Path(__file__).with_name("page.html.j2")

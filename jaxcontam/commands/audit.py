@@ -1,7 +1,6 @@
 """`jaxcontam audit`: was this benchmark's order in the training data?"""
 
 import dataclasses
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -9,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
-from rich.console import Console
 
 from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
 from jaxcontam.commands.dry_run import dry_run
@@ -54,6 +52,7 @@ from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.results import RELEASED, Evidence, OrderResult, Pretest, Report
 from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.pretests import columns, pretest_battery
+from jaxcontam.terminal import Terminal, json_text, visible
 from jaxcontam.verdict import MIN_EFFECT, decide, screen
 
 if TYPE_CHECKING:
@@ -241,9 +240,9 @@ class Audit(DeviceFlags):
         document = write_report(report, evidence, out)
         page = write_page(document, out)
         if self.json:
-            print(json.dumps(document, indent=1, ensure_ascii=False))
+            print(json_text(document))
         else:
-            print_outcome(decided, report.command, page, Console())
+            print_outcome(decided, report.command, page, Terminal())
         return document
 
     @property
@@ -329,7 +328,8 @@ class Audit(DeviceFlags):
                 except NothingToPermuteError as e:
                     if method.name in self._deciding:
                         raise
-                    print(f"jaxcontam: warning: left out: {e}", file=sys.stderr)
+                    words = visible(f"jaxcontam: warning: left out: {e}")
+                    print(words, file=sys.stderr)
                     continue
             planned.append(test)
         return planned

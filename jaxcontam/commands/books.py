@@ -1,14 +1,12 @@
 """`jaxcontam books`: how much of each book a model was trained on, by known books."""
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import tyro
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from jaxcontam.commands.book_judged import judged_books
@@ -21,6 +19,7 @@ from jaxcontam.commands.flags import (
     flags_of,
     store_of,
 )
+from jaxcontam.commands.method_notes import method_notes
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.commands.publish import Stopwatch
 from jaxcontam.data.benchmark import fingerprint
@@ -49,6 +48,7 @@ from jaxcontam.report.document import make_folder
 from jaxcontam.report.membership import text_rows
 from jaxcontam.report.provenance import library_versions
 from jaxcontam.results import Report
+from jaxcontam.terminal import Terminal, json_text
 
 # What a snippet can be read for without a flag that this command does not have.
 _READS = {"moments", "lowercase", "neighbours", "gradients"}
@@ -204,11 +204,11 @@ class Books(DeviceFlags):
                 *book_warnings(books, shelf, self.snippets),
             ],
         )
-        page = write_books_page(document, out)
+        page = write_books_page(document, out, method_notes(document))
         if self.json:
-            print(json.dumps(document, indent=1, ensure_ascii=False))
+            print(json_text(document))
         else:
-            _print(document, page, Console())
+            _print(document, page, Terminal())
         return document
 
     def _load(self) -> list[Book]:
@@ -258,7 +258,7 @@ def _print(document: dict[str, Any], page: Path, console: Console) -> None:
         table.add_column(name, justify="right", no_wrap=True)
     rates = ranked(document, TESTED)
     for row in rates[:_PRINTED]:
-        table.add_row(*map(escape, rate_cells(row)))
+        table.add_row(*rate_cells(row))
     console.print(table)
     if len(rates) > _PRINTED:
         console.print(f"... and {len(rates) - _PRINTED} more in the report")

@@ -1,7 +1,6 @@
 """`jaxcontam calibrate`: how often a test rejects random orders of this file."""
 
 import dataclasses
-import json
 import time
 from pathlib import Path
 from typing import Annotated, Literal
@@ -20,6 +19,7 @@ from jaxcontam.commands.flags import (
     flags_of,
     store_of,
 )
+from jaxcontam.commands.method_notes import method_notes
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
@@ -39,6 +39,7 @@ from jaxcontam.report.document import make_folder
 from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.results import Report
 from jaxcontam.stats.calibration import LEVELS
+from jaxcontam.terminal import Terminal, json_text
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,17 +153,17 @@ class Calibrate(DeviceFlags):
         if not is_first():
             return {}
         document = write_calibration(report, [drawn for _, drawn in found], out)
-        page = write_calibration_page(document, out)
+        page = write_calibration_page(document, out, method_notes(document))
         if self.json:
-            print(json.dumps(document, indent=1, ensure_ascii=False))
+            print(json_text(document))
         else:
-            _print([result for result, _ in found], page, Console())
+            _print([result for result, _ in found], page, Terminal())
         return document
 
 
 def _announce(planned: PlannedTest, n_fresh: int) -> None:
     """What is about to be scored, before it is."""
-    Console(stderr=True).print(
+    Terminal(stderr=True).print(
         f"{planned.method.name}: {n_fresh} fresh order{'s' * (n_fresh > 1)} of "
         f"{len(planned.benchmark):,} examples, about "
         f"{n_fresh * planned.n_targets:,} tokens",

@@ -40,6 +40,7 @@ from jaxcontam.report.document import make_folder
 from jaxcontam.report.table import p_text
 from jaxcontam.results import DESIGNED, Evidence, OrderResult
 from jaxcontam.stats.padding import padded
+from jaxcontam.terminal import Terminal
 
 EFFECT_UNIT = "nats per secret"
 MIN_EFFECT = 5.0
@@ -224,7 +225,7 @@ class Canary(DeviceFlags):
             )
         ]
         write_new_files([(path, data, 0o600) for path, data, _ in files])
-        console = Console(highlight=False, soft_wrap=True)
+        console = Terminal(highlight=False, soft_wrap=True)
         for path, data, n in files:
             digest = hashlib.sha256(data).hexdigest()
             sequences = "sequence" if n == 1 else "sequences"

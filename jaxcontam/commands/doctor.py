@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
-from rich.console import Console
 
 from jaxcontam import __version__
 from jaxcontam.errors import InputError
+from jaxcontam.terminal import Terminal
 
 EXIT_FAULTS = 2
 
@@ -58,7 +58,7 @@ class Doctor:
 
     def run(self) -> int:
         """Print a line a check; 0, or 2 if something that is needed is missing."""
-        console = Console(highlight=False, soft_wrap=True, markup=False)
+        console = Terminal(highlight=False, soft_wrap=True)
         n_faults = 0
         for finding in self._findings():
             console.print(f"{finding.state:<6} {finding.text}")

@@ -2,7 +2,6 @@
 
 import collections
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,6 +24,7 @@ from jaxcontam.scoring.remote import RemoteScorer
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.power import detectable_effect
+from jaxcontam.terminal import Terminal, json_text
 
 SD_OF_ORDERS = (0.47, 19.0)
 """Nats that chance adds to one boundary of a whole order, standard deviation, from the
@@ -113,7 +113,7 @@ def dry_run(
         found = estimate_tests(planned, scorer, budget=budget)
     else:
         raise InputError("--dry-run: the cost of this kind of model is not known")
-    print_estimate(found, Console(), as_json=as_json)
+    print_estimate(found, Terminal(), as_json=as_json)
     return dataclasses.asdict(found)
 
 
@@ -181,7 +181,7 @@ def _seconds(scorer: Scorer, positions: Mapping[tuple[int, ...], int]) -> float:
 def print_estimate(found: Estimate, console: Console, *, as_json: bool) -> None:
     """As a table, or on standard output as JSON."""
     if as_json:
-        print(json.dumps(dataclasses.asdict(found), indent=1, ensure_ascii=False))
+        print(json_text(dataclasses.asdict(found)))
         return
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("benchmark", overflow="fold")

@@ -1,7 +1,6 @@
 """The end of a membership run: files, and what the terminal shows."""
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,6 +12,7 @@ from rich.table import Table as RichTable
 
 from jaxcontam.commands.membership_judged import Judged, Table
 from jaxcontam.commands.membership_texts import RunTexts
+from jaxcontam.commands.method_notes import method_notes
 from jaxcontam.commands.publish import Stopwatch
 from jaxcontam.hosts import is_first
 from jaxcontam.membership_results import ScoreResult
@@ -30,6 +30,7 @@ from jaxcontam.report.membership_words import (
 )
 from jaxcontam.report.provenance import library_versions
 from jaxcontam.results import Report
+from jaxcontam.terminal import Terminal, json_text
 
 if TYPE_CHECKING:
     from jaxcontam.scoring.opened import OpenModel
@@ -109,11 +110,11 @@ def publish_membership(
     # matplotlib and jinja2 take a third of a second to import: only for a page.
     from jaxcontam.report.membership_page import write_membership_page
 
-    page = write_membership_page(document, found.pictures, out)
+    page = write_membership_page(document, found.pictures, out, method_notes(document))
     if as_json:
-        print(json.dumps(document, indent=1, ensure_ascii=False))
+        print(json_text(document))
         return document
-    console = Console()
+    console = Terminal()
     print_membership(document, console)
     for line in (f"\nscores: {out / TEXTS_NAME}", f"report: {page}"):
         # A folder's name may hold brackets.

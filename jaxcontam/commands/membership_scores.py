@@ -1,9 +1,11 @@
 """Which scores a membership run computes, and what they need beside the texts."""
 
 import collections
+import contextlib
 import hashlib
 import io
 import json
+import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +21,7 @@ from jaxcontam.methods.membership.min_k import min_k_at
 from jaxcontam.methods.membership.min_k_pp import min_k_pp_at
 from jaxcontam.methods.membership.score import Reading, ScoreMethod
 from jaxcontam.methods.membership.sweep import sweep_methods
+from jaxcontam.report.archive import DAMAGED_ARRAY
 from jaxcontam.report.document import replace_bytes
 from jaxcontam.scoring.api.budget import Budget
 from jaxcontam.scoring.api.estimate import ApiEstimate
@@ -138,16 +141,18 @@ def counted_tokens(corpus: Sequence[Path], model: "OpenModel", out: Path) -> np.
             hint="--tokenizer DIR gives that of a served model",
         )
     files = [file for path in corpus for file in list_corpus(path, leave_out=out)[0]]
-    state = [[str(f.path.resolve()), f.size, f.modified] for f in files]
+    state = [[os.path.realpath(f.path), f.size, f.modified] for f in files]
     key = hashlib.sha256(
         json.dumps([state, model.fingerprint]).encode("utf-8")
     ).hexdigest()[:16]
     kept = out / f"corpus-counts-{key}.npy"
     vocab_size = model.vocab_size
     if kept.is_file():
-        counts_V = np.load(kept, allow_pickle=False)
-        if counts_V.shape == (vocab_size,):
-            return counts_V
+        # One that is damaged is counted again.
+        with contextlib.suppress(OSError, *DAMAGED_ARRAY):
+            counts_V = np.load(kept, allow_pickle=False)
+            if counts_V.shape == (vocab_size,):
+                return counts_V
 
     n_bytes = sum(file.size for file in files)
     with progress_bar("counting tokens", unit="bytes/s") as progress:

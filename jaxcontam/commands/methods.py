@@ -2,12 +2,12 @@
 
 import dataclasses
 
-from rich.console import Console
 from rich.table import Table
 
 from jaxcontam.methods import METHODS
 from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.methods.replication.catalogue import REPLICATION_METHODS
+from jaxcontam.terminal import Terminal
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Methods:
                     method.finds,
                     method.source,
                 )
-        console = Console()
+        console = Terminal()
         console.print(tests)
         console.print()
         console.print(scores)

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +27,8 @@ from jaxcontam.data.occurrences import RULES, Form, Occurrence, forms_of, occurr
 from jaxcontam.data.overlap import OverlapSearch
 from jaxcontam.data.overlap_index import SHORT, overlap_index
 from jaxcontam.errors import InputError
-from jaxcontam.report.document import make_folder, replace_bytes
+from jaxcontam.report.document import make_folder, replace_files
+from jaxcontam.terminal import Terminal, json_text
 
 RESULT_NAME = "overlap.json"
 FOUND_NAME, NOT_FOUND_NAME = "found.txt", "not_found.txt"
@@ -113,13 +115,13 @@ class Overlap:
             document = self._document(benchmark, forms, search, files, others, reached)
             _write(document, out, key, reached)
         if self.json:
-            print(json.dumps(document, indent=1, ensure_ascii=False))
+            print(json_text(document))
         else:
-            _print(document, out, Console(soft_wrap=True, highlight=False))
+            _print(document, out, Terminal(soft_wrap=True, highlight=False))
         return 3 if document["corpus"]["n_unreadable"] else 0
 
     def _default_out(self, benchmark: Benchmark) -> Path:
-        asked = [benchmark.fingerprint, str(self.corpus.resolve()), *flags_of(self)]
+        asked = [benchmark.fingerprint, os.path.realpath(self.corpus), *flags_of(self)]
         return Path("runs/overlap") / f"{benchmark.name}-{_digest(asked)[:8]}"
 
     def _key(self, benchmark: Benchmark, files: list[CorpusFile]) -> str:
@@ -127,7 +129,7 @@ class Overlap:
         from jaxcontam import __version__
 
         listed = [
-            (str(file.path.resolve()), file.name, file.size, file.modified)
+            (os.path.realpath(file.path), file.name, file.size, file.modified)
             for file in files
         ]
         # What is printed and where it is written are no part of it.
@@ -289,10 +291,12 @@ def _write(document: dict[str, Any], out: Path, key: str, reached: Reached) -> N
             row["id"] for row in rows if not row["rule"] and row["n_words"]
         ],
     }
-    for name, ids in lists.items():
-        replace_bytes(out / name, "".join(f"{i}\n" for i in ids).encode())
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    replace_bytes(out / RESULT_NAME, text.encode())
+    files = {
+        out / name: "".join(f"{i}\n" for i in ids).encode()
+        for name, ids in lists.items()
+    }
+    replace_files({**files, out / RESULT_NAME: text.encode()})
     finished = dataclasses.replace(reached, finished=_digest(text))
     save_state(out, key, finished, None)
 

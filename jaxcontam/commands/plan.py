@@ -21,6 +21,7 @@ from jaxcontam.methods.power_designs import (
     workload,
 )
 from jaxcontam.stats.power import detectable_effect, power, smallest_enough
+from jaxcontam.terminal import Terminal
 
 # More orders a stratum than this are no remedy.
 _MOST_ORDERS = 9_999
@@ -157,7 +158,7 @@ class Plan:
         if self.json:
             print(json.dumps(found, indent=1))
         else:
-            _print(self, tests, found, pilot, Console())
+            _print(self, tests, found, pilot, Terminal())
         return found
 
     def _sd(self, name: str, pilot: Pilot | None) -> float:

@@ -4,7 +4,6 @@ import contextlib
 import time
 from collections.abc import Iterator
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     Progress,
@@ -16,6 +15,7 @@ from rich.progress import (
 from rich.text import Text
 
 from jaxcontam.scoring.scorer import Progress as Callback
+from jaxcontam.terminal import Terminal
 
 _SECONDS_A_LINE = 60.0
 
@@ -23,7 +23,7 @@ _SECONDS_A_LINE = 60.0
 @contextlib.contextmanager
 def progress_bar(title: str, *, unit: str = "tok/s") -> Iterator[Callback]:
     """Yield a callback (done, total) that draws a bar while the block runs."""
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     with Progress(
         TextColumn("{task.description:<24}"),
         BarColumn(),

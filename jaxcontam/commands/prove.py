@@ -2,24 +2,23 @@
 
 import dataclasses
 import hashlib
-import json
 import time
-import zipfile
 from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
 import tyro
-from rich.console import Console
 
 from jaxcontam.commands.flags import check_shared_flags, flags_of
 from jaxcontam.commands.report import write_page
 from jaxcontam.errors import InputError
+from jaxcontam.report.archive import DAMAGED_ARRAY
 from jaxcontam.report.document import write_report
 from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.report.table import p_text, print_results
 from jaxcontam.results import Evidence, OrderResult, Report
 from jaxcontam.stats.randomisation import MATRIX_TOLERANCE, randomisation_test
+from jaxcontam.terminal import Terminal, json_text
 from jaxcontam.verdict import MIN_EFFECT, decide
 
 # Largest number that a cell may hold.
@@ -101,9 +100,9 @@ class Prove:
         document = write_report(report, [evidence], out)
         page = write_page(document, out)
         if self.json:
-            print(json.dumps(document, indent=1))
+            print(json_text(document))
             return document
-        console = Console()
+        console = Terminal()
         print_results(decided, console)
         numbers = decided[0].numbers
         console.print(
@@ -151,7 +150,7 @@ def read_matrix(path: Path, *, columns: int | None = None) -> np.ndarray:
     if path.suffix == ".npy":
         try:
             matrix = np.load(path, allow_pickle=False)
-        except (ValueError, OSError, EOFError, zipfile.BadZipFile) as e:
+        except (OSError, *DAMAGED_ARRAY) as e:
             raise InputError(f"{path}: not a .npy array of numbers ({e})") from e
         if not isinstance(matrix, np.ndarray):
             raise InputError(f"{path}: an archive of arrays, not one .npy array")

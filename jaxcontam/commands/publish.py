@@ -1,7 +1,6 @@
 """The end of a command that tests: verdicts, files, and what is printed."""
 
 import dataclasses
-import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from jaxcontam.hosts import is_first
 from jaxcontam.report.document import write_report
 from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.results import Evidence, OrderResult, Report
+from jaxcontam.terminal import Terminal, json_text
 from jaxcontam.verdict import decide
 
 if TYPE_CHECKING:
@@ -85,9 +85,9 @@ def publish(
     document = write_report(report, evidence, out)
     page = write_page(document, out)
     if as_json:
-        print(json.dumps(document, indent=1, ensure_ascii=False))
+        print(json_text(document))
         return document
-    console = Console()
+    console = Terminal()
     show(decided, console)
     console.print(f"\nreport: {page}", soft_wrap=True, highlight=False, markup=False)
     return document

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 
 from jaxcontam import __version__
 from jaxcontam.commands.new_files import write_new_files
@@ -21,6 +20,7 @@ from jaxcontam.data.release import (
 )
 from jaxcontam.errors import InputError
 from jaxcontam.report.provenance import utc_now
+from jaxcontam.terminal import Terminal
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Release:
     def run(self) -> None:
         """Write the reordered file and its seed, or check them."""
         _check_is_there(self.benchmark)
-        console = Console(highlight=False, soft_wrap=True)
+        console = Terminal(highlight=False, soft_wrap=True)
         if self.check:
             release = check_release(self.benchmark, self.seed_file)
             seal = commitment(self.seed_file.read_bytes())

@@ -1,7 +1,6 @@
 """`jaxcontam replicate`: does a model write instances of a benchmark by heart?"""
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
+from jaxcontam.commands.method_notes import method_notes
 from jaxcontam.commands.publish import Stopwatch
 from jaxcontam.commands.replicate_judged import check_recorded, recorded_partition
 from jaxcontam.errors import InputError, unknown_name
@@ -28,6 +28,7 @@ from jaxcontam.report.replication import (
 )
 from jaxcontam.results import DeviceInfo, ModelInfo, Report
 from jaxcontam.scoring.api.address import PREFIX, parse_api
+from jaxcontam.terminal import Terminal, json_text
 
 if TYPE_CHECKING:
     from jaxcontam.commands.replicate_partition import Arm, Partition
@@ -219,12 +220,12 @@ class Replicate:
             [*partition.rows(), *comparison_rows],
             out,
         )
-        page = write_replication_page(document, out)
+        page = write_replication_page(document, out, method_notes(document))
         self._write_sheet(partition.arm, out)
         if self.json:
-            print(json.dumps(document, indent=1, ensure_ascii=False))
+            print(json_text(document))
         else:
-            print_replication(document, page, Console())
+            print_replication(document, page, Terminal())
         return document
 
     def _write_sheet(self, arm: "Arm", out: Path) -> None:
@@ -249,7 +250,7 @@ class Replicate:
                 sheet = out / f"annotate-{number}.csv"
         replace_bytes(sheet, sheet_text(*texts, seed=self.seed).encode())
         if number > 1:
-            Console(stderr=True).print(
+            Terminal(stderr=True).print(
                 f"{out / SHEET_NAME} is no sheet of this run and was left as it is; "
                 f"this run's is {sheet}",
                 soft_wrap=True,

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
 
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.commands.replicate_completers import Completers, open_completers
@@ -31,6 +30,7 @@ from jaxcontam.methods.replication.split import Drawn, draw_instances
 from jaxcontam.replication_results import ComparisonResult
 from jaxcontam.report.document import make_folder
 from jaxcontam.results import DeviceInfo, ModelInfo
+from jaxcontam.terminal import Terminal
 
 if TYPE_CHECKING:
     from jaxcontam.commands.replicate import Replicate
@@ -116,7 +116,7 @@ class Asked:
                 more=tuple(self._planned_comparisons()),
                 judged=() if self._command.judge == "local" else tuple(judged),
             ),
-            Console(),
+            Terminal(),
         )
 
     def _planned_comparisons(self) -> Iterator[PlannedRequest]:

@@ -1,4 +1,4 @@
-"""`jaxcontam report`: render report.html again from report.json and orders.npz."""
+"""`jaxcontam report`: page and tables again, from a report and what is beside it."""
 
 import dataclasses
 import json
@@ -9,6 +9,12 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
+from jaxcontam.commands.database_flags import (
+    DatabaseFlags,
+    percents_of,
+    write_database_rows,
+)
+from jaxcontam.commands.method_notes import method_notes
 from jaxcontam.commands.verify_membership import judged_again
 from jaxcontam.data.manifest import Manifest, read_manifest
 from jaxcontam.errors import InputError
@@ -26,54 +32,104 @@ from jaxcontam.report.document import (
 from jaxcontam.report.membership import is_membership, read_text_rows
 from jaxcontam.report.pictures import LossPicture, NullPicture
 from jaxcontam.report.replication import is_replication
+from jaxcontam.report.table_csv import RESULTS_NAME, results_csv
+from jaxcontam.report.template import PAGE_NAME
 from jaxcontam.report.unlearning import is_unlearning, write_unlearning_page
 from jaxcontam.results import Evidence
 from jaxcontam.stats.adjacency import LAGS
 from jaxcontam.stats.padding import unpadded
 from jaxcontam.stats.pair_test import drawn_sums
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, redrawn_sums, row_scores
+from jaxcontam.terminal import visible
 
 # Bars of a histogram need no more.
 _N_DRAWN = 20_000
 # What fields of another type or arrays of another shape make the pages raise.
-_DAMAGE = (TypeError, ValueError, KeyError, IndexError, ArithmeticError)
+_DAMAGE = (
+    *(TypeError, ValueError, KeyError, IndexError, ArithmeticError),
+    *(AttributeError, RecursionError),
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Render report.html again from report.json and what stands beside it."""
+    """Write report.html and results.csv again, from report.json and what it names."""
 
     directory: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
     """Folder of a finished run."""
+    database_row: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Also write database_rows.csv: contaminated benchmarks for the public Data
+    Contamination Database."""
+    dataset: str | None = None
+    """Of --database-row: the benchmark's name there, such as google/boolq (default:
+    as on the hub, or the file's)."""
+    source: str | None = None
+    """Of --database-row: the model's name there, such as org/name (default: the
+    report's)."""
+    split_percent: tuple[str, ...] = ()
+    """Of --database-row: SPLIT=PERCENT that you vouch for, such as test=100; splits
+    are train, development, test (default: unknown)."""
+    reference: str | None = None
+    """Of --database-row: address of a page that describes the finding."""
+
+    def __post_init__(self) -> None:
+        if self._database_flags.is_given and not self.database_row:
+            raise InputError(
+                "--dataset, --source, --split-percent and --reference are for "
+                "--database-row",
+                hint="add --database-row",
+            )
+        percents_of(self.split_percent)
+
+    @property
+    def _database_flags(self) -> DatabaseFlags:
+        return DatabaseFlags(
+            dataset=self.dataset,
+            source=self.source,
+            split_percent=self.split_percent,
+            reference=self.reference,
+        )
 
     def run(self) -> None:
-        """Write the page beside the report."""
+        """Write page and table beside the report, and rows where asked for."""
+        import jinja2
+
         document = read_document(self.directory / REPORT_NAME)
         try:
-            print(self._page(document))
-        except _DAMAGE as e:
+            # First: what cannot become a row is said before anything is drawn.
+            if self.database_row:
+                flags = self._database_flags
+                rows = write_database_rows(document, self.directory, flags)
+                print(visible(str(rows)))
+            table = results_csv(document)
+            print(visible(str(self._page(document))))
+        except (*_DAMAGE, jinja2.TemplateError) as e:
             raise InputError(
                 f"{self.directory}: the report cannot be rendered ({e!r})",
                 hint="it is damaged, or not of this version; jaxcontam verify says "
                 "what differs",
             ) from e
+        replace_bytes(self.directory / RESULTS_NAME, table.encode())
 
     def _page(self, document: dict[str, Any]) -> Path:
+        methods = method_notes(document)
         if is_calibration(document):
-            return write_calibration_page(document, self.directory)
+            return write_calibration_page(document, self.directory, methods)
         if is_membership(document):
             from jaxcontam.report.membership_page import write_membership_page
 
             _, again = judged_again(document, read_text_rows(self.directory))
-            return write_membership_page(document, again.pictures, self.directory)
+            return write_membership_page(
+                document, again.pictures, self.directory, methods
+            )
         if is_books(document):
-            return write_books_page(document, self.directory)
+            return write_books_page(document, self.directory, methods)
         if is_unlearning(document):
-            return write_unlearning_page(document, self.directory)
+            return write_unlearning_page(document, self.directory, methods)
         if is_replication(document):
             from jaxcontam.report.replication_page import write_replication_page
 
-            return write_replication_page(document, self.directory)
+            return write_replication_page(document, self.directory, methods)
         return write_page(document, self.directory)
 
 
@@ -94,10 +150,10 @@ def write_page(document: dict[str, Any], directory: Path) -> Path:
             found = evidence[shown]
             if found is not None:
                 pictures[r] = _picture(found, rows[shown], document["seed"])
-    # matplotlib and jinja2 take a third of a second to import: only for a page.
-    from jaxcontam.report.page import PAGE_NAME, render_page
+    # matplotlib takes a third of a second to import: only for a page.
+    from jaxcontam.report.page import render_page
 
-    page = render_page(document, pictures, _loss(directory))
+    page = render_page(document, pictures, method_notes(document), _loss(directory))
     replace_bytes(directory / PAGE_NAME, page.encode())
     return directory / PAGE_NAME
 

@@ -16,6 +16,7 @@ from jaxcontam.data.encoding import encode_texts
 from jaxcontam.errors import InputError
 from jaxcontam.hosts import is_first
 from jaxcontam.report.document import make_folder, replace_bytes
+from jaxcontam.terminal import visible
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +108,7 @@ class Score(DeviceFlags):
         if not is_first():
             return 0
         replace_bytes(self.out, ("\n".join(lines) + "\n").encode())
-        print(f"{self.out}: {len(lines)} texts")
+        print(visible(f"{self.out}: {len(lines)} texts"))
         return 0
 
 

@@ -3,13 +3,13 @@
 import dataclasses
 import io
 import json
-import zipfile
 from pathlib import Path
 
 import numpy as np
 
 from jaxcontam.data.overlap import OverlapSearch
 from jaxcontam.data.records import Place
+from jaxcontam.report.archive import DAMAGED_ARRAY
 from jaxcontam.report.document import replace_bytes
 
 STATE_NAME = "search.npz"
@@ -84,7 +84,7 @@ def load_state(out: Path, key: str, search: OverlapSearch) -> Reached:
             if reached.finished is not None:
                 return reached
             arrays = {name: saved[name] for name in _arrays(search)}
-    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
+    except (OSError, KeyError, RecursionError, *DAMAGED_ARRAY):
         return Reached()
     for name, array in _arrays(search).items():
         array[...] = arrays[name]

@@ -10,6 +10,7 @@ import tyro
 
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import KEY_VARIABLE, key_from_environment
+from jaxcontam.terminal import visible
 
 _LOCAL_HOSTS = ("127.0.0.1", "::1", "localhost")
 _MOST_PORT = 65_535
@@ -82,6 +83,7 @@ class Serve:
 def _print_start(url: str, name: str, *, has_key: bool) -> None:
     """Where the model is, and a first request."""
     key = f' -H "Authorization: Bearer ${KEY_VARIABLE}"' if has_key else ""
+    name = visible(name)
     print(
         f"{name} at {url} (ctrl-C stops)\n"
         f"  curl {url}/completions{key} -d '"

@@ -1,7 +1,6 @@
 """`jaxcontam unlearning`: which texts survived unlearning."""
 
 import dataclasses
-import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -18,6 +17,7 @@ from jaxcontam.commands.flags import (
     check_store_flags,
     flags_of,
 )
+from jaxcontam.commands.method_notes import method_notes
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.commands.publish import Stopwatch
 from jaxcontam.commands.unlearning_audit import TaskAudit, screened_audit
@@ -44,6 +44,7 @@ from jaxcontam.report.unlearning import (
 )
 from jaxcontam.results import DeviceInfo, ModelInfo, Report
 from jaxcontam.scoring.api.address import ApiModel, key_from_environment, parse_api
+from jaxcontam.terminal import Terminal, json_text
 from jaxcontam.unlearning_results import QUESTIONS
 
 if TYPE_CHECKING:
@@ -339,11 +340,11 @@ class Unlearning:
         ]
         rows = [row for audit in audits for row in audit.rows()]
         document = write_unlearning(report, before, results, rows, out)
-        page = write_unlearning_page(document, out)
+        page = write_unlearning_page(document, out, method_notes(document))
         if self.json:
-            print(json.dumps(document, indent=1, ensure_ascii=False))
+            print(json_text(document))
         else:
-            _print(document, page, Console())
+            _print(document, page, Terminal())
         return document
 
 

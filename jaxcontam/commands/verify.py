@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 
 from jaxcontam.commands.book_judged import verify_books
 from jaxcontam.commands.verify_membership import verify_membership
@@ -17,6 +16,7 @@ from jaxcontam.report.document import ARCHIVE_NAME, REPORT_NAME, read_document
 from jaxcontam.report.membership import TEXTS_NAME, is_membership
 from jaxcontam.report.replication import is_replication
 from jaxcontam.report.unlearning import is_unlearning
+from jaxcontam.terminal import Terminal
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class Verify:
 
     def run(self) -> int:
         """Print what was checked; 0 if all agrees, 3 if anything does not."""
-        console = Console(highlight=False, soft_wrap=True, markup=False)
+        console = Terminal(highlight=False, soft_wrap=True)
         document = read_document(self.directory / REPORT_NAME)
         if is_membership(document):
             faults, n_tests = verify_membership(self.directory, document)

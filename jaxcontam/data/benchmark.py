@@ -10,6 +10,7 @@ import csv
 import dataclasses
 import hashlib
 import io
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -164,7 +165,7 @@ def _file_records(
     suffix = _suffix(path)
     if lines_in_json and suffix == ".json" and not text.lstrip().startswith("["):
         suffix = ".jsonl"
-    return parse_records(path, text, suffix=suffix)
+    return parse_records(path, text, suffix=suffix, limit=limit)
 
 
 def check_characters(records: Sequence["Record"]) -> None:
@@ -245,29 +246,34 @@ Record = tuple[str, str, dict[str, object] | None]
 """Where an example stands, its raw text, and its parsed fields."""
 
 
-def parse_records(path: Path, text: str, *, suffix: str | None = None) -> list[Record]:
+def parse_records(
+    path: Path, text: str, *, suffix: str | None = None, limit: int | None = None
+) -> list[Record]:
     """The examples of a file in their order.
 
     Args:
         path: The file, for messages.
         text: Its content, see `read_text`.
         suffix: Names the format, such as `.jsonl`; None takes the file's own.
+        limit: Parse no more than the first so many; None parses all.
 
     Raises:
         InputError: If the text is not of that format; names the line.
     """
     suffix = suffix or _suffix(path)
     if suffix == ".jsonl":
-        return list(_json_lines(path, text))
-    if suffix == ".json":
-        return list(_json_array(path, text))
-    if suffix in _DELIMITERS:
-        return list(_csv_rows(path, text, _DELIMITERS[suffix]))
-    return [
-        (f"{path}:{number}", line, None)
-        for number, line in enumerate(_lines(text), 1)
-        if line.strip()
-    ]
+        found = _json_lines(path, text)
+    elif suffix == ".json":
+        found = _json_array(path, text)
+    elif suffix in _DELIMITERS:
+        found = _csv_rows(path, text, _DELIMITERS[suffix])
+    else:
+        found = (
+            (f"{path}:{number}", line, None)
+            for number, line in enumerate(_lines(text), 1)
+            if line.strip()
+        )
+    return list(itertools.islice(found, limit))
 
 
 def _lines(text: str) -> list[str]:

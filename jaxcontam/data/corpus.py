@@ -121,7 +121,8 @@ def list_corpus(
                 if not name.startswith(".")
                 and (
                     leave_out is None
-                    or Path(folder, name).resolve() != leave_out.resolve()
+                    or os.path.realpath(Path(folder, name))
+                    != os.path.realpath(leave_out)
                 )
             ]
             for path in (Path(folder, n) for n in names if not n.startswith(".")):

@@ -188,7 +188,7 @@ def manifest_from_json(text: str, where: str) -> Manifest:
             )
         sets = tuple(_set(row) for row in fields.pop("sets"))
         return Manifest(**fields, sets=sets)
-    except (KeyError, TypeError, ValueError) as e:
+    except (KeyError, TypeError, ValueError, RecursionError) as e:
         raise InputError(f"{where}: not a manifest ({e})") from e
 
 

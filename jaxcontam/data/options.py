@@ -162,7 +162,7 @@ def _source_parts(
 def _is_json(raw: str) -> bool:
     try:
         return isinstance(json.loads(raw), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 

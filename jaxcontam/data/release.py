@@ -135,7 +135,7 @@ def read_release(path: Path) -> SeedFile:
         raise InputError(
             f"{path}: no seed file ({e.strerror})", hint="jaxcontam release makes one"
         ) from e
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise InputError(f"{path}: no seed file (not JSON)") from e
     known = {field.name: field.type for field in dataclasses.fields(SeedFile)}
     # What is wrong is named, never shown: the file is a secret.

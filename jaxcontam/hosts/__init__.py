@@ -20,6 +20,7 @@ from jaxcontam import __version__
 from jaxcontam.errors import InputError, LostProcessError
 from jaxcontam.hosts.link import Link
 from jaxcontam.hosts.meeting import accept, connect
+from jaxcontam.terminal import visible
 
 __all__ = [
     "LostProcessError",
@@ -110,7 +111,8 @@ def refuse_together(error: InputError) -> None:
     """
     with contextlib.suppress(InputError, LostProcessError):
         if _place(_WAIT_SECONDS)[1] > 1:
-            print(f"{error}; waiting for the others, to tell them", file=sys.stderr)
+            words = visible(f"{error}; waiting for the others, to tell them")
+            print(words, file=sys.stderr)
             with joined(True):
                 raise error
     raise error

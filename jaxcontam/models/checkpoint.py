@@ -378,7 +378,7 @@ def _stop_ids(
     path = directory / "generation_config.json"
     try:
         generation = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise InputError(f"{path}: not JSON ({e})") from e
     named: list[Any] = [eos_id]
     for fields in (generation, config):

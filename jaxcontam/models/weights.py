@@ -53,7 +53,7 @@ def weight_files(directory: Path) -> list[Path]:
             # A name with a folder in it could lead out of the model's.
             if strangers := [name for name in names if Path(name).name != name]:
                 raise ValueError(f"{strangers[0]!r} is no plain file name")
-        except (ValueError, KeyError, TypeError, AttributeError) as e:
+        except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as e:
             raise InputError(f"{index}: not an index of weights ({e!r})") from e
         files = [directory / name for name in names]
     else:
@@ -105,13 +105,14 @@ def read_weights(
             config.json calls tied differs from the embedding; names the tensor. Or if
             the mesh has a model axis that divides no weight.
     """
-    decoder = nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0)))
-    shapes = {path: leaf.shape for path, leaf in _flat_state(decoder).items()}
-    layout = None if mesh is None else mesh_layout(nnx.state(decoder), mesh)
     places: dict[str, Path] = {}
     for path in files:
         with _open(path) as handle:
             places |= dict.fromkeys(handle.keys(), path)
+    _check_size(directory, files, config)
+    decoder = nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0)))
+    shapes = {path: leaf.shape for path, leaf in _flat_state(decoder).items()}
+    layout = None if mesh is None else mesh_layout(nnx.state(decoder), mesh)
     names = _names_on_disk(list(places), family, config, directory)
 
     def read(name: str, shape: tuple[int, ...], cut: Slices) -> np.ndarray:
@@ -157,6 +158,20 @@ def read_weights(
     )
     nnx.update(decoder, filled)
     return decoder
+
+
+def _check_size(directory: Path, files: list[Path], config: DecoderConfig) -> None:
+    """Refuse a config of far more weights than there are bytes, before memory ends."""
+    n_least = config.d_model * (config.vocab_size + config.n_layers * config.d_ff)
+    n_least += config.n_layers * config.d_model * config.n_heads * config.head_dim
+    n_bytes = sum(path.stat().st_size for path in files)
+    # Of the narrowest type a weight takes one byte.
+    if n_least > n_bytes:
+        raise InputError(
+            f"{directory}: config.json describes more than {n_least:,} weights, the "
+            f"files hold {n_bytes:,} bytes",
+            hint="is a file cut short, or the config.json another model's?",
+        )
 
 
 def is_operand(name: str) -> bool:

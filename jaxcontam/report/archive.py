@@ -5,6 +5,7 @@ Entry `r/name` belongs to row r of the report's results; see `Evidence` for name
 
 import dataclasses
 import io
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -15,6 +16,12 @@ import numpy as np
 from jaxcontam.errors import InputError
 from jaxcontam.results import Evidence
 
+# What NumPy raises for bytes that are no archive and no array: its header is Python
+# text, of which it takes any, and a shape of any size.
+DAMAGED_ARRAY = (
+    *(ValueError, EOFError, SyntaxError, TypeError, MemoryError, OverflowError),
+    *(tokenize.TokenError, zipfile.BadZipFile, zlib.error, NotImplementedError),
+)
 _NAMES = tuple(field.name for field in dataclasses.fields(Evidence))
 
 
@@ -43,7 +50,7 @@ def read_archive(path: Path, n_results: int) -> list[Evidence | None]:
             arrays = {name: archive[name] for name in archive.files}
     except OSError as e:
         raise InputError(f"{path}: not readable ({e})") from e
-    except (ValueError, zipfile.BadZipFile, zlib.error) as e:
+    except DAMAGED_ARRAY as e:
         raise InputError(f"{path}: damaged ({e})") from e
     evidence: list[Evidence | None] = []
     for r in range(n_results):

@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 
 from jaxcontam.report.figure import BLUE, GREY, ORANGE, STYLE, figure_axes, svg_text
 
-_SIZE = (4.6, 2.9)
+_SIZE = (4.0, 2.8)
 _N_BINS = 10
 
 
@@ -36,7 +36,11 @@ def rate_histogram(tested: Sequence[float], unseen: Sequence[float]) -> str:
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlim(0, 100)
         axes.legend(frameon=False)
-        return svg_text(figure)
+        return svg_text(
+            figure,
+            f"Histogram of contamination rates of {len(tested)} books in question and "
+            f"{len(unseen)} known to be unseen",
+        )
 
 
 def auc_plot(
@@ -68,4 +72,5 @@ def auc_plot(
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.set_xlim(0, 1)
         axes.set_xlabel("AUC on the known books")
-        return svg_text(figure)
+        values = ", ".join(f"{name} {row['auc']:.2f}" for name, row, _ in rows)
+        return svg_text(figure, f"AUC on the known books: {values}")

@@ -5,23 +5,21 @@
 
 import dataclasses
 import json
-import shlex
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from jaxcontam.book_results import BookRate, BookThreshold
 from jaxcontam.report.document import (
-    REPORT_NAME,
-    data_digest,
     is_report_of,
     make_folder,
     replace_bytes,
-    sealed_text,
+    save_document,
     to_document,
 )
 from jaxcontam.report.membership import TEXTS_NAME
+from jaxcontam.report.page_words import BOOKS
+from jaxcontam.report.template import PAGE_NAME, MethodNote, render
 from jaxcontam.results import Report
 
 COMMAND = "books"
@@ -83,42 +81,35 @@ def write_books(
     document["book_thresholds"] = [dataclasses.asdict(row) for row in thresholds]
     document["books"] = [dataclasses.asdict(row) for row in rates]
     document["book_warnings"] = list(warnings)
-    document["digests"] = {TEXTS_NAME: data_digest(data)}
-    text = sealed_text(document)
-    replace_bytes(out / TEXTS_NAME, data)
-    replace_bytes(out / REPORT_NAME, text.encode())
+    save_document(document, TEXTS_NAME, data, out)
     return document
 
 
-def write_books_page(document: Mapping[str, Any], directory: Path) -> Path:
+def write_books_page(
+    document: Mapping[str, Any], directory: Path, methods: Sequence[MethodNote]
+) -> Path:
     """Write report.html of a run of `books`; returns its path."""
-    import jinja2
-
     from jaxcontam.report.book_plots import auc_plot, rate_histogram
-    from jaxcontam.report.page import PAGE_NAME
 
     results, blind = document["results"], document.get("blind", [])
     rates = ranked(document, "text")
     unseen = [r["rate"] for r in ranked(document, "nonmember") if r["rate"] is not None]
     tested = [row["rate"] for row in rates if row["rate"] is not None]
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    template = environment.from_string(
-        resources.files("jaxcontam.report").joinpath("books.html.j2").read_text("utf-8")
-    )
-    page = template.render(
-        title=f"Books: {document['model']['name']}",
-        made=f"Made {document['started']} in {document['wall_seconds']:.0f} s.",
-        sentences=book_sentences(document),
-        meaning=MEANING,
-        rates=[rate_cells(row) for row in rates],
-        known=[
-            [row["role"], *rate_cells(row)]
+    fields = {
+        "title": f"Books: {document['model']['name']}",
+        "subtitle": f"Made {document['started']} in {document['wall_seconds']:.0f} s.",
+        "sentences": book_sentences(document),
+        "meaning": MEANING,
+        "rates": [rate_cells(row) for row in rates],
+        "known": [
+            [title, row["role"], *numbers]
             for role in ("member", "nonmember")
             for row in ranked(document, role)
+            for title, *numbers in [rate_cells(row)]
         ],
-        rate_svg=rate_histogram(tested, unseen) if tested else None,
-        auc_svg=auc_plot(results, blind),
-        aucs=[
+        "rate_svg": rate_histogram(tested, unseen) if tested else None,
+        "auc_svg": auc_plot(results, blind),
+        "aucs": [
             [
                 row["method"],
                 interval_words(row["auc"], row["auc_low"], row["auc_high"]),
@@ -126,15 +117,17 @@ def write_books_page(document: Mapping[str, Any], directory: Path) -> Path:
             ]
             for row in results
         ],
-        blind=[
-            [row["name"], interval_words(row["auc"], row["auc_low"], row["auc_high"])]
+        "blind": [
+            [
+                f"{row['name']} (blind)",
+                interval_words(row["auc"], row["auc_low"], row["auc_high"]),
+                "-",
+                "-",
+            ]
             for row in blind
         ],
-        command=shlex.join(["jaxcontam", *document["command"]]),
-        provenance=f"jaxcontam {document['jaxcontam']}, seed {document['seed']}; model "
-        f"{document['model']['fingerprint']}; snippets of known books "
-        f"{results[0]['fingerprint']}",
-    )
+    }
+    page = render("books.html.j2", document, fields, methods=methods, words=BOOKS)
     replace_bytes(directory / PAGE_NAME, page.encode())
     return directory / PAGE_NAME
 

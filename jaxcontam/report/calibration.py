@@ -2,10 +2,7 @@
 
 import dataclasses
 import io
-import shlex
-import zipfile
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +10,16 @@ import numpy as np
 
 from jaxcontam.calibrated import RELABELLED, DrawnPValues
 from jaxcontam.errors import InputError
+from jaxcontam.report.archive import DAMAGED_ARRAY
 from jaxcontam.report.document import (
-    REPORT_NAME,
-    data_digest,
     is_report_of,
     make_folder,
     replace_bytes,
-    sealed_text,
+    save_document,
     to_document,
 )
+from jaxcontam.report.page_words import CALIBRATION
+from jaxcontam.report.template import PAGE_NAME, MethodNote, render
 from jaxcontam.results import Report
 
 P_VALUES_NAME = "p_values.npz"
@@ -67,10 +65,7 @@ def write_calibration(
     np.savez_compressed(buffer, **arrays)
     archive = buffer.getvalue()
     document = to_document(report)
-    document["digests"] = {P_VALUES_NAME: data_digest(archive)}
-    text = sealed_text(document)
-    replace_bytes(out / P_VALUES_NAME, archive)
-    replace_bytes(out / REPORT_NAME, text.encode())
+    save_document(document, P_VALUES_NAME, archive, out)
     return document
 
 
@@ -89,30 +84,23 @@ def read_p_values(path: Path, n_results: int) -> list[DrawnPValues]:
                 )
                 for r in range(n_results)
             ]
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as e:
+    except (OSError, KeyError, *DAMAGED_ARRAY) as e:
         raise InputError(f"{path}: not readable ({e})") from e
 
 
-def write_calibration_page(document: Mapping[str, Any], directory: Path) -> Path:
+def write_calibration_page(
+    document: Mapping[str, Any], directory: Path, methods: Sequence[MethodNote]
+) -> Path:
     """Write report.html of a calibration; returns its path."""
-    import jinja2
-
-    from jaxcontam.report.page import PAGE_NAME
     from jaxcontam.report.plots import qq_plot
 
     rows = document["results"]
     drawn = read_p_values(directory / P_VALUES_NAME, len(rows))
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    template = environment.from_string(
-        resources.files("jaxcontam.report")
-        .joinpath("calibration.html.j2")
-        .read_text("utf-8")
-    )
-    page = template.render(
-        title=f"Calibration: {document['model']['name']}, {rows[0]['benchmark']}",
-        meaning=MEANING,
-        made=f"Made {document['started']} in {document['wall_seconds']:.0f} s.",
-        blocks=[
+    fields = {
+        "title": f"Calibration: {document['model']['name']}, {rows[0]['benchmark']}",
+        "meaning": MEANING,
+        "subtitle": f"Made {document['started']} in {document['wall_seconds']:.0f} s.",
+        "blocks": [
             {
                 "method": row["method"],
                 "drawn": row["drawn"],
@@ -130,10 +118,9 @@ def write_calibration_page(document: Mapping[str, Any], directory: Path) -> Path
             }
             for row, values in zip(rows, drawn, strict=True)
         ],
-        command=shlex.join(["jaxcontam", *document["command"]]),
-        provenance=f"jaxcontam {document['jaxcontam']}, seed {document['seed']}; model "
-        f"{document['model']['fingerprint']}; {rows[0]['benchmark']} "
-        f"{rows[0]['content_digest']}",
+    }
+    page = render(
+        "calibration.html.j2", document, fields, methods=methods, words=CALIBRATION
     )
     replace_bytes(directory / PAGE_NAME, page.encode())
     return directory / PAGE_NAME

@@ -5,9 +5,11 @@ digit that changed later is found even where it enters no p-value, or where two 
 stand for the same float.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from jaxcontam.calibrated import CalibrationResult
 from jaxcontam.errors import InputError
 from jaxcontam.membership_results import ScoreResult, SetResult
 from jaxcontam.report.archive import archive_bytes
+from jaxcontam.report.table_csv import RESULTS_NAME, results_csv
 from jaxcontam.results import (
     Evidence,
     Local,
@@ -50,11 +53,26 @@ def write_report(
     make_folder(out)
     archive = archive_bytes(evidence)
     document = to_document(report)
-    document["digests"] = {ARCHIVE_NAME: data_digest(archive)}
-    text = sealed_text(document)
-    replace_bytes(out / ARCHIVE_NAME, archive)
-    replace_bytes(out / REPORT_NAME, text.encode())
+    save_document(document, ARCHIVE_NAME, archive, out)
     return document
+
+
+def save_document(document: dict[str, Any], name: str, data: bytes, out: Path) -> None:
+    """Seal a document with the data that it was found from, and write both.
+
+    Args:
+        document: Rows and provenance; takes the digest of `data`, then its own.
+        name: File of the data beside `report.json`.
+        data: What `jaxcontam verify` reads.
+        out: Folder that is there; takes these two files and `results.csv`.
+    """
+    document["digests"] = {name: data_digest(data)}
+    files = {
+        name: data,
+        REPORT_NAME: sealed_text(document).encode(),
+        RESULTS_NAME: results_csv(document).encode(),
+    }
+    replace_files({out / file: content for file, content in files.items()})
 
 
 def to_document(report: Report) -> dict[str, Any]:
@@ -139,7 +157,7 @@ def read_document(path: Path) -> dict[str, Any]:
             f"{path}: no report ({e.strerror})",
             hint="give the folder of a finished run",
         ) from e
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise InputError(f"{path}: not JSON ({e})") from e
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise InputError(f"{path}: not a report of schema {SCHEMA}")
@@ -194,15 +212,38 @@ def replace_bytes(path: Path, data: bytes) -> None:
     Raises:
         InputError: If it cannot be written.
     """
-    partial = path.with_name(path.name + ".partial")
+    replace_files({path: data})
+
+
+def replace_files(files: Mapping[Path, bytes]) -> None:
+    """Write files that belong together, each whole; where one has no room, none.
+
+    Args:
+        files: Content of each path; they take their names in this order.
+
+    Raises:
+        InputError: If one cannot be written.
+    """
+    # Of this process alone: two runs in one folder do not mix their bytes.
+    partials = {
+        path: path.with_name(f"{path.name}.{os.getpid()}.partial") for path in files
+    }
+    path = None
     try:
-        partial.write_bytes(data)
-        partial.replace(path)
+        for path, data in files.items():
+            partials[path].write_bytes(data)
+        for path, partial in partials.items():
+            partial.replace(path)
     except OSError as e:
         raise InputError(
             f"{path}: cannot be written ({e.strerror})",
             hint="--out must lead to a place that can be written",
         ) from e
+    finally:
+        # A full disk and an interruption leave parts.
+        for partial in partials.values():
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
 
 
 def data_digest(data: bytes) -> str:

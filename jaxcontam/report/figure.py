@@ -1,5 +1,6 @@
 """What every figure shares: style, colours, and SVG text that repeats to the byte."""
 
+import html
 import io
 from typing import Any
 
@@ -26,10 +27,19 @@ def figure_axes(size: tuple[float, float]) -> tuple[Figure, Axes]:
     return figure, figure.subplots()
 
 
-def svg_text(figure: Figure) -> str:
-    """The `<svg>` element of a figure, to stand in a page."""
+def svg_text(figure: Figure, label: str | None = None) -> str:
+    """The `<svg>` element of a figure, to stand in a page.
+
+    Args:
+        figure: Of matplotlib.
+        label: What it shows, for those who cannot see it; pages of reports need one.
+    """
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    metadata = {"Date": None} if label is None else {"Date": None, "Title": label}
+    figure.savefig(buffer, format="svg", metadata=metadata)
     text = buffer.getvalue()
     # The declaration before <svg> is for files of their own.
-    return text[text.index("<svg") :]
+    text = text[text.index("<svg") :]
+    if label is None:
+        return text
+    return text.replace("<svg", f'<svg role="img" aria-label="{html.escape(label)}"', 1)

@@ -13,12 +13,9 @@ import numpy as np
 
 from jaxcontam.errors import InputError
 from jaxcontam.report.document import (
-    REPORT_NAME,
-    data_digest,
     is_report_of,
     make_folder,
-    replace_bytes,
-    sealed_text,
+    save_document,
     to_document,
 )
 from jaxcontam.results import Report
@@ -96,10 +93,7 @@ def write_membership(
     lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows]
     data = "".join(line + "\n" for line in lines).encode()
     document = to_document(report)
-    document["digests"] = {TEXTS_NAME: data_digest(data)}
-    text = sealed_text(document)
-    replace_bytes(out / TEXTS_NAME, data)
-    replace_bytes(out / REPORT_NAME, text.encode())
+    save_document(document, TEXTS_NAME, data, out)
     return document
 
 
@@ -129,7 +123,7 @@ def read_text_rows(
         try:
             row = json.loads(line)
             sound = all(isinstance(row[name], kind) for name, kind in fields.items())
-        except (ValueError, KeyError, TypeError) as e:
+        except (ValueError, RecursionError, KeyError, TypeError) as e:
             raise InputError(f"{path}: line {number}: not such a row ({e})") from e
         if not sound:
             raise InputError(f"{path}: line {number}: not such a row")

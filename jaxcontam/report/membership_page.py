@@ -1,12 +1,9 @@
 """`report.html` of `jaxcontam membership`: one self-contained file, for people."""
 
-import shlex
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import numpy as np
 
 from jaxcontam.membership_results import ScorePicture
@@ -24,10 +21,10 @@ from jaxcontam.report.membership_words import (
     sweep_sentence,
     tpr_words,
 )
-from jaxcontam.report.model_words import device_words, model_words
+from jaxcontam.report.model_words import model_words
+from jaxcontam.report.page_words import MEMBERSHIP
 from jaxcontam.report.roc_plots import roc_plot, scores_plot
-
-PAGE_NAME = "report.html"
+from jaxcontam.report.template import PAGE_NAME, MethodNote, render
 
 _N_TOP = 20
 _BEGINNING = 120
@@ -36,7 +33,10 @@ _N_CURVES = 6
 
 
 def write_membership_page(
-    document: Mapping[str, Any], pictures: Sequence[ScorePicture], out: Path
+    document: Mapping[str, Any],
+    pictures: Sequence[ScorePicture],
+    out: Path,
+    methods: Sequence[MethodNote],
 ) -> Path:
     """Write report.html beside `texts.jsonl`; every text from outside is escaped.
 
@@ -44,17 +44,15 @@ def write_membership_page(
         document: As in `report.json`.
         pictures: Of the scores; empty where no sides are known.
         out: Folder of the report.
+        methods: The scores.
 
     Returns:
         The page's path.
     """
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    template = environment.from_string(
-        resources.files("jaxcontam.report")
-        .joinpath("membership.html.j2")
-        .read_text("utf-8")
+    fields = _page_fields(document, pictures, read_text_rows(out))
+    page = render(
+        "membership.html.j2", document, fields, methods=methods, words=MEMBERSHIP
     )
-    page = template.render(**_page_fields(document, pictures, read_text_rows(out)))
     replace_bytes(out / PAGE_NAME, page.encode())
     return out / PAGE_NAME
 
@@ -69,6 +67,9 @@ def _page_fields(
     ranked = [row for row in results if "operating_points" in row]
     study = document["study"]
     primary = study["primary"]
+    points = ranked[0]["operating_points"] if ranked else []
+    blanks = [""] * (len(points) + 2)
+    blind_rows = [[blind_name(one["name"]), auc_words(one)] for one in blind]
     shown = _shown_curves(pictures, primary)
     return {
         "title": f"Membership report: {document['model']['name']}",
@@ -76,24 +77,26 @@ def _page_fields(
         "verdict": decisive and decisive["verdict"],
         "sentence": decisive and membership_sentence(decisive, blind),
         "meaning": meaning(document),
-        "score_rows": [_score_row(row) for row in ranked],
-        "tpr_header": [operating_header(p) for p in ranked[0]["operating_points"]]
+        # Blind baselines have an AUC and nothing else.
+        "score_rows": [
+            *[_score_cells(row) for row in ranked],
+            *[[f"blind: {name}", auc, *blanks] for name, auc in blind_rows],
+        ]
         if ranked
         else [],
-        "blind_rows": [
-            {"name": blind_name(one["name"]), "auc": auc_words(one)} for one in blind
-        ],
+        "score_classes": ["primary" if row["primary"] else "" for row in ranked]
+        + ["blind"] * len(blind_rows),
+        "tpr_header": [operating_header(point) for point in points],
+        "blind_rows": blind_rows,
         "sweep": study["sweep"] and sweep_sentence(study["sweep"]),
         "counts": decisive and _counts(decisive, study),
         "roc_svg": roc_plot(shown, primary=primary) if shown else None,
         "histogram_svg": _histogram(texts, primary),
-        "thresholds": [_threshold_row(row) for row in document.get("thresholds", [])],
+        "thresholds": [_threshold_cells(row) for row in document.get("thresholds", [])],
         "top_texts": _top_texts(texts, score_columns(texts)[primary]),
         "with_p": any("p_value" in row for row in texts),
         "primary": primary,
         "warnings": [*study["warnings"], *(decisive["warnings"] if decisive else [])],
-        "command": shlex.join(["jaxcontam", *document["command"]]),
-        "provenance": _provenance(document),
     }
 
 
@@ -103,29 +106,28 @@ def _shown_curves(pictures: Sequence[ScorePicture], primary: str) -> list[ScoreP
     return best[:_N_CURVES]
 
 
-def _score_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "name": method_words(row),
-        "primary": row["primary"],
-        "auc": auc_words(row),
-        "tpr": [tpr_words(point) for point in row["operating_points"]],
-        "p": p_words(row["p_value"]),
-        "increment": increment_words(row),
-    }
+def _score_cells(row: Mapping[str, Any]) -> list[str]:
+    return [
+        method_words(row),
+        auc_words(row),
+        *[tpr_words(point) for point in row["operating_points"]],
+        p_words(row["p_value"]),
+        increment_words(row),
+    ]
 
 
-def _threshold_row(row: Mapping[str, Any]) -> dict[str, Any]:
+def _threshold_cells(row: Mapping[str, Any]) -> list[str]:
     known = row["threshold"] is not None
-    return {
-        "method": row["method"],
-        "fpr": f"{row['fpr']:.3g}",
-        "threshold": f"{row['threshold']:.4g}" if known else "too few non-members",
-        "rate": "-"
+    return [
+        row["method"],
+        f"{row['fpr']:.3g}",
+        f"{row['threshold']:.4g}" if known else "too few non-members",
+        "-"
         if row["fpr_low"] is None
         else f"{row['fpr_low']:.3f} to {row['fpr_high']:.3f}",
-        "above": "-" if row["n_above"] is None else str(row["n_above"]),
-        "discoveries": str(row["n_discoveries"]),
-    }
+        "-" if row["n_above"] is None else str(row["n_above"]),
+        str(row["n_discoveries"]),
+    ]
 
 
 def _histogram(texts: Sequence[Mapping[str, Any]], primary: str) -> str | None:
@@ -190,16 +192,4 @@ def _subtitle(document: Mapping[str, Any]) -> str:
     return (
         f"{model_words(model)}. Made {document['started']} in "
         f"{document['wall_seconds']:.0f} s."
-    )
-
-
-def _provenance(document: Mapping[str, Any]) -> str:
-    return "; ".join(
-        [
-            f"jaxcontam {document['jaxcontam']}, seed {document['seed']}",
-            *device_words(document),
-            ", ".join(f"{k} {v}" for k, v in document["versions"].items()),
-            f"model {document['model']['fingerprint']}",
-            f"texts {document['study']['fingerprint']}",
-        ]
     )

@@ -1,13 +1,10 @@
 """`report.html`: one self-contained file, for people."""
 
-import shlex
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from typing import Any
 
-import jinja2
-
-from jaxcontam.report.model_words import device_words, model_words
+from jaxcontam.report.model_words import model_words
+from jaxcontam.report.page_words import ORDER, VERSIONS
 from jaxcontam.report.pictures import LossPicture, NullPicture
 from jaxcontam.report.plots import (
     copies_plot,
@@ -22,15 +19,15 @@ from jaxcontam.report.sentences import (
     assumed_sentence,
     chance_sentence,
     checked_sentence,
+    effect_words,
     p_words,
     screening_sentence,
     symmetry_sentence,
     verdict_sentence,
     where_sentence,
 )
+from jaxcontam.report.template import MethodNote, render
 from jaxcontam.report.version_words import alone_rows, version_block, version_words
-
-PAGE_NAME = "report.html"
 
 _ORDER_MEANING = (
     "A small p-value says that the model prefers the published order of a file, which "
@@ -52,6 +49,7 @@ _EVIDENCE_CAPTION = (
 def render_page(
     document: Mapping[str, Any],
     pictures: Sequence[NullPicture | None],
+    methods: Sequence[MethodNote],
     loss: LossPicture | None = None,
 ) -> str:
     """The page of a report; every text from outside is escaped.
@@ -59,6 +57,7 @@ def render_page(
     Args:
         document: As in `report.json`.
         pictures: One a result, None where there is nothing to draw.
+        methods: The tests and scores.
         loss: The training run behind a study, if it stands beside the report.
     """
     results = document["results"]
@@ -71,30 +70,27 @@ def render_page(
         )
     )
     scores = {row["method"] for row in results if "auc" in row}
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    template = environment.from_string(
-        resources.files("jaxcontam.report").joinpath("page.html.j2").read_text("utf-8")
-    )
-    study, model = document.get("study"), document["model"]
+    model = document["model"]
     title = "Contamination report"
     if model is not None:
         title += f": {model['name']}"
-    return template.render(
-        title=title,
-        subtitle=_subtitle(document),
-        meanings=list(dict.fromkeys(_meaning(row) for _, row in primary)),
-        blocks=[
+    fields = {
+        "title": title,
+        "subtitle": _subtitle(document),
+        "meanings": list(dict.fromkeys(_meaning(row) for _, row in primary)),
+        "blocks": [
             _block(row, pictures[i], document["command"], results) for i, row in primary
         ],
-        header=_header(primary[0][1]["method"], beside, scores, planted),
-        rows=[_row(row, results, beside, planted) for _, row in primary],
-        scores=bool(scores),
-        screening=screening_sentence(document),
-        copies_svg=copies_plot([row for _, row in primary]) if planted else None,
-        loss_svg=None if loss is None else loss_plot(loss),
-        command=_command(document["command"], is_study=study is not None),
-        provenance=_provenance(document),
-    )
+        "header": _header(primary[0][1]["method"], beside, scores, planted),
+        "rows": [_cells(row, results, beside, planted) for _, row in primary],
+        "scores": bool(scores),
+        "screening": screening_sentence(document),
+        "copies_svg": copies_plot([row for _, row in primary]) if planted else None,
+        "loss_svg": None if loss is None else loss_plot(loss),
+    }
+    of_order = any(version_words(row) is None for _, row in primary)
+    words = ORDER if of_order else VERSIONS
+    return render("page.html.j2", document, fields, methods=methods, words=words)
 
 
 def _block(
@@ -108,7 +104,6 @@ def _block(
     block = {
         "name": row["benchmark"],
         "verdict": row["verdict"],
-        "badge": _badge(row["verdict"]),
         "sentence": verdict_sentence(row),
         "assumed": assumed_sentence(row),
         "checked": checked_sentence(row),
@@ -138,61 +133,52 @@ def _meaning(row: Mapping[str, Any]) -> str:
 
 def _header(
     method: str, beside: Sequence[str], scores: set[str], planted: bool
-) -> list[dict[str, Any]]:
-    cells: list[dict[str, Any]] = [{"text": "benchmark", "word": True}]
-    if planted:
-        cells.append({"text": "copies", "word": False})
-    cells += [
-        {"text": f"p, {method}", "word": False},
-        {"text": "verdict", "word": True},
-        {"text": "effect ± se", "word": False},
-        {"text": "detectable", "word": False},
-    ]
-    return cells + [
-        {"text": f"{'AUC' if name in scores else 'p'}, {name}", "word": False}
-        for name in beside
+) -> list[str]:
+    copies = ["copies"] if planted else []
+    others = [f"{'AUC' if name in scores else 'p'}, {name}" for name in beside]
+    # The verdict comes first: a phone shows two columns.
+    return [
+        "benchmark",
+        "verdict",
+        *copies,
+        f"p, {method}",
+        "effect ± se",
+        "detectable",
+        *others,
     ]
 
 
-def _row(
+def _cells(
     row: Mapping[str, Any],
     results: Sequence[Mapping[str, Any]],
     beside: Sequence[str],
     planted: bool,
-) -> list[dict[str, Any]]:
+) -> list[str | dict[str, str]]:
     same = {r["method"]: r for r in results if r["benchmark"] == row["benchmark"]}
-    cells: list[dict[str, Any]] = [{"text": row["benchmark"], "word": True}]
-    if planted:
-        cells.append({"text": str(row["copies"]), "word": False})
-    effect = "-" if row["effect"] is None else f"{row['effect']:.2f}"
-    if row["effect_se"] is not None:
-        effect += f" ± {row['effect_se']:.2f}"
+    copies = [str(row["copies"])] if planted else []
     mde = "-" if row["mde"] is None else f"{row['mde']:.2g}"
-    cells += [
-        {"text": _p_cell(row), "word": False},
-        {"text": row["verdict"], "word": True, "badge": _badge(row["verdict"])},
-        {"text": effect, "word": False},
-        {"text": mde, "word": False},
+    return [
+        row["benchmark"],
+        {"badge": row["verdict"]},
+        *copies,
+        _p_cell(row),
+        effect_words(row),
+        mde,
+        *[_beside_cell(same.get(name)) for name in beside],
     ]
-    for name in beside:
-        other = same.get(name)
-        if other is None:
-            text = ""
-        elif "auc" in other:
-            text = f"{other['auc']:.2f} ± {other['auc_se']:.2f}"
-        else:
-            text = _p_cell(other)
-        cells.append({"text": text, "word": False})
-    return cells
+
+
+def _beside_cell(other: Mapping[str, Any] | None) -> str:
+    if other is None:
+        return ""
+    if "auc" in other:
+        return f"{other['auc']:.2f} ± {other['auc_se']:.2f}"
+    return _p_cell(other)
 
 
 def _p_cell(row: Mapping[str, Any]) -> str:
     """The p-value under a header that already says p."""
     return p_words(row).removeprefix("p ").removeprefix("= ").replace("<=", "≤")
-
-
-def _badge(verdict: str) -> str:
-    return verdict.replace(" ", "-")
 
 
 def _subtitle(document: Mapping[str, Any]) -> str:
@@ -207,21 +193,3 @@ def _subtitle(document: Mapping[str, Any]) -> str:
         )
     parts.append(f"Made {document['started']} in {document['wall_seconds']:.0f} s")
     return ". ".join(parts) + "."
-
-
-def _command(words: Sequence[str], *, is_study: bool) -> str:
-    return shlex.join(["python", "-m", *words] if is_study else ["jaxcontam", *words])
-
-
-def _provenance(document: Mapping[str, Any]) -> str:
-    parts = [f"jaxcontam {document['jaxcontam']}, seed {document['seed']}"]
-    parts += device_words(document)
-    parts.append(", ".join(f"{k} {v}" for k, v in document["versions"].items()))
-    if (model := document["model"]) is not None:
-        parts.append(f"model {model['fingerprint']}")
-    parts += [
-        f"{row['benchmark']} {row['fingerprint']}"
-        for row in document["results"]
-        if row["primary"]
-    ]
-    return "; ".join(parts)

@@ -20,7 +20,7 @@ from jaxcontam.report.figure import (
 )
 from jaxcontam.report.pictures import LossPicture, NullPicture
 
-_SMALL, _WIDE = (4.6, 2.7), (9.4, 3.0)
+_SMALL, _WIDE = (3.8, 2.5), (8.4, 3.0)
 _SQUARE = (3.6, 3.4)
 _MOST_POINTS = 300
 _LEVEL = 0.001
@@ -35,7 +35,11 @@ def null_plot(picture: NullPicture, version: str = "order") -> str:
         axes.set_xlabel(f"summed score, nats above the mean {version}")
         axes.set_yticks([])
         axes.legend(frameon=False, loc="upper right")
-        return svg_text(figure)
+        return svg_text(
+            figure,
+            f"Histogram of the summed score by chance; the published {version} stands "
+            f"at {picture.observed:.3g}",
+        )
 
 
 def evidence_plot(picture: NullPicture, row: str = "stratum") -> str:
@@ -49,7 +53,12 @@ def evidence_plot(picture: NullPicture, row: str = "stratum") -> str:
         axes.axhline(0, color="black", lw=0.6)
         axes.set_xlabel(f"{row}, in the order of the file")
         axes.set_ylabel("nats above its mean")
-        return svg_text(figure)
+        n_above = np.count_nonzero(contributions_K > 0)
+        return svg_text(
+            figure,
+            f"Score of each {row} along the file; {n_above} of {len(index_K)} are "
+            "above their mean",
+        )
 
 
 def lag_plot(picture: NullPicture) -> str | None:
@@ -66,7 +75,10 @@ def lag_plot(picture: NullPicture) -> str | None:
         axes.set_xticks(list(found), [f"{lag:+d}" for lag in found])
         axes.set_xlabel("places after the other example")
         axes.set_ylabel("standard deviations")
-        return svg_text(figure)
+        values = ", ".join(f"{lag:+d}: {value:.2f}" for lag, value in found.items())
+        return svg_text(
+            figure, f"Mean score by places after the other example: {values}"
+        )
 
 
 def copies_plot(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -105,7 +117,8 @@ def copies_plot(rows: Sequence[Mapping[str, Any]]) -> str:
         axes.set_ylabel("-log10 p")
         axes.set_ylim(0, -np.log10(floor) * 1.12)
         axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.0, 0.92))
-        return svg_text(figure)
+        points = ", ".join(f"{r['copies']}: {-r['log10_p']:.1f}" for r in rows)
+        return svg_text(figure, f"-log10 p by copies in the training data: {points}")
 
 
 def loss_plot(picture: LossPicture) -> str:
@@ -127,7 +140,11 @@ def loss_plot(picture: LossPicture) -> str:
             axes.text(steps[-1] * 1.01, height, name, va="center", fontsize=7)
         axes.set_yticks([tick for tick in axes.get_yticks() if low <= tick <= high])
         axes.set_ylim(low - (len(names) + 1.5) * gap, high + gap)
-        return svg_text(figure)
+        return svg_text(
+            figure,
+            f"Training loss over {len(losses)} steps, from {losses[0]:.2f} to "
+            f"{losses[-1]:.2f} nats a token, with the steps that saw each set",
+        )
 
 
 def qq_plot(p_values_R: np.ndarray) -> str:
@@ -155,4 +172,9 @@ def qq_plot(p_values_R: np.ndarray) -> str:
         axes.plot(expected, observed, "o", color=BLUE, ms=3)
         axes.set_xlabel("-log10 p, uniform")
         axes.set_ylabel("-log10 p, found")
-        return svg_text(figure)
+        n_outside = np.count_nonzero((observed < low) | (observed > high))
+        return svg_text(
+            figure,
+            f"Sorted p-values against uniform ones; {n_outside} of {len(ranks)} points "
+            "outside the 95 % band",
+        )

@@ -17,12 +17,9 @@ from jaxcontam.replication_results import (
     OverlapResult,
 )
 from jaxcontam.report.document import (
-    REPORT_NAME,
-    data_digest,
     is_report_of,
     make_folder,
-    replace_bytes,
-    sealed_text,
+    save_document,
     to_document,
 )
 from jaxcontam.report.membership import TEXTS_NAME
@@ -99,10 +96,7 @@ def write_replication(
     document["results"] = json.loads(
         json.dumps([dataclasses.asdict(result) for result in results])
     )
-    document["digests"] = {TEXTS_NAME: data_digest(data)}
-    text = sealed_text(document)
-    replace_bytes(out / TEXTS_NAME, data)
-    replace_bytes(out / REPORT_NAME, text.encode())
+    save_document(document, TEXTS_NAME, data, out)
     return document
 
 

@@ -1,8 +1,6 @@
 """The page of a `replicate` run: verdict, tables, and the completions themselves."""
 
-import shlex
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +9,8 @@ import matplotlib
 from jaxcontam.report.document import replace_bytes
 from jaxcontam.report.figure import BLUE, GREY, ORANGE, STYLE, figure_axes, svg_text
 from jaxcontam.report.membership import read_text_rows
+from jaxcontam.report.page_words import REPLICATION
+from jaxcontam.report.provenance import provenance_rows
 from jaxcontam.report.replication import (
     ASKED,
     MEANING,
@@ -21,6 +21,7 @@ from jaxcontam.report.replication import (
     overlap_cells,
     replication_sentences,
 )
+from jaxcontam.report.template import PAGE_NAME, MethodNote, render
 
 _SIZE = (3.6, 3.4)
 _MOST_SHOWN = 12
@@ -29,45 +30,37 @@ _RANK = {"exact": 0, "near": 1, "no": 2, None: 3}
 Row = Mapping[str, Any]
 
 
-def write_replication_page(document: Row, directory: Path) -> Path:
+def write_replication_page(
+    document: Row, directory: Path, methods: Sequence[MethodNote]
+) -> Path:
     """Write report.html of a run of `replicate`; returns its path."""
-    import jinja2
-
-    from jaxcontam.report.page import PAGE_NAME
-
     texts = read_text_rows(directory, ASKED)
     results = document["results"]
     instances = [row for row in texts if row["arm"] == "partition"]
     (deciding,) = (row for row in results if row["primary"])
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    template = environment.from_string(
-        resources.files("jaxcontam.report")
-        .joinpath("replication.html.j2")
-        .read_text("utf-8")
-    )
     model = document["model"]
-    page = template.render(
-        title=f"Replication: {deciding['benchmark']}"
+    fields = {
+        "title": f"Replication: {deciding['benchmark']}"
         + ("" if model is None else f", asked of {model['name']}"),
-        made=f"Made {document['started']} in {document['wall_seconds']:.0f} s.",
-        verdict=deciding["verdict"] or "no verdict",
-        sentences=replication_sentences(results),
-        meaning=MEANING,
-        judges=[judge_cells(row) for row in results if is_judge(row)],
-        overlaps=[
+        "subtitle": f"Made {document['started']} in {document['wall_seconds']:.0f} s.",
+        "verdict": deciding["verdict"],
+        "sentences": replication_sentences(results),
+        "meaning": MEANING,
+        "judges": [judge_cells(row) for row in results if is_judge(row)],
+        "overlaps": [
             overlap_cells(row)
             for row in results
             if not is_judge(row) and not is_comparison(row)
         ],
-        comparisons=[comparison_cells(row) for row in results if is_comparison(row)],
-        settings=[
+        "comparisons": [comparison_cells(row) for row in results if is_comparison(row)],
+        "settings": [
             f"{row['method']}: {row['setting']}"
             for row in results
             if is_comparison(row)
         ],
-        overlap_svg=overlap_plot(instances, deciding["method"]),
-        shown=_closest(instances, deciding["method"]),
-        of_control=_closest(
+        "overlap_svg": overlap_plot(instances, deciding["method"]),
+        "shown": _closest(instances, deciding["method"]),
+        "of_control": _closest(
             [
                 row
                 for row in texts
@@ -76,8 +69,10 @@ def write_replication_page(document: Row, directory: Path) -> Path:
             ],
             deciding["method"],
         ),
-        command=shlex.join(["jaxcontam", *document["command"]]),
-        provenance=_provenance(document, deciding),
+        "provenance": [*provenance_rows(document), *_versions(deciding)],
+    }
+    page = render(
+        "replication.html.j2", document, fields, methods=methods, words=REPLICATION
     )
     replace_bytes(directory / PAGE_NAME, page.encode())
     return directory / PAGE_NAME
@@ -119,7 +114,11 @@ def overlap_plot(rows: Sequence[Row], judge: str) -> str:
         axes.set_xlabel("ROUGE-L, general instruction")
         axes.set_ylabel("ROUGE-L, guided instruction")
         axes.legend(frameon=False)
-        return svg_text(figure)
+        return svg_text(
+            figure,
+            f"ROUGE-L of {len(points)} instances, guided over general instruction; "
+            f"{sum(y > x for x, y, _ in points)} are closer when guided",
+        )
 
 
 def _closest(rows: Sequence[Row], judge: str) -> list[dict[str, Any]]:
@@ -148,13 +147,9 @@ def _closest(rows: Sequence[Row], judge: str) -> list[dict[str, Any]]:
     ]
 
 
-def _provenance(document: Row, deciding: Row) -> str:
-    model = document["model"]
-    words = [f"jaxcontam {document['jaxcontam']}, seed {document['seed']}"]
-    if model is not None:
-        words.append(f"model {model['fingerprint']}")
-    words.append(f"instances {deciding['fingerprint']}")
+def _versions(deciding: Row) -> list[tuple[str, str]]:
+    """Of the words that asked, and of the judge."""
+    rows = [("judge", deciding["judge_version"])]
     if deciding["prompt_version"]:
-        words.append(f"instructions {deciding['prompt_version']}")
-    words.append(f"judge {deciding['judge_version']}")
-    return "; ".join(words)
+        rows.append(("instructions", deciding["prompt_version"]))
+    return rows

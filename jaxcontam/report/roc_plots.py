@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from jaxcontam.membership_results import ScorePicture
 from jaxcontam.report.figure import BLUE, GREY, ORANGE, STYLE, figure_axes, svg_text
 
-_WIDE, _SMALL = (9.4, 4.2), (4.6, 2.7)
+_WIDE, _SMALL = (8.8, 4.0), (4.0, 2.6)
 # Told apart by dash as well as by colour, for grey print and colour-blind readers.
 _COLOURS = (BLUE, ORANGE, "#2a7f62", "#8e4585", "#5b4636", "#0f8b8d", "#b8336a")
 _DASHES = ("-", "--", ":", "-.")
@@ -54,7 +54,7 @@ def roc_plot(pictures: Sequence[ScorePicture], *, primary: str | None = None) ->
         log.set_ylim(min(floors), 1.05)
         handles, labels = linear.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside right upper", frameon=False)
-        return svg_text(figure)
+        return svg_text(figure, f"ROC curves: {'; '.join(labels)}")
 
 
 def scores_plot(method: str, groups: Mapping[str, np.ndarray]) -> str:
@@ -87,7 +87,8 @@ def scores_plot(method: str, groups: Mapping[str, np.ndarray]) -> str:
         axes.set_xlabel(f"{method}, higher = more likely a member")
         axes.set_ylabel("share of the texts")
         axes.legend(frameon=False)
-        return svg_text(figure)
+        medians = ", ".join(f"{k} {np.median(v):.3g}" for k, v in groups.items())
+        return svg_text(figure, f"Histograms of {method}; medians: {medians}")
 
 
 def _curve(
@@ -103,7 +104,7 @@ def _curve(
         np.maximum(tpr_R, floors[1]),
         where="post",
         color=_COLOURS[i % len(_COLOURS)],
-        ls=_DASHES[i // len(_COLOURS) % len(_DASHES)],
+        ls=_DASHES[i % len(_DASHES)],
         lw=2.2 if picture.method == primary else 1.0,
         label=f"{picture.method}, AUC {picture.auc:.3f}",
     )

@@ -210,6 +210,15 @@ def p_words(row: Mapping[str, Any]) -> str:
     return _p_text(log10_p)
 
 
+def effect_words(row: Mapping[str, Any]) -> str:
+    """An effect with its standard error, as far as there are any."""
+    if row["effect"] is None:
+        return "-"
+    if row["effect_se"] is None:
+        return f"{row['effect']:.2f}"
+    return f"{row['effect']:.2f} ± {row['effect_se']:.2f}"
+
+
 def _p_text(log10_p: float) -> str:
     exponent = math.floor(log10_p)
     mantissa = math.ceil(10.0 ** (log10_p - exponent) * 10 - 1e-9) / 10

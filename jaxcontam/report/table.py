@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jaxcontam.results import MembershipResult, OrderResult
+from jaxcontam.terminal import visible
 
 _VERDICT_STYLE = {
     "contaminated": "bold red",
@@ -41,7 +42,9 @@ def print_results(
         quoted: A last column of figures from elsewhere: its header, and the text of
             each benchmark that has one.
     """
-    longest = max(len("benchmark"), *(len(result.benchmark) for result in results))
+    longest = max(
+        len("benchmark"), *(len(visible(result.benchmark)) for result in results)
+    )
     name_width = min(longest, _NAME_WIDTH)
     unbound = console.options.update(max_width=1_000)
     for effect, errors in ((True, console.width >= _WIDE), (True, False), (False,) * 2):
@@ -94,14 +97,14 @@ def _table(
         table.add_column(quoted[0], justify="right", no_wrap=True)
     for primary in primaries:
         of_method = {r.method: r for r in by_name[primary.benchmark]}
-        cells: list[str | Text] = [Text(primary.benchmark)]
+        cells: list[str | Text] = [Text(visible(primary.benchmark))]
         if planted:
             cells.append(str(primary.copies))
         verdict = primary.verdict or ""
         style = _VERDICT_STYLE.get(verdict, "")
         cells += [
             p_text(primary),
-            f"[{style}]{verdict}[/]" if style else verdict,
+            Text(verdict, style=style),
         ]
         if effect:
             cells.append(effect_text(primary, with_error=errors))

@@ -6,22 +6,20 @@ which every count and every mean follows.
 
 import dataclasses
 import json
-import shlex
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from jaxcontam.report.document import (
-    REPORT_NAME,
-    data_digest,
     is_report_of,
     make_folder,
     replace_bytes,
-    sealed_text,
+    save_document,
     to_document,
 )
 from jaxcontam.report.membership import TEXTS_NAME, read_text_rows
+from jaxcontam.report.page_words import UNLEARNING
+from jaxcontam.report.template import PAGE_NAME, MethodNote, render
 from jaxcontam.results import ModelInfo, Report
 from jaxcontam.unlearning_results import QUESTIONS, ScreenResult, SimilarityResult
 
@@ -79,18 +77,14 @@ def write_unlearning(
     document["original"] = dataclasses.asdict(original)
     rows_of = [dataclasses.asdict(result) for result in results]
     document["results"] = json.loads(json.dumps(rows_of))
-    document["digests"] = {TEXTS_NAME: data_digest(data)}
-    text = sealed_text(document)
-    replace_bytes(out / TEXTS_NAME, data)
-    replace_bytes(out / REPORT_NAME, text.encode())
+    save_document(document, TEXTS_NAME, data, out)
     return document
 
 
-def write_unlearning_page(document: Mapping[str, Any], directory: Path) -> Path:
+def write_unlearning_page(
+    document: Mapping[str, Any], directory: Path, methods: Sequence[MethodNote]
+) -> Path:
     """Write report.html of a run of `unlearning`; returns its path."""
-    import jinja2
-
-    from jaxcontam.report.page import PAGE_NAME
     from jaxcontam.report.unlearning_plots import ratio_plot, similarity_plot
 
     texts = read_text_rows(directory)
@@ -115,27 +109,15 @@ def write_unlearning_page(document: Mapping[str, Any], directory: Path) -> Path:
                 "best": _closest(own, "rouge_l_recall"),
             }
         )
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    template = environment.from_string(
-        resources.files("jaxcontam.report")
-        .joinpath("unlearning.html.j2")
-        .read_text("utf-8")
-    )
     model, original = document["model"], document["original"]
-    page = template.render(
-        title=f"Unlearning: {model['name']} after {original['name']}",
-        made=f"Made {document['started']} in {document['wall_seconds']:.0f} s.",
-        meaning=MEANING,
-        blocks=blocks,
-        command=shlex.join(["jaxcontam", *document["command"]]),
-        provenance=f"jaxcontam {document['jaxcontam']}, seed {document['seed']}; "
-        f"original {original['fingerprint']}; unlearned {model['fingerprint']}; "
-        + "; ".join(
-            dict.fromkeys(
-                f"{row['benchmark']} {row['fingerprint']}"
-                for row in document["results"]
-            )
-        ),
+    fields = {
+        "title": f"Unlearning: {model['name']} after {original['name']}",
+        "subtitle": f"Made {document['started']} in {document['wall_seconds']:.0f} s.",
+        "meaning": MEANING,
+        "blocks": blocks,
+    }
+    page = render(
+        "unlearning.html.j2", document, fields, methods=methods, words=UNLEARNING
     )
     replace_bytes(directory / PAGE_NAME, page.encode())
     return directory / PAGE_NAME

@@ -15,7 +15,7 @@ from jaxcontam.report.figure import (
     svg_text,
 )
 
-_SIZE = (4.6, 2.7)
+_SIZE = (4.0, 2.6)
 _BINS = 30
 # Ratios further out stand in the last bar: one of a thousand would hide all others.
 _FURTHEST = 3.0
@@ -54,7 +54,10 @@ def ratio_plot(
         axes.set_xlabel("score or perplexity after unlearning over before")
         axes.set_ylabel("texts")
         axes.legend(frameon=False)
-        return svg_text(figure)
+        counts = ", ".join(f"{r['method']} {r['n_suspicious']}" for r in screens)
+        return svg_text(
+            figure, f"Histogram of ratios of scores; suspicious texts: {counts}"
+        )
 
 
 def similarity_plot(texts: Sequence[Mapping[str, Any]], method: str, label: str) -> str:
@@ -96,4 +99,8 @@ def similarity_plot(texts: Sequence[Mapping[str, Any]], method: str, label: str)
         axes.set_xlabel(label)
         axes.set_ylabel("share of samples")
         axes.legend(frameon=False)
-        return svg_text(figure)
+        return svg_text(
+            figure,
+            f"Histograms of {label}: {len(arms[True])} samples of suspicious texts, "
+            f"{len(arms[False])} of others",
+        )

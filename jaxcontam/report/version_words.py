@@ -119,14 +119,14 @@ def version_block(row: Mapping[str, Any], words: Words) -> dict[str, str]:
 
 def alone_rows(
     row: Mapping[str, Any], results: Sequence[Mapping[str, Any]]
-) -> list[dict[str, str]]:
+) -> list[list[str]]:
     """Each secret alone, for a table; empty for other tests and for one secret."""
     return [
-        {
-            "name": other["benchmark"],
-            "p": p_words(other).removeprefix("p <= "),
-            "exposure": f"{other['exposure']:.1f}",
-        }
+        [
+            other["benchmark"],
+            p_words(other).removeprefix("p <= "),
+            f"{other['exposure']:.1f}",
+        ]
         for other in results
         if other["method"] == "canary_alone"
         and other["content_digest"] == row["content_digest"]

@@ -24,6 +24,20 @@ class Batch:
     n_rows: int
     length: int
 
+    def __str__(self) -> str:
+        """Its size."""
+        return f"{self.n_rows} rows of {self.length} ids"
+
+    def halves(self, n_devices: int = 1) -> list["Batch"]:
+        """The same rows in batches of half as many; none where a device has one row."""
+        if self.n_rows <= n_devices:
+            return []
+        n_rows = n_devices * -(-self.n_rows // n_devices // 2)
+        return [
+            Batch(self.rows[start : start + n_rows], n_rows, self.length)
+            for start in range(0, len(self.rows), n_rows)
+        ]
+
 
 def bucket_lengths(context: int) -> list[int]:
     """Padded lengths: powers of two and their halves more, up to the context.

@@ -56,6 +56,28 @@ class PairBatch:
         """What tells its compiled program from others."""
         return (self.n_rows, self.n_continuations, self.length, self.at_once)
 
+    def __str__(self) -> str:
+        """Its size on a device."""
+        n = self.at_once * (1 + self.n_continuations)
+        return f"{n} rows of {self.length} ids"
+
+    def halves(self) -> list["PairBatch"]:
+        """The same groups with half as many side by side; none where one is alone."""
+        if self.at_once == 1:
+            return []
+        at_once = -(-self.at_once // 2)
+        n_rows = self.n_rows // self.at_once * at_once
+        return [
+            PairBatch(
+                self.groups[start : start + n_rows],
+                n_rows,
+                self.n_continuations,
+                self.length,
+                at_once,
+            )
+            for start in range(0, len(self.groups), n_rows)
+        ]
+
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class PairScores:
@@ -96,6 +118,7 @@ class PairScorer:
         self.n_devices = n_devices
         self.store = store
         self.share = share
+        self._no_room: set[str] = set()
 
     def logprobs(
         self, groups: Sequence[PairGroup], progress: Progress | None = None
@@ -116,6 +139,8 @@ class PairScorer:
             finish=lambda batch, scores: pair_values(batch, scores, groups),
             to_bytes=lambda value: value.astype("<f4", copy=False).tobytes(),
             from_bytes=lambda _, __, data: np.frombuffer(data, "<f4"),
+            halves=PairBatch.halves,
+            no_room=self._no_room,
         )
         found: dict[int, list[np.ndarray]] = {}
         n_cached = 0

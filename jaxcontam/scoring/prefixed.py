@@ -61,6 +61,23 @@ class PrefixedBatch:
     texts: tuple[int, ...]
     shape: tuple[int, int, int, int]
 
+    def __str__(self) -> str:
+        """Its size."""
+        n_devices, K, P, T = self.shape
+        return f"{n_devices * K} rows of {T} ids after a prefix of {P}"
+
+    def halves(self) -> list["PrefixedBatch"]:
+        """The same texts, half as many at once; none where a device has one."""
+        n_devices, K, P, T = self.shape
+        if K == 1:
+            return []
+        K = -(-K // 2)
+        n = n_devices * K
+        return [
+            PrefixedBatch(self.texts[start : start + n], (n_devices, K, P, T))
+            for start in range(0, len(self.texts), n)
+        ]
+
 
 def prefixed_sums(
     scorer: PairSource,
@@ -134,6 +151,7 @@ def prefixed_sums(
         finish=values,
         to_bytes=lambda value: value.astype("<f8", copy=False).tobytes(),
         from_bytes=lambda _, __, data: np.frombuffer(data, "<f8"),
+        halves=PrefixedBatch.halves,
     )
     loglik, n_cached, done = np.zeros(len(texts)), 0, 0
     total = sum(len(ids) for ids in texts)

@@ -107,6 +107,8 @@ class Scorer:
         self.pairs = pairs
         self.share = share
         self.moments = moments
+        # Sizes for which the device had no memory: no plan tries them twice.
+        self._no_room: set[str] = set()
 
     def log_likelihoods(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
@@ -187,6 +189,8 @@ class Scorer:
             finish=lambda batch, scores: _values(batch, scores, rows, kept),
             to_bytes=kept.to_bytes,
             from_bytes=lambda _, __, data: kept.from_bytes(data, n_scores=n_scores),
+            halves=lambda batch: batch.halves(self.n_devices),
+            no_room=self._no_room,
         )
         for batch, values, cached in scored_batches(
             batches, work, self.store, self.share

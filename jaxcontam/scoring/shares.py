@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from jaxcontam.errors import InputError
 from jaxcontam.hosts import gather_bytes, process_count, process_index
 from jaxcontam.hosts.link import packed, unpacked
+from jaxcontam.scoring.memory import room_for
 from jaxcontam.scoring.store import RowKeys, ScoreStore
 
 if TYPE_CHECKING:
@@ -202,12 +203,25 @@ def _held_by(keys: Sequence[list[bytes]], own: Sequence[bool]) -> list[list[int]
 def _computed(
     batches: Sequence[BatchT], mine: Sequence[int], work: "Work[BatchT, ValueT]"
 ) -> Iterator[tuple[int, list[ValueT]]]:
-    """Index and values of each of my batches."""
+    """Index and values of each of my batches.
+
+    Raises:
+        NoRoomError: If the device has no memory for one.
+    """
     waiting: collections.deque[tuple[int, Any]] = collections.deque()
     for i in mine:
-        waiting.append((i, work.start(batches[i])))
+        with room_for(work.words(batches[i])):
+            waiting.append((i, work.start(batches[i])))
         if len(waiting) > _AHEAD:
-            done, started = waiting.popleft()
-            yield done, work.finish(batches[done], started)
-    for done, started in waiting:
-        yield done, work.finish(batches[done], started)
+            yield _finished(batches, waiting.popleft(), work)
+    while waiting:
+        yield _finished(batches, waiting.popleft(), work)
+
+
+def _finished(
+    batches: Sequence[BatchT], begun: tuple[int, Any], work: "Work[BatchT, ValueT]"
+) -> tuple[int, list[ValueT]]:
+    # No halves: the other shares have planned the whole batch, and know it by its key.
+    i, started = begun
+    with room_for(work.words(batches[i])):
+        return i, work.finish(batches[i], started)

@@ -25,6 +25,7 @@ from jaxcontam.scoring.records import (
     read_records,
     record_bytes,
 )
+from jaxcontam.terminal import visible
 
 SUFFIX = ".scores"
 """Of the files in a folder of scores."""
@@ -215,7 +216,8 @@ class ScoreStore(RowKeys):
     def _skip(self, path: Path, reason: str) -> None:
         self._skipped.add(path)
         print(
-            f"jaxcontam: warning: {path}: {reason}; what is missing is scored again",
+            f"jaxcontam: warning: {visible(str(path))}: {reason}; "
+            "what is missing is scored again",
             file=sys.stderr,
         )
 

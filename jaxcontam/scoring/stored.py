@@ -1,10 +1,13 @@
 """Batches through a device, past a store: nothing is scored twice."""
 
 import collections
+import contextlib
 import dataclasses
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
+from jaxcontam.scoring.memory import NoRoomError, room_for
 from jaxcontam.scoring.shares import ALONE, Share, shared_batches
 from jaxcontam.scoring.store import RowKeys, ScoreStore
 
@@ -43,6 +46,10 @@ class Work(Generic[BatchT, ValueT]):
         finish: Values of its rows, from what the device gives; may raise.
         to_bytes: A row's value as the store holds it.
         from_bytes: Undoes it, to the bit; takes the batch and the row's place in it.
+        words: A batch's size, for messages.
+        halves: Smaller batches of the same rows in their order, for a device without
+            memory for the whole one; none where it has no halves.
+        no_room: Sizes, in words, for which the device has had no memory.
     """
 
     keys: Callable[[BatchT, RowKeys], list[bytes]]
@@ -50,6 +57,9 @@ class Work(Generic[BatchT, ValueT]):
     finish: Callable[[BatchT, Any], list[ValueT]]
     to_bytes: Callable[[ValueT], bytes]
     from_bytes: Callable[[BatchT, int, bytes], ValueT]
+    words: Callable[[BatchT], str] = str
+    halves: Callable[[BatchT], list[BatchT]] = lambda batch: []
+    no_room: set[str] = dataclasses.field(default_factory=set)
 
 
 def scored_batches(
@@ -61,27 +71,82 @@ def scored_batches(
     """Each batch with the values of its rows, and whether the store held them.
 
     A batch with a row that the store lacks is scored whole, so that its shape is that
-    of the plan; it is stored whole or, if `finish` raises, not at all. With several
-    processes see `shared_batches`.
+    of the plan; it is stored whole or, if `finish` raises, not at all. Where the device
+    has no memory for it, it is scored in halves, which the store keeps as what they
+    are: rows of another shape. With several processes see `shared_batches`.
+
+    Raises:
+        NoRoomError: If the device has no memory for a batch that has no halves.
     """
     if share != ALONE:
         yield from shared_batches(batches, work, store, share)
         return
-    waiting: collections.deque[tuple[BatchT, list[bytes], list[bytes] | None, Any]]
-    waiting = collections.deque()
+    waiting: collections.deque[tuple[BatchT, _Begun[ValueT]]] = collections.deque()
     for batch in [*batches, None]:
         if batch is not None:
-            keys = [] if store is None else work.keys(batch, store)
-            stored = None if store is None else store.values(keys)
-            started = () if stored is not None else work.start(batch)
-            waiting.append((batch, keys, stored, started))
+            waiting.append((batch, _begun(batch, work, store)))
         while waiting and (batch is None or len(waiting) > _AHEAD):
-            done, keys, stored, started = waiting.popleft()
-            if stored is not None:
-                values = [work.from_bytes(done, i, d) for i, d in enumerate(stored)]
-            else:
-                values = work.finish(done, started)
-                if store is not None:
-                    data = map(work.to_bytes, values)
-                    store.commit(list(zip(keys, data, strict=True)))
-            yield done, values, stored is not None
+            done, begun = waiting.popleft()
+            yield done, _ended(done, begun, work, store), begun.stored is not None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Begun(Generic[ValueT]):
+    """A batch that the store holds, or else what the device was asked for."""
+
+    keys: list[bytes]
+    stored: list[ValueT] | None
+    started: Any
+
+
+def _begun(
+    batch: BatchT, work: Work[BatchT, ValueT], store: ScoreStore | None
+) -> _Begun[ValueT]:
+    """A batch, sent to the device unless it is stored or there is no room."""
+    keys = [] if store is None else work.keys(batch, store)
+    stored = None if store is None else store.values(keys)
+    if stored is not None:
+        values = [work.from_bytes(batch, i, data) for i, data in enumerate(stored)]
+        return _Begun(keys, values, None)
+    started = None
+    if work.words(batch) not in work.no_room:
+        # What is on the device already may be what takes the room: this batch is sent
+        # again when its own turn comes.
+        with contextlib.suppress(NoRoomError), room_for(work.words(batch)):
+            started = work.start(batch)
+    return _Begun(keys, None, started)
+
+
+def _ended(
+    batch: BatchT,
+    begun: _Begun[ValueT],
+    work: Work[BatchT, ValueT],
+    store: ScoreStore | None,
+) -> list[ValueT]:
+    """Values of a batch's rows, once they are stored."""
+    if begun.stored is not None:
+        return begun.stored
+    words, halves = work.words(batch), work.halves(batch)
+    values = None
+    if words not in work.no_room:
+        try:
+            with room_for(words):
+                started = begun.started
+                values = work.finish(
+                    batch, work.start(batch) if started is None else started
+                )
+        except NoRoomError as e:
+            if not halves:
+                raise
+            work.no_room.add(words)
+            print(
+                f"jaxcontam: warning: {e}; it takes half of them at once",
+                file=sys.stderr,
+            )
+    if values is None:
+        of_halves = [_ended(h, _begun(h, work, store), work, store) for h in halves]
+        return [value for values in of_halves for value in values]
+    if store is not None:
+        data = map(work.to_bytes, values)
+        store.commit(list(zip(begun.keys, data, strict=True)))
+    return values

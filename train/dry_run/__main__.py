@@ -12,12 +12,12 @@ import sys
 from typing import Annotated, Literal
 
 import tyro
-from rich.console import Console
 
 from jaxcontam.cli import parse, run_command
 from jaxcontam.commands.flags import check_positive
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
+from jaxcontam.terminal import Terminal
 from train.dry_run.answer import Answer, answer_to_json
 from train.dry_run.compiled import CompiledStep, compile_elsewhere, has_tpu_compiler
 from train.dry_run.hardware import Machine, machine
@@ -200,7 +200,7 @@ class DryRun:
         if chosen.machine.slice_name is not None and has_tpu_compiler():
             asked.append((chosen.machine.chip.name, chosen.machine.slice_name))
         found = []
-        console = Console(stderr=True)
+        console = Terminal(stderr=True)
         for name, slice_name in asked:
             words = f"compiling for {chosen.machine.n_chips} devices ({name})"
             if not console.is_terminal:

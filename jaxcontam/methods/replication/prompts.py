@@ -149,7 +149,7 @@ def _read(path: Path) -> Mapping[str, object]:
         raise InputError(f"{path}: not readable ({e.strerror})") from e
     except UnicodeDecodeError as e:
         raise InputError(f"{path}: byte {e.start}: not UTF-8") from e
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise InputError(f"{path}: not {path.suffix[1:]} ({e})") from e
     if not isinstance(tables, dict):
         raise InputError(f"{path}: must hold tables of templates, one a task")

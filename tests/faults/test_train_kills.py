@@ -16,7 +16,7 @@ import pytest
 from jaxcontam.data.manifest import read_manifest
 from train.checkpoints import saved_steps
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 WORDS = [f"word{i}" for i in range(300)]
 
 

@@ -1,0 +1,167 @@
+"""`jaxcontam compare`: finished audits of several models or checkpoints on one page."""
+
+import dataclasses
+import hashlib
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import tyro
+
+from jaxcontam.commands.method_notes import method_notes
+from jaxcontam.comparison_results import ComparedTest
+from jaxcontam.errors import InputError
+from jaxcontam.report.comparison import (
+    comparison_sentences,
+    design_of,
+    difference_sentences,
+    difference_words,
+    write_comparison,
+)
+from jaxcontam.report.document import REPORT_NAME, read_document
+from jaxcontam.stats.multiple import holm
+from jaxcontam.terminal import Terminal
+
+# Fields of a result that a comparison takes as they are.
+_TAKEN = (
+    "benchmark",
+    "method",
+    "verdict",
+    "p_value",
+    "log10_p",
+    "p_adjusted",
+    "effect",
+    "effect_se",
+    "mde",
+    "effect_unit",
+    "validity",
+    "n_examples",
+    "n_strata",
+    "n_orders",
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Compare:
+    """Put finished audits of several models or checkpoints on one page."""
+
+    directory: Annotated[
+        tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DIR...")
+    ]
+    """Folders of finished audits, two or more, in the order to be shown."""
+    out: Path | None = None
+    """Folder for comparison.html and comparison.csv (default: runs/compare/DIGEST)."""
+
+    def __post_init__(self) -> None:
+        if len(self.directory) < 2:
+            raise InputError(
+                f"{len(self.directory)} report: nothing to compare it with",
+                hint="name the folders of two or more finished audits",
+            )
+
+    def run(self) -> list[ComparedTest]:
+        """Write the page and the table, print a line a benchmark; the tests."""
+        documents = [read_document(path / REPORT_NAME) for path in self.directory]
+        tests, warnings = compared(documents, list(map(str, self.directory)))
+        digests = "".join(document.get("digest", "") for document in documents)
+        name = hashlib.sha256(digests.encode()).hexdigest()[:8]
+        out = self.out or Path("runs/compare") / name
+        words = ["jaxcontam", "compare", *map(str, self.directory), "--out", str(out)]
+        notes = {n.name: n for d in documents for n in method_notes(_deciding(d))}
+        page = write_comparison(
+            tests,
+            warnings,
+            out,
+            command=shlex.join(words),
+            methods=list(notes.values()),
+        )
+        console = Terminal(highlight=False, soft_wrap=True)
+        for line in [*comparison_sentences(tests), *[f"{w}." for w in warnings]]:
+            console.print(line)
+        console.print(f"\ncomparison: {page}")
+        return tests
+
+
+def compared(
+    documents: Sequence[dict[str, Any]], folders: Sequence[str]
+) -> tuple[list[ComparedTest], list[str]]:
+    """The deciding tests of several reports, corrected together, and what differs.
+
+    Args:
+        documents: As in `report.json`.
+        folders: Where each stands.
+
+    Raises:
+        InputError: If one is no audit, or two are of the same model and benchmark, or
+            all are of one model.
+    """
+    found: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any], str]] = {}
+    for document, folder in zip(documents, folders, strict=True):
+        for row in _audited(document, folder):
+            key = (document["model"]["fingerprint"], row["benchmark"])
+            if key in found:
+                raise InputError(
+                    f"{folder}: the same model and benchmark as {found[key][2]} "
+                    f"({document['model']['name']}, {row['benchmark']})",
+                    hint="name each report once",
+                )
+            found[key] = (document, row, folder)
+    if len({fingerprint for fingerprint, _ in found}) < 2:
+        raise InputError(
+            f"all reports are of one model ({documents[0]['model']['name']})",
+            hint="its benchmarks stand side by side if one audit tests them all",
+        )
+    labels = _labels(documents, folders)
+    p_adjusted = holm(np.array([row["p_value"] for _, row, _ in found.values()]))
+    designs: dict[str, list[dict[str, object]]] = {}
+    for document, row, _ in found.values():
+        designs.setdefault(row["benchmark"], []).append(design_of(document, row))
+    differences = {name: difference_words(rows) for name, rows in designs.items()}
+    tests = [
+        ComparedTest(
+            model=labels[fingerprint],
+            report=folder,
+            model_fingerprint=fingerprint,
+            benchmark_fingerprint=row["fingerprint"],
+            p_adjusted_all=adjusted,
+            comparable=not differences[benchmark],
+            **{name: row[name] for name in _TAKEN},
+        )
+        for ((fingerprint, benchmark), (_, row, folder)), adjusted in zip(
+            found.items(), p_adjusted.tolist(), strict=True
+        )
+    ]
+    return tests, difference_sentences(differences)
+
+
+def _audited(document: dict[str, Any], folder: str) -> list[dict[str, Any]]:
+    """The rows that decide; refuses reports of other commands."""
+    rows = [r for r in document["results"] if r.get("primary") and "n_strata" in r]
+    if document["model"] is None or not rows:
+        made_by = " ".join(document["command"][:1])
+        raise InputError(
+            f"{folder}: no order test of a model (a report of {made_by})",
+            hint="compare reads reports of jaxcontam audit",
+        )
+    return rows
+
+
+def _deciding(document: dict[str, Any]) -> dict[str, Any]:
+    return {"results": [row for row in document["results"] if row["primary"]]}
+
+
+def _labels(
+    documents: Sequence[dict[str, Any]], folders: Sequence[str]
+) -> dict[str, str]:
+    """Fingerprint -> the model's name, with a folder where two models share it."""
+    models = {
+        document["model"]["fingerprint"]: (document["model"]["name"], folder)
+        for document, folder in zip(documents, folders, strict=True)
+    }
+    names = [name for name, _ in models.values()]
+    return {
+        fingerprint: name if names.count(name) == 1 else f"{name} ({folder})"
+        for fingerprint, (name, folder) in models.items()
+    }

@@ -1,0 +1,191 @@
+"""Several models or checkpoints side by side: comparison.html and comparison.csv."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jaxcontam.comparison_results import ComparedTest
+from jaxcontam.report.document import make_folder, replace_bytes
+from jaxcontam.report.page_words import COMPARISON
+from jaxcontam.report.sentences import effect_words, p_words
+from jaxcontam.report.table_csv import csv_text
+from jaxcontam.report.template import MethodNote, render_fields
+
+PAGE_NAME, TABLE_NAME = "comparison.html", "comparison.csv"
+
+# Where two rows of one benchmark differ in these, their numbers mean other things.
+_DESIGN = {
+    "fingerprint": "examples or their order",
+    "method": "test",
+    "null": "null",
+    "n_strata": "strata",
+    "n_orders": "orders",
+    "n_cut": "examples cut",
+    "group_field": "group field",
+    "block_field": "block field",
+    "scores": "kind of scores",
+    "first_tokens": "first tokens",
+    "effect_unit": "unit of the effect",
+}
+_FLAGS = {
+    "--separator": "separator",
+    "--max-example-tokens": "longest example",
+    "--template": "template",
+    "--text-field": "text field",
+}
+_MODEL = {"dtype": "number format", "precision": "precision"}
+_LEVEL = 0.001
+
+Row = Mapping[str, Any]
+
+
+def design_of(document: Row, row: Row) -> dict[str, object]:
+    """What must be the same for two tests of a benchmark to be comparable.
+
+    Args:
+        document: As in `report.json`.
+        row: One of its results.
+    """
+    command = list(document["command"])
+    design = {words: row[name] for name, words in _DESIGN.items()}
+    design["seed"] = document["seed"]
+    for flag, words in _FLAGS.items():
+        is_given = flag in command[:-1]
+        design[words] = command[command.index(flag) + 1] if is_given else None
+    return design | {words: document["model"][name] for name, words in _MODEL.items()}
+
+
+def difference_words(designs: Sequence[Mapping[str, object]]) -> str:
+    """In what tests of one benchmark differ; "" if they do not."""
+    names = [
+        name
+        for name in designs[0]
+        if any(design[name] != designs[0][name] for design in designs)
+    ]
+    told = []
+    for name in names:
+        values = list(dict.fromkeys(str(design[name]) for design in designs))
+        # Digests tell a reader nothing.
+        is_digest = any(value.startswith("sha256:") for value in values)
+        told.append(name if is_digest else f"{name}: {' and '.join(values)}")
+    return "; ".join(told)
+
+
+def difference_sentences(differences: Mapping[str, str]) -> list[str]:
+    """Says which benchmarks were not tested alike; one sentence a kind of difference.
+
+    Args:
+        differences: Benchmark -> see `difference_words`.
+    """
+    benchmarks: dict[str, list[str]] = {}
+    for benchmark, words in differences.items():
+        if words:
+            benchmarks.setdefault(words, []).append(benchmark)
+    return [
+        f"{', '.join(names)}: not comparable, the models were not tested alike "
+        f"({words})"
+        for words, names in benchmarks.items()
+    ]
+
+
+def comparison_sentences(tests: Sequence[ComparedTest]) -> list[str]:
+    """A line a benchmark, and one about the number of tests."""
+    lines = []
+    for benchmark in _names(tests, "benchmark"):
+        by_verdict: dict[str, list[str]] = {}
+        for test in tests:
+            if test.benchmark == benchmark:
+                by_verdict.setdefault(test.verdict, []).append(test.model)
+        told = [f"{verdict} in {', '.join(m)}" for verdict, m in by_verdict.items()]
+        lines.append(f"{benchmark}: {'; '.join(told)}.")
+    found = [test for test in tests if test.verdict == "contaminated"]
+    kept = sum(test.p_adjusted_all <= _LEVEL for test in found)
+    benchmarks = _count(_names(tests, "benchmark"), "benchmark")
+    models = _count(_names(tests, "model"), "model")
+    lines.append(
+        f"{len(tests)} tests were made: {benchmarks}, {models}. Verdicts are those of "
+        "the reports, each corrected for its own benchmarks alone. Corrected for all "
+        f"{len(tests)} tests (Holm), {kept} of {len(found)} that are called "
+        "contaminated stay at or below 0.001."
+    )
+    return lines
+
+
+def write_comparison(
+    tests: Sequence[ComparedTest],
+    warnings: Sequence[str],
+    out: Path,
+    *,
+    command: str,
+    methods: Sequence[MethodNote],
+) -> Path:
+    """Write comparison.csv and comparison.html; returns the page's path.
+
+    Args:
+        tests: At least one; models and benchmarks in the order in which they appear.
+        warnings: What makes numbers not comparable, one sentence each.
+        out: Folder, created if missing.
+        command: The line that made it.
+        methods: The tests.
+    """
+    from jaxcontam.report.comparison_plot import effects_plot
+
+    make_folder(out)
+    table = csv_text([dataclasses.asdict(test) for test in tests])
+    replace_bytes(out / TABLE_NAME, table.encode())
+    models, benchmarks = _names(tests, "model"), _names(tests, "benchmark")
+    by_place = {(test.benchmark, test.model): test for test in tests}
+    *lines, counted = comparison_sentences(tests)
+    fields = {
+        "title": f"Comparison of {_count(models, 'model')}",
+        "subtitle": counted,
+        "lines": lines,
+        "warnings": warnings,
+        "models": models,
+        "rows": [
+            (name, [_cell(by_place.get((name, model))) for model in models])
+            for name in benchmarks
+        ],
+        "unit": tests[0].effect_unit,
+        "effects_svg": effects_plot(tests),
+        "methods": [[note.name, note.finds, note.source] for note in methods],
+        "words": COMPARISON,
+        "command": command,
+        "provenance": _provenance(tests),
+    }
+    page = render_fields("comparison.html.j2", fields)
+    replace_bytes(out / PAGE_NAME, page.encode())
+    return out / PAGE_NAME
+
+
+def _cell(test: ComparedTest | None) -> dict[str, str] | None:
+    if test is None:
+        return None
+    fields = dataclasses.asdict(test)
+    return {
+        "verdict": test.verdict,
+        "p": p_words(fields),
+        "adjusted": f"{test.p_adjusted:.2g}",
+        "adjusted_all": f"{test.p_adjusted_all:.2g}",
+        "effect": effect_words(fields),
+        "mde": "-" if test.mde is None else f"{test.mde:.2g}",
+    }
+
+
+def _provenance(tests: Sequence[ComparedTest]) -> list[tuple[str, str]]:
+    rows = {test.model: test.model_fingerprint for test in tests}
+    rows |= {f"report {test.report}": test.model for test in tests}
+    # One digest where all models were tested on one file.
+    for name in _names(tests, "benchmark"):
+        digests = [t.benchmark_fingerprint for t in tests if t.benchmark == name]
+        rows[f"digest of {name}"] = ", ".join(dict.fromkeys(digests))
+    return list(rows.items())
+
+
+def _names(tests: Sequence[ComparedTest], field: str) -> list[str]:
+    return list(dict.fromkeys(getattr(test, field) for test in tests))
+
+
+def _count(names: Sequence[str], noun: str) -> str:
+    return f"{len(names)} {noun}{'s' * (len(names) != 1)}"

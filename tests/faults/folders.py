@@ -1,0 +1,45 @@
+"""What a fault must leave as it was, and how a refusal must look."""
+
+import contextlib
+import hashlib
+
+from jaxcontam.cli import main
+from jaxcontam.errors import InputError, StorageError
+
+
+def contents(folder):
+    """Every name below a folder, with a digest of what it holds."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        if path.is_file()
+        else "folder"
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def said(words, capsys, *, codes=(2,)):
+    """Standard error of a command that must fail: one line, at most with a hint."""
+    capsys.readouterr()
+    code = main([str(word) for word in words])
+    captured = capsys.readouterr()
+    assert code in codes, captured
+    lines = captured.err.splitlines()
+    errors = [line for line in lines if line.startswith("jaxcontam: error: ")]
+    assert len(errors) == 1, captured.err
+    assert lines.index(errors[0]) >= len(lines) - 2
+    assert len(lines) == lines.index(errors[0]) + 1 or lines[-1].startswith("  hint: ")
+    assert "Traceback" not in captured.err
+    assert_nothing_is_obeyed(captured.err + captured.out)
+    return captured.err
+
+
+def assert_nothing_is_obeyed(text):
+    """No character that moves a cursor or turns the reading direction."""
+    assert [c for c in text if (ord(c) < 32 and c not in "\n\t")] == []
+    assert [c for c in text if 0x7F <= ord(c) < 0xA0 or c in "\u202e\u2066"] == []
+
+
+def allowed(run):
+    """Run what may refuse its input, but fail in no other way."""
+    with contextlib.suppress(InputError, StorageError):
+        run()

@@ -1,0 +1,194 @@
+"""A device without memory for a batch: halves, the same numbers, one line, no loop."""
+
+import numpy as np
+import pytest
+
+from jaxcontam.cli import run_command
+from jaxcontam.scoring.batching import Batch
+from jaxcontam.scoring.memory import NoRoomError, room_for
+from jaxcontam.scoring.pair_plan import PairGroup
+from jaxcontam.scoring.pair_scorer import PairScorer
+from jaxcontam.scoring.prefixed import prefixed_sums
+from jaxcontam.scoring.scorer import Scorer
+from jaxcontam.scoring.shares import _computed
+from jaxcontam.scoring.store import ScoreStore
+from jaxcontam.scoring.stored import Work
+from tests.store_process import CONTEXT, IDENTITY, TABLE, drawn_sequences
+
+XLA = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 12 bytes.\n#0 ..."
+
+
+class Device:
+    """A stub with room for so many rows at once; `late` says so when it is read."""
+
+    def __init__(self, room, *, late=False):
+        self.room, self.late, self.asked = room, late, []
+
+    def __call__(self, inputs_BS, targets_BS):
+        self.asked.append(inputs_BS.shape)
+        if len(inputs_BS) <= self.room:
+            return (TABLE[inputs_BS, targets_BS],)
+        if self.late:
+            return (Unreadable(),)
+        raise RuntimeError(XLA)
+
+    def pairs(self, prefixes_IP, lengths_I, continuations_IKT, at_once):
+        """Log-probabilities of continuations under the same table."""
+        n, K, _ = continuations_IKT.shape
+        self.asked.append((n, at_once * (1 + K)))
+        if at_once * (1 + K) > self.room:
+            raise RuntimeError(XLA)
+        last_I = prefixes_IP[np.arange(n), lengths_I - 1]
+        before_IKT = np.concatenate(
+            [
+                np.broadcast_to(last_I[:, None, None], (n, K, 1)),
+                continuations_IKT[:, :, :-1],
+            ],
+            axis=2,
+        )
+        return TABLE[before_IKT, continuations_IKT]
+
+
+class Unreadable:
+    """Scores of a batch that failed after it was sent."""
+
+    def __array__(self, dtype=None, copy=None):
+        raise RuntimeError(XLA)
+
+
+def scorer_on(device, store=None):
+    store = None if store is None else ScoreStore(store, IDENTITY)
+    return Scorer(device, context=CONTEXT, batch_tokens=256, store=store)
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("room", [1, 2, 3, 7])
+def test_halves_give_the_numbers_of_whole_batches(room, late, capsys):
+    sequences = drawn_sequences(60)
+    device = Device(room, late=late)
+    scorer = scorer_on(device)
+    found, whole = scorer.sums(sequences), scorer_on(Device(1000)).sums(sequences)
+    np.testing.assert_array_equal(found.loglik, whole.loglik)
+    np.testing.assert_array_equal(found.first, whole.first)
+    for a, b in zip(
+        scorer.tokens(sequences), scorer_on(Device(1000)).tokens(sequences), strict=True
+    ):
+        np.testing.assert_array_equal(a, b)
+    # Each size is said once, and not tried a third time: once ahead, once in turn.
+    said = capsys.readouterr().err.splitlines()
+    too_large = {shape for shape in device.asked if shape[0] > room}
+    assert sorted(said) == sorted(
+        f"jaxcontam: warning: the device has no memory for {n} rows of {length} ids; "
+        "it takes half of them at once"
+        for n, length in too_large
+    )
+    assert all(device.asked.count(shape) <= 3 for shape in too_large)
+
+
+def test_a_batch_has_each_row_in_one_of_its_halves_and_ends_at_one_a_device():
+    for n_devices in (1, 2, 4):
+        left = [Batch(tuple(range(13)), 16, 8)]
+        while halves := left[0].halves(n_devices):
+            left = [half for batch in left for half in batch.halves(n_devices)]
+            assert [row for batch in left for row in batch.rows] == list(range(13))
+            assert {batch.n_rows for batch in left} == {halves[0].n_rows}
+            assert halves[0].n_rows % n_devices == 0
+        assert left[0].n_rows == n_devices
+
+
+def test_a_rerun_without_memory_asks_for_no_row_that_is_stored(tmp_path, capsys):
+    sequences = drawn_sequences(40)
+    first = scorer_on(Device(2), tmp_path).sums(sequences)
+    device = Device(2)
+    again = scorer_on(device, tmp_path).sums(sequences)
+    np.testing.assert_array_equal(again.loglik, first.loglik)
+    assert [shape for shape in device.asked if shape[0] <= 2] == []
+
+
+def test_rows_of_halves_are_not_taken_for_those_of_whole_batches(tmp_path, capsys):
+    sequences = drawn_sequences(40)
+    scorer_on(Device(2), tmp_path).sums(sequences)
+    device = Device(1000)
+    scorer_on(device, tmp_path).sums(sequences)
+    assert any(shape[0] > 2 for shape in device.asked)
+
+
+def test_one_row_without_room_is_one_line_and_exit_2(tmp_path, capsys):
+    scorer = scorer_on(Device(0), tmp_path)
+    assert run_command(lambda: scorer.sums(drawn_sequences(3))) == 2
+    error, hint = capsys.readouterr().err.splitlines()[-2:]
+    assert error.startswith("jaxcontam: error: the device has no memory for 1 rows of ")
+    assert "--batch-tokens" in hint
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pairs_are_scored_half_as_many_at_once(capsys):
+    rng = np.random.default_rng(0)
+    groups = [
+        PairGroup(
+            rng.integers(1, 50, 4, dtype=np.int32),
+            tuple(rng.integers(1, 50, 3, dtype=np.int32) for _ in range(2)),
+            0,
+            (1, 2),
+        )
+        for _ in range(11)
+    ]
+
+    def scores(room):
+        device = Device(room)
+        scorer = PairScorer(device.pairs, context=CONTEXT, batch_tokens=16 * 3 * 5)
+        return np.array(scorer.logprobs(groups).logprobs), device.asked
+
+    (whole, _), (found, asked) = scores(1000), scores(6)
+    np.testing.assert_array_equal(found, whole)
+    assert {rows for _, rows in asked} == {15, 9, 6}
+    assert "no memory for 15 rows of 16 ids" in capsys.readouterr().err
+
+
+def test_texts_after_a_prefix_are_scored_half_as_many_at_once(capsys):
+    rng = np.random.default_rng(0)
+    prefix = rng.integers(1, 50, 4, dtype=np.int32)
+    texts = [rng.integers(1, 50, 5, dtype=np.int32) for _ in range(9)]
+
+    class ManyAtOnce(Device):
+        def pairs(self, prefixes_IP, lengths_I, continuations_IKT, at_once):
+            if continuations_IKT.shape[1] > self.room:
+                raise RuntimeError(XLA)
+            return super().pairs(prefixes_IP, lengths_I, continuations_IKT, 0)
+
+    def sums(room):
+        device = ManyAtOnce(room)
+        scorer = PairScorer(device.pairs, context=CONTEXT, batch_tokens=512)
+        return prefixed_sums(scorer, prefix, texts).loglik
+
+    np.testing.assert_array_equal(sums(3), sums(1000))
+    assert "ids after a prefix of 4; it takes half" in capsys.readouterr().err
+
+
+def test_other_errors_of_a_device_keep_their_traceback():
+    def broken(inputs_BS, targets_BS):
+        raise RuntimeError("INTERNAL: the device fell off the bus")
+
+    with pytest.raises(RuntimeError, match="fell off the bus"):
+        scorer_on(broken).sums(drawn_sequences(3))
+
+
+def test_a_share_of_several_names_the_batch_that_has_no_room():
+    # All processes know a batch by the key of the whole of it.
+    work = Work(
+        keys=lambda batch, store: [],
+        start=lambda batch: Device(0)(np.zeros((1, 2)), np.zeros((1, 2))),
+        finish=lambda batch, started: [],
+        to_bytes=bytes,
+        from_bytes=lambda batch, i, data: data,
+        halves=lambda batch: [batch],
+    )
+    with pytest.raises(NoRoomError, match="no memory for 4 rows of 8 ids"):
+        list(_computed([Batch((0,), 4, 8)], [0], work))
+
+
+def test_the_pages_that_xla_writes_are_dropped():
+    with pytest.raises(NoRoomError) as caught, room_for("8 rows"):
+        raise RuntimeError(XLA)
+    assert str(caught.value) == "the device has no memory for 8 rows"
+    assert caught.value.__suppress_context__

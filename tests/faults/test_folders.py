@@ -1,0 +1,267 @@
+"""Folders that a run writes to: full, closed, shared, linked, or killed half-way."""
+
+import contextlib
+import errno
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from jaxcontam.cli import main
+from jaxcontam.models.fingerprint import fingerprint_files
+from jaxcontam.report.document import replace_bytes
+from tests.faults.folders import contents, said
+from tests.faults.fuzzed import RECORDED, table
+
+pytestmark = pytest.mark.unoptimised
+
+ROOT = Path(__file__).resolve().parents[2]
+NOBODY = 65534
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Inputs of commands that need no model."""
+    (tmp_path / "m.csv").write_text("3,1,2\n5,4,1\n2,2,0\n1,0,3\n")
+    (tmp_path / "r.csv").write_bytes(table([RECORDED] * 4))
+    (tmp_path / "b.txt").write_text("one two three\nfour five six\n")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/d.jsonl").write_text('{"text": "one two three"}\n')
+    return tmp_path
+
+
+def typed(files, out, *, seed=0):
+    """Commands that write a folder."""
+    return {
+        "prove": ["prove", files / "m.csv", "--seed", seed, "--out", out],
+        "replicate": ["replicate", "--recorded", files / "r.csv", "--out", out],
+        "overlap": ["overlap", files / "docs", files / "b.txt", "--out", out],
+    }
+
+
+COMMANDS = ("prove", "replicate", "overlap")
+
+
+@contextlib.contextmanager
+def room(n_bytes):
+    """A disk on which no file of this process grows beyond so many bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("n_bytes", [0, 300])
+def test_a_full_disk_is_one_line_and_what_stood_there_stays(
+    files, command, n_bytes, capsys
+):
+    out = files / "out"
+    assert main([str(word) for word in typed(files, out)[command]]) == 0
+    # Another input under the same --out, so that no byte can be taken over.
+    (files / "m.csv").write_text("1,0\n2,5\n" * 9)
+    (files / "r.csv").write_bytes(table([RECORDED] * 9))
+    (files / "b.txt").write_text("seven eight\nnine ten\n" * 3)
+    before = contents(out)
+    with room(n_bytes):
+        message = said(typed(files, out)[command], capsys)
+    assert "cannot be written (" in message
+    assert contents(out) == before
+    assert main([str(word) for word in typed(files, out)[command]]) == 0
+    assert contents(out) != before
+
+
+def test_a_disk_that_fills_half_way_leaves_the_old_file_and_no_part(
+    tmp_path, monkeypatch, capsys
+):
+    path = tmp_path / "report.json"
+    path.write_text("old")
+
+    def fill(self, data):
+        with self.open("wb") as file:
+            file.write(data[:2])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", fill)
+    with pytest.raises(Exception, match=r"cannot be written \(No space left on device"):
+        replace_bytes(path, b"new bytes")
+    assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {"report.json": "old"}
+
+
+@pytest.fixture
+def closed():
+    """A folder that this process may read and not write."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o555)
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(NOBODY)
+    yield folder
+    if is_root:
+        os.seteuid(0)
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("below", ["", "new"])
+def test_a_read_only_folder_is_one_line_and_stays_empty(closed, below, capsys):
+    with tempfile.TemporaryDirectory() as own:
+        folder = Path(own)
+        (folder / "docs").mkdir()
+        for name, content in (
+            ("m.csv", b"1,2\n3,4\n5,6\n"),
+            ("r.csv", table([RECORDED] * 4)),
+            ("b.txt", b"one two three\nfour five six\n"),
+            ("docs/d.txt", b"one two three\n"),
+        ):
+            (folder / name).write_bytes(content)
+        for words in typed(folder, closed / below).values():
+            message = said(words, capsys)
+            assert "cannot be" in message and str(closed) in message
+    assert list(closed.iterdir()) == []
+
+
+def test_two_runs_in_one_folder_leave_one_whole_report(files):
+    out, codes = files / "out", []
+
+    def write(seed):
+        for _ in range(40):
+            replace_bytes(out / "report.json", b"%d" % seed * 100_000)
+        codes.append(0)
+
+    out.mkdir()
+    # As two processes would: each has a number of its own.
+    pids = []
+    for seed in (1, 2):
+        if not (pid := os.fork()):
+            with contextlib.suppress(BaseException):
+                write(seed)
+                os._exit(0)
+            os._exit(1)
+        pids.append(pid)
+    assert [os.waitpid(pid, 0)[1] for pid in pids] == [0, 0]
+    assert (out / "report.json").read_bytes() in (b"1" * 100_000, b"2" * 100_000)
+    assert [path.name for path in out.iterdir()] == ["report.json"]
+
+
+def test_links_lead_to_inputs_and_outputs_and_stay_links(files, capsys):
+    (files / "real").mkdir()
+    (files / "out").symlink_to("real", target_is_directory=True)
+    (files / "l.csv").symlink_to("m.csv")
+    words = ["prove", str(files / "l.csv"), "--out", str(files / "out")]
+    assert main(words) == 0
+    assert (files / "out").is_symlink() and (files / "l.csv").is_symlink()
+    assert (files / "real/report.json").is_file()
+    assert main(["verify", str(files / "out")]) == 0
+
+
+@pytest.mark.parametrize("target", ["loop", "nowhere"])
+def test_a_link_to_nowhere_is_one_line(files, target, capsys):
+    for suffix in (".csv", ".txt", ".jsonl", ".parquet", ".npy"):
+        (files / f"loop{suffix}").symlink_to(f"{target}{suffix}")
+    before = sorted(files.rglob("*"))
+    for words in (
+        ["prove", files / "loop.csv"],
+        ["prove", files / "loop.npy"],
+        ["replicate", "--recorded", files / "loop.csv"],
+        ["overlap", files / "loop.jsonl", files / "b.txt"],
+        ["overlap", files / "docs", files / "loop.txt"],
+        ["audit", files, files / "loop.parquet"],
+        ["score", files, files / "loop.jsonl", "--out", files / "o"],
+        ["verify", files / "loop.txt"],
+        ["report", files / "loop.txt"],
+        ["prove", files / "m.csv", "--out", files / "loop.txt" / "x"],
+    ):
+        said(words, capsys)
+    assert sorted(files.rglob("*")) == before
+
+
+def test_a_folder_that_links_to_itself_is_searched_once(files, capsys):
+    (files / "docs/again").symlink_to(".", target_is_directory=True)
+    assert main([str(word) for word in typed(files, files / "o")["overlap"]]) == 0
+    document = json.loads((files / "o/overlap.json").read_text())
+    assert document["corpus"]["n_documents"] == 1
+
+
+def test_a_clock_that_jumps_changes_no_number(files, monkeypatch, capsys):
+    def results(out):
+        assert main(["prove", str(files / "m.csv"), "--out", str(out)]) == 0
+        document = json.loads((out / "report.json").read_text())
+        assert document["wall_seconds"] >= 0
+        return document["results"]
+
+    plain = results(files / "a")
+    jumps = iter(range(10**6))
+    monkeypatch.setattr(time, "time", lambda: 2e9 * (-1) ** next(jumps))
+    for stamp in (0, 5_000_000_000):
+        os.utime(files / "m.csv", (stamp, stamp))
+        assert results(files / "b") == plain
+
+
+def test_a_clock_that_jumps_keeps_a_model_its_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = tmp_path / "weights"
+    names = set()
+    for stamp in (0, 1_000, 5_000_000_000, 1_000):
+        path.write_bytes(b"one")
+        os.utime(path, (stamp, stamp))
+        for now in (0.0, 9e9):
+            monkeypatch.setattr(time, "time", lambda now=now: now)
+            names.add(fingerprint_files([path], "tokenizer"))
+    assert len(names) == 1
+    path.write_bytes(b"two")
+    os.utime(path, (1_000, 1_000))
+    assert fingerprint_files([path], "tokenizer") not in names
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_search_that_is_stopped_goes_on_to_the_same_bytes(files, number):
+    lines = "".join(
+        json.dumps({"text": f"word{i} " * 300 + f"one two three {i}"}) + "\n"
+        for i in range(4_000)
+    )
+    (files / "docs/d.jsonl").write_text(lines)
+    words = [sys.executable, "-m", "jaxcontam"]
+    words += [str(word) for word in typed(files, "o")["overlap"]]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        words, cwd=files, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    while process.poll() is None and not (files / "o").exists():
+        time.sleep(0.01)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert b"Traceback" not in err
+    assert process.returncode in (0, 130 if number == signal.SIGINT else -number)
+    assert main([str(word) for word in typed(files, files / "o")["overlap"]]) == 0
+    assert main([str(word) for word in typed(files, files / "whole")["overlap"]]) == 0
+    for path in (files / "whole").iterdir():
+        if path.suffix != ".npz":
+            assert (files / "o" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_an_interruption_while_a_report_is_written_keeps_the_old_one(
+    files, monkeypatch, capsys
+):
+    out = files / "out"
+    words = [str(word) for word in typed(files, out)["prove"]]
+    assert main(words) == 0
+    before = contents(out)
+
+    def interrupt(self, target):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", interrupt)
+    assert main([str(word) for word in typed(files, out, seed=1)["prove"]]) == 130
+    assert "interrupted; run the same command again" in capsys.readouterr().err
+    assert contents(out) == before

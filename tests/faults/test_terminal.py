@@ -1,0 +1,163 @@
+"""What files and models hold reaches neither the terminal nor a page as commands."""
+
+import io
+import json
+import shutil
+
+import pytest
+from rich.table import Table
+
+from jaxcontam.cli import main, run_command
+from jaxcontam.errors import InputError
+from jaxcontam.report.document import ARCHIVE_NAME, REPORT_NAME, sealed_text
+from jaxcontam.terminal import Terminal, json_text, visible
+from tests.faults.folders import assert_nothing_is_obeyed, said
+from tests.faults.fuzzed import RECORDED, table
+
+pytestmark = pytest.mark.unoptimised
+
+HOSTILE = "<script>alert(1)</script>\x1b[2J\x1b]0;x\x07\x9b31m\u202e[/red]$^$&amp;"
+
+
+def test_visible_text_has_no_character_that_is_obeyed():
+    every = "".join(map(chr, [*range(0x300), *range(0x2000, 0x2100), 0xD800]))
+    shown = visible(every)
+    assert_nothing_is_obeyed(shown)
+    assert shown.encode()
+    assert visible(shown) == shown
+    assert visible("naïve 東京 \U0001f600\tx\n") == "naïve 東京 \U0001f600\tx\n"
+
+
+def test_visible_json_is_the_same_value():
+    value = {"name": HOSTILE, "half": "\ud800", "plain": "東京"}
+    text = json_text(value)
+    assert_nothing_is_obeyed(text)
+    assert json.loads(text) == value
+    assert "東京" in text
+
+
+@pytest.mark.parametrize("where", ["text", "cell", "title", "column"])
+def test_a_terminal_shows_what_it_prints(where):
+    stream = io.StringIO()
+    console = Terminal(file=stream, width=300)
+    if where == "text":
+        console.print(HOSTILE)
+    else:
+        grid = Table(title=HOSTILE if where == "title" else None)
+        grid.add_column(HOSTILE if where == "column" else "a")
+        grid.add_row(HOSTILE if where == "cell" else "b")
+        console.print(grid)
+    printed = stream.getvalue()
+    assert_nothing_is_obeyed(printed)
+    # A title is folded to the width of its table.
+    shown = "".join(printed.split())
+    assert "\\x1b[2J" in shown and "[/red]" in shown
+
+
+def test_an_error_is_one_line_of_readable_length(capsys):
+    def fail():
+        raise InputError(f"{HOSTILE}\n{'x' * 10**6}\nthe end", hint=HOSTILE)
+
+    assert run_command(fail) == 2
+    said = capsys.readouterr().err
+    assert_nothing_is_obeyed(said)
+    assert len(said.splitlines()) == 2
+    assert "the end" in said and len(said) < 5_000
+
+
+def hostile_name(suffix):
+    """HOSTILE as the name of a file, which holds no slash."""
+    return HOSTILE.replace("/", "") + suffix
+
+
+def test_names_of_files_are_shown_in_errors(tmp_path, capsys):
+    path = tmp_path / hostile_name(".txt")
+    for words in (["audit", "m", path], ["prove", path], ["overlap", path, path]):
+        assert "\\x1b" in said(words, capsys)
+    path.write_text("")
+    for words in (["prove", path], ["score", "m", path, "--out", path]):
+        assert "\\x1b" in said(words, capsys)
+
+
+def assert_page_runs_nothing(page):
+    text = page.read_text()
+    assert "<script>alert" not in text
+    # In text, and not as part of the page: once for each `&`.
+    assert "&lt;script&gt;" in text
+
+
+def test_prove_shows_the_name_of_its_matrix(tmp_path, capsys):
+    path = tmp_path / hostile_name(".csv")
+    path.write_text("3,1,2\n5,4,1\n2,2,0\n")
+    out = tmp_path / "out"
+    assert main(["prove", str(path), "--out", str(out)]) == 0
+    for words in ([], ["--json"]):
+        assert main(["prove", str(path), "--out", str(out), *words]) == 0
+    for command in ("report", "verify"):
+        assert main([command, str(out)]) == 0
+    assert_nothing_is_obeyed(capsys.readouterr().out)
+    assert_page_runs_nothing(out / "report.html")
+
+
+def test_replicate_shows_completions_as_text(tmp_path, capsys):
+    path = tmp_path / hostile_name(".csv")
+    row = {**RECORDED, "second_piece": HOSTILE, "generated_guided_completion": HOSTILE}
+    path.write_bytes(table([row] * 4))
+    out = tmp_path / "out"
+    words = ["replicate", "--recorded", str(path), "--out", str(out)]
+    for more in ([], ["--json"]):
+        assert main([*words, *more]) == 0
+    for command in ("report", "verify"):
+        assert main([command, str(out)]) == 0
+    assert_nothing_is_obeyed(capsys.readouterr().out)
+    assert_page_runs_nothing(out / "report.html")
+
+
+def test_overlap_shows_names_of_a_corpus(tmp_path, capsys):
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    (folder / hostile_name(".jsonl")).write_text('{"text": "a"}\n{"text": \n')
+    benchmark = tmp_path / hostile_name(".txt")
+    benchmark.write_text("one two three\n")
+    words = ["overlap", str(folder), str(benchmark), "--out", str(tmp_path / "o")]
+    for more in ([], ["--json"]):
+        assert main([*words, *more]) == 3
+    captured = capsys.readouterr()
+    assert "\\x1b" in captured.out + captured.err
+    assert_nothing_is_obeyed(captured.out + captured.err)
+
+
+def test_audit_shows_names_and_texts_of_a_benchmark(pulse, tmp_path, capsys):
+    path = tmp_path / hostile_name(".jsonl")
+    lines = [json.dumps({"text": f"{HOSTILE} {i}", HOSTILE: i}) for i in range(12)]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    words = ["audit", str(pulse / "model"), str(path), "--tests", "reversal"]
+    out = tmp_path / "out"
+    for more in (["--dry-run"], ["--dry-run", "--json"], [], ["--json"]):
+        assert main([*words, "--out", str(out), *more]) == 0
+    assert "\\x1b[2J" in said([*words, "--group-field", "none"], capsys)
+    for command in ("report", "verify"):
+        assert main([command, str(out)]) == 0
+    captured = capsys.readouterr()
+    assert_nothing_is_obeyed(captured.out)
+    assert_page_runs_nothing(out / "report.html")
+
+
+@pytest.mark.parametrize("command", ["verify", "report"])
+def test_words_of_a_report_from_elsewhere_are_shown(pulse, tmp_path, capsys, command):
+    for name in (REPORT_NAME, ARCHIVE_NAME):
+        shutil.copy(pulse / name, tmp_path)
+    document = json.loads((tmp_path / REPORT_NAME).read_text())
+    for row in document["results"]:
+        row["benchmark"] += HOSTILE
+        row["warnings"] = [HOSTILE]
+        for test in row.get("pretests", []):
+            test["name"] += HOSTILE
+    document["model"]["name"] = HOSTILE
+    document["command"] += [HOSTILE]
+    (tmp_path / REPORT_NAME).write_text(sealed_text(document), encoding="utf-8")
+    assert main([command, str(tmp_path)]) in (0, 3)
+    captured = capsys.readouterr()
+    assert_nothing_is_obeyed(captured.out + captured.err)
+    if command == "report":
+        assert_page_runs_nothing(tmp_path / "report.html")

@@ -1,0 +1,122 @@
+"""Windows line ends and odd Unicode: the same examples, or one clear line."""
+
+import json
+
+import pytest
+
+from jaxcontam.cli import main
+from jaxcontam.commands.prove import read_matrix
+from jaxcontam.data.benchmark import load_benchmark
+from jaxcontam.data.labelled import load_labelled
+from jaxcontam.methods.replication.prompts import load_prompts
+from jaxcontam.methods.replication.recorded import read_recorded
+from jaxcontam.terminal import visible
+from tests.faults.folders import contents, said
+from tests.faults.fuzzed import RECORDED, RECORDS, jsonl, table
+from train.plan import read_plan
+
+pytestmark = pytest.mark.unoptimised
+
+ODD = [
+    "\u2028 and \u2029 are no line ends, \x85 and \x0b neither",
+    "combining e\u0301, wide \uff21, joined \U0001f469\u200d\U0001f680",
+    "right to left \u202eabc\u202c, zero \ufeff width, private \ue000",
+    "unassigned \U000e0fff, last \U0010ffff, replaced \ufffd",
+    "\u0130\u0131\u1e9e\ufb01 change their length in lower case",
+]
+
+
+def numbers(path):
+    return read_matrix(path).tolist()
+
+
+def examples(path):
+    found = load_benchmark(path, text_field="question")
+    return found.texts, found.rows
+
+
+def labelled(path):
+    found = load_labelled(path, text_field="question", label_field="label")
+    return found.texts, found.labels
+
+
+def pieces(path):
+    return [(i.first_piece, i.second_piece) for i in read_recorded(path).instances]
+
+
+def planned(path):
+    (path.parent / "quiz.txt").write_text("a\nb\nc\n")
+    return [(one.name, one.copies) for one in read_plan(path)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "read"),
+    [
+        ("m.csv", b"1,2\n3,4\n", numbers),
+        ("b.jsonl", jsonl(), examples),
+        ("b.csv", table(RECORDS), examples),
+        ("b.tsv", table(RECORDS, "\t"), examples),
+        ("b.json", json.dumps(RECORDS, indent=1).encode(), examples),
+        ("t.jsonl", jsonl([{"question": "a", "label": 1}] * 2), labelled),
+        ("r.csv", table([RECORDED] * 2), pieces),
+        (
+            "p.toml",
+            b'[summary]\nguided = "{input} {dataset_name}"\ngeneral = "{input}"\n',
+            lambda path: load_prompts("summary", path).guided,
+        ),
+        ("p.toml", b'[[sets]]\nfile = "quiz.txt"\ncopies = 2\n', planned),
+    ],
+)
+def test_windows_line_ends_change_nothing(tmp_path, name, content, read):
+    path = tmp_path / name
+    content = content.replace(b"\r\n", b"\n")
+    path.write_bytes(content)
+    plain = read(path)
+    path.write_bytes(content.replace(b"\n", b"\r\n"))
+    assert read(path) == plain
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".tsv", ".txt"])
+def test_odd_characters_are_read_as_they_are(tmp_path, suffix):
+    path = tmp_path / f"odd{suffix}"
+    if suffix == ".txt":
+        path.write_bytes("".join(f"{text}\n" for text in ODD).encode())
+        assert load_benchmark(path).texts == tuple(ODD)
+        return
+    rows = [{"text": text} for text in ODD]
+    if suffix == ".json":
+        path.write_bytes(json.dumps(rows, ensure_ascii=False).encode())
+    elif suffix == ".jsonl":
+        lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
+        path.write_bytes("".join(lines).encode())
+    else:
+        path.write_bytes(table(rows, "\t" if suffix == ".tsv" else ","))
+    assert load_benchmark(path, text_field="text").texts == tuple(ODD)
+
+
+def test_odd_characters_come_through_a_whole_command(tmp_path, capsys):
+    path = tmp_path / "odd \u202e\U0001f600.csv"
+    rows = [{**RECORDED, "second_piece": text} for text in ODD]
+    path.write_bytes(table(rows))
+    out = tmp_path / "out"
+    assert main(["replicate", "--recorded", str(path), "--out", str(out)]) == 0
+    assert main(["verify", str(out)]) == 0
+    assert "\u202e" not in capsys.readouterr().out
+    lines = (out / "texts.jsonl").read_text(encoding="utf-8").rstrip("\n").split("\n")
+    found = [json.loads(line)["second_piece"] for line in lines]
+    # Pieces stand without the blanks around them.
+    assert found == [text.strip() for text in ODD]
+
+
+@pytest.mark.parametrize(
+    "content", [b"\xff\xfea\x00", b"\xed\xa0\x80\n", b"a\x80\n", b"caf\xe9\n"]
+)
+def test_text_that_is_no_utf_8_is_one_line(tmp_path, capsys, content):
+    for suffix in (".jsonl", ".json", ".csv", ".tsv", ".txt"):
+        (tmp_path / f"b{suffix}").write_bytes(content)
+        words = ["audit", "m", tmp_path / f"b{suffix}", "--out", tmp_path / "o"]
+        assert visible("UTF-8") in said(words, capsys)
+    (tmp_path / "m.csv").write_bytes(content)
+    said(["prove", tmp_path / "m.csv", "--out", tmp_path / "o"], capsys)
+    said(["replicate", "--recorded", tmp_path / "m.csv"], capsys)
+    assert "o" not in contents(tmp_path)

@@ -1,0 +1,95 @@
+"""What every page of a report must be: readable offline, by eye, ear and in print."""
+
+import re
+from html.parser import HTMLParser
+
+_INK, _PAPER = "#1d2126", "#ffffff"
+_VERDICTS = (".contaminated", ".suspected", ".invalid-design", ".confounded")
+
+
+class _Page(HTMLParser):
+    """Start tags in their order, and the text of each badge."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.badges: list[list[str]] = []
+        self._badge: list[str] | None = None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        attributes = dict(attrs)
+        self.tags.append((tag, attributes))
+        kinds = (attributes.get("class") or "").split()
+        if "badge" in kinds:
+            self._badge = [kinds[1], ""]
+            self.badges.append(self._badge)
+
+    def handle_data(self, data):
+        if self._badge is not None:
+            self._badge[1] += data
+
+    def handle_endtag(self, tag):
+        if tag == "span":
+            self._badge = None
+
+
+def check_page(page):
+    """Assert the laws of a page."""
+    assert "<script" not in page
+    assert not re.findall(r"(?:src|href)=\"(?!#)", page)
+    assert not re.findall(r"url\([\"']?(?!#)|@import", page)
+    parsed = _Page(page)
+    of = {
+        name: [attributes for tag, attributes in parsed.tags if tag == name]
+        for name in ("html", "h1", "th", "svg", "table")
+    }
+    assert of["html"] == [{"lang": "en"}]
+    assert len(of["h1"]) == 1
+    assert all(attributes["scope"] in ("col", "row") for attributes in of["th"])
+    assert all(one["role"] == "img" and one["aria-label"] for one in of["svg"])
+    regions = [a for _, a in parsed.tags if a.get("role") == "region"]
+    assert all(a["aria-label"] and a["tabindex"] == "0" for a in regions)
+    assert len(of["table"]) <= len(regions)
+    # A verdict is a word; its colour only repeats it.
+    for kind, text in parsed.badges:
+        assert text == kind.replace("-", " ")
+    for heading in ("Methods", "What this does not show", "Make it again, check it"):
+        assert f"<h2>{heading}</h2>" in page
+    assert '<th scope="row">seed</th>' in page or "report " in page
+    assert all(ratio >= 4.5 for ratio in text_contrasts(page).values())
+
+
+def text_contrasts(page):
+    """Selector -> contrast of its text with what is behind it."""
+    (style,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+    screen = style.split("@media print")[0]
+    found = {}
+    for selector, body in re.findall(r"([^{};]+)\{([^{}]*)\}", screen):
+        colours = {
+            name: match.group(1)
+            for name in ("color", "background")
+            if (match := re.search(rf"(?:^|[ ;]){name}: (#[0-9a-f]{{6}})\b", body))
+        }
+        if not colours:
+            continue
+        name = selector.split("*/")[-1].strip()
+        ink = _PAPER if name.startswith(_VERDICTS) else _INK
+        found[name] = contrast(
+            colours.get("color", ink), colours.get("background", _PAPER)
+        )
+    return found
+
+
+def contrast(one, other):
+    """Contrast of two colours as in WCAG 2, 1 to 21."""
+    high, low = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def _luminance(colour):
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [
+        p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts
+    ]
+    return sum(w * p for w, p in zip((0.2126, 0.7152, 0.0722), linear, strict=True))

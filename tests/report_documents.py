@@ -1,0 +1,80 @@
+"""Small reports of audits that nothing was scored for."""
+
+import json
+
+from jaxcontam.report.document import to_document
+from jaxcontam.results import ModelInfo, OrderNumbers, OrderResult, Pretest, Report
+
+
+def order_result(benchmark="boolq", **changes):
+    """A decided result; changes are fields of it or of its numbers."""
+    numbers = {
+        "statistic": 9.5,
+        "p_value": 1e-6,
+        "log10_p": -6.0,
+        "p_lower": 0.9e-6,
+        "p_monte_carlo": None,
+        "p_floor": 1e-60,
+        "e_value": 100.0,
+        "effect": 0.1 + 0.2,
+        "effect_se": 0.05,
+        "mde": 0.25,
+        "scores": "centred",
+    }
+    fields = {
+        "benchmark": benchmark,
+        "fingerprint": f"sha256:{benchmark}",
+        "content_digest": f"sha256:c{benchmark}",
+        "order_provenance": "published",
+        "n_examples": 100,
+        "n_cut": 0,
+        "method": "stratified",
+        "primary": True,
+        "null": "exchangeability",
+        "validity": "exact",
+        "n_strata": 12,
+        "n_dropped": 0,
+        "n_orders": 9,
+        "group_field": None,
+        "tokens_scored": 1000,
+        "cached_tokens": 0,
+        "p_adjusted": 1e-6,
+        "effect_unit": "nats per example boundary",
+        "pretests": (
+            Pretest(name="length_trend", statistic=0.1, p_value=0.5, passed=True),
+        ),
+        "verdict": "contaminated",
+    }
+    for name, value in changes.items():
+        (numbers if name in numbers else fields)[name] = value
+    return OrderResult(numbers=OrderNumbers(**numbers), **fields)
+
+
+def audit_document(*results, model="pythia", command=("audit",), seed=0):
+    """A report of an audit as JSON values."""
+    report = Report(
+        command=(*command, model, *(row.benchmark for row in results)),
+        seed=seed,
+        started="2026-01-01T00:00:00Z",
+        wall_seconds=1.0,
+        model=ModelInfo(
+            name=model,
+            fingerprint=f"sha256:{model}",
+            n_parameters=10,
+            dtype="float32",
+            precision="highest",
+            context=128,
+        ),
+        device=None,
+        versions={"jax": "0.10"},
+        min_effect=0.5,
+        results=results,
+    )
+    return json.loads(json.dumps(to_document(report)))
+
+
+def save_document(document, folder):
+    """Write a report.json alone; returns the folder."""
+    folder.mkdir(parents=True)
+    (folder / "report.json").write_text(json.dumps(document))
+    return folder

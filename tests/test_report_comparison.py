@@ -1,0 +1,164 @@
+"""`jaxcontam compare`: several models on one page, corrected together."""
+
+import csv
+import io
+
+import pytest
+
+from jaxcontam.cli import main
+from jaxcontam.commands.compare import compared
+from jaxcontam.errors import InputError
+from tests.page_laws import check_page
+from tests.report_documents import audit_document, order_result, save_document
+
+pytestmark = pytest.mark.unoptimised
+
+
+def two(**changes):
+    """Reports of two models; changes are of the second one's result."""
+    return [
+        audit_document(order_result(), model="a"),
+        audit_document(order_result(**changes), model="b"),
+    ]
+
+
+def test_numbers_over_all_are_holms_over_every_test_of_every_report():
+    documents = [
+        audit_document(
+            order_result("x", p_value=0.001), order_result("y", p_value=0.04), model="a"
+        ),
+        audit_document(
+            order_result("x", p_value=0.01), order_result("y", p_value=0.5), model="b"
+        ),
+    ]
+    tests, warnings = compared(documents, ["1", "2"])
+    found = {(test.model, test.benchmark): test.p_adjusted_all for test in tests}
+    # By hand: 4, 3, 2 and 1 times the sorted p-values.
+    assert found == pytest.approx(
+        {("a", "x"): 0.004, ("b", "x"): 0.03, ("a", "y"): 0.08, ("b", "y"): 0.5}
+    )
+    assert not warnings and all(test.comparable for test in tests)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"n_strata": 16}, "strata: 12 and 16"),
+        ({"n_orders": 19}, "orders: 9 and 19"),
+        ({"method": "adjacency"}, "test: stratified and adjacency"),
+        ({"fingerprint": "sha256:other"}, "(examples or their order)"),
+        ({"n_cut": 3}, "examples cut: 0 and 3"),
+    ],
+)
+def test_tests_that_were_not_made_alike_are_named(changes, words):
+    tests, warnings = compared(two(**changes), ["1", "2"])
+    (warning,) = warnings
+    assert warning.startswith("boolq: not comparable") and words in warning
+    assert not any(test.comparable for test in tests)
+
+
+def test_seeds_templates_and_number_formats_that_differ_are_named():
+    one, other = two()
+    other["seed"] = 1
+    other["model"]["dtype"] = "bfloat16"
+    other["command"] += ["--separator", " | "]
+    _, (warning,) = compared([one, other], ["1", "2"])
+    for words in ("seed: 0 and 1", "float32 and bfloat16", "separator: None and  | "):
+        assert words in warning
+
+
+def test_benchmarks_that_differ_in_the_same_way_share_a_sentence():
+    names = ("x", "y", "z")
+    one = audit_document(*map(order_result, names), model="a")
+    other = audit_document(*map(order_result, names), model="b", seed=1)
+    _, warnings = compared([one, other], ["1", "2"])
+    assert warnings == [
+        "x, y, z: not comparable, the models were not tested alike (seed: 0 and 1)"
+    ]
+
+
+def test_reports_of_one_model_share_a_column():
+    documents = [
+        audit_document(order_result("x"), model="a"),
+        audit_document(order_result("y"), model="a"),
+        audit_document(order_result("x"), model="b"),
+    ]
+    tests, _ = compared(documents, ["1", "2", "3"])
+    assert [(t.model, t.benchmark) for t in tests] == [
+        ("a", "x"),
+        ("a", "y"),
+        ("b", "x"),
+    ]
+
+
+def test_models_of_one_name_are_told_apart_by_their_folders():
+    one, other = two()
+    other["model"]["name"] = "a"
+    tests, _ = compared([one, other], ["run1", "run2"])
+    assert [test.model for test in tests] == ["a (run1)", "a (run2)"]
+
+
+def membership_document():
+    document = audit_document(order_result(), model="b", command=("membership",))
+    document["results"] = [{"benchmark": "boolq", "primary": True, "auc": 0.9}]
+    return document
+
+
+@pytest.mark.parametrize(
+    ("documents", "message"),
+    [
+        ([two()[0], two()[0]], r"2: the same model and benchmark as 1 \(a, boolq\)"),
+        ([two()[0], membership_document()], "2: no order test of a model"),
+        ([two()[0], audit_document(order_result("c"), model="a")], "are of one model"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(documents, message):
+    with pytest.raises(InputError, match=message):
+        compared(documents, ["1", "2"])
+
+
+def test_page_and_table_say_what_the_reports_say(tmp_path, capsys):
+    name = "<script>x</script>"
+    documents = [
+        audit_document(order_result(), order_result("piqa"), model="step-1000"),
+        audit_document(
+            order_result(verdict="no evidence", effect=None, effect_se=None),
+            order_result(name, verdict="invalid design"),
+            model="=step-2000",
+        ),
+    ]
+    folders = [
+        str(save_document(document, tmp_path / document["model"]["name"]))
+        for document in documents
+    ]
+    out = tmp_path / "out"
+    assert main(["compare", *folders, "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert "boolq: contaminated in step-1000; no evidence in =step-2000." in said
+    assert "4 tests were made: 3 benchmarks, 2 models" in said
+    assert f"comparison: {out / 'comparison.html'}" in said
+    page = (out / "comparison.html").read_text()
+    check_page(page)
+    assert "<script" not in page and page.count("not tested") == 2
+    with (out / "comparison.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["model"] for row in rows] == ["step-1000"] * 2 + ["'=step-2000"] * 2
+    assert float(rows[0]["effect"]) == 0.1 + 0.2 and rows[2]["effect"] == ""
+    before = (out / "comparison.html").read_bytes()
+    assert main(["compare", *folders, "--out", str(out)]) == 0
+    assert (out / "comparison.html").read_bytes() == before
+
+
+def test_one_report_is_refused_in_one_line(tmp_path, capsys):
+    assert main(["compare", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert "1 report: nothing to compare it with" in error and error.count("\n") == 2
+
+
+def test_figure_tells_verdicts_apart_by_shape():
+    from jaxcontam.report.comparison_plot import effects_plot
+
+    tests, _ = compared(two(verdict="inconclusive"), ["1", "2"])
+    svg = effects_plot(tests) or ""
+    assert "contaminated" in svg and "inconclusive" in svg
+    assert io.StringIO(svg).readline().startswith('<svg role="img" aria-label="Effects')
