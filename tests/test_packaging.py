@@ -1,13 +1,20 @@
 """The house: what a wheel holds, what imports what, and what no file may say."""
 
 import ast
+import importlib.metadata
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import jaxcontam
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("jaxcontam", "train", "eval")
@@ -54,6 +61,47 @@ def test_wheel_holds_jaxcontam_alone(wheel):
     assert tops == {"jaxcontam", f"{wheel.name.split('-py3')[0]}.dist-info"}
     assert "jaxcontam/cli.py" in names
     assert "jaxcontam/report/reference_curve.json" in names
+
+
+def test_wheel_holds_every_file_of_the_package_and_its_licence(wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    files = subprocess.run(
+        ["git", "ls-files", "jaxcontam"], cwd=ROOT, capture_output=True, text=True
+    ).stdout.splitlines()
+    # Types, templates of pages and stored numbers; of a copy without git, these alone.
+    wanted = {"jaxcontam/py.typed", "jaxcontam/report/page.html.j2", *files}
+    assert wanted <= names
+    (info,) = {name.split("/")[0] for name in names if ".dist-info/" in name}
+    assert f"{info}/licenses/LICENSE" in names
+    metadata = zipfile.ZipFile(wheel).read(f"{info}/METADATA").decode()
+    assert "\nLicense-Expression: Apache-2.0\n" in metadata
+    assert "\nRequires-Python: >=3.11\n" in metadata
+
+
+def test_citation_file_has_what_its_format_asks_and_the_version_of_the_package():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["cff-version"] == "1.2.0"
+    assert {"message", "title", "authors"} <= set(citation)
+    assert citation["title"] == project["name"]
+    assert str(citation["version"]) == project["version"] == jaxcontam.__version__
+    assert citation["license"] == project["license"]
+    for work in [citation, *citation["references"]]:
+        assert work["type"]
+        assert all({"name", "family-names"} & set(author) for author in work["authors"])
+
+
+@pytest.mark.parametrize("command", ["--help", "methods"])
+def test_commands_of_their_own_process_warn_of_nothing_deprecated(command):
+    # Tests turn warnings of this process into errors; children have their own.
+    flags = ["-W", "error::DeprecationWarning", "-W", "error::FutureWarning"]
+    done = subprocess.run(
+        [sys.executable, *flags, "-m", "jaxcontam", command],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_command_of_the_wheel_answers_help_without_jax(wheel, tmp_path):
@@ -183,12 +231,37 @@ def test_methods_of_the_readme_are_the_methods_of_the_table():
     assert rows == (set(METHODS) - {"sharded_t_released"}) | asked
 
 
-def test_constraints_pin_every_dependency():
-    import tomllib
+def installed_needs(name, extras):
+    """Names of all that a package needs here, with its extras, directly or not."""
+    found, waiting = set(), [(canonicalize_name(name), frozenset(extras))]
+    seen = set(waiting)
+    while waiting:
+        package, wanted = waiting.pop()
+        for line in importlib.metadata.requires(package) or ():
+            need = Requirement(line)
+            environments = [{"extra": extra} for extra in wanted | {""}]
+            if need.marker and not any(map(need.marker.evaluate, environments)):
+                continue
+            key = canonicalize_name(need.name), frozenset(need.extras)
+            found.add(key[0])
+            if key not in seen:
+                seen.add(key)
+                waiting.append(key)
+    return found
 
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    pinned = (ROOT / "constraints.txt").read_text().lower().replace("_", "-")
-    wanted = project["dependencies"] + project["optional-dependencies"]["test"]
-    for requirement in wanted:
-        name = re.match(r"[\w-]+", requirement)[0].lower().replace("_", "-")
-        assert f"\n{name}==" in f"\n{pinned}", name
+
+def test_constraints_pin_all_that_the_tests_install():
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = [Requirement(line) for line in lines if not line.startswith("#")]
+    assert all(re.fullmatch(r"==[\w.]+", str(pin.specifier)) for pin in pins)
+    names = [canonicalize_name(pin.name) for pin in pins]
+    assert len(set(names)) == len(names)
+    needs = installed_needs("jaxcontam", ["test"])
+    assert {"jax", "pytest", "jaxlib", "orbax-checkpoint"} <= needs
+    assert needs <= set(names)
+    # Every pin is within its range.
+    versions = {canonicalize_name(pin.name): str(pin.specifier)[2:] for pin in pins}
+    for line in importlib.metadata.requires("jaxcontam"):
+        need = Requirement(line)
+        if need.marker is None or need.marker.evaluate({"extra": "test"}):
+            assert versions[canonicalize_name(need.name)] in need.specifier, line
