@@ -8,7 +8,7 @@ METHODS and REPLICATION_METHODS.
 from pathlib import Path
 from typing import Any
 
-from jaxcontam.methods import METHODS
+from jaxcontam.methods import METHODS, OWN
 from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.methods.replication.catalogue import (
     REPLICATION_METHODS,
@@ -44,6 +44,8 @@ def grouped_methods() -> dict[str, dict[str, dict[str, str]]]:
     """Group -> name of a method -> its facts."""
     groups: dict[str, dict[str, dict[str, str]]] = {name: {} for name in _GROUPS}
     for name, row in METHODS.items():
+        if name in OWN:
+            continue
         group = _GROUPS[1] if isinstance(row, ScoreMethod) else _GROUPS[0]
         groups[group][name] = facts_of(row)
     for row in REPLICATION_METHODS:

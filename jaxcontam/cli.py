@@ -31,6 +31,7 @@ from jaxcontam.commands.serve import Serve
 from jaxcontam.commands.unlearning import Unlearning
 from jaxcontam.commands.variants import Variants
 from jaxcontam.commands.verify import Verify
+from jaxcontam.completion import SHELLS, completion
 from jaxcontam.errors import (
     InputError,
     LostProcessError,
@@ -45,8 +46,6 @@ EXIT_DONE, EXIT_INPUT, EXIT_PARTIAL, EXIT_INTERRUPTED = 0, 2, 3, 130
 
 # What is wrong stands at the start of a line or at its end, values between them.
 _LONGEST_LINE = 2_000
-
-SHELLS = ("bash", "zsh", "fish")
 
 COMMANDS: dict[str, type] = {
     "audit": Audit,
@@ -146,9 +145,14 @@ def _parsed(command: type, words: Sequence[str], prog: str) -> Any:
             parsed, unknown = tyro.cli(
                 command, args=list(words), prog=prog, return_unknown_args=True
             )
+    except InputError:
+        # What follows an unknown flag was taken for another word.
+        _refuse_unknown_flags(command, words)
+        raise
     except SystemExit as e:
         if not e.code:
             raise
+        _refuse_unknown_flags(command, words)
         raise InputError(
             _first_sentence(said.getvalue()), hint=f"see {prog} --help"
         ) from None
@@ -159,6 +163,15 @@ def _parsed(command: type, words: Sequence[str], prog: str) -> Any:
             )
         raise unknown_name("flag", unknown[0], _flags(command))
     return parsed
+
+
+def _refuse_unknown_flags(command: type, words: Sequence[str]) -> None:
+    known = _flags(command)
+    for word in words:
+        flag = word.partition("=")[0].replace("_", "-")
+        is_flag = flag.startswith("--") and flag != "--"
+        if is_flag and not {flag, flag.replace("--no-", "--", 1)} & set(known):
+            raise unknown_name("flag", flag, known) from None
 
 
 def _flags(command: type) -> list[str]:
@@ -196,7 +209,8 @@ def _print_help() -> None:
         print(f"  {name:<{width}} {(command.__doc__ or '').splitlines()[0]}")
     print(f"\n  {'--version':<{width}} prints the version")
     print(
-        f"  --completion {{{','.join(SHELLS)}}} prints what completes words in a shell"
+        f"  --completion {{{','.join(SHELLS)}}} prints a script for your shell: "
+        "source <(jaxcontam --completion bash)"
     )
 
 
@@ -207,10 +221,7 @@ def _print_completion(words: list[str]) -> None:
             f"--completion takes a shell: {', '.join(SHELLS)}",
             hint="such as: source <(jaxcontam --completion bash)",
         )
-    with contextlib.suppress(SystemExit):
-        tyro.extras.subcommand_cli_from_dict(
-            COMMANDS, prog="jaxcontam", args=["--tyro-write-completion", words[0], "-"]
-        )
+    print(completion(words[0], COMMANDS), end="")
 
 
 def _first_sentence(box: str) -> str:

@@ -37,7 +37,7 @@ PAGES: Mapping[str, Page] = {
         (
             ("MODEL_DIR benchmark.jsonl --dry-run", "what it costs and could find"),
             ("MODEL_DIR benchmark.jsonl", "p-value, verdict, report"),
-            ("MODEL_DIR mmlu.jsonl --group-field subject", "a file in groups"),
+            ("MODEL_DIR mmlu.jsonl --group-field subject", ""),
             (
                 "api:https://host/v1#NAME benchmark.jsonl --tokenizer DIR",
                 "a served model",
@@ -200,10 +200,11 @@ def help_page(name: str, command: type) -> str:
     width = min(_WIDTH, shutil.get_terminal_size().columns)
     said = field_docs(command)
     fields = {field.name: field for field in dataclasses.fields(command)}
-    words = {key: _words_of(field) for key, field in fields.items()}
+    words = words_of_fields(command)
     places = [key for key in fields if words[key][0].isupper()]
     usage = " ".join(_usage_of(fields[key], words[key]) for key in places)
-    lines = [f"usage: jaxcontam {name} {usage} [FLAGS]".replace("  ", " "), ""]
+    usage += " [FLAGS]" if len(fields) > len(places) else ""
+    lines = [f"usage: jaxcontam {name} {usage}".replace("  ", " ").rstrip(), ""]
     lines += [(command.__doc__ or "").splitlines()[0], "", "examples:"]
     lines += [
         line
@@ -216,7 +217,9 @@ def help_page(name: str, command: type) -> str:
     if page.flags:
         lines += ["", "flags:"]
         lines += [
-            line for key in page.flags for line in _row(words[key], said[key], width)
+            line
+            for key in page.flags
+            for line in _row(words[key], said[key] + _default_of(fields[key]), width)
         ]
     n_others = len(fields) - len(places) - len(page.flags)
     if n_others:
@@ -240,6 +243,11 @@ def field_docs(command: type) -> dict[str, str]:
     return docs
 
 
+def words_of_fields(command: type) -> dict[str, str]:
+    """Name of each field -> its flag and the kind of its value, or a word's name."""
+    return {field.name: _words_of(field) for field in dataclasses.fields(command)}
+
+
 def _words_of(field: dataclasses.Field) -> str:
     """A flag with the kind of its value, or the name of a word without one."""
     kind = field.type
@@ -253,6 +261,14 @@ def _words_of(field: dataclasses.Field) -> str:
         kind = next(one for one in typing.get_args(kind) if one is not type(None))
     flag = "--" + field.name.replace("_", "-")
     return f"{flag} {value}" if (value := _value_of(kind)) else flag
+
+
+def _default_of(field: dataclasses.Field) -> str:
+    """What a flag is where it is not given, if a reader can use that."""
+    default = field.default
+    if isinstance(default, bool) or not isinstance(default, str | int | float):
+        return ""
+    return f" (default: {default})" if str(default).strip() else ""
 
 
 def _value_of(kind: Any) -> str:

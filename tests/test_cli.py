@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -97,34 +96,21 @@ def test_long_help_of_a_command_names_each_of_its_flags(name, capsys):
     assert said.out.startswith(f"usage: jaxcontam {name} ")
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-def test_shell_completes_commands_and_flags(tmp_path, capsys):
-    assert main(["--completion", "bash"]) == 0
-    script = tmp_path / "completion.bash"
-    script.write_text(capsys.readouterr().out)
-    for words, wanted in (
-        (["aud"], "audit"),
-        (["audit", "--gro"], "--group-field"),
-        (["membership", "--nonm"], "--nonmembers"),
-    ):
-        ended = subprocess.run(
-            [
-                "bash",
-                "-c",
-                'source "$0"; COMP_WORDS=(jaxcontam "$@"); COMP_CWORD=$#; '
-                "_tyro_jaxcontam; printf '%s\\n' \"${COMPREPLY[@]}\"",
-                script,
-                *words,
-            ],
-            capture_output=True,
-            text=True,
-        )
-        assert ended.stdout.split() == [wanted], ended
-
-
 @pytest.mark.parametrize("words", [[], ["tcsh"], ["bash", "zsh"]])
 def test_completion_of_another_shell_is_one_line(words, refused):
     assert "bash, zsh, fish" in refused("--completion", *words)
+
+
+def test_unknown_flag_is_told_before_what_its_value_was_taken_for(refused):
+    said = refused(
+        "membership", "m", "--members", "a", "--nonmembers", "b", "--hop", "x"
+    )
+    assert "unknown flag '--hop'" in said
+
+
+def test_short_help_tells_what_a_flag_is_where_it_is_left_out(capsys):
+    assert main(["replicate", "--help"]) == 0
+    assert "(default: 50)" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize("flag", ["--version", "-V"])

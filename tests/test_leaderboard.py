@@ -20,7 +20,7 @@ from eval.leaderboard.population import read_texts, subject_of, train_arena
 from eval.leaderboard.trials import EntryError, trial_sources, try_entry
 from eval.python_docs import PythonDocs, Question
 from jaxcontam.cli import run_command
-from jaxcontam.methods import METHODS, adjacency
+from jaxcontam.methods import METHODS, OWN, adjacency
 from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.methods.method import OrderMethod, PairMethod, SequentialMethod
 from jaxcontam.methods.two_min import CombinedMethod
@@ -87,6 +87,7 @@ def test_every_order_test_and_score_has_an_entry():
         "gradient_norm",
         "permutation_sequential",
         "permutation_besag_clifford",
+        *OWN,
     }
     for name, method in METHODS.items():
         if isinstance(method, (*tests, ScoreMethod)) and name not in outside:

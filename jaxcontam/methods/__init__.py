@@ -34,10 +34,11 @@ from jaxcontam.methods.membership import (
 )
 from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.methods.method import TestMethod
+from jaxcontam.methods.own import own_methods
 from jaxcontam.methods.two_min import CombinedMethod
 from jaxcontam.methods.version_method import VersionMethod
 
-METHODS: Mapping[str, TestMethod | VersionMethod | CombinedMethod | ScoreMethod] = {
+_HERE: Mapping[str, TestMethod | VersionMethod | CombinedMethod | ScoreMethod] = {
     method.name: method
     for method in (
         adjacency.METHOD,
@@ -71,10 +72,26 @@ METHODS: Mapping[str, TestMethod | VersionMethod | CombinedMethod | ScoreMethod]
     )
 }
 
+OWN: Mapping[str, TestMethod | ScoreMethod] = own_methods(_HERE)
+"""Those that stand in the folder `own`."""
+
+METHODS: Mapping[str, TestMethod | VersionMethod | CombinedMethod | ScoreMethod] = {
+    **_HERE,
+    **OWN,
+}
+
 SCORES: Mapping[str, ScoreMethod] = {
     name: row for name, row in METHODS.items() if isinstance(row, ScoreMethod)
 }
 """The membership scores among them."""
+
+TESTS: Mapping[str, TestMethod | VersionMethod | CombinedMethod] = {
+    name: row
+    for name, row in METHODS.items()
+    if not isinstance(row, ScoreMethod)
+    and (not isinstance(row, VersionMethod) or row.command == "audit")
+}
+"""What may follow `--tests`."""
 
 
 def score_method(name: str) -> ScoreMethod:
@@ -105,18 +122,12 @@ def methods_to_score(names: Sequence[str]) -> list[TestMethod | VersionMethod]:
     Raises:
         InputError: If there is no such test; suggests the nearest one.
     """
-    tests = {
-        key: row
-        for key, row in METHODS.items()
-        if not isinstance(row, ScoreMethod)
-        and (not isinstance(row, VersionMethod) or row.command == "audit")
-    }
     asked: dict[str, TestMethod | VersionMethod] = {}
     parts: dict[str, TestMethod | VersionMethod] = {}
     for name in names:
-        if name not in tests:
-            raise unknown_name("test", name, tests)
-        method = tests[name]
+        if name not in TESTS:
+            raise unknown_name("test", name, TESTS)
+        method = TESTS[name]
         if isinstance(method, CombinedMethod):
             parts |= {part.name: part for part in method.parts}
         else:
