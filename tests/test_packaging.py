@@ -21,10 +21,11 @@ PACKAGES = ("jaxcontam", "train", "eval")
 SOURCES = sorted(path for name in PACKAGES for path in (ROOT / name).rglob("*.py"))
 
 # Rooms in the order of imports: a file may import from its own room and those after.
-ROOMS = ["cli", "help_pages", "commands", "methods", "report", "verdict", "serving"]
-ROOMS += ["scoring", "stats", "models", "data", "results", "calibrated"]
-ROOMS += ["membership_results", "replication_results", "unlearning_results"]
-ROOMS += ["comparison_results", "book_results", "hosts", "errors", "terminal"]
+ROOMS = ["cli", "completion", "help_pages", "commands", "methods", "report"]
+ROOMS += ["verdict", "serving", "scoring", "stats", "models", "data"]
+ROOMS += ["results", "calibrated", "membership_results", "replication_results"]
+ROOMS += ["unlearning_results", "comparison_results", "book_results"]
+ROOMS += ["hosts", "errors", "terminal"]
 
 
 def tree_of(path):
