@@ -11,11 +11,14 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "Audit": "jaxcontam.commands.audit",
-    "Canary": "jaxcontam.commands.canary",
+    "Books": "jaxcontam.commands.books",
     "Calibrate": "jaxcontam.commands.calibrate",
+    "Canary": "jaxcontam.commands.canary",
     "Compare": "jaxcontam.commands.compare",
+    "Doctor": "jaxcontam.commands.doctor",
     "Membership": "jaxcontam.commands.membership",
     "Methods": "jaxcontam.commands.methods",
+    "Overlap": "jaxcontam.commands.overlap",
     "Plan": "jaxcontam.commands.plan",
     "Prove": "jaxcontam.commands.prove",
     "Release": "jaxcontam.commands.release",
@@ -23,6 +26,7 @@ _EXPORTS = {
     "Report": "jaxcontam.commands.report",
     "Score": "jaxcontam.commands.score",
     "Serve": "jaxcontam.commands.serve",
+    "Unlearning": "jaxcontam.commands.unlearning",
     "Variants": "jaxcontam.commands.variants",
     "Verify": "jaxcontam.commands.verify",
     "METHODS": "jaxcontam.methods",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import jaxcontam
 from jaxcontam import __version__
 from jaxcontam.cli import COMMANDS, main, parse, run_command
 from jaxcontam.errors import InputError
@@ -317,6 +318,11 @@ def test_interruption_exits_with_130_and_says_what_to_do(capsys):
 def test_bug_of_our_own_keeps_its_traceback():
     with pytest.raises(ZeroDivisionError):
         run_command(lambda: 1 // 0)
+
+
+def test_every_command_is_a_class_of_the_package():
+    for command in COMMANDS.values():
+        assert getattr(jaxcontam, command.__name__) is command
 
 
 def test_module_is_the_same_command():
