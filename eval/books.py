@@ -23,7 +23,7 @@ from eval.planted import trained
 from eval.python_docs import read_python_docs
 from jaxcontam.cli import parse, run_command
 from jaxcontam.commands.books import Books
-from jaxcontam.commands.flags import check_seed
+from jaxcontam.commands.flags import check_positive, check_seed
 from jaxcontam.report.document import make_folder, replace_bytes
 from train.allocator import keep_freed_memory
 from train.earlier import MODEL_DIR
@@ -53,6 +53,7 @@ class BooksStudy:
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
+        check_positive(self, "words")
 
     def run(self) -> dict[str, Any]:
         """Train, rate, print the table; returns the report of `books`."""

@@ -19,7 +19,7 @@ from eval.planted import trained
 from eval.python_docs import read_python_docs
 from jaxcontam.cli import parse, run_command
 from jaxcontam.commands.audit import Audit
-from jaxcontam.commands.flags import check_seed
+from jaxcontam.commands.flags import check_positive, check_seed
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.report.document import make_folder, replace_bytes
 from train.allocator import keep_freed_memory
@@ -48,6 +48,7 @@ class Options:
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
+        check_positive(self, "n_items")
 
     def run(self) -> dict:
         """Train, audit, print the table; returns the audit's report."""

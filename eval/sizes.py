@@ -20,7 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 from jaxcontam.cli import parse, run_command
-from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.commands.flags import check_positive, check_seed
+from jaxcontam.errors import unknown_name
 from jaxcontam.methods import sharded_t
 from jaxcontam.report.document import make_folder, replace_bytes
 from jaxcontam.stats.adjacency import double_centred, path_sums
@@ -339,8 +340,8 @@ class Sizes:
     """Folder for sizes.json."""
 
     def __post_init__(self) -> None:
-        if self.n_sets < 1:
-            raise InputError(f"--n-sets must be at least 1, got {self.n_sets}")
+        check_seed(self.seed)
+        check_positive(self, "n_sets")
         for name in self.only:
             if name not in TESTS:
                 raise unknown_name("test", name, TESTS)
@@ -384,16 +385,13 @@ def _print(results: Sequence[SizeResult], console: Console) -> None:
 
 
 def main() -> int:
-    """Command line of `python -m eval.sizes`."""
-    return run_command(
-        lambda: _run(parse(Sizes, sys.argv[1:], prog="python -m eval.sizes")),
-        name="eval.sizes",
-    )
+    """Command line of `python -m eval.sizes`; 1 if an exact test is above its level."""
 
+    def run() -> int:
+        results = parse(Sizes, sys.argv[1:], prog="python -m eval.sizes").run()
+        return int(any(row.exact and not row.holds for row in results))
 
-def _run(study: Sizes) -> int:
-    """1 if an exact test is above its level, else 0."""
-    return int(any(row.exact and not row.holds for row in study.run()))
+    return run_command(run, name="eval.sizes")
 
 
 if __name__ == "__main__":

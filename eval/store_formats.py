@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from jaxcontam.cli import parse, run_command
+from jaxcontam.commands.flags import check_positive, check_seed
 from jaxcontam.scoring.records import head_line, read_records, record_bytes
 
 Batch = list[tuple[bytes, bytes]]
@@ -41,6 +42,10 @@ class StoreFormats:
     """Files cut at a random byte, and files with a flipped bit."""
     seed: int = 0
     """Seeds values, cuts and bits."""
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+        check_positive(self, "n_batches", "n_rows", "n_damages")
 
     def run(self) -> list["FormatResult"]:
         """Measure and print; returns a result a format."""

@@ -427,6 +427,25 @@ def test_models_that_fail_are_named_and_the_others_judged(
     assert [one["seed"] for one in document["failures"]] == [6001, 6005]
 
 
+def test_a_model_that_fails_again_alone_is_named_too(
+    tmp_path, monkeypatch, capsys, texts_of_its_own
+):
+    fails_at(monkeypatch, {6005})
+    assert run_command(monkeypatch, tmp_path) == 3
+
+    def failing(job):
+        def make(seed):
+            raise OSError(f"no room for {seed}")
+
+        return make
+
+    monkeypatch.setattr(command, "open_job", failing)
+    assert run_command(monkeypatch, tmp_path) == 3
+    document = json.loads((tmp_path / "tiny/lira.json").read_text())
+    (failure,) = document["failures"]
+    assert (failure["seed"], failure["reason"]) == (6005, "OSError: no room for 6005")
+
+
 def test_nothing_is_written_where_too_few_models_are_left(
     tmp_path, monkeypatch, capsys, texts_of_its_own
 ):

@@ -1,6 +1,7 @@
 """Plan files: what they say is what is planted, and faults are named by their key."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.errors import InputError
 from train import plan
 from train.plan import PlannedSet, halves, planned_set, read_plan
+from train.pretrain import Pretrain
 
 LINES = [f"question {i} word{i}" for i in range(9)]
 
@@ -188,6 +190,11 @@ def test_paraphrases_in_records_take_the_form_of_the_set(folder):
         },
     )
     assert planned.planted == ("say 0", "say 1", "say 2")
+
+
+def test_a_plan_has_limits_of_its_own():
+    with pytest.raises(InputError, match="--limit is of --canaries"):
+        Pretrain(corpus=("docs.jsonl",), plan=Path("plan.toml"), limit=3)
 
 
 @pytest.mark.parametrize(

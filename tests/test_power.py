@@ -3,13 +3,14 @@
 import dataclasses
 import json
 import math
+import types
 
 import numpy as np
 import pytest
 from scipy import optimize, stats
 
 from eval.power import __main__ as power
-from eval.power import table, workers
+from eval.power import model, table, workers
 from eval.power.__main__ import Power
 from eval.power.designs import LADDER, POPULATIONS, PULSE, SHARES, Population
 from eval.power.model import (
@@ -38,6 +39,7 @@ from jaxcontam.methods.method import OrderFile
 from jaxcontam.methods.order_test import plan_test
 from jaxcontam.results import Evidence
 from jaxcontam.stats.shares import wilson_interval
+from train.population_models import DivergedError
 from train.population_workers import Failure
 
 pytestmark = pytest.mark.unoptimised
@@ -346,6 +348,18 @@ def test_in_one_process_a_model_that_fails_is_named(monkeypatch, tmp_path):
     found = list(workers.made(job, tasks, n_processes=1))
     assert [task for task, _ in found] == tasks
     assert {outcome.reason for _, outcome in found} == {"OSError: disk full"}
+
+
+def test_a_model_that_diverged_is_not_tested(monkeypatch):
+    monkeypatch.setattr(
+        model, "plan_model", lambda *_, seed: types.SimpleNamespace(rows=0)
+    )
+    monkeypatch.setattr(
+        model, "train_scanned", lambda *_, seed: (0, np.full(3, np.nan))
+    )
+    monkeypatch.setattr(model, "local_scorer", None)
+    with pytest.raises(DivergedError, match="not finite from step 1 on"):
+        model.planted_model(PULSE, None, seed=0)
 
 
 def test_nothing_is_written_where_every_model_failed(monkeypatch, tmp_path):

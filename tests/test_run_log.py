@@ -214,9 +214,9 @@ def test_audits_are_not_counted_as_training(tmp_path, planned, capsys):
             log.losses(0, _LOSSES[:2])
             log.audit(2, _decoder(2))
             log.losses(2, _LOSSES[2:4])
-        average = progress.average
-    # Calls of the clock: 0 to begin, 1, 2 and 3 around the audit, 4.
-    assert average.tokens_per_second == pytest.approx(2 * 192 / (30 - 10), rel=1e-12)
+        state = progress.update(4, [])
+    # Calls of the clock: 0 to begin, 1, 2 and 3 around the audit, 4, 5.
+    assert state.tokens_per_second == pytest.approx(2 * 192 / (40 - 10), rel=1e-12)
     assert capsys.readouterr().err.startswith("audit at step 2: adjacency p <= 0.001")
 
 

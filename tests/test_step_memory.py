@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from jaxcontam.errors import InputError
 from jaxcontam.models.config import gpt2_shape, llama_shape
+from train.dry_run import compiled as compiling
 from train.dry_run.compiled import compile_elsewhere, has_tpu_compiler
 from train.dry_run.hardware import machine
 from train.dry_run.memory import step_memory, weight_counts
@@ -189,6 +191,22 @@ def test_a_ring_of_two_sends_half_of_what_it_gathers():
     assert (gather.kind, scatter.kind) == ("all-gather", "reduce-scatter")
     time = step_time(preset, on, [gather], model=2, efficiency=0.5)
     assert time.network == pytest.approx(gather.bytes / 2 / 100e9)
+
+
+def test_the_other_process_reads_the_code_of_this_checkout(monkeypatch):
+    asked = {}
+
+    def run(words, **settings):
+        asked.update(settings, words=words)
+        return subprocess.CompletedProcess(words, 1, "", "enough was seen")
+
+    monkeypatch.setattr(compiling.subprocess, "run", run)
+    with pytest.raises(InputError, match="enough was seen"):
+        compile_elsewhere(CASES["gpt2"][0], 1, 1)
+    *_, module = asked["words"]
+    # Python looks for the module in the folder that it is started in first.
+    found = asked["cwd"] / Path(*module.split(".")).with_suffix(".py")
+    assert found == Path(compiling.__file__)
 
 
 @pytest.mark.slow

@@ -5,8 +5,13 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 from rich.console import Console
 
+from eval.books import BooksStudy
 from eval.curves import Curve, curves_svg
+from eval.options import Options
+from eval.sizes import Sizes
+from eval.store_formats import StoreFormats
 from eval.study import Clock, Grid, finish_study, markdown, print_grid
+from jaxcontam.errors import InputError
 
 GRID = Grid("A title", ("test", "power"), (("a | b", "0.5\n0.4"), ("c", "1")))
 
@@ -103,3 +108,20 @@ def test_study_with_brackets_in_its_folder_and_flags_says_both(tmp_path):
     )
     assert f"{out}: power.md, power.json" in shown.getvalue()
     assert "python -m eval.power --models [/job:0]" in shown.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("study", "flag"),
+    [
+        (BooksStudy, {"words": 0}),
+        (Options, {"n_items": 0}),
+        (Sizes, {"n_sets": 0}),
+        (Sizes, {"seed": -1}),
+        (StoreFormats, {"n_rows": 0}),
+        (StoreFormats, {"seed": -1}),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused_before_anything_is_made(study, flag):
+    (name,) = flag
+    with pytest.raises(InputError, match=f"--{name.replace('_', '-')} must be"):
+        study(**flag)

@@ -317,6 +317,10 @@ def files_of(out):
         ({"audit_at": (2.0,)}, "--audit-at must be from 0 to 1"),
         ({"init": "nowhere", "preset": None}, "nowhere: no such model"),
         ({"init": "nowhere"}, "--init has a shape of its own"),
+        (
+            {"init": "nowhere", "preset": None, "tokenizer": Path("nowhere")},
+            "--init has a tokenizer of its own: no --tokenizer",
+        ),
     ],
 )
 def test_bad_flags_change_nothing_of_a_finished_run(finished, corpus, fields, message):

@@ -51,18 +51,16 @@ def test_rates_leave_out_compilation_and_pauses():
     clock = Clock()
     with TrainingProgress(n_steps=100, tokens_a_step=32, clock=clock) as progress:
         clock.spend(500)  # compiles
-        progress.update(1, [4.0])
-        assert progress.average is None
+        assert progress.update(1, [4.0]).tokens_per_second is None
         clock.spend(10)
         with progress.paused("auditing"):
             clock.spend(1000)
         state = progress.update(21, [4.0] * 20)
     assert state.tokens_per_second == pytest.approx(2 * 32, rel=1e-12)
     assert state.seconds_left == pytest.approx(79 / 2, rel=1e-12)
-    assert progress.average == state
 
 
-def test_shown_rate_is_of_the_last_minute_and_the_average_of_the_run():
+def test_shown_rate_is_of_the_last_minute():
     clock = Clock()
     with TrainingProgress(n_steps=1000, tokens_a_step=1, clock=clock) as progress:
         progress.update(1, [1.0])
@@ -73,7 +71,6 @@ def test_shown_rate_is_of_the_last_minute_and_the_average_of_the_run():
             clock.spend(1)
             state = progress.update(step, [1.0])
     assert state.tokens_per_second == pytest.approx(10, rel=1e-12)
-    assert progress.average.tokens_per_second == pytest.approx(800 / 170, rel=1e-12)
 
 
 def test_mfu_is_the_share_of_the_stated_peak():

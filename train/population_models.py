@@ -75,7 +75,7 @@ def scan_maker(job: Job) -> Callable[[int], ModelResult]:
             rows = set_results(job, planned, scored)
         result = ModelResult(
             seed=seed,
-            n_parameters=_n_parameters(decoder),
+            n_parameters=n_parameters(decoder),
             n_tokens=job.design.n_tokens,
             n_canary_tokens=model.stream.n_canary_ids,
             loss=loss,
@@ -143,15 +143,19 @@ def trained_together(
             )
         leaves = jax.device_get(jax.tree.leaves(states))
         share = 1 / len(chunk)
+        # Read once: who asks for the next model may have been away for long.
+        shares = (
+            (trained - start) * share,
+            (time.monotonic() - trained) * share,
+            (time.process_time() - cpu) * share,
+        )
         for m, seed in enumerate(chunk):
             yield TrainedModel(
                 seed,
                 losses[m],
                 scored[m],
                 [leaf[m] for leaf in leaves],
-                (trained - start) * share,
-                (time.monotonic() - trained) * share,
-                (time.process_time() - cpu) * share,
+                *shares,
             )
 
 
@@ -178,7 +182,7 @@ def finisher(job: Job) -> Callable[[TrainedModel], ModelResult]:
         decoder = nnx.merge(graphdef, jax.tree.unflatten(structure, trained.weights))
         result = ModelResult(
             seed=model.seed,
-            n_parameters=_n_parameters(decoder),
+            n_parameters=n_parameters(decoder),
             n_tokens=job.design.n_tokens,
             n_canary_tokens=model.stream.n_canary_ids,
             loss=loss,
@@ -214,7 +218,7 @@ def set_results(
 ) -> tuple[SetResult, ...]:
     """Results of scored tests; needs no device."""
     rows = []
-    for copies, test, one in zip(job.design.copies, planned, scored, strict=False):
+    for copies, test, one in zip(job.design.copies, planned, scored, strict=True):
         result = order_result(test, one, primary=False, pretests=(), copies=copies)
         numbers = result.numbers
         rows.append(
@@ -283,7 +287,8 @@ def _manifest(job: Job, model: PlannedModel) -> Manifest:
     )
 
 
-def _n_parameters(decoder: Any) -> int:
+def n_parameters(decoder: Any) -> int:
+    """Weights, tied ones counted once."""
     import jax
     from flax import nnx
 

@@ -133,6 +133,25 @@ def over_processes(
             worker.stop()
 
 
+def in_this_process(
+    opener: Callable[[Any], Callable[[Any], Any]], job: Any, tasks: Iterable[Any]
+) -> Iterator[tuple[Any, Any]]:
+    """Run tasks here, one after the other; one that fails costs no other one.
+
+    Args:
+        opener: Called once with the job, if there is a task; returns what runs one.
+        job: For the opener.
+        tasks: What is run.
+
+    Yields:
+        A task and its result, or a `Failure`.
+    """
+    run = None
+    for task in tasks:
+        run = opener(job) if run is None else run
+        yield task, _outcome(run, task)
+
+
 def n_cores() -> int:
     """Cores that this process may use."""
     return len(_cores())
@@ -148,12 +167,23 @@ def _work(pipe: Any, opener: Callable[[Any], Callable], job: Any) -> None:
             task = pipe.recv()
             try:
                 run = opener(job) if run is None else run
-                outcome = run(task)
             except Exception as e:
-                outcome = Failure(
-                    f"{type(e).__name__}: {e}".splitlines()[0], traceback.format_exc()
-                )
-            pipe.send(outcome)
+                pipe.send(_failure(e))
+                continue
+            pipe.send(_outcome(run, task))
+
+
+def _outcome(run: Callable[[Any], Any], task: Any) -> Any:
+    """The result of a task, or why it has none."""
+    try:
+        return run(task)
+    except Exception as e:
+        return _failure(e)
+
+
+def _failure(error: Exception) -> Failure:
+    reason = f"{type(error).__name__}: {error}".splitlines()[0]
+    return Failure(reason, "".join(traceback.format_exception(error)))
 
 
 def _cores() -> Sequence[int | None]:

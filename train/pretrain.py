@@ -132,11 +132,18 @@ class Pretrain:
             raise unknown_name("preset", self.preset, PRESETS)
         if self.preset is not None and self.init is not None:
             raise InputError("--init has a shape of its own: no --preset")
+        if self.tokenizer is not None and self.init is not None:
+            raise InputError("--init has a tokenizer of its own: no --tokenizer")
         if not self.corpus:
             raise InputError("--corpus names no text")
         if self.plan is not None and self.canaries:
             raise InputError(
                 "--plan and --canaries exclude each other", hint="write all into --plan"
+            )
+        if self.plan is not None and self.limit is not None:
+            raise InputError(
+                "--limit is of --canaries",
+                hint="in --plan each set has a 'limit'",
             )
         check_positive(
             self,
@@ -218,8 +225,6 @@ class Pretrain:
         """The preset with what the flags change."""
         preset = PRESETS[self.preset or _DEFAULT_PRESET]
         if start is not None:
-            if tokenizer is not None:
-                raise InputError("--init has a tokenizer of its own: no --tokenizer")
             preset = Preset(
                 name=start.name,
                 decoder=start.decoder.config,

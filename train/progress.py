@@ -87,7 +87,6 @@ class TrainingProgress:
         self._clock = clock
         self._paused = 0.0
         self._points: collections.deque[tuple[float, int]] = collections.deque()
-        self._first: tuple[float, int] | None = None
         self._smooth = (0.0, 0.0)
         self._loss: float | None = None
         self._console = Terminal(stderr=True)
@@ -113,7 +112,6 @@ class TrainingProgress:
         self._loss = means[-1] if means else self._loss
         now = self._clock()
         point = (now - self._paused, step)
-        self._first = self._first or point
         self._points.append(point)
         while len(self._points) > 2 and point[0] - self._points[1][0] > (
             _SECONDS_OF_RATE
@@ -130,13 +128,6 @@ class TrainingProgress:
                 soft_wrap=True,
             )
         return state
-
-    @property
-    def average(self) -> TrainingState | None:
-        """The run since its first update; None before the second."""
-        if self._first is None or self._points[-1] == self._first:
-            return None
-        return self._state(self._points[-1][1], _rate(self._first, self._points[-1]))
 
     @contextlib.contextmanager
     def paused(self, words: str) -> Iterator[None]:

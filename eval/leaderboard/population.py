@@ -6,9 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import numpy as np
-from flax import nnx
 
 from eval.leaderboard.budget import Budget, Known, MeteredScorer, read_only
 from eval.leaderboard.detector import Entry, Need, Subject
@@ -19,6 +17,7 @@ from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.opened import OpenModel, SequenceScorer
 from jaxcontam.scoring.scorer import Scorer
 from train.population_forms import train_scanned
+from train.population_models import last_loss, n_parameters
 from train.population_plan import (
     Design,
     PlannedModel,
@@ -28,8 +27,6 @@ from train.population_plan import (
     texts_in_memory,
 )
 
-# Losses at the end of training are averaged over so many steps.
-_LAST_STEPS = 50
 # Sets of unseen texts that stand beside each set; no two sets share one.
 _UNSEEN_SETS = 2
 
@@ -129,6 +126,7 @@ def train_arena(field: Field, texts: Texts, *, seed: int) -> Arena:
 
     Raises:
         InputError: If there are too few examples or documents.
+        DivergedError: If the loss is not finite at the end.
     """
     start = time.process_time()
     planned = plan_model(field, texts, seed=seed)
@@ -140,8 +138,8 @@ def train_arena(field: Field, texts: Texts, *, seed: int) -> Arena:
         plain=local_scorer(decoder, batch_tokens=field.batch_tokens),
         moments=local_scorer(decoder, batch_tokens=field.batch_tokens, moments=True),
         known={"plain": {}, "moments": {}, "reference": {}},
-        n_parameters=sum(leaf.size for leaf in jax.tree.leaves(nnx.state(decoder))),
-        loss=float(losses[-_LAST_STEPS:].mean()),
+        n_parameters=n_parameters(decoder),
+        loss=last_loss(losses),
         seconds=time.process_time() - start,
     )
 

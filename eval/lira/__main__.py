@@ -63,7 +63,7 @@ from jaxcontam.scoring.identity import cpu_name
 from train.allocator import keep_freed_memory
 from train.earlier import code_version
 from train.population_plan import Design
-from train.population_workers import Failure, over_processes
+from train.population_workers import Failure, in_this_process, over_processes
 from train.presets import PRESETS
 from train.sources import corpus_digest
 
@@ -222,8 +222,7 @@ class Lira:
         self, job: Job, seeds: Sequence[int]
     ) -> Iterator[tuple[int, Shadow | Failure]]:
         if min(self.processes, len(seeds)) < 2:
-            make = open_job(job) if seeds else None
-            yield from ((seed, make(seed)) for seed in seeds if make is not None)
+            yield from in_this_process(open_job, job, seeds)
             return
         yield from over_processes(open_job, job, seeds, n_processes=self.processes)
 

@@ -7,7 +7,6 @@ the comparisons averaged: scores of different models and forms of text do not co
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -204,11 +203,6 @@ def trend(
         paper=paper,
         found="rises" if low > 0 else "falls" if high < 0 else "not seen",
     )
-
-
-def rows_json(rows: Sequence[Any]) -> list[dict[str, Any]]:
-    """Dataclasses as JSON values."""
-    return [dataclasses.asdict(row) for row in rows]
 
 
 def _weights(counts: Sequence[int]) -> np.ndarray:

@@ -6,9 +6,7 @@ The pool that its sets are drawn from are the questions that `eval.python_docs` 
 import dataclasses
 import time
 
-import jax
 import numpy as np
-from flax import nnx
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
@@ -22,10 +20,8 @@ from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.orders import OrderDesign, draw_orders
 from train.plan import PlannedSet
 from train.population_forms import train_scanned
+from train.population_models import last_loss, n_parameters
 from train.population_plan import Design, Texts, plan_model
-
-# Losses at the end of training are averaged over so many steps.
-_LAST_STEPS = 50
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -148,10 +144,12 @@ def planted_model(study: Study, texts: Texts, *, seed: int) -> ModelRecord:
 
     Raises:
         InputError: If there are too few questions or documents.
+        DivergedError: If the loss is not finite at the end.
     """
     start, cpu = time.monotonic(), time.process_time()
     model = plan_model(study, texts, seed=seed)
     decoder, losses = train_scanned(study.preset, model.rows, seed=seed)
+    loss = last_loss(losses)
     trained = time.monotonic()
     scorer = local_scorer(decoder)
     rows = tuple(
@@ -168,10 +166,10 @@ def planted_model(study: Study, texts: Texts, *, seed: int) -> ModelRecord:
         design=study.name,
         seed=seed,
         n_examples=study.n_examples,
-        n_parameters=sum(leaf.size for leaf in jax.tree.leaves(nnx.state(decoder))),
+        n_parameters=n_parameters(decoder),
         n_tokens=study.n_tokens,
         n_canary_tokens=model.stream.n_canary_ids,
-        loss=float(losses[-_LAST_STEPS:].mean()),
+        loss=loss,
         train_seconds=trained - start,
         test_seconds=time.monotonic() - trained,
         rows=rows,

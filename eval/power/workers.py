@@ -1,7 +1,6 @@
 """Models of the power study in processes of their own, one a core."""
 
 import dataclasses
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -9,7 +8,7 @@ from eval.power.model import ModelRecord, Study, planted_model
 from eval.power.records import record_key, record_path, write_record
 from train.allocator import keep_freed_memory
 from train.population_plan import Texts, texts_in_memory
-from train.population_workers import Failure, over_processes
+from train.population_workers import Failure, in_this_process, over_processes
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,23 +42,9 @@ def made(
     A population's models stay together, so that a process compiles once for many.
     """
     if n_processes == 1:
-        yield from _made_here(job, tasks)
+        yield from in_this_process(open_maker, job, tasks)
         return
     yield from over_processes(open_maker, job, tasks, n_processes=n_processes)
-
-
-def _made_here(
-    job: Job, tasks: Sequence[Task]
-) -> Iterator[tuple[Task, ModelRecord | Failure]]:
-    """In this process; one that fails costs no other one."""
-    make = open_maker(job)
-    for task in tasks:
-        try:
-            outcome: ModelRecord | Failure = make(task)
-        except Exception as e:
-            line = f"{type(e).__name__}: {e}".splitlines()[0]
-            outcome = Failure(line, traceback.format_exc())
-        yield task, outcome
 
 
 def open_maker(job: Job) -> Callable[[Task], ModelRecord]:

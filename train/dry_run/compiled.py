@@ -35,7 +35,8 @@ from train.placement import abstract_params, param_shardings, state_shardings
 from train.presets import Preset, preset_from_json, preset_to_json
 from train.step import adamw
 
-_ROOT = Path(__file__).resolve().parent.parent
+# Of the checkout: the other process must read this very code.
+_ROOT = Path(__file__).resolve().parents[2]
 # What the schedule is made for changes no shape.
 _N_STEPS = 1000
 
