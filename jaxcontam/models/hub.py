@@ -1,5 +1,6 @@
 """Models by their name on the hub: safetensors, config and tokenizer, and no code."""
 
+import difflib
 from pathlib import Path
 
 from jaxcontam.errors import InputError
@@ -53,3 +54,12 @@ def download_model(name: str) -> Path:
         line = (str(e).strip().splitlines() or [type(e).__name__])[0]
         raise InputError(f"{name}: no such folder, and not on the hub ({line})") from e
     return Path(found)
+
+
+def similar_folder(directory: Path) -> str:
+    """Begin of a hint: the folder of nearly this name beside one that is missing."""
+    if not directory.parent.is_dir():
+        return f"there is no folder {str(directory.parent)!r}; "
+    names = [path.name for path in directory.parent.iterdir() if path.is_dir()]
+    close = difflib.get_close_matches(directory.name, names, n=1)
+    return f"did you mean {str(directory.parent / close[0])!r}? " if close else ""
