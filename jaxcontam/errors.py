@@ -44,11 +44,16 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
+def nearest(name: str, choices: Iterable[str]) -> str:
+    """`did you mean 'x'? ` for the choice that looks like a name, or nothing."""
+    found = difflib.get_close_matches(name, list(choices), n=1)
+    return f"did you mean {found[0]!r}? " if found else ""
+
+
 def unknown_name(kind: str, name: str, choices: Iterable[str]) -> InputError:
     """An `InputError` for a name that is not among `choices`, nearest one first."""
     known = list(choices)
-    nearest = difflib.get_close_matches(name, known, n=1)
-    suggestion = f"did you mean {nearest[0]!r}? " if nearest else ""
     return InputError(
-        f"unknown {kind} {name!r}", hint=f"{suggestion}choices: {', '.join(known)}"
+        f"unknown {kind} {name!r}",
+        hint=f"{nearest(name, known)}choices: {', '.join(known)}",
     )

@@ -160,10 +160,13 @@ def test_a_port_where_nobody_listens_is_tried_four_times():
     waits = []
     with (
         opened(f"http://127.0.0.1:{port}/v1", sleep=waits.append) as client,
-        pytest.raises(ApiError, match=r"no answer \(Connection refused\), 4 times"),
+        pytest.raises(
+            ApiError, match=r"no answer \(Connection refused\), 4 times"
+        ) as e,
     ):
         client.post(PATH, BODY)
     assert len(waits) == 3
+    assert e.value.hint == "is a server running at that address and port?"
 
 
 def test_a_server_that_restarts_is_tried_for_longer():

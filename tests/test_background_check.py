@@ -76,7 +76,7 @@ def test_a_control_in_the_background_stops_the_run(sets, documents):
         check_background(documents, sets)
     assert str(caught.value) == (
         "control 'calm': 2 of 8 examples stand in the background: example 6 in "
-        f"document 8 (exact: {words})"
+        f"document 8 (exact: {words}); also 7"
     )
     assert "--allow-overlap" in caught.value.hint
 

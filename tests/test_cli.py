@@ -277,6 +277,24 @@ def test_missing_model_is_refused_after_the_benchmark_was_read(
     )
 
 
+def test_model_directory_with_a_slip_is_told_the_one_beside_it(
+    refused, benchmark, tmp_path
+):
+    (tmp_path / "llama-small").mkdir()
+    said = refused("audit", str(tmp_path / "lama-small"), benchmark)
+    assert f"hint: did you mean '{tmp_path}/llama-small'? give a folder" in said
+
+
+def test_address_without_api_is_told_how_to_name_it(refused, benchmark):
+    said = refused("audit", "http://127.0.0.1:1/v1#m", benchmark)
+    assert "hint: for a model behind it: api:http://127.0.0.1:1/v1#m\n" in said
+
+
+def test_field_with_a_slip_is_told_the_nearest(refused, benchmark):
+    said = refused("audit", "m", benchmark, "--template", "{qq}")
+    assert "hint: did you mean 'q'? " in said
+
+
 def test_two_benchmarks_of_one_name_are_refused(refused, benchmark):
     assert refused("audit", "m", benchmark, benchmark) == (
         "jaxcontam: error: two benchmarks are named 'boolq'\n  hint: rename a file\n"

@@ -365,6 +365,7 @@ def test_bad_flags_are_one_line(words, line, capsys):
     ("words", "line"),
     [
         (["--scores", "min_kk"], "unknown score 'min_kk'"),
+        (["--scores", "loss,min_kk"], "unknown score 'min_kk'"),
         (["--scores", "reference"], "reference: needs a reference model"),
         (["--primary", "zlib", "--scores", "loss"], "--primary zlib is not among"),
         (["--scores"], "--scores names no score"),

@@ -436,7 +436,8 @@ def test_command_writes_rows_totals_and_both_lists(files, capsys):
     said = capsys.readouterr()
     assert said.err == ""
     assert MEANING in said.out
-    assert "example 2 (words) one.jsonl:2: w200 w201" in said.out
+    assert "found (ids count from 0):\n  id 0" in said.out
+    assert "  id 2 (words) one.jsonl:2: w200 w201" in said.out
     assert "not read: 1 files of other kinds (.md)" in said.out
     assert "1 examples have no words and are in no list" in said.out
     document = json.loads((files / "o/overlap.json").read_text())

@@ -390,7 +390,10 @@ def test_disks_of_other_runs_leave_a_home_as_it_is(
         sets = Path("sets") / planted.name
         assert (folder / sets).read_bytes() == begun[sets]
         assert read_manifest(folder / "manifest.json") == manifest
-    assert capsys.readouterr().out == f"model: {second / 'model'}\n"
+    assert capsys.readouterr().out == (
+        f"model: {second / 'model'}\ncurves: {second / 'training.html'}\n"
+        f"next: jaxcontam audit {second / 'model'} {second / 'sets'}/*\n"
+    )
 
     # A finished run that is reused leaves another one where it is, stream and all.
     third = tmp_path / "third"

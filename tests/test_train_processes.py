@@ -79,7 +79,7 @@ def test_two_processes_of_two_devices_train_as_one_of_one(texts, tmp_path):
     ended = finish_all(started)
     assert [code for code, _, _ in ended] == [0, 0], ended
     assert_same_curve(pair, alone)
-    assert ended[0][1] == f"model: {pair / 'model'}\n"
+    assert ended[0][1].startswith(f"model: {pair / 'model'}\n")
     assert "model:" not in ended[1][1]
     assert read_manifest(pair / "manifest.json").finished
     decoders = [

@@ -33,6 +33,8 @@ _COST = 64
 # Words that so many examples share may be the frame around them: the names of a
 # record's fields, or an instruction.
 _SHARED = 10
+# Examples of a control that one line names.
+_TOLD = 20
 # Rules that ask for most of an example, not for a few words in a row.
 _WHOLE = frozenset({"exact", "words", "near-duplicate", "8-grams"})
 
@@ -210,6 +212,14 @@ def _hits(rows: _Rows) -> _Rows:
     )
 
 
+def _others(rows: _Rows) -> str:
+    """Which examples beside the first, as many as a line takes."""
+    if not rows:
+        return ""
+    told = ", ".join(str(row.id + 1) for row in rows[:_TOLD])
+    return f"; also {told}" + (", ..." if len(rows) > _TOLD else "")
+
+
 def _refuse(
     sets: Sequence[PlannedSet],
     background: Mapping[int, _Rows],
@@ -230,12 +240,12 @@ def _refuse(
         faults += [
             f"control {control.name!r}: {len(rows)} of {len(control.benchmark)} "
             f"examples stand in {where.format(rows[0].id + 1, rows[0].line)} "
-            f"({rows[0].rule}: {rows[0].matched})"
+            f"({rows[0].rule}: {rows[0].matched}){_others(rows[1:])}"
             for where, rows in found.items()
             if rows
         ]
     if faults:
-        more = f"; likewise {len(faults) - 1} more" if len(faults) > 1 else ""
+        more = f"; likewise {len(faults) - 1} more places" if len(faults) > 1 else ""
         raise InputError(
             faults[0] + more,
             hint="leave these examples out or take another control; --allow-overlap "

@@ -221,7 +221,7 @@ def model_findings(model: str) -> Iterator[Finding]:
     size = sum(path.stat().st_size for path in files)
     yield Finding(
         "ok",
-        f"{model}: {raw.get('model_type')}, {size / _GIB:.2f} GiB of safetensors, "
+        f"{model}: {raw.get('model_type')}, {_size_text(size)} of safetensors, "
         f"context {config.context:,}, vocabulary {config.vocab_size:,}",
     )
 
@@ -258,6 +258,13 @@ def _version(name: str) -> str | None:
 
 def _python() -> str:
     return f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+
+
+def _size_text(n_bytes: int) -> str:
+    """In the unit that shows two digits of a small file, too."""
+    if n_bytes < _GIB:
+        return f"{n_bytes / 2**20:.3g} MiB"
+    return f"{n_bytes / _GIB:.2f} GiB"
 
 
 def _memory() -> str:

@@ -183,10 +183,10 @@ def print_estimate(found: Estimate, console: Console, *, as_json: bool) -> None:
     if as_json:
         print(json_text(dataclasses.asdict(found)))
         return
-    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("benchmark", overflow="fold")
     table.add_column("test", overflow="fold")
-    for name in ("sequences", "tokens", "in store", "grows by", "p floor", "MDE"):
+    for name in ("sequences", "tokens", "stored", "adds", "p floor", "MDE"):
         table.add_column(name, justify="right", no_wrap=True)
     for test in found.tests:
         table.add_row(

@@ -25,6 +25,7 @@ from jaxcontam.commands.membership_scores import (
     left_out_for_moments,
     primary_name,
     print_dry_run,
+    score_names,
 )
 from jaxcontam.commands.membership_texts import (
     MEMBER,
@@ -80,7 +81,7 @@ class Membership(DeviceFlags):
     limit: int | None = None
     """Take the first so many texts of each file, never a sample."""
     scores: tuple[str, ...] = (AUTO,)
-    """Names of scores, or auto (one pass or two), or all that have what they need."""
+    """Names of scores, blanks or commas between; or auto (one pass or two), or all."""
     primary: str | None = None
     """The score that decides (default: min_k, or the first); choose it beforehand."""
     k: float = 20.0
@@ -160,7 +161,7 @@ class Membership(DeviceFlags):
         run = self._load()
         check_sides(run, np.zeros(len(run.texts), bool))
         methods = choose_scores(
-            self.scores,
+            score_names(self.scores),
             self._available(run),
             fraction=self.k / 100,
             sweep=self.sweep_k,
@@ -191,7 +192,7 @@ class Membership(DeviceFlags):
             opened, store=store_of(self, out, opened), batch_tokens=self.batch_tokens
         )
         methods, shots, notes = self._fitted(run, methods, shots, model)
-        notes += left_out_for_moments(self.scores, opened)
+        notes += left_out_for_moments(score_names(self.scores), opened)
         left_out_N = left_out(run, [int(i) for some in shots.values() for i in some])
         check_sides(run, left_out_N)
         scored_N = ~left_out_N
@@ -288,7 +289,7 @@ class Membership(DeviceFlags):
             names = [method.name for method in methods if reading in method.reads]
             if (
                 not fits
-                and not set(names) & set(self.scores)
+                and not set(names) & set(score_names(self.scores))
                 and self.primary not in names
             ):
                 methods = [method for method in methods if method.name not in names]

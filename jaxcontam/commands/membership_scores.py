@@ -38,6 +38,11 @@ _CHEAP: frozenset[Reading] = frozenset({"moments", "lowercase", "reference", "co
 _AT_K = {"min_k": min_k_at, "min_k_pp": min_k_pp_at}
 
 
+def score_names(words: Sequence[str]) -> tuple[str, ...]:
+    """Names after `--scores`, whether blanks or commas stand between them."""
+    return tuple(part for word in words for part in word.split(",") if part)
+
+
 def choose_scores(
     names: Sequence[str],
     available: Collection[Reading],

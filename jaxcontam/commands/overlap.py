@@ -340,9 +340,11 @@ def _print(document: dict[str, Any], out: Path, console: Console) -> None:
         f"searched {corpus['n_bytes']:,} bytes in {corpus['n_files']} files: "
         f"{corpus['n_documents']:,} documents, {corpus['n_words']:,} words"
     )
+    if any(row["rule"] for row in rows):
+        say("found (ids count from 0):")
     for row in [row for row in rows if row["rule"]][:_PRINTED_FOUND]:
         words = f": {row['matched']}" if row["matched"] else ""
-        say(f"  example {row['id']} ({row['rule']}) {row['file']}:{row['line']}{words}")
+        say(f"  id {row['id']} ({row['rule']}) {row['file']}:{row['line']}{words}")
     if counts["found_below_8_words"]:
         say(
             f"{counts['found_below_8_words']} of those found have fewer than {SHORT} "

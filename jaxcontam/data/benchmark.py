@@ -21,7 +21,7 @@ from jaxcontam.data.lm_eval_tasks import TASK_PREFIX, read_task
 from jaxcontam.data.tables import SUFFIX as TABLE_SUFFIX
 from jaxcontam.data.tables import is_table, read_table
 from jaxcontam.data.templates import fill_template, text_of_field
-from jaxcontam.errors import InputError
+from jaxcontam.errors import InputError, nearest
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".txt")
@@ -74,7 +74,8 @@ class Benchmark:
                 has = "plain text" if row is None else f"it has: {', '.join(row)}"
                 raise InputError(
                     f"{self.name}: example {number}: no field {field!r} ({has})",
-                    hint=f"{flag} must name a field of every record",
+                    hint=f"{nearest(field, row or ())}{flag} must name a field of "
+                    "every record",
                 )
             value = row[field]
             values.append(value if isinstance(value, str | int) else json.dumps(value))

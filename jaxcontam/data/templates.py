@@ -3,7 +3,7 @@
 import string
 from collections.abc import Mapping
 
-from jaxcontam.errors import InputError
+from jaxcontam.errors import InputError, nearest
 
 
 def fill_template(template: str, row: Mapping[str, object] | None, where: str) -> str:
@@ -53,7 +53,7 @@ def text_of_field(field: str, row: Mapping[str, object] | None, where: str) -> s
     if field not in row:
         raise InputError(
             f"{where}: no field {field!r} (it has: {', '.join(row)})",
-            hint="name a field that every record has",
+            hint=f"{nearest(field, row)}name a field that every record has",
         )
     value = row[field]
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -106,9 +106,11 @@ def plan_test(
     )
     if layout.n_strata < method.fewest_strata:
         raise NothingToPermuteError(
-            f"{benchmark.name}: {layout.n_strata} strata have two different orders, "
-            f"{method.name} needs {method.fewest_strata}",
-            hint=f"--group-field {group_field} leaves too little to permute"
+            f"{benchmark.name}: {layout.n_strata} strata have two different orders"
+            + (f" with equal {group_field!r} at each place" if group_field else "")
+            + f", {method.name} needs {method.fewest_strata}",
+            hint=f"too few examples near each other have equal {group_field!r}; "
+            "--tests adjacency looks furthest"
             if group_field
             else "the file is too short",
         )
@@ -220,16 +222,15 @@ def order_result(
 def _warnings(planned: PlannedTest) -> tuple[str, ...]:
     n, layout = len(planned.benchmark), planned.layout
     cut = layout.cut
+    encoded = planned.encoded
+    lengths = encoded.lengths - (cut - encoded.n_cut_ids)
     warnings = []
     if n_cut := int(np.count_nonzero(cut)):
-        warnings.append(f"{n_cut} of {n} examples were cut to fit")
-    encoded = planned.encoded
-    kept = [
-        encoded.cut(i, len(ids) - int(more)).tobytes()
-        for i, (ids, more) in enumerate(
-            zip(encoded.ids, cut - encoded.n_cut_ids, strict=True)
+        longest = int(lengths[cut > 0].max())
+        warnings.append(
+            f"{n_cut} of {n} examples were cut to fit, to {longest} tokens at most"
         )
-    ]
+    kept = [encoded.cut(i, int(length)).tobytes() for i, length in enumerate(lengths)]
     if n_same := n - len(set(kept)):
         warnings.append(f"{n_same} of {n} examples repeat another one")
     if dropped := layout.n_dropped:

@@ -22,7 +22,7 @@ from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES, Family, family_of
 from jaxcontam.models.fingerprint import file_state, fingerprint_files
-from jaxcontam.models.hub import download_model
+from jaxcontam.models.hub import download_model, similar_folder
 from jaxcontam.models.weights import read_weights, weight_files, write_weights
 
 # Words for models that run elsewhere.
@@ -317,11 +317,15 @@ def model_directory(model: str) -> Path:
         )
     if directory.exists():
         raise InputError(f"{model}: not a model directory", hint="name its folder")
+    if model.startswith(("http://", "https://")):
+        hint = f"for a model behind it: api:{model}{'' if '#' in model else '#NAME'}"
+        raise InputError(f"{model}: an address is no model directory", hint=hint)
     is_hub_name = model.count("/") == 1 and not directory.parent.exists()
     if not is_hub_name or model.startswith((".", "/")):
         raise InputError(
             f"{model}: no such model directory",
-            hint="give a folder with config.json, or a hub name such as org/name",
+            hint=similar_folder(directory)
+            + "give a folder with config.json, or a hub name such as org/name",
         )
     return download_model(model)
 

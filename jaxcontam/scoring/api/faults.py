@@ -37,6 +37,7 @@ class Tries:
         self._rng = rng
         self._most = most
         self._n_failed = 0
+        self._has_answered = True
         self._of_kind: Counter[str] = Counter()
 
     def wait(self, fault: Fault, *, has_answered: bool) -> float | None:
@@ -50,6 +51,7 @@ class Tries:
             has_answered: Whether the server has ever given an answer.
         """
         self._n_failed += 1
+        self._has_answered = has_answered
         self._of_kind[fault.kind] += 1
         if self._n_failed >= self._most_tries(fault, has_answered):
             return None
@@ -65,6 +67,8 @@ class Tries:
         if fault.wait is not None and fault.wait > _LONGEST_ASKED:
             asked = f"; the server asks to wait {fault.wait:.0f} s"
         hint = "run the same command again later: what is answered is not asked again"
+        if fault.kind == "broken" and not self._has_answered:
+            hint = "is a server running at that address and port?"
         if fault.kind == "garbled":
             hint = "the URL ends before /chat/completions, such as https://host/v1"
         return ApiError(

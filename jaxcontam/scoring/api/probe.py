@@ -175,7 +175,8 @@ def _find_way(
                 raise
             reasons[way.words] = str(e).removeprefix(f"{url}: ")
             if getattr(e, "status", None) == 404:
-                hint = "check the name of the model and the URL; "
+                ends = "" if url.rstrip("/").endswith("/v1") else " (most end in /v1)"
+                hint = f"check the name of the model and the URL{ends}; "
             continue
         except ValueError as e:
             reasons[way.words] = str(e)
