@@ -12,6 +12,7 @@ import textwrap
 import types
 import typing
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import tyro
@@ -196,7 +197,17 @@ def help_page(name: str, command: type) -> str:
         name: As typed after `jaxcontam`.
         command: Its dataclass.
     """
-    page = PAGES[name]
+    return page_of(f"jaxcontam {name}", command, PAGES[name])
+
+
+def page_of(prog: str, command: type, page: Page) -> str:
+    """One screen about a command that is started by the words `prog`.
+
+    Args:
+        prog: As typed before the flags.
+        command: Its dataclass.
+        page: Examples and flags to show.
+    """
     width = min(_WIDTH, shutil.get_terminal_size().columns)
     said = field_docs(command)
     fields = {field.name: field for field in dataclasses.fields(command)}
@@ -204,12 +215,12 @@ def help_page(name: str, command: type) -> str:
     places = [key for key in fields if words[key][0].isupper()]
     usage = " ".join(_usage_of(fields[key], words[key]) for key in places)
     usage += " [FLAGS]" if len(fields) > len(places) else ""
-    lines = [f"usage: jaxcontam {name} {usage}".replace("  ", " ").rstrip(), ""]
+    lines = [f"usage: {prog} {usage}".replace("  ", " ").rstrip(), ""]
     lines += [(command.__doc__ or "").splitlines()[0], "", "examples:"]
     lines += [
         line
         for words_after, what in page.examples
-        for line in _example(f"jaxcontam {name} {words_after}".rstrip(), what, width)
+        for line in _example(f"{prog} {words_after}".rstrip(), what, width)
     ]
     if places:
         lines += [""]
@@ -223,7 +234,7 @@ def help_page(name: str, command: type) -> str:
         ]
     n_others = len(fields) - len(places) - len(page.flags)
     if n_others:
-        lines += ["", f"{n_others} more flags: jaxcontam {name} --help-all"]
+        lines += ["", f"{n_others} more flags: {prog} --help-all"]
     return "\n".join(lines)
 
 
@@ -266,7 +277,7 @@ def _words_of(field: dataclasses.Field) -> str:
 def _default_of(field: dataclasses.Field) -> str:
     """What a flag is where it is not given, if a reader can use that."""
     default = field.default
-    if isinstance(default, bool) or not isinstance(default, str | int | float):
+    if isinstance(default, bool) or not isinstance(default, str | int | float | Path):
         return ""
     return f" (default: {default})" if str(default).strip() else ""
 

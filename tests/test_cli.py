@@ -290,8 +290,9 @@ def test_address_without_api_is_told_how_to_name_it(refused, benchmark):
     assert "hint: for a model behind it: api:http://127.0.0.1:1/v1#m\n" in said
 
 
-def test_field_with_a_slip_is_told_the_nearest(refused, benchmark):
-    said = refused("audit", "m", benchmark, "--template", "{qq}")
+@pytest.mark.parametrize("flag", [["--template", "{qq}"], ["--group-field", "qq"]])
+def test_field_with_a_slip_is_told_before_the_model(refused, benchmark, flag):
+    said = refused("audit", "m", benchmark, *flag)
     assert "hint: did you mean 'q'? " in said
 
 

@@ -6,8 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from jaxcontam.methods import METHODS
+from jaxcontam.methods.method import OrderFile, OrderMethod
 from jaxcontam.methods.own import own_methods
 
 ROOT = Path(__file__).parent.parent
@@ -71,6 +74,22 @@ def test_name_of_another_method_is_refused(checkout):
     )
     ended = run(checkout, "methods")
     assert "own/mine.py: the name 'loss' is taken" in ended.stderr
+
+
+def test_orders_of_a_report_are_drawn_again_by_the_method_that_drew_them():
+    """`verify` knows no order test by its name."""
+    file = OrderFile(
+        n_examples=23, n_ids=230, context=64, seed=3, content_digest="c" * 64
+    )
+    for method in METHODS.values():
+        if isinstance(method, OrderMethod):
+            m = 1 if method.name == "reversal" else 4
+            first = method.design(file, m)
+            # All strata of these designs are near-equal runs of the file.
+            strata = np.array_split(np.arange(23), len(first.orders) + first.n_dropped)
+            again = method.redraw(strata, m, seed=3, content_digest="c" * 64)
+            assert np.array_equal(first.orders, again.orders), method.name
+            assert np.array_equal(first.place, again.place), method.name
 
 
 def test_empty_folder_adds_nothing():

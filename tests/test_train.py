@@ -25,6 +25,7 @@ from train.export import export
 from train.loop import train, train_decoder
 from train.presets import PRESETS
 from train.pretrain import Pretrain
+from train.pretrain import main as pretrain_main
 from train.shared_rows import prepared_once
 from train.sources import read_documents
 from train.step_log import read_rows
@@ -287,6 +288,16 @@ def write_neox(folder, docs):
         model_type="gpt_neox",
         raw_config=raw,
     )
+
+
+def test_help_is_one_screen_and_names_every_preset(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.argv", ["pretrain", "--help"])
+    assert pretrain_main() == 0
+    said = capsys.readouterr().out
+    assert said.count("\n") <= 40
+    assert "  python -m train.pretrain --corpus docs/ --canaries" in said
+    assert ", ".join(PRESETS) in " ".join(said.split())
 
 
 def small(corpus, out, **fields):

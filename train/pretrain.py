@@ -20,6 +20,7 @@ from jaxcontam.commands.flags import check_positive, check_seed
 from jaxcontam.data.manifest import Manifest
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.help_pages import Page, page_of
 from jaxcontam.hosts import is_first, joined
 from jaxcontam.methods import order_method
 from jaxcontam.models.checkpoint import (
@@ -54,6 +55,26 @@ _DEFAULT_PRESET = "tiny"
 _SMALL = 100_000_000
 
 
+_HELP = Page(
+    (
+        ("--corpus docs/ --canaries set.jsonl=10 control.jsonl=0 --out runs/mine", ""),
+        ("--corpus docs/ --plan plan.toml --audit-at 0.5 1.0", "what, when, audited"),
+    ),
+    (
+        "corpus",
+        "canaries",
+        "plan",
+        "preset",
+        "init",
+        "background_tokens",
+        "audit_at",
+        "allow_overlap",
+        "seed",
+        "out",
+    ),
+)
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Pretrain:
     """Train a model with test sets planted in its data."""
@@ -65,9 +86,10 @@ class Pretrain:
     canaries: tuple[str, ...] = ()
     """Test sets to plant, each as FILE=COPIES; FILE=0 keeps a control beside them."""
     plan: Path | None = None
-    """Or a .toml or .json file that says more of each set: see train/plan.py."""
+    """Or a .toml or .json file that says more of each set: docs/how_to/train.md."""
     preset: str | None = None
-    """Shape of the model (default: tiny)."""
+    """Shape of the model: pulse, tiny, 0.16m, 5m, 30m, 124m, 350m, 774m, 1.4b,
+    llama-1b (default: tiny)."""
     init: str | None = None
     """Go on training this model (a folder or a hub name) in place of a preset."""
     tokenizer: Path | None = None
@@ -320,12 +342,18 @@ def _stop_before_training(*_: object) -> None:
 
 def main() -> int:
     """Command line of `python -m train.pretrain`."""
+    prog, words = "python -m train.pretrain", sys.argv[1:]
+    if {"-h", "--help"} & set(words):
+        print(page_of(prog, Pretrain, _HELP))
+        return 0
+    # The parser's own help has every flag.
+    words = ["--help" if word == "--help-all" else word for word in words]
     # Once steps are made, SIGTERM waits for a checkpoint instead.
     signal.signal(signal.SIGTERM, _stop_before_training)
 
     def run() -> None:
         try:
-            parse(Pretrain, sys.argv[1:], prog="python -m train.pretrain").run()
+            parse(Pretrain, words, prog=prog).run()
         except _Terminated:
             print("train.pretrain: stopped before the first step", file=sys.stderr)
 

@@ -201,6 +201,10 @@ class Audit(DeviceFlags):
             raise InputError(
                 f"two benchmarks are named {min(repeated)!r}", hint="rename a file"
             )
+        if self.group_field is not None:
+            # A slip is told before a model loads.
+            for benchmark in benchmarks:
+                benchmark.groups(self.group_field)
         model = opened()
         out = self.out or default_out("audit", model.name, benchmarks)
         planned = [

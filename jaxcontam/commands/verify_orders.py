@@ -1,7 +1,6 @@
 """A report of order tests against its `orders.npz`: recomputed, without a model."""
 
 import dataclasses
-import functools
 import math
 from pathlib import Path
 from typing import Any
@@ -36,9 +35,7 @@ from jaxcontam.results import Evidence, Local, OrderNumbers, OrderResult
 from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.orders import (
     OrderDesign,
-    draw_orders,
     published_orders,
-    reversed_orders,
 )
 from jaxcontam.stats.randomisation import MATRIX_TOLERANCE, randomisation_test
 from jaxcontam.verdict import decide, screen
@@ -194,12 +191,12 @@ def _order_faults(
         return _permutation_faults(evidence.orders)
     n_strata = result.n_strata + result.n_dropped
     strata = np.array_split(np.arange(result.n_examples), n_strata)
-    draw = (
-        reversed_orders
-        if result.method == "reversal"
-        else functools.partial(draw_orders, n_orders=result.n_orders)
-    )
-    drawn = draw(strata, seed=seed, content_digest=result.content_digest)
+    try:
+        drawn = method.redraw(
+            strata, result.n_orders, seed=seed, content_digest=result.content_digest
+        )
+    except ValueError as e:
+        return [str(e)]
     return _drawn_faults(drawn, evidence.orders, evidence.place)
 
 

@@ -14,7 +14,12 @@ from jaxcontam.scoring.pair_plan import ALL_TOKENS, plan_pairs
 from jaxcontam.scoring.plan import plan_orders
 from jaxcontam.stats.adjacency import FEWEST_EXAMPLES
 from jaxcontam.stats.effect import LEVEL
-from jaxcontam.stats.orders import OrderDesign, boundaries_gained, published_orders
+from jaxcontam.stats.orders import (
+    OrderDesign,
+    boundaries_gained,
+    draw_orders,
+    published_orders,
+)
 from jaxcontam.stats.pair_test import PairStrata
 from jaxcontam.stats.strata import split_strata
 
@@ -52,6 +57,8 @@ class OrderMethod:
         name: As typed after `--tests`.
         design: (file, m) -> orders to score.
         analyse: (loglik_KM, boundaries_K, seed) -> numbers.
+        redraw: (strata, m, seed=, content_digest=) -> the orders of `design` without
+            groups, from what a report holds: `verify` compares with them.
         default_orders: m unless `--n-orders` says otherwise.
         windowed: Strata may exceed the context and are scored in windows.
         counted_boundaries: The effect counts the neighbours that its orders keep.
@@ -71,6 +78,7 @@ class OrderMethod:
     design: Callable[[OrderFile, int], OrderDesign]
     analyse: Callable[[np.ndarray, np.ndarray, int], OrderNumbers]
     default_orders: int
+    redraw: Callable[..., OrderDesign] = draw_orders
     windowed: bool = False
     counted_boundaries: bool = False
     locates: bool = False

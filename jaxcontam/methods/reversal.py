@@ -1,5 +1,7 @@
 """Reversal test: the published order against the same order backwards."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from jaxcontam.methods.method import OrderFile, OrderMethod
@@ -44,10 +46,20 @@ def analyse(loglik_KM: np.ndarray, boundaries_K: np.ndarray, seed: int) -> Order
     return randomisation_test(loglik_KM, boundaries_K, scores="centred", seed=seed)
 
 
+def redraw(
+    strata: Sequence[np.ndarray], n_orders: int, *, seed: int, content_digest: str
+) -> OrderDesign:
+    """Strata beside their reversals once more; `n_orders` is 1, and nothing draws."""
+    if n_orders != 1:
+        raise ValueError(f"n_orders must be 1 for a reversal, got {n_orders}")
+    return reversed_orders(strata, seed=seed, content_digest=content_digest)
+
+
 METHOD = OrderMethod(
     name="reversal",
     design=design,
     analyse=analyse,
+    redraw=redraw,
     default_orders=1,
     counted_boundaries=True,
     locates=True,
