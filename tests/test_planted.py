@@ -16,9 +16,10 @@ from jaxcontam.data.manifest import (
     write_manifest,
 )
 from jaxcontam.errors import InputError
+from tests.copy_rows import steps_of_copy
 from train.plan import PlannedSet
 from train.planted import canary, planted_set, set_file, write_set
-from train.stream import build_stream, steps_of_copy, training_order
+from train.stream import build_stream, training_order
 
 CONTEXT, BATCH = 16, 4
 TEXTS = tuple(f"question {i} has {i} words" for i in range(6))

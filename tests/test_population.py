@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from train.loop import train_decoder
+from tests.stepwise import train_decoder
 from train.population_forms import _compiled_scan, train_scanned, train_together
 from train.presets import PRESETS
 

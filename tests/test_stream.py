@@ -8,11 +8,11 @@ import pytest
 
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.errors import InputError
+from tests.copy_rows import steps_of_copy
 from train.stream import (
     Canary,
     build_stream,
     rows_of_copies,
-    steps_of_copy,
     stream_digest,
     training_order,
     training_rows,

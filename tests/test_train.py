@@ -19,17 +19,19 @@ from jaxcontam.methods.order_test import plan_test
 from jaxcontam.models.checkpoint import load_checkpoint, save_checkpoint
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES
+from tests.copy_rows import steps_of_copy
+from tests.stepwise import train_decoder
 from train.disks import alone
 from train.earlier import earlier_manifest
 from train.export import export
-from train.loop import train, train_decoder
+from train.loop import train
 from train.presets import PRESETS
 from train.pretrain import Pretrain
 from train.pretrain import main as pretrain_main
 from train.shared_rows import prepared_once
 from train.sources import read_documents
 from train.step_log import read_rows
-from train.stream import Canary, build_stream, steps_of_copy, training_rows
+from train.stream import Canary, build_stream, training_rows
 from train.tokenizer import train_tokenizer
 
 pytestmark = pytest.mark.unoptimised

@@ -7,9 +7,9 @@ these laws are about.
 import numpy as np
 
 from tests.compile_mode import compiles_plainly
+from tests.stepwise import train_decoder
 from tests.test_loop import N_STEPS, PULSE, assert_equal_weights, run
 from train.checkpoints import saved_steps
-from train.loop import train_decoder
 
 
 def test_same_seed_gives_the_same_weights_and_another_seed_others():

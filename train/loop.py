@@ -26,13 +26,11 @@ from jaxcontam.scoring.mesh import MeshShape, device_mesh
 from train.checkpoints import Checkpoints
 from train.placement import (
     abstract_params,
-    fresh_decoder,
     param_shardings,
     placed,
     state_shardings,
 )
 from train.presets import Preset
-from train.rows import Rows, row_batches
 from train.step import adamw, training_step
 
 # The device runs ahead by so many steps: never idle, and soon at rest.
@@ -193,54 +191,6 @@ def check_rows(preset: Preset, mesh: Mesh | None) -> None:
             f"{n_devices} devices x {preset.compute.n_micro} micro-batches",
             hint=f"--batch-rows {-(-preset.batch_rows // n_parts) * n_parts}",
         )
-
-
-def train_decoder(
-    preset: Preset,
-    rows_RT: np.ndarray,
-    *,
-    seed: int,
-    mesh: Mesh | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> tuple[Decoder, np.ndarray]:
-    """Train a decoder from scratch on rows in memory, each once.
-
-    Args:
-        preset: Shape, batch and learning rate.
-        rows_RT: (R, T + 1) int32 ids, in the order of training.
-        seed: Seeds the weights; the same seed and rows give the same weights.
-        mesh: From `training_mesh`.
-        progress: Called with targets done and targets in all.
-
-    Returns:
-        The decoder and the loss of each step, nats a token.
-
-    Raises:
-        ValueError: If there are fewer rows than one batch.
-    """
-    R, width = rows_RT.shape
-    n_steps = R // preset.batch_rows
-    if n_steps < 1:
-        raise ValueError(f"rows must fill a batch of {preset.batch_rows}, got {R}")
-    found: list[np.ndarray] = []
-    per_step = preset.batch_rows * (width - 1)
-
-    def keep(before: int, losses: np.ndarray) -> None:
-        found.append(losses)
-        if progress is not None:
-            progress((before + len(losses)) * per_step, n_steps * per_step)
-
-    # Rows side by side are a stream in which each starts after the one before it.
-    rows = Rows(rows_RT.reshape(-1), np.arange(R) * width, width - 1)
-    trained = train(
-        preset,
-        fresh_decoder(preset.decoder, seed=seed, mesh=mesh),
-        row_batches(rows, batch_rows=preset.batch_rows, n_steps=n_steps),
-        n_steps=n_steps,
-        mesh=mesh,
-        watch=Watch(losses=keep),
-    )
-    return trained.decoder, np.concatenate(found)
 
 
 @functools.lru_cache(maxsize=4)

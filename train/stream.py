@@ -252,26 +252,6 @@ def training_order(
     return starts_R
 
 
-def steps_of_copy(
-    offset: int, n_ids: int, *, starts_R: np.ndarray, context: int, n_ids_in_all: int
-) -> np.ndarray:
-    """Rows, in the order of training, that hold any target of a copy.
-
-    Args:
-        offset: Place of the copy's first id in the stream.
-        n_ids: Ids of the copy.
-        starts_R: From `training_rows`.
-        context: T.
-        n_ids_in_all: N.
-
-    Returns:
-        Indices of rows, ascending.
-    """
-    # Row targets are start + 1 .. start + T; the copy is offset .. offset + n - 1.
-    gap_R = (starts_R - (offset - context)) % n_ids_in_all
-    return np.flatnonzero(gap_R <= n_ids + context - 2)
-
-
 def rows_of_copies(
     stream: Stream,
     name: str,

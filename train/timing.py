@@ -83,7 +83,7 @@ def in_time(
 def rows_of_spans(
     spans_C2: np.ndarray, *, starts_R: np.ndarray, context: int, n_ids_in_all: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`steps_of_copy` of many stretches at once, in a time that barely grows with R.
+    """Rows that hold a target of any of many stretches; time barely grows with R.
 
     Args:
         spans_C2: Place of the first id, and number of ids, at least 1, of each.
@@ -97,7 +97,8 @@ def rows_of_spans(
     """
     offsets_C, sizes_C = spans_C2.T
     by_start_R = np.argsort(starts_R)
-    # The row with the span's first target starts before it, the last one that does.
+    # Row targets are start + 1 .. start + T; a span is offset .. offset + size - 1. The
+    # row with the span's first target starts before it, the last one that does.
     first_C = np.searchsorted(starts_R[by_start_R], (offsets_C - 1) % n_ids_in_all + 1)
     counts_C = np.minimum((sizes_C - 1) // context + 2, len(starts_R))
     spans = np.repeat(np.arange(len(spans_C2)), counts_C)

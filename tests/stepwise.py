@@ -1,0 +1,24 @@
+"""A decoder that the training loop makes of rows in memory, one call a step."""
+
+import numpy as np
+
+from train.loop import Watch, train
+from train.placement import fresh_decoder
+from train.rows import Rows, row_batches
+
+
+def train_decoder(preset, rows_RT, *, seed):
+    """Train from scratch on each row once; the decoder and the loss of each step."""
+    R, width = rows_RT.shape
+    n_steps = R // preset.batch_rows
+    found = []
+    # Rows side by side are a stream in which each starts after the one before it.
+    rows = Rows(rows_RT.reshape(-1), np.arange(R) * width, width - 1)
+    trained = train(
+        preset,
+        fresh_decoder(preset.decoder, seed=seed, mesh=None),
+        row_batches(rows, batch_rows=preset.batch_rows, n_steps=n_steps),
+        n_steps=n_steps,
+        watch=Watch(losses=lambda _, losses: found.append(losses)),
+    )
+    return trained.decoder, np.concatenate(found)
