@@ -235,7 +235,8 @@ def test_what_cannot_be_served_is_one_clear_line(words, message, tmp_path, capsy
 
 def test_the_command_says_where_it_is_and_ends_on_ctrl_c(tmp_path, monkeypatch):
     monkeypatch.setenv("API_KEY", KEY)
-    command = ["serve", str(save(tmp_path / "tiny")), "--port", "0", "--name", "a name"]
+    model = str(save(tmp_path / "tiny"))
+    command = ["serve", model, "--port", "0", "--name", "a name"]
     with subprocess.Popen(
         [sys.executable, "-m", "jaxcontam", *command],
         stdout=subprocess.PIPE,
@@ -253,6 +254,7 @@ def test_the_command_says_where_it_is_and_ends_on_ctrl_c(tmp_path, monkeypatch):
         out, err = running.communicate(timeout=60)
     assert running.returncode == 0
     assert example.startswith(f"  curl {url}/completions")
-    assert f"'api:{url}#a name'" in audit
+    # The folder holds the tokenizer, and says how much the model reads at once.
+    assert f"'api:{url}#a name' BENCHMARK --tokenizer {model}" in audit
     assert (out, err) == ("\nstopped\n", "")
     assert KEY not in first + example + audit

@@ -4,6 +4,7 @@ import dataclasses
 import os
 import shlex
 import sys
+from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
@@ -55,11 +56,12 @@ class Serve:
 
         check_address(self.host, self.port)
         keep_compiled()
-        chat = read_chat_layout(model_directory(self.model))
+        directory = model_directory(self.model)
+        chat = read_chat_layout(directory)
         checkpoint = load_checkpoint(self.model, dtype=self.dtype)
         model = ServedModel(checkpoint, name=self.name, chat=chat)
         server = ModelServer(model, host=self.host, port=self.port, api_key=api_key)
-        _print_start(server.url, model.name, has_key=api_key is not None)
+        _print_start(server.url, model.name, directory, has_key=api_key is not None)
         if self.host not in _LOCAL_HOSTS and api_key is None:
             print(
                 f"jaxcontam serve: whoever reaches {self.host} can use the model; "
@@ -80,14 +82,15 @@ class Serve:
         return 0
 
 
-def _print_start(url: str, name: str, *, has_key: bool) -> None:
-    """Where the model is, and a first request."""
+def _print_start(url: str, name: str, directory: Path, *, has_key: bool) -> None:
+    """Where the model is, and first requests; the folder tells its context."""
     key = f' -H "Authorization: Bearer ${KEY_VARIABLE}"' if has_key else ""
     name = visible(name)
     print(
         f"{name} at {url} (ctrl-C stops)\n"
         f"  curl {url}/completions{key} -d '"
         '{"prompt": "Hello", "max_tokens": 8, "temperature": 0}\'\n'
-        f"  jaxcontam audit {shlex.quote(f'api:{url}#{name}')} BENCHMARK",
+        f"  jaxcontam audit {shlex.quote(f'api:{url}#{name}')} BENCHMARK "
+        + visible(f"--tokenizer {shlex.quote(str(directory))}"),
         flush=True,
     )
