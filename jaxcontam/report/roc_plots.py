@@ -87,7 +87,11 @@ def scores_plot(method: str, groups: Mapping[str, np.ndarray]) -> str:
         axes.set_xlabel(f"{method}, higher = more likely a member")
         axes.set_ylabel("share of the texts")
         axes.legend(frameon=False)
-        medians = ", ".join(f"{k} {np.median(v):.3g}" for k, v in groups.items())
+        medians = ", ".join(
+            f"{name} {np.median(scores):.3g}"
+            for name, scores in groups.items()
+            if len(scores)
+        )
         return svg_text(figure, f"Histograms of {method}; medians: {medians}")
 
 

@@ -131,27 +131,25 @@ def test_a_read_only_folder_is_one_line_and_stays_empty(closed, below, capsys):
     assert list(closed.iterdir()) == []
 
 
-def test_two_runs_in_one_folder_leave_one_whole_report(files):
-    out, codes = files / "out", []
+_WRITES = """
+import sys
+from pathlib import Path
+from jaxcontam.report.document import replace_bytes
 
-    def write(seed):
-        for _ in range(40):
-            replace_bytes(out / "report.json", b"%d" % seed * 100_000)
-        codes.append(0)
+for _ in range(40):
+    replace_bytes(Path(sys.argv[1]), sys.argv[2].encode() * 100_000)
+"""
 
-    out.mkdir()
-    # As two processes would: each has a number of its own.
-    pids = []
-    for seed in (1, 2):
-        if not (pid := os.fork()):
-            with contextlib.suppress(BaseException):
-                write(seed)
-                os._exit(0)
-            os._exit(1)
-        pids.append(pid)
-    assert [os.waitpid(pid, 0)[1] for pid in pids] == [0, 0]
-    assert (out / "report.json").read_bytes() in (b"1" * 100_000, b"2" * 100_000)
-    assert [path.name for path in out.iterdir()] == ["report.json"]
+
+def test_two_runs_in_one_folder_leave_one_whole_report(tmp_path):
+    out = tmp_path / "report.json"
+    runs = [
+        subprocess.Popen([sys.executable, "-c", _WRITES, str(out), seed])
+        for seed in "12"
+    ]
+    assert [run.wait() for run in runs] == [0, 0]
+    assert out.read_bytes() in (b"1" * 100_000, b"2" * 100_000)
+    assert list(tmp_path.iterdir()) == [out]
 
 
 def test_links_lead_to_inputs_and_outputs_and_stay_links(files, capsys):
