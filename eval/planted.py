@@ -1,16 +1,19 @@
-"""Order tests of planted sets: what the studies that train a model share."""
+"""Tests and scores of planted sets: what the studies that train a model share."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
+from jaxcontam.data.encoding import Encoded
 from jaxcontam.data.manifest import Manifest
 from jaxcontam.methods import order_method
 from jaxcontam.methods.order_test import order_result, plan_test, score_test
 from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.results import Evidence, OrderResult
-from jaxcontam.scoring.scorer import Progress, Scorer
+from jaxcontam.scoring.scorer import Progress, Scorer, n_targets
 from jaxcontam.stats.pretests import columns, pretest_battery
-from train.audits import encode_planted
+from train.audits import encode_planted, text_scores, text_sequences
 from train.plan import PlannedSet
 from train.prepare import RunOptions, Start
 from train.presets import Preset
@@ -114,3 +117,29 @@ def order_tests(
             )
             evidence.append(scored.evidence)
     return results, evidence
+
+
+def scored_texts(
+    encoded: Mapping[str, Encoded],
+    prefix_id: int | None,
+    scorer: Scorer,
+    progress: Progress,
+) -> tuple[dict[str, np.ndarray], dict[str, int]]:
+    """Membership score of each text of each set, and target tokens of each set.
+
+    Args:
+        encoded: Name of a set -> its ids, from `encode_planted`.
+        prefix_id: Before each text, or None.
+        scorer: The model's.
+        progress: Called with target tokens done and in all.
+    """
+    texts = {name: text_sequences(ids, prefix_id) for name, ids in encoded.items()}
+    cost = {name: n_targets(sequences) for name, sequences in texts.items()}
+    total, done = sum(cost.values()), 0
+    scores = {}
+    for name, sequences in texts.items():
+        scores[name] = text_scores(
+            scorer, sequences, lambda now, _, done=done: progress(done + now, total)
+        )
+        done += cost[name]
+    return scores, cost

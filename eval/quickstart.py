@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from eval.planted import order_tests, trained
+from eval.planted import order_tests, scored_texts, trained
 from eval.python_docs import read_python_docs
 from jaxcontam.cli import parse, run_command
 from jaxcontam.commands.flags import check_seed
@@ -34,17 +34,11 @@ from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.report.table import print_results
 from jaxcontam.results import MembershipResult, Report
 from jaxcontam.scoring.local import device_info, local_scorer, model_info
-from jaxcontam.scoring.scorer import Progress, Scorer, n_targets
+from jaxcontam.scoring.scorer import Progress, Scorer
 from jaxcontam.stats.roc import auc_delong
 from jaxcontam.verdict import MIN_EFFECT, decide
 from train.allocator import keep_freed_memory
-from train.audits import (
-    MEMBERSHIP,
-    encode_planted,
-    references_of,
-    text_scores,
-    text_sequences,
-)
+from train.audits import MEMBERSHIP, encode_planted, references_of
 from train.earlier import MODEL_DIR
 from train.plan import PlannedSet
 from train.prepare import RunOptions
@@ -186,21 +180,13 @@ def _membership(
     progress: Progress,
 ) -> list[MembershipResult]:
     """Min-20 % AUC of each set against the never-injected ones."""
-    texts = {
-        one.benchmark.name: text_sequences(
-            encode_planted(checkpoint.tokenizer, one.benchmark, manifest),
-            checkpoint.prefix_id,
+    encoded = {
+        one.benchmark.name: encode_planted(
+            checkpoint.tokenizer, one.benchmark, manifest
         )
         for one in sets
     }
-    cost = {name: n_targets(sequences) for name, sequences in texts.items()}
-    total, done = sum(cost.values()), 0
-    scores: dict[str, np.ndarray] = {}
-    for name, sequences in texts.items():
-        scores[name] = text_scores(
-            scorer, sequences, lambda now, _, done=done: progress(done + now, total)
-        )
-        done += cost[name]
+    scores, cost = scored_texts(encoded, checkpoint.prefix_id, scorer, progress)
     references = references_of(manifest.sets)
     results = []
     for one in sets:

@@ -47,6 +47,7 @@ class ReferenceCurveCommand:
     def run(self) -> dict:
         """Read, compute, write; returns what was written."""
         study, records = _read_study(self.study)
+        curves = curves_of(records)
         document = {
             "command": [
                 " ".join(["python", "-m", *study["command"]]),
@@ -56,10 +57,10 @@ class ReferenceCurveCommand:
             "cpu": study["cpu"],
             "versions": study["versions"],
             "corpus_digest": study["corpus_digest"],
-            "curves": [dataclasses.asdict(curve) for curve in curves_of(records)],
+            "curves": [dataclasses.asdict(curve) for curve in curves],
         }
         replace_bytes(self.out, (json.dumps(document, indent=1) + "\n").encode())
-        for curve in curves_of(records):
+        for curve in curves:
             print(f"{curve.population}, {curve.method}, {curve.n_models} models")
             for copies, *values in zip(
                 curve.copies, curve.median, curve.low, curve.high, strict=True

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from jaxcontam.report.document import make_folder, replace_bytes
+from jaxcontam.report.document import data_digest, make_folder, replace_bytes
 from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.scoring.identity import cpu_name
 from train.earlier import code_version
@@ -117,6 +117,15 @@ def finish_study(
     for line in (f"\n{_cost_words(document)}", f"{out}: {', '.join(written)}"):
         console.print(Text(line), soft_wrap=True)
     return document
+
+
+def inputs_digest(*inputs: Any) -> str:
+    """Digest of all that a record follows from: under another one it is made again.
+
+    Args:
+        *inputs: Values that JSON takes.
+    """
+    return data_digest(json.dumps(inputs, sort_keys=True).encode())
 
 
 def print_grid(grid: Grid, console: Console) -> None:

@@ -30,13 +30,15 @@ from eval.wikimia_pages import (
     drop_near_duplicates,
     read_candidates,
 )
-from eval.wikimia_paraphrase import Refusal
+from eval.wikimia_paraphrase import PROMPT, TEMPERATURE, Refusal, paraphrase
 from jaxcontam import __version__
 from jaxcontam.cli import EXIT_DONE, EXIT_PARTIAL, parse, run_command
 from jaxcontam.commands.flags import check_seed
 from jaxcontam.commands.progress import progress_bar
+from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.report.document import data_digest, make_folder, replace_bytes
+from jaxcontam.scoring.api.address import key_from_environment, parse_api
 
 MANIFEST = "manifest.json"
 REFUSED = "n_refused"
@@ -96,8 +98,6 @@ class WikiMIA:
         limit = _TINY_RECORDS if self.tiny else None
         model = None
         if self.paraphraser is not None:
-            from jaxcontam.scoring.api.address import parse_api
-
             model = parse_api(self.paraphraser, flag="--paraphraser")
         found = read_candidates(
             self.pages,
@@ -118,15 +118,11 @@ class WikiMIA:
                 continue
             drawn.append(cut)
             name = f"WikiMIA_length{length}.jsonl"
-            files[name] = _write(self.out / name, cut.texts, cut) | {NOT_DRAWN: n_left}
+            files[name] = _write(self.out / name, cut) | {NOT_DRAWN: n_left}
         manifest = self._manifest(found, files)
         _remove_earlier(self.out, files)
         _write_manifest(self.out, manifest)
         if model is not None:
-            from eval.wikimia_paraphrase import PROMPT, TEMPERATURE, paraphrase
-            from jaxcontam.data.journal import Journal
-            from jaxcontam.scoring.api.address import key_from_environment
-
             journal, key = Journal(self.out / _JOURNAL), key_from_environment()
             for cut in drawn:
                 title = f"paraphrases, {cut.length}"
@@ -141,13 +137,15 @@ class WikiMIA:
                     )
                 name = f"WikiMIA_length{cut.length}_paraphrased.jsonl"
                 kept, refused = _paraphrased(cut, found_texts)
-                files[name] = _write(self.out / name, kept.texts, kept) | {
+                files[name] = _write(self.out / name, kept) | {
                     REFUSED: len(refused),
                     **({_FIRST_REFUSAL: refused[0]} if refused else {}),
                 }
             manifest["paraphraser"] = {
-                **{"url": model.url, "name": model.name},
-                **{"prompt": PROMPT, "temperature": TEMPERATURE},
+                "url": model.url,
+                "name": model.name,
+                "prompt": PROMPT,
+                "temperature": TEMPERATURE,
             }
             _write_manifest(self.out, manifest)
         _print(manifest, self.out, Console())
@@ -212,11 +210,11 @@ def _paraphrased(cut: Cut, texts: Sequence[str | Refusal]) -> tuple[Cut, list[st
     return rows, why
 
 
-def _write(path: Path, texts: tuple[str, ...] | list[str], cut: Cut) -> dict:
+def _write(path: Path, cut: Cut) -> dict:
     """Write rows as WikiMIA has them; what the manifest says of them."""
     lines = [
         json.dumps({"input": text, "label": int(label)}, ensure_ascii=False) + "\n"
-        for text, label in zip(texts, cut.labels, strict=True)
+        for text, label in zip(cut.texts, cut.labels, strict=True)
     ]
     data = "".join(lines).encode()
     replace_bytes(path, data)

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.data.benchmark import Benchmark, check_text
 from jaxcontam.data.chunks import count_words, cut_words
 from jaxcontam.data.corpus import Segment, text_segments
 from jaxcontam.data.occurrences import forms_of, occurrences
@@ -308,12 +308,7 @@ def _string(row: dict[str, object], name: str, where: str) -> str:
             else f"{where}: no field {name!r} (it has: {', '.join(row)})",
             hint='a page is {"title", "text", "created", "event" or "categories"}',
         )
-    try:
-        value.encode()
-    except UnicodeEncodeError as e:
-        raise InputError(
-            f"{where}: {name}: half a character ({value[e.start]!a})"
-        ) from e
+    check_text(value, f"{where}: {name}")
     return value
 
 

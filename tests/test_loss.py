@@ -28,7 +28,7 @@ def full_loss(hidden, head, targets, softcap=None):
 @pytest.mark.parametrize("piece_bytes", [4 * 50, 4 * 50 * 7, 1 << 20])
 def test_loss_and_gradients_are_those_of_full_logits(monkeypatch, softcap, piece_bytes):
     # 23 positions in pieces of 1, of 6 and of all: with and without padding.
-    monkeypatch.setattr(train.loss, "_PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(train.loss, "PIECE_BYTES_CPU", piece_bytes)
     hidden, head, targets = inputs(23, 50)
 
     def ours(hidden, head):
@@ -65,7 +65,7 @@ def test_huge_logits_neither_overflow_nor_lose_the_gradient():
 
 def test_no_array_holds_all_logits(monkeypatch):
     n, v = 64, 1000
-    monkeypatch.setattr(train.loss, "_PIECE_BYTES", 4 * v * 8)
+    monkeypatch.setattr(train.loss, "PIECE_BYTES_CPU", 4 * v * 8)
     hidden, head, targets = inputs(n, v)
     graph = jax.make_jaxpr(jax.value_and_grad(head_loss, argnums=(0, 1)))(
         hidden, head, targets

@@ -23,8 +23,8 @@ from jaxcontam.models.fused_attention import hardware
 # and writes the head's gradient once. On an H100 that is 184 us for 50,257 words and a
 # width of 1,536, beside products of 220 us a piece of 64 MB, 1,760 us a piece of 512 MB
 # (arithmetic, not measured).
-_PIECE_BYTES = 1 << 26
-_PIECE_BYTES_ACCELERATOR = 1 << 29
+PIECE_BYTES_CPU = 1 << 26
+PIECE_BYTES_ACCELERATOR = 1 << 29
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
@@ -127,7 +127,7 @@ def _by_pieces(
 def _piece_size(n: int, vocab_size: int) -> int:
     """Positions of a piece: equal pieces, the largest within the budget."""
     on_cpu = hardware().platform == "cpu"
-    n_bytes = _PIECE_BYTES if on_cpu else _PIECE_BYTES_ACCELERATOR
+    n_bytes = PIECE_BYTES_CPU if on_cpu else PIECE_BYTES_ACCELERATOR
     largest = max(1, n_bytes // (4 * vocab_size))
     n_pieces = -(-n // largest)
     return -(-n // n_pieces)

@@ -39,7 +39,6 @@ from train.population_job import (
     finished_result,
     save_texts,
     source_digest,
-    tokenizer_digest,
 )
 from train.population_models import finisher, scan_maker, trained_together
 from train.population_plan import Design, Texts, draw_sets, plan_model, read_pool
@@ -203,7 +202,7 @@ class Population:
 
     def _prepare(self, pool: Sequence[str]) -> Job:
         """Tokenise once for all processes; refuse what no model could be made of."""
-        from train.tokenizer import prefix_id, train_tokenizer
+        from train.tokenizer import prefix_id, tokenizer_digest, train_tokenizer
 
         preset = PRESETS["pulse" if self.tiny else self.preset]
         # Pair tests read one example after another one, and a prefix token.

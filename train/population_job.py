@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tokenizers import Tokenizer
 
 from jaxcontam.data.encoding import plain_tokenizer
 from train.population_plan import Design, Texts, read_pool
@@ -133,11 +132,6 @@ def source_digest() -> str:
             digest.update(str(path.relative_to(root)).encode() + b"\0")
             digest.update(hashlib.sha256(path.read_bytes()).digest())
     return f"sha256:{digest.hexdigest()}"
-
-
-def tokenizer_digest(tokenizer: Tokenizer) -> str:
-    """SHA-256 of a tokenizer's JSON, as manifests have it."""
-    return f"sha256:{hashlib.sha256(tokenizer.to_str().encode()).hexdigest()}"
 
 
 def cache_folder(cache: TokenCache) -> Path:

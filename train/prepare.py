@@ -1,7 +1,6 @@
 """From texts to rows: what a run trains on, decided before its first step."""
 
 import dataclasses
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,7 +25,7 @@ from train.presets import Preset, preset_to_json
 from train.rows import Rows
 from train.sources import Corpus
 from train.stream import Stream, build_stream, stream_digest, training_order
-from train.tokenizer import prefix_id, train_tokenizer
+from train.tokenizer import prefix_id, tokenizer_digest, train_tokenizer
 from train.tokens import ChosenDocuments, as_cache, choose_documents, token_cache
 
 STREAM_NAME = "stream.npy"
@@ -180,7 +179,7 @@ def prepare(
         finished=False,
         stream=STREAM_NAME,
         stream_digest=stream_digest(stream.ids),
-        tokenizer_digest=_digest(plain.to_str()),
+        tokenizer_digest=tokenizer_digest(plain),
         recipe=json.loads(json.dumps(preset_to_json(preset))),
         init_model=None if start is None else start.name,
         init_fingerprint=None if start is None else start.fingerprint,
@@ -289,7 +288,3 @@ def _texts(documents: ChosenDocuments, plain: Tokenizer) -> Iterator[str]:
     for begin in range(0, len(documents), _DECODED):
         batch = [ids.tolist() for ids in documents[begin : begin + _DECODED]]
         yield from plain.decode_batch(batch, skip_special_tokens=False)
-
-
-def _digest(text: str) -> str:
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

@@ -1,5 +1,6 @@
 """A byte-level BPE tokenizer trained on the corpus, or one read from a directory."""
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -76,6 +77,11 @@ def prefix_id(tokenizer) -> int:
         if found is not None:
             return found
     raise ValueError("tokenizer must have a BOS or an EOS token")
+
+
+def tokenizer_digest(tokenizer: Tokenizer) -> str:
+    """SHA-256 of a tokenizer's JSON, as manifests have it."""
+    return f"sha256:{hashlib.sha256(tokenizer.to_str().encode()).hexdigest()}"
 
 
 def _beginning(documents: Iterable[str], n_bytes: int) -> Iterator[str]:

@@ -1,7 +1,6 @@
 """One model of the study: trained with all forms at once, looked at by all methods."""
 
 import dataclasses
-import hashlib
 import json
 import time
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from eval.blind_spots.forms import FormSet, draw_sets
 from eval.blind_spots.seen import VARIANTS_WITHOUT, Seen, all_seen, versions_seen
 from eval.planted import trained
 from eval.python_docs import Question
+from eval.study import inputs_digest
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.journal import Journal
 from jaxcontam.data.manifest import Manifest, read_manifest
@@ -258,9 +258,7 @@ def record_key(
     fields = dataclasses.asdict(scale)
     # How it is computed, not what.
     del fields["batch_tokens"]
-    inputs = [fields, seed, corpus, code, cpu_name()]
-    text = json.dumps(inputs, sort_keys=True)
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    return inputs_digest(fields, seed, corpus, code, cpu_name())
 
 
 def read_record(folder: Path, key: str, *, by: str) -> ModelRecord | None:

@@ -8,19 +8,20 @@ read the texts alone measure the other.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from eval.canaries.sets import control_of
+from eval.planted import scored_texts
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.data.manifest import Manifest
 from jaxcontam.methods.membership.blind import blind_baselines
 from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.results import MembershipResult
-from jaxcontam.scoring.scorer import Progress, Scorer, n_targets
+from jaxcontam.scoring.scorer import Progress, Scorer
 from jaxcontam.stats.roc import auc_delong, auc_interval
-from train.audits import MEMBERSHIP, encode_planted, text_scores, text_sequences
+from train.audits import MEMBERSHIP, encode_planted
 from train.background_check import found_in
 from train.plan import PlannedSet
 
@@ -103,10 +104,7 @@ def rank_sets(
         for pair in pairs
         for one in pair
     }
-    texts = {
-        name: text_sequences(ids, checkpoint.prefix_id) for name, ids in encoded.items()
-    }
-    scores, cost = _scored(texts, scorer, progress)
+    scores, cost = scored_texts(encoded, checkpoint.prefix_id, scorer, progress)
     ranked, rows = [], []
     for one, control in pairs:
         found = rank(
@@ -213,18 +211,3 @@ def _auc(
     clusters = (codes_P, codes_Q) if n >= _FEWEST else None
     auc, se = auc_delong(planted_P, later_Q, clusters=clusters)
     return auc, se, *auc_interval(auc, se, n=n)
-
-
-def _scored(
-    texts: Mapping[str, Sequence[np.ndarray]], scorer: Scorer, progress: Progress
-) -> tuple[dict[str, np.ndarray], dict[str, int]]:
-    """Score of each line, and target tokens of each set."""
-    cost = {name: n_targets(sequences) for name, sequences in texts.items()}
-    total, done = sum(cost.values()), 0
-    scores = {}
-    for name, sequences in texts.items():
-        scores[name] = text_scores(
-            scorer, sequences, lambda now, _, done=done: progress(done + now, total)
-        )
-        done += cost[name]
-    return scores, cost

@@ -89,8 +89,8 @@ def run_of(document: Mapping[str, Any], where: str) -> Run:
         }
         if not tests:
             raise InputError(f"{where}: has no order test")
-        planted = {name: row["copies"] for (name, _), row in tests.items()}
-        plan = plan_of({name: n for name, n in planted.items() if n})
+        copies = {name: row["copies"] for (name, _), row in tests.items()}
+        plan = plan_of({name: n for name, n in copies.items() if n})
         model, study = document["model"], document["study"]
         # Reports from before this part existed have none.
         ranked = {row["benchmark"]: row for row in study.get("ranked", ())}

@@ -35,7 +35,6 @@ Settings were tried on seeds 90000 and above, which are not used.
 """
 
 import dataclasses
-import hashlib
 import json
 import math
 import sys
@@ -66,7 +65,7 @@ from eval.leaderboard.trials import (
     try_entry,
 )
 from eval.python_docs import read_python_docs
-from eval.study import Clock, finish_study
+from eval.study import Clock, finish_study, inputs_digest
 from jaxcontam.cli import EXIT_DONE, EXIT_PARTIAL, parse, run_command
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.errors import InputError
@@ -229,19 +228,15 @@ class Leaderboard:
 
     def _key(self, field: Field, seed: int, *, corpus: str, code: str) -> str:
         """Digest of all that a model and its trials follow from, but for the entry."""
-        text = json.dumps(
-            [
-                dataclasses.asdict(field),
-                seed,
-                self.seed,
-                self.budget,
-                corpus,
-                code,
-                cpu_name(),
-            ],
-            sort_keys=True,
+        return inputs_digest(
+            dataclasses.asdict(field),
+            seed,
+            self.seed,
+            self.budget,
+            corpus,
+            code,
+            cpu_name(),
         )
-        return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 class _Bench:

@@ -1,7 +1,6 @@
 """What was measured of one model, kept in a file, so that it is not measured again."""
 
 import dataclasses
-import hashlib
 import json
 import sys
 import time
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.open_questions.rows import Question, Row
+from eval.study import inputs_digest
 from jaxcontam.report.document import make_folder, replace_bytes
 from jaxcontam.scoring.identity import cpu_name
 from train.earlier import code_version
@@ -53,8 +53,7 @@ class Records:
             measure: Makes them.
         """
         path = self.folder / f"{name}.json"
-        text = json.dumps([cpu_name(), *inputs], sort_keys=True)
-        key = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+        key = inputs_digest(cpu_name(), *inputs)
         kept = self._read(path, key)
         if kept is not None:
             found, seconds = kept

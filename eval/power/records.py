@@ -1,11 +1,11 @@
 """One file a model of the power study, so that a killed run goes on."""
 
 import dataclasses
-import hashlib
 import json
 from pathlib import Path
 
 from eval.power.model import ModelRecord, Outcome, Study
+from eval.study import inputs_digest
 from jaxcontam.scoring.identity import cpu_name
 
 RECORDS_DIR = "models"
@@ -17,7 +17,7 @@ def record_path(out: Path, study: Study, seed: int) -> Path:
 
 
 def record_key(study: Study, seed: int, *, corpus: str, code: str | None) -> str:
-    """Digest of all that a record follows from, but for the machine.
+    """Digest of all that a record follows from, the kind of CPU too.
 
     Args:
         study: The population.
@@ -25,10 +25,7 @@ def record_key(study: Study, seed: int, *, corpus: str, code: str | None) -> str
         corpus: Digest of its texts.
         code: Git commit; None for any.
     """
-    text = json.dumps(
-        [dataclasses.asdict(study), seed, corpus, code, cpu_name()], sort_keys=True
-    )
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    return inputs_digest(dataclasses.asdict(study), seed, corpus, code, cpu_name())
 
 
 def read_record(path: Path, key: str | None) -> ModelRecord | None:

@@ -43,7 +43,7 @@ def _cell(size: str, length: str, field: str, way: str | None = None):
     return read
 
 
-def _kernel(size: str, name: str, wanted: float, unit: str, read) -> Target:
+def _kernel(name: str, wanted: float, unit: str, read) -> Target:
     return Target(
         name=name,
         wanted=wanted,
@@ -58,28 +58,24 @@ def _of_size(size: str, ratio: float) -> list[Target]:
     alone = _cell(size, "real", "ratio_to", "jaxcontam_alone")
     return [
         _kernel(
-            size,
             f"{label}: float32 against torch one by one, T = 512",
             ratio,
             "x",
             _cell(size, "512", "ratio_to", "torch"),
         ),
         _kernel(
-            size,
             f"{label}: share of the sgemm peak, T = 512",
             0.8,
             "%",
             _cell(size, "512", "share_of_peak"),
         ),
         _kernel(
-            size,
             f"{label}: against our own one-sequence calls, real lengths",
             2.5,
             "x",
             alone,
         ),
         _kernel(
-            size,
             f"{label}: compiled shapes, real lengths",
             10,
             "",

@@ -130,7 +130,7 @@ def load_benchmark(
             raw = fill_template(template, row, where)
         elif text_field is not None:
             raw = text_of_field(text_field, row, where)
-        _check_text(raw, where)
+        check_text(raw, where)
         texts.append(raw)
         rows.append(row)
     return Benchmark(name, tuple(texts), tuple(rows), provenance)
@@ -179,10 +179,19 @@ def check_characters(records: Sequence["Record"]) -> None:
     """
     for where, _, row in records:
         if row is not None:
-            _check_text(json.dumps(row, ensure_ascii=False), where)
+            check_text(json.dumps(row, ensure_ascii=False), where)
 
 
-def _check_text(text: str, where: str) -> None:
+def check_text(text: str, where: str) -> None:
+    """Refuse half a character, which no file in UTF-8 holds.
+
+    Args:
+        text: Any.
+        where: It stands, for the message.
+
+    Raises:
+        InputError: Shows the character.
+    """
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as e:

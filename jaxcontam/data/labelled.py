@@ -16,7 +16,7 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from jaxcontam.data.benchmark import fingerprint, load_benchmark
+from jaxcontam.data.benchmark import check_text, fingerprint, load_benchmark
 from jaxcontam.data.chunks import count_words, cut_words
 from jaxcontam.data.hub_splits import (
     Download,
@@ -134,7 +134,8 @@ def load_labelled(
             text = _text(text_field, row, where)
         else:
             text = "" if raw is None else raw[number - 1]
-        texts.append(_whole_characters(text, where))
+        check_text(text, where)
+        texts.append(text)
         if cluster_field is not None:
             clusters.append(str(_value(cluster_field, row, where, cluster_flag)))
     n_short = 0
@@ -284,11 +285,3 @@ def _text(field: str, row: Mapping[str, object] | None, where: str) -> str:
             f"{where}: field {field!r} is null", hint='write "" for an empty text'
         )
     return text_of_field(field, row, where)
-
-
-def _whole_characters(text: str, where: str) -> str:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as e:
-        raise InputError(f"{where}: half a character ({text[e.start]!a})") from e
-    return text

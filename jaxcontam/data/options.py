@@ -23,7 +23,7 @@ from jaxcontam.data.option_fields import (
     option_text,
 )
 from jaxcontam.data.spans import Path, csv_spans, json_members, json_span, value_at
-from jaxcontam.data.templates import text_of_field, typed_newlines
+from jaxcontam.data.templates import template_pieces, text_of_field
 from jaxcontam.errors import InputError
 
 
@@ -180,16 +180,10 @@ def _template_parts(
     options = [option_text(value_at(row, path)) for path in paths]
     own = {str(path[0]): i for i, path in enumerate(paths) if len(path) == 1}
     parts: list[str | int] = []
-    try:
-        pieces = list(string.Formatter().parse(typed_newlines(template)))
-    except ValueError as e:
-        raise InputError(f"--template {template!r}: {e}") from e
-    for literal, field, spec, conversion in pieces:
+    for literal, field in template_pieces(template):
         parts.append(literal)
         if field is None:
             continue
-        if spec or conversion:
-            raise InputError(f"--template {template!r}: {field!r} has a format")
         if field in hidden:
             raise InputError(
                 f"--template {template!r}: {field!r} names a place among the options",

@@ -15,21 +15,30 @@ def fill_template(template: str, row: Mapping[str, object] | None, where: str) -
         InputError: If the template is malformed or a field does not exist.
     """
     parts = []
+    for literal, field in template_pieces(template):
+        parts.append(literal)
+        if field is not None:
+            parts.append(text_of_field(field, row, where))
+    return "".join(parts)
+
+
+def template_pieces(template: str) -> list[tuple[str, str | None]]:
+    """Literal texts of a template, each with the field after it; None for none.
+
+    Raises:
+        InputError: If the template is malformed or a field has a format.
+    """
     try:
         pieces = list(string.Formatter().parse(typed_newlines(template)))
     except ValueError as e:
         raise InputError(f"--template {template!r}: {e}") from e
-    for literal, field, spec, conversion in pieces:
-        parts.append(literal)
-        if field is None:
-            continue
+    for _, field, spec, conversion in pieces:
         if spec or conversion:
             raise InputError(
                 f"--template {template!r}: {field!r} has a format",
                 hint="write plain names in braces, such as {question}",
             )
-        parts.append(text_of_field(field, row, where))
-    return "".join(parts)
+    return [(literal, field) for literal, field, _, _ in pieces]
 
 
 def typed_newlines(text: str) -> str:

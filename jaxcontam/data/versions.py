@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from jaxcontam.data.benchmark import load_benchmark
+from jaxcontam.data.benchmark import check_text, load_benchmark
 from jaxcontam.data.templates import text_of_field
 from jaxcontam.errors import InputError
 
@@ -51,12 +51,7 @@ def load_versions(
                 hint='write "variants": ["first rewrite", "second rewrite"]',
             )
         for version in [text, *variants]:
-            try:
-                version.encode()
-            except UnicodeEncodeError as e:
-                raise InputError(
-                    f"{where}: half a character ({version[e.start]!a})"
-                ) from e
+            check_text(version, where)
             if not version.strip():
                 raise InputError(f"{where}: a version is blank")
         if all(variant == text for variant in variants):

@@ -21,6 +21,7 @@ import jax
 
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.sharding import divided_axis, weight_name
+from train.loss import PIECE_BYTES_ACCELERATOR, PIECE_BYTES_CPU
 from train.placement import abstract_params
 from train.presets import Preset
 
@@ -40,8 +41,6 @@ _KEPT_BY_POLICY = 1.35
 # Share of these that bfloat16 leaves; a CPU's products make float32 copies.
 _ROUNDED_KEPT = 0.7
 _ROUNDED_ALIVE, _ROUNDED_ALIVE_CPU = 0.5, 0.9
-# Logits of a piece, as train.loss has them.
-_PIECE_BYTES, _PIECE_BYTES_CPU = 1 << 29, 1 << 26
 # Rows as short as this are one block anywhere.
 _SHORT_ROW = 128
 
@@ -161,7 +160,7 @@ def step_memory(
     sums = _FLOAT * part if compute.n_micro > 1 else 0.0
     layer = _FLOAT * _kernel_weights(config) / config.n_layers if model > 1 else 0.0
     layer *= 0.5 if rounds else 1.0
-    piece = _PIECE_BYTES_CPU if platform == "cpu" else _PIECE_BYTES
+    piece = PIECE_BYTES_CPU if platform == "cpu" else PIECE_BYTES_ACCELERATOR
     piece = min(piece, N * config.vocab_size * _FLOAT)
     whole = (1 if config.tied else 2) if model > 1 else 0
     hidden = 4 * _FLOAT * N * config.d_model
