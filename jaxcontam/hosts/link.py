@@ -52,6 +52,7 @@ class Link:
         self._frames: dict[int, collections.deque[bytes]] = {}
         self._finished: set[int] = set()
         self._done: set[int] = set()
+        self._stopping = False
         self._closed = False
 
     def add(self, peer: int, connection: socket.socket) -> None:
@@ -235,16 +236,21 @@ class Link:
         self._spread(words)
 
     def _spread(self, words: dict[str, str]) -> None:
-        if self.error is not None or self._closed:
-            return
-        if words["kind"] == "input":
-            self.fail(InputError(words["message"], hint=words["hint"]))
-        else:
-            self.fail(LostProcessError(words["message"]))
+        """Stop, for the first reason that is known; process 0 tells the others."""
+        with self._changed:
+            if self._stopping or self.error is not None or self._closed:
+                return
+            self._stopping = True
+        # First: once this process knows, it closes its connections, and the others
+        # would miss this process in place of the one that is gone.
         if self.process == 0:
             for peer in list(self._sockets):
                 if str(peer) != words["process"] and peer not in self._done:
                     self.send(peer, b"F", json.dumps(words).encode())
+        if words["kind"] == "input":
+            self.fail(InputError(words["message"], hint=words["hint"]))
+        else:
+            self.fail(LostProcessError(words["message"]))
 
 
 def read_frame(
