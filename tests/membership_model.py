@@ -116,3 +116,9 @@ def save_overfitted(folder):
 
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer(), bos_token="<|bos|>")
     save_checkpoint(overfitted().checkpoint.decoder, fast, folder)
+
+
+def sequences(seed=0, lengths=(2, 5, 40, CONTEXT, CONTEXT + 1, 3 * CONTEXT)):
+    """Token ids, after the BOS, of texts shorter and longer than the context."""
+    rng = np.random.default_rng(seed)
+    return [np.r_[0, rng.integers(1, 300, n - 1)].astype(np.int32) for n in lengths]

@@ -1,9 +1,6 @@
 """Pretraining: what is planted is what is scored, and seeds are kept."""
 
-import dataclasses
 import json
-import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +9,7 @@ from flax import nnx
 from eval.python_docs import read_python_docs
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
-from jaxcontam.data.manifest import read_manifest, write_manifest
+from jaxcontam.data.manifest import read_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.methods import order_method
 from jaxcontam.methods.order_test import plan_test
@@ -21,16 +18,12 @@ from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES
 from tests.copy_rows import steps_of_copy
 from tests.stepwise import train_decoder
-from train.disks import alone
-from train.earlier import earlier_manifest
+from tests.train_corpus import write_corpus
 from train.export import export
-from train.loop import train
 from train.presets import PRESETS
 from train.pretrain import Pretrain
 from train.pretrain import main as pretrain_main
-from train.shared_rows import prepared_once
 from train.sources import read_documents
-from train.step_log import read_rows
 from train.stream import Canary, build_stream, training_rows
 from train.tokenizer import train_tokenizer
 
@@ -41,17 +34,6 @@ pytestmark = pytest.mark.unoptimised
 def corpus(tmp_path):
     """A .jsonl of 60 short documents and a canary file of 12 lines."""
     return write_corpus(tmp_path)
-
-
-def write_corpus(tmp_path):
-    rng = np.random.default_rng(0)
-    words = [f"word{i}" for i in range(50)]
-    documents = [" ".join(rng.choice(words, size=80)) for _ in range(60)]
-    path = tmp_path / "docs.jsonl"
-    path.write_text("".join(json.dumps({"text": d}) + "\n" for d in documents))
-    canaries = tmp_path / "quiz.txt"
-    canaries.write_text("".join(f"question {i} word{i}\n" for i in range(12)))
-    return path, canaries
 
 
 def test_ids_at_the_manifests_offsets_are_the_ids_that_the_plan_scores(pulse):
@@ -300,156 +282,3 @@ def test_help_is_one_screen_and_names_every_preset(capsys, monkeypatch):
     assert said.count("\n") <= 40
     assert "  python -m train.pretrain --corpus docs/ --canaries" in said
     assert ", ".join(PRESETS) in " ".join(said.split())
-
-
-def small(corpus, out, **fields):
-    docs, canaries = corpus
-    return Pretrain(
-        corpus=(str(docs),),
-        canaries=(f"{canaries}=3",),
-        out=out,
-        **{"preset": "pulse", **fields},
-    )
-
-
-def files_of(out):
-    return {
-        path.relative_to(out): path.read_bytes()
-        for path in out.rglob("*")
-        if path.is_file()
-    }
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"micro_batches": 3, "seed": 1}, "which do not divide by"),
-        ({"seed": 1}, "holds checkpoints of a finished run of other inputs"),
-        ({"dtype": "bfloat16"}, "recipe.compute.dtype was 'float32', is 'bfloat16'"),
-        ({"row_tokens": 100}, "--row-tokens must be at most"),
-        ({"audit_at": (2.0,)}, "--audit-at must be from 0 to 1"),
-        ({"init": "nowhere", "preset": None}, "nowhere: no such model"),
-        ({"init": "nowhere"}, "--init has a shape of its own"),
-        (
-            {"init": "nowhere", "preset": None, "tokenizer": Path("nowhere")},
-            "--init has a tokenizer of its own: no --tokenizer",
-        ),
-    ],
-)
-def test_bad_flags_change_nothing_of_a_finished_run(finished, corpus, fields, message):
-    before = files_of(finished)
-    with pytest.raises(InputError, match=message):
-        small(corpus, finished, **fields).run()
-    assert files_of(finished) == before
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """A finished run of the fixture `corpus` that kept its checkpoints."""
-    folder = tmp_path_factory.mktemp("finished")
-    out = folder / "run"
-    small(write_corpus(folder), out, keep_every=10).run()
-    return out
-
-
-def test_a_manifest_that_cannot_be_read_costs_no_checkpoint(finished, corpus):
-    manifest = finished / "manifest.json"
-    whole = manifest.read_bytes()
-    manifest.write_bytes(whole[:300])
-    before = files_of(finished)
-    try:
-        with pytest.raises(InputError, match="whose manifest cannot be read"):
-            small(corpus, finished).run()
-        assert files_of(finished) == before
-    finally:
-        manifest.write_bytes(whole)
-
-
-def steps_of(folder):
-    return [row["step"] for row in read_rows(folder / "metrics.jsonl")]
-
-
-def test_disks_of_other_runs_leave_a_home_as_it_is(
-    finished, corpus, tmp_path, monkeypatch, capsys
-):
-    home, first, second = (tmp_path / name for name in ("home", "first", "second"))
-    fields = {"seed": 1, "checkpoints": str(home)}
-    with pytest.raises(InputError, match="--checkpoints names another place"):
-        small(corpus, finished, **fields).run()
-
-    def lost(*args, **more):
-        steps = iter(range(1, 9))
-        return train(*args, **{**more, "should_stop": lambda: next(steps) < 0})
-
-    with monkeypatch.context() as patch:
-        patch.setattr("train.run.train", lost)
-        with pytest.raises(StopIteration):
-            small(corpus, first, checkpoint_steps=6, **fields).run()
-    # With the disk nothing is lost that the checkpoint is ahead of.
-    shutil.rmtree(first)
-    assert steps_of(home) == [1, 2, 3, 4, 5, 6]
-    begun = files_of(home)
-
-    shutil.copytree(finished, second, ignore=shutil.ignore_patterns("checkpoints"))
-    (planted,) = (second / "sets").iterdir()
-    planted.write_text("of another run\n")
-    small(corpus, second, **fields).run()
-    manifest = read_manifest(home / "manifest.json")
-    assert manifest.finished
-    assert steps_of(home) == list(range(1, manifest.n_steps + 1))
-    metrics = (home / "metrics.jsonl").read_bytes()
-    assert metrics.startswith(begun[Path("metrics.jsonl")])
-    for folder in (home, second):
-        sets = Path("sets") / planted.name
-        assert (folder / sets).read_bytes() == begun[sets]
-        assert read_manifest(folder / "manifest.json") == manifest
-    assert capsys.readouterr().out == (
-        f"model: {second / 'model'}\ncurves: {second / 'training.html'}\n"
-        f"next: jaxcontam audit {second / 'model'} {second / 'sets'}/*\n"
-    )
-
-    # A finished run that is reused leaves another one where it is, stream and all.
-    third = tmp_path / "third"
-    shutil.copytree(finished, third, ignore=shutil.ignore_patterns("checkpoints"))
-    before = files_of(third)
-    small(corpus, third, **fields).run()
-    assert files_of(third) == before
-    assert capsys.readouterr().out == f"model: {home / 'model'}\n"
-
-
-@pytest.mark.parametrize(("version", "is_reused"), [(None, True), ("0.0", False)])
-def test_without_git_a_finished_run_of_the_same_version_is_reused(
-    finished, tmp_path, version, is_reused
-):
-    stands = dataclasses.replace(read_manifest(finished / "manifest.json"), code=None)
-    write_manifest(stands, tmp_path / "manifest.json")
-    (tmp_path / "model").mkdir()
-    now = dataclasses.replace(stands, jaxcontam=version or stands.jaxcontam)
-    now = dataclasses.replace(now, finished=False)
-    assert (earlier_manifest(tmp_path, now) is not None) == is_reused
-
-
-def test_a_run_that_goes_on_needs_disk_for_one_stream(tmp_path):
-    (tmp_path / "stream.npy").touch()
-
-    def prepare(file):
-        assert list(tmp_path.iterdir()) == []
-        file.with_name(file.name + ".partial").touch()
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt), prepared_once(tmp_path, prepare):
-        pass
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_two_processes_do_not_train_into_one_folder(corpus, tmp_path):
-    busy = tmp_path / "busy"
-    busy.mkdir()
-    taken = pytest.raises(InputError, match="busy: another process trains")
-    with alone(busy, "--out"):
-        with taken as caught:
-            small(corpus, busy).run()
-        assert caught.value.hint == "another --out"
-        with taken as caught:
-            small(corpus, tmp_path / "run", checkpoints=str(busy)).run()
-        assert caught.value.hint == "another --checkpoints"

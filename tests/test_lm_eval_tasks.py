@@ -1,0 +1,166 @@
+"""Tasks of lm-evaluation-harness as benchmarks."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("lm_eval", reason="pip install -e '.[lm-eval]'")
+pytest.importorskip("torch", reason="the harness's own models need torch")
+
+
+from jaxcontam.data.benchmark import load_benchmark
+from jaxcontam.errors import InputError
+
+pytestmark = pytest.mark.unoptimised
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory):
+    """A task file over local splits; a function of its folder builds another."""
+    folder = tmp_path_factory.mktemp("task")
+    rows = [
+        {"question": f"What is {i} + 1?", "options": [f"{i}", f"{i + 1}"], "right": 1}
+        for i in range(6)
+    ]
+    for split, kept in {"train": rows[:2], "test": rows[2:]}.items():
+        lines = "".join(json.dumps(row) + "\n" for row in kept)
+        (folder / f"{split}.jsonl").write_text(lines)
+
+    def write(name, **more):
+        config = {
+            "task": name,
+            "dataset_path": "json",
+            "dataset_kwargs": {
+                "data_files": {
+                    split: str(folder / f"{split}.jsonl") for split in ("train", "test")
+                }
+            },
+            "test_split": "test",
+            "output_type": "multiple_choice",
+            "doc_to_text": "Q: {{question}}\nA:",
+            "doc_to_choice": "options",
+            "doc_to_target": "right",
+            **more,
+        }
+        path = folder / f"{name}.yaml"
+        path.write_text(json.dumps(config))
+        return f"lm_eval:{path}"
+
+    return write
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_datasets_cache(tmp_path_factory):
+    import datasets
+
+    with pytest.MonkeyPatch.context() as patch:
+        cache = tmp_path_factory.mktemp("datasets")
+        patch.setattr(datasets.config, "HF_DATASETS_CACHE", cache)
+        yield
+
+
+def test_a_task_is_its_split_with_right_answers_in_order(task):
+    benchmark = load_benchmark(task("sums"))
+    assert benchmark.name == "sums-test"
+    assert benchmark.order_provenance == "published"
+    assert benchmark.texts == tuple(
+        f"Q: What is {i} + 1?\nA: {i + 1}" for i in range(2, 6)
+    )
+    assert benchmark.rows[0]["options"] == ["2", "3"]
+
+
+def test_a_split_of_the_dataset_can_be_named(task):
+    assert len(load_benchmark(task("sums") + ":train")) == 2
+    with pytest.raises(InputError, match="unknown split") as caught:
+        load_benchmark(task("sums") + ":tset")
+    assert "'test'" in caught.value.hint
+
+
+def test_fields_of_documents_fill_a_template(task):
+    word = task("sums")
+    benchmark = load_benchmark(word, template="{question} {right}", limit=1)
+    assert benchmark.texts == ("What is 2 + 1? 1",)
+    assert load_benchmark(word, text_field="question").texts[1] == "What is 3 + 1?"
+
+
+def test_a_target_that_is_text_stands_after_the_delimiter(task):
+    word = task(
+        "plain",
+        output_type="generate_until",
+        doc_to_choice=None,
+        doc_to_target="{{options[1]}}",
+        target_delimiter=" -> ",
+    )
+    assert load_benchmark(word).texts[0] == "Q: What is 2 + 1?\nA: -> 3"
+
+
+def test_a_task_that_shuffles_is_refused_and_one_that_filters_is_not(task):
+    import textwrap
+    from pathlib import Path
+
+    word = task("mixed")
+    path = Path(word.removeprefix("lm_eval:"))
+    (path.parent / "order.py").write_text(
+        textwrap.dedent(
+            """
+            def backwards(docs):
+                return docs.select(range(len(docs) - 1, -1, -2))
+
+            def later(docs):
+                return docs.select([0, 1, 3])
+
+            def backwards_then_copied(docs):
+                return backwards(docs).map(lambda doc: {"more": doc["question"]})
+
+            def made_anew(docs):
+                from datasets import Dataset
+
+                fields = ("question", "options", "right")
+                rows = [{name: doc[name] for name in fields} for doc in docs]
+                return Dataset.from_list(rows)
+            """
+        )
+    )
+    original = path.read_text()[:-1]
+
+    def process(function):
+        path.write_text(original + f', "process_docs": !function order.{function}}}')
+
+    for function in ("backwards", "backwards_then_copied"):
+        process(function)
+        with pytest.raises(InputError, match="another order than the dataset"):
+            load_benchmark(word)
+    process("later")
+    kept = load_benchmark(word)
+    assert [row["options"][0] for row in kept.rows] == ["2", "3", "5"]
+    assert set(kept.rows[0]) == {"question", "options", "right"}
+    assert kept.order_provenance == "published"
+    process("made_anew")
+    made = load_benchmark(word)
+    assert (len(made), made.order_provenance) == (4, "unknown")
+
+
+def test_a_task_that_cannot_be_loaded_is_one_line(task):
+    with pytest.raises(InputError, match="cannot be loaded") as caught:
+        load_benchmark(task("broken", doc_to_text="{{no_such_field.x}}"))
+    assert "\n" not in str(caught.value)
+
+
+def test_names_are_looked_up_before_anything_is_loaded(monkeypatch):
+    import lm_eval.tasks
+
+    def manager(**_):
+        return SimpleNamespace(
+            all_subtasks=["arc_easy", "mmlu_law"], all_groups=["mmlu"], all_tags=[]
+        )
+
+    monkeypatch.setattr(lm_eval.tasks, "TaskManager", manager)
+    with pytest.raises(InputError, match="a group of tasks") as caught:
+        load_benchmark("lm_eval:mmlu")
+    assert "mmlu_law" in caught.value.hint
+    with pytest.raises(
+        InputError, match="unknown task of lm_eval 'arc_esay'"
+    ) as caught:
+        load_benchmark("lm_eval:arc_esay")
+    assert "did you mean 'arc_easy'" in caught.value.hint
