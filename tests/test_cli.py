@@ -282,7 +282,7 @@ def test_model_directory_with_a_slip_is_told_the_one_beside_it(
 ):
     (tmp_path / "llama-small").mkdir()
     said = refused("audit", str(tmp_path / "lama-small"), benchmark)
-    assert f"hint: did you mean '{tmp_path}/llama-small'? give a folder" in said
+    assert f"hint: did you mean '{tmp_path}/llama-small'?\n" in said
 
 
 def test_address_without_api_is_told_how_to_name_it(refused, benchmark):

@@ -2,6 +2,8 @@
 
 import csv
 import io
+import json
+import re
 
 import pytest
 
@@ -147,6 +149,35 @@ def test_page_and_table_say_what_the_reports_say(tmp_path, capsys):
     before = (out / "comparison.html").read_bytes()
     assert main(["compare", *folders, "--out", str(out)]) == 0
     assert (out / "comparison.html").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"results": [{"primary": True, "n_strata": 12}]}, "fingerprint"),
+        ({"results": 3}, "not iterable"),
+        ({"model": {"name": "b"}}, "dtype"),
+        ({"command": 3}, "not iterable"),
+        ({"seed": None, "p_value": "0.1"}, "p_value is '0.1'"),
+        ({"p_value": float("nan")}, "p_value is nan"),
+        ({"verdict": None}, "verdict is None"),
+        ({"effect": [1]}, r"effect is \[1\]"),
+    ],
+)
+def test_damaged_report_is_named_in_one_line(changes, named, tmp_path, capsys):
+    sound, damaged = two()
+    for name, value in changes.items():
+        (damaged if name in damaged else damaged["results"][0])[name] = value
+    for name, document in (("sound", sound), ("damaged", damaged)):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "report.json").write_text(json.dumps(document))
+    folders = [str(tmp_path / name) for name in ("sound", "damaged")]
+    out = tmp_path / "out"
+    assert main(["compare", *folders, "--out", str(out)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"jaxcontam: error: {folders[1]}: cannot be compared (")
+    assert re.search(named, error) and error.count("\n") == 2 and not out.exists()
 
 
 def test_one_report_is_refused_in_one_line(tmp_path, capsys):

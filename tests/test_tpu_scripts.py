@@ -286,6 +286,15 @@ def test_run_on_a_new_tpu_is_absent(cloud):
     assert done.returncode == 75 and "knows nothing" in done.stderr
 
 
+def test_worker_that_answers_without_a_state_cannot_be_asked(cloud):
+    cloud.active()
+    assert cloud.run("setup_all.sh").returncode == 0
+    for home in cloud.homes:
+        (state,) = home.rglob("on_worker/state.sh")
+        state.write_text("echo nothing to say\n")
+    assert cloud.run("wait_run.sh").returncode == 75
+
+
 def test_preempted_run_goes_on_a_new_tpu_until_it_is_done(cloud):
     # The first TPU is taken away while the command runs; the bucket outlives it.
     (cloud.stub / "future.json").write_text('["WAITING_FOR_RESOURCES", "ACTIVE"]')

@@ -14,7 +14,7 @@ while true; do
     fi
     failed=0
     printf '%s\n' "$answer" | grep '^jaxcontam-log 0 ' | cut -d ' ' -f 3- >&2 || true
-    states=$(printf '%s\n' "$answer" | grep '^jaxcontam-run ' | cut -d ' ' -f 3-)
+    states=$(printf '%s\n' "$answer" | sed -n 's/^jaxcontam-run [^ ]* //p')
     if grep -q '^absent' <<<"$states"; then
       say "a worker knows nothing of $RUN_NAME"
       exit 75

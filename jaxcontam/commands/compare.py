@@ -5,7 +5,7 @@ import hashlib
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import numpy as np
 import tyro
@@ -20,9 +20,10 @@ from jaxcontam.report.comparison import (
     difference_words,
     write_comparison,
 )
-from jaxcontam.report.document import REPORT_NAME, read_document
+from jaxcontam.report.document import DAMAGE, REPORT_NAME, read_document
 from jaxcontam.stats.multiple import holm
 from jaxcontam.terminal import Terminal
+from jaxcontam.verdict import CONTAMINATED_LEVEL
 
 # Fields of a result that a comparison takes as they are.
 _TAKEN = (
@@ -64,21 +65,26 @@ class Compare:
     def run(self) -> list[ComparedTest]:
         """Write the page and the table, print a line a benchmark; the tests."""
         documents = [read_document(path / REPORT_NAME) for path in self.directory]
-        tests, warnings = compared(documents, list(map(str, self.directory)))
+        folders = list(map(str, self.directory))
+        for document, folder in zip(documents, folders, strict=True):
+            _check_fields(document, folder)
+        tests, warnings = compared(documents, folders)
         digests = "".join(document.get("digest", "") for document in documents)
         name = hashlib.sha256(digests.encode()).hexdigest()[:8]
         out = self.out or Path("runs/compare") / name
         words = ["jaxcontam", "compare", *map(str, self.directory), "--out", str(out)]
         notes = {n.name: n for d in documents for n in method_notes(_deciding(d))}
+        sentences = comparison_sentences(tests, CONTAMINATED_LEVEL)
         page = write_comparison(
             tests,
-            warnings,
             out,
+            sentences=sentences,
+            warnings=warnings,
             command=shlex.join(words),
             methods=list(notes.values()),
         )
         console = Terminal(highlight=False, soft_wrap=True)
-        for line in [*comparison_sentences(tests), *[f"{w}." for w in warnings]]:
+        for line in [*sentences, *[f"{w}." for w in warnings]]:
             console.print(line)
         console.print(f"\ncomparison: {page}")
         return tests
@@ -134,6 +140,28 @@ def compared(
         )
     ]
     return tests, difference_sentences(differences)
+
+
+def _check_fields(document: dict[str, Any], folder: str) -> None:
+    """Refuses a report in which a field is missing or of another kind."""
+    kinds = get_type_hints(ComparedTest)
+    try:
+        for row in _audited(document, folder):
+            design_of(document, row)
+            for name in _TAKEN:
+                # JSON does not tell 1 from 1.0.
+                kind = kinds[name] if kinds[name] is str else kinds[name] | int
+                if not isinstance(row[name], kind):
+                    raise TypeError(f"{name} is {row[name]!r}")
+            if not 0 <= row["p_value"] <= 1:
+                raise ValueError(f"p_value is {row['p_value']}")
+        method_notes(_deciding(document))
+    except DAMAGE as e:
+        raise InputError(
+            f"{folder}: cannot be compared ({e!r})",
+            hint="it is damaged, or not of this version; jaxcontam verify says what "
+            "differs",
+        ) from e
 
 
 def _audited(document: dict[str, Any], folder: str) -> list[dict[str, Any]]:

@@ -25,6 +25,7 @@ from jaxcontam.report.books import is_books, write_books_page
 from jaxcontam.report.calibration import is_calibration, write_calibration_page
 from jaxcontam.report.document import (
     ARCHIVE_NAME,
+    DAMAGE,
     REPORT_NAME,
     read_document,
     replace_bytes,
@@ -44,11 +45,6 @@ from jaxcontam.terminal import visible
 
 # Bars of a histogram need no more.
 _N_DRAWN = 20_000
-# What fields of another type or arrays of another shape make the pages raise.
-_DAMAGE = (
-    *(TypeError, ValueError, KeyError, IndexError, ArithmeticError),
-    *(AttributeError, RecursionError),
-)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +99,7 @@ class Report:
                 print(visible(str(rows)))
             table = results_csv(document)
             print(visible(str(self._page(document))))
-        except (*_DAMAGE, jinja2.TemplateError) as e:
+        except (*DAMAGE, jinja2.TemplateError) as e:
             raise InputError(
                 f"{self.directory}: the report cannot be rendered ({e!r})",
                 hint="it is damaged, or not of this version; jaxcontam verify says "

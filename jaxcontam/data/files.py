@@ -1,7 +1,7 @@
 """Files that a user names: whether they are there, and which one was meant."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,10 @@ def check_file(path: Path, suffixes: Sequence[str]) -> None:
         if path.is_dir():
             raise InputError(f"{path}: is a folder", hint="name one file")
         if not path.is_file():
-            raise InputError(f"{path}: no such file", hint=_similar(path, suffixes))
+            raise InputError(
+                f"{path}: no such file",
+                hint=similar_path(path, lambda p: p.suffix in suffixes),
+            )
     except OSError as e:
         raise InputError(f"{path}: not readable ({e.strerror})") from e
 
@@ -45,11 +48,17 @@ def read_json_object(path: Path) -> dict[str, Any]:
     return fields
 
 
-def _similar(path: Path, suffixes: Sequence[str]) -> str:
+def similar_path(path: Path, could_be: Callable[[Path], bool]) -> str:
+    """A hint: what has nearly this name beside a path that is missing; "" if nothing.
+
+    Args:
+        path: As the user named it.
+        could_be: Whether a path beside it could have been meant.
+    """
     import difflib
 
     if not path.parent.is_dir():
         return f"there is no folder {str(path.parent)!r}"
-    names = [p.name for p in path.parent.iterdir() if p.suffix in suffixes]
+    names = [p.name for p in path.parent.iterdir() if could_be(p)]
     close = difflib.get_close_matches(path.name, names, n=1)
     return f"did you mean {str(path.parent / close[0])!r}?" if close else ""

@@ -16,13 +16,13 @@ from jax.sharding import Mesh
 from tokenizers import Tokenizer
 
 from jaxcontam.data.encoding import plain_tokenizer
-from jaxcontam.data.files import read_json_object
+from jaxcontam.data.files import read_json_object, similar_path
 from jaxcontam.errors import InputError, first_line
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES, Family, family_of
 from jaxcontam.models.fingerprint import file_state, fingerprint_files
-from jaxcontam.models.hub import download_model, similar_folder
+from jaxcontam.models.hub import download_model
 from jaxcontam.models.weights import read_weights, weight_files, write_weights
 
 # Words for models that run elsewhere.
@@ -324,8 +324,8 @@ def model_directory(model: str) -> Path:
     if not is_hub_name or model.startswith((".", "/")):
         raise InputError(
             f"{model}: no such model directory",
-            hint=similar_folder(directory)
-            + "give a folder with config.json, or a hub name such as org/name",
+            hint=similar_path(directory, Path.is_dir)
+            or "give a folder with config.json, or a hub name such as org/name",
         )
     return download_model(model)
 

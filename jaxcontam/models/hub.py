@@ -1,6 +1,5 @@
 """Models by their name on the hub: safetensors, config and tokenizer, and no code."""
 
-import difflib
 from pathlib import Path
 
 from jaxcontam.errors import InputError, first_line
@@ -55,12 +54,3 @@ def download_model(name: str) -> Path:
             f"{name}: no such folder, and not on the hub ({first_line(e)})"
         ) from e
     return Path(found)
-
-
-def similar_folder(directory: Path) -> str:
-    """Begin of a hint: the folder of nearly this name beside one that is missing."""
-    if not directory.parent.is_dir():
-        return f"there is no folder {str(directory.parent)!r}; "
-    names = [path.name for path in directory.parent.iterdir() if path.is_dir()]
-    close = difflib.get_close_matches(directory.name, names, n=1)
-    return f"did you mean {str(directory.parent / close[0])!r}? " if close else ""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxcontam.comparison_results import ComparedTest
-from jaxcontam.report.document import make_folder, replace_bytes
+from jaxcontam.report.document import make_folder, replace_files
 from jaxcontam.report.page_words import COMPARISON
 from jaxcontam.report.sentences import effect_words, p_words
 from jaxcontam.report.table_csv import csv_text
@@ -35,7 +35,6 @@ _FLAGS = {
     "--text-field": "text field",
 }
 _MODEL = {"dtype": "number format", "precision": "precision"}
-_LEVEL = 0.001
 
 Row = Mapping[str, Any]
 
@@ -89,8 +88,13 @@ def difference_sentences(differences: Mapping[str, str]) -> list[str]:
     ]
 
 
-def comparison_sentences(tests: Sequence[ComparedTest]) -> list[str]:
-    """A line a benchmark, and one about the number of tests."""
+def comparison_sentences(tests: Sequence[ComparedTest], level: float) -> list[str]:
+    """A line a benchmark, and one about the number of tests.
+
+    Args:
+        tests: At least one.
+        level: At or below which an adjusted p-value is called contaminated.
+    """
     lines = []
     for benchmark in _names(tests, "benchmark"):
         by_verdict: dict[str, list[str]] = {}
@@ -100,23 +104,24 @@ def comparison_sentences(tests: Sequence[ComparedTest]) -> list[str]:
         told = [f"{verdict} in {', '.join(m)}" for verdict, m in by_verdict.items()]
         lines.append(f"{benchmark}: {'; '.join(told)}.")
     found = [test for test in tests if test.verdict == "contaminated"]
-    kept = sum(test.p_adjusted_all <= _LEVEL for test in found)
+    kept = sum(test.p_adjusted_all <= level for test in found)
     benchmarks = _count(_names(tests, "benchmark"), "benchmark")
     models = _count(_names(tests, "model"), "model")
     lines.append(
         f"{len(tests)} tests were made: {benchmarks}, {models}. Verdicts are those of "
         "the reports, each corrected for its own benchmarks alone. Corrected for all "
         f"{len(tests)} tests (Holm), {kept} of {len(found)} that are called "
-        "contaminated stay at or below 0.001."
+        f"contaminated stay at or below {level:g}."
     )
     return lines
 
 
 def write_comparison(
     tests: Sequence[ComparedTest],
-    warnings: Sequence[str],
     out: Path,
     *,
+    sentences: Sequence[str],
+    warnings: Sequence[str],
     command: str,
     methods: Sequence[MethodNote],
 ) -> Path:
@@ -124,19 +129,17 @@ def write_comparison(
 
     Args:
         tests: At least one; models and benchmarks in the order in which they appear.
-        warnings: What makes numbers not comparable, one sentence each.
         out: Folder, created if missing.
+        sentences: See `comparison_sentences`.
+        warnings: What makes numbers not comparable, one sentence each.
         command: The line that made it.
         methods: The tests.
     """
     from jaxcontam.report.comparison_plot import effects_plot
 
-    make_folder(out)
-    table = csv_text([dataclasses.asdict(test) for test in tests])
-    replace_bytes(out / TABLE_NAME, table.encode())
     models, benchmarks = _names(tests, "model"), _names(tests, "benchmark")
     by_place = {(test.benchmark, test.model): test for test in tests}
-    *lines, counted = comparison_sentences(tests)
+    *lines, counted = sentences
     fields = {
         "title": f"Comparison of {_count(models, 'model')}",
         "subtitle": counted,
@@ -154,8 +157,12 @@ def write_comparison(
         "command": command,
         "provenance": _provenance(tests),
     }
+    make_folder(out)
     page = render_fields("comparison.html.j2", fields)
-    replace_bytes(out / PAGE_NAME, page.encode())
+    table = csv_text([dataclasses.asdict(test) for test in tests])
+    replace_files(
+        {out / TABLE_NAME: table.encode(), out / PAGE_NAME: page.encode()},
+    )
     return out / PAGE_NAME
 
 

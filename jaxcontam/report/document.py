@@ -34,6 +34,12 @@ SCHEMA = 1
 REPORT_NAME = "report.json"
 ARCHIVE_NAME = "orders.npz"
 
+DAMAGE = (
+    *(TypeError, ValueError, KeyError, IndexError, ArithmeticError),
+    *(AttributeError, RecursionError),
+)
+"""What fields of another type or arrays of another shape make readers raise."""
+
 _NUMBERS = tuple(field.name for field in dataclasses.fields(OrderNumbers))
 
 

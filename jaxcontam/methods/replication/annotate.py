@@ -18,6 +18,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.instance import Completion, Instance
 from jaxcontam.methods.replication.judges import Judgement, judgement_of
 from jaxcontam.methods.replication.people import People
+from jaxcontam.report.table_csv import csv_cell
 
 ANNOTATORS = ("label_1", "label_2")
 """Columns to fill in, one a person; the second may stay empty."""
@@ -26,8 +27,6 @@ _TEXTS = ("reference", "candidate")
 _COLUMNS = ("id", *_TEXTS, *ANNOTATORS)
 # Spreadsheets take a file without it for one of an older encoding than UTF-8.
 _MARK = "\ufeff"
-# A spreadsheet takes a cell that begins so for a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")
 _HINT = "fill in exact, near or no; leave a cell empty to skip it"
 
 
@@ -63,7 +62,7 @@ def sheet_text(
     for i in order:
         texts = (rows[i].reference, rows[i].candidate)
         empty = [""] * len(ANNOTATORS)
-        writer.writerow([rows[i].name, *map(_without_formula, texts), *empty])
+        writer.writerow([rows[i].name, *map(csv_cell, texts), *empty])
     return buffer.getvalue()
 
 
@@ -186,10 +185,6 @@ def _label(where: str, column: str, word: str) -> Judgement:
     if label is None:
         raise InputError(f"{where}: {column}: unknown label {word!r}", hint=_HINT)
     return label
-
-
-def _without_formula(text: str) -> str:
-    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def _plain(text: str) -> str:
