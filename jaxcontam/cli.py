@@ -38,7 +38,7 @@ from jaxcontam.errors import (
     StorageError,
     unknown_name,
 )
-from jaxcontam.help_pages import help_page
+from jaxcontam.help_pages import PAGES, page_asked
 from jaxcontam.hosts import check_same, joined, refuse_together
 from jaxcontam.terminal import visible
 
@@ -190,12 +190,11 @@ def _run(words: list[str]) -> object:
     if words[0] not in COMMANDS:
         raise unknown_name("command", words[0], COMMANDS)
     name, rest = words[0], words[1:]
-    if {"-h", "--help"} & set(rest):
-        print(help_page(name, COMMANDS[name]))
+    prog = f"jaxcontam {name}"
+    if page := page_asked(rest, prog, COMMANDS[name], PAGES[name]):
+        print(page)
         return EXIT_DONE
-    # The parser's own help has every flag.
-    rest = ["--help" if word == "--help-all" else word for word in rest]
-    command = parse(COMMANDS[name], rest, prog=f"jaxcontam {name}")
+    command = parse(COMMANDS[name], rest, prog=prog)
     with joined(getattr(command, "distributed", False)):
         check_same("command", json.dumps(words))
         outcome = command.run()

@@ -11,7 +11,7 @@ import shutil
 import textwrap
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -190,23 +190,30 @@ PAGES: Mapping[str, Page] = {
 """By command."""
 
 
-def help_page(name: str, command: type) -> str:
-    """One screen about a command.
+def page_asked(
+    words: Sequence[str], prog: str, command: type, page: Page
+) -> str | None:
+    """The help that words ask for; None where they ask for none.
 
     Args:
-        name: As typed after `jaxcontam`.
+        words: As typed after `prog`.
+        prog: As typed before the flags.
         command: Its dataclass.
+        page: Examples, and the flags that `--help` shows.
     """
-    return page_of(f"jaxcontam {name}", command, PAGES[name])
+    if "--help-all" in words:
+        return page_of(prog, command, page, has_all=True)
+    return page_of(prog, command, page) if {"-h", "--help"} & set(words) else None
 
 
-def page_of(prog: str, command: type, page: Page) -> str:
+def page_of(prog: str, command: type, page: Page, *, has_all: bool = False) -> str:
     """One screen about a command that is started by the words `prog`.
 
     Args:
         prog: As typed before the flags.
         command: Its dataclass.
         page: Examples and flags to show.
+        has_all: Show every flag instead, those of the command itself first.
     """
     width = min(_WIDTH, shutil.get_terminal_size().columns)
     said = field_docs(command)
@@ -225,14 +232,19 @@ def page_of(prog: str, command: type, page: Page) -> str:
     if places:
         lines += [""]
         lines += [line for key in places for line in _row(words[key], said[key], width)]
-    if page.flags:
+    flags = page.flags
+    if has_all:
+        # Those that commands share come last.
+        flags = [key for key in fields if key not in places]
+        flags.sort(key=lambda key: key not in command.__annotations__)
+    if flags:
         lines += ["", "flags:"]
         lines += [
             line
-            for key in page.flags
+            for key in flags
             for line in _row(words[key], said[key] + _default_of(fields[key]), width)
         ]
-    n_others = len(fields) - len(places) - len(page.flags)
+    n_others = len(fields) - len(places) - len(flags)
     if n_others:
         lines += ["", f"{n_others} more flags: {prog} --help-all"]
     return "\n".join(lines)
@@ -277,6 +289,8 @@ def _words_of(field: dataclasses.Field) -> str:
 def _default_of(field: dataclasses.Field) -> str:
     """What a flag is where it is not given, if a reader can use that."""
     default = field.default
+    if isinstance(default, tuple):
+        default = " ".join(map(str, default))
     if isinstance(default, bool) or not isinstance(default, str | int | float | Path):
         return ""
     return f" (default: {default})" if str(default).strip() else ""

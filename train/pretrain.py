@@ -20,7 +20,7 @@ from jaxcontam.commands.flags import check_positive, check_seed
 from jaxcontam.data.manifest import Manifest
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.help_pages import Page, page_of
+from jaxcontam.help_pages import Page, page_asked
 from jaxcontam.hosts import is_first, joined
 from jaxcontam.methods import order_method
 from jaxcontam.models.checkpoint import (
@@ -343,11 +343,9 @@ def _stop_before_training(*_: object) -> None:
 def main() -> int:
     """Command line of `python -m train.pretrain`."""
     prog, words = "python -m train.pretrain", sys.argv[1:]
-    if {"-h", "--help"} & set(words):
-        print(page_of(prog, Pretrain, _HELP))
+    if page := page_asked(words, prog, Pretrain, _HELP):
+        print(page)
         return 0
-    # The parser's own help has every flag.
-    words = ["--help" if word == "--help-all" else word for word in words]
     # Once steps are made, SIGTERM waits for a checkpoint instead.
     signal.signal(signal.SIGTERM, _stop_before_training)
 
