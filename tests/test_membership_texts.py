@@ -6,6 +6,7 @@ import pytest
 
 from jaxcontam.cli import main
 from jaxcontam.commands.membership import Membership
+from jaxcontam.report.membership import read_text_rows
 from tests.membership_model import MEMBERS, OTHERS, save_overfitted
 
 
@@ -28,6 +29,40 @@ def test_two_files_whose_texts_are_in_other_fields_are_refused(tmp_path, capsys)
     for words in (["--members", seen], [seen]):
         assert main(["membership", "m", *words, "--nonmembers", unseen]) == 2
         assert "'input' in seen and 'text' in unseen" in capsys.readouterr().err
+
+
+def test_a_template_makes_the_text_of_records(model, tmp_path):
+    texts = [(text, 1) for text in MEMBERS] + [(text, 0) for text in OTHERS]
+    plain = [{"input": text, "label": label} for text, label in texts]
+    parts = [{"q": text[:9], "a": text[9:], "known": label} for text, label in texts]
+    documents = [
+        Membership(
+            model=model,
+            texts=write_rows(tmp_path / f"{name}.jsonl", rows),
+            scores=("loss",),
+            fpr=(0.1,),
+            out=tmp_path / name,
+            **flags,
+        ).run()
+        for name, rows, flags in (
+            ("plain", plain, {}),
+            ("parts", parts, {"template": "{q}{a}", "label_field": "known"}),
+        )
+    ]
+    digests = [document["results"][0]["fingerprint"] for document in documents]
+    assert digests[0] == digests[1]
+    kept = [
+        [(row["text"], row["scores"]) for row in read_text_rows(tmp_path / name)]
+        for name in ("plain", "parts")
+    ]
+    assert kept[0] == kept[1]
+
+
+def test_a_template_and_a_field_are_refused_together(tmp_path, capsys):
+    texts = write_rows(tmp_path / "t.jsonl", [{"q": text} for text in MEMBERS])
+    flags = ("--template", "{q}", "--text-field", "q")
+    assert main(["membership", "m", texts, "--nonmembers", texts, *flags]) == 2
+    assert "--template and --text-field exclude each other" in capsys.readouterr().err
 
 
 def test_short_texts_and_a_label_that_is_not_read_are_told(model, tmp_path):

@@ -70,6 +70,8 @@ class Membership(DeviceFlags):
     """Texts that are known to have been seen."""
     nonmembers: str | None = None
     """Texts that cannot have been seen, from where the texts in question come from."""
+    template: str | None = None
+    r"""Text of a record, such as "Question: {question}\nAnswer: {answer}"."""
     text_field: str | None = None
     """Field that is the text (default: input, snippet or text); .txt has lines."""
     label_field: str | None = None
@@ -390,6 +392,7 @@ class Membership(DeviceFlags):
     def _read(self, source: str, *, with_labels: bool) -> LabelledTexts:
         return load_labelled(
             source,
+            template=self.template,
             text_field=self.text_field,
             label_field=self.label_field if with_labels else None,
             cluster_field=self.document_field,
