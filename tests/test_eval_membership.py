@@ -16,6 +16,7 @@ from eval.membership.texts import Pool, drawn, pieces, without
 from eval.python_docs import Question
 from jaxcontam.errors import InputError
 from jaxcontam.stats.roc import auc_delong
+from tests.page_laws import check_page
 
 pytestmark = pytest.mark.unoptimised
 
@@ -315,4 +316,5 @@ def test_page_shows_tables_and_plots_of_each_study(bench, rates, tmp_path):
     assert "By learning rate: AUC" in page
     assert page.count("<svg") == 1
     assert "min_k_pp" in page
+    check_page(page)
     assert study_figure({**document, "study": "tasks"}) is None

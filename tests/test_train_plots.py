@@ -15,6 +15,7 @@ from jaxcontam.data.manifest import (
     write_manifest,
 )
 from jaxcontam.errors import InputError
+from tests.page_laws import check_page
 from train.audit_log import AuditLog, AuditRow
 from train.metrics import MetricsLog
 from train.page import main, write_training_page
@@ -248,10 +249,8 @@ def test_same_run_gives_the_same_bytes(tmp_path):
     assert _page(tmp_path) == _page(tmp_path)
 
 
-def test_page_needs_no_other_file_and_no_network(tmp_path):
-    page = _page(_write(tmp_path, audited=(20,)))
-    assert "<script" not in page
-    assert not re.findall(r"(?:src|href)=\"(?!#)", page)
+def test_page_keeps_the_laws_of_all_pages(tmp_path):
+    check_page(_page(_write(tmp_path, audited=(20,))))
 
 
 def test_names_from_outside_are_text(tmp_path):

@@ -13,16 +13,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import jinja2
 import numpy as np
 import tyro
 
 from jaxcontam.cli import parse, run_command
+from jaxcontam.commands.method_notes import method_notes
 from jaxcontam.data.manifest import Manifest, PlantedSet, read_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.report.document import replace_bytes
+from jaxcontam.report.page_words import PageWords
 from jaxcontam.report.sentences import p_words
+from jaxcontam.report.template import render_fields
 from train.audit_log import AUDITS_NAME
+from train.earlier import MODEL_DIR
 from train.metrics import METRICS_NAME, smoothed
 from train.plots import (
     PUBLISHED,
@@ -37,27 +40,24 @@ PAGE_NAME = "training.html"
 _MANIFEST_NAME = "manifest.json"
 _TEMPLATE = Path(__file__).with_name("training.html.j2")
 _AUDIT_HEADER = (
-    ("set", True),
-    ("copies seen", False),
-    ("tokens", False),
-    ("test", True),
-    ("p, uncorrected", False),
-    ("effect ± se", False),
-    ("detectable", False),
-    ("AUC ± se", False),
-    ("ranked among", True),
+    *("set", "copies seen", "tokens", "test", "p, uncorrected", "effect ± se"),
+    *("detectable", "AUC ± se", "ranked among"),
 )
+_AUDIT_WORDS = tuple(map(_AUDIT_HEADER.index, ("test", "ranked among")))
 _SET_HEADER = (
-    ("set", True),
-    ("copies", False),
-    ("examples", False),
-    ("tokens a copy", False),
-    ("orders", True),
-    ("form", True),
-    ("planned times", True),
-    ("first step", False),
-    ("last step", False),
-    ("found in background", False),
+    *("set", "copies", "examples", "tokens a copy", "orders", "form", "planned times"),
+    *("first step", "last step", "found in background"),
+)
+_SET_WORDS = tuple(map(_SET_HEADER.index, ("orders", "form", "planned times")))
+_WORDS = PageWords(
+    limits=(
+        "An order test rises when the model prefers the published order of a set. It "
+        "is silent where copies came in orders of their own.",
+        "AUC tells how often a text of the set scores above an unseen one: it ranks "
+        "presence in any order, and proves nothing.",
+        "The points of a curve are tests of one model, not independent, and no p-value "
+        "here is corrected for the number of tests.",
+    )
 )
 
 Row = Mapping[str, Any]
@@ -108,29 +108,38 @@ def render_page(
         audits: Rows of audits.jsonl.
         run_dir: Names the run.
     """
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    template = environment.from_string(_TEMPLATE.read_text("utf-8"))
     tokens_a_step = _tokens_a_step(manifest, metrics)
     n_tokens = manifest.n_steps * tokens_a_step
     sets = [set_picture(row, audits, tokens_a_step) for row in _ordered(manifest.sets)]
     steps = sorted({row["step"] for row in audits})
     name = run_dir.resolve().name
-    return template.render(
-        title=f"Training run: {name}",
-        subtitle=_subtitle(manifest, n_tokens),
-        facts=_facts(manifest, metrics),
-        loss_svg=loss_figure(loss_curve(metrics), sets, n_tokens) if metrics else None,
-        memory_svg=memorisation_figure(sets, n_tokens) if audits else None,
-        audit_header=_header(_AUDIT_HEADER),
-        last_rows=_audit_rows(audits, steps[-1:]),
-        audit_rows=_audit_rows(audits, steps),
-        set_header=_header(_SET_HEADER),
-        set_rows=[_set_cells(row) for row in _ordered(manifest.sets)],
-        command=shlex.join(["python", "-m", "train.page", str(run_dir)]),
-        provenance=f"jaxcontam {manifest.jaxcontam}, code "
-        f"{manifest.code or 'unknown'}, seed {manifest.seed}, corpus "
-        f"{manifest.corpus_digest}",
-    )
+    notes = method_notes({"results": audits})
+    curve = loss_figure(loss_curve(metrics), sets, n_tokens) if metrics else None
+    fields = {
+        "title": f"Training run: {name}",
+        "subtitle": _subtitle(manifest, n_tokens),
+        "facts": _facts(manifest, metrics),
+        "loss_svg": curve,
+        "memory_svg": memorisation_figure(sets, n_tokens) if audits else None,
+        "audit_header": _AUDIT_HEADER,
+        "audit_words": _AUDIT_WORDS,
+        "last_rows": _audit_rows(audits, steps[-1:]),
+        "audit_rows": _audit_rows(audits, steps),
+        "set_header": _SET_HEADER,
+        "set_words": _SET_WORDS,
+        "set_rows": [_set_cells(row) for row in _ordered(manifest.sets)],
+        "methods": [[note.name, note.finds, note.source] for note in notes],
+        "words": _WORDS,
+        "command": shlex.join(["python", "-m", "train.page", str(run_dir)]),
+        "next": f"jaxcontam audit {shlex.quote(str(run_dir / MODEL_DIR))} SET",
+        "provenance": [
+            ("jaxcontam", manifest.jaxcontam),
+            ("code", manifest.code or "unknown"),
+            ("seed", str(manifest.seed)),
+            ("digest of the corpus", manifest.corpus_digest),
+        ],
+    }
+    return render_fields(_TEMPLATE, fields)
 
 
 def loss_curve(metrics: Sequence[Row]) -> LossCurve:
@@ -216,10 +225,6 @@ def _speed(metrics: Sequence[Row]) -> float | None:
         if now > then
     ]
     return statistics.median(rates) if rates else None
-
-
-def _header(columns: Sequence[tuple[str, bool]]) -> list[dict[str, Any]]:
-    return [{"text": text, "word": word} for text, word in columns]
 
 
 def _audit_rows(audits: Sequence[Row], steps: Sequence[int]) -> list[list[str]]:

@@ -96,7 +96,9 @@ def loss_figure(curve: LossCurve, sets: Sequence[SetPicture], n_tokens: int) -> 
         bottom.set_ylabel("learning rate")
         bottom.set_ylim(bottom=0)
         _label_tokens(bottom, n_tokens)
-        return svg_text(figure)
+        return svg_text(
+            figure, f"Loss and learning rate over {len(curve.tokens):,} steps"
+        )
 
 
 def local_means(values_N: np.ndarray, reach: int) -> np.ndarray:
@@ -162,7 +164,9 @@ def memorisation_figure(sets: Sequence[SetPicture], n_tokens: int) -> str:
         figure.legend(
             handles, labels, loc="outside right upper", frameon=False, fontsize=8
         )
-        return svg_text(figure)
+        names = ", ".join(one.name for one in sets)
+        told = ", ".join([*tests, *scores])
+        return svg_text(figure, f"{told} along training, of {names}")
 
 
 def _planted(sets: Sequence[SetPicture]) -> list[SetPicture]:

@@ -1,20 +1,35 @@
 """`membership.html`: all studies of a folder on one page, with plots."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 
 from eval.membership.table import TITLES, Document, grids
+from jaxcontam.commands.method_notes import method_notes
 from jaxcontam.report.document import replace_bytes
 from jaxcontam.report.figure import BLUE, GREY, ORANGE, STYLE, figure_axes, svg_text
+from jaxcontam.report.page_words import PageWords
+from jaxcontam.report.template import render_fields
 
 PAGE_NAME = "membership.html"
 _TEMPLATE = Path(__file__).with_name("page.html.j2")
+_WORDS = PageWords(
+    assumed=(
+        "Members and non-members were drawn at random from one pool, so that an AUC "
+        "says what the model remembers; classifiers that read the texts alone are at "
+        "0.5 but for chance.",
+    ),
+    limits=(
+        "These are small models of one corpus each. In which direction a score moves "
+        "is what they were made to show; how far it moves elsewhere is not known.",
+        "Intervals are over the texts and models here, not over corpora.",
+    ),
+)
 _SIZE = (8.4, 3.4)
 _MARKERS = "os^Dv*PX<>hp8d"
 # Of these scores the paper has curves or tables, and they come first in a legend.
@@ -31,18 +46,32 @@ _LABELS = {
 
 def write_page(documents: Sequence[Document], out: Path) -> Path:
     """Write the page; returns where it stands."""
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    page = environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
-        studies=[
+    notes = {
+        note.name: note
+        for document in documents
+        for note in method_notes({"results": document["cells"]})
+    }
+    fields = {
+        "title": "Membership studies",
+        "subtitle": "Small models trained on texts that are known: what scores tell "
+        "members from others, and when. Means over seeds and tasks; ± is one standard "
+        "error.",
+        "studies": [
             {
                 "title": TITLES[document["study"]],
                 "grids": grids(document),
                 "svg": study_figure(document),
-                "provenance": _provenance(document),
             }
             for document in documents
-        ]
-    )
+        ],
+        "methods": [[note.name, note.finds, note.source] for note in notes.values()],
+        "words": _WORDS,
+        "command": shlex.join(["python", "-m", "eval.membership", "--out", str(out)]),
+        "provenance": [
+            (TITLES[document["study"]], _provenance(document)) for document in documents
+        ],
+    }
+    page = render_fields(_TEMPLATE, fields)
     replace_bytes(out / PAGE_NAME, page.encode())
     return out / PAGE_NAME
 
@@ -70,7 +99,7 @@ def study_figure(document: Document) -> str | None:
         axes.set_xlabel(_LABELS[name])
         axes.set_ylabel("AUC ± 95 % interval")
         figure.legend(loc="outside right upper", frameon=False, fontsize=8)
-        return svg_text(figure)
+        return svg_text(figure, f"AUC by {_LABELS[name]}")
 
 
 def _draw_scores(
@@ -152,7 +181,7 @@ def _accuracy_figure(rows: Sequence[Mapping[str, Any]]) -> str:
         axes.axhline(0, color="black", lw=0.6)
         axes.set_xticks(range(len(every)), [one["setting"] for one in every])
         axes.set_ylabel("gain in accuracy, seen minus unseen")
-        return svg_text(figure)
+        return svg_text(figure, "Gain in accuracy of seen over unseen examples")
 
 
 def _provenance(document: Document) -> str:

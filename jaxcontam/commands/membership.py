@@ -379,14 +379,6 @@ class Membership(DeviceFlags):
         texts = self._read(source, with_labels=True)
         if texts.labels is None:
             return joined_run([(texts, TEXT)], length=self.length)
-        sides = {label for label in texts.labels if label is not None}
-        if len(sides) == 1:
-            (only,) = sides
-            raise InputError(
-                f"{texts.name}: every label says {MEMBER if only else NONMEMBER}",
-                hint="a comparison needs both sides; without labels, give known "
-                "non-members with --nonmembers",
-            )
         return labelled_run(texts, length=self.length)
 
     def _read(self, source: str, *, with_labels: bool) -> LabelledTexts:

@@ -81,8 +81,19 @@ def labelled_run(texts: LabelledTexts, *, length: int | None = None) -> RunTexts
     Args:
         texts: Of the file.
         length: Words to which they were cut.
+
+    Raises:
+        InputError: If all labels name one side.
     """
     assert texts.labels is not None
+    sides = {label for label in texts.labels if label is not None}
+    if len(sides) == 1:
+        (only,) = sides
+        raise InputError(
+            f"{texts.name}: every label says {MEMBER if only else NONMEMBER}",
+            hint="a comparison needs both sides; without labels, give known "
+            "non-members with --nonmembers",
+        )
     role = {True: MEMBER, False: NONMEMBER, None: TEXT}
     warnings = _short_texts(texts, length)
     if n_unknown := texts.labels.count(None):

@@ -4,6 +4,7 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from jaxcontam.report.page_words import PageWords
@@ -59,8 +60,14 @@ def render(
     )
 
 
-def render_fields(template: str, fields: Mapping[str, Any]) -> str:
-    """A template of this folder with all its fields given."""
+def render_fields(template: str | Path, fields: Mapping[str, Any]) -> str:
+    """A template with all its fields given.
+
+    Args:
+        template: File of this folder by its name, or a file elsewhere by its path,
+            which may extend those of this folder.
+        fields: What it and the templates that it extends ask for.
+    """
     # jinja2 takes a tenth of a second to import: only for a page.
     import jinja2
 
@@ -70,7 +77,11 @@ def render_fields(template: str, fields: Mapping[str, Any]) -> str:
         loader=jinja2.FunctionLoader(_source),
     )
     environment.filters["unbroken"] = _unbroken
-    return environment.get_template(template).render(**fields)
+    if isinstance(template, Path):
+        found = environment.from_string(template.read_text("utf-8"))
+    else:
+        found = environment.get_template(template)
+    return found.render(**fields)
 
 
 def _source(name: str) -> str:
