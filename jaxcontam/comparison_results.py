@@ -19,14 +19,16 @@ class ComparedTest:
         log10_p: log10 of it.
         p_adjusted: Holm over the benchmarks of its own report.
         p_adjusted_all: Holm over all tests that are compared.
-        effect: See `OrderNumbers`, like all that follow.
+        effect: Of an order test as in `OrderNumbers`; of a ranking its AUC.
         effect_se: Standard error of `effect`.
-        mde: Smallest detectable effect.
-        effect_unit: Unit of the three.
+        effect_low: Lower end of its 95 % interval.
+        effect_high: Upper end.
+        mde: Smallest detectable effect; None of a ranking.
+        effect_unit: Unit of them all.
         validity: `exact`, `asymptotic` or `heuristic`.
-        n_examples: Examples of the benchmark.
-        n_strata: Strata.
-        n_orders: Orders a stratum.
+        n_examples: Examples of the benchmark, or texts on both sides.
+        n_strata: Strata; None of a ranking.
+        n_orders: Orders a stratum; None of a ranking.
         comparable: False if other models were tested otherwise on this benchmark.
     """
 
@@ -43,10 +45,12 @@ class ComparedTest:
     p_adjusted_all: float
     effect: float | None
     effect_se: float | None
+    effect_low: float | None
+    effect_high: float | None
     mde: float | None
     effect_unit: str
     validity: str
     n_examples: int
-    n_strata: int
-    n_orders: int
+    n_strata: int | None
+    n_orders: int | None
     comparable: bool

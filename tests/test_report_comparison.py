@@ -100,17 +100,74 @@ def test_models_of_one_name_are_told_apart_by_their_folders():
     assert [test.model for test in tests] == ["a (run1)", "a (run2)"]
 
 
-def membership_document():
-    document = audit_document(order_result(), model="b", command=("membership",))
-    document["results"] = [{"benchmark": "boolq", "primary": True, "auc": 0.9}]
+def ranking_document(model="b", **changes):
+    """A report of membership whose primary score ranked labelled texts."""
+    document = audit_document(order_result(), model=model, command=("membership",))
+    fields = {
+        "benchmark": "boolq",
+        "fingerprint": "sha256:boolq",
+        "method": "min_k",
+        "setting": "k=20%",
+        "primary": True,
+        "n_members": 60,
+        "n_nonmembers": 40,
+        "auc": 0.9,
+        "auc_se": 0.03,
+        "auc_low": 0.82,
+        "auc_high": 0.95,
+        "p_value": 1e-4,
+        "p_adjusted": 1e-4,
+        "verdict": "contaminated",
+    }
+    others = {**fields, "method": "loss", "primary": False, "verdict": None}
+    document["results"] = [{**fields, **changes}, others]
     return document
+
+
+def replication_document():
+    document = audit_document(order_result(), model="b", command=("replicate",))
+    document["results"] = [{"benchmark": "boolq", "primary": True, "n_exact": 3}]
+    return document
+
+
+def test_rankings_stand_side_by_side_with_their_intervals(tmp_path):
+    one = ranking_document("a")
+    other = ranking_document(verdict="confounded", auc=0.55, auc_low=0.4, auc_high=0.7)
+    tests, warnings = compared([one, other], ["1", "2"])
+    assert not warnings
+    assert [test.method for test in tests] == ["min_k", "min_k"]
+    assert [(t.effect, t.effect_low, t.effect_high) for t in tests] == [
+        (0.9, 0.82, 0.95),
+        (0.55, 0.4, 0.7),
+    ]
+    assert {t.p_adjusted_all for t in tests} == {2e-4}
+    assert tests[0].log10_p == pytest.approx(-4)
+    folders = [
+        str(save_document(document, tmp_path / document["model"]["name"]))
+        for document in (one, other)
+    ]
+    out = tmp_path / "out"
+    assert main(["compare", *folders, "--out", str(out)]) == 0
+    page = (out / "comparison.html").read_text()
+    check_page(page)
+    assert "AUC 0.90 (0.82 to 0.95)" in page and "detectable" not in page
+    assert '<span class="badge confounded">confounded</span>' in page
+
+
+def test_rankings_by_other_scores_or_texts_are_named():
+    one = ranking_document("a")
+    other = ranking_document(method="loss", setting="", n_members=59)
+    _, (warning,) = compared([one, other], ["1", "2"])
+    for words in ("score: min_k and loss", "members: 60 and 59"):
+        assert words in warning
 
 
 @pytest.mark.parametrize(
     ("documents", "message"),
     [
         ([two()[0], two()[0]], r"2: the same model and benchmark as 1 \(a, boolq\)"),
-        ([two()[0], membership_document()], "2: no order test of a model"),
+        ([two()[0], replication_document()], "2: no test of a model that can be"),
+        ([two()[0], ranking_document()], "1 has order tests, 2 has rankings of texts"),
         ([two()[0], audit_document(order_result("c"), model="a")], "are of one model"),
     ],
 )
@@ -154,14 +211,18 @@ def test_page_and_table_say_what_the_reports_say(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"results": [{"primary": True, "n_strata": 12}]}, "fingerprint"),
+        ({"results": [{"primary": True, "n_strata": 12}]}, "p_value"),
+        ({"results": [{"primary": True, "n_strata": 2, "p_value": 1}]}, "fingerprint"),
+        ({"results": [{"primary": True, "auc": 0.9, "p_value": 0}]}, "setting|finger"),
         ({"results": 3}, "not iterable"),
         ({"model": {"name": "b"}}, "dtype"),
         ({"command": 3}, "not iterable"),
-        ({"seed": None, "p_value": "0.1"}, "p_value is '0.1'"),
+        ({"seed": None, "p_value": "0.1"}, "TypeError"),
+        ({"log10_p": "0.1"}, "log10_p is '0.1'"),
         ({"p_value": float("nan")}, "p_value is nan"),
         ({"verdict": None}, "verdict is None"),
-        ({"effect": [1]}, r"effect is \[1\]"),
+        ({"effect": [1], "effect_se": None}, r"effect is \[1\]"),
+        ({"effect": "1"}, "TypeError"),
     ],
 )
 def test_damaged_report_is_named_in_one_line(changes, named, tmp_path, capsys):
@@ -190,6 +251,6 @@ def test_figure_tells_verdicts_apart_by_shape():
     from jaxcontam.report.comparison_plot import effects_plot
 
     tests, _ = compared(two(verdict="inconclusive"), ["1", "2"])
-    svg = effects_plot(tests) or ""
+    svg = effects_plot(tests, chance=0) or ""
     assert "contaminated" in svg and "inconclusive" in svg
     assert io.StringIO(svg).readline().startswith('<svg role="img" aria-label="Effects')

@@ -53,8 +53,9 @@ _WORDS = PageWords(
     limits=(
         "An order test rises when the model prefers the published order of a set. It "
         "is silent where copies came in orders of their own.",
-        "AUC tells how often a text of the set scores above an unseen one: it ranks "
-        "presence in any order, and proves nothing.",
+        "AUC tells how often a text of the set scores above an unseen one, in any "
+        "order. It proves nothing: unseen texts of another kind score otherwise by "
+        "themselves.",
         "The points of a curve are tests of one model, not independent, and no p-value "
         "here is corrected for the number of tests.",
     )

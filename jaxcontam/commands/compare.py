@@ -1,7 +1,8 @@
-"""`jaxcontam compare`: finished audits of several models or checkpoints on one page."""
+"""`jaxcontam compare`: reports of several models or checkpoints on one page."""
 
 import dataclasses
 import hashlib
+import math
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,38 +21,30 @@ from jaxcontam.report.comparison import (
     difference_words,
     write_comparison,
 )
+from jaxcontam.report.comparison_kinds import ORDER, RANKING, ComparedKind
 from jaxcontam.report.document import DAMAGE, REPORT_NAME, read_document
 from jaxcontam.stats.multiple import holm
 from jaxcontam.terminal import Terminal
 from jaxcontam.verdict import CONTAMINATED_LEVEL
 
 # Fields of a result that a comparison takes as they are.
-_TAKEN = (
-    "benchmark",
-    "method",
-    "verdict",
-    "p_value",
-    "log10_p",
-    "p_adjusted",
-    "effect",
-    "effect_se",
-    "mde",
-    "effect_unit",
-    "validity",
-    "n_examples",
-    "n_strata",
-    "n_orders",
+_TAKEN = ("benchmark", "method", "verdict", "p_value", "p_adjusted")
+_TAKEN_OF_ORDER = (
+    *("log10_p", "effect", "effect_se", "mde", "effect_unit", "validity"),
+    *("n_examples", "n_strata", "n_orders"),
 )
+# Half the width of a normal 95 % interval, in standard errors.
+_NORMAL = 1.96
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Compare:
-    """Put finished audits of several models or checkpoints on one page."""
+    """Put finished reports of several models or checkpoints on one page."""
 
     directory: Annotated[
         tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DIR...")
     ]
-    """Folders of finished audits, two or more, in the order to be shown."""
+    """Folders of finished runs of audit, or of membership, in the order to be shown."""
     out: Path | None = None
     """Folder for comparison.html and comparison.csv (default: runs/compare/DIGEST)."""
 
@@ -59,7 +52,7 @@ class Compare:
         if len(self.directory) < 2:
             raise InputError(
                 f"{len(self.directory)} report: nothing to compare it with",
-                hint="name the folders of two or more finished audits",
+                hint="name the folders of two or more finished runs",
             )
 
     def run(self) -> list[ComparedTest]:
@@ -73,15 +66,17 @@ class Compare:
         name = hashlib.sha256(digests.encode()).hexdigest()[:8]
         out = self.out or Path("runs/compare") / name
         words = ["jaxcontam", "compare", *map(str, self.directory), "--out", str(out)]
-        notes = {n.name: n for d in documents for n in method_notes(_deciding(d))}
+        rows = [row for document in documents for row in _deciding(document)]
+        notes = method_notes({"results": rows})
         sentences = comparison_sentences(tests, CONTAMINATED_LEVEL)
         page = write_comparison(
             tests,
             out,
+            kind=_kind_of(documents[0], folders[0]),
             sentences=sentences,
             warnings=warnings,
             command=shlex.join(words),
-            methods=list(notes.values()),
+            methods=notes,
         )
         console = Terminal(highlight=False, soft_wrap=True)
         for line in [*sentences, *[f"{w}." for w in warnings]]:
@@ -100,12 +95,19 @@ def compared(
         folders: Where each stands.
 
     Raises:
-        InputError: If one is no audit, or two are of the same model and benchmark, or
-            all are of one model.
+        InputError: If they are not of one kind that can be compared, or two are of the
+            same model and benchmark, or all are of one model.
     """
+    kind = _kind_of(documents[0], folders[0])
+    for document, folder in zip(documents, folders, strict=True):
+        if (other := _kind_of(document, folder)) is not kind:
+            raise InputError(
+                f"{folders[0]} has {kind.name}, {folder} has {other.name}",
+                hint="compare reports of audit, or reports of membership",
+            )
     found: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any], str]] = {}
     for document, folder in zip(documents, folders, strict=True):
-        for row in _audited(document, folder):
+        for row in _deciding(document):
             key = (document["model"]["fingerprint"], row["benchmark"])
             if key in found:
                 raise InputError(
@@ -123,7 +125,7 @@ def compared(
     p_adjusted = holm(np.array([row["p_value"] for _, row, _ in found.values()]))
     designs: dict[str, list[dict[str, object]]] = {}
     for document, row, _ in found.values():
-        designs.setdefault(row["benchmark"], []).append(design_of(document, row))
+        designs.setdefault(row["benchmark"], []).append(design_of(document, row, kind))
     differences = {name: difference_words(rows) for name, rows in designs.items()}
     tests = [
         ComparedTest(
@@ -133,7 +135,7 @@ def compared(
             benchmark_fingerprint=row["fingerprint"],
             p_adjusted_all=adjusted,
             comparable=not differences[benchmark],
-            **{name: row[name] for name in _TAKEN},
+            **_numbers(row),
         )
         for ((fingerprint, benchmark), (_, row, folder)), adjusted in zip(
             found.items(), p_adjusted.tolist(), strict=True
@@ -146,16 +148,17 @@ def _check_fields(document: dict[str, Any], folder: str) -> None:
     """Refuses a report in which a field is missing or of another kind."""
     kinds = get_type_hints(ComparedTest)
     try:
-        for row in _audited(document, folder):
-            design_of(document, row)
-            for name in _TAKEN:
-                # JSON does not tell 1 from 1.0.
-                kind = kinds[name] if kinds[name] is str else kinds[name] | int
-                if not isinstance(row[name], kind):
-                    raise TypeError(f"{name} is {row[name]!r}")
+        kind = _kind_of(document, folder)
+        for row in _deciding(document):
             if not 0 <= row["p_value"] <= 1:
                 raise ValueError(f"p_value is {row['p_value']}")
-        method_notes(_deciding(document))
+            design_of(document, row, kind)
+            for name, value in _numbers(row).items():
+                # JSON does not tell 1 from 1.0.
+                allowed = kinds[name] if kinds[name] is str else kinds[name] | int
+                if not isinstance(value, allowed):
+                    raise TypeError(f"{name} is {value!r}")
+        method_notes({"results": _deciding(document)})
     except DAMAGE as e:
         raise InputError(
             f"{folder}: cannot be compared ({e!r})",
@@ -164,20 +167,53 @@ def _check_fields(document: dict[str, Any], folder: str) -> None:
         ) from e
 
 
-def _audited(document: dict[str, Any], folder: str) -> list[dict[str, Any]]:
-    """The rows that decide; refuses reports of other commands."""
-    rows = [r for r in document["results"] if r.get("primary") and "n_strata" in r]
-    if document["model"] is None or not rows:
-        made_by = " ".join(document["command"][:1])
-        raise InputError(
-            f"{folder}: no order test of a model (a report of {made_by})",
-            hint="compare reads reports of jaxcontam audit",
-        )
-    return rows
+def _kind_of(document: dict[str, Any], folder: str) -> ComparedKind:
+    """Of the tests that decide; refuses reports of other commands."""
+    rows = _deciding(document)
+    if document["model"] is not None:
+        if rows and all("n_strata" in row for row in rows):
+            return ORDER
+        if rows and all("auc" in row for row in rows):
+            return RANKING
+    made_by = " ".join(document["command"][:1])
+    raise InputError(
+        f"{folder}: no test of a model that can be compared (a report of {made_by})",
+        hint="compare reads reports of jaxcontam audit, and of jaxcontam membership "
+        "with known members",
+    )
 
 
-def _deciding(document: dict[str, Any]) -> dict[str, Any]:
-    return {"results": [row for row in document["results"] if row["primary"]]}
+def _deciding(document: dict[str, Any]) -> list[dict[str, Any]]:
+    return [row for row in document["results"] if row.get("primary")]
+
+
+def _numbers(row: dict[str, Any]) -> dict[str, Any]:
+    """The columns of a test that stand in its own report."""
+    taken = {name: row[name] for name in _TAKEN}
+    if "auc" in row:
+        return taken | {
+            "log10_p": math.log10(row["p_value"]),
+            "effect": row["auc"],
+            "effect_se": row.get("auc_se"),
+            "effect_low": row.get("auc_low"),
+            "effect_high": row.get("auc_high"),
+            "mde": None,
+            "effect_unit": "AUC",
+            # Of labels that were assigned by chance, by permutation.
+            "validity": "exact",
+            "n_examples": row["n_members"] + row["n_nonmembers"],
+            "n_strata": None,
+            "n_orders": None,
+        }
+    low = high = None
+    if row["effect"] is not None and row["effect_se"] is not None:
+        low = row["effect"] - _NORMAL * row["effect_se"]
+        high = row["effect"] + _NORMAL * row["effect_se"]
+    return (
+        taken
+        | {name: row[name] for name in _TAKEN_OF_ORDER}
+        | {"effect_low": low, "effect_high": high}
+    )
 
 
 def _labels(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxcontam.comparison_results import ComparedTest
+from jaxcontam.report.comparison_kinds import RANKING, ComparedKind
 from jaxcontam.report.document import make_folder, replace_files
 from jaxcontam.report.page_words import COMPARISON
 from jaxcontam.report.sentences import effect_words, p_words
@@ -14,42 +15,23 @@ from jaxcontam.report.template import MethodNote, render_fields
 
 PAGE_NAME, TABLE_NAME = "comparison.html", "comparison.csv"
 
-# Where two rows of one benchmark differ in these, their numbers mean other things.
-_DESIGN = {
-    "fingerprint": "examples or their order",
-    "method": "test",
-    "null": "null",
-    "n_strata": "strata",
-    "n_orders": "orders",
-    "n_cut": "examples cut",
-    "group_field": "group field",
-    "block_field": "block field",
-    "scores": "kind of scores",
-    "first_tokens": "first tokens",
-    "effect_unit": "unit of the effect",
-}
-_FLAGS = {
-    "--separator": "separator",
-    "--max-example-tokens": "longest example",
-    "--template": "template",
-    "--text-field": "text field",
-}
 _MODEL = {"dtype": "number format", "precision": "precision"}
 
 Row = Mapping[str, Any]
 
 
-def design_of(document: Row, row: Row) -> dict[str, object]:
+def design_of(document: Row, row: Row, kind: ComparedKind) -> dict[str, object]:
     """What must be the same for two tests of a benchmark to be comparable.
 
     Args:
         document: As in `report.json`.
         row: One of its results.
+        kind: Of the result.
     """
     command = list(document["command"])
-    design = {words: row[name] for name, words in _DESIGN.items()}
+    design = {words: row[name] for name, words in kind.design.items()}
     design["seed"] = document["seed"]
-    for flag, words in _FLAGS.items():
+    for flag, words in kind.flags.items():
         is_given = flag in command[:-1]
         design[words] = command[command.index(flag) + 1] if is_given else None
     return design | {words: document["model"][name] for name, words in _MODEL.items()}
@@ -120,6 +102,7 @@ def write_comparison(
     tests: Sequence[ComparedTest],
     out: Path,
     *,
+    kind: ComparedKind,
     sentences: Sequence[str],
     warnings: Sequence[str],
     command: str,
@@ -130,6 +113,7 @@ def write_comparison(
     Args:
         tests: At least one; models and benchmarks in the order in which they appear.
         out: Folder, created if missing.
+        kind: Of all tests.
         sentences: See `comparison_sentences`.
         warnings: What makes numbers not comparable, one sentence each.
         command: The line that made it.
@@ -147,11 +131,12 @@ def write_comparison(
         "warnings": warnings,
         "models": models,
         "rows": [
-            (name, [_cell(by_place.get((name, model))) for model in models])
+            (name, [_cell(by_place.get((name, model)), kind) for model in models])
             for name in benchmarks
         ],
-        "unit": tests[0].effect_unit,
-        "effects_svg": effects_plot(tests),
+        "kind": kind,
+        "unit": kind.unit.format(tests[0].effect_unit),
+        "effects_svg": effects_plot(tests, chance=kind.chance),
         "methods": [[note.name, note.finds, note.source] for note in methods],
         "words": COMPARISON,
         "command": command,
@@ -166,17 +151,21 @@ def write_comparison(
     return out / PAGE_NAME
 
 
-def _cell(test: ComparedTest | None) -> dict[str, str] | None:
+def _cell(test: ComparedTest | None, kind: ComparedKind) -> dict[str, str] | None:
     if test is None:
         return None
     fields = dataclasses.asdict(test)
+    effect = effect_words(fields)
+    if kind is RANKING and test.effect_low is not None:
+        # Intervals of an AUC are not symmetrical.
+        effect = f"{test.effect:.2f} ({test.effect_low:.2f} to {test.effect_high:.2f})"
     return {
         "verdict": test.verdict,
         "p": p_words(fields),
         "adjusted": f"{test.p_adjusted:.2g}",
         "adjusted_all": f"{test.p_adjusted_all:.2g}",
-        "effect": effect_words(fields),
-        "mde": "-" if test.mde is None else f"{test.mde:.2g}",
+        "effect": f"{kind.effect} {effect}",
+        "mde": "" if test.mde is None else f"detectable {test.mde:.2g}",
     }
 
 

@@ -13,14 +13,18 @@ _LOOKS = {
     "contaminated": (ORANGE, "o", "full"),
     "suspected": (ORANGE, "o", "none"),
     "invalid design": (GREY, "x", "full"),
+    "confounded": (GREY, "x", "full"),
 }
 _OTHER = (BLUE, "s", "none")
-# Half the width of a normal 95 % interval, in standard errors.
-_NORMAL = 1.96
 
 
-def effects_plot(tests: Sequence[ComparedTest]) -> str | None:
-    """Effect of every test with its 95 % interval; None if none has an effect."""
+def effects_plot(tests: Sequence[ComparedTest], *, chance: float) -> str | None:
+    """Effect of every test with its 95 % interval; None if none has an effect.
+
+    Args:
+        tests: In the order of their lines.
+        chance: Value of an effect where nothing was read.
+    """
     shown = [test for test in tests if test.effect is not None]
     if not shown:
         return None
@@ -36,10 +40,14 @@ def effects_plot(tests: Sequence[ComparedTest]) -> str | None:
         labelled: set[str] = set()
         for test in shown:
             colour, marker, fill = _LOOKS.get(test.verdict, _OTHER)
+            effect = test.effect or 0.0
+            ends = None
+            if test.effect_low is not None and test.effect_high is not None:
+                ends = [[effect - test.effect_low], [test.effect_high - effect]]
             axes.errorbar(
-                test.effect or 0.0,
+                effect,
                 places[id(test)],
-                xerr=None if test.effect_se is None else _NORMAL * test.effect_se,
+                xerr=ends,
                 fmt=marker,
                 fillstyle=fill,
                 color=colour,
@@ -47,7 +55,7 @@ def effects_plot(tests: Sequence[ComparedTest]) -> str | None:
                 label="_" * (test.verdict in labelled) + test.verdict,
             )
             labelled.add(test.verdict)
-        axes.axvline(0, color="black", lw=0.6)
+        axes.axvline(chance, color="black", lw=0.6)
         axes.set_yticks(
             [places[id(test)] for test in shown], [test.model for test in shown]
         )
@@ -60,11 +68,12 @@ def effects_plot(tests: Sequence[ComparedTest]) -> str | None:
                 transform=axes.get_yaxis_transform(),
                 fontweight="bold",
                 va="center",
-                # The line at zero must not run through a name.
+                # The line of chance must not run through a name.
                 bbox={"fc": "white", "ec": "none", "pad": 1},
             )
         axes.set_ylim(n_rows - 0.4, -0.4)
-        axes.set_xlabel(f"effect, {shown[0].effect_unit}")
+        unit = shown[0].effect_unit
+        axes.set_xlabel(unit if unit == "AUC" else f"effect, {unit}")
         figure.legend(loc="outside lower center", ncols=2, frameon=False)
         values = "; ".join(f"{t.benchmark}, {t.model}: {t.effect:.2f}" for t in shown)
         return svg_text(figure, f"Effects with 95 % intervals: {values}")
