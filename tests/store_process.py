@@ -9,6 +9,7 @@ import json
 import os
 import resource
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -143,6 +144,26 @@ def full_disk(folder, log, seed):
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
         scorer.sums(drawn_sequences()[:500])
         print(json.dumps([str(e), e.hint]))
+
+
+def process(name, folder, log, seed=0):
+    """A process of this file that does a task, running."""
+    root = Path(__file__).resolve().parent.parent
+    return subprocess.Popen(
+        [sys.executable, __file__, name, folder, log, str(seed)],
+        cwd=root,
+        env={"PYTHONPATH": str(root)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def said_by(name, folder, log, seed=0):
+    """What a task printed, as JSON."""
+    out, err = process(name, folder, log, seed).communicate(timeout=60)
+    assert err == ""
+    return json.loads(out or "null")
 
 
 TASKS = {

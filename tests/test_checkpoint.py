@@ -334,16 +334,16 @@ def test_tokenizer_with_more_tokens_than_the_model_is_refused(copy):
 def test_path_that_is_a_file_or_does_not_exist_is_refused(tmp_path):
     file = tmp_path / "model.safetensors"
     file.touch()
-    nowhere = tmp_path / "nowhere"
     assert "not a model directory" in refusal(load_checkpoint, str(file))
-    assert "no such model directory" in refusal(load_checkpoint, str(nowhere))
+    nowhere = str(tmp_path / "nowhere")
+    assert "no such model directory" in refusal(load_checkpoint, nowhere)
 
 
+@dataclasses.dataclass
 class Marker:
     """Unpickling one writes a file."""
 
-    def __init__(self, path):
-        self.path = path
+    path: Path
 
     def __reduce__(self):
         return Path.touch, (self.path,)

@@ -5,10 +5,7 @@ The numbers come from a stub in NumPy, except where the real kernel is named.
 
 import dataclasses
 import itertools
-import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +18,8 @@ from store_process import (
     TABLE,
     V,
     drawn_sequences,
+    process,
+    said_by,
     scorer_with,
 )
 
@@ -29,28 +28,6 @@ from jaxcontam.scoring import identity
 from jaxcontam.scoring.rows import FIRST_K, SUMS, fill
 from jaxcontam.scoring.scorer import NonFiniteScoreError, Scorer, batch_keys
 from jaxcontam.scoring.store import ScoreStore
-
-ROOT = Path(__file__).resolve().parent.parent
-
-
-def process(name, folder, log, seed=0):
-    """A process of `store_process`, running."""
-    script = Path(__file__).with_name("store_process.py")
-    return subprocess.Popen(
-        [sys.executable, script, name, folder, log, str(seed)],
-        cwd=ROOT,
-        env={"PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def said_by(name, folder, log, seed=0):
-    """What a task printed, as JSON."""
-    out, err = process(name, folder, log, seed).communicate(timeout=60)
-    assert err == ""
-    return json.loads(out or "null")
 
 
 def counted(folder, *, forward=None, identity=IDENTITY):
