@@ -180,7 +180,7 @@ def _flags(command: type) -> list[str]:
         "--" + field.name.replace("_", "-")
         for field in dataclasses.fields(command)
         if tyro.conf.Positional not in getattr(field.type, "__metadata__", ())
-    ] + ["--help"]
+    ] + ["--help", "--help-all"]
 
 
 def _run(words: list[str]) -> object:

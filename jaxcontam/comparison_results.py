@@ -17,6 +17,7 @@ class ComparedTest:
         verdict: As in its report.
         p_value: Before any correction.
         log10_p: log10 of it.
+        p_floor: Smallest p-value that the test can have, or None.
         p_adjusted: Holm over the benchmarks of its own report.
         p_adjusted_all: Holm over all tests that are compared.
         effect: Of an order test as in `OrderNumbers`; of a ranking its AUC.
@@ -25,7 +26,8 @@ class ComparedTest:
         effect_high: Upper end.
         mde: Smallest detectable effect; None of a ranking.
         effect_unit: Unit of them all.
-        validity: `exact`, `asymptotic` or `heuristic`.
+        validity: `exact`, `asymptotic` or `heuristic`; None of a ranking, whose
+            p-value supposes that labels were assigned by chance.
         n_examples: Examples of the benchmark, or texts on both sides.
         n_strata: Strata; None of a ranking.
         n_orders: Orders a stratum; None of a ranking.
@@ -41,6 +43,7 @@ class ComparedTest:
     verdict: str
     p_value: float
     log10_p: float
+    p_floor: float | None
     p_adjusted: float
     p_adjusted_all: float
     effect: float | None
@@ -49,7 +52,7 @@ class ComparedTest:
     effect_high: float | None
     mde: float | None
     effect_unit: str
-    validity: str
+    validity: str | None
     n_examples: int
     n_strata: int | None
     n_orders: int | None

@@ -207,7 +207,7 @@ def page_asked(
 
 
 def page_of(prog: str, command: type, page: Page, *, has_all: bool = False) -> str:
-    """One screen about a command that is started by the words `prog`.
+    """Help of a command that is started by the words `prog`; by default one screen.
 
     Args:
         prog: As typed before the flags.
@@ -287,8 +287,10 @@ def _words_of(field: dataclasses.Field) -> str:
 
 
 def _default_of(field: dataclasses.Field) -> str:
-    """What a flag is where it is not given, if a reader can use that."""
+    """What a flag is where it is left out, if a reader can use that."""
     default = field.default
+    if _is_needed(field):
+        return " (required)"
     if isinstance(default, tuple):
         default = " ".join(map(str, default))
     if isinstance(default, bool) or not isinstance(default, str | int | float | Path):
@@ -308,11 +310,12 @@ def _value_of(kind: Any) -> str:
 
 def _usage_of(field: dataclasses.Field, word: str) -> str:
     """A positional word; in brackets where it may be left out."""
-    is_needed = (
-        field.default is dataclasses.MISSING
-        and field.default_factory is dataclasses.MISSING
-    )
-    return word if is_needed else f"[{word}]"
+    return word if _is_needed(field) else f"[{word}]"
+
+
+def _is_needed(field: dataclasses.Field) -> bool:
+    missing = dataclasses.MISSING
+    return field.default is missing and field.default_factory is missing
 
 
 def _row(words: str, text: str, width: int) -> list[str]:

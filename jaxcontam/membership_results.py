@@ -12,6 +12,9 @@ import dataclasses
 
 import numpy as np
 
+N_PERMUTATIONS = 9_999
+"""Random relabellings behind each p-value, which is at least 1 / (1 + this)."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OperatingPoint:

@@ -1,4 +1,4 @@
-r"""What files and models hold, on a terminal: shown, never obeyed.
+r"""What files and models hold, on a terminal or in a spreadsheet: shown, never obeyed.
 
 A benchmark, a file's name or a server's answer may hold characters that move the
 cursor, rename the window or turn the reading direction. They are printed as Python
@@ -20,6 +20,17 @@ _OBEYED = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
     "\ud800-\udfff]"
 )
+
+
+# A spreadsheet takes a cell that begins so for a formula, and runs it; a cell that
+# begins with the mark itself gets another one, so that taking one away undoes it.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
+_MARK = "'"
+
+
+def cell_text(text: str) -> str:
+    """Text of a CSV cell: an apostrophe before what would be taken for a formula."""
+    return _MARK + text if text.startswith(_FORMULA_STARTS) else text
 
 
 def visible(text: str) -> str:

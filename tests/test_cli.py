@@ -95,6 +95,8 @@ def test_long_help_of_a_command_names_each_of_its_flags(name, capsys, monkeypatc
     said = capsys.readouterr()
     assert said.err == ""
     assert said.out.startswith(f"usage: jaxcontam {name}")
+    needed = [line for line in said.out.splitlines() if "(required)" in line]
+    assert bool(needed) == (name in ("score", "release", "canary"))
     shown = re.findall(r"^  (--[\w-]+|[A-Z]+(?:\.{3})?)(?!\S)", said.out, re.MULTILINE)
     flags = [words.split()[0] for words in words_of_fields(COMMANDS[name]).values()]
     assert sorted(shown) == sorted(flags)

@@ -95,6 +95,17 @@ def test_one_row_without_the_text_field_is_named(tmp_path, field, other):
     assert "--text-field" in caught.value.hint
 
 
+def test_a_template_changes_neither_labels_nor_documents(tmp_path):
+    path = write_lines(tmp_path / "BookMIA.jsonl", BOOKMIA)
+    plain, filled = (
+        load_labelled(path),
+        load_labelled(path, template="{book}: {snippet}"),
+    )
+    assert filled.texts[0] == "B: It was"
+    assert filled.labels == plain.labels == (True, True, False)
+    assert filled.clusters == plain.clusters is not None
+
+
 def test_a_row_without_the_book_is_named(tmp_path):
     rows = [*BOOKMIA, {"snippet": "alone", "label": 0}]
     with pytest.raises(InputError, match="t: row 4: no field 'book_id'") as caught:

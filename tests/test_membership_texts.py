@@ -58,6 +58,19 @@ def test_a_template_makes_the_text_of_records(model, tmp_path):
     assert kept[0] == kept[1]
 
 
+def test_a_template_is_filled_in_both_of_two_files(model, tmp_path, capsys):
+    sides = [
+        write_rows(tmp_path / f"{name}.jsonl", [{"q": t, "a": "."} for t in texts])
+        for name, texts in (("seen", MEMBERS), ("unseen", OTHERS))
+    ]
+    out = tmp_path / "out"
+    flags = ("--template", "{q}{a}", "--scores", "loss", "--out", str(out))
+    words = ("--members", sides[0], "--nonmembers", sides[1], *flags)
+    assert main(["membership", model, *words]) == 0
+    texts = [row["text"] for row in read_text_rows(out)]
+    assert texts == [f"{text}." for text in [*MEMBERS, *OTHERS]]
+
+
 def test_a_template_and_a_field_are_refused_together(tmp_path, capsys):
     texts = write_rows(tmp_path / "t.jsonl", [{"q": text} for text in MEMBERS])
     flags = ("--template", "{q}", "--text-field", "q")

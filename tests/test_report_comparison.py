@@ -1,6 +1,7 @@
 """`jaxcontam compare`: several models on one page, corrected together."""
 
 import csv
+import dataclasses
 import io
 import json
 import re
@@ -10,6 +11,8 @@ import pytest
 from jaxcontam.cli import main
 from jaxcontam.commands.compare import compared
 from jaxcontam.errors import InputError
+from jaxcontam.membership_results import SetResult
+from jaxcontam.report.comparison import comparison_sentences
 from tests.page_laws import check_page
 from tests.report_documents import audit_document, order_result, save_document
 
@@ -124,9 +127,25 @@ def ranking_document(model="b", **changes):
     return document
 
 
-def replication_document():
-    document = audit_document(order_result(), model="b", command=("replicate",))
-    document["results"] = [{"benchmark": "boolq", "primary": True, "n_exact": 3}]
+def of_command(name, **row):
+    """A report of another command."""
+    document = audit_document(order_result(**row), model="b", command=(name,))
+    if name == "replicate":
+        document["results"] = [{"benchmark": "boolq", "primary": True, "n_exact": 3}]
+    if name == "membership":
+        found = SetResult(
+            benchmark="boolq",
+            fingerprint="sha256:boolq",
+            n_members=50,
+            n_nonmembers=50,
+            features=("min_k",),
+            auc=0.8,
+            p_value=1e-4,
+            n_permutations=9999,
+            p_adjusted=1e-4,
+            verdict="suspected",
+        )
+        document["results"] = [dataclasses.asdict(found)]
     return document
 
 
@@ -157,16 +176,51 @@ def test_rankings_stand_side_by_side_with_their_intervals(tmp_path):
 def test_rankings_by_other_scores_or_texts_are_named():
     one = ranking_document("a")
     other = ranking_document(method="loss", setting="", n_members=59)
+    other["command"] += ["--corpus", "x", "y", "--shots", "3"]
     _, (warning,) = compared([one, other], ["1", "2"])
-    for words in ("score: min_k and loss", "members: 60 and 59"):
+    for words in (
+        "score: min_k and loss",
+        "members: 60 and 59",
+        "corpus: None and x y",
+        "shots: None and 3",
+    ):
         assert words in warning
+
+
+@pytest.mark.parametrize("damage", [{"auc_high": None}, {"auc_low": 0.93}])
+def test_damaged_ranking_is_refused(damage):
+    with pytest.raises(InputError, match=r"2: cannot be compared .*interval"):
+        compared([ranking_document("a"), ranking_document(**damage)], ["1", "2"])
+
+
+@pytest.mark.parametrize(("n", "unable"), [(10, 0), (11, 11)])
+def test_what_no_ranking_can_reach_is_told(n, unable):
+    documents = [ranking_document(f"step{i}") for i in range(n)]
+    tests, _ = compared(documents, list(map(str, range(n))))
+    said = comparison_sentences(tests, 0.001)[-1]
+    assert f"{n - unable} of {n} that are called contaminated stay" in said
+    assert ("whatever the evidence" in said) == (unable > 0)
+
+
+def test_effects_in_two_units_are_told_so(tmp_path):
+    documents = two(benchmark="piqa", effect_unit="nats per letter")
+    folders = [
+        str(save_document(document, tmp_path / document["model"]["name"]))
+        for document in documents
+    ]
+    assert main(["compare", *folders, "--out", str(tmp_path / "out")]) == 0
+    page = (tmp_path / "out" / "comparison.html").read_text()
+    assert "are in nats per example boundary or nats per letter." in page
 
 
 @pytest.mark.parametrize(
     ("documents", "message"),
     [
         ([two()[0], two()[0]], r"2: the same model and benchmark as 1 \(a, boolq\)"),
-        ([two()[0], replication_document()], "2: no test of a model that can be"),
+        *(
+            ([two()[0], of_command(name)], f"2: no test of a model .* of {name}")
+            for name in ("replicate", "membership", "variants", "canary")
+        ),
         ([two()[0], ranking_document()], "1 has order tests, 2 has rankings of texts"),
         ([two()[0], audit_document(order_result("c"), model="a")], "are of one model"),
     ],
@@ -211,13 +265,20 @@ def test_page_and_table_say_what_the_reports_say(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"results": [{"primary": True, "n_strata": 12}]}, "p_value"),
-        ({"results": [{"primary": True, "n_strata": 2, "p_value": 1}]}, "fingerprint"),
-        ({"results": [{"primary": True, "auc": 0.9, "p_value": 0}]}, "setting|finger"),
+        ({"results": [{"primary": True, "n_strata": 12}]}, "p_adjusted|fingerprint"),
+        ({"fingerprint": ["x"]}, r"benchmark_fingerprint is \['x'\]"),
+        ({"model": {"name": "b", "fingerprint": ["x"]}}, "model_fingerprint is"),
+        ({"model": {"name": 3, "fingerprint": "x"}}, "model is 3|dtype"),
+        ({"digest": None, "n_strata": "x"}, "n_strata is 'x'"),
+        ({"log10_p": float("-inf")}, "log10_p is -inf"),
+        ({"log10_p": 400}, "log10_p is 400"),
+        ({"effect_se": -1.0}, "effect and its interval"),
+        ({"effect": float("inf")}, "effect is inf"),
+        ({"p_floor": "0"}, "p_floor is '0'"),
         ({"results": 3}, "not iterable"),
-        ({"model": {"name": "b"}}, "dtype"),
-        ({"command": 3}, "not iterable"),
-        ({"seed": None, "p_value": "0.1"}, "TypeError"),
+        ({"model": {"name": "b"}}, "fingerprint"),
+        ({"command": 3}, "not subscriptable"),
+        ({"p_value": "0.1"}, "p_value is '0.1'"),
         ({"log10_p": "0.1"}, "log10_p is '0.1'"),
         ({"p_value": float("nan")}, "p_value is nan"),
         ({"verdict": None}, "verdict is None"),
@@ -251,6 +312,6 @@ def test_figure_tells_verdicts_apart_by_shape():
     from jaxcontam.report.comparison_plot import effects_plot
 
     tests, _ = compared(two(verdict="inconclusive"), ["1", "2"])
-    svg = effects_plot(tests, chance=0) or ""
+    svg = effects_plot(tests, nothing=0) or ""
     assert "contaminated" in svg and "inconclusive" in svg
     assert io.StringIO(svg).readline().startswith('<svg role="img" aria-label="Effects')

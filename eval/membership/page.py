@@ -1,6 +1,5 @@
 """`membership.html`: all studies of a folder on one page, with plots."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from jaxcontam.commands.method_notes import method_notes
 from jaxcontam.report.document import replace_bytes
 from jaxcontam.report.figure import BLUE, GREY, ORANGE, STYLE, figure_axes, svg_text
 from jaxcontam.report.page_words import PageWords
+from jaxcontam.report.provenance import command_line
 from jaxcontam.report.template import render_fields
 
 PAGE_NAME = "membership.html"
@@ -66,7 +66,7 @@ def write_page(documents: Sequence[Document], out: Path) -> Path:
         ],
         "methods": [[note.name, note.finds, note.source] for note in notes.values()],
         "words": _WORDS,
-        "command": shlex.join(["python", "-m", "eval.membership", "--out", str(out)]),
+        "command": command_line(documents[-1]),
         "provenance": [
             (TITLES[document["study"]], _provenance(document)) for document in documents
         ],

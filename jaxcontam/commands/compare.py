@@ -14,6 +14,7 @@ import tyro
 from jaxcontam.commands.method_notes import method_notes
 from jaxcontam.comparison_results import ComparedTest
 from jaxcontam.errors import InputError
+from jaxcontam.membership_results import N_PERMUTATIONS
 from jaxcontam.report.comparison import (
     comparison_sentences,
     design_of,
@@ -30,7 +31,7 @@ from jaxcontam.verdict import CONTAMINATED_LEVEL
 # Fields of a result that a comparison takes as they are.
 _TAKEN = ("benchmark", "method", "verdict", "p_value", "p_adjusted")
 _TAKEN_OF_ORDER = (
-    *("log10_p", "effect", "effect_se", "mde", "effect_unit", "validity"),
+    *("log10_p", "p_floor", "effect", "effect_se", "mde", "effect_unit", "validity"),
     *("n_examples", "n_strata", "n_orders"),
 )
 # Half the width of a normal 95 % interval, in standard errors.
@@ -59,10 +60,8 @@ class Compare:
         """Write the page and the table, print a line a benchmark; the tests."""
         documents = [read_document(path / REPORT_NAME) for path in self.directory]
         folders = list(map(str, self.directory))
-        for document, folder in zip(documents, folders, strict=True):
-            _check_fields(document, folder)
         tests, warnings = compared(documents, folders)
-        digests = "".join(document.get("digest", "") for document in documents)
+        digests = "".join(str(document.get("digest")) for document in documents)
         name = hashlib.sha256(digests.encode()).hexdigest()[:8]
         out = self.out or Path("runs/compare") / name
         words = ["jaxcontam", "compare", *map(str, self.directory), "--out", str(out)]
@@ -99,87 +98,70 @@ def compared(
             same model and benchmark, or all are of one model.
     """
     kind = _kind_of(documents[0], folders[0])
+    found: dict[tuple[str, str], ComparedTest] = {}
+    designs: dict[str, list[dict[str, object]]] = {}
     for document, folder in zip(documents, folders, strict=True):
         if (other := _kind_of(document, folder)) is not kind:
             raise InputError(
                 f"{folders[0]} has {kind.name}, {folder} has {other.name}",
                 hint="compare reports of audit, or reports of membership",
             )
-    found: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any], str]] = {}
-    for document, folder in zip(documents, folders, strict=True):
-        for row in _deciding(document):
-            key = (document["model"]["fingerprint"], row["benchmark"])
+        for test, design in _tests_of(document, folder, kind):
+            key = (test.model_fingerprint, test.benchmark)
             if key in found:
                 raise InputError(
-                    f"{folder}: the same model and benchmark as {found[key][2]} "
-                    f"({document['model']['name']}, {row['benchmark']})",
+                    f"{folder}: the same model and benchmark as {found[key].report} "
+                    f"({test.model}, {test.benchmark})",
                     hint="name each report once",
                 )
-            found[key] = (document, row, folder)
+            found[key] = test
+            designs.setdefault(test.benchmark, []).append(design)
     if len({fingerprint for fingerprint, _ in found}) < 2:
         raise InputError(
             f"all reports are of one model ({documents[0]['model']['name']})",
-            hint="its benchmarks stand side by side if one audit tests them all",
+            hint="its benchmarks stand side by side if one report tests them all",
         )
-    labels = _labels(documents, folders)
-    p_adjusted = holm(np.array([row["p_value"] for _, row, _ in found.values()]))
-    designs: dict[str, list[dict[str, object]]] = {}
-    for document, row, _ in found.values():
-        designs.setdefault(row["benchmark"], []).append(design_of(document, row, kind))
+    labels = _labels(list(found.values()))
     differences = {name: difference_words(rows) for name, rows in designs.items()}
+    p_adjusted = holm(np.array([test.p_value for test in found.values()]))
     tests = [
-        ComparedTest(
-            model=labels[fingerprint],
-            report=folder,
-            model_fingerprint=fingerprint,
-            benchmark_fingerprint=row["fingerprint"],
+        dataclasses.replace(
+            test,
+            model=labels[test.model_fingerprint],
             p_adjusted_all=adjusted,
-            comparable=not differences[benchmark],
-            **_numbers(row),
+            comparable=not differences[test.benchmark],
         )
-        for ((fingerprint, benchmark), (_, row, folder)), adjusted in zip(
-            found.items(), p_adjusted.tolist(), strict=True
-        )
+        for test, adjusted in zip(found.values(), p_adjusted.tolist(), strict=True)
     ]
     return tests, difference_sentences(differences)
 
 
-def _check_fields(document: dict[str, Any], folder: str) -> None:
-    """Refuses a report in which a field is missing or of another kind."""
-    kinds = get_type_hints(ComparedTest)
-    try:
-        kind = _kind_of(document, folder)
-        for row in _deciding(document):
-            if not 0 <= row["p_value"] <= 1:
-                raise ValueError(f"p_value is {row['p_value']}")
-            design_of(document, row, kind)
-            for name, value in _numbers(row).items():
-                # JSON does not tell 1 from 1.0.
-                allowed = kinds[name] if kinds[name] is str else kinds[name] | int
-                if not isinstance(value, allowed):
-                    raise TypeError(f"{name} is {value!r}")
-        method_notes({"results": _deciding(document)})
-    except DAMAGE as e:
-        raise InputError(
-            f"{folder}: cannot be compared ({e!r})",
-            hint="it is damaged, or not of this version; jaxcontam verify says what "
-            "differs",
-        ) from e
-
-
 def _kind_of(document: dict[str, Any], folder: str) -> ComparedKind:
     """Of the tests that decide; refuses reports of other commands."""
-    rows = _deciding(document)
-    if document["model"] is not None:
-        if rows and all("n_strata" in row for row in rows):
-            return ORDER
-        if rows and all("auc" in row for row in rows):
-            return RANKING
-    made_by = " ".join(document["command"][:1])
+    try:
+        rows, made_by = _deciding(document), str(document["command"][0])
+        # Studies are modules, whose names have a dot.
+        if rows and document["model"] is not None:
+            if made_by == "audit" or "." in made_by:
+                if all("n_strata" in row for row in rows):
+                    return ORDER
+            # A set of texts as a whole has no interval.
+            elif made_by == "membership" and all("auc_low" in row for row in rows):
+                return RANKING
+    except DAMAGE as e:
+        raise _damaged(folder, e) from e
     raise InputError(
         f"{folder}: no test of a model that can be compared (a report of {made_by})",
         hint="compare reads reports of jaxcontam audit, and of jaxcontam membership "
-        "with known members",
+        "with known members and non-members",
+    )
+
+
+def _damaged(folder: str, error: Exception) -> InputError:
+    return InputError(
+        f"{folder}: cannot be compared ({error!r})",
+        hint="it is damaged, or not of this version; jaxcontam verify says what "
+        "differs",
     )
 
 
@@ -187,45 +169,94 @@ def _deciding(document: dict[str, Any]) -> list[dict[str, Any]]:
     return [row for row in document["results"] if row.get("primary")]
 
 
-def _numbers(row: dict[str, Any]) -> dict[str, Any]:
-    """The columns of a test that stand in its own report."""
-    taken = {name: row[name] for name in _TAKEN}
-    if "auc" in row:
-        return taken | {
-            "log10_p": math.log10(row["p_value"]),
-            "effect": row["auc"],
-            "effect_se": row.get("auc_se"),
-            "effect_low": row.get("auc_low"),
-            "effect_high": row.get("auc_high"),
-            "mde": None,
-            "effect_unit": "AUC",
-            # Of labels that were assigned by chance, by permutation.
-            "validity": "exact",
-            "n_examples": row["n_members"] + row["n_nonmembers"],
-            "n_strata": None,
-            "n_orders": None,
-        }
+def _tests_of(
+    document: dict[str, Any], folder: str, kind: ComparedKind
+) -> list[tuple[ComparedTest, dict[str, object]]]:
+    """The tests of one report as they stand there, each with its design.
+
+    Raises:
+        InputError: If a field is missing, of another kind or out of range.
+    """
+    found = []
+    try:
+        method_notes({"results": _deciding(document)})
+        for row in _deciding(document):
+            test = ComparedTest(
+                model=document["model"]["name"],
+                report=folder,
+                model_fingerprint=document["model"]["fingerprint"],
+                benchmark_fingerprint=row["fingerprint"],
+                p_adjusted_all=row["p_adjusted"],
+                comparable=True,
+                **(_ranking(row) if kind is RANKING else _order_test(row)),
+            )
+            _check_values(test)
+            found.append((test, design_of(document, row, kind)))
+    except DAMAGE as e:
+        raise _damaged(folder, e) from e
+    return found
+
+
+def _check_values(test: ComparedTest) -> None:
+    """Refuses what no command writes.
+
+    Raises:
+        TypeError: If a value is of another kind than its field.
+        ValueError: If one is out of range.
+    """
+    kinds = get_type_hints(ComparedTest)
+    for name, value in dataclasses.asdict(test).items():
+        # JSON does not tell 1 from 1.0.
+        kind = kinds[name] if kinds[name] in (str, bool) else kinds[name] | int
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} is {value!r}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{name} is {value}")
+    for name, high in (("p_value", 1), ("p_adjusted", 1), ("log10_p", 0)):
+        low = -math.inf if name == "log10_p" else 0
+        if not low <= getattr(test, name) <= high:
+            raise ValueError(f"{name} is {getattr(test, name)}")
+    ends = (test.effect_low, test.effect, test.effect_high)
+    known = [end for end in ends if end is not None]
+    if len(known) not in (0, 1, 3) or sorted(known) != known:
+        raise ValueError(f"effect and its interval are {ends}")
+
+
+def _ranking(row: dict[str, Any]) -> dict[str, Any]:
+    """The columns of a membership score."""
+    return {name: row[name] for name in _TAKEN} | {
+        "log10_p": math.log10(row["p_value"]),
+        "p_floor": 1 / (1 + N_PERMUTATIONS),
+        "effect": row["auc"],
+        "effect_se": row["auc_se"],
+        "effect_low": row["auc_low"],
+        "effect_high": row["auc_high"],
+        "mde": None,
+        "effect_unit": "AUC",
+        "validity": None,
+        "n_examples": row["n_members"] + row["n_nonmembers"],
+        "n_strata": None,
+        "n_orders": None,
+    }
+
+
+def _order_test(row: dict[str, Any]) -> dict[str, Any]:
+    """The columns of an order test."""
     low = high = None
     if row["effect"] is not None and row["effect_se"] is not None:
         low = row["effect"] - _NORMAL * row["effect_se"]
         high = row["effect"] + _NORMAL * row["effect_se"]
-    return (
-        taken
-        | {name: row[name] for name in _TAKEN_OF_ORDER}
-        | {"effect_low": low, "effect_high": high}
-    )
+    taken = {name: row[name] for name in (*_TAKEN, *_TAKEN_OF_ORDER)}
+    return taken | {"effect_low": low, "effect_high": high}
 
 
-def _labels(
-    documents: Sequence[dict[str, Any]], folders: Sequence[str]
-) -> dict[str, str]:
+def _labels(tests: Sequence[ComparedTest]) -> dict[str, str]:
     """Fingerprint -> the model's name, with a folder where two models share it."""
-    models = {
-        document["model"]["fingerprint"]: (document["model"]["name"], folder)
-        for document, folder in zip(documents, folders, strict=True)
-    }
-    names = [name for name, _ in models.values()]
+    models = {test.model_fingerprint: test for test in reversed(tests)}
+    names = [test.model for test in models.values()]
     return {
-        fingerprint: name if names.count(name) == 1 else f"{name} ({folder})"
-        for fingerprint, (name, folder) in models.items()
+        fingerprint: test.model
+        if names.count(test.model) == 1
+        else f"{test.model} ({test.report})"
+        for fingerprint, test in models.items()
     }

@@ -118,11 +118,13 @@ def load_labelled(
     name, raw, rows = _read(source, limit, list_files, download)
     if template is None and text_field is None:
         text_field = _text_field(rows, name)
+    # A template does not change whose rows they are.
+    known = text_field if template is None else _recognised(_TEXT_FIELDS, rows)
     if not with_labels:
         label_field = None
-    elif label_field is None and text_field in _LABELLED_FIELDS:
+    elif label_field is None and known in _LABELLED_FIELDS:
         label_field = LABEL_FIELD if has_field(rows, LABEL_FIELD) else None
-    if cluster_field is None and text_field == "snippet":
+    if cluster_field is None and known == "snippet":
         cluster_field = _recognised(_CLUSTER_FIELDS, rows)
     labels = None if label_field is None else labels_of(rows, label_field, name)
     texts, clusters = [], []

@@ -324,10 +324,17 @@ def model_directory(model: str) -> Path:
     if not is_hub_name or model.startswith((".", "/")):
         raise InputError(
             f"{model}: no such model directory",
-            hint=similar_path(directory, Path.is_dir)
-            or "give a folder with config.json, or a hub name such as org/name",
+            hint=_folder_hint(directory),
         )
     return download_model(model)
+
+
+def _folder_hint(directory: Path) -> str:
+    similar = similar_path(directory, Path.is_dir)
+    if similar.endswith("?"):
+        return similar
+    wanted = "give a folder with config.json, or a hub name such as org/name"
+    return f"{similar}; {wanted}" if similar else wanted
 
 
 def _name(model: str) -> str:

@@ -1,6 +1,7 @@
 """Several models or checkpoints side by side: comparison.html and comparison.csv."""
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,6 @@ from typing import Any
 from jaxcontam.comparison_results import ComparedTest
 from jaxcontam.report.comparison_kinds import RANKING, ComparedKind
 from jaxcontam.report.document import make_folder, replace_files
-from jaxcontam.report.page_words import COMPARISON
 from jaxcontam.report.sentences import effect_words, p_words
 from jaxcontam.report.table_csv import csv_text
 from jaxcontam.report.template import MethodNote, render_fields
@@ -32,8 +32,11 @@ def design_of(document: Row, row: Row, kind: ComparedKind) -> dict[str, object]:
     design = {words: row[name] for name, words in kind.design.items()}
     design["seed"] = document["seed"]
     for flag, words in kind.flags.items():
-        is_given = flag in command[:-1]
-        design[words] = command[command.index(flag) + 1] if is_given else None
+        design[words] = None
+        if flag in command:
+            after = command[command.index(flag) + 1 :]
+            values = itertools.takewhile(lambda word: not word.startswith("--"), after)
+            design[words] = " ".join(values)
     return design | {words: document["model"][name] for name, words in _MODEL.items()}
 
 
@@ -95,6 +98,12 @@ def comparison_sentences(tests: Sequence[ComparedTest], level: float) -> list[st
         f"{len(tests)} tests (Holm), {kept} of {len(found)} that are called "
         f"contaminated stay at or below {level:g}."
     )
+    floors = [test.p_floor for test in found if test.p_floor is not None]
+    if n_unable := sum(floor * len(tests) > level for floor in floors):
+        lines[-1] += (
+            f" Of these, {n_unable} could not stay there whatever the evidence: the "
+            f"smallest p-value that they can have is too large for {len(tests)} tests."
+        )
     return lines
 
 
@@ -135,10 +144,10 @@ def write_comparison(
             for name in benchmarks
         ],
         "kind": kind,
-        "unit": kind.unit.format(tests[0].effect_unit),
-        "effects_svg": effects_plot(tests, chance=kind.chance),
+        "unit": kind.unit.format(" or ".join(_names(tests, "effect_unit"))),
+        "effects_svg": effects_plot(tests, nothing=kind.nothing),
         "methods": [[note.name, note.finds, note.source] for note in methods],
-        "words": COMPARISON,
+        "words": kind.words,
         "command": command,
         "provenance": _provenance(tests),
     }
@@ -165,7 +174,9 @@ def _cell(test: ComparedTest | None, kind: ComparedKind) -> dict[str, str] | Non
         "adjusted": f"{test.p_adjusted:.2g}",
         "adjusted_all": f"{test.p_adjusted_all:.2g}",
         "effect": f"{kind.effect} {effect}",
-        "mde": "" if test.mde is None else f"detectable {test.mde:.2g}",
+        "mde": ""
+        if kind is RANKING
+        else f"detectable {'-' if test.mde is None else f'{test.mde:.2g}'}",
     }
 
 

@@ -3,6 +3,8 @@
 import dataclasses
 from collections.abc import Mapping
 
+from jaxcontam.report.page_words import ORDER_COMPARISON, RANKING_COMPARISON, PageWords
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedKind:
@@ -14,18 +16,20 @@ class ComparedKind:
             differ in one of them, their numbers mean other things.
         flags: Flag of the command -> words for it, likewise.
         effect: What its effect is called.
-        chance: Value of the effect where nothing was read.
+        nothing: Value of the effect where there is none.
         unit: Sentence about the numbers of a table; `{}` stands for their unit.
         caption: Sentence about the figure.
+        words: Of the page.
     """
 
     name: str
     design: Mapping[str, str]
     flags: Mapping[str, str]
     effect: str
-    chance: float
+    nothing: float
     unit: str
     caption: str
+    words: PageWords
 
 
 _FLAGS = {"--template": "template", "--text-field": "text field"}
@@ -48,9 +52,10 @@ ORDER = ComparedKind(
     flags=_FLAGS
     | {"--separator": "separator", "--max-example-tokens": "longest example"},
     effect="effect",
-    chance=0.0,
+    nothing=0.0,
     unit="Effects and what was detectable are in {}.",
     caption="Gain of the published order with its 95 % interval, one line a model.",
+    words=ORDER_COMPARISON,
 )
 RANKING = ComparedKind(
     name="rankings of texts",
@@ -67,9 +72,15 @@ RANKING = ComparedKind(
         "--label-field": "label field",
         "--document-field": "document field",
         "--reference": "reference model",
+        "--corpus": "corpus",
+        "--masked-lm": "masked model",
+        "--n-neighbours": "neighbours",
+        "--shots": "shots",
     },
     effect="AUC",
-    chance=0.5,
+    nothing=0.5,
     unit="AUC: how often a member scores above a non-member, with its 95 % interval.",
-    caption="AUC with its 95 % interval, one line a model; the black line is chance.",
+    caption="AUC with its 95 % interval, one line a model; at the black line members "
+    "and non-members are mixed.",
+    words=RANKING_COMPARISON,
 )

@@ -18,12 +18,12 @@ _LOOKS = {
 _OTHER = (BLUE, "s", "none")
 
 
-def effects_plot(tests: Sequence[ComparedTest], *, chance: float) -> str | None:
+def effects_plot(tests: Sequence[ComparedTest], *, nothing: float) -> str | None:
     """Effect of every test with its 95 % interval; None if none has an effect.
 
     Args:
         tests: In the order of their lines.
-        chance: Value of an effect where nothing was read.
+        nothing: Value of an effect where there is none.
     """
     shown = [test for test in tests if test.effect is not None]
     if not shown:
@@ -55,7 +55,7 @@ def effects_plot(tests: Sequence[ComparedTest], *, chance: float) -> str | None:
                 label="_" * (test.verdict in labelled) + test.verdict,
             )
             labelled.add(test.verdict)
-        axes.axvline(chance, color="black", lw=0.6)
+        axes.axvline(nothing, color="black", lw=0.6)
         axes.set_yticks(
             [places[id(test)] for test in shown], [test.model for test in shown]
         )
@@ -68,11 +68,11 @@ def effects_plot(tests: Sequence[ComparedTest], *, chance: float) -> str | None:
                 transform=axes.get_yaxis_transform(),
                 fontweight="bold",
                 va="center",
-                # The line of chance must not run through a name.
+                # That line must not run through a name.
                 bbox={"fc": "white", "ec": "none", "pad": 1},
             )
         axes.set_ylim(n_rows - 0.4, -0.4)
-        unit = shown[0].effect_unit
+        unit = " or ".join(dict.fromkeys(test.effect_unit for test in shown))
         axes.set_xlabel(unit if unit == "AUC" else f"effect, {unit}")
         figure.legend(loc="outside lower center", ncols=2, frameon=False)
         values = "; ".join(f"{t.benchmark}, {t.model}: {t.effect:.2f}" for t in shown)

@@ -140,16 +140,32 @@ CALIBRATION = PageWords(
         _THIS_ONE,
     ),
 )
-COMPARISON = PageWords(
+_COMPARED = (
+    "A verdict that changes from one checkpoint to the next may have crossed a level "
+    "by a hair. Look at effects and intervals before you look for a cause.",
+    "Each report was corrected for its own benchmarks. Who picks one model out of many "
+    "should read the numbers over all tests.",
+)
+ORDER_COMPARISON = PageWords(
     limits=(
         "Models side by side are not ranked. A larger effect may come from more "
         "copies, a larger model, a later reading or another tokenizer, and a model "
         "without a verdict may be one that remembers less.",
-        "A verdict that changes from one checkpoint to the next may have crossed a "
-        "level by a hair. Look at effects and intervals before you look for a cause.",
         "Reports that were tested otherwise (other strata, orders, seeds, templates or "
         "files) answer other questions, even if their benchmarks have one name.",
-        "Each report was corrected for its own benchmarks. Who picks one model out of "
-        "many should read the numbers over all tests.",
+        *_COMPARED,
     )
+)
+RANKING_COMPARISON = PageWords(
+    assumed=MEMBERSHIP.assumed,
+    limits=(
+        "What the texts alone tell of their labels is the same for all models and "
+        "stands in each report as a blind baseline. An AUC is worth what it has above "
+        "that one.",
+        "Models side by side are not ranked. A higher AUC may come from more copies, a "
+        "larger model, a later reading or another tokenizer.",
+        "Reports that were made otherwise (other scores, texts, labels or templates) "
+        "answer other questions, even if their files have one name.",
+        *_COMPARED,
+    ),
 )

@@ -12,12 +12,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-RESULTS_NAME = "results.csv"
+from jaxcontam.terminal import cell_text
 
-# A spreadsheet takes a cell that begins so for a formula, and runs it; a cell that
-# begins with the mark itself gets another one, so that taking one away undoes it.
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
-_MARK = "'"
+RESULTS_NAME = "results.csv"
 
 
 def results_csv(document: Mapping[str, Any]) -> str:
@@ -57,7 +54,7 @@ def csv_cell(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
-        return _MARK + value if value.startswith(_FORMULA_STARTS) else value
+        return cell_text(value)
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -13,7 +13,11 @@ from typing import Protocol
 import numpy as np
 
 from jaxcontam.errors import InputError
-from jaxcontam.membership_results import ScorePicture, ScoreResult
+from jaxcontam.membership_results import (
+    N_PERMUTATIONS,
+    ScorePicture,
+    ScoreResult,
+)
 from jaxcontam.methods.membership.blind import Blind, increment
 from jaxcontam.methods.membership.documents import (
     copies_warnings,
@@ -41,7 +45,6 @@ FEW_DOCUMENTS = 10
 FEW_FALSE = 10
 """Expected false positives below which a rate is called rough."""
 
-_N_PERMUTATIONS = 9999
 _NO_BASELINE = (
     "no blind baseline was made: the texts alone may tell the labels apart",
 )
@@ -127,7 +130,7 @@ def judge(
     n_units = n_each if sides is None else tuple(len(np.unique(side)) for side in sides)
     unit = "distinct texts" if clusters is None and sides is not None else "texts"
     _check_groups(name, n_units, unit if clusters is None else "documents")
-    p_M = auc_p_values(values_NM, labels_N, codes_N, n=_N_PERMUTATIONS, seed=seed)
+    p_M = auc_p_values(values_NM, labels_N, codes_N, n=N_PERMUTATIONS, seed=seed)
     # Copies have one score, so that a threshold rests on distinct non-members.
     n_counted = n_units if clusters is None else n_each
     primary_N = values_NM[:, table.names.index(primary)]

@@ -12,7 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxcontam.errors import InputError
-from jaxcontam.membership_results import SetResult, TextThreshold
+from jaxcontam.membership_results import (
+    N_PERMUTATIONS,
+    SetResult,
+    TextThreshold,
+)
 from jaxcontam.methods.membership.blind import INFLATION, Blind, blind_baselines
 from jaxcontam.methods.membership.documents import (
     copies_warnings,
@@ -33,8 +37,6 @@ from jaxcontam.stats.set_level import set_level_test
 
 FEWEST_OF_SET = 20
 """Texts, or documents, of each set below which there is no set-level test."""
-
-_N_PERMUTATIONS = 9999
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -72,7 +74,7 @@ def judge_texts(
     pool_clusters: Sequence[object] | None = None,
     fprs: Sequence[float] = (0.01, 0.05),
     seed: int = 0,
-    n_permutations: int = _N_PERMUTATIONS,
+    n_permutations: int = N_PERMUTATIONS,
 ) -> TextJudgement:
     """P-value of each text, thresholds, and a test of the whole set.
 

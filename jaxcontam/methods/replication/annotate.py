@@ -18,7 +18,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.instance import Completion, Instance
 from jaxcontam.methods.replication.judges import Judgement, judgement_of
 from jaxcontam.methods.replication.people import People
-from jaxcontam.report.table_csv import csv_cell
+from jaxcontam.terminal import cell_text
 
 ANNOTATORS = ("label_1", "label_2")
 """Columns to fill in, one a person; the second may stay empty."""
@@ -62,7 +62,7 @@ def sheet_text(
     for i in order:
         texts = (rows[i].reference, rows[i].candidate)
         empty = [""] * len(ANNOTATORS)
-        writer.writerow([rows[i].name, *map(csv_cell, texts), *empty])
+        writer.writerow([rows[i].name, *map(cell_text, texts), *empty])
     return buffer.getvalue()
 
 
