@@ -73,6 +73,30 @@ def audit_document(*results, model="pythia", command=("audit",), seed=0):
     return json.loads(json.dumps(to_document(report)))
 
 
+def ranking_document(model="b", **changes):
+    """A report of membership whose primary score ranked labelled texts."""
+    document = audit_document(order_result(), model=model, command=("membership",))
+    fields = {
+        "benchmark": "boolq",
+        "fingerprint": "sha256:boolq",
+        "method": "min_k",
+        "setting": "k=20%",
+        "primary": True,
+        "n_members": 60,
+        "n_nonmembers": 40,
+        "auc": 0.9,
+        "auc_se": 0.03,
+        "auc_low": 0.82,
+        "auc_high": 0.95,
+        "p_value": 1e-4,
+        "p_adjusted": 1e-4,
+        "verdict": "contaminated",
+    }
+    others = {**fields, "method": "loss", "primary": False, "verdict": None}
+    document["results"] = [{**fields, **changes}, others]
+    return document
+
+
 def save_document(document, folder):
     """Write a report.json alone; returns the folder."""
     folder.mkdir(parents=True)

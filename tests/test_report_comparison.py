@@ -14,7 +14,12 @@ from jaxcontam.errors import InputError
 from jaxcontam.membership_results import SetResult
 from jaxcontam.report.comparison import comparison_sentences
 from tests.page_laws import check_page
-from tests.report_documents import audit_document, order_result, save_document
+from tests.report_documents import (
+    audit_document,
+    order_result,
+    ranking_document,
+    save_document,
+)
 
 pytestmark = pytest.mark.unoptimised
 
@@ -101,30 +106,6 @@ def test_models_of_one_name_are_told_apart_by_their_folders():
     other["model"]["name"] = "a"
     tests, _ = compared([one, other], ["run1", "run2"])
     assert [test.model for test in tests] == ["a (run1)", "a (run2)"]
-
-
-def ranking_document(model="b", **changes):
-    """A report of membership whose primary score ranked labelled texts."""
-    document = audit_document(order_result(), model=model, command=("membership",))
-    fields = {
-        "benchmark": "boolq",
-        "fingerprint": "sha256:boolq",
-        "method": "min_k",
-        "setting": "k=20%",
-        "primary": True,
-        "n_members": 60,
-        "n_nonmembers": 40,
-        "auc": 0.9,
-        "auc_se": 0.03,
-        "auc_low": 0.82,
-        "auc_high": 0.95,
-        "p_value": 1e-4,
-        "p_adjusted": 1e-4,
-        "verdict": "contaminated",
-    }
-    others = {**fields, "method": "loss", "primary": False, "verdict": None}
-    document["results"] = [{**fields, **changes}, others]
-    return document
 
 
 def of_command(name, **row):

@@ -15,7 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from jaxcontam.cli import main
 from tests.faults.folders import contents, said
 from tests.faults.fuzzed import RECORDED, table, targets
-from tests.faults.fuzzed_reports import archive_target, report_targets
+from tests.faults.fuzzed_reports import (
+    archive_target,
+    comparison_targets,
+    report_targets,
+)
 from tests.faults.mutations import CHUNKS
 
 pytestmark = pytest.mark.unoptimised
@@ -74,7 +78,7 @@ def test_a_file_that_is_nothing_but_a_fault_is_refused_or_read(name, tmp_path):
 
 
 def test_a_malformed_report_is_refused_or_differs_and_changes_no_file(reports):
-    for target in report_targets(reports).values():
+    for target in [*report_targets(reports).values(), *comparison_targets().values()]:
         fuzz(target, FEW)
     fuzz(archive_target(reports["prove"]), FEW)
 
@@ -89,7 +93,8 @@ def test_of_10_000_malformed_inputs_none_ends_in_a_traceback(name):
 @pytest.mark.slow
 def test_of_many_malformed_reports_none_ends_in_a_traceback(reports, pulse):
     found = report_targets({**reports, "audit": pulse})
-    for target in [*found.values(), archive_target(reports["prove"])]:
+    archive = archive_target(reports["prove"])
+    for target in [*found.values(), *comparison_targets().values(), archive]:
         fuzz(target, MANY)
 
 
