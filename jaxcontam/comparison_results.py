@@ -20,6 +20,7 @@ class ComparedTest:
         p_floor: Smallest p-value that the test can have, or None.
         p_adjusted: Holm over the benchmarks of its own report.
         p_adjusted_all: Holm over all tests that are compared.
+        p_adjusted_floor: Smallest that `p_adjusted_all` can be, by all `p_floor`.
         effect: Of an order test as in `OrderNumbers`; of a ranking its AUC.
         effect_se: Standard error of `effect`.
         effect_low: Lower end of its 95 % interval.
@@ -46,6 +47,7 @@ class ComparedTest:
     p_floor: float | None
     p_adjusted: float
     p_adjusted_all: float
+    p_adjusted_floor: float
     effect: float | None
     effect_se: float | None
     effect_low: float | None

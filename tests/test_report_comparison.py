@@ -183,6 +183,19 @@ def test_what_no_ranking_can_reach_is_told(n, unable):
     assert ("whatever the evidence" in said) == (unable > 0)
 
 
+def test_a_high_floor_beside_small_p_values_can_be_reached():
+    """Holm multiplies the largest p-value by 1, however many tests there are."""
+    rows = [order_result(f"x{i}", p_floor=None) for i in range(20)]
+    documents = [
+        audit_document(*rows, model="a"),
+        audit_document(order_result("y", p_floor=1e-4, p_value=1e-4), model="b"),
+    ]
+    tests, _ = compared(documents, ["1", "2"])
+    assert tests[-1].p_adjusted_all == tests[-1].p_adjusted_floor == 1e-4
+    said = comparison_sentences(tests, 0.001)[-1]
+    assert "21 of 21" in said and "whatever" not in said
+
+
 def test_effects_in_two_units_are_told_so(tmp_path):
     documents = two(benchmark="piqa", effect_unit="nats per letter")
     folders = [

@@ -65,8 +65,7 @@ class Compare:
         name = hashlib.sha256(digests.encode()).hexdigest()[:8]
         out = self.out or Path("runs/compare") / name
         words = ["jaxcontam", "compare", *map(str, self.directory), "--out", str(out)]
-        rows = [row for document in documents for row in _deciding(document)]
-        notes = method_notes({"results": rows})
+        notes = method_notes({"results": [{"method": test.method} for test in tests]})
         sentences = comparison_sentences(tests, CONTAMINATED_LEVEL)
         page = write_comparison(
             tests,
@@ -124,14 +123,19 @@ def compared(
     labels = _labels(list(found.values()))
     differences = {name: difference_words(rows) for name, rows in designs.items()}
     p_adjusted = holm(np.array([test.p_value for test in found.values()]))
+    # Adjusted p-values rise with every p-value: none can be below that of all floors.
+    floors = holm(np.array([test.p_floor or 0.0 for test in found.values()]))
     tests = [
         dataclasses.replace(
             test,
             model=labels[test.model_fingerprint],
             p_adjusted_all=adjusted,
+            p_adjusted_floor=floor,
             comparable=not differences[test.benchmark],
         )
-        for test, adjusted in zip(found.values(), p_adjusted.tolist(), strict=True)
+        for test, adjusted, floor in zip(
+            found.values(), p_adjusted.tolist(), floors.tolist(), strict=True
+        )
     ]
     return tests, difference_sentences(differences)
 
@@ -172,14 +176,13 @@ def _deciding(document: dict[str, Any]) -> list[dict[str, Any]]:
 def _tests_of(
     document: dict[str, Any], folder: str, kind: ComparedKind
 ) -> list[tuple[ComparedTest, dict[str, object]]]:
-    """The tests of one report as they stand there, each with its design.
+    """The tests of one report, corrected within it alone, each with its design.
 
     Raises:
         InputError: If a field is missing, of another kind or out of range.
     """
     found = []
     try:
-        method_notes({"results": _deciding(document)})
         for row in _deciding(document):
             test = ComparedTest(
                 model=document["model"]["name"],
@@ -187,6 +190,7 @@ def _tests_of(
                 model_fingerprint=document["model"]["fingerprint"],
                 benchmark_fingerprint=row["fingerprint"],
                 p_adjusted_all=row["p_adjusted"],
+                p_adjusted_floor=0.0,
                 comparable=True,
                 **(_ranking(row) if kind is RANKING else _order_test(row)),
             )
@@ -212,10 +216,11 @@ def _check_values(test: ComparedTest) -> None:
             raise TypeError(f"{name} is {value!r}")
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{name} is {value}")
-    for name, high in (("p_value", 1), ("p_adjusted", 1), ("log10_p", 0)):
-        low = -math.inf if name == "log10_p" else 0
-        if not low <= getattr(test, name) <= high:
+    for name in ("p_value", "p_adjusted"):
+        if not 0 <= getattr(test, name) <= 1:
             raise ValueError(f"{name} is {getattr(test, name)}")
+    if test.log10_p > 0:
+        raise ValueError(f"log10_p is {test.log10_p}")
     ends = (test.effect_low, test.effect, test.effect_high)
     known = [end for end in ends if end is not None]
     if len(known) not in (0, 1, 3) or sorted(known) != known:

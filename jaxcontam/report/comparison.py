@@ -98,11 +98,11 @@ def comparison_sentences(tests: Sequence[ComparedTest], level: float) -> list[st
         f"{len(tests)} tests (Holm), {kept} of {len(found)} that are called "
         f"contaminated stay at or below {level:g}."
     )
-    floors = [test.p_floor for test in found if test.p_floor is not None]
-    if n_unable := sum(floor * len(tests) > level for floor in floors):
+    if n_unable := sum(test.p_adjusted_floor > level for test in found):
         lines[-1] += (
-            f" Of these, {n_unable} could not stay there whatever the evidence: the "
-            f"smallest p-value that they can have is too large for {len(tests)} tests."
+            f" Of these, {n_unable} could not stay there whatever the evidence: "
+            f"p-values as small as tests like these can give are too large for "
+            f"{len(tests)} of them."
         )
     return lines
 
@@ -154,9 +154,7 @@ def write_comparison(
     make_folder(out)
     page = render_fields("comparison.html.j2", fields)
     table = csv_text([dataclasses.asdict(test) for test in tests])
-    replace_files(
-        {out / TABLE_NAME: table.encode(), out / PAGE_NAME: page.encode()},
-    )
+    replace_files({out / TABLE_NAME: table.encode(), out / PAGE_NAME: page.encode()})
     return out / PAGE_NAME
 
 
