@@ -30,7 +30,8 @@ from jaxcontam.stats.lattice import lattice_tail
 from jaxcontam.stats.local import local_evidence
 from jaxcontam.stats.max_t import max_t, shared_sums
 from jaxcontam.stats.multiple import two_min
-from jaxcontam.stats.pair_test import PairStrata, adjacency_normal_test
+from jaxcontam.stats.pair_statistic import PairStrata
+from jaxcontam.stats.pair_test import adjacency_normal_test
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, ScoreKind, row_scores
 from jaxcontam.stats.rows import Matrix
 from jaxcontam.stats.sequential import (
@@ -156,6 +157,7 @@ def _adjacency_normal(n_strata: int, n_examples: int) -> SizeTest:
             first_tokens=np.array([-1]),
             sizes=np.full(n_strata, n_examples),
             codes=np.zeros((n_strata, n_examples), np.int64),
+            runs=np.zeros((n_strata, n_examples), np.int64),
             starts=n_examples * np.arange(n_strata),
         )
         return adjacency_normal_test(strata, seed=0, content_digest="").p_value

@@ -65,6 +65,28 @@ class Local:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbours:
+    """How much more likely an example is beside its published neighbour.
+
+    Attributes:
+        forward: Nats that an example gains after the one published before it.
+        forward_se: Its standard error.
+        backward: Nats that an example gains after the one published behind it, which
+            is what natural order gives: memory of a file has no part in it.
+        backward_se: Its standard error.
+        excess: `forward` less `backward`.
+        excess_se: Its standard error.
+    """
+
+    forward: float
+    forward_se: float
+    backward: float
+    backward_se: float
+    excess: float
+    excess_se: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OrderNumbers:
     """What a test computes from a (K, m + 1) matrix, column 0 the published version.
 
@@ -94,6 +116,11 @@ class OrderNumbers:
         n_used: Of sequential tests: strata, or random orders, until the test stopped.
         stop: Of sequential tests: why it did; see `jaxcontam.stats.sequential.Stop`.
         local: Where in the file the evidence lies; None where nothing was looked for.
+        neighbours: Of pair tests: what an example gains after the one published before
+            it, which memory and natural order give, and after the one behind it, which
+            natural order alone gives.
+        log10_p_all_orders: Of direction, where all pairs were scored: log10 of the
+            p-value that the same sum would have, had the order been drawn at random.
     """
 
     statistic: float
@@ -114,6 +141,8 @@ class OrderNumbers:
     n_used: int | None = None
     stop: str | None = None
     local: Local | None = None
+    neighbours: Neighbours | None = None
+    log10_p_all_orders: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -128,9 +157,11 @@ class Evidence:
         place: (K,) where the published order stood while it was scored; or None.
         cut: (n_examples,) int32, ids removed from each example; or None.
         boundaries: (K,) float64, given by the user of `prove`; None elsewhere.
-        pairs: (Q, K, s_max, s_max) float64 pair matrices of a pair test, nats.
+        pairs: (Q, K, s_max, s_max) float64 pair matrices of a pair test, nats; NaN
+            where a pair was not scored.
         first_tokens: (Q,) int64, tokens that count in each of the Q; -1 is all.
         codes: (K, s_max) int64, the group of each example, numbered within its stratum.
+        runs: (K, s_max) int64, the run of each example, which direction reverses.
         rule: (2,) float64, of a sequential test: the p-value at which it stops, and how
             many strata, or random orders of the whole file, it may score. Its strata
             or orders stand in the order in which they were scored.
@@ -144,6 +175,7 @@ class Evidence:
     pairs: np.ndarray | None = None
     first_tokens: np.ndarray | None = None
     codes: np.ndarray | None = None
+    runs: np.ndarray | None = None
     rule: np.ndarray | None = None
 
 

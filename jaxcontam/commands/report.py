@@ -18,8 +18,8 @@ from jaxcontam.commands.method_notes import method_notes
 from jaxcontam.commands.verify_membership import judged_again
 from jaxcontam.data.manifest import Manifest, read_manifest
 from jaxcontam.errors import InputError
-from jaxcontam.methods import two_min
-from jaxcontam.methods.method import pair_strata
+from jaxcontam.methods import METHODS, two_min
+from jaxcontam.methods.method import PairMethod, pair_strata
 from jaxcontam.report.archive import read_archive
 from jaxcontam.report.books import is_books, write_books_page
 from jaxcontam.report.calibration import is_calibration, write_calibration_page
@@ -166,11 +166,20 @@ def _picture(evidence: Evidence, row: Mapping[str, Any], seed: int) -> NullPictu
     if evidence.scores is None:
         strata = pair_strata(evidence)
         (q,) = np.flatnonzero(strata.first_tokens == row["first_tokens"])[:1]
+        method = METHODS[row["method"]]
+        assert isinstance(method, PairMethod)
+        statistic = method.statistic
         contributions_K = np.array(
-            [np.trace(matrix, 1) for matrix in strata.centred(int(q))]
-        )
+            [
+                statistic.sums(
+                    statistic.matrix(pairs_SS), np.arange(len(pairs_SS))[None]
+                )
+                for pairs_SS in strata.matrices(int(q))
+            ]
+        ).ravel()
         sums = drawn_sums(
             strata,
+            statistic,
             seed=seed,
             content_digest=row["content_digest"],
             n_draws=_N_DRAWN,
