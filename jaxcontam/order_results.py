@@ -128,7 +128,11 @@ class OrderNumbers:
         statistic: The test's own statistic; large is evidence of contamination.
         p_value: One-sided; for exact tests a rigorous upper bound, not below 1e-300.
         log10_p: log10 of the same p-value, with no such limit.
-        p_lower: Lower end of the bracket of the exact p-value; None if there is none.
+        p_lower: Rigorous lower bound on the p-value whose ties count against detection,
+            P(T* >= T - tolerance), of which `p_value` is the upper bound; None if there
+            is none. It bounds no p-value without ties, P(T* >= T), which may be
+            smaller: the tolerance is relative to the log-likelihoods, not to their
+            spread within a stratum, since that is how far rounding reaches.
         p_monte_carlo: Cross-check by re-drawing columns; None if there is none.
         p_floor: Smallest p-value that the design can give; None if it has no floor.
         e_value: Soft-rank e-value; None where the method has none.
