@@ -147,8 +147,8 @@ class OrderNumbers:
         first_tokens: Of pair tests: tokens of each example that count after those that
             all examples share; -1 is all.
         symmetry: Of pair tests: correlation of [i, j] with [j, i] by chance.
-        lag_profile: Of pair tests: mean centred entry [i, i + h] in standard
-            deviations, for h = -5..-1 and 1..5.
+        lag_profile: Of pair tests, where all pairs were scored: mean centred entry
+            [i, i + h] in standard deviations, for h = -5..-1 and 1..5.
         exposure: Of one secret among held-out ones: log2(candidates) - log2(rank),
             in bits.
         n_used: Of sequential tests: strata, or random orders, until the test stopped.

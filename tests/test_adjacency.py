@@ -243,6 +243,7 @@ def test_normal_tail_agrees_with_the_exact_one_where_both_are_known():
     assert normal.log10_p == pytest.approx(exact.log10_p, rel=0.1)
     assert normal.effect == pytest.approx(exact.effect)
     assert normal.effect_se == pytest.approx(exact.effect_se)
+    assert normal.neighbours == exact.neighbours
 
 
 def test_normal_test_refuses_groups():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxcontam.results import OrderNumbers
-from jaxcontam.stats.adjacency import double_centred
+from jaxcontam.stats.adjacency import LAGS, double_centred
 from jaxcontam.stats.direction import (
     antisymmetric,
     directed_sums,
@@ -210,6 +210,19 @@ def test_a_lone_number_that_is_infinite_is_refused():
 @pytest.mark.parametrize(("n", "length"), [(8, 2), (45, 3), (60, 4), (10_000, 4)])
 def test_runs_are_shorter_where_a_file_would_give_too_few(n, length):
     assert run_length(n) == length
+
+
+def test_lag_profile_needs_all_pairs():
+    rng = np.random.default_rng(3)
+    matrices = [rng.normal(size=(8, 8)) + 4 * np.eye(8, k=1) for _ in range(20)]
+    full, sparse = (
+        result_of(strata_of(matrices, sparse=is_sparse)).lag_profile
+        for is_sparse in (False, True)
+    )
+    assert full is not None
+    profile = dict(zip(LAGS, full, strict=True))
+    assert max(profile, key=lambda lag: profile[lag] or 0.0) == 1
+    assert sparse is None
 
 
 def test_later_neighbours_count_over_their_distance():

@@ -37,7 +37,6 @@ from jaxcontam.report.table_csv import RESULTS_NAME, results_csv
 from jaxcontam.report.template import PAGE_NAME
 from jaxcontam.report.unlearning import is_unlearning, write_unlearning_page
 from jaxcontam.results import Evidence
-from jaxcontam.stats.adjacency import LAGS
 from jaxcontam.stats.padding import unpadded
 from jaxcontam.stats.pair_test import drawn_sums
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, redrawn_sums, row_scores
@@ -199,9 +198,6 @@ def _picture(evidence: Evidence, row: Mapping[str, Any], seed: int) -> NullPictu
         null_sums=sums,
         observed=float(contributions_K.sum()),
         contributions=contributions_K,
-        lag_profile=None
-        if row["lag_profile"] is None
-        else dict(zip(LAGS, row["lag_profile"], strict=True)),
     )
 
 

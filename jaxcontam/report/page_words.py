@@ -41,7 +41,8 @@ ORDER = PageWords(
         "The detectable effect supposes that the whole file was read. Of a file that "
         "was read in part less is found.",
         "An author who sorted the examples in a way that no check here looks for can "
-        "make a model prefer the order without having seen it.",
+        "make a model prefer the order without having seen it. Of direction that holds "
+        "for files that point forward themselves, such as steps, stories and numbers.",
         _LEVEL,
         _THIS_ONE,
     )

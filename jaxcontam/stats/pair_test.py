@@ -168,7 +168,8 @@ def _pair_test(
         scores=statistic.name,
         first_tokens=int(strata.first_tokens[index]),
         symmetry=symmetry(centred),
-        lag_profile=lag_profile(centred),
+        # Neighbours alone have no other lags to be compared with.
+        lag_profile=None if np.isnan(strata.pairs).any() else lag_profile(centred),
         neighbours=neighbours(strata.matrices(index)),
     )
 
@@ -228,6 +229,7 @@ def adjacency_normal_test(
         first_tokens=int(strata.first_tokens[0]),
         symmetry=symmetry(centred),
         lag_profile=lag_profile(centred),
+        neighbours=neighbours(strata.matrices(0)),
     )
 
 
