@@ -104,6 +104,22 @@ def directed_sums(matrix_SS: np.ndarray, orders_MS: np.ndarray) -> np.ndarray:
     return sums_M
 
 
+def direction_weights(runs_S: np.ndarray) -> np.ndarray:
+    """(S, S) what each pair adds to the published statistic less the mean of reversals.
+
+    Of the pairs of `needed_pairs`; its own negative transpose.
+    """
+    needed_SS = needed_pairs(runs_S)
+    orders_MS = flipped_orders(np.zeros(len(runs_S), np.int64), runs_S)
+    weights_SS = np.zeros(needed_SS.shape)
+    for i, j in np.argwhere(needed_SS):
+        one_SS = np.where(needed_SS, 0.0, np.nan)
+        one_SS[i, j] = 1.0
+        sums_M = directed_sums(antisymmetric(one_SS), orders_MS)
+        weights_SS[i, j] = sums_M[0] - sums_M.mean()
+    return weights_SS
+
+
 def flipped_orders(codes_S: np.ndarray, runs_S: np.ndarray) -> np.ndarray:
     """Orders in which some runs are reversed: (M, S) positions, no two alike.
 
