@@ -156,16 +156,18 @@ def _matrices(
     recent_T = np.exp(-left_T / cache.memory)
     fades_T1 = _RECENT * np.exp(-within_T / cache.memory)[:, None]
     n_read_KS, recent_KS = np.zeros((K, S)), np.zeros((K, S))
-    # Begins were read, but no context of n = 1 predicts them.
+    # All but a row's begin, which nothing predicts.
     n_read_KS[block_N, place_N] = rows.lengths - 1
-    recent_T[starts_N] = 0.0
-    recent_KS[block_N, place_N] = np.add.reduceat(recent_T, starts_N)
+    recent_N = np.add.reduceat(recent_T, starts_N) - recent_T[starts_N]
+    recent_KS[block_N, place_N] = recent_N
     context_TS = n_read_KS[block_T] + fades_T1 * recent_KS[block_T]
     context_TS += np.maximum(within_T - 1, 0)[:, None]
     p_TS = np.repeat(heap_T[:, None], S, axis=1)
     gram_T = block_T
     for n, pseudocount in enumerate(cache.pseudocounts, 1):
         before_T = gram_T if n == 1 else np.roll(gram_T, 1)
+        # No n-gram reaches back into another row.
+        before_T[starts_N] = gram_T[starts_N]
         gram_T, n_grams, earlier_T = _grams(
             before_T * rows.n_kinds + rows.tokens, row_T
         )
@@ -178,7 +180,6 @@ def _matrices(
         p_TS /= context_TS + pseudocount
         # This n-gram is the context of the next token.
         context_TS = np.roll(found_TS, 1, axis=0)
-    # Nothing predicts a row's begin.
     p_TS[starts_N] = 1.0
     sums_NS = np.add.reduceat(np.log(p_TS), starts_N, axis=0)
     matrices = []
@@ -190,7 +191,7 @@ def _matrices(
 
 
 def _grams(keys_T: np.ndarray, row_T: np.ndarray) -> tuple[np.ndarray, int, np.ndarray]:
-    """Number of each n-gram, how many there are, and how many stood before in its row."""
+    """Number of each n-gram, how many there are, and how often it came in its row."""
     order_T = np.argsort(keys_T, kind="stable")
     is_new_T = np.diff(keys_T[order_T], prepend=-1) != 0
     # Equal n-grams of one row stand together, in the order of the row.
