@@ -95,14 +95,17 @@ class _Rows:
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
 
-def blind_matrices(texts: Sequence[str], kind: Kind) -> list[np.ndarray]:
-    """Pair matrices of contiguous blocks of 8 rows, by a scorer that saw no file.
+def blind_matrices(
+    texts: Sequence[str], kind: Kind, *, size: int = BLOCK
+) -> list[np.ndarray]:
+    """Pair matrices of contiguous blocks of rows, by a scorer that never saw the file.
 
     Entry [a, b] is log p(row b | row a) in nats; the diagonal is 0 and not used. It
     depends on its two rows and on the unordered file alone, so that tests of the order
     are as exact for these matrices as for a model's.
 
-    Work grows with the tokens of the file up to a budget, and no further. Rows of
+    Work grows with the tokens of the file up to a budget (2 million words, 1 million
+    characters, each looked up after 8 rows: some seconds), and no further. Rows of
     longer files keep so many tokens as fit, the same number for all, half of them from
     the beginning of a row and half from its end; where fewer than 16 would be left,
     blocks hold 4 rows. Every row is in one block.
@@ -111,6 +114,7 @@ def blind_matrices(texts: Sequence[str], kind: Kind) -> list[np.ndarray]:
         texts: Rows in published order.
         kind: `words` (words, runs of spaces, single signs; case kept) looks at n-grams
             of up to 3, `characters` of up to 5.
+        size: Most rows of a block.
 
     Returns:
         (S, S) float64 each; their sizes differ by at most 1.
@@ -122,7 +126,7 @@ def blind_matrices(texts: Sequence[str], kind: Kind) -> list[np.ndarray]:
     if not texts:
         return []
     cache = _CACHES[kind]
-    rows, size = _rows_of(texts, kind, cache.budget)
+    rows, size = _rows_of(texts, kind, cache.budget, size)
     heap_T = _heap(rows)
     sizes_K = np.array([len(block) for block in split_strata(len(texts), size)])
     ends_K = np.cumsum(sizes_K)
@@ -218,13 +222,15 @@ def _heap(rows: _Rows) -> np.ndarray:
     return (others_T + _HEAP / rows.n_kinds) / (n_others_T + _HEAP)
 
 
-def _rows_of(texts: Sequence[str], kind: Kind, budget: int) -> tuple[_Rows, int]:
-    """The rows, cut to the budget, and how many of them make a block."""
+def _rows_of(
+    texts: Sequence[str], kind: Kind, budget: int, size: int
+) -> tuple[_Rows, int]:
+    """The rows, cut to the budget, and how many of them make a block at most."""
     read = _words if kind == "words" else _characters
     tokens_T, lengths_N, n_kinds = read(texts)
-    size, cap = BLOCK, cut_to_budget(lengths_N, budget)
+    cap = cut_to_budget(lengths_N, budget)
     if cap is not None and cap < _FEWEST_TOKENS:
-        size = _SMALL_BLOCK
+        size = min(size, _SMALL_BLOCK)
         cap = cut_to_budget(lengths_N, budget * BLOCK // size)
     if cap is not None:
         cut = _Rows(tokens_T, lengths_N, n_kinds)
