@@ -20,9 +20,6 @@ DECLARED = "declared"
 KNOWN_ORDERS = ("seeded", RELEASED, "recovered", DECLARED)
 """Provenances of orders that are known to be independent of what the examples say."""
 
-TEMPLATED = "templated"
-"""Name of the pre-test that asks whether the rows of a file differ in a few words."""
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pretest:
@@ -37,8 +34,8 @@ class Pretest:
         directional: Whether it bears on the reversed order too.
         remedy: Flags that avoid what it looks at, quoted as in a shell; or "".
         note: What the reader should know even if it passed; or None.
-        applicable: False where no order of the file could change the statistic: it
-            certifies nothing.
+        applicable: False where no order of this file changes the statistic, or where it
+            is no test: it certifies nothing, `p_value` is 1, and Holm leaves it out.
     """
 
     name: str

@@ -14,7 +14,6 @@ import numpy as np
 from jaxcontam.results import (
     DESIGNED,
     KNOWN_ORDERS,
-    TEMPLATED,
     OrderResult,
     Pretest,
     Screening,
@@ -25,6 +24,8 @@ from jaxcontam.stats.multiple import (
     e_bh,
     holm,
 )
+from jaxcontam.stats.pretests import is_templated
+from jaxcontam.stats.pretests.gate import gate
 
 CONTAMINATED = "contaminated"
 SUSPECTED = "suspected"
@@ -85,8 +86,7 @@ def base_null(result: OrderResult) -> str:
 
 def passes_gate(pretests: Sequence[Pretest]) -> bool:
     """Whether none of these checks rejects at the level before `contaminated`."""
-    p_values = [test.p_value for test in pretests if test.applicable]
-    return not p_values or bool((holm(np.array(p_values)) > GATE_LEVEL).all())
+    return all(test.passed for test in gate(pretests, GATE_LEVEL))
 
 
 def screen(results: Sequence[OrderResult]) -> tuple[Screening, ...]:
@@ -169,9 +169,10 @@ def _world_is_silent(result: OrderResult) -> bool:
     known to a model that never saw the file, and no look at the file tells. A model
     that knows the world and shows nothing does.
     """
-    templated = any(t.name == TEMPLATED and t.statistic for t in result.pretests)
     reference = result.reference
-    return not templated or (reference is not None and reference.p_value > GATE_LEVEL)
+    return not is_templated(result.pretests) or (
+        reference is not None and reference.p_value > GATE_LEVEL
+    )
 
 
 def _attracts(other: OrderResult, result: OrderResult, n: int) -> bool:

@@ -72,7 +72,7 @@ def result(
 FORWARD, BROKEN, PROOF = "reversibility", "invalid design", "contaminated"
 HARDLY = (Pretest("length_trend", 0.5, 0.02, True), Pretest("b", 0.1, 0.5, True))
 IDLE = (Pretest("tfidf_adjacency", 0.0, 1e-3, True, applicable=False),)
-LIST = (Pretest("templated", 0.9, 1.0, True),)
+LIST = (Pretest("templated", 0.9, 1.0, True, note="rows alike", applicable=False),)
 FAILED = (Pretest("length_trend", 0.9, 1e-4, False),)
 PASSED = (Pretest("length_trend", 0.1, 0.5, True),)
 

@@ -1,30 +1,34 @@
-"""Equal examples: no order tells them apart, so that one of them is enough."""
+"""Exact repeats of an example: the first one stays."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
 from jaxcontam.data.benchmark import Benchmark
 
 
-def first_of_equals(texts: Sequence[str]) -> np.ndarray:
-    """Indices of the examples that repeat no earlier one, in order: (N,) int64."""
-    seen: dict[str, int] = {}
+def first_of_equals(texts: Sequence[Hashable]) -> np.ndarray:
+    """Indices of the examples to keep: the first of equal ones, in file order.
+
+    Items repeated in the same order, such as several samples of each question, put the
+    same order into many strata, which are then not independent of each other.
+
+    Args:
+        texts: One an example: its text, or its ids as a tuple.
+
+    Returns:
+        (n,) int64, ascending; all indices if no two examples are equal.
+    """
+    first: dict[Hashable, int] = {}
     for i, text in enumerate(texts):
-        seen.setdefault(text, i)
-    return np.array(list(seen.values()), np.int64)
+        first.setdefault(text, i)
+    return np.fromiter(first.values(), np.int64, len(first))
 
 
 def without_repeats(benchmark: Benchmark) -> Benchmark:
-    """A benchmark of the first of equal examples alone.
-
-    Items that stand in a file several times in one order (samples of one question, say)
-    make any model that copies prefer that order, and are none of its own.
-    """
+    """A benchmark of the first of equal texts alone, in its order."""
     kept = first_of_equals(benchmark.texts)
-    if len(kept) == len(benchmark):
-        return benchmark
     return dataclasses.replace(
         benchmark,
         texts=tuple(benchmark.texts[i] for i in kept),
