@@ -96,11 +96,9 @@ def render_page(
     primary = [(i, row) for i, row in enumerate(results) if row["primary"]]
     planted = any(row.get("copies") is not None for _, row in primary)
     named = {row["benchmark"] for _, row in primary}
-    beside = list(
-        dict.fromkeys(
-            r["method"] for r in results if not r["primary"] and r["benchmark"] in named
-        )
-    )
+    tested = dict.fromkeys(r["method"] for r in results if r["benchmark"] in named)
+    deciding = [m for m in tested if m in {row["method"] for _, row in primary}]
+    beside = [method for method in tested if method not in deciding]
     scores = {row["method"] for row in results if "auc" in row}
     model = document["model"]
     title = "Contamination report"
@@ -116,8 +114,10 @@ def render_page(
             for file in document.get("unscored", ())
         ],
         "own_order_header": OWN_ORDER_HEADER,
-        "header": _header(primary[0][1]["method"], beside, scores, planted),
-        "rows": [_cells(row, results, beside, planted) for _, row in primary],
+        "header": _header(deciding, beside, scores, planted),
+        "rows": [
+            _cells(row, results, (deciding, beside), planted) for _, row in primary
+        ],
         "scores": bool(scores),
         "screening": screening_sentence(document),
         "copies_svg": copies_plot([row for _, row in primary]) if planted else None,
@@ -216,7 +216,7 @@ def _meaning(row: Mapping[str, Any]) -> str:
 
 
 def _header(
-    method: str, beside: Sequence[str], scores: set[str], planted: bool
+    deciding: Sequence[str], beside: Sequence[str], scores: set[str], planted: bool
 ) -> list[str]:
     copies = ["copies"] if planted else []
     others = [f"{'AUC' if name in scores else 'p'}, {name}" for name in beside]
@@ -225,7 +225,7 @@ def _header(
         "benchmark",
         "verdict",
         *copies,
-        f"p, {method}",
+        *[f"p, {method}" for method in deciding],
         "effect ± se",
         "detectable",
         *others,
@@ -235,21 +235,30 @@ def _header(
 def _cells(
     row: Mapping[str, Any],
     results: Sequence[Mapping[str, Any]],
-    beside: Sequence[str],
+    methods: tuple[Sequence[str], Sequence[str]],
     planted: bool,
 ) -> list[str | dict[str, str]]:
+    deciding, beside = methods
     same = {r["method"]: r for r in results if r["benchmark"] == row["benchmark"]}
+    same[row["method"]] = row
     copies = [str(row["copies"])] if planted else []
     mde = "-" if row["mde"] is None else f"{row['mde']:.2g}"
     return [
         row["benchmark"],
         {"badge": row["verdict"]},
         *copies,
-        _p_cell(row),
+        *[_deciding_cell(same.get(name), deciding) for name in deciding],
         effect_words(row),
         mde,
         *[_beside_cell(same.get(name)) for name in beside],
     ]
+
+
+def _deciding_cell(test: Mapping[str, Any] | None, deciding: Sequence[str]) -> str:
+    """With a star where it decides, if not the same test decides everywhere."""
+    if test is None:
+        return ""
+    return "*" * (test["primary"] and len(deciding) > 1) + _p_cell(test)
 
 
 def _beside_cell(other: Mapping[str, Any] | None) -> str:
