@@ -306,7 +306,7 @@ def test_with_a_reference_that_saw_nothing_the_word_is_the_strongest(
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     (out / "texts.jsonl").write_text(text)
     capsys.readouterr()
-    assert main(["verify", str(out)]) == 1
+    assert main(["verify", str(out)]) == 3
     assert "'contaminated', 'suspected' when judged again" in capsys.readouterr().out
 
 

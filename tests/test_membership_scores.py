@@ -44,7 +44,7 @@ CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 REWRITES = {
     "lowercase": np.array([-3.5]),
     "neighbours": np.array([-3.0, -4.25, -2.5]),
-    "reference": np.array([-2.75, -6.0]),
+    "reference": np.array([-2.75]),
     "nonmember_prefix": np.array([-4.5]),
     "member_prefix": np.array([-1.5]),
     "gradients": np.array([7.5]),

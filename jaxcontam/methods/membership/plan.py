@@ -155,6 +155,8 @@ def score_texts(
     if "reference" in rewrites:
         reference_N2 = np.full((len(texts), 2), np.nan)
         reference_N2[scored] = np.reshape(rewrites["reference"], (-1, 2))
+        # Scores read the mean alone.
+        rewrites["reference"] = [values[:1] for values in rewrites["reference"]]
     corpus_V = None
     if "corpus" in reads and inputs.corpus_counts is not None:
         corpus_V = corpus_logprobs(inputs.corpus_counts)

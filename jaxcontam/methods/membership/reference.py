@@ -16,8 +16,7 @@ def reference(text: ScoredText) -> float:
         loss from a log-probability where a model stands behind an API, and that of
         ReCaLL a probability from a log-probability.
     """
-    # The next value is of the least likely tokens, which blind baselines read.
-    return text.mean_logprob - float(text.rewrite("reference")[0])
+    return text.mean_logprob - text.only("reference")
 
 
 METHOD = ScoreMethod(

@@ -42,9 +42,8 @@ class ScoredText:
         corpus_logprobs: (T,) float64, log of each token's smoothed frequency in the
             corpus that the user named; or None.
         rewrites: Reading -> (R,) float64, mean log-probability a token of the
-            lowercased text, of each neighbour, or of the text after a prefix; for
-            `reference`, `fluency_of` the text under that model; for `gradients`, one
-            norm.
+            lowercased text, of each neighbour, of the text under the reference model or
+            after a prefix; for `gradients`, one norm.
     """
 
     text: str
