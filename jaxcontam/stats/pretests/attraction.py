@@ -24,7 +24,7 @@ from jaxcontam.stats.adjacency import (
 )
 from jaxcontam.stats.all_orders import MOST_ENUMERATED, stratum_orders
 from jaxcontam.stats.lattice import lattice_tail
-from jaxcontam.stats.max_t import max_t, shared_sums
+from jaxcontam.stats.max_t import MaxTResult, max_t, shared_sums
 from jaxcontam.stats.pretests.null import permutation_p, value_codes
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, power_of_ten
 
@@ -152,6 +152,16 @@ def two_sided_p(drawn: np.ndarray, columns_KM: np.ndarray, ties: float) -> float
     return min(p_value, normal_two_sided(gap / sd))
 
 
+def law_of_best(best: MaxTResult, n: int, n_draws: int, n_strata: int) -> float:
+    """p-value of the best of n statistics of both signs, as in `two_sided_p`.
+
+    Too small for the draws it is n times that of a normal law (Bonferroni).
+    """
+    if n_strata <= _FEW_STRATA or best.p_value > RESOLVED / (1 + n_draws):
+        return best.p_value
+    return min(best.p_value, n * normal_two_sided(best.statistic))
+
+
 def normal_two_sided(z: float) -> float:
     """Probability that a standard normal is as far from 0, not below 1e-300."""
     from scipy.special import log_ndtr
@@ -231,7 +241,5 @@ def _best_distance(
     best = max_t(np.concatenate([drawn_QB, -drawn_QB]), tolerances=ties)
     at = best.winner % len(_FURTHER)
     n_pairs = int(2 * np.maximum(n_rows_K - _FURTHER[at], 0).sum())
-    p_value = best.p_value
-    if len(n_rows_K) > _FEW_STRATA and p_value <= RESOLVED / drawn_QB.shape[1]:
-        p_value = min(p_value, len(_FURTHER) * normal_two_sided(best.statistic))
+    p_value = law_of_best(best, len(_FURTHER), drawn_QB.shape[1] - 1, len(n_rows_K))
     return Attraction(float(drawn_QB[at, 0]) / n_pairs, p_value)

@@ -15,6 +15,7 @@ from jaxcontam.results import Pretest
 from jaxcontam.stats.pretests.attraction import OPEN, RESOLVED, attraction_of
 from jaxcontam.stats.pretests.blind import blind_pretests
 from jaxcontam.stats.pretests.checks import Check, checks_of
+from jaxcontam.stats.pretests.forward import forward_pretests
 from jaxcontam.stats.pretests.gate import LEVEL, gate
 from jaxcontam.stats.pretests.null import (
     draw_orders,
@@ -131,7 +132,8 @@ def _run(
             found[check.name] = _in_strata(check, len(texts), seed, groups, blocks)
     tests = [found[check.name] for check in checks]
     blind = blind_pretests(texts, groups=groups, blocks=blocks, seed=seed)
-    return gate([*tests, *blind, templated(texts)])
+    forward = forward_pretests(texts, groups=groups, blocks=blocks, seed=seed)
+    return gate([*tests, *forward, *blind, templated(texts)])
 
 
 def _by_permutation(

@@ -27,7 +27,7 @@ from jaxcontam.stats.pretests.attraction import (
 )
 from jaxcontam.stats.pretests.copying import KINDS, Kind, blind_matrices
 from jaxcontam.stats.pretests.gate import gate
-from jaxcontam.stats.pretests.null import run_starts, value_codes
+from jaxcontam.stats.pretests.null import joined_runs, value_codes
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE
 
 # Fewer strata than this have fewer rows each where only their signs count.
@@ -64,11 +64,7 @@ def blind_pretests(
     """
     if groups is not None and blocks is not None:
         raise ValueError("groups and blocks must not both be given")
-    rows = list(texts)
-    if blocks is not None:
-        starts = run_starts(blocks).tolist()
-        ends = [*starts[1:], len(rows)]
-        rows = ["\n".join(rows[a:b]) for a, b in zip(starts, ends, strict=True)]
+    rows = list(texts) if blocks is None else joined_runs(texts, blocks)
     codes_N = value_codes([None] * len(rows) if groups is None else groups)
     found = [
         test for kind in KINDS for test in _of_kind(rows, codes_N, kind, seed=seed)

@@ -115,6 +115,13 @@ def run_starts(values: Sequence[object]) -> np.ndarray:
     return np.flatnonzero(np.diff(value_codes(values), prepend=-1))
 
 
+def joined_runs(texts: Sequence[str], values: Sequence[object]) -> list[str]:
+    """The texts of each run of equal values, one below the other."""
+    starts = run_starts(values).tolist()
+    ends = [*starts[1:], len(texts)]
+    return ["\n".join(texts[a:b]) for a, b in zip(starts, ends, strict=True)]
+
+
 def _group_orders(
     rng: np.random.Generator, codes_N: np.ndarray, n_rows: int
 ) -> np.ndarray:
