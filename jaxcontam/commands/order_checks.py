@@ -138,6 +138,9 @@ def print_checks(
         counted = [test for test in pretests if test.applicable]
         failed = [test for test in counted if not test.passed]
         shown = counted if every else failed
+        # Who reads a log wants to know what is wrong.
+        if not shown and not console.is_terminal:
+            continue
         console.print(
             f"{name}: {len(counted) - len(failed)} of {len(counted)} checks of its "
             f"order passed{':' if shown else ''}",

@@ -25,8 +25,7 @@ from jaxcontam.results import (
     OrderResult,
     Pretest,
 )
-from jaxcontam.stats.multiple import holm
-from jaxcontam.stats.pretests.battery import LEVEL
+from jaxcontam.stats.pretests.gate import gate
 from jaxcontam.verdict import MIN_EFFECT
 
 # Null of `prove`, whose user vouches for it.
@@ -215,24 +214,17 @@ def _pretest_faults(result: OrderResult, *, scored: bool) -> list[str]:
 def _possible(tests: Sequence[Pretest], *, every: bool) -> list[list[bool]]:
     """What Holm may have said of these p-values.
 
-    A statistic that no order changes has p = 1 and is not counted, and so may others
-    be that have p = 1: Holm's factor lies between two numbers. Where rows state some
-    tests only, Holm counted others too, so that it may have passed more than it does
-    over the stated ones, yet none with a p-value below that of a failed one.
+    Where rows state some tests only, Holm counted others too, so that it may have
+    passed more than it does over the stated ones, yet none with a p-value below that of
+    a failed one.
     """
+    passed = np.array([test.passed for test in gate(tests)])
+    if every:
+        return [passed.tolist()]
     p_values = np.array([test.p_value for test in tests], np.float64)
-    if not every:
-        passed = holm(p_values) > LEVEL
-        cuts = [p_values > p for p in (0.0, *p_values.tolist())]
-        return [(passed | cut).tolist() for cut in cuts]
-    n_below_one = int(np.count_nonzero(p_values < 1))
-    possible = []
-    for n in range(n_below_one, len(tests) + 1):
-        counted = np.argsort(p_values, kind="stable")[:n]
-        passed = np.ones(len(tests), bool)
-        passed[counted] = holm(p_values[counted]) > LEVEL
-        possible.append(passed.tolist())
-    return possible
+    idle = np.array([not test.applicable for test in tests])
+    cuts = [p_values > p for p in (0.0, *p_values.tolist())]
+    return [(passed | cut | idle).tolist() for cut in cuts]
 
 
 def _has_all(method: str) -> bool:

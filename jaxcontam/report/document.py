@@ -154,7 +154,7 @@ def order_result_from(row: Mapping[str, Any]) -> OrderResult:
     if numbers.neighbours is not None:
         gains = Neighbours(**numbers.neighbours)  # pyright: ignore[reportCallIssue]
         numbers = dataclasses.replace(numbers, neighbours=gains)
-    if fields["reference"] is not None:
+    if fields.get("reference") is not None:
         fields["reference"] = ReferenceResult(**fields["reference"])
     pretests = tuple(Pretest(**test) for test in fields.pop("pretests"))
     warnings = tuple(fields.pop("warnings"))
