@@ -193,8 +193,8 @@ def _why_contaminated(row: Row, decider: Row | None) -> str:
     if decider is not None and base_null(row) != "reversibility":
         beside = f" ({p_words(decider)} by {decider['method']})"
     return (
-        f"The model prefers the published direction to its reverse{beside}, which likeness of "
-        "neighbours does not give."
+        f"The model prefers the published direction to its reverse{beside}, which "
+        "likeness of neighbours does not give."
     )
 
 
