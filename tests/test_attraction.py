@@ -106,7 +106,7 @@ def test_numbers_have_the_digits_that_their_errors_leave():
     cells = [line[1:3] for line in attraction_rows(row(0.0123, -0.0004, 0.004))]
     assert cells[0] == ["0.012", "0.004 to 0.020"]
     assert cells[1] == ["0.000", "-0.008 to 0.007"]
-    assert next(line[1] for line in attraction_rows(row(19.0, 3.4, 4.0))) == "19"
+    assert attraction_rows(row(19.0, 3.4, 4.0))[0][1] == "19"
     assert attraction_rows({"neighbours": None}) == []
 
 

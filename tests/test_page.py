@@ -15,7 +15,9 @@ from jaxcontam.report.figure import BLUE, GREY, ORANGE
 from jaxcontam.report.pictures import NullPicture
 from jaxcontam.report.plots import null_plot
 from jaxcontam.report.sentences import (
+    assumed_sentence,
     chance_sentence,
+    checked_sentence,
     p_words,
     screening_sentence,
     verdict_sentence,
@@ -55,7 +57,7 @@ def test_colours_can_be_read_and_figures_can_be_seen(pulse):
     assert contrast("#767676", "#ffffff") == pytest.approx(4.54, abs=0.005)
 
 
-def test_page_has_a_sentence_and_three_plots_for_every_set(pulse):
+def test_page_has_a_sentence_and_four_plots_for_every_set(pulse):
     page = (pulse / "report.html").read_text(encoding="utf-8")
     document = read_document(pulse / "report.json")
     primary = [r for r in document["results"] if r["primary"]]
@@ -63,8 +65,8 @@ def test_page_has_a_sentence_and_three_plots_for_every_set(pulse):
         # Once in the summary and once in its own section.
         sentence = verdict_sentence(result).replace("<=", "&lt;=")
         assert re.sub(r"</?span[^>]*>", "", page).count(sentence) == 2
-    # Two a set, the copies and the loss.
-    assert page.count("<svg") == 3 * len(primary) + 2
+    # Four a set, the copies and the loss.
+    assert page.count("<svg") == 4 * len(primary) + 2
 
 
 def test_report_command_renders_the_same_page_again(pulse, tmp_path, capsys):
@@ -168,6 +170,65 @@ def test_place_of_the_evidence_is_said_only_where_there_is_one(
 def test_chance_of_pairs_is_said_as_it_was_computed(row, change, words):
     pairs = {"method": "adjacency", "symmetry": 0.1, "first_tokens": -1}
     assert words in chance_sentence({**row, **pairs, "n_orders": 40_319, **change})
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            {},
+            "every run of at most four examples would be as likely to stand backwards",
+        ),
+        ({"n_orders": 3}, "(up to 4 ways); the summed score would reach"),
+        ({"group_field": "topic"}, "stand backwards among examples of equal topic"),
+        ({"first_tokens": 8}, "the summed score of the first 8 tokens of each example"),
+        (
+            {"log10_p_all_orders": -9.0},
+            "drawn at random, that would be worth p <= 1.0e",
+        ),
+    ],
+)
+def test_chance_of_direction_is_that_of_reversed_runs(row, change, words):
+    direction = {"method": "direction", "symmetry": 0.1, "first_tokens": -1}
+    direction |= {"n_orders": 15, "null": "reversibility", "log10_p_all_orders": None}
+    sentence = chance_sentence({**row, **direction, **change})
+    assert words in sentence
+    assert "any other of all its orders" not in sentence
+    assert ("drawn at random" in sentence) == ("log10_p_all_orders" in change)
+    assumed = assumed_sentence({**row, **direction, **change})
+    assert "each run of four examples was as likely to be published backwards" in (
+        assumed
+    )
+
+
+def test_word_of_the_user_is_quoted_where_a_verdict_rests_on_it(row):
+    declared = {**row, "order_provenance": "declared", "null": "exchangeability"}
+    words = "declared shuffled by whoever ran this"
+    for verdict in ("contaminated", "suspected", "inconclusive"):
+        assert words in verdict_sentence({**declared, "verdict": verdict})
+    assert words in assumed_sentence(declared)
+    matrix = {**declared, "method": "matrix", "null": "exchangeability (declared)"}
+    assert words not in verdict_sentence(matrix)
+
+
+def test_suspicion_of_attraction_says_whose_p_value_raised_it(row):
+    other = {**row, "method": "adjacency", "log10_p": -9.0}
+    own = {**row, "method": "direction", "verdict": "suspected", "log10_p": -0.3}
+    sentence = verdict_sentence(own, other)
+    assert "suspected, p <= 1.0e-9 by adjacency if the order was drawn" in sentence
+    assert "p <= 0.502 by direction" in sentence
+
+
+def test_checks_that_could_not_vary_are_called_so(row):
+    check = {"p_value": 1.0, "passed": True, "statistic": 1.0}
+    names = ("length_trend", "templated", "blind_lags:words")
+    tests = [{**check, "name": name, "applicable": False} for name in names]
+    sentence = checked_sentence({**row, "pretests": tests})
+    assert "along the file (not applicable); rows that differ in a few words only" in (
+        sentence
+    )
+    # What copying gives has a table of its own.
+    assert "scorer" not in sentence
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,19 @@ def test_fields_within_fields_have_columns_and_lists_are_json():
     assert row["pretests"].startswith('[{"name": "length_trend"')
 
 
+def test_intervals_and_reasons_are_derived():
+    gains = {"forward": 1.9, "backward": 0.1, "excess": 1.8}
+    errors = {f"{name}_se": 0.1 for name in gains}
+    document = audit_document(order_result(), order_result("piqa", primary=False))
+    document["results"][0]["neighbours"] = gains | errors
+    first, second = parsed(results_csv(document))
+    assert float(first["neighbours.excess"]) == 1.8
+    assert float(first["neighbours.excess_low"]) == pytest.approx(1.604, abs=1e-3)
+    assert float(first["neighbours.forward_high"]) == pytest.approx(2.096, abs=1e-3)
+    assert first["why"].startswith("Who decides: stratified")
+    assert second["why"] == "" and second["neighbours.excess_low"] == ""
+
+
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n", "'"])
 def test_text_that_a_spreadsheet_would_run_is_marked_and_can_be_restored(start):
     hostile = f"{start}HYPERLINK(1)"

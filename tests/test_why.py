@@ -42,8 +42,7 @@ def order_row(method="direction", log10_p=-6.0, verdict="contaminated", **change
 
 def beside(method, log10_p, **changes):
     """The same for a test that does not decide."""
-    row = order_row(method, log10_p, None, primary=False, p_adjusted=None, **changes)
-    return row
+    return order_row(method, log10_p, primary=False, p_adjusted=None, **changes)
 
 
 def reference(p_value):

@@ -1,0 +1,273 @@
+"""Pages and terminal of order tests: memory, natural order, and who decides."""
+
+import dataclasses
+import io
+import re
+import shlex
+from html import unescape
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from jaxcontam.commands.outcome import print_outcome
+from jaxcontam.commands.report import write_page
+from jaxcontam.report.archive import archive_bytes
+from jaxcontam.report.document import write_report
+from jaxcontam.report.own_order import own_order_rows, own_order_sentence
+from jaxcontam.report.reference_model import reference_sentence, side_by_side
+from jaxcontam.results import Evidence, Pretest, Report
+from jaxcontam.stats.direction import needed_pairs, runs_of
+from jaxcontam.stats.pair_statistic import PairStrata
+from jaxcontam.stats.pair_test import adjacency_test, direction_test
+from tests.page_laws import check_page
+from tests.report_documents import audit_document, order_result
+
+pytestmark = pytest.mark.unoptimised
+
+DIGEST = "sha256:" + "5" * 64
+K, S = 16, 8
+
+
+def evidence_of(matrices, *, sparse=False):
+    """Pair matrices as a test leaves them, NaN where nothing was scored."""
+    runs_S = runs_of(S, 4)
+    scored_SS = needed_pairs(runs_S) | np.eye(S, dtype=bool) | (not sparse)
+    return Evidence(
+        pairs=np.where(scored_SS, matrices, np.nan)[None],
+        orders=np.arange(K * S, dtype=np.int32).reshape(K, 1, S),
+        first_tokens=np.array([-1]),
+        codes=np.zeros((K, S), np.int64),
+        runs=np.tile(runs_S, (K, 1)),
+        cut=np.zeros(K * S, np.int32),
+    )
+
+
+def planted(*lags, seed=0):
+    """Noise, and a gain of 3 nats at each of some lags."""
+    rng = np.random.default_rng(seed)
+    matrices = rng.normal(size=(K, S, S)) + sum(3 * np.eye(S, k=k) for k in lags)
+    return np.where(np.eye(S, dtype=bool), 0.0, matrices)
+
+
+def row_of(method, evidence, **changes):
+    strata = PairStrata(
+        pairs=evidence.pairs,
+        first_tokens=evidence.first_tokens,
+        sizes=np.full(K, S),
+        codes=evidence.codes,
+        runs=evidence.runs,
+        starts=np.arange(K) * S,
+    )
+    run, null = {
+        "direction": (direction_test, "reversibility"),
+        "adjacency": (adjacency_test, "exchangeability"),
+    }[method]
+    numbers = run(strata, seed=0, content_digest=DIGEST)
+    row = order_result(
+        method=method,
+        null=null,
+        content_digest=DIGEST,
+        n_examples=K * S,
+        n_strata=K,
+        p_adjusted=numbers.p_value,
+        **changes,
+    )
+    return dataclasses.replace(row, numbers=numbers)
+
+
+def page_of(rows, evidence, folder, **changes):
+    """The page of a report, its tags taken out, and the page itself."""
+    report = Report(
+        command=("audit", "model", "boolq.jsonl"),
+        seed=0,
+        started="2026-01-01T00:00:00Z",
+        wall_seconds=1.0,
+        model=None,
+        device=None,
+        versions={},
+        min_effect=0.5,
+        results=tuple(rows),
+    )
+    document = write_report(report, evidence, folder) | changes
+    page = write_page(document, folder).read_text(encoding="utf-8")
+    check_page(page)
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", "", page))), page
+
+
+def checks(*failed):
+    names = ("blind_attraction", "blind_lags", "blind_direction")
+    return tuple(
+        Pretest(
+            name=f"{name}:{kind}",
+            statistic=0.25,
+            p_value=1e-4 if name in failed else 0.5,
+            passed=name not in failed,
+            directional=name == "blind_direction",
+        )
+        for kind in ("words", "characters")
+        for name in names
+    )
+
+
+def test_direction_from_few_pairs_has_its_page(tmp_path):
+    evidence = evidence_of(planted(1), sparse=True)
+    row = row_of("direction", evidence, verdict="contaminated")
+    assert np.isnan(evidence.pairs).any() and row.numbers.p_value < 1e-4
+    text, page = page_of([row], [evidence], tmp_path)
+    # Null, evidence and gains; other lags were not scored.
+    assert page.count("<svg") == 3
+    assert "turned round at random" in text
+    assert "the order was remembered, not just alike" in text
+    assert "Who decides: direction, since the order is published" in text
+    assert "expects examples after those published before them" in text
+
+
+def test_natural_order_is_called_by_its_name(tmp_path):
+    evidence = evidence_of(planted(-1, 1))
+    own = row_of("direction", evidence, verdict="suspected")
+    beside = row_of("adjacency", evidence, primary=False, verdict=None)
+    own = dataclasses.replace(own, pretests=checks()[2:3])
+    # A row states the checks that bear on its null; the page shows all.
+    beside = dataclasses.replace(beside, pretests=checks(), p_adjusted=None)
+    assert own.numbers.p_value > 0.05 and beside.numbers.p_value < 1e-9
+    text, page = page_of([own, beside], [evidence, evidence], tmp_path)
+    assert page.count("<svg") == 4
+    assert "it gains as much in both directions: like stands beside like" in text
+    assert "against the order" in page and "A hill on both sides is natural" in text
+    assert "What the file's own order gives without any model" in text
+    assert "finds no more in this order than chance gives" in text
+    assert "neighbours attract" in page
+    assert "jaxcontam audit model boolq.jsonl --reference DIR" in text
+
+
+def test_reference_stands_beside_the_model():
+    row = {
+        "validity": "exact",
+        "log10_p": -9.0,
+        "effect": 2.0,
+        "effect_se": 0.25,
+        "reference": {
+            "name": "old",
+            "fingerprint": "sha256:0",
+            "p_value": 0.4,
+            "log10_p": -0.398,
+            "effect": 0.125,
+            "effect_se": 0.25,
+            "difference": 1.875,
+            "difference_se": 0.5,
+            "difference_p": 1e-4,
+            "difference_log10_p": -4.0,
+        },
+    }
+    assert side_by_side(row, "new") == [
+        ["new", "≤ 1.0e-9", "2.00 ± 0.25"],
+        ["old (reference)", "≤ 0.400", "0.12 ± 0.25"],
+        ["difference", "≤ 1.0e-4", "1.88 ± 0.50"],
+    ]
+    sentence = reference_sentence(row)
+    assert sentence is not None
+    assert "the model prefers the order more than the reference does" in sentence
+    row["reference"] |= {"difference_p": 0.3}
+    assert "may be chance" in (reference_sentence(row) or "")
+    assert side_by_side({}, "new") == [] and reference_sentence({}) is None
+
+
+def test_reference_has_its_place_on_the_page(tmp_path):
+    fields = ("name", "fingerprint", "p_value", "log10_p", "effect", "effect_se")
+    fields += tuple(f"difference{end}" for end in ("", "_se", "_p", "_log10_p"))
+    values = ("old", "sha256:0", 0.4, -0.398, 0.1, 0.2, 1.9, 0.5, 1e-4, -4.0)
+    document = audit_document(order_result(), model="new")
+    document["results"][0]["reference"] = dict(zip(fields, values, strict=True))
+    (tmp_path / "orders.npz").write_bytes(archive_bytes([None]))
+    page = write_page(document, tmp_path).read_text(encoding="utf-8")
+    check_page(page)
+    assert "Beside a reference model" in page and "old (reference)" in page
+
+
+@pytest.mark.parametrize(
+    ("failed", "words"),
+    [
+        ((), "finds no more in this order than chance gives"),
+        (("blind_lags",), "a test that needs a random order proves nothing"),
+        (("blind_attraction", "blind_direction"), "points forward by itself"),
+    ],
+)
+def test_own_order_says_what_it_proves(failed, words):
+    pretests = [dataclasses.asdict(test) for test in checks(*failed)]
+    assert words in (own_order_sentence(pretests) or "")
+    (one, *cells), (two, *_) = own_order_rows(pretests)
+    assert (one, two) == ("words", "characters")
+    names = ("blind_attraction", "blind_lags", "blind_direction")
+    for name, cell in zip(names, cells, strict=True):
+        assert cell.startswith("+0.25 nats (p = ")
+        assert ("failed" in cell) == (name in failed)
+
+
+def test_own_order_that_nothing_could_change_is_not_applicable():
+    pretests = [
+        dataclasses.asdict(test) | {"applicable": False, "p_value": 1.0}
+        for test in checks()
+    ]
+    assert own_order_rows(pretests)[0][1:] == ["not applicable"] * 3
+    assert "nothing here that an order could change" in (
+        own_order_sentence(pretests) or ""
+    )
+    assert own_order_rows([]) == [] and own_order_sentence([]) is None
+
+
+def test_file_that_was_not_scored_is_on_the_page(tmp_path):
+    test = dataclasses.asdict(checks("blind_direction")[2])
+    file = {
+        "benchmark": "steps",
+        "fingerprint": "sha256:0",
+        "order_provenance": "published",
+        "n_examples": 30,
+        "n_repeats": 0,
+        "method": "direction",
+        "null": "reversibility",
+        "pretests": [test],
+        "verdict": "invalid design",
+    }
+    text, page = page_of([order_result()], [None], tmp_path, unscored=[file])
+    assert '<span class="badge invalid-design">invalid design</span>' in page
+    assert "steps: invalid design: the file itself points forward (a direction" in text
+    assert "It was not scored." in text
+    assert "--reference DIR --score-anyway" in text
+
+
+def printed(rows, width=80):
+    out = io.StringIO()
+    console = Console(file=out, width=width)
+    command = ("audit", "model", "boolq.jsonl")
+    print_outcome(list(rows), command, Path("report.html"), console)
+    return out.getvalue()
+
+
+def test_terminal_says_why_and_what_to_do(tmp_path):
+    evidence = evidence_of(planted(-1, 1))
+    rows = [
+        row_of("direction", evidence, verdict="suspected"),
+        row_of("adjacency", evidence, primary=False, verdict=None),
+    ]
+    rows[1] = dataclasses.replace(rows[1], p_adjusted=None)
+    text = printed(rows)
+    said = re.sub(r"\s+", " ", text)
+    assert "boolq: Who decides: direction, since the order is published" in said
+    assert "were the order random), but not clearly forwards more than backwards" in (
+        said
+    )
+    assert "it gains as much in both directions" in said
+    lines = [line for line in text.splitlines() if "jaxcontam audit" in line]
+    assert [line.split(":")[0].strip() for line in lines] == ["remedy", "or"]
+    assert lines[0].endswith("jaxcontam audit model boolq.jsonl --shuffled")
+    # Only what is to be copied is longer than the terminal is wide.
+    assert all(len(line) <= 80 for line in text.splitlines() if line not in lines)
+    assert shlex.split(lines[1])[-2:] == ["--reference", "DIR"]
+
+
+def test_terminal_is_silent_where_nothing_was_found():
+    evidence = evidence_of(planted())
+    row = row_of("direction", evidence, verdict="inconclusive")
+    assert "Who decides" not in printed([row]) and "gains" not in printed([row])
