@@ -42,7 +42,7 @@ ADJECTIVES = _words(
 VERBS = _words(
     """
     open close paint carry follow repair collect measure move lift cover clean
-    order deliver return count sort mark borrow check hand sell watch visit turn
+    order deliver return count sort mark borrow check hand watch visit turn
     join reach pull push answer notice mention remember compare select describe
     examine remove replace store inspect gather protect display
     """
