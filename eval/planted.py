@@ -1,5 +1,6 @@
 """Tests and scores of planted sets: what the studies that train a model share."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from jaxcontam.data.manifest import Manifest
 from jaxcontam.methods import order_method
 from jaxcontam.methods.order_test import order_result, plan_test, score_test
 from jaxcontam.models.checkpoint import Checkpoint
-from jaxcontam.results import Evidence, OrderResult
+from jaxcontam.results import DESIGNED, Evidence, OrderResult
 from jaxcontam.scoring.scorer import Progress, Scorer, n_targets
 from jaxcontam.stats.pretests import columns, pretest_battery
 from train.audits import encode_planted, text_scores, text_sequences
@@ -19,9 +20,8 @@ from train.prepare import RunOptions, Start
 from train.presets import Preset
 from train.run import pretrain
 
-PRIMARY = "adjacency"
-# Whose scores the t-test of the paper is computed from, beside its own analysis.
-_SHARDED = "stratified"
+# Test -> another one of the same scores, at no cost.
+_REUSED = {"adjacency": "direction", "stratified": "sharded_t"}
 
 
 def trained(
@@ -57,7 +57,11 @@ def order_tests(
     seed: int,
     progress: Progress,
 ) -> tuple[list[OrderResult], list[Evidence]]:
-    """Test every set; the t-test is computed of the stratified test's scores.
+    """Test every set; what needs no scores of its own is read from those of others.
+
+    For sets whose order was drawn from a seed `adjacency` decides, for the others
+    `direction`, which is computed of the same pairs; `sharded_t` is computed of the
+    scores of `stratified`.
 
     Args:
         sets: Planted sets and controls of the manifest.
@@ -65,7 +69,7 @@ def order_tests(
         checkpoint: The trained model.
         scorer: Its scorer.
         n_orders: m of each test to score; None is the method's own. `adjacency`
-            is the primary one.
+            must be among them.
         seed: The run's seed.
         progress: Called with target tokens done and in all.
 
@@ -101,19 +105,20 @@ def order_tests(
         )
         done += test.n_targets
         row = truth[test.benchmark.name]
-        is_primary = test.method.name == PRIMARY
-        is_sharded = test.method.name == _SHARDED
-        for reused in (None, order_method("sharded_t")) if is_sharded else (None,):
+        reused = _REUSED.get(test.method.name)
+        for method in (None,) if reused is None else (None, order_method(reused)):
+            result = order_result(
+                test,
+                scored,
+                primary=False,
+                pretests=pretests[row.name],
+                method=method,
+                copies=row.copies,
+                copies_shuffled=row.shuffled,
+            )
+            decides = "adjacency" if result.null == DESIGNED else "direction"
             results.append(
-                order_result(
-                    test,
-                    scored,
-                    primary=is_primary and reused is None,
-                    pretests=pretests[row.name],
-                    method=reused,
-                    copies=row.copies,
-                    copies_shuffled=row.shuffled,
-                )
+                dataclasses.replace(result, primary=result.method == decides)
             )
             evidence.append(scored.evidence)
     return results, evidence

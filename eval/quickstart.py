@@ -1,8 +1,9 @@
 """Plant contamination in a tiny model, then prove it.
 
 Question: do the order tests find test sets that were planted 10 and 50 times, stay
-silent on sets that were never planted or planted in shuffled orders, and does a
-membership score rank what order tests cannot see?
+silent on sets that were never planted or planted in shuffled orders, is a file in its
+natural order, which was never planted, left alone, and does a membership score rank
+what order tests cannot see?
 Command: `python -m eval.quickstart`. Hardware: 2 CPU cores, about 50 seconds.
 Headline: LOG.md has the table of seeds 0 to 9.
 
@@ -14,13 +15,14 @@ import dataclasses
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 
 from eval.planted import order_tests, scored_texts, trained
-from eval.python_docs import read_python_docs
+from eval.python_docs import Question, read_python_docs
 from jaxcontam.cli import parse, run_command
 from jaxcontam.commands.flags import check_seed
 from jaxcontam.commands.progress import progress_bar
@@ -56,6 +58,9 @@ _SETS = (
     ("pydocs-50", 50, False),
     ("pydocs-shuffled", 10, True),
 )
+_NATURAL = "pydocs-natural"
+# The other tests stand in the report: so many columns leave none for the effect.
+_SHOWN = ("adjacency", "direction", MEMBERSHIP)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +84,8 @@ class Quickstart:
         size = _PULSE if self.tiny else _FULL
         console.print("Reading the documentation of this Python installation ...")
         docs = read_python_docs()
-        sets = _planted_sets(docs.questions, size.n_examples, self.seed)
+        drawn, natural = _planted_sets(docs.questions, size.n_examples, self.seed)
+        sets = [*drawn, natural]
         manifest = trained(
             docs.documents,
             sets,
@@ -105,7 +111,7 @@ class Quickstart:
                 progress=progress,
             )
         with progress_bar("scoring texts") as progress:
-            ranked = _membership(sets, manifest, checkpoint, scorer, progress)
+            ranked = _membership(drawn, manifest, checkpoint, scorer, progress)
         decided = decide(results, min_effect=MIN_EFFECT)
         report = Report(
             command=("eval.quickstart", "--seed", str(self.seed))
@@ -129,7 +135,8 @@ class Quickstart:
         )
         document = write_report(report, [*evidence, *[None] * len(ranked)], self.out)
         page = write_page(document, self.out)
-        print_results((*decided, *ranked), console)
+        shown = [row for row in (*decided, *ranked) if row.method in _SHOWN]
+        print_results(shown, console)
         _print_reading(document, self.out, page, console)
         return document
 
@@ -145,31 +152,50 @@ _FULL = _Size("tiny", 125, 50_000)
 _PULSE = _Size("pulse", 30, 5_000)
 
 
-def _planted_sets(questions, n_examples: int, seed: int) -> list[PlannedSet]:
-    """Disjoint sets in a seeded random order: exchangeable by construction."""
-    needed = n_examples * len(_SETS)
+def _planted_sets(
+    questions: Sequence[Question], n_examples: int, seed: int
+) -> tuple[list[PlannedSet], PlannedSet]:
+    """Disjoint sets: some in a seeded random order, one in the documentation's own.
+
+    The first are exchangeable by construction. In the other one neighbours are of one
+    module, and every name begins as the name before it did.
+    """
+    needed = n_examples * (len(_SETS) + 1)
     if len(questions) < needed:
         raise InputError(
             f"this Python installation gives {len(questions)} questions, "
             f"{needed} needed",
             hint="use a Python whose standard library has its .py files",
         )
-    drawn = np.random.default_rng([seed, 3]).permutation(len(questions))[:needed]
-    return [
-        PlannedSet(
-            benchmark=Benchmark(
-                name,
-                tuple(questions[i].text for i in part),
-                (None,) * n_examples,
-                order_provenance="seeded",
-            ),
-            copies=copies,
-            shuffled=shuffled,
-        )
+    order = np.random.default_rng([seed, 3]).permutation(len(questions))
+    drawn, left = np.split(order, [n_examples * len(_SETS)])
+    sets = [
+        _set(name, [questions[i] for i in part], copies, "seeded", shuffled=shuffled)
         for (name, copies, shuffled), part in zip(
             _SETS, np.split(drawn, len(_SETS)), strict=True
         )
     ]
+    listed = sorted((questions[i] for i in left), key=lambda one: one.answer)
+    start = np.random.default_rng([seed, 4]).integers(len(listed) - n_examples + 1)
+    entries = listed[start : start + n_examples]
+    return sets, _set(_NATURAL, entries, 0, "published", shuffled=False)
+
+
+def _set(
+    name: str,
+    entries: Sequence[Question],
+    copies: int,
+    order_provenance: str,
+    *,
+    shuffled: bool,
+) -> PlannedSet:
+    benchmark = Benchmark(
+        name,
+        tuple(entry.text for entry in entries),
+        (None,) * len(entries),
+        order_provenance=order_provenance,
+    )
+    return PlannedSet(benchmark=benchmark, copies=copies, shuffled=shuffled)
 
 
 def _membership(
@@ -179,7 +205,8 @@ def _membership(
     scorer: Scorer,
     progress: Progress,
 ) -> list[MembershipResult]:
-    """Min-20 % AUC of each set against the never-injected ones."""
+    """Min-20 % AUC of each drawn set against the never-injected ones among them."""
+    names = {one.name for one in sets}
     encoded = {
         one.benchmark.name: encode_planted(
             checkpoint.tokenizer, one.benchmark, manifest
@@ -187,7 +214,8 @@ def _membership(
         for one in sets
     }
     scores, cost = scored_texts(encoded, checkpoint.prefix_id, scorer, progress)
-    references = references_of(manifest.sets)
+    # Neighbours in the documentation are another kind of set, no fair reference.
+    references = references_of([row for row in manifest.sets if row.name in names])
     results = []
     for one in sets:
         name = one.benchmark.name

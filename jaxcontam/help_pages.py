@@ -61,6 +61,7 @@ PAGES: Mapping[str, Page] = {
             ("MODEL_DIR wikimia.jsonl", "a file with labels"),
             ("MODEL_DIR --members seen.txt --nonmembers unseen.txt", "two files"),
             ("MODEL_DIR texts.txt --nonmembers unseen.txt", "texts in question"),
+            ("MODEL_DIR wikimia.jsonl --reference OTHER_DIR", "beyond `suspected`"),
         ),
         (
             "members",

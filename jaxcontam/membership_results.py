@@ -45,10 +45,12 @@ class OperatingPoint:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BlindBaseline:
-    """How well the labels can be told from the texts alone, without any model.
+    """How well the labels can be told without asking the model.
 
     Attributes:
-        name: `bag_of_words`, `length`, `numbers` or `ngram`.
+        name: `bag_of_words`, `length`, `numbers` or `ngram`, which read the texts
+            alone; `fluency`, by n-gram models of both sides, or `reference` in its
+            place, by a model that saw neither.
         auc: Cross-validated.
         auc_low: Lower end of its 95 % interval (logit scale), with DeLong's error times
             sqrt(2): each of two texts helps to judge the other one.

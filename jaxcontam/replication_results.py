@@ -6,7 +6,7 @@ A missing number is None, and a warning says why.
 import dataclasses
 from typing import Literal
 
-ReplicationVerdict = Literal["contaminated", "no evidence"]
+ReplicationVerdict = Literal["contaminated", "suspected", "no evidence"]
 
 COMPARISONS = ("first_instances", "cdd", "ts_guessing_word", "ts_guessing_option")
 """Methods that ask for something else than the second piece."""
@@ -30,7 +30,7 @@ class OverlapResult:
         p_value: One-sided; None for fewer than two pairs.
         p_floor: Smallest p-value that so many pairs can give; None for bootstraps.
         prompt_version: Of the instructions: a name and a digest of their words.
-        verdict: By p <= 0.05.
+        verdict: `suspected` by p <= 0.05, never more.
         warnings: What the reader should know, one sentence each.
     """
 
@@ -63,6 +63,8 @@ class JudgeResult:
         n_exact: Exact copies.
         n_short: Of these, copies of references of one or two words, which enter the
             rate and do not decide.
+        n_follows: Instances whose second piece follows from the first one by rule, such
+            as counting; left out of every count.
         n_near: Near-exact ones.
         fewest_near: So many near-exact ones, or one exact one, are the rule.
         n_unparsed: Answers of a judge that are none of the words asked for.
@@ -74,8 +76,9 @@ class JudgeResult:
             without such a set.
         n_control_unparsed: Of the control, answers of a judge as in `n_unparsed`.
         n_control_refused: Of the control, requests as in `n_refused`.
+        n_control_follows: Of the control, instances as in `n_follows`.
         control_copies: Exact or near-exact copies among those of the control.
-        n_needed: The smallest number of copies for which p_control is at most 0.05;
+        n_needed: The smallest number of copies for which p_control is at most 0.001;
             None without a control, or where all would be too few.
         p_control: That chance alone makes the rate exceed the control's, one-sided
             (Fisher's exact test); None without a control.
@@ -86,9 +89,10 @@ class JudgeResult:
         agreement_of_always_no: What a judge that never finds one would reach.
         prompt_version: Of the instructions that made the completions.
         judge_version: Of the judge: its constants, or the words of its prompt.
-        verdict: Algorithm 2 of the paper, and p_control <= 0.05 where there is a
-            control. None where nothing was judged, where nothing of a control was, and
-            where the control is too small for any number of copies to exceed it.
+        verdict: By algorithm 2 of the paper: `suspected` without a control, and where
+            p_control <= 0.05; `contaminated` where p_control <= 0.001. None where
+            nothing was judged, where nothing of a control was, and where the control is
+            too small for any number of copies to exceed it at 0.05.
         warnings: What the reader should know, one sentence each.
     """
 
@@ -99,6 +103,7 @@ class JudgeResult:
     n_instances: int
     n_exact: int
     n_short: int = 0
+    n_follows: int = 0
     n_near: int
     fewest_near: int
     n_unparsed: int = 0
@@ -109,6 +114,7 @@ class JudgeResult:
     n_control: int = 0
     n_control_unparsed: int = 0
     n_control_refused: int = 0
+    n_control_follows: int = 0
     control_copies: int = 0
     n_needed: int | None = None
     p_control: float | None = None

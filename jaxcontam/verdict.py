@@ -1,6 +1,9 @@
-"""Who decides: the primary test alone, corrected for the number of benchmarks.
+"""Who decides: the primary test, corrected for the number of benchmarks.
 
-Rules and words of the report. Nothing is ever called clean.
+Rules and words of the report. Nothing is ever called clean. An accusation needs a null
+that the file can satisfy: where nobody knows that the order was drawn at random, only a
+test under reversibility can say `contaminated`, for like stands beside like in most
+files, and any model that copies from its context prefers that.
 """
 
 import dataclasses
@@ -8,13 +11,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxcontam.results import DESIGNED, OrderResult, Screening
+from jaxcontam.results import (
+    DESIGNED,
+    KNOWN_ORDERS,
+    OrderResult,
+    Pretest,
+    Screening,
+)
 from jaxcontam.stats.multiple import (
     benjamini_yekutieli,
     calibrated_e,
     e_bh,
     holm,
 )
+from jaxcontam.stats.pretests import is_templated
+from jaxcontam.stats.pretests.gate import gate
 
 CONTAMINATED = "contaminated"
 SUSPECTED = "suspected"
@@ -28,6 +39,13 @@ MIN_EFFECT = 0.5
 CONTAMINATED_LEVEL, SUSPECTED_LEVEL = 0.001, 0.05
 """Levels for the adjusted p-value."""
 
+GATE_LEVEL = 0.05
+"""Level of the pre-tests before `contaminated`; a p-value's own validity asks less."""
+REFERENCE_LEVEL = 0.01
+"""At this p-value of a reference model the file points forward by itself."""
+
+# Null hypotheses about the order of a file.
+_OF_ORDERS = ("exchangeability", "reversibility")
 # Orders that a model may never have seen, so silence says nothing.
 _UNSEEN_ORDERS = ("tfds-hash", "unknown")
 
@@ -36,7 +54,8 @@ def decide(results: Sequence[OrderResult], *, min_effect: float) -> list[OrderRe
     """Fill in `p_adjusted` (Holm over benchmarks) and `verdict` of primary tests.
 
     Args:
-        results: One primary test a benchmark; secondary ones pass unchanged.
+        results: One primary test a benchmark, and others beside it; those pass
+            unchanged.
         min_effect: See `MIN_EFFECT`.
 
     Returns:
@@ -46,11 +65,28 @@ def decide(results: Sequence[OrderResult], *, min_effect: float) -> list[OrderRe
     adjusted = holm(np.array([results[i].numbers.p_value for i in primary]))
     decided = list(results)
     for i, p_adjusted in zip(primary, adjusted.tolist(), strict=True):
-        verdict = _verdict(results[i], p_adjusted, min_effect)
+        beside = [
+            other
+            for other in results
+            if other.benchmark == results[i].benchmark and not other.primary
+        ]
+        verdict = _verdict(
+            results[i], p_adjusted, beside, n=len(primary), min_effect=min_effect
+        )
         decided[i] = dataclasses.replace(
             results[i], p_adjusted=p_adjusted, verdict=verdict
         )
     return decided
+
+
+def base_null(result: OrderResult) -> str:
+    """The null hypothesis, whatever keeps together."""
+    return result.null.removeprefix("within-group ").removesuffix(" of blocks")
+
+
+def passes_gate(pretests: Sequence[Pretest]) -> bool:
+    """Whether none of these checks rejects at the level before `contaminated`."""
+    return all(test.passed for test in gate(pretests, GATE_LEVEL))
 
 
 def screen(results: Sequence[OrderResult]) -> tuple[Screening, ...]:
@@ -80,15 +116,72 @@ def screen(results: Sequence[OrderResult]) -> tuple[Screening, ...]:
     )
 
 
-def _verdict(result: OrderResult, p_adjusted: float, min_effect: float) -> str:
-    designed = result.null == DESIGNED
+def _verdict(
+    result: OrderResult,
+    p_adjusted: float,
+    beside: Sequence[OrderResult],
+    *,
+    n: int,
+    min_effect: float,
+) -> str:
+    """Of a primary test; `n` is how many benchmarks there are."""
+    designed, reference = result.null == DESIGNED, result.reference
     if not designed and not all(test.passed for test in result.pretests):
         return INVALID_DESIGN
-    if p_adjusted <= CONTAMINATED_LEVEL and result.validity != "heuristic":
+    if not designed and reference and reference.p_value <= REFERENCE_LEVEL:
+        return INVALID_DESIGN
+    if p_adjusted <= CONTAMINATED_LEVEL and _proves(result, beside, n):
         return CONTAMINATED
-    if p_adjusted <= SUSPECTED_LEVEL:
+    if p_adjusted <= SUSPECTED_LEVEL or any(_attracts(o, result, n) for o in beside):
         return SUSPECTED
     mde = result.numbers.mde
     if mde is None or mde > min_effect or result.order_provenance in _UNSEEN_ORDERS:
         return INCONCLUSIVE
     return NO_EVIDENCE
+
+
+def _proves(result: OrderResult, beside: Sequence[OrderResult], n: int) -> bool:
+    """Whether a small p-value of this test can only come from memory."""
+    null = base_null(result)
+    if result.validity != "exact":
+        return False
+    if null not in _OF_ORDERS or result.order_provenance in KNOWN_ORDERS:
+        return True
+    if not _world_is_silent(result):
+        return False
+    if null == "reversibility":
+        return passes_gate(result.pretests)
+    # Two tests of one file were looked at.
+    return any(
+        base_null(other) == "reversibility"
+        and other.validity == "exact"
+        and all(test.passed for test in other.pretests)
+        and passes_gate(other.pretests)
+        and 2 * n * other.numbers.p_value <= CONTAMINATED_LEVEL
+        for other in beside
+    )
+
+
+def _world_is_silent(result: OrderResult) -> bool:
+    """Whether no list that the world knows can stand behind the order.
+
+    The order of templated rows (elements by atomic number, countries by region) can be
+    known to a model that never saw the file, and no look at the file tells. A model
+    that knows the world and shows nothing does.
+    """
+    reference = result.reference
+    return not is_templated(result.pretests) or (
+        reference is not None and reference.p_value > GATE_LEVEL
+    )
+
+
+def _attracts(other: OrderResult, result: OrderResult, n: int) -> bool:
+    """Whether a test beside says what would be proof were the order random."""
+    return (
+        base_null(result) == "reversibility"
+        and base_null(other) == "exchangeability"
+        and other.validity == "exact"
+        and all(test.passed for test in other.pretests)
+        and passes_gate(other.pretests)
+        and n * other.numbers.p_value <= CONTAMINATED_LEVEL
+    )

@@ -16,8 +16,8 @@ from jaxcontam.stats.adjacency import (
     symmetry,
 )
 from jaxcontam.stats.all_orders import N_DRAWN, n_stratum_orders, stratum_orders
+from jaxcontam.stats.pair_statistic import ADJACENCY, PairStrata
 from jaxcontam.stats.pair_test import (
-    PairStrata,
     adjacency_normal_test,
     adjacency_test,
     drawn_sums,
@@ -49,6 +49,7 @@ def strata_of(matrices, codes=None, first_tokens=(-1,)):
         first_tokens=np.array(first_tokens),
         sizes=sizes,
         codes=np.zeros((len(sizes), largest), np.int64) if codes is None else codes,
+        runs=np.zeros((len(sizes), largest), np.int64),
         starts=np.concatenate([[0], np.cumsum(sizes)[:-1]]),
     )
 
@@ -242,6 +243,7 @@ def test_normal_tail_agrees_with_the_exact_one_where_both_are_known():
     assert normal.log10_p == pytest.approx(exact.log10_p, rel=0.1)
     assert normal.effect == pytest.approx(exact.effect)
     assert normal.effect_se == pytest.approx(exact.effect_se)
+    assert normal.neighbours == exact.neighbours
 
 
 def test_normal_test_refuses_groups():
@@ -289,7 +291,7 @@ def test_boundaries_are_the_share_that_random_orders_break():
 
 def test_sums_for_plots_have_the_moments_of_all_orders():
     strata = strata_of([[matrix(6, k) for k in range(5)]])
-    drawn = drawn_sums(strata, seed=1, content_digest=DIGEST, n_draws=40_000)
+    drawn = drawn_sums(strata, ADJACENCY, seed=1, content_digest=DIGEST, n_draws=40_000)
     variance = sum(path_moments(one)[1] for one in strata.centred(0))
     assert abs(drawn.mean()) < 5 * math.sqrt(variance / 40_000)
     assert drawn.var() == pytest.approx(variance, rel=0.05)

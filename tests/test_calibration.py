@@ -29,7 +29,8 @@ from jaxcontam.stats.calibration import (
     relabelled_normal_p_values,
     relabelled_p_values,
 )
-from jaxcontam.stats.pair_test import PairStrata, adjacency_normal_test
+from jaxcontam.stats.pair_statistic import PairStrata
+from jaxcontam.stats.pair_test import adjacency_normal_test
 from tests.page_laws import check_page
 
 pytestmark = pytest.mark.unoptimised
@@ -97,6 +98,7 @@ def test_relabelled_normal_p_values_are_those_of_the_test_on_random_orders():
             first_tokens=np.array([-1]),
             sizes=np.full(K, S),
             codes=np.zeros((K, S), np.int64),
+            runs=np.zeros((K, S), np.int64),
             starts=np.arange(K) * S,
         )
 

@@ -47,7 +47,7 @@ def ask(answer, data=None, **options):
 def test_a_model_that_writes_the_file_is_contaminated():
     data = benchmark()
     result, rows, _ = ask("\n".join(data.texts[:5]))
-    assert (result.finding, result.verdict) == ("contaminated", "contaminated")
+    assert (result.finding, result.verdict) == ("contaminated", "suspected")
     assert (result.n_found, result.n_instances, result.rate) == (5, 5, 1.0)
     assert [row["match"] for row in rows] == ["exact"] * 5
     assert (result.method, result.primary) == ("first_instances", False)

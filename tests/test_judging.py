@@ -32,7 +32,8 @@ def seen():
     texts = [" ".join(rng.choice(WORDS, size=25)) for _ in range(400)]
     labels = rng.permutation(np.arange(400) < 200)
     values = rng.normal(size=(400, 3)) + labels[:, None] * np.array([1.5, 0.7, 0.0])
-    return texts, labels, Table(NAMES, values), blind_baselines(texts, labels)
+    blind = blind_baselines(texts, labels, reference=rng.normal(size=(400, 2)))
+    return texts, labels, Table(NAMES, values), blind
 
 
 def judged(seen, **changes):
@@ -144,7 +145,8 @@ def test_documents_baselines_and_unscored_texts_go_together(seen):
     values += 1.5 * labels[:, None]
     values[:5] = np.nan
     clusters = [f"book {code}" for code in codes]
-    blind = blind_baselines(texts, labels, clusters=clusters)
+    reference = rng.normal(size=(400, 2))
+    blind = blind_baselines(texts, labels, clusters=clusters, reference=reference)
     (row,) = judge(
         "books",
         "d",
@@ -191,21 +193,23 @@ def test_an_unknown_primary_is_refused(seen):
         judged(seen, primary="surp")
 
 
-def blind_of(auc, low, above=False):
+def blind_of(auc, low, above=False, by_reference=True):
     """Baselines of which the best has this AUC, and this corrected lower end."""
     rows = (
         ()
         if auc is None
         else (BlindBaseline(name="n", auc=auc, auc_low=0, auc_high=1),)
     )
-    return Blind(rows, np.empty((0, 1)), np.empty(0), low, above)
+    return Blind(rows, np.empty((0, 1)), np.empty(0), low, above, by_reference)
 
 
 @pytest.mark.parametrize(
     ("p_value", "auc", "auc_high", "blind", "increment_p", "verdict"),
     [
         (0.0001, 0.9, 0.95, (0.52, 0.47), 0.001, "contaminated"),
+        (0.0001, 0.9, 0.95, (0.52, 0.47, False, False), 0.001, "suspected"),
         (0.0001, 0.9, 0.95, (0.62, 0.56), 0.001, "confounded"),
+        (0.0001, 0.9, 0.95, (0.62, 0.56, False, False), 0.001, "confounded"),
         (0.0001, 0.56, 0.6, (0.57, 0.51, True), 0.001, "confounded"),
         (0.0001, 0.7, 0.75, (0.57, 0.51, True), 0.001, "suspected"),
         (0.0001, 0.56, 0.6, (0.57, 0.51), 0.001, "contaminated"),
@@ -229,7 +233,11 @@ def test_verdict_rule(p_value, auc, auc_high, blind, increment_p, verdict):
 
 @pytest.mark.parametrize(
     ("blind", "verdict"),
-    [((0.53, 0.51, True), "confounded"), ((0.53, 0.51), "contaminated")],
+    [
+        ((0.53, 0.51, True), "confounded"),
+        ((0.53, 0.51), "contaminated"),
+        ((0.53, 0.51, False, False), "suspected"),
+    ],
 )
 def test_sets_that_the_texts_tell_apart_at_all_are_confounded(blind, verdict):
     assert set_verdict(0.0005, auc_high=0.9, blind=blind_of(*blind)) == verdict

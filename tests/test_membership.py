@@ -95,7 +95,9 @@ def test_members_that_the_model_knows_by_heart_rank_first(labelled):
     row = primary_of(read(labelled))
     assert row["method"] == "min_k" and row["auc"] > 0.9
     assert row["auc_low"] < row["auc"] <= row["auc_high"]
-    assert row["p_value"] <= 0.001 and row["verdict"] in ("contaminated", "confounded")
+    # No model that saw neither side was asked.
+    assert row["p_value"] <= 0.001 and row["verdict"] == "suspected"
+    assert "at most suspected" in row["warnings"][-1]
 
 
 def test_every_text_comes_out_once_and_in_order(labelled):
@@ -136,6 +138,7 @@ def test_a_blind_baseline_stands_beside_every_auc(labelled):
         "length",
         "numbers",
         "ngram",
+        "fluency",
     }
     assert all(row["increment"] is not None for row in document["results"])
 
@@ -274,6 +277,37 @@ def test_empty_and_one_token_texts_keep_their_rows(model, files, tmp_path):
     assert set(found[12]["scores"].values()) == {None} and found[12]["n_tokens"] == 0
     assert None not in found[13]["scores"].values() and found[13]["n_tokens"] == 1
     assert primary_of(document)["n_unscored"] == 1
+
+
+def test_with_a_reference_that_saw_nothing_the_word_is_the_strongest(
+    model, files, tmp_path, capsys
+):
+    from transformers import PreTrainedTokenizerFast
+
+    from jaxcontam.models.checkpoint import save_checkpoint
+    from tests.membership_model import fresh_decoder, tokenizer
+
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer(), bos_token="<|bos|>")
+    other, out = tmp_path / "other", tmp_path / "out"
+    save_checkpoint(fresh_decoder(3), fast, other)
+    words = ["membership", model, str(files / "both.jsonl"), "--scores", "min_k"]
+    assert main([*words, "--reference", str(other), "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert "blind: the reference model" in said
+    document = read(out)
+    assert [row["name"] for row in document["blind"]][-1] == "reference"
+    assert primary_of(document)["verdict"] == "contaminated"
+    assert "the reference model" in (out / "report.html").read_text()
+    assert main(["verify", str(out)]) == 0
+    # A report that keeps its word and loses the reference is found out.
+    rows = (out / "texts.jsonl").read_text().splitlines()
+    rows = [json.loads(row) for row in rows]
+    assert all(len(row.pop("reference")) == 2 for row in rows)
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    (out / "texts.jsonl").write_text(text)
+    capsys.readouterr()
+    assert main(["verify", str(out)]) == 3
+    assert "'contaminated', 'suspected' when judged again" in capsys.readouterr().out
 
 
 def test_a_reference_that_is_the_model_itself_says_nothing(model, files, tmp_path):

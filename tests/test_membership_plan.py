@@ -129,9 +129,13 @@ def test_only_what_the_scores_read_is_read_and_duplicates_once():
     n_tokens = int(scored(TEXTS, ["loss"]).tokens_scored)
     assert n_tokens == sum(len(x.ids) for x in tokenizer().encode_batch(TEXTS))
     assert scored([*TEXTS, *TEXTS], OWN).tokens_scored == n_tokens
-    # One pass more after a prefix and one of the reference; lowercase has other ids.
-    for name, passes in (("recall", 2), ("con_recall", 3), ("reference", 2)):
+    # A reference is read whatever the scores are: blind baselines ask it, too.
+    for name, passes in (("loss", 2), ("reference", 2), ("recall", 3)):
         found = scored(TEXTS, ["loss", name], inputs=inputs_of())
+        assert found.tokens_scored == passes * n_tokens
+    # One pass more after a prefix; lowercase has other ids.
+    for name, passes in (("recall", 2), ("con_recall", 3)):
+        found = scored(TEXTS, ["loss", name], inputs=inputs_of(reference=None))
         assert found.tokens_scored == passes * n_tokens
     lowercased = [text.lower() for text in TEXTS]
     n_lowercased = int(scored(lowercased, ["loss"]).tokens_scored)
@@ -157,6 +161,20 @@ def test_a_text_that_is_its_own_rewrite_scores_nothing_more():
     assert (found.values[:, 1] == 1).all()
     assert (found.values[:, 2] == 0).all()
     assert found.tokens_scored == scored(lowercased, ["loss"]).tokens_scored
+
+
+def test_the_reference_gives_its_own_loss_and_that_of_its_least_likely_tokens():
+    texts = [*TEXTS[:3], "", TEXTS[0]]
+    reference = model_of(fresh_decoder(1), fingerprint="other")
+    found = scored(texts, ["loss"], inputs=inputs_of(reference=reference)).reference
+    own = scored(texts, ["loss", "min_k"], reference).values
+    np.testing.assert_allclose(found, own, rtol=1e-6)
+    # The model itself is read once, and says the same.
+    same = model_of(fresh_decoder(1), fingerprint="other")
+    again = scored(texts, ["loss"], reference, inputs=inputs_of(reference=same))
+    np.testing.assert_array_equal(again.reference, found)
+    assert again.tokens_scored == scored(texts, ["loss"]).tokens_scored
+    assert scored(texts, ["loss"]).reference is None
 
 
 @pytest.mark.parametrize("names", [["reference"], ["reference", "min_k_pp"]])

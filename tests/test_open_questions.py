@@ -41,7 +41,8 @@ from jaxcontam.errors import InputError
 from jaxcontam.methods import adjacency, reversal, stratified
 from jaxcontam.methods.order_test import plan_test
 from jaxcontam.scoring.pair_plan import ALL_TOKENS
-from jaxcontam.stats.pair_test import PairStrata, adjacency_test
+from jaxcontam.stats.pair_statistic import PairStrata
+from jaxcontam.stats.pair_test import adjacency_test
 
 pytestmark = pytest.mark.unoptimised
 
@@ -202,6 +203,7 @@ def test_exact_pvalue_is_that_of_the_adjacency_test(size):
         first_tokens=np.array([ALL_TOKENS]),
         sizes=np.full(n_strata, size),
         codes=np.zeros((n_strata, size), np.int64),
+        runs=np.zeros((n_strata, size), np.int64),
         starts=size * np.arange(n_strata),
     )
     library = adjacency_test(strata, seed=0, content_digest="sha256:0")

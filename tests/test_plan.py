@@ -23,6 +23,8 @@ def test_plan_from_an_effect_states_examples_power_and_hours(capsys):
     assert stratified["examples_needed"] < 400
     assert stratified["power"] >= 0.8
     assert stratified["mde"] <= 0.5
+    # One boundary in ten with ten times the effect is harder to find.
+    assert 0.3 < stratified["power_one_in_ten"] < stratified["power"] - 0.02
     # 400 examples of 64 tokens in 10 orders, at 1,000 tokens a second.
     assert stratified["tokens"] == 256_000
     assert stratified["device_hours"] == pytest.approx(256 / 3600)
@@ -31,6 +33,7 @@ def test_plan_from_an_effect_states_examples_power_and_hours(capsys):
     assert main(["plan", *words]) == 0
     said = capsys.readouterr().out
     assert all(name in said for name in PLANNED)
+    assert "one boundary in ten gains ten times" in " ".join(said.split())
     assert "A plan, not a promise" in said
 
 

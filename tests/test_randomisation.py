@@ -52,6 +52,33 @@ def test_pvalue_equals_enumeration_of_all_column_choices(seed):
     assert found.p_lower == pytest.approx(exact, rel=1e-12)
 
 
+@pytest.mark.parametrize("offset", [0.0, 3e4])
+def test_p_lower_bounds_the_pvalue_whose_ties_count_against_detection(offset):
+    rng = np.random.default_rng(31)
+    # So many combinations that the library brackets the tail instead of counting.
+    matrix = rng.normal(size=(13, 5))
+    matrix[:, 0] += 0.5
+    tolerance = 1e-6 * float(np.abs(matrix + offset).max(axis=1).sum())
+    found = randomisation_test(matrix + offset, ones(matrix))
+    # Counted half against half: sums of 6 rows and of 7.
+    left, right = (
+        np.array([sum(one) for one in itertools.product(*half)])
+        for half in (matrix[:6], matrix[6:])
+    )
+    right.sort()
+
+    def share(slack):
+        above = np.searchsorted(right, matrix[:, 0].sum() - slack - left)
+        return 1 - above.sum() / (len(left) * len(right))
+
+    with_ties, without = share(tolerance), share(1e-9)
+    # The offset moves a few of 10^9 sums across the edge by rounding.
+    assert found.p_lower <= with_ties * (1 + 1e-6)
+    assert with_ties <= found.p_value * (1 + 1e-6)
+    # Rows far from 0 have wide ties, and then the p-value without them is below.
+    assert (found.p_lower > 1.1 * without) == (offset > 0)
+
+
 @pytest.mark.parametrize("sizes", [(2, 3), (4, 2, 5), (2, 2, 2, 7), (3, 6, 2, 4), (9,)])
 @pytest.mark.parametrize("kind", ["centred", "studentised"])
 @pytest.mark.parametrize("law", [normal, tied])

@@ -121,7 +121,7 @@ def results(out):
 
 def test_lines_known_by_heart_are_copied_and_others_are_not(model, files, tmp_path):
     common = ["--task", "plain", "--k", "8", "--seed", "1"]
-    for name, verdict in (("seen", "contaminated"), ("unseen", "no evidence")):
+    for name, verdict in (("seen", "suspected"), ("unseen", "no evidence")):
         out = tmp_path / name
         words = ["replicate", model, str(files / f"{name}.txt"), *common]
         assert main([*words, "--out", str(out)]) == 0
@@ -202,7 +202,7 @@ def test_a_server_that_knows_the_set_by_name_is_found(asked):
     found = results(out)
     assert found["judge_llm"]["primary"]
     assert found["judge_llm"]["judge_version"].startswith("chat, llm-")
-    assert found["judge_llm"]["verdict"] == "contaminated"
+    assert found["judge_llm"]["verdict"] == "suspected"
     assert found["judge_local"]["n_exact"] == 12
     assert found["rouge_l_sign_flip"]["p_value"] == pytest.approx(2.0**-12)
     assert found["rouge_l_sign_flip"]["p_floor"] == pytest.approx(2.0**-12)
@@ -353,7 +353,8 @@ def test_recorded_completions_are_judged_without_a_model(recorded, tmp_path, cap
     out = tmp_path / "out"
     assert main(["replicate", "--recorded", str(recorded), "--out", str(out)]) == 0
     said = capsys.readouterr().out
-    assert "Contaminated: 2 of 10 completions are copies" in said
+    assert "Suspected: 2 of 10 completions are copies" in said
+    assert "contaminated needs a control" in said
     assert "BLEURT was left out" in said
     found = results(out)
     assert found["judge_local"]["n_exact"] == 2

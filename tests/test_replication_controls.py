@@ -28,13 +28,16 @@ def said_of(row):
     return " ".join(replication_sentences([row]))
 
 
+@pytest.mark.parametrize("level", [0.05, 0.001])
 @pytest.mark.parametrize(("n_control", "copies"), [(50, 0), (50, 1), (12, 2)])
-def test_the_number_needed_is_the_first_that_fishers_test_calls_more(n_control, copies):
-    needed = fewest_above(50, copies, n_control)
+def test_the_number_needed_is_the_first_that_fishers_test_calls_more(
+    n_control, copies, level
+):
+    needed = fewest_above(50, copies, n_control, level=level)
     below, at = (
         rate_test(n, 50, copies, n_control).fisher for n in (needed - 1, needed)
     )
-    assert at <= 0.05 < below
+    assert at <= level < below
 
 
 def test_a_control_too_small_to_compare_with_leaves_no_verdict():
@@ -49,9 +52,27 @@ def test_a_control_too_small_to_compare_with_leaves_no_verdict():
     full = result(["exact"] * 10, control=Judged(labels=("exact",) * 10))
     assert (full.verdict, full.n_needed) == ("no evidence", None)
     one = result(["exact"] + ["no"] * 49, control=Judged(labels=("no",) * 50))
-    assert (one.verdict, one.n_needed) == ("no evidence", 5)
-    assert "it takes 5 copies of 50" in said_of(one)
-    assert "significantly more than in the control (p <= 0.05)" in said_of(one)
+    assert (one.verdict, one.n_needed) == ("no evidence", 10)
+    assert "it takes 10 copies of 50 for p <= 0.001" in said_of(one)
+    assert "significantly more than in the control (p <= 0.001; suspec" in said_of(one)
+
+
+@pytest.mark.parametrize(
+    ("n_copies", "verdict"),
+    [(4, "no evidence"), (5, "suspected"), (9, "suspected"), (10, "contaminated")],
+)
+def test_one_level_for_one_word(n_copies, verdict):
+    labels = ["exact"] * n_copies + ["no"] * (50 - n_copies)
+    row = result(labels, control=Judged(labels=("no",) * 50))
+    assert row.verdict == verdict
+    assert (row.p_control <= 0.001) == (verdict == "contaminated")
+    assert (row.p_control <= 0.05) == (verdict != "no evidence")
+
+
+def test_without_a_control_all_copies_are_suspected_and_no_more():
+    row = result(["exact"] * 50)
+    assert row.verdict == "suspected"
+    assert "contaminated needs a control" in said_of(row)
 
 
 def test_a_control_that_is_refused_whole_leaves_no_verdict():
@@ -75,7 +96,7 @@ def test_copies_of_one_or_two_words_do_not_decide():
     row = result(labels, is_short=[True] * 50)
     assert (row.n_exact, row.n_short, row.verdict) == (1, 1, "no evidence")
     assert "do not decide" in said_of(row)
-    assert result(labels, is_short=[False] * 50).verdict == "contaminated"
+    assert result(labels, is_short=[False] * 50).verdict == "suspected"
     assert [is_short(of(text)) for text in ("yes", "a dog", "a dog barks")] == [
         True,
         True,

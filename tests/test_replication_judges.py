@@ -313,7 +313,7 @@ def test_the_row_counts_copies_among_those_judged():
     assert (row.n_instances, row.n_exact, row.n_near, row.n_refused) == (3, 1, 1, 1)
     assert row.rate == pytest.approx(2 / 3)
     assert (row.rate_low, row.rate_high) == wilson_interval(2, 3)
-    assert row.verdict == "contaminated"
+    assert row.verdict == "suspected"
     assert row.p_control is None
     assert result(["no"] * 5).verdict == "no evidence"
 
@@ -330,7 +330,7 @@ def test_a_control_with_as_many_copies_takes_the_verdict_back():
     assert same.verdict == "no evidence"
     assert same.p_control > 0.5
     none = result(labels, control=Judged(labels=("no",) * 50))
-    assert none.verdict == "contaminated"
+    assert none.verdict == "suspected"
     assert (none.n_control, none.control_copies) == (50, 0)
     assert none.p_control <= 0.05
     assert none.p_control_barnard <= none.p_control

@@ -108,9 +108,9 @@ def test_what_a_model_has_read_is_found_and_nothing_else(task, knows):
     )
     # Comparing arms finds what the name brings out, and only that.
     by_name = knows == "by name" and task != "plain"
-    assert exact.verdict == ("contaminated" if by_name else "no evidence")
+    assert exact.verdict == ("suspected" if by_name else "no evidence")
     # Copies show whatever brought them out; plain prompts name nothing.
     copies = knows == "always" or by_name
-    assert judged.verdict == ("contaminated" if copies else "no evidence")
+    assert judged.verdict == ("suspected" if copies else "no evidence")
     assert judged.n_exact == (12 if copies else 0)
     assert judged.n_near == 0

@@ -287,7 +287,7 @@ def test_local_judge_flags_xsum_test_alone_with_the_recorded_bleurt(published):
     flagged = [
         f"{one.dataset}/{one.split}"
         for one in judged_partitions(published, with_bleurt=True)
-        if one.judges["judge_local"].verdict == "contaminated"
+        if one.judges["judge_local"].verdict == "suspected"
     ]
     assert flagged == ["xsum/test"]
 

@@ -1,4 +1,4 @@
-"""Size of every test under its null: a row in `eval.sizes.TESTS` is a row here."""
+"""Size of every test under its null: a row in `designs.TESTS` is a row here."""
 
 import functools
 import json
@@ -8,9 +8,19 @@ import sys
 import numpy as np
 import pytest
 
-from eval.sizes import KINDS, LEVELS, TESTS, SizeResult, Sizes, main, measure_size
+from eval.sizes import drift
+from eval.sizes.__main__ import (
+    SizeResult,
+    Sizes,
+    main,
+    measure_drift,
+    measure_size,
+)
+from eval.sizes.designs import LEVELS, TESTS, direction_p_value, needed_alone, strata_of
+from eval.sizes.kinds import KINDS
 from jaxcontam.methods import METHODS
 from jaxcontam.methods.membership.score import ScoreMethod
+from jaxcontam.stats.pair_test import direction_test
 
 # Null data sets a test and kind; the slow suite takes 10,000.
 N_SETS = 1_000
@@ -109,6 +119,52 @@ def test_pvalue_of_the_study_is_that_of_the_method(name, n_strata, n_columns):
     assert p == pytest.approx(by_method.p_value, rel=1e-9)
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_direction_of_the_study_is_that_of_the_method(sparse):
+    pairs_KSS = np.random.default_rng(0).normal(size=(8, 8, 8))
+    if sparse:
+        pairs_KSS = needed_alone(pairs_KSS)
+    strata, digest = strata_of(pairs_KSS), "sha256:" + "5" * 64
+    by_method = direction_test(strata, seed=0, content_digest=digest)
+    assert direction_p_value(pairs_KSS) == pytest.approx(by_method.p_value, rel=1e-9)
+
+
+def test_walk_leaves_a_state_for_another_as_often_as_it_comes_back():
+    """Detailed balance: the share of steps from a to b is its link's, both ways."""
+    strengths_GG = np.array([[0, 1, 4], [1, 0, 0], [4, 0, 0]], float)
+    states_N = drift.walk(np.random.default_rng(0), strengths_GG, 60_000, 3.0)
+    steps = np.zeros((3, 3))
+    np.add.at(steps, (states_N[:-1], states_N[1:]), 1 / len(states_N))
+    # A third of all rows moves: 1 or 4 of 10 of those. Steps that follow each other
+    # depend, so 8 of their standard errors.
+    moved = strengths_GG / 10 / 3
+    error = 8 * np.sqrt(moved / len(states_N))
+    off = ~np.eye(3, dtype=bool)
+    assert (np.abs(steps - moved) <= error)[off].all()
+    # The walk stands on state 0, whose links are half of all ends, half of the time.
+    assert np.bincount(states_N) / 60_000 == pytest.approx([0.5, 0.1, 0.4], abs=0.02)
+
+
+@pytest.mark.parametrize("kind", drift.KINDS)
+def test_drifting_files_begin_as_they_end(kind):
+    """Over 8,000 files three rows stand as often one way as the other, within 4.5."""
+    rng = np.random.default_rng(1)
+    rows = np.array([drift.KINDS[kind](rng, 7, 3.0) for _ in range(8_000)])
+    there, back = (
+        np.bincount(rows[:, places] @ [1, 12, 144], minlength=12**3)
+        for places in ([0, 1, 3], [6, 5, 3])
+    )
+    assert (np.abs(there - back) <= 4.5 * np.sqrt(there + back)).all()
+    assert len(np.unique(there)) > 2
+
+
+def test_drift_accuses_adjacency_and_not_direction():
+    found = {row.test: row for row in measure_drift("styles", "short", "coherent", 300)}
+    assert found["direction"].holds and found["direction, sparse"].holds
+    assert found["adjacency_normal"].sizes[0] > 0.3
+    assert not found["adjacency_normal"].exact
+
+
 def test_excess_is_measured_in_standard_errors_of_the_simulation():
     def found(*sizes):
         return SizeResult(test="t", kind="k", n_sets=100, sizes=sizes, exact=True)
@@ -125,11 +181,15 @@ def test_pulse_run_writes_every_test_and_kind(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", words)
     assert main() in (0, 1)
     rows = json.loads((tmp_path / "sizes.json").read_text())
-    assert {(row["test"], row["kind"]) for row in rows} == {
-        (test, kind) for test in TESTS for kind in KINDS
-    }
+    drawn, drifting = (
+        {(row["test"], row["kind"]) for row in rows if row["null"] == null}
+        for null in ("exchangeability", "reversible drift")
+    )
+    assert drawn == {(test, kind) for test in TESTS for kind in KINDS}
+    assert len(drifting) == 3 * len(drift.KINDS) * len(drift.LENGTHS) * 2
     printed = capsys.readouterr().out
     assert max(map(len, printed.splitlines())) <= 100
+    assert "…" not in printed
     assert all(test in printed for test in TESTS)
 
 

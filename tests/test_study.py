@@ -8,7 +8,7 @@ from rich.console import Console
 from eval.books import BooksStudy
 from eval.curves import Curve, curves_svg
 from eval.options import Options
-from eval.sizes import Sizes
+from eval.sizes.__main__ import Sizes
 from eval.store_formats import StoreFormats
 from eval.study import Clock, Grid, finish_study, markdown, print_grid
 from jaxcontam.errors import InputError

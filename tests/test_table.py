@@ -201,6 +201,21 @@ def test_table_that_does_not_fit_leaves_out_the_effect_and_cuts_no_number():
     assert printed(ROWS, width=20) == printed(ROWS, width=50)
 
 
+def test_each_test_that_decides_somewhere_has_a_column_and_a_star_where_it_does():
+    rows = [
+        order_result(-5, method="adjacency"),
+        order_result(-4, method="direction", primary=False, verdict=None, effect=9.0),
+        order_result(-9, benchmark="b", method="adjacency", primary=False),
+        order_result(-1, benchmark="b", method="direction", verdict="suspected"),
+    ]
+    assert printed(rows, width=80) == [
+        "                  p         p              effect",
+        "benchmark adjacency direction verdict        nats",
+        "boolq       *1.0e-5    1.0e-4 contaminated   1.23",
+        "b            1.0e-9    *0.100 suspected      1.23",
+    ]
+
+
 def test_figures_from_elsewhere_stand_last():
     table = printed(ROWS, width=120, quoted=("paper\nsharded", {"boolq": "0.156"}))
     assert table[0].endswith("paper")

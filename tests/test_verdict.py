@@ -1,9 +1,11 @@
 """Who decides, and in which words."""
 
+import math
+
 import pytest
 
 from jaxcontam import results
-from jaxcontam.results import DESIGNED, OrderResult, Pretest
+from jaxcontam.results import DESIGNED, OrderResult, Pretest, ReferenceResult
 from jaxcontam.verdict import decide, screen
 
 
@@ -51,9 +53,26 @@ def result(
         "numbers": numbers,
         "effect_unit": "nats per example boundary",
     }
+    if (p_reference := kwargs.pop("reference", None)) is not None:
+        fields["reference"] = ReferenceResult(
+            name="old",
+            fingerprint="sha256:1",
+            p_value=p_reference,
+            log10_p=math.log10(p_reference),
+            effect=0.0,
+            effect_se=0.1,
+            difference=1.0,
+            difference_se=0.1,
+            difference_p=1e-9,
+            difference_log10_p=-9.0,
+        )
     return OrderResult(**{**fields, **kwargs})
 
 
+FORWARD, BROKEN, PROOF = "reversibility", "invalid design", "contaminated"
+HARDLY = (Pretest("length_trend", 0.5, 0.02, True), Pretest("b", 0.1, 0.5, True))
+IDLE = (Pretest("tfidf_adjacency", 0.0, 1e-3, True, applicable=False),)
+LIST = (Pretest("templated", 0.9, 1.0, True, note="rows alike", applicable=False),)
 FAILED = (Pretest("length_trend", 0.9, 1e-4, False),)
 PASSED = (Pretest("length_trend", 0.1, 0.5, True),)
 
@@ -61,8 +80,16 @@ PASSED = (Pretest("length_trend", 0.1, 0.5, True),)
 @pytest.mark.parametrize(
     ("kwargs", "verdict"),
     [
-        ({"p": 0.001}, "contaminated"),
-        ({"p": 0.0011}, "suspected"),
+        ({"p": 0.001, "null": FORWARD}, "contaminated"),
+        ({"p": 0.0011, "null": FORWARD}, "suspected"),
+        ({"p": 1e-9, "null": "within-group reversibility of blocks"}, "contaminated"),
+        # Nobody knows that the order was drawn: like may stand beside like.
+        ({"p": 1e-9}, "suspected"),
+        ({"p": 1e-9, "null": "within-group exchangeability"}, "suspected"),
+        ({"p": 1e-9, "order_provenance": "declared"}, "contaminated"),
+        ({"p": 1e-9, "order_provenance": "recovered"}, "contaminated"),
+        ({"p": 1e-9, "null": "exchangeability of options"}, "contaminated"),
+        ({"p": 1e-9, "null": DESIGNED, "validity": "asymptotic"}, "suspected"),
         ({"p": 0.05}, "suspected"),
         ({"p": 0.051}, "no evidence"),
         ({"p": 0.051, "mde": 0.51}, "inconclusive"),
@@ -70,10 +97,24 @@ PASSED = (Pretest("length_trend", 0.1, 0.5, True),)
         ({"p": 0.051, "order_provenance": "tfds-hash"}, "inconclusive"),
         ({"p": 0.051, "order_provenance": "unknown"}, "inconclusive"),
         ({"p": 0.051, "order_provenance": "declared"}, "no evidence"),
-        ({"p": 1e-9, "order_provenance": "tfds-hash"}, "contaminated"),
+        ({"p": 1e-9, "order_provenance": "tfds-hash"}, "suspected"),
         ({"p": 1e-9, "pretests": FAILED}, "invalid design"),
         ({"p": 0.9, "pretests": FAILED}, "invalid design"),
-        ({"p": 1e-9, "pretests": PASSED}, "contaminated"),
+        ({"p": 1e-9, "pretests": FAILED, "order_provenance": "declared"}, BROKEN),
+        ({"p": 1e-9, "pretests": PASSED, "null": FORWARD}, "contaminated"),
+        # Before the word, checks are asked at 0.05.
+        ({"p": 1e-9, "pretests": HARDLY, "null": FORWARD}, "suspected"),
+        ({"p": 1e-9, "pretests": IDLE, "null": FORWARD}, "contaminated"),
+        # A list whose order the world knows, and a model that knows the world.
+        ({"p": 1e-9, "pretests": LIST, "null": FORWARD}, "suspected"),
+        ({"p": 1e-9, "pretests": LIST, "null": FORWARD, "reference": 0.3}, PROOF),
+        (
+            {"p": 1e-9, "pretests": LIST, "null": FORWARD, "reference": 0.04},
+            "suspected",
+        ),
+        # The file points forward by itself.
+        ({"p": 1e-9, "null": FORWARD, "reference": 0.01}, BROKEN),
+        ({"p": 1e-9, "null": DESIGNED, "reference": 0.01}, PROOF),
         ({"p": 1e-9, "pretests": FAILED, "null": DESIGNED}, "contaminated"),
     ],
 )
@@ -127,3 +168,29 @@ def test_screening_by_hand():
 
 def test_one_benchmark_needs_no_screening():
     assert screen([result(0.001), result(0.2, primary=False)]) == ()
+
+
+def beside(p, *, null, **kwargs):
+    return result(p, null=null, primary=False, method="other", **kwargs)
+
+
+def test_direction_beside_a_test_of_random_orders_makes_it_a_proof():
+    """At the level halved, since two tests of one file were looked at."""
+    named = result(1e-9)
+    for p, verdict in ((5e-4, PROOF), (6e-4, "suspected")):
+        decided = decide([named, beside(p, null=FORWARD)], min_effect=0.5)
+        assert decided[0].verdict == verdict
+    for kwargs in ({"pretests": FAILED}, {"pretests": HARDLY}, {"name": "y"}):
+        other = beside(1e-9, null=FORWARD, **kwargs)
+        assert decide([named, other], min_effect=0.5)[0].verdict == "suspected"
+
+
+def test_attraction_without_direction_is_suspected_at_most():
+    primary = result(0.5, null=FORWARD)
+    for p, verdict in ((1e-9, "suspected"), (0.002, "no evidence")):
+        decided = decide([primary, beside(p, null="exchangeability")], min_effect=0.5)
+        assert decided[0].verdict == verdict
+    # Where the file's own order attracts, a model that prefers it says nothing.
+    for kwargs in ({"pretests": FAILED}, {"pretests": HARDLY}):
+        other = beside(1e-9, null="exchangeability", **kwargs)
+        assert decide([primary, other], min_effect=0.5)[0].verdict == "no evidence"

@@ -4,7 +4,8 @@ import numpy as np
 
 from jaxcontam.methods.where import where_in_orders, where_in_pairs
 from jaxcontam.stats.orders import draw_orders, published_orders
-from jaxcontam.stats.pair_test import PairStrata, sampled_columns
+from jaxcontam.stats.pair_statistic import ADJACENCY, PairStrata
+from jaxcontam.stats.pair_test import sampled_columns
 
 DIGEST = "sha256:" + "cd" * 32
 
@@ -22,6 +23,7 @@ def pairs_of(rng, n_examples, size, seen=()):
         first_tokens=np.array([-1]),
         sizes=sizes_K,
         codes=codes_KS,
+        runs=np.zeros_like(codes_KS),
         starts=design.orders[:, 0, 0].astype(np.int64),
     )
 
@@ -41,7 +43,7 @@ def test_run_of_orders_is_named_by_its_first_and_last_example():
 def test_run_of_pairs_is_named_by_its_first_and_last_example():
     rng = np.random.default_rng(1)
     orders, strata = pairs_of(rng, 118, 6, seen=range(8, 14))
-    found = where_in_pairs(strata, orders, seed=0, content_digest=DIGEST)
+    found = where_in_pairs(strata, ADJACENCY, orders, seed=0, content_digest=DIGEST)
     assert abs(found.first_example - (orders[8, 0, 0] + 1)) <= 6
     assert abs(found.last_example - (orders[13, 0].max() + 1)) <= 6
     assert found.p_value <= 0.01
@@ -52,7 +54,9 @@ def test_pairs_of_an_unseen_file_have_no_small_pvalue_more_often_than_chance():
     for seed in range(150):
         orders, strata = pairs_of(np.random.default_rng([2, seed]), 40, 5)
         p.append(
-            where_in_pairs(strata, orders, seed=seed, content_digest=DIGEST).p_value
+            where_in_pairs(
+                strata, ADJACENCY, orders, seed=seed, content_digest=DIGEST
+            ).p_value
         )
     # 3.3 standard errors of 150 files.
     assert np.mean(np.array(p) <= 0.1) <= 0.1 + 3.3 * np.sqrt(0.1 * 0.9 / 150)
@@ -61,7 +65,7 @@ def test_pairs_of_an_unseen_file_have_no_small_pvalue_more_often_than_chance():
 def test_model_that_is_indifferent_to_order_gives_pvalue_one():
     orders, strata = pairs_of(np.random.default_rng(3), 40, 5)
     strata.pairs[:] = -3.0
-    found = where_in_pairs(strata, orders, seed=0, content_digest=DIGEST)
+    found = where_in_pairs(strata, ADJACENCY, orders, seed=0, content_digest=DIGEST)
     assert found.p_value == 1.0
     matrix = np.full((5, 4), -3.0)
     assert where_in_orders(matrix, orders[:5], seed=0).p_value == 1.0
@@ -70,7 +74,9 @@ def test_model_that_is_indifferent_to_order_gives_pvalue_one():
 def test_sampled_columns_start_with_the_published_order_and_repeat_by_seed():
     _, strata = pairs_of(np.random.default_rng(4), 23, 5)
     rows, again, other = (
-        sampled_columns(strata, seed=seed, content_digest=DIGEST, n_orders=50)
+        sampled_columns(
+            strata, ADJACENCY, seed=seed, content_digest=DIGEST, n_orders=50
+        )
         for seed in (0, 0, 1)
     )
     centred = strata.centred(0)

@@ -30,7 +30,8 @@ from jaxcontam.stats.all_orders import stratum_orders
 from jaxcontam.stats.lattice import lattice_tail
 from jaxcontam.stats.multiple import two_min
 from jaxcontam.stats.orders import OrderDesign, reversed_orders
-from jaxcontam.stats.pair_test import PairStrata, adjacency_test
+from jaxcontam.stats.pair_statistic import PairStrata
+from jaxcontam.stats.pair_test import adjacency_test
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE
 from jaxcontam.stats.shares import wilson_interval
 from jaxcontam.stats.strata import split_strata

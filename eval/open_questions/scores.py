@@ -13,7 +13,7 @@ from jaxcontam.methods.order_test import order_result, plan_test, score_test
 from jaxcontam.results import Evidence, OrderNumbers
 from jaxcontam.scoring.pair_plan import ALL_TOKENS
 from jaxcontam.scoring.scorer import Scorer
-from jaxcontam.stats.pair_test import PairStrata
+from jaxcontam.stats.pair_statistic import PairStrata
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -55,10 +55,11 @@ class Power:
     """
 
     only: tuple[str, ...] = ()
-    """Populations to make (default: all): main examples shards position size-...
-    share-... ladder long quickstart. Tables show all that are finished."""
+    """Populations to make (default: all): main direction examples shards position
+    size-... share-... ladder long quickstart. Tables show all that are finished."""
     models: int | None = None
-    """Models of each (default: 1,000 of main, 200 of those that ask one question)."""
+    """Models of each (default: 1,000 of main and of direction, 200 of those that ask
+    one question)."""
     seed: int = 0
     """Added to the seed of every model."""
     processes: int | None = None

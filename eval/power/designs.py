@@ -7,6 +7,8 @@ is a random draw in random order from one pool of questions, another one for eac
   tests of whole orders in shards of 6 with 7 orders, read 8 passes each. The rule of
   `audit` for so short a file gives strata of 3, of which 5 passes are all there is;
   reversal reads 2. Context 128, so that shards of 6 fit.
+- `direction`: the same curve with other seeds: direction from the pairs that it asks
+  for, and from all pairs of adjacency, whose test stands beside it.
 - `examples`: sets of 240 planted 0 and 4 times; the first 15 to 240 are tested.
 - `shards`: sets of 120 at 0 and 16 copies; 10, 20, 30, 60 shards and 1, 3, 7, 15 orders
   of each. Context 256, so that shards of 12 fit.
@@ -155,6 +157,20 @@ MAIN = _population(
     (0, 1, 2, 4, 8, 16, 32),
     (_ADJACENCY, _shards(_N_EXAMPLES), _BY_RULE, _REVERSAL),
 )
+DIRECTION = _population(
+    "direction",
+    MAIN.copies,
+    (
+        Variant(
+            scored="adjacency",
+            readings=(
+                Reading("adjacency", "adjacency"),
+                Reading("direction of all pairs", "direction"),
+            ),
+        ),
+        Variant(scored="direction", readings=(Reading("direction", "direction"),)),
+    ),
+)
 _SIDE = (_ADJACENCY_ALONE, _shards(_N_EXAMPLES))
 EXAMPLES = _population(
     "examples",
@@ -292,6 +308,7 @@ POPULATIONS: Mapping[str, Population] = {
     population.study.name: population
     for population in (
         Population(study=MAIN, n_models=1000, first_seed=10_000),
+        Population(study=DIRECTION, n_models=1000, first_seed=30_000),
         Population(study=EXAMPLES, n_models=200, first_seed=20_000),
         Population(study=SHARDS, n_models=200, first_seed=21_000),
         Population(study=POSITION, n_models=200, first_seed=22_000),

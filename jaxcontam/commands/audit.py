@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
+from jaxcontam.commands.audit_flags import check_audit
+from jaxcontam.commands.audit_scored import has_all_pairs, scored_rows, with_reference
+from jaxcontam.commands.device_flags import DeviceFlags, open_for
 from jaxcontam.commands.dry_run import dry_run
 from jaxcontam.commands.flags import (
-    check_positive,
-    check_shared_flags,
-    check_store_flags,
     first_token_choices,
     flags_of,
     store_of,
 )
+from jaxcontam.commands.order_checks import CheckedFiles, checked_files
 from jaxcontam.commands.outcome import print_outcome
-from jaxcontam.commands.progress import progress_bar
 from jaxcontam.commands.publish import with_notes
 from jaxcontam.commands.report import write_page
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
@@ -36,33 +35,35 @@ from jaxcontam.data.release import check_release
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError
 from jaxcontam.hosts import is_first
-from jaxcontam.methods import methods_to_score, options, two_min
-from jaxcontam.methods.options import PlannedOptions, options_result, plan_options
+from jaxcontam.methods import (
+    adjacency,
+    direction,
+    methods_to_score,
+    options,
+    two_min,
+)
+from jaxcontam.methods.options import PlannedOptions, plan_options
 from jaxcontam.methods.order_test import (
     NothingToPermuteError,
     PlannedTest,
-    order_result,
     plan_test,
-    score_test,
 )
-from jaxcontam.methods.two_min import combined_results
 from jaxcontam.methods.version_method import VersionMethod
 from jaxcontam.report.document import make_folder, write_report
 from jaxcontam.report.provenance import library_versions, utc_now
-from jaxcontam.results import RELEASED, Evidence, OrderResult, Pretest, Report
+from jaxcontam.results import DECLARED, RELEASED, Report
 from jaxcontam.stats.effect import LEVEL
-from jaxcontam.stats.pretests import columns, pretest_battery
 from jaxcontam.terminal import Terminal, json_text, visible
 from jaxcontam.verdict import MIN_EFFECT, decide, screen
 
 if TYPE_CHECKING:
-    from jaxcontam.scoring.opened import OpenModel, SequenceScorer
+    from jaxcontam.scoring.opened import OpenModel
 
-# The primary test comes first.
+# Beside direction; where the order is known to be random they decide.
 _TESTS_OF_EFFORT: dict[str, tuple[str, ...]] = {
-    "quick": ("reversal",),
-    "standard": ("adjacency", "reversal"),
-    "thorough": ("two_min", "reversal"),
+    "quick": (),
+    "standard": (adjacency.METHOD.name,),
+    "thorough": (two_min.METHOD.name,),
 }
 
 
@@ -78,10 +79,21 @@ class Audit(DeviceFlags):
     """Files in published order: .jsonl, .json, .csv, .tsv, .txt, .parquet; or
     hf:ORG/NAME:SPLIT, lm_eval:TASK."""
     tests: str | None = None
-    """Order tests, comma-separated; the first one decides (see: methods)."""
+    """Order tests, comma-separated, the deciding one first (see: methods). A test of
+    random orders says `suspected` at most of a file that nobody shuffled, unless
+    direction finds the same."""
     effort: Literal["quick", "standard", "thorough"] = "standard"
-    """quick: reversal, 2 passes; standard: adjacency, 8 passes, reversal beside;
-    thorough: adjacency over longer strata and stratified, 22 passes."""
+    """quick: direction, 2.5 passes; standard: direction and adjacency, 7 passes;
+    thorough: direction, adjacency over longer strata and stratified, 21 passes.
+    direction decides; the others where the order is known to be random."""
+    shuffled: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """You know that the published order was drawn at random: adjacency decides, and the
+    report quotes you."""
+    reference: str | None = None
+    """Model that cannot have seen the file (as MODEL): it takes the same tests, and
+    where it prefers the order, too, the file points forward by itself."""
+    score_anyway: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Score files whose order fails its checks, too."""
     n_orders: int | None = None
     """Random orders a stratum (default: 9; permutation 99; sharded_t 49; options 3;
     at most, permutation_sequential 5,114 and permutation_besag_clifford 1,999)."""
@@ -133,52 +145,21 @@ class Audit(DeviceFlags):
     """Print the report on standard output instead of the table."""
 
     def __post_init__(self) -> None:
-        if self.n_orders is not None and self.n_orders < 1:
-            raise InputError(
-                f"--n-orders must be at least 1, got {self.n_orders}",
-                hint="9 is the default; each more costs one pass over the data",
-            )
-        check_positive(self, "batch_tokens", "max_example_tokens", "limit")
-        check_shared_flags(self.seed, self.min_effect)
-        check_store_flags(self.store, self.no_store)
-        check_device_flags(self, self.model)
-        if self.price_per_hour is not None and not self.price_per_hour >= 0:
-            raise InputError(
-                f"--price-per-hour must be at least 0, got {self.price_per_hour}"
-            )
-        if not self.benchmark:
-            raise InputError("no benchmark file", hint="name at least one")
-        methods_to_score(self.test_names)
-        first_token_choices(self.first_tokens)
-        if self.group_field is not None and self.group_field == self.block_field:
-            raise InputError(
-                "--group-field and --block-field name the same field",
-                hint="blocks of one value hold no group to permute within",
-            )
-        if self.block_field is not None and self._tests_options:
-            raise InputError("--block-field does not go with --tests options")
-        if self.seed_file and len(self.seed_file) != len(self.benchmark):
-            raise InputError(
-                f"--seed-file names {len(self.seed_file)} files for "
-                f"{len(self.benchmark)} benchmarks",
-                hint="it takes one for each, in their order",
-            )
-        for name in ("options_field", "answer_field", "fix_answer"):
-            if getattr(self, name) and not self._tests_options:
-                flag = "--" + name.replace("_", "-")
-                raise InputError(f"{flag} goes with --tests options")
-        if self._tests_options and self.text_field is not None:
-            raise InputError(
-                "--text-field leaves no options to --tests options",
-                hint='use --template, such as "{question}\\n{options}"',
-            )
+        check_audit(self)
 
     @property
     def test_names(self) -> tuple[str, ...]:
         """Tests to run, the deciding one first."""
         if self.tests is None:
-            return _TESTS_OF_EFFORT[self.effort]
-        return tuple(dict.fromkeys(name.strip() for name in self.tests.split(",")))
+            beside = _TESTS_OF_EFFORT[self.effort]
+            known = self.shuffled or bool(self.seed_file)
+            names = (*beside, direction.METHOD.name) if known else ()
+            return names or (direction.METHOD.name, *beside)
+        names = [name.strip() for name in self.tests.split(",")]
+        if {adjacency.METHOD.name, two_min.METHOD.name} & set(names):
+            # Its pairs tell the direction, too.
+            names.append(direction.METHOD.name)
+        return tuple(dict.fromkeys(names))
 
     @property
     def _deciding(self) -> tuple[str, ...]:
@@ -205,13 +186,17 @@ class Audit(DeviceFlags):
             # A slip is told before a model loads.
             for benchmark in benchmarks:
                 benchmark.groups(self.group_field)
+        command = ("audit", self.model, *map(str, self.benchmark), *flags_of(self))
+        checked = self._checked(benchmarks, command)
+        benchmarks = list(checked.benchmarks)
+        if not benchmarks:
+            found = {"unscored": [dataclasses.asdict(one) for one in checked.unscored]}
+            if self.json:
+                print(json_text(found))
+            return found
         model = opened()
         out = self.out or default_out("audit", model.name, benchmarks)
-        planned = [
-            test
-            for benchmark in benchmarks
-            for test in self._plan(benchmark, items.get(benchmark.name), model)
-        ]
+        planned = self._planned(benchmarks, items, model)
         if not self.dry_run:
             make_folder(out)
         scorer = model.make_scorer(
@@ -225,10 +210,27 @@ class Audit(DeviceFlags):
                 budget=self.api_options.limits,
                 as_json=self.json,
             )
-        results, evidence = self._score(planned, benchmarks, scorer, model)
+        rows = scored_rows(planned, scorer, names=self.test_names, checked=checked)
+        reference = None
+        if self.reference is not None:
+            # The target's weights are given back before the reference's are read.
+            del scorer
+            other = open_for(self, self.reference)
+            reference = other.info
+            of_other = scored_rows(
+                self._planned(benchmarks, items, other),
+                other.make_scorer(
+                    store=store_of(self, out, other), batch_tokens=self.batch_tokens
+                ),
+                names=self.test_names,
+                checked=checked,
+                words="scoring orders with the reference",
+            )
+            rows = with_reference(rows, of_other, reference, seed=self.seed)
+        results = with_notes([result for result, _ in rows], model)
         decided = decide(results, min_effect=self.min_effect)
         report = Report(
-            command=("audit", self.model, *map(str, self.benchmark), *flags_of(self)),
+            command=command,
             seed=self.seed,
             started=started,
             wall_seconds=time.monotonic() - clock,
@@ -238,10 +240,12 @@ class Audit(DeviceFlags):
             min_effect=self.min_effect,
             results=tuple(decided),
             screening=screen(decided),
+            unscored=checked.unscored,
+            reference=reference,
         )
         if not is_first():
             return {}
-        document = write_report(report, evidence, out)
+        document = write_report(report, [evidence for _, evidence in rows], out)
         page = write_page(document, out)
         if self.json:
             print(json_text(document))
@@ -249,8 +253,38 @@ class Audit(DeviceFlags):
             print_outcome(decided, report.command, page, Terminal())
         return document
 
+    def _checked(
+        self, benchmarks: list[Benchmark], command: tuple[str, ...]
+    ) -> CheckedFiles:
+        """What is left of the files once their order was looked at."""
+        if self._tests_options_alone:
+            return CheckedFiles(tuple(benchmarks), {}, {}, ())
+        return checked_files(
+            benchmarks,
+            self.test_names[0],
+            command,
+            seed=self.seed,
+            group_field=self.group_field,
+            block_field=self.block_field,
+            # What `options` asks does not depend on the order.
+            score_anyway=self.score_anyway or self.tests_options,
+        )
+
+    def _planned(
+        self,
+        benchmarks: list[Benchmark],
+        items: dict[str, list[Item]],
+        model: "OpenModel",
+    ) -> list[PlannedTest | PlannedOptions]:
+        return [
+            test
+            for benchmark in benchmarks
+            for test in self._plan(benchmark, items.get(benchmark.name), model)
+        ]
+
     @property
-    def _tests_options(self) -> bool:
+    def tests_options(self) -> bool:
+        """Whether options of items are moved, too."""
         return options.METHOD.name in self.test_names
 
     def _load(self) -> tuple[list[Benchmark], dict[str, list[Item]]]:
@@ -269,7 +303,9 @@ class Audit(DeviceFlags):
             if self.seed_file:
                 check_release(path, self.seed_file[i])
                 benchmark = dataclasses.replace(benchmark, order_provenance=RELEASED)
-            if self._tests_options:
+            elif self.shuffled:
+                benchmark = dataclasses.replace(benchmark, order_provenance=DECLARED)
+            if self.tests_options:
                 items[benchmark.name] = read_items(
                     load_benchmark(path, limit=self.limit),
                     options_field=self.options_field,
@@ -301,7 +337,11 @@ class Audit(DeviceFlags):
             benchmark = as_blocks(benchmark, starts)
             encoded = encoded_blocks(encoded, starts)
         planned = []
-        for method in methods_to_score(self.test_names):
+        methods = methods_to_score(self.test_names)
+        if any(has_all_pairs(method) for method in methods):
+            # Direction is read from these pairs.
+            methods = [one for one in methods if one is not direction.METHOD]
+        for method in methods:
             if isinstance(method, VersionMethod):
                 assert items is not None
                 test = plan_options(
@@ -337,58 +377,6 @@ class Audit(DeviceFlags):
                     continue
             planned.append(test)
         return planned
-
-    def _score(
-        self,
-        planned: list[PlannedTest | PlannedOptions],
-        benchmarks: list[Benchmark],
-        scorer: "SequenceScorer",
-        model: "OpenModel",
-    ) -> tuple[list[OrderResult], list[Evidence | None]]:
-        pretests = {
-            benchmark.name: self._pretests(benchmark)
-            for benchmark in benchmarks
-            if not self._tests_options_alone
-        }
-        total, done = sum(test.n_targets for test in planned), 0
-        results: list[OrderResult] = []
-        evidence: list[Evidence | None] = []
-        with progress_bar("scoring orders") as progress:
-            for test in planned:
-                scored = score_test(
-                    test, scorer, lambda now, _, done=done: progress(done + now, total)
-                )
-                done += test.n_targets
-                evidence.append(scored.evidence)
-                primary = test.method.name == self.test_names[0]
-                if isinstance(test, PlannedOptions):
-                    results.append(options_result(test, scored, primary=primary))
-                    continue
-                results.append(
-                    order_result(
-                        test,
-                        scored,
-                        primary=primary,
-                        pretests=pretests[test.benchmark.name],
-                    )
-                )
-        combined = []
-        if two_min.METHOD.name in self.test_names:
-            is_primary = two_min.METHOD.name == self.test_names[0]
-            combined = combined_results(results, primary=is_primary)
-        rows = with_notes([*results, *combined], model)
-        return rows, evidence + [None] * len(combined)
-
-    def _pretests(self, benchmark: Benchmark) -> tuple[Pretest, ...]:
-        if self.block_field is not None:
-            starts = block_starts(benchmark, self.block_field)
-            benchmark = as_blocks(benchmark, starts)
-        groups = (
-            None if self.group_field is None else benchmark.groups(self.group_field)
-        )
-        return pretest_battery(
-            benchmark.texts, columns(benchmark.rows), seed=self.seed, groups=groups
-        )
 
 
 def default_out(command: str, model: str, benchmarks: list[Benchmark]) -> Path:

@@ -50,11 +50,11 @@ class Calibrate(DeviceFlags):
     """Model directory in Hugging Face layout, hub name org/name, or api:URL#NAME."""
     benchmark: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="BENCHMARK")]
     """File: .jsonl, .json, .csv, .tsv, .txt."""
-    tests: str = "reversal"
+    tests: str = "direction"
     """Order tests, comma-separated; each fresh order costs what an audit costs."""
     draws: int | None = None
-    """Fresh orders of the file (default: 100 for reversal, 20 for others);
-    approximate tests relabel the columns of one."""
+    """Fresh orders of the file (default: 100 for direction and reversal, 20 for
+    others); approximate tests relabel the columns of one."""
     n_orders: int | None = None
     """Random orders a stratum (default: as in audit)."""
     group_field: str | None = None

@@ -50,11 +50,12 @@ class Doctor:
     model: Annotated[
         str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")
     ] = None
-    """Model directory that is to be audited: is all there that it takes?"""
+    """Model directory that is to be audited: is all there that it takes? May be left
+    out."""
     benchmark: Annotated[
         str | None, tyro.conf.Positional, tyro.conf.arg(metavar="BENCHMARK")
     ] = None
-    """File that it is to be audited on."""
+    """File that it is to be audited on: does its own order pass the checks?"""
 
     def run(self) -> int:
         """Print a line a check; 0, or 2 if something that is needed is missing."""
@@ -76,10 +77,14 @@ class Doctor:
         yield from folders()
         yield from extras()
         yield from hub()
-        if self.model is not None:
-            yield from model_findings(self.model)
-        if self.benchmark is not None:
-            yield benchmark_finding(self.benchmark)
+        model, benchmark = self.model, self.benchmark
+        if model is not None and benchmark is None and Path(model).is_file():
+            # A file is no model directory.
+            model, benchmark = None, model
+        if model is not None:
+            yield from model_findings(model)
+        if benchmark is not None:
+            yield from benchmark_findings(benchmark)
 
 
 def requirements() -> Iterator[Finding]:
@@ -226,18 +231,39 @@ def model_findings(model: str) -> Iterator[Finding]:
     )
 
 
-def benchmark_finding(benchmark: str) -> Finding:
-    """Whether a file is read as examples."""
+def benchmark_findings(benchmark: str) -> Iterator[Finding]:
+    """Whether a file is read as examples, and which tests its own order allows."""
+    from jaxcontam.commands.order_checks import order_checks
     from jaxcontam.data.benchmark import load_benchmark
+    from jaxcontam.data.repeats import without_repeats
+    from jaxcontam.report.plain_names import plain_name
 
     try:
         found = load_benchmark(benchmark)
     except InputError as e:
-        return Finding("fault", str(e), e.hint or "")
-    return Finding(
+        yield Finding("fault", str(e), e.hint or "")
+        return
+    yield Finding(
         "ok",
         f"{benchmark}: {len(found):,} examples; the first begins "
         f"{found.texts[0][:60]!r}",
+    )
+    checks = order_checks(without_repeats(found), seed=0)
+    failed = [test for test in checks if not test.passed]
+    if not failed:
+        n_made = sum(test.applicable for test in checks)
+        yield Finding("ok", f"its order passes all {n_made} checks that apply")
+        return
+    names = "; ".join(plain_name(test.name) for test in failed)
+    points = any(test.directional for test in failed)
+    yield Finding(
+        "note",
+        f"its order is not random: {names}",
+        "it points forwards: no order test of this file alone is sound; "
+        "audit --reference MODEL"
+        if points
+        else "a test of random orders would accuse any model that copies; direction, "
+        "which audit asks first, does not mind",
     )
 
 

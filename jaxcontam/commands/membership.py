@@ -91,7 +91,8 @@ class Membership(DeviceFlags):
     sweep_k: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Also choose k of 10 to 50 on a random half of the texts, judged on the other."""
     reference: str | None = None
-    """A smaller model, or one that did not see the texts: the score `reference`."""
+    """A model that saw neither side: the score `reference`, and a blind baseline,
+    without which the verdict is at most suspected: one side may be less fluent."""
     corpus: tuple[Path, ...] = ()
     """Text files whose token frequencies the score `dc_pdd` reads."""
     masked_lm: Path | None = None
@@ -234,11 +235,9 @@ class Membership(DeviceFlags):
                 f"{self.nonmembers or self.texts}: no non-member has a token to score",
                 hint="give texts that are not empty",
             )
-        values_NM = np.full((len(run.texts), len(methods)), np.nan)
-        values_NM[scored_N] = table.values
         n_tokens_N = np.zeros(len(run.texts), np.int64)
         n_tokens_N[scored_N] = table.n_tokens
-        whole = Table(table.names, values_NM)
+        whole = Table(table.names, table.values, table.reference).among(scored_N)
         found: Judged = judged(
             run,
             whole,

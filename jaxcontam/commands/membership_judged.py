@@ -31,14 +31,37 @@ class Table:
     Attributes:
         names: The M scores.
         values: (N, M) float64, higher = member; NaN where a text has none.
+        reference: (N, 2) what a model that saw none of the texts says of each, see
+            `fluency_of`; NaN where it says nothing; None without one.
     """
 
     names: tuple[str, ...]
     values: np.ndarray
+    reference: np.ndarray | None = None
 
     def rows(self, chosen_N: np.ndarray) -> "Table":
         """The scores of some of the texts."""
-        return Table(self.names, self.values[chosen_N])
+        reference = self.reference
+        return Table(
+            self.names,
+            self.values[chosen_N],
+            None if reference is None else reference[chosen_N],
+        )
+
+    def among(self, chosen_N: np.ndarray) -> "Table":
+        """These scores as those of the chosen ones among N texts, NaN elsewhere."""
+
+        def spread(rows: np.ndarray) -> np.ndarray:
+            whole = np.full((len(chosen_N), rows.shape[1]), np.nan)
+            whole[chosen_N] = rows
+            return whole
+
+        reference = self.reference
+        return Table(
+            self.names,
+            spread(self.values),
+            None if reference is None else spread(reference),
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,8 +171,10 @@ def _ranked(
     labels = run.with_role(MEMBER)[chosen_N]
     clusters = run.clusters_of(chosen_N)
     texts = run.texts_of(chosen_N)
-    blind = blind_baselines(texts, labels, clusters=clusters, seed=seed)
     scores = table.rows(chosen_N)
+    blind = blind_baselines(
+        texts, labels, clusters=clusters, reference=scores.reference, seed=seed
+    )
     codes = independent_codes(texts, clusters)
     results = judge(
         run.name,
@@ -207,15 +232,18 @@ def _asked(
 ) -> Judged:
     from jaxcontam.methods.membership.pool_judging import judge_texts
 
+    suspected, pool = table.rows(asked_N), table.rows(pool_N)
     judgement = judge_texts(
         run.name,
         run.fingerprint,
-        table.rows(asked_N),
-        table.rows(pool_N),
+        suspected,
+        pool,
         texts=run.texts_of(asked_N),
         pool_texts=run.texts_of(pool_N),
         clusters=run.clusters_of(asked_N),
         pool_clusters=run.clusters_of(pool_N),
+        reference=suspected.reference,
+        pool_reference=pool.reference,
         fprs=fprs,
         seed=seed,
     )

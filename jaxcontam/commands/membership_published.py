@@ -103,6 +103,7 @@ def publish_membership(
         scores=dict(zip(table.names, table.values.T, strict=True)),
         p_values=found.p_values,
         p_adjusted=found.p_adjusted,
+        reference=table.reference,
     )
     if not is_first():
         return {}

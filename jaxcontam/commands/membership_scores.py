@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import dataclasses
 import hashlib
 import io
 import json
@@ -244,7 +245,8 @@ def _requests(
     from jaxcontam.scoring.api.prompts import CountedPrompts
 
     own = [method for method in methods if "reference" not in method.reads]
-    score_texts(texts, own, model, inputs=inputs, seed=seed)
+    alone = dataclasses.replace(inputs, reference=None)
+    score_texts(texts, own, model, inputs=alone, seed=seed)
     prompts = getattr(model.plain, "prompts", None)
     assert isinstance(prompts, CountedPrompts)
     positions = collections.Counter[tuple[int, ...]]()

@@ -20,11 +20,14 @@ from jaxcontam.methods.power_designs import (
     power_design,
     workload,
 )
+from jaxcontam.stats.concentrated_power import concentrated_power
 from jaxcontam.stats.power import detectable_effect, power, smallest_enough
 from jaxcontam.terminal import Terminal
 
 # More orders a stratum than this are no remedy.
 _MOST_ORDERS = 9_999
+# Of the boundaries, where few of them carry all of the memory.
+_FEW = 0.1
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +38,9 @@ class TestPlan:
         method: Name of the test.
         examples_needed: For the wanted power; None if no number is enough.
         n_examples: Examples that what follows is about: those at hand, else needed.
-        power: With them.
+        power: With them, where every boundary carries the effect alike.
+        power_one_in_ten: Where one boundary in ten carries ten times the effect, and
+            the others none.
         mde: Smallest effect found with the wanted power; None if none is.
         log10_p_floor: log10 of the smallest p-value; None if there is no floor.
         n_strata: K.
@@ -51,6 +56,7 @@ class TestPlan:
     examples_needed: int | None
     n_examples: int | None
     power: float | None = None
+    power_one_in_ten: float | None = None
     mde: float | None = None
     log10_p_floor: float | None = None
     n_strata: int | None = None
@@ -200,6 +206,9 @@ class Plan:
             examples_needed=needed,
             n_examples=n,
             power=power(design, effect, sd, level=self.level),
+            power_one_in_ten=concentrated_power(
+                design, effect, sd, share=_FEW, level=self.level
+            ),
             mde=detectable_effect(design, sd, level=self.level, wanted=self.power),
             log10_p_floor=design.log10_floor,
             n_strata=design.n_strata,
@@ -225,6 +234,7 @@ def _print(
     for name in (
         "examples\nneeded",
         f"power{here}",
+        "1 in 10\ncarry it",
         "MDE",
         "p floor",
         "m",
@@ -238,7 +248,10 @@ def _print(
         table.add_row(
             test.method,
             _count(test.examples_needed),
-            "-" if test.power is None else f"{test.power:.2f}",
+            *(
+                "-" if value is None else f"{value:.2f}"
+                for value in (test.power, test.power_one_in_ten)
+            ),
             "-" if test.mde is None else f"{test.mde:.2g}",
             floor_text(test.log10_p_floor),
             "all" if test.n_orders is None and test.n_strata else _count(test.n_orders),
@@ -260,8 +273,10 @@ def _print(
     console.print(
         f"\nTo find {found['effect']:.3g} nats a boundary at p <= {plan.level:g} with "
         f"probability {plan.power:g}, where chance adds {spread} nats to each; "
-        f"{found['example_tokens']:.3g} tokens an example. A plan, not a promise: real "
-        "scores have heavier tails.",
+        f"{found['example_tokens']:.3g} tokens an example. The first power is where "
+        "every boundary gains that, the second where one boundary in ten gains ten "
+        "times that and the others nothing. A plan, not a promise: real scores have "
+        "heavier tails.",
         highlight=False,
     )
     borrowed: dict[str, list[str]] = {}

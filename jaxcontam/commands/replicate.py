@@ -75,7 +75,7 @@ class Replicate:
     """Instances, drawn at random; the paper has 10."""
     control: Path | None = None
     """File of instances that cannot have been seen, such as newer or rewritten ones;
-    with --recorded, their completions."""
+    with --recorded, their completions. Without one the verdict is at most suspected."""
     prompts: Path | None = None
     """Other instructions: a .toml or .json file with guided and general templates."""
     judge: str = "local"

@@ -17,6 +17,7 @@ from jaxcontam.methods.replication.local_judge import (
 from jaxcontam.methods.replication.overlap import ROUGE_L, overlap_scores
 from jaxcontam.methods.replication.partition import overlap_results
 from jaxcontam.methods.replication.people import People
+from jaxcontam.methods.replication.predictable import follows_from_first
 from jaxcontam.replication_results import JudgeResult, OverlapResult
 
 LOCAL, LLM, HUMAN = "judge_local", "judge_llm", "judge_human"
@@ -116,7 +117,9 @@ class Partition:
             "prompt_version": self.prompt_version,
             "humans": None if self.humans is None else self.humans.consensus,
             "is_short": [is_short(instance) for instance in self.arm.instances],
+            "follows": _follow(self.arm),
         }
+        of_control = None if self.control is None else _follow(self.control)
         of_run = (
             *self.warnings,
             *(f"of the control: {words}" for words in self.control_warnings),
@@ -130,6 +133,7 @@ class Partition:
                     judge_version=version,
                     primary=not self._is_decided_locally,
                     control=self.llm_control,
+                    control_follows=None if self.llm_control is None else of_control,
                     warnings=() if self._is_decided_locally else of_run,
                     **shared,
                 )
@@ -141,6 +145,7 @@ class Partition:
                 judge_version=judge_version(with_bleurt=self.judges_by_bleurt),
                 primary=self._is_decided_locally,
                 control=self.control_judged_locally,
+                control_follows=of_control,
                 warnings=(
                     *(of_run if self._is_decided_locally else ()),
                     *instance_warnings(self.arm.instances),
@@ -214,6 +219,11 @@ class Partition:
         )
 
 
+def _follow(arm: Arm) -> list[bool]:
+    """Instances whose second piece follows from the first one by rule."""
+    return [follows_from_first(instance) for instance in arm.instances]
+
+
 def rouge_overlap(arm: Arm) -> tuple[np.ndarray, np.ndarray] | None:
     """ROUGE-L of guided and general completions, (N,) each; None for one arm only."""
     if arm.general is None:
@@ -261,7 +271,9 @@ def _rows(
     labels: Mapping[str, Sequence[Judgement | None]],
 ) -> list[dict[str, Any]]:
     rows = []
-    for i, (instance, guided) in enumerate(zip(arm.instances, arm.guided, strict=True)):
+    for i, (instance, guided, follows) in enumerate(
+        zip(arm.instances, arm.guided, _follow(arm), strict=True)
+    ):
         row: dict[str, Any] = {
             "benchmark": name,
             "arm": which,
@@ -269,6 +281,7 @@ def _rows(
             "cut": instance.cut,
             "split_point": len(instance.first_piece),
             "label": instance.label,
+            "follows": follows,
             "first_piece": instance.first_piece,
             "second_piece": instance.second_piece,
             "guided": guided.text,

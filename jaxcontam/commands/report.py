@@ -18,8 +18,8 @@ from jaxcontam.commands.method_notes import method_notes
 from jaxcontam.commands.verify_membership import judged_again
 from jaxcontam.data.manifest import Manifest, read_manifest
 from jaxcontam.errors import InputError
-from jaxcontam.methods import two_min
-from jaxcontam.methods.method import pair_strata
+from jaxcontam.methods import METHODS, two_min
+from jaxcontam.methods.method import PairMethod, pair_strata
 from jaxcontam.report.archive import read_archive
 from jaxcontam.report.books import is_books, write_books_page
 from jaxcontam.report.calibration import is_calibration, write_calibration_page
@@ -37,7 +37,6 @@ from jaxcontam.report.table_csv import RESULTS_NAME, results_csv
 from jaxcontam.report.template import PAGE_NAME
 from jaxcontam.report.unlearning import is_unlearning, write_unlearning_page
 from jaxcontam.results import Evidence
-from jaxcontam.stats.adjacency import LAGS
 from jaxcontam.stats.padding import unpadded
 from jaxcontam.stats.pair_test import drawn_sums
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, redrawn_sums, row_scores
@@ -166,11 +165,20 @@ def _picture(evidence: Evidence, row: Mapping[str, Any], seed: int) -> NullPictu
     if evidence.scores is None:
         strata = pair_strata(evidence)
         (q,) = np.flatnonzero(strata.first_tokens == row["first_tokens"])[:1]
+        method = METHODS[row["method"]]
+        assert isinstance(method, PairMethod)
+        statistic = method.statistic
         contributions_K = np.array(
-            [np.trace(matrix, 1) for matrix in strata.centred(int(q))]
-        )
+            [
+                statistic.sums(
+                    statistic.matrix(pairs_SS), np.arange(len(pairs_SS))[None]
+                )
+                for pairs_SS in strata.matrices(int(q))
+            ]
+        ).ravel()
         sums = drawn_sums(
             strata,
+            statistic,
             seed=seed,
             content_digest=row["content_digest"],
             n_draws=_N_DRAWN,
@@ -190,9 +198,6 @@ def _picture(evidence: Evidence, row: Mapping[str, Any], seed: int) -> NullPictu
         null_sums=sums,
         observed=float(contributions_K.sum()),
         contributions=contributions_K,
-        lag_profile=None
-        if row["lag_profile"] is None
-        else dict(zip(LAGS, row["lag_profile"], strict=True)),
     )
 
 

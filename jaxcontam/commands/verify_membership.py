@@ -13,7 +13,7 @@ from jaxcontam.commands.membership_texts import RunTexts
 from jaxcontam.commands.verify_texts import checked_rows
 from jaxcontam.errors import InputError
 from jaxcontam.report.document import REPORT_NAME
-from jaxcontam.report.membership import TEXTS_NAME, score_columns
+from jaxcontam.report.membership import TEXTS_NAME, reference_column, score_columns
 
 # Sums in another version of NumPy, and trees and regressions in another one of
 # scikit-learn, may differ in the last digits; a difference of AUCs may be near 0.
@@ -78,7 +78,11 @@ def judged_again(
     columns = score_columns(rows)
     again = judged(
         run,
-        Table(tuple(columns), np.stack(list(columns.values()), axis=1)),
+        Table(
+            tuple(columns),
+            np.stack(list(columns.values()), axis=1),
+            reference_column(rows),
+        ),
         np.array([row["left_out"] for row in rows], bool),
         primary=study["primary"],
         fprs=tuple(study["fprs"]),

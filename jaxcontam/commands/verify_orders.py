@@ -17,8 +17,9 @@ from jaxcontam.commands.verify_verdicts import (
 )
 from jaxcontam.commands.verify_versions import deal_faults, version_faults
 from jaxcontam.errors import InputError
-from jaxcontam.methods import reported_method, two_min
-from jaxcontam.methods.method import PairMethod, SequentialMethod
+from jaxcontam.methods import direction, reported_method, two_min
+from jaxcontam.methods.method import PairMethod, SequentialMethod, stratum_runs
+from jaxcontam.methods.reference_model import reference_result
 from jaxcontam.methods.two_min import combined_numbers
 from jaxcontam.methods.version_method import VersionMethod
 from jaxcontam.report.archive import read_archive
@@ -31,7 +32,8 @@ from jaxcontam.report.document import (
     order_result_from,
     read_document,
 )
-from jaxcontam.results import Evidence, Local, OrderNumbers, OrderResult
+from jaxcontam.results import Evidence, Local, Neighbours, OrderNumbers, OrderResult
+from jaxcontam.stats.direction import needed_pairs
 from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.orders import (
     OrderDesign,
@@ -48,7 +50,7 @@ _UNREADABLE = (
     *(TypeError, ValueError, IndexError, AttributeError, ArithmeticError),
     InputError,
 )
-_SIGNED = {"statistic", "effect", "symmetry", "lag_profile"}
+_SIGNED = {"statistic", "effect", "symmetry", "lag_profile", "neighbours"}
 
 
 def verify_report(directory: Path) -> tuple[list[str], int]:
@@ -116,6 +118,7 @@ def verify_report(directory: Path) -> tuple[list[str], int]:
                 found = found or _order_faults(result, scored, seed, n_benchmarks)
                 numbers = _recompute(result, scored, seed)
                 found += _differences(result.numbers, numbers, scored)
+                found += _reference_faults(result, scored, seed)
             faults += [f"{where}: {fault}" for fault in found]
             tests.append((r, dataclasses.replace(result, numbers=numbers)))
         except KeyError as e:
@@ -235,17 +238,63 @@ def _pair_faults(result: OrderResult, evidence: Evidence) -> list[str]:
         return ["no pair matrices"]
     if pairs.shape[1:3] != orders[:, 0].shape or codes.shape != orders[:, 0].shape:
         return ["orders, groups and pair matrices differ in shape"]
+    faults = _run_faults(result, evidence)
     if result.group_field is not None:
         # The groups stand in the benchmark, not in the report.
-        return _permutation_faults(orders)
+        return faults + _permutation_faults(orders)
     strata = np.array_split(np.arange(result.n_examples), result.n_strata)
     published, _ = published_orders(strata)
-    faults = []
     if not np.array_equal(published.orders, orders):
         faults.append("strata are not those of the file")
     if codes.any():
         faults.append("there are groups, and no --group-field")
     return faults
+
+
+def _run_faults(result: OrderResult, evidence: Evidence) -> list[str]:
+    """Whether runs are those of the file, and pairs those that the test asks for."""
+    orders, pairs, runs = evidence.orders, evidence.pairs, evidence.runs
+    if orders is None or pairs is None or runs is None:
+        return ["no runs"]
+    published_KS = orders[:, 0]
+    if not np.array_equal(runs, stratum_runs(published_KS, result.n_examples)):
+        return ["runs are not those of the file"]
+    is_sparse = bool(np.isnan(pairs).any())
+    if is_sparse and result.method != direction.METHOD.name:
+        return ["pairs are missing"]
+    sizes_K = (published_KS >= 0).sum(axis=1).tolist()
+    for matrix, runs_S, size in zip(pairs[0], runs, sizes_K, strict=True):
+        missing_SS = np.isnan(matrix[:size, :size])
+        needed_SS = needed_pairs(runs_S[:size]) | np.eye(size, dtype=bool)
+        if is_sparse and not np.array_equal(~missing_SS, needed_SS):
+            return ["pairs are not those that tell the direction"]
+    return []
+
+
+def _reference_faults(result: OrderResult, evidence: Evidence, seed: int) -> list[str]:
+    """Whether the reference model's numbers follow from its pairs."""
+    stated = result.reference
+    if stated is None:
+        has_pairs = evidence.reference_pairs is not None
+        return ["a reference was scored and is not stated"] if has_pairs else []
+    method = reported_method(result.method)
+    if not isinstance(method, PairMethod):
+        return ["a reference stands beside a test that has none"]
+    computed = reference_result(
+        method,
+        evidence,
+        name=stated.name,
+        fingerprint=stated.fingerprint,
+        seed=seed,
+        content_digest=result.content_digest,
+    )
+    assert evidence.reference_pairs is not None
+    noise = _RTOL * 1e-6 * float(np.nansum(np.abs(evidence.reference_pairs)))
+    return [
+        f"reference's {name} is {a!r}, recomputed {b!r}"
+        for name, a in dataclasses.asdict(stated).items()
+        if not _same(a, b := getattr(computed, name), noise if "p" not in name else 0.0)
+    ]
 
 
 def _permutation_faults(orders_KMS: np.ndarray) -> list[str]:
@@ -325,6 +374,6 @@ def _same(a: object, b: object, noise: float = 0.0) -> bool:
         return len(a) == len(b) and all(
             _same(x, y, noise) for x, y in zip(a, b, strict=True)
         )
-    if isinstance(a, Local) and isinstance(b, Local):
+    if isinstance(a, Local | Neighbours) and isinstance(b, Local | Neighbours):
         return _same(dataclasses.astuple(a), dataclasses.astuple(b), noise)
     return a == b

@@ -17,6 +17,7 @@ from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.methods.method import PairMethod, SequentialMethod
 from jaxcontam.methods.version_method import VersionMethod
 from jaxcontam.results import (
+    DECLARED,
     DESIGNED,
     RELEASED,
     Evidence,
@@ -24,7 +25,6 @@ from jaxcontam.results import (
     OrderResult,
     Pretest,
 )
-from jaxcontam.stats.all_orders import n_stratum_orders
 from jaxcontam.stats.multiple import holm
 from jaxcontam.stats.pretests.battery import LEVEL
 from jaxcontam.verdict import MIN_EFFECT
@@ -185,6 +185,8 @@ def _provenance(result: OrderResult, command: Sequence[str]) -> str:
         return result.order_provenance
     if "--seed-file" in command:
         return RELEASED
+    if "--shuffled" in command:
+        return DECLARED
     # Of a task whose code made its documents nobody knows it, and that says less.
     is_made = result.order_provenance == "unknown"
     has_task = any(word.startswith(TASK_PREFIX) for word in command[2:])
@@ -260,9 +262,15 @@ def _pair_shape_faults(result: OrderResult, evidence: Evidence) -> list[str]:
         return ["no pair matrices"]
     if len(evidence.orders) != result.n_strata:
         return [f"n_strata is {result.n_strata}, not {len(evidence.orders)}"]
+    method = METHODS[result.method]
+    assert isinstance(method, PairMethod)
+    if evidence.runs is None or evidence.runs.shape != evidence.codes.shape:
+        return ["no runs"]
     most = max(
-        n_stratum_orders(codes_S[row_S >= 0])
-        for codes_S, row_S in zip(evidence.codes, evidence.orders[:, 0], strict=True)
+        method.statistic.n_orders(codes_S[row_S >= 0], runs_S[row_S >= 0])
+        for codes_S, runs_S, row_S in zip(
+            evidence.codes, evidence.runs, evidence.orders[:, 0], strict=True
+        )
     )
     if most - 1 != result.n_orders:
         return [f"n_orders is {result.n_orders}, not {most - 1}"]

@@ -6,6 +6,7 @@ from jaxcontam.errors import unknown_name
 from jaxcontam.methods import (
     adjacency,
     canary,
+    direction,
     options,
     permutation,
     permutation_besag_clifford,
@@ -41,6 +42,7 @@ from jaxcontam.methods.version_method import VersionMethod
 _HERE: Mapping[str, TestMethod | VersionMethod | CombinedMethod | ScoreMethod] = {
     method.name: method
     for method in (
+        direction.METHOD,
         adjacency.METHOD,
         stratified.METHOD,
         two_min.METHOD,

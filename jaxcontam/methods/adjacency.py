@@ -1,6 +1,7 @@
 """Adjacency test: is each example expected after the one published before it?"""
 
 from jaxcontam.methods.method import PairMethod
+from jaxcontam.stats.pair_statistic import ADJACENCY
 from jaxcontam.stats.pair_test import adjacency_normal_test, adjacency_test
 
 _SOURCE = (
@@ -12,6 +13,7 @@ METHOD = PairMethod(
     name="adjacency",
     # All 8! orders are columns: 40,320 without a draw.
     size=8,
+    statistic=ADJACENCY,
     analyse=adjacency_test,
     locates=True,
     null="exchangeability",
@@ -24,6 +26,7 @@ METHOD = PairMethod(
 NORMAL = PairMethod(
     name="adjacency_normal",
     size=METHOD.size,
+    statistic=ADJACENCY,
     analyse=adjacency_normal_test,
     grouped=False,
     null="exchangeability",

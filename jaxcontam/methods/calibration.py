@@ -95,7 +95,11 @@ def calibrate_test(
     groups = None if group_field is None else benchmark.groups(group_field)
     n_fresh = 1
     if is_exact:
-        is_cheap = getattr(method, "default_orders", None) == 1
+        is_cheap = (
+            not method.whole
+            if isinstance(method, PairMethod)
+            else getattr(method, "default_orders", None) == 1
+        )
         n_fresh = n_draws or (_N_FRESH_CHEAP if is_cheap else _N_FRESH)
     n_scored = n_cached = n_targets = 0
     found: list[tuple[float, float | None]] = []

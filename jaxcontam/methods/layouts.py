@@ -14,8 +14,8 @@ from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.pair_plan import ALL_TOKENS, PairPlan
 from jaxcontam.scoring.plan import ScoringPlan
 from jaxcontam.scoring.scorer import NonFiniteScoreError, Progress, n_targets
-from jaxcontam.stats.all_orders import n_stratum_orders
 from jaxcontam.stats.orders import OrderDesign
+from jaxcontam.stats.pair_statistic import PairStatistic
 from jaxcontam.stats.randomisation import N_MONTE_CARLO
 
 
@@ -168,19 +168,23 @@ class SequenceLayout:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class PairLayout:
-    """Every example after every other one of its stratum.
+    """Examples after others of their stratum.
 
     Attributes:
         design: The published order of each stratum.
         codes: (K, s_max) int64, groups within strata.
+        runs: (K, s_max) int64, runs within strata.
         plan: What is scored.
         first_tokens: Q choices of how many tokens of each example count.
+        statistic: Says which orders are compared.
     """
 
     design: OrderDesign
     codes: np.ndarray
+    runs: np.ndarray
     plan: PairPlan
     first_tokens: tuple[int, ...]
+    statistic: PairStatistic
 
     @property
     def n_strata(self) -> int:
@@ -249,10 +253,13 @@ class PairLayout:
             pairs=self.plan.matrices(logprobs, self.first_tokens),
             first_tokens=np.array(self.first_tokens, np.int64),
             codes=self.codes,
+            runs=self.runs,
         )
 
     def _columns(self) -> list[int]:
         return [
-            n_stratum_orders(codes_S[row >= 0])
-            for codes_S, row in zip(self.codes, self.design.orders[:, 0], strict=True)
+            self.statistic.n_orders(codes_S[row_S >= 0], runs_S[row_S >= 0])
+            for codes_S, runs_S, row_S in zip(
+                self.codes, self.runs, self.design.orders[:, 0], strict=True
+            )
         ]

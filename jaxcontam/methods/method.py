@@ -13,6 +13,7 @@ from jaxcontam.results import Evidence, OrderNumbers, OrderResult
 from jaxcontam.scoring.pair_plan import ALL_TOKENS, plan_pairs
 from jaxcontam.scoring.plan import plan_orders
 from jaxcontam.stats.adjacency import FEWEST_EXAMPLES
+from jaxcontam.stats.direction import needed_pairs, run_length, runs_of
 from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.orders import (
     OrderDesign,
@@ -20,7 +21,7 @@ from jaxcontam.stats.orders import (
     draw_orders,
     published_orders,
 )
-from jaxcontam.stats.pair_test import PairStrata
+from jaxcontam.stats.pair_statistic import PairStatistic, PairStrata
 from jaxcontam.stats.strata import split_strata
 
 
@@ -146,12 +147,14 @@ class OrderMethod:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PairMethod:
-    """An order test that scores each example after each other one of its stratum.
+    """An order test that scores examples after others of their stratum.
 
     Attributes:
         name: As typed after `--tests`.
         size: Most examples of a stratum.
+        statistic: What it sums, and over which orders.
         analyse: (strata, seed, content_digest) -> numbers.
+        whole: Score all pairs of a stratum, not only those that tell the direction.
         locates: Say where in the file the evidence lies.
         grouped: As for `OrderMethod`, like all that follow.
         fewest_strata: Strata with more than one order that the analysis needs.
@@ -166,7 +169,9 @@ class PairMethod:
 
     name: str
     size: int
+    statistic: PairStatistic
     analyse: Callable[..., OrderNumbers]
+    whole: bool = True
     locates: bool = False
     grouped: bool = True
     fewest_strata: int = 1
@@ -186,7 +191,10 @@ class PairMethod:
         prefix_id: int | None,
         n_orders: int | None,
     ) -> Layout:
-        """All pairs of each stratum; all its orders are columns, whatever n_orders.
+        """Pairs of each stratum; its orders are columns, whatever n_orders.
+
+        With groups all pairs are scored: a run that keeps to its groups has other
+        neighbours when it is reversed.
 
         Raises:
             InputError: If no two examples fit the context.
@@ -197,13 +205,24 @@ class PairMethod:
         design, codes_KS = published_orders(
             split_strata(file.n_examples, self.size), groups=file.groups
         )
+        strata = [row[row >= 0] for row in design.orders[:, 0]]
+        runs_KS = stratum_runs(design.orders[:, 0], file.n_examples)
+        whole = self.whole or file.groups is not None
         plan = plan_pairs(
-            [row[row >= 0] for row in design.orders[:, 0]],
+            strata,
             encoded,
             prefix_id=prefix_id,
             context=file.context,
+            wanted=None
+            if whole
+            else [
+                needed_pairs(runs_S[: len(members)])
+                for runs_S, members in zip(runs_KS, strata, strict=True)
+            ],
         )
-        return PairLayout(design, codes_KS, plan, file.first_tokens)
+        return PairLayout(
+            design, codes_KS, runs_KS, plan, file.first_tokens, self.statistic
+        )
 
     def numbers(
         self, evidence: Evidence, *, grouped: bool, seed: int, content_digest: str
@@ -223,7 +242,9 @@ class PairMethod:
         numbers = self.analyse(strata, seed=seed, content_digest=content_digest)
         if not self.locates or orders is None:
             return numbers
-        local = where_in_pairs(strata, orders, seed=seed, content_digest=content_digest)
+        local = where_in_pairs(
+            strata, self.statistic, orders, seed=seed, content_digest=content_digest
+        )
         return dataclasses.replace(numbers, local=local)
 
 
@@ -300,6 +321,20 @@ TestMethod = OrderMethod | PairMethod | SequentialMethod
 """A method that gives a p-value."""
 
 
+def stratum_runs(published_KS: np.ndarray, n_examples: int) -> np.ndarray:
+    """(K, S) int64, the run of each example, which direction reverses; 0 in padding.
+
+    Args:
+        published_KS: Example indices of each stratum, -1 in padding.
+        n_examples: Of the whole file: fewer examples are cut into shorter runs.
+    """
+    length = run_length(n_examples)
+    runs_KS = np.zeros(published_KS.shape, np.int64)
+    for runs_S, size in zip(runs_KS, (published_KS >= 0).sum(axis=1), strict=True):
+        runs_S[:size] = runs_of(int(size), length)
+    return runs_KS
+
+
 def pair_strata(evidence: Evidence) -> PairStrata:
     """Pair matrices of stored evidence.
 
@@ -307,13 +342,16 @@ def pair_strata(evidence: Evidence) -> PairStrata:
         ValueError: If a part of them is missing.
     """
     pairs, orders = evidence.pairs, evidence.orders
-    first_tokens, codes = evidence.first_tokens, evidence.codes
-    if pairs is None or orders is None or first_tokens is None or codes is None:
+    first_tokens, codes, runs = evidence.first_tokens, evidence.codes, evidence.runs
+    if pairs is None or orders is None or first_tokens is None:
         raise ValueError("no pair matrices")
+    if codes is None or runs is None:
+        raise ValueError("no groups or runs of the pair matrices")
     return PairStrata(
         pairs=pairs,
         first_tokens=first_tokens,
         sizes=(orders[:, 0] >= 0).sum(axis=1),
         codes=codes,
+        runs=runs,
         starts=orders[:, 0, 0].astype(np.int64),
     )

@@ -7,8 +7,13 @@ import numpy as np
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.errors import InputError
-from jaxcontam.methods.layouts import Layout, ScoredTest, UnscorableExampleError
-from jaxcontam.methods.method import OrderFile, TestMethod
+from jaxcontam.methods.layouts import (
+    Layout,
+    PairLayout,
+    ScoredTest,
+    UnscorableExampleError,
+)
+from jaxcontam.methods.method import OrderFile, PairMethod, TestMethod
 from jaxcontam.methods.options import PlannedOptions
 from jaxcontam.results import DESIGNED, RELEASED, OrderResult, Pretest
 from jaxcontam.scoring.opened import SequenceScorer
@@ -174,7 +179,9 @@ def order_result(
     benchmark = planned.benchmark
     n_targets = planned.n_targets if scored.n_targets is None else scored.n_targets
     n_cached = scored.n_cached if method is None else n_targets
-    method = method or planned.method
+    method, layout = method or planned.method, planned.layout
+    if isinstance(method, PairMethod) and isinstance(layout, PairLayout):
+        layout = dataclasses.replace(layout, statistic=method.statistic)
     grouped = planned.group_field is not None
     numbers = method.numbers(
         scored.evidence,
@@ -182,7 +189,6 @@ def order_result(
         seed=planned.seed,
         content_digest=benchmark.content_digest,
     )
-    layout = planned.layout
     null = f"within-group {method.null}" if grouped else method.null
     if planned.block_field is not None:
         null = f"{null} of blocks"

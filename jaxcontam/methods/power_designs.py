@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from jaxcontam.methods.adjacency import METHOD as ADJACENCY
+from jaxcontam.methods.direction import METHOD as DIRECTION
 from jaxcontam.methods.permutation import METHOD as PERMUTATION
 from jaxcontam.methods.reversal import LARGEST_STRATUM
 from jaxcontam.methods.reversal import METHOD as REVERSAL
@@ -14,11 +15,14 @@ from jaxcontam.methods.sharded_t import METHOD as SHARDED_T
 from jaxcontam.methods.sharded_t import N_SHARDS
 from jaxcontam.methods.stratified import METHOD as STRATIFIED
 from jaxcontam.stats.all_orders import n_stratum_orders
+from jaxcontam.stats.direction import needed_pairs, run_length, runs_of
 from jaxcontam.stats.power import (
     PowerDesign,
+    direction_design,
     drawn_design,
     pair_design,
     reversal_design,
+    stratum_sizes,
 )
 from jaxcontam.stats.strata import stratum_size
 
@@ -100,6 +104,8 @@ def scored_design(
         return pair_design(
             n_examples, n_strata, symmetry=symmetry, log10_orders=_log10_orders
         )
+    if name == DIRECTION.name and n_examples >= 3 * n_strata:
+        return direction_design(n_examples, n_strata, symmetry=symmetry)
     if name == REVERSAL.name:
         return reversal_design(n_examples, n_strata, symmetry=symmetry)
     if name == STRATIFIED.name:
@@ -114,6 +120,15 @@ def scored_design(
 def workload(name: str, file: FilePlan, design: PowerDesign) -> Workload:
     """Cost of a design of `power_design`."""
     tokens = file.example_tokens
+    if name == DIRECTION.name:
+        length = run_length(file.n_examples)
+        n_pairs = sum(
+            count * int(needed_pairs(runs_of(size, length)).sum())
+            for size, count in stratum_sizes(file.n_examples, _n_pair_strata(file))
+        )
+        return Workload(
+            n_sequences=n_pairs, n_targets=n_pairs * tokens, n_read=n_pairs * tokens
+        )
     if design.n_orders is None:
         n_pairs = sum(k.count * k.size * (k.size - 1) for k in design.kinds)
         return Workload(
@@ -135,10 +150,21 @@ def _adjacency(file: FilePlan, n_orders: int) -> PowerDesign:
     del n_orders
     return pair_design(
         file.n_examples,
-        math.ceil(file.n_examples / ADJACENCY.size),
+        _n_pair_strata(file),
         symmetry=file.symmetry,
         log10_orders=_log10_orders,
     )
+
+
+def _direction(file: FilePlan, n_orders: int) -> PowerDesign:
+    del n_orders
+    return direction_design(
+        file.n_examples, _n_pair_strata(file), symmetry=file.symmetry
+    )
+
+
+def _n_pair_strata(file: FilePlan) -> int:
+    return math.ceil(file.n_examples / ADJACENCY.size)
 
 
 def _log10_orders(size: int) -> float:
@@ -173,6 +199,7 @@ def _n_strata(file: FilePlan, n_orders: int, *, limit: int | None = None) -> int
 
 
 PLANNED: Mapping[str, Callable[[FilePlan, int], PowerDesign]] = {
+    DIRECTION.name: _direction,
     ADJACENCY.name: _adjacency,
     STRATIFIED.name: _stratified,
     REVERSAL.name: _reversal,
@@ -183,6 +210,7 @@ PLANNED: Mapping[str, Callable[[FilePlan, int], PowerDesign]] = {
 
 _DEFAULT_ORDERS: Mapping[str, int | None] = {
     ADJACENCY.name: None,
+    DIRECTION.name: None,
     **{
         method.name: method.default_orders
         for method in (STRATIFIED, REVERSAL, SHARDED_T, PERMUTATION)
@@ -190,7 +218,7 @@ _DEFAULT_ORDERS: Mapping[str, int | None] = {
 }
 _FEWEST_EXAMPLES = {
     method.name: method.fewest_examples
-    for method in (ADJACENCY, STRATIFIED, REVERSAL, SHARDED_T, PERMUTATION)
+    for method in (DIRECTION, ADJACENCY, STRATIFIED, REVERSAL, SHARDED_T, PERMUTATION)
 }
 # A t-test needs two shards of two.
 _FEWEST_EXAMPLES[SHARDED_T.name] = 4

@@ -10,7 +10,8 @@ import numpy as np
 
 from jaxcontam.results import Local
 from jaxcontam.stats.local import Run, local_evidence
-from jaxcontam.stats.pair_test import PairStrata, sampled_columns
+from jaxcontam.stats.pair_statistic import PairStatistic, PairStrata
+from jaxcontam.stats.pair_test import sampled_columns
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE
 
 # Orders of a stratum beside the published one. A stratum of eight has 40,320, and
@@ -34,7 +35,12 @@ def where_in_orders(
 
 
 def where_in_pairs(
-    strata: PairStrata, orders_KMS: np.ndarray, *, seed: int, content_digest: str
+    strata: PairStrata,
+    statistic: PairStatistic,
+    orders_KMS: np.ndarray,
+    *,
+    seed: int,
+    content_digest: str,
 ) -> Local:
     """The best run of strata of a pair test, by its first choice of tokens.
 
@@ -42,14 +48,20 @@ def where_in_pairs(
 
     Args:
         strata: Pair matrices in file order.
+        statistic: What is summed over an order.
         orders_KMS: Column 0 is the published order.
         seed: The run's seed.
         content_digest: Of the benchmark.
     """
     rows = sampled_columns(
-        strata, seed=seed, content_digest=content_digest, n_orders=_N_SAMPLED
+        strata,
+        statistic,
+        seed=seed,
+        content_digest=content_digest,
+        n_orders=_N_SAMPLED,
     )
-    ties_K = MODEL_TOLERANCE * np.abs(strata.pairs[0]).max(axis=2).sum(axis=1)
+    largest_KS = np.nan_to_num(np.abs(strata.pairs[0])).max(axis=2)
+    ties_K = MODEL_TOLERANCE * largest_KS.sum(axis=1)
     return _in_examples(local_evidence(rows, ties_K, seed=seed).scan, orders_KMS[:, 0])
 
 

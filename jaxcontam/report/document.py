@@ -24,9 +24,11 @@ from jaxcontam.results import (
     Local,
     MembershipResult,
     ModelInfo,
+    Neighbours,
     OrderNumbers,
     OrderResult,
     Pretest,
+    ReferenceResult,
     Report,
 )
 
@@ -106,6 +108,10 @@ def to_document(report: Report) -> dict[str, Any]:
             document[name] = [dataclasses.asdict(row) for row in rows]
     if report.study is not None:
         document["study"] = report.study
+    if report.unscored:
+        document["unscored"] = [dataclasses.asdict(file) for file in report.unscored]
+    if report.reference is not None:
+        document["reference"] = _model_fields(report.reference)
     return document
 
 
@@ -145,6 +151,11 @@ def order_result_from(row: Mapping[str, Any]) -> OrderResult:
     if numbers.local is not None:
         local = Local(**numbers.local)  # pyright: ignore[reportCallIssue]
         numbers = dataclasses.replace(numbers, local=local)
+    if numbers.neighbours is not None:
+        gains = Neighbours(**numbers.neighbours)  # pyright: ignore[reportCallIssue]
+        numbers = dataclasses.replace(numbers, neighbours=gains)
+    if fields["reference"] is not None:
+        fields["reference"] = ReferenceResult(**fields["reference"])
     pretests = tuple(Pretest(**test) for test in fields.pop("pretests"))
     warnings = tuple(fields.pop("warnings"))
     return OrderResult(**fields, numbers=numbers, pretests=pretests, warnings=warnings)

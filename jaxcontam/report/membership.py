@@ -22,6 +22,9 @@ from jaxcontam.results import Report
 
 TEXTS_NAME = "texts.jsonl"
 COMMAND = "membership"
+REFERENCE = "reference"
+"""Field of a row: mean log-probability a token under the reference model, and that of
+the least likely fifth of its tokens."""
 SCORED: Mapping[str, type] = {"scores": dict, "text": str}
 """Fields of a row of scores."""
 
@@ -42,6 +45,7 @@ def text_rows(
     scores: Mapping[str, np.ndarray],
     p_values: np.ndarray | None,
     p_adjusted: np.ndarray | None,
+    reference: np.ndarray | None = None,
 ) -> list[dict[str, Any]]:
     """One JSON row a text, in their order; a text without a score has null there.
 
@@ -56,6 +60,7 @@ def text_rows(
         p_values: (N,) conformal p-values of the primary score, NaN where there is
             none; or None.
         p_adjusted: The same after Benjamini-Hochberg.
+        reference: (N, 2) what a model that saw none of the texts says of each; or None.
     """
     rows = []
     for i, text in enumerate(texts):
@@ -70,6 +75,8 @@ def text_rows(
         }
         if clusters is not None:
             row["cluster"] = clusters[i]
+        if reference is not None:
+            row[REFERENCE] = [_number(value) for value in reference[i].tolist()]
         if p_values is not None and p_adjusted is not None:
             row["p_value"] = _number(p_values[i])
             row["p_adjusted"] = _number(p_adjusted[i])
@@ -131,6 +138,16 @@ def read_text_rows(
     if not rows:
         raise InputError(f"{path}: no rows")
     return rows
+
+
+def reference_column(rows: Sequence[Mapping[str, Any]]) -> np.ndarray | None:
+    """(N, 2) float64 of the reference model, NaN where it says nothing; or None."""
+    if REFERENCE not in rows[0]:
+        return None
+    return np.array(
+        [[math.nan if v is None else v for v in row[REFERENCE]] for row in rows],
+        np.float64,
+    ).reshape(len(rows), 2)
 
 
 def score_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:

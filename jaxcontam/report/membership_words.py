@@ -8,7 +8,10 @@ RANKING_MEANING = (
     "A score ranks texts by how familiar they look to the model. It separates members "
     "from non-members only as far as nothing else does: other topics, years or lengths "
     "on the two sides move every score, which is why a blind baseline, that never asks "
-    "the model, stands beside every AUC. Only a split drawn at random rules that out."
+    "the model, stands beside every AUC. Only a split drawn at random rules that out. "
+    "Texts that are only less fluent rank lower with every model: a reference model "
+    "that saw neither side (--reference) shows that, and without one the verdict is at "
+    "most suspected."
 )
 SUSPECTS_MEANING = (
     "The p-value of a text is the share of known non-members that look at least as "
@@ -41,7 +44,7 @@ def membership_sentence(
     if verdict == "confounded":
         best = max(blind, key=lambda one: one["auc"])
         return (
-            f"{name}: confounded: without any model, {blind_name(best['name'])} tells "
+            f"{name}: confounded: without this model, {blind_name(best['name'])} tells "
             f"the two sides apart with AUC {auc_words(best)}; {found}, so what the "
             "score sees need not come from training."
         )
@@ -113,7 +116,9 @@ def blind_name(name: str) -> str:
         "bag_of_words": "a bag of words",
         "length": "length, compression",
         "numbers": "dates, numbers",
-        "ngram": "an n-gram model",
+        "ngram": "an n-gram model of each side",
+        "fluency": "an n-gram model of both sides",
+        "reference": "the reference model",
     }.get(name, name)
 
 

@@ -41,7 +41,8 @@ ORDER = PageWords(
         "The detectable effect supposes that the whole file was read. Of a file that "
         "was read in part less is found.",
         "An author who sorted the examples in a way that no check here looks for can "
-        "make a model prefer the order without having seen it.",
+        "make a model prefer the order without having seen it. Of direction that holds "
+        "for files that point forward themselves, such as steps, stories and numbers.",
         _LEVEL,
         _THIS_ONE,
     )
@@ -64,6 +65,7 @@ MEMBERSHIP = PageWords(
         "That nothing but training tells the two sides apart: the same source, years, "
         "topics and lengths. Only a split drawn at random makes sure of it.",
         "That texts, or documents where a field names them, are independent draws.",
+        "That the reference model, where one was asked, read neither side.",
     ),
     limits=(
         "Nothing here proves that one particular text was read. Even a high AUC leaves "
@@ -97,9 +99,10 @@ REPLICATION = PageWords(
         "That the server, where there is one, adds no search and no text of its own.",
     ),
     limits=(
-        "Contaminated means that instances come back word for word, or nearly. It does "
-        "not say where the model has them from: the benchmark, a page that quotes it, "
-        "or the source that its author took them from.",
+        "Suspected and contaminated mean that instances come back word for word, or "
+        "nearly; contaminated, that those of a control do not. It does not say where "
+        "the model has them from: the benchmark, a page that quotes it, or the source "
+        "that its author took them from.",
         "No evidence does not say that the partition was not seen. Models forget, and "
         "many are trained not to recite.",
         "A few instances were asked for. They say little about the share of the "

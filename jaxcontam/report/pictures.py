@@ -13,13 +13,11 @@ class NullPicture:
         null_sums: (n,) float64; the statistic with columns drawn at random.
         observed: The statistic of the published order.
         contributions: (K,) float64; the published score of each stratum, in file order.
-        lag_profile: Lag -> mean centred pair score in standard deviations; or None.
     """
 
     null_sums: np.ndarray
     observed: float
     contributions: np.ndarray
-    lag_profile: dict[int, float | None] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -10,6 +10,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 
+from jaxcontam.report.attraction import Gain
 from jaxcontam.report.figure import (
     BLUE,
     GREY,
@@ -24,6 +25,10 @@ _SMALL, _WIDE = (3.8, 2.5), (8.4, 3.0)
 _SQUARE = (3.6, 3.4)
 _MOST_POINTS = 300
 _LEVEL = 0.001
+# The neighbours of an example: only the one behind it memory has no part in.
+_NEIGHBOURS = {-1: BLUE, 1: ORANGE}
+# As text orange is too light on white.
+_INK_ORANGE = "#8f4e00"
 
 
 def null_plot(picture: NullPicture, version: str = "order") -> str:
@@ -34,7 +39,8 @@ def null_plot(picture: NullPicture, version: str = "order") -> str:
         axes.axvline(picture.observed, color=ORANGE, lw=2, label=f"published {version}")
         axes.set_xlabel(f"summed score, nats above the mean {version}")
         axes.set_yticks([])
-        axes.legend(frameon=False, loc="upper right")
+        # Above the axes: it hides neither the bars nor the line.
+        axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2)
         return svg_text(
             figure,
             f"Histogram of the summed score by chance; the published {version} stands "
@@ -61,24 +67,68 @@ def evidence_plot(picture: NullPicture, row: str = "stratum") -> str:
         )
 
 
-def lag_plot(picture: NullPicture) -> str | None:
-    """How expected examples are at each distance after (or before) another one."""
-    profile = picture.lag_profile
-    if profile is None or all(value is None for value in profile.values()):
+def lag_plot(profile: Sequence[float | None] | None) -> str | None:
+    """How expected examples are at each distance after (or before) another one.
+
+    Args:
+        profile: Standard deviations at lags -n..-1 and 1..n; None where there are none.
+    """
+    if profile is None or all(value is None for value in profile):
         return None
-    found = {lag: value for lag, value in profile.items() if value is not None}
+    most = len(profile) // 2
+    lags = [lag for lag in range(-most, most + 1) if lag]
+    found = {
+        lag: value
+        for lag, value in zip(lags, profile, strict=True)
+        if value is not None
+    }
     with matplotlib.rc_context(STYLE):
         figure, axes = figure_axes(_SMALL)
-        colours = [ORANGE if lag == 1 else GREY for lag in found]
-        axes.bar(list(found), list(found.values()), color=colours, width=0.8)
+        colours = [_NEIGHBOURS.get(lag, GREY) for lag in found]
+        for lag, colour in _NEIGHBOURS.items():
+            axes.axvspan(lag - 0.5, lag + 0.5, color=colour, alpha=0.12, lw=0)
+        axes.bar(list(found), list(found.values()), color=colours, width=0.7)
         axes.axhline(0, color="black", lw=0.6)
+        axes.axvline(0, color="black", lw=0.6, ls=":")
+        axes.set_xlim(-most - 0.6, most + 0.6)
         axes.set_xticks(list(found), [f"{lag:+d}" for lag in found])
+        axes.set_title("\u2190 against the order", loc="left", color=BLUE)
+        axes.set_title("in the order \u2192", loc="right", color=_INK_ORANGE)
         axes.set_xlabel("places after the other example")
         axes.set_ylabel("standard deviations")
         values = ", ".join(f"{lag:+d}: {value:.2f}" for lag, value in found.items())
         return svg_text(
             figure, f"Mean score by places after the other example: {values}"
         )
+
+
+def gains_plot(gains: Sequence[Gain]) -> str:
+    """Two bars with 95 % intervals: what an example gains after each neighbour.
+
+    Args:
+        gains: Forward, backward and, not drawn, their difference.
+    """
+    forward, backward, _ = gains
+    shown = [
+        (forward, ORANGE, "after the one\nbefore it"),
+        (backward, BLUE, "after the one\nbehind it"),
+    ]
+    with matplotlib.rc_context(STYLE):
+        figure, axes = figure_axes(_SMALL)
+        for place, (gain, colour, _) in enumerate(shown):
+            axes.barh(place, gain.mean, color=colour, height=0.5)
+            axes.plot([gain.low, gain.high], [place, place], color="black", lw=1.2)
+            ends = [gain.low, gain.high]
+            axes.plot(ends, [place] * 2, "|", color="black", ms=8)
+        axes.axvline(0, color="black", lw=0.6)
+        axes.set_yticks([0, 1], [words for _, _, words in shown])
+        axes.set_ylim(1.6, -0.6)
+        axes.set_xlabel("gain of an example, nats")
+        said = ", ".join(
+            f"{gain.mean:.2f} ({gain.low:.2f} to {gain.high:.2f}) {words}"
+            for gain, _, words in shown
+        ).replace("\n", " ")
+        return svg_text(figure, f"Nats that an example gains: {said}")
 
 
 def copies_plot(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -30,9 +30,11 @@ ASKED: Mapping[str, type] = {"benchmark": str, "arm": str}
 """Fields of a row of `texts.jsonl`."""
 MEANING = (
     "A model that writes the second piece of an instance word for word has most likely "
-    "seen it. The verdict counts such copies; it is a rule, no proof with a known rate "
-    "of false alarms, and texts that are common on the web are copied from there. A "
-    "control set that cannot have been seen shows how many copies mean nothing. "
+    "seen it. The verdict counts such copies; it is a rule, and texts that are common "
+    "on the web are copied from there. A control set that cannot have been seen shows "
+    "how many copies mean nothing, so that without one the word is at most suspected. "
+    "Second pieces that follow from the first, by repeating or counting on, are left "
+    "out. "
     "Finding no copy does not say that a partition was not seen: a model may know it "
     "and answer in other words."
 )
@@ -53,6 +55,9 @@ _COMPARISONS = {
     "ts_guessing_word": "a masked word (TS-guessing)",
     "ts_guessing_option": "a masked option (TS-guessing)",
 }
+
+# Whether a test's p-value is at most 0.05.
+_BELOW = {"contaminated": "yes", "suspected": "yes", "no evidence": "no"}
 
 Row = Mapping[str, Any]
 
@@ -132,7 +137,7 @@ def overlap_cells(row: Row) -> list[str]:
         _share_text(row["guided"]),
         _share_text(row["general"]),
         _p_text(row["p_value"]),
-        {"contaminated": "yes", "no evidence": "no"}.get(row["verdict"], "-"),
+        _BELOW.get(row["verdict"], "-"),
     ]
 
 
@@ -182,7 +187,7 @@ def replication_sentences(rows: Sequence[Row]) -> list[str]:
         measure = _MEASURES.get(measure_and_test(row["method"])[0], row["method"])
         means = f"{row['guided']:.2f} against {row['general']:.2f} by {measure}"
         p = f"one-sided p = {_p_text(row['p_value'])}, exact"
-        if row["verdict"] == "contaminated":
+        if _BELOW.get(row["verdict"]) == "yes":
             sentence = (
                 f"Naming the partition makes completions more like its text: {means} "
                 f"({p}). That alone is no copy: a longer, more exacting instruction "
@@ -217,7 +222,8 @@ def _judge_sentences(row: Row) -> list[str]:
     name = _JUDGES[row["method"]]
     sentences = []
     if row["primary"]:
-        sentences += [_verdict_sentence(row, name), *_control_sentences(row)]
+        sentences += [_verdict_sentence(row, name), *_left_out_sentences(row)]
+        sentences += _control_sentences(row)
     elif row["n_short"]:
         sentences.append(_short_sentence(row))
     if row["n_unparsed"] or row["n_refused"]:
@@ -236,7 +242,9 @@ def _judge_sentences(row: Row) -> list[str]:
 
 def _verdict_sentence(row: Row, name: str) -> str:
     if not row["n_instances"]:
-        return f"No verdict: the {name} judged none of the completions."
+        n_follows = row.get("n_follows", 0)
+        why = f"; {n_follows} follow from their first pieces" * (n_follows > 0)
+        return f"No verdict: the {name} judged none of the completions{why}."
     n_copies = row["n_exact"] + row["n_near"]
     counted = (
         f"{n_copies} of {row['n_instances']} completions are copies ({row['n_exact']} "
@@ -248,8 +256,25 @@ def _verdict_sentence(row: Row, name: str) -> str:
         return f"No verdict: {counted}, but the control shows nothing about them."
     rule = f"the rule is at least one exact or {row['fewest_near']} near-exact ones"
     if row["n_control"]:
-        rule += ", and significantly more than in the control (p <= 0.05)"
+        rule += ", and significantly more than in the control (p <= 0.001; suspected "
+        rule += "from p <= 0.05)"
+    elif row["verdict"] == "suspected":
+        rule += "; contaminated needs a control that cannot have been seen (--control)"
     return f"{row['verdict']}: {counted}; {rule}."
+
+
+def _left_out_sentences(row: Row) -> list[str]:
+    """How many instances follow from their first pieces, of both arms."""
+    counts = {
+        "": row.get("n_follows", 0),
+        "In the control, ": row.get("n_control_follows", 0),
+    }
+    return [
+        f"{where}{n} instances are left out: their second pieces follow from the first "
+        "by repeating or counting on."
+        for where, n in counts.items()
+        if n
+    ]
 
 
 def _short_sentence(row: Row) -> str:
@@ -280,7 +305,7 @@ def _control_sentences(row: Row) -> list[str]:
     if row["n_needed"] is not None:
         return [
             f"{found}With this control it takes {row['n_needed']} copies of "
-            f"{row['n_instances']} to be significantly more."
+            f"{row['n_instances']} for p <= 0.001."
         ]
     if row["verdict"] is None:
         return [
@@ -289,8 +314,8 @@ def _control_sentences(row: Row) -> list[str]:
             f"{row['n_control']}."
         ]
     return [
-        f"{found}Not even {row['n_instances']} copies of {row['n_instances']} would be "
-        "significantly more."
+        f"{found}Not even {row['n_instances']} copies of {row['n_instances']} would "
+        "give p <= 0.001."
     ]
 
 

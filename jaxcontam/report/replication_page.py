@@ -36,7 +36,8 @@ def write_replication_page(
     """Write report.html of a run of `replicate`; returns its path."""
     texts = read_text_rows(directory, ASKED)
     results = document["results"]
-    instances = [row for row in texts if row["arm"] == "partition"]
+    counted = [row for row in texts if not row.get("follows")]
+    instances = [row for row in counted if row["arm"] == "partition"]
     (deciding,) = (row for row in results if row["primary"])
     model = document["model"]
     fields = {
@@ -63,7 +64,7 @@ def write_replication_page(
         "of_control": _closest(
             [
                 row
-                for row in texts
+                for row in counted
                 if row["arm"] == "control"
                 and row.get(deciding["method"]) in ("exact", "near")
             ],

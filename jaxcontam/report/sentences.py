@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from jaxcontam.report.remedies import plain_name
+from jaxcontam.report.plain_names import plain_name
 
 # A run of examples is named where the chance of one as good is no larger than this.
 _LOCAL_LEVEL = 0.05
@@ -16,6 +16,9 @@ _ASSUMED = {
     "examples was equally likely to be the published one",
     "reversibility": "that, before any model was trained, the published order and its "
     "reverse were equally likely",
+    "reversibility of runs": "that, before any model was trained, each run of four "
+    "examples was as likely to be published backwards; like examples may stand "
+    "together",
     "designed randomisation": "nothing about the file: its order was drawn at random "
     "from a recorded seed",
     "exchangeability (declared)": "that, before any model was trained, every column of "
@@ -28,18 +31,35 @@ _ASSUMED = {
 _DRAWN = 99_999
 
 
-def verdict_sentence(row: Mapping[str, Any]) -> str:
-    """One sentence about a primary test that can be pasted anywhere."""
+def verdict_sentence(
+    row: Mapping[str, Any], attracting: Mapping[str, Any] | None = None
+) -> str:
+    """One sentence about a primary test that can be pasted anywhere.
+
+    Args:
+        row: Of the test.
+        attracting: The row beside it that raised a suspicion by itself, if one did.
+    """
+    if row["verdict"] == "invalid design":
+        return _invalid_sentence(row)
     name, p, test = row["benchmark"], p_words(row), _kind_of_test(row)
     saw = "order seen, presence in other orders not tested"
+    if row["order_provenance"] == "declared" and row["method"] != "matrix":
+        # A verdict that rests on somebody's word quotes it.
+        test += " of an order that was declared shuffled by whoever ran this"
     verdict = row["verdict"]
     if verdict == "contaminated":
         return f"{name}: contaminated, {p} by {test}; {saw}."
-    if verdict == "suspected":
-        adjusted = f"{row['p_adjusted']:.2g} adjusted"
+    if verdict == "suspected" and attracting is not None:
         return (
-            f"{name}: suspected, {p} by {test} ({adjusted}); its order is preferred, "
-            "which is no proof yet."
+            f"{name}: suspected, {p_words(attracting)} by {attracting['method']} if "
+            "the order was drawn at random, which nobody knows, and "
+            f"{p} by {row['method']}, which need not be; no proof."
+        )
+    if verdict == "suspected":
+        return (
+            f"{name}: suspected, {p} by {test} ({row['p_adjusted']:.2g} adjusted), "
+            "which is no proof."
         )
     if verdict == "no evidence":
         return (
@@ -47,21 +67,17 @@ def verdict_sentence(row: Mapping[str, Any]) -> str:
             f"{row['mde']:.2g} {row['effect_unit']} would have been found with "
             "probability 0.8."
         )
-    if verdict == "inconclusive":
-        return f"{name}: inconclusive, {p} by {test}; {_why_inconclusive(row)}."
-    failed = ", ".join(
-        plain_name(t["name"]) for t in row["pretests"] if not t["passed"]
-    )
-    return (
-        f"{name}: invalid design: the file's own order is not random ({failed}), so a "
-        "model that never saw it could prefer it."
-    )
+    return f"{name}: inconclusive, {p} by {test}; {_why_inconclusive(row)}."
 
 
 def assumed_sentence(row: Mapping[str, Any]) -> str:
     """What the p-value rests on."""
     null: str = row["null"].removeprefix("within-group ").removesuffix(" of blocks")
+    if row["method"] == "direction" and null == "reversibility":
+        null += " of runs"
     words = _ASSUMED.get(null, null)
+    if row["order_provenance"] == "declared" and row["method"] != "matrix":
+        words += " (declared shuffled by whoever ran this)"
     if row.get("block_field") is not None:
         words += (
             f", where examples are runs of equal {row['block_field']} and keep their "
@@ -82,15 +98,21 @@ def checked_sentence(row: Mapping[str, Any]) -> str:
     """Which pre-tests the file passed."""
     if not row["pretests"]:
         return "Checked: nothing, since only scores were given."
-    parts = [
-        f"{plain_name(test['name'])} (p = {test['p_value']:.2g}"
-        f"{'' if test['passed'] else ', failed'})"
-        for test in row["pretests"]
-    ]
+    # What copying gives without a model has a table of its own.
+    tests = [t for t in row["pretests"] if not t["name"].startswith("blind_")]
+    parts = [f"{plain_name(test['name'])} ({_check_words(test)})" for test in tests]
     tail = ""
     if row["null"] == "designed randomisation":
         tail = " Shown only: a drawn order needs no such check."
     return f"Checked: {'; '.join(parts)}.{tail}"
+
+
+def _check_words(test: Mapping[str, Any]) -> str:
+    if test["name"] == "templated":
+        return "yes" if test["statistic"] else "no"
+    if not test.get("applicable", True):
+        return "not applicable"
+    return f"p = {test['p_value']:.2g}{'' if test['passed'] else ', failed'}"
 
 
 def chance_sentence(row: Mapping[str, Any]) -> str:
@@ -107,6 +129,8 @@ def chance_sentence(row: Mapping[str, Any]) -> str:
             "would be as many standard errors above 0 with probability "
             f"{p_words(row)}, if shards were many and their gains normal."
         )
+    if row["method"] == "direction":
+        return _direction_chance(row)
     m = row["n_orders"]
     if row["symmetry"] is not None:
         kind = "all its orders" if m < _DRAWN else f"{m + 1:,} orders, drawn"
@@ -140,8 +164,8 @@ def chance_sentence(row: Mapping[str, Any]) -> str:
 
 
 def symmetry_sentence(row: Mapping[str, Any]) -> str | None:
-    """What the symmetry of pairs says of a reversal test; None for other tests."""
-    if row["symmetry"] is None:
+    """What symmetry says of a reversal test beside all orders; else None."""
+    if row["symmetry"] is None or row["method"] == "direction":
         return None
     return (
         f"Pairs score {row['symmetry']:+.2f} alike in both directions (at 0 a reversal "
@@ -229,6 +253,32 @@ def _p_text(log10_p: float) -> str:
     return f"p <= {mantissa:.1f}e{exponent}"
 
 
+def _direction_chance(row: Mapping[str, Any]) -> str:
+    """Of the reversals of runs, and what the same sum says were all orders alike."""
+    counted = "the summed score"
+    if row["first_tokens"] != -1:
+        counted += f" of the first {row['first_tokens']} tokens of each example"
+    if row["p_lower"] is None:
+        counted = "the best of several counts of first tokens, here " + counted
+    within = ""
+    if row["group_field"] is not None:
+        within = f" among examples of equal {row['group_field']}"
+    of_all = ""
+    if row["log10_p_all_orders"] is not None:
+        of_all = (
+            f" Had the order been drawn at random, that would be worth "
+            f"{_p_text(row['log10_p_all_orders'])}; shown only."
+        )
+    return (
+        f"By chance: in each of {row['n_strata']} strata every run of at most four "
+        f"examples would be as likely to stand backwards{within} (up to "
+        f"{row['n_orders'] + 1} ways); {counted} would reach the observed one with "
+        f"probability {p_words(row)}. The score sums how likely an example is after "
+        "those before it, less how likely they are after it; what makes it likely "
+        f"after anything is taken out.{of_all}"
+    )
+
+
 def _sequential_chance(row: Mapping[str, Any]) -> str:
     """What a test that may stop early has as its p-value, and when it did stop."""
     if row["method"] == "sequential":
@@ -246,6 +296,25 @@ def _sequential_chance(row: Mapping[str, Any]) -> str:
     return (
         f"By chance: a test that looks again and again would ever come this far with "
         f"probability {p_words(row)}. It looked at {used}, {fixed}, and ended {ended}."
+    )
+
+
+def _invalid_sentence(row: Mapping[str, Any]) -> str:
+    name = row["benchmark"]
+    failed = ", ".join(
+        plain_name(t["name"]) for t in row["pretests"] if not t["passed"]
+    )
+    if not failed:
+        return (
+            f"{name}: invalid design: a reference model, which cannot have seen the "
+            "file, prefers its order, too."
+        )
+    found = "the file's own order is not random"
+    if "reversibility" in row["null"]:
+        found = "the file itself points forward"
+    return (
+        f"{name}: invalid design: {found} ({failed}), so a model that never saw it "
+        "could prefer it."
     )
 
 

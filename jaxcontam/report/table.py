@@ -33,6 +33,9 @@ def print_results(
 ) -> None:
     """One line a benchmark: the primary test, then what stands beside it.
 
+    Where not the same test decides everywhere, each that does has a column, and a star
+    stands before the p-value that decides.
+
     Where the terminal is narrow, standard errors are left out, then the effect; what
     is still too wide is printed so, since a number cut short is a wrong one.
 
@@ -72,15 +75,19 @@ def _table(
         by_name.setdefault(result.benchmark, []).append(result)
     primaries = [r for r in results if isinstance(r, OrderResult) and r.primary]
     named = {r.benchmark for r in primaries}
+    deciding = deciding_methods(results)
     beside = dict.fromkeys(
-        r.method for r in results if not r.primary and r.benchmark in named
+        r.method
+        for r in results
+        if not r.primary and r.benchmark in named and r.method not in deciding
     )
     planted = any(result.copies is not None for result in results)
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("benchmark", overflow="fold")
     if planted:
         table.add_column("copies", justify="right", no_wrap=True)
-    table.add_column(f"p\n{primaries[0].method}", justify="right", no_wrap=True)
+    for method in deciding:
+        table.add_column(f"p\n{method}", justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     unit = primaries[0].effect_unit.replace("per example", "/")
     if effect:
@@ -97,15 +104,16 @@ def _table(
         table.add_column(quoted[0], justify="right", no_wrap=True)
     for primary in primaries:
         of_method = {r.method: r for r in by_name[primary.benchmark]}
+        of_method[primary.method] = primary
         cells: list[str | Text] = [Text(visible(primary.benchmark))]
         if planted:
             cells.append(str(primary.copies))
         verdict = primary.verdict or ""
         style = _VERDICT_STYLE.get(verdict, "")
         cells += [
-            p_text(primary),
-            Text(verdict, style=style),
+            _deciding_cell(of_method.get(method), deciding) for method in deciding
         ]
+        cells.append(Text(verdict, style=style))
         if effect:
             cells.append(effect_text(primary, with_error=errors))
         for method in beside:
@@ -118,6 +126,20 @@ def _table(
             cells.append(quoted[1].get(primary.benchmark, ""))
         table.add_row(*cells)
     return table
+
+
+def deciding_methods(results: Sequence[OrderResult | MembershipResult]) -> list[str]:
+    """Methods that decide for a benchmark, in the order in which they were run."""
+    primary = {result.method for result in results if result.primary}
+    return [m for m in dict.fromkeys(r.method for r in results) if m in primary]
+
+
+def _deciding_cell(
+    result: OrderResult | MembershipResult | None, deciding: Sequence[str]
+) -> str:
+    if not isinstance(result, OrderResult):
+        return ""
+    return "*" * (result.primary and len(deciding) > 1) + p_text(result)
 
 
 def p_text(result: OrderResult) -> str:

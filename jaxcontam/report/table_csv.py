@@ -2,8 +2,10 @@
 
 One row a result, in the order of report.json. The first columns say which report it is
 of; the others are the fields of its results under their names, `local.p_value` for a
-field within a field, lists as JSON. Numbers have all their digits, a missing one is an
-empty cell. Commas, CRLF and quotes as in RFC 4180, in UTF-8.
+field within a field, lists as JSON. Two kinds are derived: ends of 95 % intervals, such
+as `neighbours.excess_low`, and `why`, what a verdict rests on in words. Numbers have
+all their digits, a missing one is an empty cell. Commas, CRLF and quotes as in RFC
+4180, in UTF-8.
 """
 
 import csv
@@ -12,6 +14,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from jaxcontam.report.attraction import interval_columns
+from jaxcontam.report.why import why
 from jaxcontam.terminal import cell_text
 
 RESULTS_NAME = "results.csv"
@@ -32,7 +36,8 @@ def results_csv(document: Mapping[str, Any]) -> str:
         "seed": document["seed"],
         "started": document["started"],
     }
-    return csv_text([report | dict(_flat(row)) for row in document["results"]])
+    rows = document["results"]
+    return csv_text([report | dict(_flat(_derived(row, rows))) for row in rows])
 
 
 def csv_text(rows: Sequence[Mapping[str, object]]) -> str:
@@ -56,6 +61,18 @@ def csv_cell(value: object) -> str:
     if isinstance(value, str):
         return cell_text(value)
     return json.dumps(value, ensure_ascii=False)
+
+
+def _derived(
+    row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """A row with what report.json leaves to be computed."""
+    found = dict(row)
+    if row.get("neighbours") is not None:
+        found["neighbours"] = {**row["neighbours"], **interval_columns(row)}
+    if words := why(row, rows):
+        found["why"] = words
+    return found
 
 
 def _flat(row: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, object]]:

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxcontam.report.remedies import plain_name
+from jaxcontam.report.plain_names import plain_name
 from jaxcontam.report.sentences import checked_sentence, p_words
 
 

@@ -1,4 +1,4 @@
-"""From strata to pairs: every example as the prefix of all others of its stratum.
+"""From strata to pairs: every example as the prefix of others of its stratum.
 
 Within a stratum examples stand in the order of their ids, and each is scored after
 each other one in the same shapes, so nothing in the plan depends on the order under
@@ -30,7 +30,7 @@ class PairGroup:
 
     Attributes:
         prefix: int32 ids, the tokenizer's prefix id first.
-        continuations: int32 ids of each other example of the stratum.
+        continuations: int32 ids of each example that is scored after it.
         example: Index of the example that is the prefix.
         others: Index of the example of each continuation.
     """
@@ -78,11 +78,15 @@ class PairPlan:
             first_tokens: Ids that count after the shared ones, or `ALL_TOKENS`.
 
         Returns:
-            (Q, K, S, S) float64, summed in float64; 0 on diagonals and padding.
+            (Q, K, S, S) float64, summed in float64; 0 on diagonals and padding, NaN
+            where a pair was not scored.
         """
         largest = max(len(members) for members in self.members)
         shape = (len(first_tokens), len(self.members), largest, largest)
         pairs_QKSS = np.zeros(shape)
+        for k, members in enumerate(self.members):
+            n = len(members)
+            pairs_QKSS[:, k, :n, :n] = np.where(np.eye(n, dtype=bool), 0.0, np.nan)
         at = {
             int(example): (k, position)
             for k, members in enumerate(self.members)
@@ -104,8 +108,9 @@ def plan_pairs(
     *,
     prefix_id: int | None,
     context: int,
+    wanted: Sequence[np.ndarray] | None = None,
 ) -> PairPlan:
-    """Lay out all ordered pairs of each stratum.
+    """Lay out ordered pairs of each stratum: all, or those that are wanted.
 
     A stratum whose two longest examples do not fit the context together is cut, each
     example to the same largest length that fits: symmetric in the examples.
@@ -115,6 +120,8 @@ def plan_pairs(
         encoded: The benchmark's ids.
         prefix_id: Put before each prefix if the tokenizer has one.
         context: Tokens that the model reads at once.
+        wanted: Of each stratum (S, S) bool, true where [i, j] is to be scored; None
+            for all. At least one pair of each example.
 
     Raises:
         InputError: If not even one token of each example fits.
@@ -122,7 +129,7 @@ def plan_pairs(
     start = np.array([] if prefix_id is None else [prefix_id], np.int32)
     cut_N = encoded.n_cut_ids.copy()
     groups = []
-    for members in strata:
+    for k, members in enumerate(strata):
         lengths = encoded.lengths[members]
         length = cut_to_budget(np.sort(lengths)[-2:], context - 1)
         if length is not None:
@@ -134,8 +141,14 @@ def plan_pairs(
             cut_N[members] += np.maximum(lengths - length, 0).astype(np.int32)
         ids = {int(i): encoded.cut(int(i), length) for i in members}
         by_content = sorted(ids, key=lambda i, ids=ids: (len(ids[i]), ids[i].tobytes()))
+        place = {int(i): position for position, i in enumerate(members)}
         for example in by_content:
-            others = tuple(i for i in by_content if i != example)
+            others = tuple(
+                i
+                for i in by_content
+                if i != example
+                and (wanted is None or wanted[k][place[example], place[i]])
+            )
             groups.append(
                 PairGroup(
                     prefix=np.concatenate([start, ids[example]]),

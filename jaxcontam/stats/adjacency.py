@@ -31,10 +31,10 @@ def double_centred(pairs_SS: np.ndarray) -> np.ndarray:
     of the contents alone that moves with them, so the order test stays exact.
 
     Args:
-        pairs_SS: (S, S) float64, S >= 3; its diagonal is ignored.
+        pairs_SS: (..., S, S) float64, S >= 3; diagonals are ignored.
 
     Returns:
-        (S, S) float64 with a diagonal of 0.
+        Of the same shape, with diagonals of 0.
 
     Raises:
         ValueError: If S < 3.
@@ -42,17 +42,18 @@ def double_centred(pairs_SS: np.ndarray) -> np.ndarray:
     Source:
         Effects of the social relations model (Warner, Kenny and Stoto 1979).
     """
-    n, _ = pairs_SS.shape
+    *_, n, _ = pairs_SS.shape
     if n < 3:
         raise ValueError(f"a pair matrix needs at least 3 examples, got {n}")
     off_SS = _off_diagonal(pairs_SS)
-    rows_S, columns_S, total = off_SS.sum(1), off_SS.sum(0), off_SS.sum()
+    rows_S, columns_S = off_SS.sum(-1), off_SS.sum(-2)
+    total = off_SS.sum((-2, -1))[..., None]
     scale = n * (n - 2)
     row_effect_S = ((n - 1) * rows_S + columns_S - total) / scale
     column_effect_S = ((n - 1) * columns_S + rows_S - total) / scale
-    mean = total / (n * (n - 1))
+    mean = total[..., None] / (n * (n - 1))
     return _off_diagonal(
-        off_SS - mean - row_effect_S[:, None] - column_effect_S[None, :]
+        off_SS - mean - row_effect_S[..., :, None] - column_effect_S[..., None, :]
     )
 
 
@@ -124,4 +125,4 @@ def lag_profile(centred: list[np.ndarray]) -> tuple[float | None, ...]:
 
 
 def _off_diagonal(pairs_SS: np.ndarray) -> np.ndarray:
-    return np.where(np.eye(len(pairs_SS), dtype=bool), 0.0, pairs_SS)
+    return np.where(np.eye(pairs_SS.shape[-1], dtype=bool), 0.0, pairs_SS)

@@ -18,14 +18,18 @@ N_DRAWN = 100_000
 """Columns of such a stratum, the published order among them."""
 
 
-def n_stratum_orders(codes_S: np.ndarray) -> int:
+def n_stratum_orders(codes_S: np.ndarray, n_most: int | None = None) -> int:
     """Columns that `stratum_orders` gives for a stratum."""
     counts = np.unique(codes_S, return_counts=True)[1]
     n_orders = math.prod(math.factorial(int(count)) for count in counts)
-    return n_orders if n_orders <= MOST_ENUMERATED else N_DRAWN
+    if n_orders <= (MOST_ENUMERATED if n_most is None else n_most):
+        return n_orders
+    return N_DRAWN if n_most is None else n_most
 
 
-def stratum_orders(codes_S: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def stratum_orders(
+    codes_S: np.ndarray, rng: np.random.Generator, n_most: int | None = None
+) -> np.ndarray:
     """Orders that move examples only among positions of equal code.
 
     All of them, once each, if there are at most 8!; else uniform draws with
@@ -35,16 +39,19 @@ def stratum_orders(codes_S: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     Args:
         codes_S: (S,) int64, the group of each example; all equal without groups.
         rng: Drawn from only where the orders are too many.
+        n_most: Orders from which on so many are drawn; None is 8! and 100,000.
 
     Returns:
         (M, S) int64 positions; row 0 is 0, 1, ..., S - 1.
     """
     members = [np.flatnonzero(codes_S == code) for code in np.unique(codes_S)]
-    if n_stratum_orders(codes_S) < N_DRAWN:
+    n_orders = math.prod(math.factorial(len(group)) for group in members)
+    n_columns = n_stratum_orders(codes_S, n_most)
+    if n_columns == n_orders:
         return _enumerated(tuple(tuple(group.tolist()) for group in members))
-    orders_MS = np.tile(np.arange(len(codes_S)), (N_DRAWN, 1))
+    orders_MS = np.tile(np.arange(len(codes_S)), (n_columns, 1))
     for group in members:
-        drawn_MP = np.tile(group, (N_DRAWN - 1, 1))
+        drawn_MP = np.tile(group, (n_columns - 1, 1))
         orders_MS[1:, group] = rng.permuted(drawn_MP, axis=1)
     return orders_MS
 

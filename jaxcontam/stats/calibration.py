@@ -13,7 +13,8 @@ import numpy as np
 
 from jaxcontam.calibrated import Rejection
 from jaxcontam.stats.adjacency import path_moments
-from jaxcontam.stats.pair_test import PairStrata, drawn_sums
+from jaxcontam.stats.pair_statistic import ADJACENCY, PairStrata
+from jaxcontam.stats.pair_test import drawn_sums
 
 LEVELS = (0.05, 0.01)
 
@@ -95,7 +96,7 @@ def relabelled_normal_p_values(
     from scipy import stats
 
     sums_R = drawn_sums(
-        strata, seed=seed, content_digest=content_digest, n_draws=n_draws
+        strata, ADJACENCY, seed=seed, content_digest=content_digest, n_draws=n_draws
     )
     variance = sum(path_moments(matrix)[1] for matrix in strata.centred(0))
     if variance == 0:

@@ -58,6 +58,8 @@ _FFT_SHARE = 1e-6
 class LatticeTail:
     """Bracket of P(sum of differences >= -tolerance), as log10.
 
+    Both ends are of the probability with that tolerance; P(sum >= 0) may lie below.
+
     Attributes:
         log10_upper: Rigorous upper bound, at most 0.
         log10_lower: Rigorous lower bound; -inf if rounding down empties the tail.

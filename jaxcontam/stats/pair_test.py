@@ -1,8 +1,8 @@
-"""Exact test of pair matrices: are published neighbours expected after each other?
+"""Exact tests of pair matrices: are published neighbours expected after each other?
 
-The statistic is the sum of centred entries between neighbours. All orders of a short
-stratum, or 100,000 of a longer one, are its columns, for which no model is asked, so
-the p-value is exact and hardly bounded from below.
+The statistic is a sum of entries over an order, and what stands in for the published
+order costs no model call: all orders of a short stratum (adjacency), or the same order
+with runs reversed (direction). So p-values are exact and hardly bounded from below.
 
 Dimension key
     Q  choices of how many tokens of each example count
@@ -21,17 +21,22 @@ import numpy as np
 from jaxcontam.results import OrderNumbers
 from jaxcontam.stats.adjacency import (
     boundaries_matrix,
-    double_centred,
     lag_profile,
     path_moments,
-    path_sums,
     symmetry,
 )
-from jaxcontam.stats.all_orders import stratum_orders
+from jaxcontam.stats.direction import neighbours
 from jaxcontam.stats.effect import mde_of
 from jaxcontam.stats.evalue import LAMBDAS
 from jaxcontam.stats.lattice import lattice_tail
 from jaxcontam.stats.max_t import max_t
+from jaxcontam.stats.pair_statistic import (
+    ADJACENCY,
+    DIRECTION,
+    DIRECTION_OF_ALL,
+    PairStatistic,
+    PairStrata,
+)
 from jaxcontam.stats.places import row_generator
 from jaxcontam.stats.randomisation import (
     LOG10_E_MAX,
@@ -43,39 +48,6 @@ from jaxcontam.stats.randomisation import (
 
 # Path sums are read several times. So many are kept (16 MB); more are made again.
 _MOST_KEPT = 2**21
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class PairStrata:
-    """Pair matrices of a file, and which orders of each stratum they are tested on.
-
-    Attributes:
-        pairs: (Q, K, S, S) float64, nats; entry [i, j] is log p(example j | example i)
-            over the first tokens of j; short strata are padded with 0.
-        first_tokens: (Q,) int64, tokens of an example that count after those that all
-            examples share; -1 is all of them.
-        sizes: (K,) int64, examples of each stratum, at least 4.
-        codes: (K, S) int64, the group of each example; orders keep to groups.
-        starts: (K,) int64, index of the first example; seeds the stratum's draws.
-    """
-
-    pairs: np.ndarray
-    first_tokens: np.ndarray
-    sizes: np.ndarray
-    codes: np.ndarray
-    starts: np.ndarray
-
-    @property
-    def n_strata(self) -> int:
-        """K."""
-        return len(self.sizes)
-
-    def centred(self, q: int) -> list[np.ndarray]:
-        """Double-centred matrices of one choice of tokens."""
-        return [
-            double_centred(matrix[:size, :size])
-            for matrix, size in zip(self.pairs[q], self.sizes.tolist(), strict=True)
-        ]
 
 
 def adjacency_test(
@@ -93,7 +65,7 @@ def adjacency_test(
     costs no validity; its p-value is not below 1 / 100,000.
 
     Args:
-        strata: Pair matrices and orders.
+        strata: Pair matrices, complete, and orders.
         seed: The run's seed.
         content_digest: `sha256:...` of the sorted example digests.
 
@@ -106,7 +78,52 @@ def adjacency_test(
     """
     if not np.isfinite(strata.pairs).all():
         raise ValueError("pair matrices must be finite")
-    columns = _Columns(strata, seed, content_digest)
+    return _pair_test(strata, ADJACENCY, seed=seed, content_digest=content_digest)
+
+
+def direction_test(
+    strata: PairStrata, *, seed: int, content_digest: str
+) -> OrderNumbers:
+    """Exact p-value that examples are this much likelier forwards than backwards.
+
+    Null hypothesis, reversibility: each run of up to four examples was as likely to be
+    published backwards, given everything else. Order that only puts like examples
+    together keeps to it; order that points forwards (numbers that count up, a story,
+    a question and then its answer) does not. Finite-sample exact over the reversals of
+    all runs, with ties and with a constant scorer (p = 1).
+
+    Where all pairs of every stratum were scored, `log10_p_all_orders` says what the
+    same sum would be worth had the order been drawn at random.
+
+    Args:
+        strata: Pair matrices, complete or with the pairs of `needed_pairs` alone.
+        seed: The run's seed.
+        content_digest: `sha256:...` of the sorted example digests.
+
+    Raises:
+        ValueError: If an entry is infinite, or pairs are missing on one side of a
+            reversal only.
+
+    Source:
+        A group of reversals in the test of Oren et al., arXiv:2310.17623.
+    """
+    numbers = _pair_test(strata, DIRECTION, seed=seed, content_digest=content_digest)
+    if np.isnan(strata.pairs).any() or len(strata.pairs) > 1:
+        return numbers
+    of_all = _Columns(strata, DIRECTION_OF_ALL, seed, content_digest)
+    tail = lattice_tail(
+        (sums_M - sums_M[0] for sums_M in of_all.sums(0)), _tolerance(strata, 0)
+    )
+    return dataclasses.replace(numbers, log10_p_all_orders=tail.log10_upper)
+
+
+def _pair_test(
+    strata: PairStrata, statistic: PairStatistic, *, seed: int, content_digest: str
+) -> OrderNumbers:
+    """The exact test of one statistic over the orders that it compares."""
+    if np.isinf(strata.pairs).any():
+        raise ValueError("pair matrices must be finite where they were scored")
+    columns = _Columns(strata, statistic, seed, content_digest)
     found = [_summary(columns, q) for q in range(len(strata.pairs))]
     tolerances = [_tolerance(strata, q) for q in range(len(found))]
     if len(found) == 1:
@@ -148,10 +165,12 @@ def adjacency_test(
         effect=effect,
         effect_se=effect_se,
         mde=mde_of(effect_se, p_floor=p_floor, differs=differs, n_looks=len(found)),
-        scores="double-centred",
+        scores=statistic.name,
         first_tokens=int(strata.first_tokens[index]),
         symmetry=symmetry(centred),
-        lag_profile=lag_profile(centred),
+        # Neighbours alone have no other lags to be compared with.
+        lag_profile=None if np.isnan(strata.pairs).any() else lag_profile(centred),
+        neighbours=neighbours(strata.matrices(index)),
     )
 
 
@@ -210,14 +229,21 @@ def adjacency_normal_test(
         first_tokens=int(strata.first_tokens[0]),
         symmetry=symmetry(centred),
         lag_profile=lag_profile(centred),
+        neighbours=neighbours(strata.matrices(0)),
     )
 
 
 def drawn_sums(
-    strata: PairStrata, *, seed: int, content_digest: str, n_draws: int, q: int = 0
+    strata: PairStrata,
+    statistic: PairStatistic,
+    *,
+    seed: int,
+    content_digest: str,
+    n_draws: int,
+    q: int = 0,
 ) -> np.ndarray:
     """(n_draws,) of the statistic with a random order in each stratum, for plots."""
-    columns = _Columns(strata, seed, content_digest)
+    columns = _Columns(strata, statistic, seed, content_digest)
     rng = row_generator(seed, content_digest, 1)
     sums_B = np.zeros(n_draws)
     for sums_M in columns.sums(q):
@@ -226,14 +252,20 @@ def drawn_sums(
 
 
 def sampled_columns(
-    strata: PairStrata, *, seed: int, content_digest: str, n_orders: int, q: int = 0
+    strata: PairStrata,
+    statistic: PairStatistic,
+    *,
+    seed: int,
+    content_digest: str,
+    n_orders: int,
+    q: int = 0,
 ) -> list[np.ndarray]:
-    """(n_orders + 1,) centred path sums of each stratum, the published order's first.
+    """(n_orders + 1,) sums of each stratum, the published order's first.
 
     The others are random ones of the stratum's columns, drawn with replacement, so
     all are exchangeable under the null.
     """
-    columns = _Columns(strata, seed, content_digest)
+    columns = _Columns(strata, statistic, seed, content_digest)
     rng = row_generator(seed, content_digest, 2)
     rows = []
     for sums_M in columns.sums(q):
@@ -256,38 +288,50 @@ class _Summary:
 
 
 class _Columns:
-    """Path sums of every stratum's orders; kept where they are not too many."""
+    """The statistic of every stratum's orders; kept where they are not too many."""
 
-    def __init__(self, strata: PairStrata, seed: int, content_digest: str):
+    def __init__(
+        self,
+        strata: PairStrata,
+        statistic: PairStatistic,
+        seed: int,
+        content_digest: str,
+    ):
         self.strata = strata
+        self.statistic = statistic
         self.seed = seed
         self.content_digest = content_digest
         self._kept: dict[int, list[np.ndarray]] = {}
-        self._boundaries: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        # Of orders that are listed, so that strata alike have the very same ones.
+        self._boundaries: dict[tuple[bytes, bytes, bytes], np.ndarray] = {}
+
+    def strata_of(self, q: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """(S, S) pairs, (S,) codes and (S,) runs of each stratum."""
+        strata = self.strata
+        for pairs_SS, codes_S, runs_S in zip(
+            strata.matrices(q), strata.codes, strata.runs, strict=True
+        ):
+            yield pairs_SS, codes_S[: len(pairs_SS)], runs_S[: len(pairs_SS)]
 
     def orders(self) -> Iterator[np.ndarray]:
         """(M, S) positions of each stratum; the same ones at each call."""
-        rows = zip(
-            self.strata.sizes.tolist(),
-            self.strata.codes,
-            self.strata.starts.tolist(),
-            strict=True,
-        )
-        for size, codes_S, start in rows:
+        for (_, codes_S, runs_S), start in zip(
+            self.strata_of(0), self.strata.starts.tolist(), strict=True
+        ):
             rng = row_generator(self.seed, self.content_digest, 0, start)
-            yield stratum_orders(codes_S[:size], rng)
+            yield self.statistic.orders(codes_S, runs_S, rng)
 
     def sums(self, q: int) -> Iterator[np.ndarray]:
-        """(M,) centred path sums of each stratum, not to be written to."""
+        """(M,) statistics of each stratum, not to be written to."""
         if q in self._kept:
             yield from self._kept[q]
             return
         found: list[np.ndarray] = []
         n_columns, most = 0, _MOST_KEPT // len(self.strata.pairs)
-        for matrix, orders_MS in zip(
-            self.strata.centred(q), self.orders(), strict=True
+        for pairs_SS, orders_MS in zip(
+            self.strata.matrices(q), self.orders(), strict=True
         ):
-            sums_M = path_sums(matrix, orders_MS)
+            sums_M = self.statistic.sums(self.statistic.matrix(pairs_SS), orders_MS)
             n_columns += len(sums_M)
             if n_columns <= most:
                 found.append(sums_M)
@@ -297,17 +341,28 @@ class _Columns:
         if n_columns <= most:
             self._kept[q] = found
 
-    def boundaries(self, orders_MS: np.ndarray) -> np.ndarray:
-        """(M,) of what a gain at each published boundary would add to the sums."""
-        # Strata of one size share the very array of their orders, where all are listed;
-        # it is held here, so that no other array can come to have its id.
-        known = self._boundaries.get(id(orders_MS))
-        if known is not None:
-            return known[1]
-        kept_M = path_sums(boundaries_matrix(orders_MS.shape[1]), orders_MS)
-        if not orders_MS.flags.writeable:
-            self._boundaries[id(orders_MS)] = (orders_MS, kept_M)
-        return kept_M
+    def boundaries(self, q: int) -> Iterator[np.ndarray]:
+        """(M,) of what a gain of 1 at each published boundary adds to the sums."""
+        strata = zip(self.strata_of(q), self.orders(), strict=True)
+        for (pairs_SS, codes_S, runs_S), orders_MS in strata:
+            missing_SS = np.isnan(pairs_SS)
+            key = (missing_SS.tobytes(), codes_S.tobytes(), runs_S.tobytes())
+            kept_M = self._boundaries.get(key)
+            if kept_M is None:
+                ones_SS = np.where(missing_SS, np.nan, np.eye(len(pairs_SS), k=1))
+                matrix_SS = self.statistic.matrix(ones_SS)
+                kept_M = self.statistic.sums(matrix_SS, orders_MS)
+                if not orders_MS.flags.writeable:
+                    self._boundaries[key] = kept_M
+            yield kept_M
+
+    def variance(self, q: int) -> float:
+        """Of the statistic over the orders, about; the same for any order of them."""
+        matrix, variance = self.statistic.matrix, self.statistic.variance
+        return sum(
+            variance(matrix(pairs_SS), codes_S, runs_S)
+            for pairs_SS, codes_S, runs_S in self.strata_of(q)
+        )
 
 
 def _summary(columns: _Columns, q: int) -> _Summary:
@@ -316,13 +371,9 @@ def _summary(columns: _Columns, q: int) -> _Summary:
     # The same draws for every choice of tokens, as max-T needs.
     rng = row_generator(columns.seed, columns.content_digest, 1)
     drawn_B = np.zeros(N_MONTE_CARLO)
-    centred = strata.centred(q)
-    pooled = math.sqrt(
-        sum(path_moments(matrix)[1] for matrix in centred) / strata.n_strata
-    )
+    pooled = math.sqrt(columns.variance(q) / strata.n_strata)
     log_e_L = np.zeros(len(LAMBDAS))
-    for sums_M, orders_MS in zip(columns.sums(q), columns.orders(), strict=True):
-        kept_M = columns.boundaries(orders_MS)
+    for sums_M, kept_M in zip(columns.sums(q), columns.boundaries(q), strict=True):
         statistic += float(sums_M[0])
         gain += float(sums_M[0] - sums_M.mean())
         boundaries += float(kept_M[0] - kept_M.mean())
@@ -356,5 +407,5 @@ def _monte_carlo_p(one: _Summary, tolerance: float) -> float:
 
 def _tolerance(strata: PairStrata, q: int) -> float:
     """Sums that differ by no more are ties: no order has a larger raw sum than this."""
-    largest_KS = np.abs(strata.pairs[q]).max(axis=2)
+    largest_KS = np.nan_to_num(np.abs(strata.pairs[q])).max(axis=2)
     return MODEL_TOLERANCE * float(largest_KS.sum())

@@ -8,11 +8,12 @@ tails and strata of unequal spread, so read the numbers as a plan, not as a prom
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from jaxcontam.stats.adjacency import boundaries_matrix, path_moments
+from jaxcontam.stats.direction import direction_weights, run_length, runs_of
 
 _LARGEST_SEARCH = 10**8
 # Halvings of an interval: more than float64 resolves.
@@ -145,6 +146,45 @@ def pair_design(
     )
 
 
+def direction_design(
+    n_examples: int, n_strata: int, *, symmetry: float = 0.0
+) -> PowerDesign:
+    """Runs that stand forwards or backwards, from the pairs that tell the direction.
+
+    Args:
+        n_examples: N, at least 4 a stratum.
+        n_strata: K.
+        symmetry: Correlation of [i, j] with [j, i] by chance.
+
+    Source:
+        The statistic is linear in the pairs: its noise is the squared length of their
+        weights, and each run has its share of a stratum's gain and noise.
+    """
+    kinds, n_runs_in_all = [], 0
+    for s, count in stratum_sizes(n_examples, n_strata):
+        runs_S = runs_of(s, run_length(n_examples))
+        n_runs = int(np.count_nonzero(np.bincount(runs_S) > 1))
+        weights_SS = direction_weights(runs_S)
+        gain = float(np.trace(weights_SS, 1))
+        noise = (1 - symmetry) * float((weights_SS**2).sum())
+        kinds.append(
+            StratumKind(
+                count=count * n_runs,
+                # Of two columns the mean is halfway between them.
+                gain=2 * gain / n_runs,
+                noise=2 * noise / n_runs,
+                size=s,
+            )
+        )
+        n_runs_in_all += count * n_runs
+    return PowerDesign(
+        rule="sum",
+        kinds=tuple(kinds),
+        n_orders=1,
+        log10_floor=-n_runs_in_all * math.log10(2),
+    )
+
+
 def stratum_sizes(n_examples: int, n_strata: int) -> list[tuple[int, int]]:
     """(size, count) of contiguous strata, sizes differing by at most 1, from 2 on."""
     small, n_large = divmod(n_examples, n_strata)
@@ -263,45 +303,18 @@ def smallest_enough(
 
 
 def _sum_power(design: PowerDesign, effect: float, sd: float, level: float) -> float:
-    """Normal power of a sum against its conditional law, to second order.
-
-    T is the published sum, V the variance of its law given the scores. Both grow with
-    the effect and with chance together, so T - c sqrt(V) is expanded around its mean.
-    """
-    from scipy import stats
-
-    mean = variance = law = law_variance = covariance = third = fourth = 0.0
-    for kind in design.kinds:
-        shift, noise = effect * kind.gain, kind.noise * sd**2
-        own = (
-            _all_orders_moments(kind, effect, sd)
-            if design.n_orders is None
-            else _drawn_moments(shift, noise, design.n_orders + 1)
-        )
-        mean += kind.count * own.mean
-        variance += kind.count * own.variance
-        law += kind.count * own.law
-        law_variance += kind.count * own.law_variance
-        covariance += kind.count * own.covariance
-        third += kind.count * own.third
-        fourth += kind.count * own.fourth
-    skew, excess = third / law**1.5, fourth / law**2
-    z = float(stats.norm.isf(level))
-    # Cornish and Fisher: the quantile of a law that is nearly normal.
-    quantile = (
-        z
-        + (z**2 - 1) * skew / 6
-        + (z**3 - 3 * z) * excess / 24
-        - (2 * z**3 - 5 * z) * skew**2 / 36
-    )
-    slope = quantile / (2 * math.sqrt(law))
-    spread = variance + slope**2 * law_variance - 2 * slope * covariance
-    return float(stats.norm.cdf((mean - quantile * math.sqrt(law)) / math.sqrt(spread)))
+    moments = [
+        _all_orders_moments(kind, effect, sd)
+        if design.n_orders is None
+        else _drawn_moments(effect * kind.gain, kind.noise * sd**2, design.n_orders + 1)
+        for kind in design.kinds
+    ]
+    counts_K = np.array([kind.count for kind in design.kinds])
+    return second_order_power(Moments(*(counts_K @ np.array(moments))), level)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Moments:
-    """Of one stratum: its published score, and the law of a random column's score.
+class Moments(NamedTuple):
+    """Of one stratum, or summed over strata: the published score, and its null law.
 
     `mean`, `variance` are of the published score; `law` and `law_variance` those of
     the law's variance, `covariance` that of both; `third`, `fourth` the law's mean
@@ -317,7 +330,32 @@ class _Moments:
     fourth: float
 
 
-def _drawn_moments(shift: float, noise: float, n_columns: int) -> _Moments:
+def second_order_power(total: Moments, level: float) -> float:
+    """Normal power of a sum against its conditional law, to second order.
+
+    T is the published sum, V the variance of its law given the scores. Both grow with
+    the effect and with chance together, so T - c sqrt(V) is expanded around its mean.
+    """
+    from scipy import stats
+
+    skew, excess = total.third / total.law**1.5, total.fourth / total.law**2
+    z = float(stats.norm.isf(level))
+    # Cornish and Fisher: the quantile of a law that is nearly normal.
+    quantile = (
+        z
+        + (z**2 - 1) * skew / 6
+        + (z**3 - 3 * z) * excess / 24
+        - (2 * z**3 - 5 * z) * skew**2 / 36
+    )
+    slope = quantile / (2 * math.sqrt(total.law))
+    spread = (
+        total.variance + slope**2 * total.law_variance - 2 * slope * total.covariance
+    )
+    reach = total.mean - quantile * math.sqrt(total.law)
+    return float(stats.norm.cdf(reach / math.sqrt(spread)))
+
+
+def _drawn_moments(shift: float, noise: float, n_columns: int) -> Moments:
     """M centred normal scores of variance `noise`, one of them raised by `shift`."""
     M = n_columns
     rest = 1 - 1 / M
@@ -331,7 +369,7 @@ def _drawn_moments(shift: float, noise: float, n_columns: int) -> _Moments:
         + 6 * shift**2 * noise * rest * rest
         + 3 * M * (noise * rest) ** 2
     ) / M
-    return _Moments(
+    return Moments(
         mean=shift * rest,
         variance=noise * rest,
         law=law,
@@ -342,10 +380,10 @@ def _drawn_moments(shift: float, noise: float, n_columns: int) -> _Moments:
     )
 
 
-def _all_orders_moments(kind: StratumKind, effect: float, sd: float) -> _Moments:
+def _all_orders_moments(kind: StratumKind, effect: float, sd: float) -> Moments:
     """Path sums over all orders of a pair matrix with raised neighbours."""
     n_dimensions, n_neighbours = kind.size**2 - 3 * kind.size + 1, kind.size - 1
-    return _Moments(
+    return Moments(
         mean=effect * kind.gain,
         variance=kind.noise * sd**2,
         law=kind.noise * sd**2 + effect**2 * kind.signal,

@@ -1,8 +1,9 @@
-"""Blind baselines: how well the labels can be told from the texts, without any model.
+"""Blind baselines: how well the labels can be told without asking the model.
 
 Members and non-members that were collected at different times or places differ in
 words, dates or length, and then any score that reads text separates them. What these
-classifiers reach, a membership score reaches without any memory of the model.
+classifiers reach, a membership score reaches without any memory of the model. Nor does
+a text that is only worse language; a model that saw neither side looks for that.
 
 Dimension key
     N  texts
@@ -25,14 +26,18 @@ from jaxcontam.methods.membership.blind_classifiers import (
     logistic,
 )
 from jaxcontam.methods.membership.documents import document_codes, independent_codes
+from jaxcontam.methods.membership.fluency import ngram_fluency
 from jaxcontam.methods.membership.text_features import length_features, number_features
 from jaxcontam.stats.roc import Difference, auc_delong, auc_interval, paired_delong
 
 FEWEST = 10
 """Texts, or documents, of each label that cross-validation needs."""
 
-NAMES = ("bag_of_words", "length", "numbers", "ngram")
-"""The baselines, in their order."""
+NAMES = ("bag_of_words", "length", "numbers", "ngram", "fluency")
+"""The baselines, in their order; with a reference model `REFERENCE` is the last."""
+
+REFERENCE = "reference"
+"""What a model that saw neither side says of the texts."""
 
 _FOLDS = 5
 INFLATION = math.sqrt(2)
@@ -53,6 +58,7 @@ class Blind:
             is corrected for their number; None where there is no baseline.
         above_chance: Whether a lower end is above 0.5 with the larger error that
             cross-validation has where the labels go with nothing.
+        by_reference: Whether a model that saw neither side is one of them.
         warnings: Why baselines are missing, one sentence each.
     """
 
@@ -61,6 +67,7 @@ class Blind:
     folds: np.ndarray
     low: float | None
     above_chance: bool
+    by_reference: bool = False
     warnings: tuple[str, ...] = ()
 
     @property
@@ -74,20 +81,25 @@ def blind_baselines(
     labels: np.ndarray,
     *,
     clusters: Sequence[object] | None = None,
+    reference: np.ndarray | None = None,
     seed: int = 0,
 ) -> Blind:
-    """Cross-validated AUC of four classifiers that read the texts alone.
+    """Cross-validated AUC of five classifiers that never ask the model.
 
     `bag_of_words`: logistic regression on TF-IDF of words. `length`: boosted trees on
     sizes and compression. `numbers`: boosted trees on dates, years and digits.
     `ngram`: an n-gram model of the characters of each label, their log-ratio a
-    character. An AUC near 0.5 does not show that the labels were drawn at random; one
-    well above shows that they were not.
+    character. `fluency`: logistic regression on log-probabilities under n-gram models
+    of the other texts, labels unseen; or, in its place, `reference`: on those under a
+    model that saw neither side. An AUC near 0.5 does not show that the labels were
+    drawn at random; one well above shows that they were not.
 
     Args:
         texts: N texts; equal ones are kept in one fold and count as one.
         labels: (N,) bool, True = member.
         clusters: Document of each text, kept in one fold; None: each is its own.
+        reference: (N, 2) `fluency_of` each text under a model that saw neither side,
+            NaN where it has no token; None fits n-grams.
         seed: Seeds folds and trees.
 
     Returns:
@@ -102,7 +114,8 @@ def blind_baselines(
     """
     labels_N = np.asarray(labels, bool)
     N = len(texts)
-    if len(labels_N) != N or (clusters is not None and len(clusters) != N):
+    given = (labels_N, clusters, reference)
+    if any(one is not None and len(one) != N for one in given):
         raise ValueError("texts, labels and clusters must have the same length")
     codes_N = document_codes(texts, clusters)
     n_documents = min(len(np.unique(codes_N[labels_N == side])) for side in (0, 1))
@@ -113,13 +126,17 @@ def blind_baselines(
             f"and {FEWEST} are needed"
         )
         nothing = np.empty((N, 0))
-        return Blind((), nothing, np.zeros(N, np.int64), None, False, (warning,))
+        folds_N = np.zeros(N, np.int64)
+        return Blind((), nothing, folds_N, None, False, warnings=(warning,))
     folds_N = grouped_folds(labels_N, codes_N, n_folds=_FOLDS, seed=seed)
+    fluency_NF = ngram_fluency(texts, folds_N) if reference is None else reference
+    names = NAMES if reference is None else (*NAMES[:-1], REFERENCE)
     fits = (
         bag_of_words(texts),
         boosted_trees(length_features(texts), seed),
         boosted_trees(number_features(texts), seed),
         character_ngrams(texts),
+        logistic(_filled(fluency_NF)),
     )
     scores_NB = np.stack(
         [cross_validated(fit, labels_N, folds_N) for fit in fits], axis=1
@@ -128,14 +145,21 @@ def blind_baselines(
     units_N = independent_codes(texts, clusters)
     corrected = 1 - 0.05 / len(NAMES)
     rows, lows, surest = [], [], 0.0
-    for name, scores_N in zip(NAMES, scores_NB.T, strict=True):
+    for name, scores_N in zip(names, scores_NB.T, strict=True):
         auc, se, n = _auc(scores_N, labels_N, units_N)
         low, high = auc_interval(auc, INFLATION * se, n=n)
         rows.append(BlindBaseline(name=name, auc=auc, auc_low=low, auc_high=high))
         lows.append(auc_interval(auc, se, n=n, level=corrected)[0])
         chance = auc_interval(auc, INFLATION * se, n=n, level=corrected)
         surest = max(surest, chance[0])
-    return Blind(tuple(rows), scores_NB, folds_N, max(lows), surest > 0.5)
+    return Blind(
+        rows=tuple(rows),
+        scores=scores_NB,
+        folds=folds_N,
+        low=max(lows),
+        above_chance=surest > 0.5,
+        by_reference=reference is not None,
+    )
 
 
 def increment(
@@ -221,6 +245,14 @@ def grouped_folds(
         fold_C[c] = fold
         filled[:, fold] += members_C[c], others_C[c]
     return fold_C[codes_N]
+
+
+def _filled(features_NF: np.ndarray) -> np.ndarray:
+    """Features with the mean of the others where a text has none."""
+    known_NF = np.isfinite(features_NF)
+    count_F = np.maximum(1, known_NF.sum(axis=0))
+    mean_F = np.where(known_NF, features_NF, 0.0).sum(axis=0) / count_F
+    return np.where(known_NF, features_NF, mean_F)
 
 
 def _auc(

@@ -25,7 +25,7 @@ from jaxcontam.methods.membership.documents import (
     rows_of,
 )
 from jaxcontam.methods.membership.operating import operating_point
-from jaxcontam.methods.membership.verdicts import score_verdict
+from jaxcontam.methods.membership.verdicts import reference_warnings, score_verdict
 from jaxcontam.stats.relabelling import auc_p_values
 from jaxcontam.stats.roc import (
     Clusters,
@@ -153,12 +153,22 @@ def judge(
         auc, se = auc_delong(members_P, others_Q, clusters=sides)
         low, high = auc_interval(auc, se, n=min(n_units))
         p_value, is_primary = float(p_M[m]), method == primary
-        extra = {}
+        extra, verdict = {}, None
         if not is_primary:
             extra |= _versus(score_N, primary_N, labels_N, sides)
         if blind is not None and blind.rows:
             # Over all N texts, as the folds are.
             extra |= _increment(blind, scored_N, score_N, labels_N, codes_N)
+        if is_primary:
+            verdict = score_verdict(
+                p_value,
+                auc=auc,
+                auc_high=high,
+                blind=blind,
+                increment_p=extra.get("increment_p"),
+                constant=is_constant(score_N),
+            )
+            warnings += reference_warnings(verdict, p_value, blind)
         results.append(
             ScoreResult(
                 benchmark=name,
@@ -190,16 +200,7 @@ def judge(
                 ),
                 p_value=p_value,
                 p_adjusted=p_value if is_primary else None,
-                verdict=score_verdict(
-                    p_value,
-                    auc=auc,
-                    auc_high=high,
-                    blind=blind,
-                    increment_p=extra.get("increment_p"),
-                    constant=is_constant(score_N),
-                )
-                if is_primary
-                else None,
+                verdict=verdict,
                 warnings=warnings if is_primary else (),
                 **extra,
             )

@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import numpy as np
 
 from jaxcontam.errors import InputError
+from jaxcontam.methods.membership.fluency import fluency_of
 from jaxcontam.methods.membership.frequencies import corpus_logprobs
 from jaxcontam.methods.membership.neighbours import edited
 from jaxcontam.methods.membership.prefix import prefix_of
@@ -30,6 +31,7 @@ from jaxcontam.methods.membership.readings import (
     GradientPass,
     Pass,
     PrefixPass,
+    ReferencePass,
     Sequences,
     means_pass,
     sequences_of,
@@ -47,7 +49,8 @@ class Inputs:
     """What scores may need beside the model and the texts.
 
     Attributes:
-        reference: Model to compare with.
+        reference: Model that saw none of the texts; it is read whatever the scores are,
+            since blind baselines ask it, too.
         nonmember_prefix: Texts that the model did not see; none may be among those that
             are scored.
         member_prefix: Texts that it did see; likewise.
@@ -75,6 +78,8 @@ class ScoreTable:
         n_tokens: (N,) int64, scored tokens of each text.
         tokens_scored: Target tokens of all passes, those in the store among them.
         n_cached: Those whose scores the store held.
+        reference: (N, 2) float64, `fluency_of` each text under the reference model, NaN
+            where it has no token of it or the text has no score; None without one.
     """
 
     names: tuple[str, ...]
@@ -82,6 +87,7 @@ class ScoreTable:
     n_tokens: np.ndarray
     tokens_scored: int
     n_cached: int
+    reference: np.ndarray | None = None
 
 
 def score_texts(
@@ -115,7 +121,7 @@ def score_texts(
     """
     inputs = inputs or Inputs()
     check_inputs(methods, model, inputs)
-    reads: set[Reading] = {name for method in methods for name in method.reads}
+    reads = _readings(methods, inputs)
     _check_apart(texts, reads, inputs)
     sequences = model.sequences(texts)
     own = sequences_of(sequences, range(len(texts)))
@@ -140,6 +146,17 @@ def score_texts(
         rewrites |= found.values
         done += part.n_targets
         n_cached += found.n_cached
+    if inputs.reference is not None and "reference" not in rewrites:
+        # The model itself, whose own pass has been made.
+        rewrites["reference"] = [
+            fluency_of(table[sequences[i].tobytes()][0]) for i in scored
+        ]
+    reference_N2 = None
+    if "reference" in rewrites:
+        reference_N2 = np.full((len(texts), 2), np.nan)
+        reference_N2[scored] = np.reshape(rewrites["reference"], (-1, 2))
+        # Scores read the mean alone.
+        rewrites["reference"] = [values[:1] for values in rewrites["reference"]]
     corpus_V = None
     if "corpus" in reads and inputs.corpus_counts is not None:
         corpus_V = corpus_logprobs(inputs.corpus_counts)
@@ -166,6 +183,7 @@ def score_texts(
         n_tokens=n_tokens_N,
         tokens_scored=total,
         n_cached=n_cached,
+        reference=reference_N2,
     )
 
 
@@ -183,7 +201,7 @@ def count_targets(
         InputError: As `score_texts` does.
     """
     check_inputs(methods, model, inputs)
-    reads: set[Reading] = {name for method in methods for name in method.reads}
+    reads = _readings(methods, inputs)
     _check_apart(texts, reads, inputs)
     own = sequences_of(model.sequences(texts), range(len(texts)))
     scored = [i for i, key in enumerate(own.keys) if key is not None]
@@ -191,6 +209,12 @@ def count_targets(
         [texts[i] for i in scored], scored, reads, own, model, inputs, seed
     )
     return sum(part.n_targets for part in (own, *passes))
+
+
+def _readings(methods: Sequence[ScoreMethod], inputs: Inputs) -> set[Reading]:
+    """What the scores read, and the reference model where there is one."""
+    reads: set[Reading] = {name for method in methods for name in method.reads}
+    return reads | ({"reference"} if inputs.reference is not None else set())
 
 
 def check_inputs(
@@ -290,14 +314,11 @@ def plan_passes(
             reading: _encoded(model, some) for reading, some in rewrites.items()
         }
         passes.append(means_pass(model.plain, rewritten, owners, known))
-    if "reference" in reads and inputs.reference is not None:
-        reference = inputs.reference
-        once: dict[Reading, list[list[np.ndarray]]] = {
-            "reference": _encoded(reference, [[text] for text in texts])
-        }
-        # A model beside itself needs no second pass.
-        means = known if reference.is_same_as(model) else None
-        passes.append(means_pass(reference.plain, once, owners, means))
+    reference = inputs.reference
+    # A model beside itself needs no second pass.
+    if reference is not None and not reference.is_same_as(model):
+        their_own = sequences_of(reference.sequences(texts), owners)
+        passes.append(ReferencePass(reference.plain, their_own))
     prefixes: dict[Reading, tuple[str, ...]] = {
         "nonmember_prefix": inputs.nonmember_prefix,
         "member_prefix": inputs.member_prefix,

@@ -29,7 +29,11 @@ from jaxcontam.methods.membership.judging import (
     is_constant,
     scored_texts,
 )
-from jaxcontam.methods.membership.verdicts import CONFOUNDED, set_verdict
+from jaxcontam.methods.membership.verdicts import (
+    CONFOUNDED,
+    reference_warnings,
+    set_verdict,
+)
 from jaxcontam.stats.conformal import conformal_p_values, threshold_at_fpr
 from jaxcontam.stats.multiple import benjamini_hochberg
 from jaxcontam.stats.roc import auc_delong, auc_interval
@@ -72,6 +76,8 @@ def judge_texts(
     pool_texts: Sequence[str],
     clusters: Sequence[object] | None = None,
     pool_clusters: Sequence[object] | None = None,
+    reference: np.ndarray | None = None,
+    pool_reference: np.ndarray | None = None,
     fprs: Sequence[float] = (0.01, 0.05),
     seed: int = 0,
     n_permutations: int = N_PERMUTATIONS,
@@ -97,6 +103,9 @@ def judge_texts(
         pool_texts: The L texts.
         clusters: Document of each suspected text, or None.
         pool_clusters: Document of each text of the pool; with `clusters` or not at all.
+        reference: (N, 2) what a model that saw neither set says of each suspected text;
+            see `blind_baselines`. Or None.
+        pool_reference: (L, 2) the same of the pool; with `reference` or not at all.
         fprs: False-positive rates of the thresholds.
         seed: Seeds folds and permutations.
         n_permutations: Of the set-level test.
@@ -166,7 +175,16 @@ def judge_texts(
         both_clusters = [("suspect", str(c)) for c in clusters]
         both_clusters += [("pool", str(c)) for c in pool_clusters]
         both_clusters = rows_of(both_clusters, both)
-    blind = blind_baselines(both_texts, is_suspect, clusters=both_clusters, seed=seed)
+    both_reference = None
+    if reference is not None and pool_reference is not None:
+        both_reference = np.concatenate([reference, pool_reference])[both]
+    blind = blind_baselines(
+        both_texts,
+        is_suspect,
+        clusters=both_clusters,
+        reference=both_reference,
+        seed=seed,
+    )
     values = np.concatenate([values_NM, pool_LM])[both]
     scored = np.concatenate([is_scored_N, is_scored_L])[both]
     set_result = _set_result(
@@ -232,6 +250,9 @@ def _set_result(
     # A classifier that learnt little says nothing against a score that ranks well.
     highs = [high, *(auc_and_high(score, 1.0)[1] for score in values.T)]
     is_flat = all(is_constant(score) for score in values.T)
+    verdict = set_verdict(
+        found.p_value, auc_high=max(highs), blind=blind, constant=is_flat
+    )
     return SetResult(
         benchmark=name,
         fingerprint=fingerprint,
@@ -242,12 +263,11 @@ def _set_result(
         p_value=found.p_value,
         n_permutations=n_permutations,
         p_adjusted=found.p_value,
-        verdict=set_verdict(
-            found.p_value, auc_high=max(highs), blind=blind, constant=is_flat
-        ),
+        verdict=verdict,
         warnings=(
             *blind.warnings,
             *(constant_warnings("every score", values) if is_flat else ()),
+            *reference_warnings(verdict, found.p_value, blind),
         ),
     )
 

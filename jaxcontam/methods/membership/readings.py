@@ -16,6 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
+from jaxcontam.methods.membership.fluency import fluency_of
 from jaxcontam.methods.membership.score import Reading
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.scoring.gradients import gradient_norms
@@ -204,6 +205,39 @@ def means_pass(
         [ids for ids, _ in flat], [owner for _, owner in flat], known or ()
     )
     return MeansPass(scorer, rewrites, owners, plan, known is not None)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class ReferencePass:
+    """What another model says of the texts.
+
+    Attributes:
+        scorer: Of that model; gives log-probabilities.
+        own: Sequences of the texts, by its tokenizer, each distinct one once.
+    """
+
+    scorer: SequenceScorer
+    own: Sequences
+
+    @property
+    def n_targets(self) -> int:
+        """Target tokens that it costs."""
+        return self.own.n_targets
+
+    def read(self, known: Mapping[bytes, float], progress: Progress | None) -> Found:
+        """Run it; a text without a target has NaN.
+
+        Raises:
+            NonFiniteScoreError: Names the text and the id.
+        """
+        del known
+        table, n_cached = token_scores(self.scorer, self.own, progress)
+        nothing = np.zeros((1, 0))
+        values = [
+            fluency_of((nothing if key is None else table[key])[0])
+            for key in self.own.keys
+        ]
+        return Found({"reference": values}, n_cached)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -39,10 +39,11 @@ def score_verdict(
 
     `confounded` where a blind AUC is surely above 0.55, or surely above 0.5 and no
     lower than the score's; surely: at 95 %, corrected for the number of baselines.
-    `contaminated` needs a score that adds to the blind baselines, so that nothing goes
-    beyond `suspected` without them, nor where a blind AUC is surely above 0.5: labels
-    that go with the texts were not assigned by chance, which is what the p-value
-    assumes. A score that is the same for every text shows nothing.
+    `contaminated` needs a score that adds to the blind baselines, a model that saw
+    neither side among them, so that nothing goes beyond `suspected` without these, nor
+    where a blind AUC is surely above 0.5: labels that go with the texts were not
+    assigned by chance, which is what the p-value assumes. A score that is the same for
+    every text shows nothing.
 
     Args:
         p_value: By permutation of the labels, corrected for several benchmarks.
@@ -58,7 +59,8 @@ def score_verdict(
         if blind.low > BLIND_AUC or (blind.above_chance and blind.auc >= auc):
             return CONFOUNDED
         adds = increment_p is not None and increment_p <= INCREMENT_LEVEL
-        if p_value <= CONTAMINATED_LEVEL and adds and not blind.above_chance:
+        is_sound = blind.by_reference and not blind.above_chance
+        if p_value <= CONTAMINATED_LEVEL and adds and is_sound:
             return CONTAMINATED
     return _without_proof(p_value, auc_high)
 
@@ -69,7 +71,8 @@ def set_verdict(
     """Verdict of a set-level test, whose two sets must be of one law.
 
     Stricter than for a score: any blind AUC that is surely above 0.5 confounds, since
-    the test finds the smallest difference in a large set.
+    the test finds the smallest difference in a large set. `contaminated` needs a model
+    that saw neither set among them.
 
     Args:
         p_value: By permutation of the labels, corrected for several sets.
@@ -83,9 +86,23 @@ def set_verdict(
     if blind is not None and blind.low is not None:
         if blind.above_chance or blind.low > BLIND_AUC:
             return CONFOUNDED
-        if p_value <= CONTAMINATED_LEVEL:
+        if p_value <= CONTAMINATED_LEVEL and blind.by_reference:
             return CONTAMINATED
     return _without_proof(p_value, auc_high)
+
+
+def reference_warnings(
+    verdict: str, p_value: float, blind: Blind | None
+) -> tuple[str, ...]:
+    """One sentence where only a reference model is missing from a stronger word."""
+    if blind is None or not blind.rows or blind.by_reference:
+        return ()
+    if verdict != SUSPECTED or p_value > CONTAMINATED_LEVEL:
+        return ()
+    return (
+        "no reference model that saw neither side was asked (membership --reference), "
+        "so that the verdict is at most suspected: one side may only be less fluent",
+    )
 
 
 def _without_proof(p_value: float, auc_high: float) -> str:

@@ -32,12 +32,14 @@ _BOTH = "2k answers, shared by all overlaps"
 REPLICATION_METHODS = (
     ReplicationMethod(
         name="judge_local",
-        gives="verdict: 1 exact copy, or 2 near-exact ones of 10 (5 of 50)",
+        gives="verdict: 1 exact copy, or 2 near-exact ones of 10 (5 of 50); without a "
+        "control at most suspected",
         cost="k answers, and k of a control",
         finds="copies word for word, or nearly; texts known from elsewhere, too, which "
         "a control shows",
         source=f"the rule: {_GOLCHIN}, algorithm 2; the judge is ours",
-        departure="no model judges: equality, or ROUGE-L and content-word precision",
+        departure="no model judges: equality, or ROUGE-L and content-word precision; "
+        "pieces that repeat or count on from the first piece are left out",
     ),
     ReplicationMethod(
         name="judge_llm",

@@ -63,6 +63,8 @@ def first_instances(
     copied; or the answer has all field names of the file, one of them uncommon; or an
     identifier of a first row; or all labels of a field, one of them uncommon.
     `not contaminated`: nothing of that, which does not show that the model saw nothing.
+    The finding has the words of the source; the verdict is at most `suspected`, for
+    there is no control.
 
     Args:
         benchmark: The split as it was published, in its order.
@@ -187,7 +189,8 @@ def _finding(
     n_exact: int, n_near: int, signs: Sequence[str]
 ) -> tuple[str, ReplicationVerdict]:
     if n_exact or n_near > 1:
-        return "contaminated", "contaminated"
+        # Nothing was asked that the model cannot know.
+        return "contaminated", "suspected"
     if n_near or signs:
         return "suspicious", "no evidence"
     return "not contaminated", "no evidence"

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Literal
 
-from jaxcontam.methods.replication.partition import ALPHA
+from jaxcontam.methods.replication.partition import ALPHA, LEVEL
 from jaxcontam.replication_results import JudgeResult, ReplicationVerdict
 from jaxcontam.stats.shares import wilson_interval
 from jaxcontam.stats.two_rates import rate_test
@@ -111,16 +111,20 @@ def fewest_near(n_judged: int) -> int:
     return fewest
 
 
-def fewest_above(n: int, found_control: int, n_control: int) -> int | None:
+def fewest_above(
+    n: int, found_control: int, n_control: int, *, level: float
+) -> int | None:
     """Copies among n completions that are significantly more than a control's.
 
     Args:
         n: Completions that were judged.
         found_control: Copies in the control.
         n_control: Completions of the control that were judged.
+        level: Of the test.
 
     Returns:
-        The smallest number for which Fisher's p is at most 0.05; None if n are too few.
+        The smallest number for which Fisher's p is at most the level; None if n are
+        too few.
     """
     from scipy.stats import hypergeom
 
@@ -128,7 +132,7 @@ def fewest_above(n: int, found_control: int, n_control: int) -> int | None:
         # As `rate_test`, without Barnard's test, which takes longer.
         copies = found + found_control
         p_value = hypergeom.sf(found - 1, n + n_control, copies, n)
-        if p_value <= ALPHA:
+        if p_value <= level:
             return found
     return None
 
@@ -145,9 +149,15 @@ def judge_result(
     control: Judged | None = None,
     humans: Labels | None = None,
     is_short: Sequence[bool] | None = None,
+    follows: Sequence[bool] | None = None,
+    control_follows: Sequence[bool] | None = None,
     warnings: tuple[str, ...] = (),
 ) -> JudgeResult:
     """Count copies, compare their rate with a control's, and decide.
+
+    `contaminated` needs a control, so many copies as algorithm 2 asks for, and
+    significantly more of them than in the control at a level of 0.001; at 0.05, or
+    without a control, they are `suspected`.
 
     Args:
         judged: Of the guided completions.
@@ -161,23 +171,28 @@ def judge_result(
         humans: Labels of people, to compare with.
         is_short: Of each completion, whether its reference is so short that a model
             which knows the answer meets it; exact copies of such do not decide.
+        follows: Of each completion, whether its reference follows from the first piece
+            by rule; see `follows_from_first`. Such are left out, copies or not.
+        control_follows: The same of the control.
         warnings: What the reader should know.
 
     Source:
         Golchin and Surdeanu, arXiv:2308.08493, algorithm 2; they have no control.
     """
-    found = [label for label in judged.labels if label is not None]
+    labels = _counted(judged.labels, follows)
+    found = [label for label in labels if label is not None]
     n_exact, n_near = found.count("exact"), found.count("near")
     n_copies = n_exact + n_near
     n_short = 0
     if is_short is not None:
-        pairs = zip(judged.labels, is_short, strict=True)
+        pairs = zip(labels, is_short, strict=True)
         n_short = sum(label == "exact" and short for label, short in pairs)
     rate = low = high = None
     if found:
         rate = n_copies / len(found)
         low, high = wilson_interval(n_copies, len(found))
-    controls = [x for x in control.labels if x is not None] if control else []
+    of_control = _counted(control.labels, control_follows) if control else ()
+    controls = [x for x in of_control if x is not None]
     control_copies = sum(x != "no" for x in controls)
     fisher = barnard = n_needed = None
     is_many = algorithm_2(n_exact - n_short, n_near, len(found))
@@ -185,13 +200,17 @@ def judge_result(
     if found and controls:
         tested = rate_test(n_copies, len(found), control_copies, len(controls))
         fisher, barnard = tested.fisher, tested.barnard
-        n_needed = fewest_above(len(found), control_copies, len(controls))
-        is_large_enough = fewest_above(len(found), 0, len(controls)) is not None
+        sizes = len(found), control_copies, len(controls)
+        n_needed = fewest_above(*sizes, level=LEVEL)
+        least = fewest_above(len(found), 0, len(controls), level=ALPHA)
+        is_large_enough = least is not None
     same = agreement(judged.labels, humans) if humans is not None else None
     verdict: ReplicationVerdict | None = None
     if found and (control is None or controls) and (is_large_enough or not is_many):
-        is_above = fisher is None or fisher <= ALPHA
-        verdict = "contaminated" if is_many and is_above else "no evidence"
+        verdict = "no evidence"
+        if is_many and (fisher is None or fisher <= ALPHA):
+            is_sure = fisher is not None and fisher <= LEVEL
+            verdict = "contaminated" if is_sure else "suspected"
     return JudgeResult(
         benchmark=benchmark,
         fingerprint=fingerprint,
@@ -200,6 +219,7 @@ def judge_result(
         n_instances=len(found),
         n_exact=n_exact,
         n_short=n_short,
+        n_follows=sum(follows or ()),
         n_near=n_near,
         fewest_near=fewest_near(len(found)),
         n_unparsed=judged.n_unparsed,
@@ -210,6 +230,7 @@ def judge_result(
         n_control=len(controls),
         n_control_unparsed=control.n_unparsed if control else 0,
         n_control_refused=control.n_refused if control else 0,
+        n_control_follows=sum(control_follows or ()),
         control_copies=control_copies,
         n_needed=n_needed,
         p_control=fisher,
@@ -222,6 +243,14 @@ def judge_result(
         verdict=verdict,
         warnings=(*warnings, *_warnings(judged, control)),
     )
+
+
+def _counted(labels: Labels, follows: Sequence[bool] | None) -> Labels:
+    """Labels that count: None where the reference follows from the first piece."""
+    if follows is None:
+        return labels
+    pairs = zip(labels, follows, strict=True)
+    return [None if is_easy else label for label, is_easy in pairs]
 
 
 def judgement_of(word: str) -> Judgement | None:

@@ -11,7 +11,10 @@ from jaxcontam.stats.pair_bootstrap import paired_bootstrap_p, unpaired_bootstra
 from jaxcontam.stats.sign_flip import sign_flip_test
 
 ALPHA = 0.05
-"""Level of the paper's tests, and of ours."""
+"""Level of the paper's tests, and of the word `suspected`."""
+
+LEVEL = 0.001
+"""Level of the word `contaminated`."""
 
 _FEWEST_PAIRS = 2
 _UNANSWERED = "one of the instructions has no answer"
@@ -119,7 +122,8 @@ def overlap_results(
 def _verdict(p_value: float | None) -> ReplicationVerdict | None:
     if p_value is None:
         return None
-    return "contaminated" if p_value <= ALPHA else "no evidence"
+    # A name that helps is no copy, whatever p is.
+    return "suspected" if p_value <= ALPHA else "no evidence"
 
 
 def _floor_warning(p_floor: float) -> str:

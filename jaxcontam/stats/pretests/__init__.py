@@ -6,6 +6,19 @@ then be found guilty. Failing checks turn the verdict into `invalid design`.
 """
 
 from jaxcontam.stats.pretests.battery import directional, pretest_battery
+from jaxcontam.stats.pretests.blind import blind_pretests
+from jaxcontam.stats.pretests.copying import blind_matrices
 from jaxcontam.stats.pretests.fields import columns
+from jaxcontam.stats.pretests.gate import gate
+from jaxcontam.stats.pretests.templated import is_templated, templated
 
-__all__ = ["columns", "directional", "pretest_battery"]
+__all__ = [
+    "blind_matrices",
+    "blind_pretests",
+    "columns",
+    "directional",
+    "gate",
+    "is_templated",
+    "pretest_battery",
+    "templated",
+]

@@ -1,12 +1,14 @@
 """What is looked at: the checks that a file's texts and fields call for."""
 
 import dataclasses
+import functools
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from jaxcontam.stats.pretests import series, similarity
+from jaxcontam.stats.pretests.attraction import STRATUM
 from jaxcontam.stats.pretests.fields import (
     Field,
     first_numbers,
@@ -40,15 +42,20 @@ class Check:
 
     Attributes:
         name: Its kind, and after a colon the field that it looks at.
-        statistic: Of orders.
+        statistic: Of orders; None where it is looked at within strata.
+        matrices: Of the places where runs of examples begin: likeness within strata,
+            for `attraction_of`; or None.
         two_sided: One-sided checks reject large values.
+        counts: Whether it counts events, which may be rare.
         remedy: Flags that avoid what it looks at; or "".
         note: What the reader should know even if it passes; or None.
     """
 
     name: str
-    statistic: Statistic
+    statistic: Statistic | None
+    matrices: Callable[[np.ndarray], list[np.ndarray]] | None = None
     two_sided: bool = True
+    counts: bool = False
     remedy: str = ""
     note: str | None = None
 
@@ -85,7 +92,13 @@ def _checks_of_texts(texts: Sequence[str], fields: Sequence[Field]) -> Iterator[
     bare = without(texts, ids)
     words = [similarity.words_of(text) for text in bare]
     vectors_NV = similarity.tfidf(words)
-    yield Check("tfidf_adjacency", similarity.similar_neighbours(vectors_NV))
+    if len(texts) <= similarity.MATRIX_EXAMPLES:
+        yield Check("tfidf_adjacency", similarity.similar_neighbours(vectors_NV))
+    else:
+        cosines = functools.partial(
+            similarity.stratum_cosines, vectors_NV, size=STRATUM
+        )
+        yield Check("tfidf_adjacency", None, matrices=cosines)
     same_N = similarity.near_duplicates(words, bare, vectors_NV)
     n, n_distinct = len(texts), len(np.unique(same_N))
     note = f"{n - n_distinct} of {n} examples repeat or nearly repeat another one"
@@ -134,7 +147,8 @@ def _checks_of_label(field: Field) -> Iterator[Check]:
         found["label_steps"] = series.steps(order_N)
     strata = shlex.join(["--group-field", field.name])
     for kind, statistic in found.items():
-        yield Check(f"{kind}:{field.name}", statistic, remedy=strata)
+        counts = kind == "equal_neighbours"
+        yield Check(f"{kind}:{field.name}", statistic, counts=counts, remedy=strata)
 
 
 def _checks_of_numbers(
@@ -148,7 +162,7 @@ def _checks_of_numbers(
 def _gathered(name: str, codes_N: np.ndarray, remedy: str = "") -> Check:
     """More equal neighbours than chance gives; scattered ones are no fault."""
     statistic = series.equal_neighbours(codes_N)
-    return Check(name, statistic, two_sided=False, remedy=remedy)
+    return Check(name, statistic, two_sided=False, counts=True, remedy=remedy)
 
 
 def _has_an_order(label: Field) -> bool:

@@ -17,6 +17,8 @@ _ID_CHARACTERS = 40
 _MOST = 0.5
 # A field stands in the text if so many of its values do.
 _IN_TEXT = 0.9
+# Examples of a long file that are asked whether a field stands in them.
+_LOOKED_AT = 5_000
 # Longer heads in common are a shared passage, not a way of asking.
 _HEAD_CHARACTERS = 64
 
@@ -153,7 +155,9 @@ def shared_heads(texts: Sequence[str]) -> np.ndarray:
 
 
 def _is_read(values: Sequence[object], texts: Sequence[str]) -> bool:
-    there = [v for v in zip(values, texts, strict=True) if v[0] not in (None, "")]
+    step = math.ceil(len(texts) / _LOOKED_AT) or 1
+    pairs = zip(values[::step], texts[::step], strict=True)
+    there = [pair for pair in pairs if pair[0] not in (None, "")]
     n_in = sum(_reads(text, value) for value, text in there)
     return bool(there) and n_in >= _IN_TEXT * len(there)
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from jaxcontam.stats.randomisation import SMALLEST_P
+
 Statistic = Callable[[np.ndarray], np.ndarray]
 """Maps `orders_RN`, each row a permutation of range(N), to one float64 an order."""
 
@@ -77,12 +79,47 @@ def permutation_p(observed: float, drawn_R: np.ndarray, *, two_sided: bool) -> f
     return min(1.0, 2 * float(min(above, below)))
 
 
+def tail_p(
+    observed: float, drawn_R: np.ndarray, *, two_sided: bool, counts: bool
+) -> float:
+    """The same by a law fitted to the drawn orders: where none of them is as extreme.
+
+    A normal law, or one of Poisson where rare events are counted, whose tails are the
+    heavier ones. Exact for neither: for statistics of long files, sums over thousands
+    of examples, that are far beyond all orders that could be drawn.
+    """
+    from scipy.special import log_ndtr, pdtr, pdtrc
+
+    if counts:
+        # As if one more had been counted: rare events may be in no drawn order.
+        mean = (float(drawn_R.sum()) + 1) / len(drawn_R)
+        above = float(pdtrc(observed - 1, mean)) if observed >= 1 else 1.0
+        below = float(pdtr(observed, mean))
+    else:
+        z = (observed - float(drawn_R.mean())) / float(drawn_R.std(ddof=1))
+        above, below = float(np.exp(log_ndtr(-z))), float(np.exp(log_ndtr(z)))
+    p_value = 2 * min(above, below) if two_sided else above
+    return min(1.0, max(p_value, SMALLEST_P))
+
+
 def value_codes(values: Sequence[object]) -> np.ndarray:
     """`codes_N`, int32: equal numbers for values that are written alike."""
     codes: dict[str, int] = {}
     return np.array(
         [codes.setdefault(repr(value), len(codes)) for value in values], np.int32
     )
+
+
+def run_starts(values: Sequence[object]) -> np.ndarray:
+    """`starts_B`: where each run of equal values begins."""
+    return np.flatnonzero(np.diff(value_codes(values), prepend=-1))
+
+
+def joined_runs(texts: Sequence[str], values: Sequence[object]) -> list[str]:
+    """The texts of each run of equal values, one below the other."""
+    starts = run_starts(values).tolist()
+    ends = [*starts[1:], len(texts)]
+    return ["\n".join(texts[a:b]) for a, b in zip(starts, ends, strict=True)]
 
 
 def _group_orders(

@@ -4,8 +4,8 @@ Dimension key
     N  examples
     V  distinct words
     R  orders
-    S  neighbours, S = N - 1
-    D  dimensions of a sketch
+    B  runs of examples that stay together
+    S  neighbours, S = N - 1; or runs of a stratum
     E  entries of a sparse matrix
     P  pairs of examples
 """
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jaxcontam.stats.pretests.null import Statistic, value_codes
+from jaxcontam.stats.strata import split_strata
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -25,13 +26,15 @@ if TYPE_CHECKING:
 NEAR_DUPLICATE = 0.9
 """Cosine of TF-IDF vectors from which two texts count as near-duplicates."""
 
-# Most examples for which all cosines are kept, one byte each: 225 MB.
-_MATRIX_EXAMPLES = 15_000
-_SKETCH_DIMENSIONS = 64
+MATRIX_EXAMPLES = 4_000
+"""Most examples for which all cosines are kept, one byte each: 16 MB."""
+
 # A word of more than this share of the texts is frequent.
 _FREQUENT = 0.02
 # Rows of a block of cosines, and candidate pairs compared at once.
 _ROWS, _PAIRS = 250, 50_000
+# Candidate pairs in all: words too frequent for it find no near-duplicates.
+_MOST_PAIRS = 5_000_000
 
 # Scripts that put no space between words count one character a word.
 _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
@@ -77,12 +80,9 @@ def similar_neighbours(vectors_NV: "csr_array") -> Statistic:
     """Sum of the cosines of neighbours, rounded to 1/255.
 
     Any fixed function of two texts keeps the permutation test exact, so cosines are
-    kept in a byte each, and those of long files are estimated from a random sketch:
-    noise costs power there, and many examples make up for it.
+    kept in a byte each. For up to `MATRIX_EXAMPLES`; see `stratum_cosines`.
     """
     n, n_words = _size(vectors_NV)
-    if n > _MATRIX_EXAMPLES:
-        return _sketched_neighbours(vectors_NV)
     # Words of many texts go through a dense product, the others through a sparse one:
     # each is slow at the other's work.
     df_V = np.bincount(vectors_NV.indices, minlength=n_words)
@@ -105,14 +105,48 @@ def similar_neighbours(vectors_NV: "csr_array") -> Statistic:
     return statistic
 
 
+def stratum_cosines(
+    vectors_NV: "csr_array", starts: np.ndarray, size: int
+) -> list[np.ndarray]:
+    """Cosines within contiguous strata: as many numbers as n strata of a few need.
+
+    Entry [i, j] is that of the last example of run i and the first one of run j, as
+    they would stand side by side.
+
+    Args:
+        vectors_NV: Unit rows.
+        starts: (B,) where each run begins; every example is one without blocks.
+        size: Most runs of a stratum.
+
+    Returns:
+        (S, S) float64 each.
+    """
+    n, _ = _size(vectors_NV)
+    B = len(starts)
+    firsts_NV, lasts_NV = vectors_NV[starts], vectors_NV[np.append(starts[1:], n) - 1]
+    strata = split_strata(B, size)
+    sizes = [len(stratum) for stratum in strata]
+    of_B = np.repeat(np.arange(len(strata)), sizes)
+    place_B = np.concatenate([np.arange(size) for size in sizes])
+    cosines_KSS = np.zeros((len(strata), max(sizes), max(sizes)))
+    for lag in range(1, max(sizes)):
+        pairs = np.flatnonzero(of_B[:-lag] == of_B[lag:])
+        for left, right in ((pairs, pairs + lag), (pairs + lag, pairs)):
+            products = lasts_NV[left].multiply(firsts_NV[right])
+            cosines = np.asarray(products.sum(axis=1)).ravel()
+            cosines_KSS[of_B[left], place_B[left], place_B[right]] = cosines
+    return [cosines_KSS[k, :size, :size] for k, size in enumerate(sizes)]
+
+
 def near_duplicates(
     words: Sequence[Sequence[str]], texts: Sequence[str], vectors_NV: "csr_array"
 ) -> np.ndarray:
     """`codes_N`: equal for texts of equal words or joined by cosines from 0.9 on.
 
-    Finds every such pair without comparing all: if words are sorted from rare to
-    frequent, the first ones that hold 1 - 0.9 ** 2 of a row's squared length must
-    share a word with those of the other row, since what is left is shorter than 0.9.
+    Finds such pairs without comparing all: if words are sorted from rare to frequent,
+    the first ones that hold 1 - 0.9 ** 2 of a row's squared length must share a word
+    with those of the other row, since what is left is shorter than 0.9. In long files
+    of few words only the rarest ones are looked up, and some pairs may be missed.
 
     Args:
         words: Of each text.
@@ -127,7 +161,7 @@ def near_duplicates(
     )
     _, first = np.unique(same_N, return_index=True)
     distinct = vectors_NV[first]
-    heads = _rare_heads(distinct)
+    heads = _without_frequent(_rare_heads(distinct))
     by_word = heads.T.tocsr()
     pairs: list[np.ndarray] = [np.empty((2, 0), np.int64)]
     for start in range(0, len(first), _ROWS):
@@ -146,20 +180,6 @@ def near_duplicates(
     )
     _, of_distinct = connected_components(graph, directed=False)
     return of_distinct[same_N].astype(np.int32)
-
-
-def _sketched_neighbours(vectors_NV: "csr_array") -> Statistic:
-    rng = np.random.Generator(np.random.PCG64(0))
-    shape = (_size(vectors_NV)[1], _SKETCH_DIMENSIONS)
-    random_VD = rng.standard_normal(shape, np.float32) / np.sqrt(np.float32(shape[1]))
-    sketch_ND = np.asarray(vectors_NV @ random_VD)
-
-    def statistic(orders_RN: np.ndarray) -> np.ndarray:
-        values_RND = sketch_ND[orders_RN]
-        left, right = values_RND[:, :-1], values_RND[:, 1:]
-        return np.einsum("rsd,rsd->r", left, right).astype(np.float64)
-
-    return statistic
 
 
 def _rare_heads(vectors_NV: "csr_array") -> "csr_array":
@@ -181,6 +201,16 @@ def _rare_heads(vectors_NV: "csr_array") -> "csr_array":
     kept_E &= squares_E > 0
     rows, columns = rows_E[order_E][kept_E], columns_E[order_E][kept_E]
     return csr_array((np.ones(len(rows), np.int32), (rows, columns)), (n, n_words))
+
+
+def _without_frequent(heads_NV: "csr_array") -> "csr_array":
+    """Without the words that would make too many pairs of examples that share one."""
+    n, n_words = _size(heads_NV)
+    df_V = np.bincount(heads_NV.indices, minlength=n_words).astype(np.int64)
+    by_rarity_V = np.argsort(df_V, kind="stable")
+    n_pairs_V = np.cumsum(df_V[by_rarity_V] ** 2)
+    kept_V = np.sort(by_rarity_V[n_pairs_V <= max(_MOST_PAIRS, n)])
+    return heads_NV[:, kept_V]
 
 
 def _size(vectors_NV: "csr_array") -> tuple[int, int]:

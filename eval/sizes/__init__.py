@@ -1,0 +1,1 @@
+"""Size of every test under its null: `python -m eval.sizes`."""

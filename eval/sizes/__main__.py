@@ -1,0 +1,229 @@
+"""How often does each test accuse a model that never saw the file?
+
+Question: the share of null data sets with p at most 0.05, 0.01 and 0.001, for every
+test and six kinds of scores of files whose order was drawn; and the same of direction
+for files whose order was not, but is reversible: topics, labels and styles that drift.
+Exact tests may exceed the level by 3.3 standard errors of the simulation and no more
+(3 under drift); the t-test over ten left-skewed shards is expected to.
+Command: `python -m eval.sizes`. Hardware: one CPU core, tens of minutes, no model.
+Headline: LOG.md.
+"""
+
+import dataclasses
+import itertools
+import json
+import math
+import sys
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from eval.sizes import drift
+from eval.sizes.designs import LEVELS, TESTS
+from eval.sizes.kinds import KINDS
+from jaxcontam.cli import parse, run_command
+from jaxcontam.commands.flags import check_positive, check_seed
+from jaxcontam.errors import unknown_name
+from jaxcontam.report.document import make_folder, replace_bytes
+
+STANDARD_ERRORS = 3.3
+"""Of the simulation, above a level: passed by chance once in 2,000 times."""
+DRIFT = "drift"
+"""Word of `--only` for the second table."""
+_DRIFT_ERRORS = 3.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SizeResult:
+    """How often a test rejected at each level.
+
+    Attributes:
+        test: Its name in `TESTS`.
+        kind: Of the scores; name in `KINDS`.
+        n_sets: Null data sets.
+        sizes: Share of p-values at or below each of `LEVELS`.
+        exact: Whether it may not exceed the levels.
+        allowed: Standard errors above a level that chance explains.
+    """
+
+    test: str
+    kind: str
+    n_sets: int
+    sizes: tuple[float, ...]
+    exact: bool
+    allowed: float = STANDARD_ERRORS
+
+    @property
+    def excess(self) -> float:
+        """Standard errors above the level, the worst of the levels."""
+        return max(
+            (size - level) / math.sqrt(level * (1 - level) / self.n_sets)
+            for size, level in zip(self.sizes, LEVELS, strict=True)
+        )
+
+    @property
+    def holds(self) -> bool:
+        """Whether no size is above its level beyond the simulation's error."""
+        return self.excess <= self.allowed
+
+
+def measure_size(test: str, kind: str, n_sets: int, *, seed: int = 0) -> SizeResult:
+    """Sizes of one test over fresh null data sets of one kind.
+
+    Args:
+        test: Name in `TESTS`.
+        kind: Name in `KINDS`.
+        n_sets: Data sets.
+        seed: With the two names, seeds them.
+    """
+    entropy = [seed, zlib.crc32(test.encode()), zlib.crc32(kind.encode())]
+    rng = np.random.default_rng(entropy)
+    row = TESTS[test]
+    p = [row.p_value(rng, KINDS[kind]) for _ in range(n_sets)]
+    return SizeResult(
+        test=test, kind=kind, n_sets=n_sets, sizes=_shares(p), exact=row.exact
+    )
+
+
+def measure_drift(
+    kind: str, length: str, scorer: str, n_files: int, *, seed: int = 0
+) -> list[SizeResult]:
+    """Sizes over fresh files in reversible drift, by test.
+
+    Args:
+        kind: Name in `drift.KINDS`.
+        length: Name in `drift.LENGTHS`.
+        scorer: Name in `drift.SCORERS`.
+        n_files: Files.
+        seed: With the three names, seeds them.
+    """
+    words = (kind, length, scorer)
+    rng = np.random.default_rng([seed, *(zlib.crc32(word.encode()) for word in words)])
+    found = [drift.drift_p_values(rng, *words) for _ in range(n_files)]
+    return [
+        SizeResult(
+            test=test,
+            kind=f"{kind}, {length}, {scorer}",
+            n_sets=n_files,
+            sizes=_shares([p[test] for p in found]),
+            # Drift is no null of adjacency.
+            exact=test.startswith("direction"),
+            allowed=_DRIFT_ERRORS,
+        )
+        for test in found[0]
+    ]
+
+
+def _shares(p: Sequence[float]) -> tuple[float, ...]:
+    return tuple(float(np.mean(np.array(p) <= level)) for level in LEVELS)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Measure the size of every test on null data."""
+
+    n_sets: int = 10_000
+    """Null data sets a test and kind."""
+    n_files: int = 2_000
+    """Files in reversible drift a kind, length of runs and scorer."""
+    only: tuple[str, ...] = ()
+    """Tests to measure, and `drift` for the second table (default: all)."""
+    seed: int = 0
+    """Seeds the data sets."""
+    tiny: bool = False
+    """Twenty data sets each: a pulse run, whose numbers mean nothing."""
+    out: Path = Path("runs/sizes")
+    """Folder for sizes.json."""
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+        check_positive(self, "n_sets", "n_files")
+        for name in self.only:
+            if name not in (*TESTS, DRIFT):
+                raise unknown_name("test", name, (*TESTS, DRIFT))
+
+    def run(self) -> list[SizeResult]:
+        """Measure, print, write; returns one row a test and kind, then the drift's."""
+        make_folder(self.out)
+        names = self.only or (*TESTS, DRIFT)
+        results: list[SizeResult] = []
+        drifting: list[SizeResult] = []
+        for name in names:
+            print(f"eval.sizes: {name}", file=sys.stderr, flush=True)
+            if name == DRIFT:
+                drifting = self._drifting()
+                continue
+            n_sets = 20 if self.tiny else self.n_sets
+            results += [
+                measure_size(name, kind, n_sets, seed=self.seed) for kind in KINDS
+            ]
+        both = {"exchangeability": results, "reversible drift": drifting}
+        text = json.dumps(_as_json(both), indent=1) + "\n"
+        replace_bytes(self.out / "sizes.json", text.encode())
+        console = Console(highlight=False, width=100)
+        if results:
+            _print("null data sets", results, console)
+        if drifting:
+            _print("files in reversible drift", drifting, console)
+        return results + drifting
+
+    def _drifting(self) -> list[SizeResult]:
+        n_files = 20 if self.tiny else self.n_files
+        cells = itertools.product(drift.KINDS, drift.LENGTHS, drift.SCORERS)
+        found = [
+            row
+            for cell in cells
+            for row in measure_drift(*cell, n_files, seed=self.seed)
+        ]
+        # One test after the other, as in the first table.
+        tests = list(dict.fromkeys(row.test for row in found))
+        return sorted(found, key=lambda row: tests.index(row.test))
+
+
+def _as_json(tables: Mapping[str, Sequence[SizeResult]]) -> list[dict]:
+    return [
+        {
+            **dataclasses.asdict(row),
+            "null": null,
+            "levels": LEVELS,
+            "excess": row.excess,
+            "holds": row.holds,
+        }
+        for null, results in tables.items()
+        for row in results
+    ]
+
+
+def _print(data: str, results: Sequence[SizeResult], console: Console) -> None:
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+    for column in ("test", "kind", *(f"p <= {level:g}" for level in LEVELS), ""):
+        is_text = not column.startswith("p <=")
+        table.add_column(column, justify="left" if is_text else "right", no_wrap=True)
+    for row in results:
+        verdict = "holds" if row.holds else f"above by {row.excess:.0f} se"
+        table.add_row(row.test, row.kind, *(f"{s:.4f}" for s in row.sizes), verdict)
+    n_above = sum(row.exact and not row.holds for row in results)
+    console.print(f"size over {results[0].n_sets:,} {data} each")
+    console.print(table)
+    console.print(
+        f"exact tests above a level by more than {results[0].allowed:g} standard "
+        f"errors: {n_above} of {sum(row.exact for row in results)}"
+    )
+
+
+def main() -> int:
+    """Command line of `python -m eval.sizes`; 1 if an exact test is above its level."""
+
+    def run() -> int:
+        results = parse(Sizes, sys.argv[1:], prog="python -m eval.sizes").run()
+        return int(any(row.exact and not row.holds for row in results))
+
+    return run_command(run, name="eval.sizes")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,258 @@
+"""Every test as the study of sizes runs it."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from eval.sizes.kinds import Kind
+from jaxcontam.methods import sharded_t
+from jaxcontam.stats.adjacency import double_centred, path_sums
+from jaxcontam.stats.all_orders import stratum_orders
+from jaxcontam.stats.direction import (
+    antisymmetric,
+    directed_sums,
+    flipped_orders,
+    needed_pairs,
+    runs_of,
+)
+from jaxcontam.stats.lattice import lattice_tail
+from jaxcontam.stats.local import local_evidence
+from jaxcontam.stats.max_t import max_t, shared_sums
+from jaxcontam.stats.multiple import two_min
+from jaxcontam.stats.pair_statistic import PairStrata
+from jaxcontam.stats.pair_test import adjacency_normal_test
+from jaxcontam.stats.randomisation import MODEL_TOLERANCE, ScoreKind, row_scores
+from jaxcontam.stats.rows import Matrix
+from jaxcontam.stats.sequential import (
+    DrawnTest,
+    besag_clifford,
+    binomial_mixture,
+    e_process,
+    fewest_draws,
+    order_losses,
+)
+
+LEVELS = (0.05, 0.01, 0.001)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SizeTest:
+    """A test as the study runs it.
+
+    Attributes:
+        p_value: (generator, kind) -> p of one fresh null data set of the kind.
+        exact: Whether its size may not exceed the level.
+        sharp: Whether its size is near the level where nothing is tied; bets and
+            other bounds stay below.
+        quick: Whether 12,000 p-values take seconds; the others run in the study and
+            the slow tests alone.
+    """
+
+    p_value: Callable[[np.random.Generator, Kind], float]
+    exact: bool = True
+    sharp: bool = True
+    quick: bool = True
+
+
+def _exact_test(
+    sizes: Sequence[int], scores: ScoreKind, *, quick: bool = True
+) -> SizeTest:
+    """The randomisation test of rows of given lengths, without its cross-check."""
+    sizes_K = np.array(sizes)
+
+    def p_value(rng: np.random.Generator, kind: Kind) -> float:
+        return 10.0 ** _log10_p(kind(rng, sizes_K), scores)
+
+    return SizeTest(p_value=p_value, quick=quick)
+
+
+def _log10_p(rows: Matrix, scores: ScoreKind) -> float:
+    scored = row_scores(rows, kind=scores, relative_tolerance=MODEL_TOLERANCE)
+    return lattice_tail(scored.differences, scored.tolerance).log10_upper
+
+
+def _adjacency(n_strata: int, n_examples: int) -> SizeTest:
+    """The exact law over all orders of every stratum's pair matrix."""
+    sizes_K = np.full(n_strata, n_examples**2)
+    rng_of_no_draw = np.random.default_rng(0)
+    orders_MS = stratum_orders(np.zeros(n_examples, np.int64), rng_of_no_draw)
+
+    def p_value(rng: np.random.Generator, kind: Kind) -> float:
+        pairs = [row.reshape(n_examples, n_examples) for row in kind(rng, sizes_K)]
+        sums = [path_sums(double_centred(pairs_SS), orders_MS) for pairs_SS in pairs]
+        tolerance = MODEL_TOLERANCE * sum(float(np.abs(p).sum()) for p in pairs)
+        tail = lattice_tail((sums_M - sums_M[0] for sums_M in sums), tolerance)
+        return 10.0**tail.log10_upper
+
+    return SizeTest(p_value=p_value)
+
+
+def _adjacency_normal(n_strata: int, n_examples: int) -> SizeTest:
+    sizes_K = np.full(n_strata, n_examples**2)
+
+    def p_value(rng: np.random.Generator, kind: Kind) -> float:
+        pairs = np.reshape(kind(rng, sizes_K), (-1, n_examples, n_examples))
+        return adjacency_normal_test(
+            strata_of(pairs), seed=0, content_digest=""
+        ).p_value
+
+    return SizeTest(p_value=p_value, exact=False, quick=False)
+
+
+def strata_of(pairs_KSS: np.ndarray) -> PairStrata:
+    """Strata of one size in runs of four, as a pair test takes them."""
+    K, S, _ = pairs_KSS.shape
+    return PairStrata(
+        pairs=pairs_KSS[None],
+        first_tokens=np.array([-1]),
+        sizes=np.full(K, S),
+        codes=np.zeros((K, S), np.int64),
+        runs=np.tile(_runs(S), (K, 1)),
+        starts=S * np.arange(K),
+    )
+
+
+def _direction(n_strata: int, n_examples: int, *, sparse: bool = False) -> SizeTest:
+    sizes_K = np.full(n_strata, n_examples**2)
+
+    def p_value(rng: np.random.Generator, kind: Kind) -> float:
+        pairs = np.reshape(kind(rng, sizes_K), (-1, n_examples, n_examples))
+        return direction_p_value(needed_alone(pairs) if sparse else pairs)
+
+    return SizeTest(p_value=p_value, quick=sparse)
+
+
+def direction_p_value(pairs_KSS: np.ndarray) -> float:
+    """Exact p over the reversals of runs of four, without its cross-checks.
+
+    Args:
+        pairs_KSS: Pair matrices of strata of one size, NaN where not scored.
+    """
+    _, n_examples, _ = pairs_KSS.shape
+    orders_MS = flipped_orders(np.zeros(n_examples, np.int64), _runs(n_examples))
+    matrices = [antisymmetric(pairs_SS) for pairs_SS in pairs_KSS]
+    sums = [directed_sums(matrix_SS, orders_MS) for matrix_SS in matrices]
+    largest_KS = np.nan_to_num(np.abs(pairs_KSS)).max(axis=2)
+    tolerance = MODEL_TOLERANCE * float(largest_KS.sum())
+    tail = lattice_tail((sums_M - sums_M[0] for sums_M in sums), tolerance)
+    return 10.0**tail.log10_upper
+
+
+def needed_alone(pairs_KSS: np.ndarray) -> np.ndarray:
+    """The same with NaN for the pairs that direction does not score by itself."""
+    _, n_examples, _ = pairs_KSS.shape
+    return np.where(needed_pairs(_runs(n_examples)), pairs_KSS, np.nan)
+
+
+def _runs(n_examples: int) -> np.ndarray:
+    return runs_of(n_examples, length=4)
+
+
+def _sequential(n_strata: int, n_columns: int) -> SizeTest:
+    """The e-process, looked at after every stratum: the smallest p of all looks."""
+    sizes_K = np.full(n_strata, n_columns)
+
+    def p_value(rng: np.random.Generator, kind: Kind) -> float:
+        run = e_process(np.stack(kind(rng, sizes_K)), level=LEVELS[-1])
+        return 10.0 ** float(run.log10_p.min())
+
+    return SizeTest(p_value=p_value, sharp=False)
+
+
+def _drawn(
+    n_most: int, test: Callable[[np.ndarray], DrawnTest], *, quick: bool = True
+) -> SizeTest:
+    """A test of one number against draws that come one by one and may stop."""
+    sizes_K = np.array([n_most + 1])
+
+    def p_value(rng: np.random.Generator, kind: Kind) -> float:
+        return test(order_losses(kind(rng, sizes_K)[0])).p_value
+
+    return SizeTest(p_value=p_value, sharp=False, quick=quick)
+
+
+def _local(sizes: Sequence[int], n_draws: int) -> SizeTest:
+    """The best run and the best stratum in one p-value."""
+    sizes_K = np.array(sizes)
+
+    def p_value(rng: np.random.Generator, kind: Kind) -> float:
+        rows = kind(rng, sizes_K)
+        ties_K = np.array([MODEL_TOLERANCE * np.abs(row).max() for row in rows])
+        seed = int(rng.integers(2**32))
+        return local_evidence(rows, ties_K, seed=seed, n_draws=n_draws).p_value
+
+    return SizeTest(p_value=p_value, quick=False)
+
+
+def _max_t(n_strata: int, n_columns: int, n_draws: int) -> SizeTest:
+    """Three statistics of the same orders, two of them dependent; the best one."""
+    sizes_K = np.full(n_strata, n_columns)
+
+    def p_value(rng: np.random.Generator, kind: Kind) -> float:
+        first_KM, second_KM = (np.stack(kind(rng, sizes_K)) for _ in range(2))
+        values_QKM = np.stack([first_KM, second_KM, first_KM + second_KM])
+        seed = int(rng.integers(2**32))
+        sums = shared_sums(values_QKM, n_draws=n_draws, seed=seed)
+        return max_t(sums, tolerances=1e-9 * float(np.abs(values_QKM).sum())).p_value
+
+    return SizeTest(p_value=p_value, quick=False)
+
+
+def _two_min(n_strata: int, n_columns: int) -> SizeTest:
+    """The smaller p-value of two dependent tests of the same orders, doubled."""
+    sizes_K = np.full(n_strata, n_columns)
+
+    def p_value(rng: np.random.Generator, kind: Kind) -> float:
+        one_KM, other_KM = (np.stack(kind(rng, sizes_K)) for _ in range(2))
+        both = (one_KM, one_KM + other_KM)
+        return 10.0 ** two_min(*(_log10_p(matrix, "centred") for matrix in both))
+
+    return SizeTest(p_value=p_value, sharp=False)
+
+
+def _sharded_t(n_shards: int, n_columns: int) -> SizeTest:
+    sizes_K = np.full(n_shards, n_columns)
+
+    def p_value(rng: np.random.Generator, kind: Kind) -> float:
+        matrix = np.stack(kind(rng, sizes_K))
+        return sharded_t.analyse(matrix, np.ones(n_shards), 0).p_value
+
+    return SizeTest(p_value=p_value, exact=False)
+
+
+# One row a test; small designs, because every combination of theirs can be counted.
+TESTS: Mapping[str, SizeTest] = {
+    "stratified": _exact_test([5] * 10, "centred"),
+    "stratified, auto": _exact_test([10] * 6, "auto"),
+    "stratified, studentised": _exact_test([5] * 10, "studentised"),
+    "stratified, on the grid": _exact_test([10] * 20, "auto", quick=False),
+    "reversal": _exact_test([2] * 20, "centred"),
+    "reversal, on the grid": _exact_test([2] * 40, "centred", quick=False),
+    "permutation": _exact_test([100], "centred"),
+    "different lengths": _exact_test([2, 2, 3, 4, 4, 5, 6, 8, 9, 10], "centred"),
+    "different lengths, studentised": _exact_test([2, 3, 4, 5, 7, 9], "studentised"),
+    "adjacency": _adjacency(3, 5),
+    "direction": _direction(8, 8),
+    "direction, sparse": _direction(8, 8, sparse=True),
+    "adjacency_normal, 20 strata": _adjacency_normal(20, 8),
+    "two_min": _two_min(8, 5),
+    "options": _exact_test([4] * 12, "centred"),
+    "canary": _exact_test([30] * 5, "centred"),
+    "canary_alone": _exact_test([150], "centred"),
+    "sequential": _sequential(30, 10),
+    "permutation_sequential": _drawn(
+        2 * fewest_draws(LEVELS[-1]),
+        lambda losses_T: binomial_mixture(
+            losses_T, level=LEVELS[-1], n_most=len(losses_T)
+        ),
+        quick=False,
+    ),
+    "permutation_besag_clifford": _drawn(
+        1_999, lambda losses_T: besag_clifford(losses_T, h=10, n_most=len(losses_T))
+    ),
+    "local evidence": _local([10] * 12, 999),
+    "local evidence, different lengths": _local([2, 3, 5, 8, 4, 2, 9, 6], 999),
+    "max-T of three": _max_t(10, 5, 999),
+    "sharded_t, 10 shards": _sharded_t(10, 50),
+}

@@ -1,0 +1,36 @@
+"""Exact repeats of an example: the first one stays."""
+
+import dataclasses
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from jaxcontam.data.benchmark import Benchmark
+
+
+def first_of_equals(texts: Sequence[Hashable]) -> np.ndarray:
+    """Indices of the examples to keep: the first of equal ones, in file order.
+
+    Items repeated in the same order, such as several samples of each question, put the
+    same order into many strata, which are then not independent of each other.
+
+    Args:
+        texts: One an example: its text, or its ids as a tuple.
+
+    Returns:
+        (n,) int64, ascending; all indices if no two examples are equal.
+    """
+    first: dict[Hashable, int] = {}
+    for i, text in enumerate(texts):
+        first.setdefault(text, i)
+    return np.fromiter(first.values(), np.int64, len(first))
+
+
+def without_repeats(benchmark: Benchmark) -> Benchmark:
+    """A benchmark of the first of equal texts alone, in its order."""
+    kept = first_of_equals(benchmark.texts)
+    return dataclasses.replace(
+        benchmark,
+        texts=tuple(benchmark.texts[i] for i in kept),
+        rows=tuple(benchmark.rows[i] for i in kept),
+    )

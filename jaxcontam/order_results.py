@@ -1,0 +1,312 @@
+"""Results of order tests: filled by stats and methods, read by report.
+
+Rows of `report.json` are these fields under these names; None becomes null. Arrays live
+in `Evidence`, which becomes `orders.npz`.
+"""
+
+import dataclasses
+
+import numpy as np
+
+DESIGNED = "designed randomisation"
+"""Null of an order that was drawn from a seed: nothing is assumed of the file."""
+
+RELEASED = "released"
+"""Provenance of an order that `release` drew, checked against its seed."""
+
+DECLARED = "declared"
+"""Provenance of an order that the user vouches for as random."""
+
+KNOWN_ORDERS = ("seeded", RELEASED, "recovered", DECLARED)
+"""Provenances of orders that are known to be independent of what the examples say."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pretest:
+    """A check of the null's own assumption, made on the file without a model.
+
+    Attributes:
+        name: What was looked at, such as `length_autocorrelation`.
+        statistic: Its value in the published order.
+        p_value: From seeded permutations of the file; one-sided for what may be
+            scattered but not gathered, such as duplicates, else two-sided.
+        passed: False when Holm's correction over the battery rejects at 0.01.
+        directional: Whether it bears on the reversed order too.
+        remedy: Flags that avoid what it looks at, quoted as in a shell; or "".
+        note: What the reader should know even if it passed; or None.
+        applicable: False where no order of this file changes the statistic, or where it
+            is no test: it certifies nothing, `p_value` is 1, and Holm leaves it out.
+    """
+
+    name: str
+    statistic: float
+    p_value: float
+    passed: bool
+    directional: bool = False
+    remedy: str = ""
+    note: str | None = None
+    applicable: bool = True
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceResult:
+    """The same test of a model that cannot have seen the file.
+
+    Attributes:
+        name: Of the reference model.
+        fingerprint: Digest of what decides its scores.
+        p_value: Of the test on the reference.
+        log10_p: log10 of it.
+        effect: Of the reference, nats a boundary.
+        effect_se: Standard error.
+        difference: By how much more the model prefers the published order than the
+            reference does, nats a boundary; paired by stratum.
+        difference_se: Standard error.
+        difference_p: p-value of the difference, by the same test.
+        difference_log10_p: log10 of it.
+    """
+
+    name: str
+    fingerprint: str
+    p_value: float
+    log10_p: float
+    effect: float | None
+    effect_se: float | None
+    difference: float | None
+    difference_se: float | None
+    difference_p: float
+    difference_log10_p: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Local:
+    """The run of neighbouring strata whose published order scores best.
+
+    Attributes:
+        first_example: Its first example, counted from 1.
+        last_example: Its last example.
+        statistic: Its sum of standardised scores over the root of its length.
+        p_value: That the best run of a model that never saw the file is as good.
+    """
+
+    first_example: int
+    last_example: int
+    statistic: float
+    p_value: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbours:
+    """How much more likely an example is beside its published neighbour.
+
+    Attributes:
+        forward: Nats that an example gains after the one published before it.
+        forward_se: Its standard error.
+        backward: Nats that an example gains after the one published behind it, which
+            is what natural order gives: memory of a file has no part in it.
+        backward_se: Its standard error.
+        excess: `forward` less `backward`.
+        excess_se: Its standard error.
+    """
+
+    forward: float
+    forward_se: float
+    backward: float
+    backward_se: float
+    excess: float
+    excess_se: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class OrderNumbers:
+    """What a test computes from a (K, m + 1) matrix, column 0 the published version.
+
+    Attributes:
+        statistic: The test's own statistic; large is evidence of contamination.
+        p_value: One-sided; for exact tests a rigorous upper bound, not below 1e-300.
+        log10_p: log10 of the same p-value, with no such limit.
+        p_lower: Rigorous lower bound on the p-value whose ties count against detection,
+            P(T* >= T - tolerance), of which `p_value` is the upper bound; None if there
+            is none. It bounds no p-value without ties, P(T* >= T), which may be
+            smaller: the tolerance is relative to the log-likelihoods, not to their
+            spread within a stratum, since that is how far rounding reaches.
+        p_monte_carlo: Cross-check by re-drawing columns; None if there is none.
+        p_floor: Smallest p-value that the design can give; None if it has no floor.
+        e_value: Soft-rank e-value; None where the method has none.
+        effect: Nats per example boundary (or score units), with `effect_se`; None if
+            the drawn orders keep every boundary.
+        effect_se: Standard error of `effect`; None when one stratum and one order
+            leave nothing to estimate it from.
+        mde: Smallest effect found with power 0.8 at level 0.001; None if no effect
+            can be, because `p_floor` exceeds 0.001.
+        scores: How log-likelihoods became scores: `centred`, `studentised` or
+            `double-centred`; `smaller p` where two tests became one.
+        first_tokens: Of pair tests: tokens of each example that count after those that
+            all examples share; -1 is all.
+        symmetry: Of pair tests: correlation of [i, j] with [j, i] by chance.
+        lag_profile: Of pair tests, where all pairs were scored: mean centred entry
+            [i, i + h] in standard deviations, for h = -5..-1 and 1..5.
+        exposure: Of one secret among held-out ones: log2(candidates) - log2(rank),
+            in bits.
+        n_used: Of sequential tests: strata, or random orders, until the test stopped.
+        stop: Of sequential tests: why it did; see `jaxcontam.stats.sequential.Stop`.
+        local: Where in the file the evidence lies; None where nothing was looked for.
+        neighbours: Of pair tests: what an example gains after the one published before
+            it, which memory and natural order give, and after the one behind it, which
+            natural order alone gives.
+        log10_p_all_orders: Of direction, where all pairs were scored: log10 of the
+            p-value that the same sum would have, had the order been drawn at random.
+    """
+
+    statistic: float
+    p_value: float
+    log10_p: float
+    p_lower: float | None
+    p_monte_carlo: float | None
+    p_floor: float | None
+    e_value: float | None
+    effect: float | None
+    effect_se: float | None
+    mde: float | None
+    scores: str
+    first_tokens: int | None = None
+    symmetry: float | None = None
+    lag_profile: tuple[float | None, ...] | None = None
+    exposure: float | None = None
+    n_used: int | None = None
+    stop: str | None = None
+    local: Local | None = None
+    neighbours: Neighbours | None = None
+    log10_p_all_orders: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """Everything that a p-value was computed from.
+
+    Attributes:
+        scores: (K, m + 1) float64; log-likelihoods in nats, column 0 published; rows
+            with fewer versions end in NaN; None for pair tests.
+        orders: (K, m + 1, s_max) int32 example indices, -1 padding; None for `prove`.
+            Pair tests hold the published order alone.
+        place: (K,) where the published order stood while it was scored; or None.
+        cut: (n_examples,) int32, ids removed from each example; or None.
+        boundaries: (K,) float64, given by the user of `prove`; None elsewhere.
+        reference_pairs: The same of a reference model, or None.
+        reference_scores: (K, m + 1) float64, of a reference model; or None.
+        pairs: (Q, K, s_max, s_max) float64 pair matrices of a pair test, nats; NaN
+            where a pair was not scored.
+        first_tokens: (Q,) int64, tokens that count in each of the Q; -1 is all.
+        codes: (K, s_max) int64, the group of each example, numbered within its stratum.
+        runs: (K, s_max) int64, the run of each example, which direction reverses.
+        rule: (2,) float64, of a sequential test: the p-value at which it stops, and how
+            many strata, or random orders of the whole file, it may score. Its strata
+            or orders stand in the order in which they were scored.
+    """
+
+    scores: np.ndarray | None = None
+    orders: np.ndarray | None = None
+    place: np.ndarray | None = None
+    cut: np.ndarray | None = None
+    boundaries: np.ndarray | None = None
+    pairs: np.ndarray | None = None
+    first_tokens: np.ndarray | None = None
+    codes: np.ndarray | None = None
+    runs: np.ndarray | None = None
+    reference_pairs: np.ndarray | None = None
+    reference_scores: np.ndarray | None = None
+    rule: np.ndarray | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class OrderResult:
+    """One order test of one benchmark: a row of `report.json`.
+
+    Attributes:
+        benchmark: Name of the file or set.
+        fingerprint: Digest of the examples in their order.
+        content_digest: Digest of the examples without their order; seeds the draws.
+        order_provenance: Where the order comes from: `published` (the file's own),
+            `seeded` or `RELEASED` (drawn, and the seed is known), `declared` (random by
+            the user's word) or `unknown` (maybe not the one that a model would have
+            read).
+        n_examples: Examples in the file as loaded.
+        n_cut: Examples that lost ids to a length limit.
+        method: A row of METHODS.
+        primary: True for the one test that decides.
+        null: Null hypothesis.
+        validity: `exact`, `asymptotic`, or `heuristic` where nothing vouches for the
+            null.
+        n_strata: K, strata with more than one distinct order.
+        n_dropped: Strata left out because they have one order only.
+        n_orders: m, counterfactual orders a stratum.
+        group_field: Field within whose values orders move, or None.
+        block_field: Field whose runs of equal values take the place of examples.
+        tokens_scored: Target tokens that went through the model.
+        cached_tokens: Target tokens whose scores were reused.
+        numbers: What the test computed.
+        p_adjusted: Holm over the benchmarks; None for secondary tests.
+        effect_unit: Unit of `effect`, `effect_se` and `mde`.
+        pretests: Checks of the null's assumption.
+        verdict: One of the words of `jaxcontam.verdict`; None for secondary tests.
+        warnings: What the reader should know, one sentence each.
+        n_repeats: Examples that repeat an earlier one and were left out.
+        reference: The same test of a reference model, if one was given.
+        copies: Planted duplication count, in studies; else None.
+        copies_shuffled: True if each planted copy had an order of its own.
+    """
+
+    benchmark: str
+    fingerprint: str
+    content_digest: str
+    order_provenance: str
+    n_examples: int
+    n_cut: int
+    method: str
+    primary: bool
+    null: str
+    validity: str
+    n_strata: int
+    n_dropped: int
+    n_orders: int
+    group_field: str | None
+    tokens_scored: int
+    cached_tokens: int
+    numbers: OrderNumbers
+    block_field: str | None = None
+    p_adjusted: float | None = None
+    effect_unit: str
+    pretests: tuple[Pretest, ...] = ()
+    verdict: str | None = None
+    warnings: tuple[str, ...] = ()
+    n_repeats: int = 0
+    reference: ReferenceResult | None = None
+    copies: int | None = None
+    copies_shuffled: bool | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class UnscoredFile:
+    """A file whose own order failed the checks of its deciding test.
+
+    Attributes:
+        benchmark: Its name.
+        fingerprint: Digest of the examples in their order.
+        order_provenance: As for `OrderResult`.
+        n_examples: Examples that were looked at.
+        n_repeats: Examples that repeat an earlier one and were left out.
+        method: The test that would have decided.
+        null: What it assumes.
+        pretests: The checks that bear on it.
+        verdict: Always `invalid design`.
+    """
+
+    benchmark: str
+    fingerprint: str
+    order_provenance: str
+    n_examples: int
+    n_repeats: int
+    method: str
+    null: str
+    pretests: tuple[Pretest, ...]
+    verdict: str

@@ -1,0 +1,39 @@
+"""Names of pre-tests in words for people."""
+
+_PLAIN = {
+    "length_autocorrelation": "neighbours of like length",
+    "length_trend": "length that rises or falls along the file",
+    "length_steps": "length that rises or falls from one example to the next",
+    "alphabetical_trend": "alphabetical order{of_field}",
+    "number_trend": "numbers in the text{in_field} that rise or fall along the file",
+    "number_steps": "numbers in the text{in_field} that rise or fall from one example "
+    "to the next",
+    "tfidf_adjacency": "likeness of neighbours' words",
+    "adjacent_duplicates": "near-duplicates side by side",
+    "shared_beginning": "texts that begin alike side by side",
+    "shared_context": "examples that share {field} side by side",
+    "equal_neighbours": "neighbours of equal {field}",
+    "label_trend": "sorting by {field}",
+    "label_autocorrelation": "neighbours of like {field}",
+    "option_length": "options sorted by length",
+    "option_alphabet": "options in alphabetical order",
+    "answer_place": "right options in some places more than in others",
+    "label_steps": "{field} that rises or falls from one example to the next",
+    "blind_attraction": "neighbours that are alike to a scorer without a model "
+    "({field})",
+    "blind_lags": "examples some places apart that are alike to a scorer without a "
+    "model ({field})",
+    "blind_direction": "a direction that a scorer without a model finds ({field})",
+    "templated": "rows that differ in a few words only",
+}
+
+
+def plain_name(name: str) -> str:
+    """The name of a pre-test in words for people."""
+    kind, _, field = name.partition(":")
+    words = _PLAIN.get(kind, kind.replace("_", " ") + "{of_field}")
+    return words.format(
+        field=field,
+        of_field=f" of {field}" if field else "",
+        in_field=f" ({field})" if field else "",
+    )

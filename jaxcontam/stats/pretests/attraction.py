@@ -1,0 +1,245 @@
+"""Are neighbours of a file more alike than chance gives? Pair matrices, many strata.
+
+The statistic of `adjacency`, and the same for rows further apart, two-sided and quick
+at any number of strata: what asks no model may not take longer than a model.
+
+Dimension key
+    K  strata
+    S  rows of a stratum
+    M  columns of a stratum, the published order first
+    Q  statistics
+    B  re-draws
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxcontam.stats.adjacency import (
+    FEWEST_EXAMPLES,
+    boundaries_matrix,
+    double_centred,
+)
+from jaxcontam.stats.all_orders import MOST_ENUMERATED, stratum_orders
+from jaxcontam.stats.lattice import lattice_tail
+from jaxcontam.stats.max_t import MaxTResult, max_t, shared_sums
+from jaxcontam.stats.pretests.null import permutation_p, value_codes
+from jaxcontam.stats.randomisation import MODEL_TOLERANCE, power_of_ten
+
+STRATUM = 8
+"""Most rows of a stratum, all of whose orders are listed."""
+
+# Columns of all strata together; more of them only sharpen the law of few strata.
+_COLUMNS = 2**17
+_FEWEST_COLUMNS = 40
+# Columns looked up at once: they stay in cache.
+_AT_ONCE = 2**17
+OPEN = 0.05
+"""A p-value above it stays as the first draws gave it."""
+RESOLVED = 10
+"""So many draws as extreme as the published order are needed to tell its p-value."""
+
+_FIRST_DRAWS, _DRAWS, _FEWEST_DRAWS = 499, 9_999, 999
+# Strata times draws; longer files have fewer draws.
+_MOST_DRAWN = 2**24
+# Sums over no more strata than this are counted exactly.
+_FEW_STRATA = 24
+_FURTHER = range(2, STRATUM)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Attraction:
+    """How much more alike, or expected, some rows are than others of their stratum.
+
+    Attributes:
+        statistic: Units of the matrices; above 0 where they attract.
+        p_value: Two-sided; 1 if nothing varies.
+        applicable: Whether any order of the strata would have changed it.
+    """
+
+    statistic: float
+    p_value: float
+    applicable: bool = True
+
+
+_NOTHING = Attraction(0.0, 1.0, applicable=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Strata:
+    """Strata of one size and one pattern of groups.
+
+    Attributes:
+        centred: (K, S, S) float64, double-centred matrices.
+        table: (S, S!) or fewer columns: orders that keep to groups, published first.
+        ties: Sums that differ by no more are ties.
+    """
+
+    centred: np.ndarray
+    table: np.ndarray
+    ties: float
+
+
+def attraction_of(
+    matrices: Sequence[np.ndarray], codes: Sequence[np.ndarray], *, seed: int = 0
+) -> tuple[Attraction, Attraction]:
+    """Of neighbours, and of the rows at the further distance that stands out most.
+
+    Null hypothesis: within each stratum every order (of those that keep to groups) was
+    equally likely. Neighbours count as in `adjacency`, the first as context of the
+    second; further distances, 2 to 7, both ways together, the best by max-T. P-values
+    are permutation p-values; of many strata those that are too small for the draws
+    come from a normal law. Blind to likeness that spans more than one stratum.
+
+    Args:
+        matrices: (S, S) of each stratum, S at most 8; diagonals are not used. Strata
+            of fewer than 4 rows are left out.
+        codes: (S,) of each, the group of each row.
+        seed: Seeds the drawn orders.
+
+    Returns:
+        Mean gain a boundary of neighbours over a random order, and mean centred entry
+        at the best distance.
+    """
+    strata = _strata(matrices, codes)
+    if not strata:
+        return _NOTHING, _NOTHING
+    sums_QKM = _path_sums(strata, seed)
+    ties = sum(one.ties for one in strata)
+    if np.ptp(sums_QKM, axis=2).sum() <= ties:
+        return _NOTHING, _NOTHING
+    n_rows_K = np.concatenate(
+        [np.full(len(one.centred), one.centred.shape[1]) for one in strata]
+    )
+    near, far = _NOTHING, _NOTHING
+    for n_draws in draws_of(len(n_rows_K)):
+        drawn = shared_sums(sums_QKM, n_draws=n_draws, seed=seed)
+        near = _neighbours(drawn[0], sums_QKM[0], n_rows_K, ties)
+        far = _best_distance(drawn[1:], n_rows_K, ties)
+        if min(near.p_value, far.p_value) > OPEN:
+            break
+    return near, far
+
+
+def draws_of(n_strata: int) -> tuple[int, int]:
+    """How many draws settle what is no evidence, and how many the rest."""
+    most = max(_FEWEST_DRAWS, _MOST_DRAWN // n_strata)
+    return _FIRST_DRAWS, min(_DRAWS, most)
+
+
+def two_sided_p(drawn: np.ndarray, columns_KM: np.ndarray, ties: float) -> float:
+    """Probability that a sum of random columns is as far from its mean as `drawn[0]`.
+
+    Few strata are summed exactly. Where so few draws are as far that they no longer
+    tell how small the p-value is, the sum over strata is taken as normal.
+
+    Args:
+        drawn: (B + 1,) sums, the published one first.
+        columns_KM: What each stratum's is drawn from, the published one first.
+        ties: Sums that differ by no more are ties.
+    """
+    if len(columns_KM) <= _FEW_STRATA:
+        rows = columns_KM - columns_KM[:, :1]
+        tails = [lattice_tail(sign * rows, ties).log10_upper for sign in (1.0, -1.0)]
+        return min(1.0, 2 * power_of_ten(min(tails)))
+    p_value = permutation_p(float(drawn[0]), drawn[1:], two_sided=True)
+    if p_value > RESOLVED / len(drawn):
+        return p_value
+    gap = abs(float((columns_KM[:, 0] - columns_KM.mean(axis=1)).sum())) - ties
+    sd = math.sqrt(float(columns_KM.var(axis=1).sum()))
+    return min(p_value, normal_two_sided(gap / sd))
+
+
+def law_of_best(best: MaxTResult, n: int, n_draws: int, n_strata: int) -> float:
+    """p-value of the best of n statistics of both signs, as in `two_sided_p`.
+
+    Too small for the draws it is n times that of a normal law (Bonferroni).
+    """
+    if n_strata <= _FEW_STRATA or best.p_value > RESOLVED / (1 + n_draws):
+        return best.p_value
+    return min(best.p_value, n * normal_two_sided(best.statistic))
+
+
+def normal_two_sided(z: float) -> float:
+    """Probability that a standard normal is as far from 0, not below 1e-300."""
+    from scipy.special import log_ndtr
+
+    return min(1.0, 2 * power_of_ten(float(log_ndtr(-abs(z))) / math.log(10)))
+
+
+def _strata(
+    matrices: Sequence[np.ndarray], codes: Sequence[np.ndarray]
+) -> list[_Strata]:
+    """Strata with more than one order, those of one pattern together."""
+    patterns: dict[bytes, tuple[np.ndarray, list[np.ndarray]]] = {}
+    for matrix_SS, codes_S in zip(matrices, codes, strict=True):
+        own_S = value_codes(codes_S.tolist()).astype(np.int64)
+        if len(own_S) < FEWEST_EXAMPLES or own_S.max() == len(own_S) - 1:
+            continue
+        patterns.setdefault(own_S.tobytes(), (own_S, []))[1].append(matrix_SS)
+    # All orders of 8 rows are listed: nothing is drawn here.
+    unused = np.random.Generator(np.random.PCG64(0))
+    found = []
+    for own_S, of_pattern in patterns.values():
+        pairs_KSS = np.stack(of_pattern)
+        largest_K = np.abs(pairs_KSS).max(axis=(1, 2))
+        table = np.ascontiguousarray(stratum_orders(own_S, unused).T)
+        ties = MODEL_TOLERANCE * float(largest_K.sum())
+        found.append(_Strata(double_centred(pairs_KSS), table, ties))
+    return found
+
+
+def _path_sums(strata: Sequence[_Strata], seed: int) -> np.ndarray:
+    """(Q, K, M) sums over neighbours, then over rows 2, 3, ... apart, both ways.
+
+    Columns beyond the published one are uniform draws from all orders of a stratum,
+    independent of each other, so that under the null all M are exchangeable.
+    """
+    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
+    K = sum(len(one.centred) for one in strata)
+    M = min(MOST_ENUMERATED, max(_FEWEST_COLUMNS, _COLUMNS // K))
+    sums_QKM = np.zeros((1 + len(_FURTHER), K, M))
+    done, step = 0, max(1, _AT_ONCE // M)
+    for one in strata:
+        S, n_orders = one.table.shape
+        for start in range(0, len(one.centred), step):
+            centred = one.centred[start : start + step]
+            either = centred + centred.transpose(0, 2, 1)
+            drawn_KM = rng.integers(n_orders, size=(len(centred), M))
+            drawn_KM[:, 0] = 0
+            orders_SKM = one.table[:, drawn_KM]
+            first_K1 = np.arange(len(centred))[:, None] * S * S
+            here = slice(done, done + len(centred))
+            for lag in range(1, S):
+                flat = (centred if lag == 1 else either).ravel()
+                for left_KM, right_KM in zip(
+                    orders_SKM[:-lag], orders_SKM[lag:], strict=True
+                ):
+                    sums_QKM[lag - 1, here] += flat[first_K1 + left_KM * S + right_KM]
+            done += len(centred)
+    return sums_QKM
+
+
+def _neighbours(
+    drawn: np.ndarray, sums_KM: np.ndarray, n_rows_K: np.ndarray, ties: float
+) -> Attraction:
+    gains = {
+        size: float(np.trace(boundaries_matrix(size), 1))
+        for size in set(n_rows_K.tolist())
+    }
+    n_gained = sum(gains[size] for size in n_rows_K.tolist())
+    gain = float((sums_KM[:, 0] - sums_KM.mean(axis=1)).sum())
+    return Attraction(gain / n_gained, two_sided_p(drawn, sums_KM, ties))
+
+
+def _best_distance(
+    drawn_QB: np.ndarray, n_rows_K: np.ndarray, ties: float
+) -> Attraction:
+    # Likeness and its opposite: the larger of both signs is two-sided.
+    best = max_t(np.concatenate([drawn_QB, -drawn_QB]), tolerances=ties)
+    at = best.winner % len(_FURTHER)
+    n_pairs = int(2 * np.maximum(n_rows_K - _FURTHER[at], 0).sum())
+    p_value = law_of_best(best, len(_FURTHER), drawn_QB.shape[1] - 1, len(n_rows_K))
+    return Attraction(float(drawn_QB[at, 0]) / n_pairs, p_value)

@@ -1,0 +1,289 @@
+"""What points forward in a file: each statistic changes its sign if read backwards.
+
+Memory of a file points forward, natural order mostly does not: likeness reads the same
+backwards. A row that takes up what the row before it left does not, and a model that
+can read prefers the order of such rows, memory or none.
+
+Null hypothesis: each contiguous stratum was as likely to stand the other way round. So
+the statistic of each stratum has a random sign, whatever drifts through the file.
+
+A mark alone (every second row is a question) reads the same backwards; it counts where
+the rows beside each other are alike, as an answer and its own question are.
+
+Dimension key
+    N  rows
+    P  pairs of neighbours within a stratum
+    K  strata
+    Q  statistics of one kind, of which the best counts
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jaxcontam.results import Pretest
+from jaxcontam.stats.max_t import max_t, shared_sums
+from jaxcontam.stats.pretests.attraction import (
+    OPEN,
+    Attraction,
+    draws_of,
+    law_of_best,
+    two_sided_p,
+)
+from jaxcontam.stats.pretests.gate import gate
+from jaxcontam.stats.pretests.marks import numbers_by_place, scales
+from jaxcontam.stats.pretests.null import joined_runs, value_codes
+from jaxcontam.stats.pretests.similarity import tfidf, words_of
+from jaxcontam.stats.strata import split_strata
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+# Strata of so many rows; of short files smaller ones, so that 2 ^ -K does not bind.
+_SIZE, _SMALL, _SHORT = 8, 5, 320
+# Read of each row: so many characters from its beginning, and from its end.
+_CHARACTERS = 2_000
+# A word that can be handed on stands in at most so many rows, or this share of them.
+_FEW_ROWS, _RARE = 3, 0.02
+# First words that may tell speakers apart, letters that may tell languages apart.
+_SPEAKERS, _LETTERS, _COMPONENTS = 4, 64, 2
+
+_REFERS = re.compile(
+    r"^\W*(?:this|that|these|those|he|she|it|they|his|her|its|their|him|them|"
+    r"the (?:former|latter|same)|such|as (?:before|above)|above|previous(?:ly)?|again|"
+    r"also|therefore|thus|hence|then|however|moreover|but|and|so|afterwards|later)\b",
+    re.IGNORECASE,
+)
+_NEW = re.compile(r"\b(?:an?|another|some) (\w+)(?: (\w+))?", re.IGNORECASE)
+_KNOWN = re.compile(
+    r"\b(?:the|this|that|these|those|such|its|his|her|their) (\w+)(?: (\w+))?",
+    re.IGNORECASE,
+)
+
+
+def forward_pretests(
+    texts: Sequence[str],
+    *,
+    groups: Sequence[object] | None = None,
+    blocks: Sequence[object] | None = None,
+    seed: int = 0,
+) -> tuple[Pretest, ...]:
+    """Whether rows point forward: what counts on, what is taken up, who answers.
+
+    - `forward_numbers`: numbers at the same place, or after the same word, rise or
+      count on from row to row.
+    - `forward_dates`: so do dates, times, months, days, ordinals, marks.
+    - `forward_names`: rare words stand late in a row and early in the next.
+    - `forward_references`: what is new in a row (a house) is known in the next (this
+      house), or a row that refers back is like the one before it.
+    - `forward_turns`: a question is like the row after it, or one speaker's row is.
+    - `forward_translations`: so is a row in another script or language.
+
+    Each is the best of several statistics, two-sided, by max-T over shared signs.
+
+    Args:
+        texts: Rows in published order.
+        groups: Compare rows of equal value only.
+        blocks: Take runs of equal value as rows.
+        seed: Seeds the drawn signs.
+
+    Returns:
+        Directional rows that pass or not by Holm over these alone; see `gate`.
+
+    Raises:
+        ValueError: If both groups and blocks are given.
+    """
+    if groups is not None and blocks is not None:
+        raise ValueError("groups and blocks must not both be given")
+    rows = list(texts) if blocks is None else joined_runs(texts, blocks)
+    rows = [_ends_of(row) for row in rows]
+    codes_N = value_codes([None] * len(rows) if groups is None else groups)
+    left_P, right_P, stratum_P = _neighbours(codes_N)
+    found: dict[str, np.ndarray] = {}
+    if len(left_P):
+        words = [words_of(row) for row in rows]
+        vectors_NV = tfidf(words)
+        products = vectors_NV[left_P].multiply(vectors_NV[right_P])
+        alike_P = np.asarray(products.sum(axis=1), np.float64).ravel()
+        for name, marks_QN in {
+            "turns": _speakers(rows, words),
+            "translations": _scripts(rows),
+        }.items():
+            found[name] = alike_P * (marks_QN[:, left_P] - marks_QN[:, right_P])
+        refers_1N = np.array([[bool(_REFERS.match(row)) for row in rows]], np.float64)
+        found["references"] = np.concatenate(
+            [
+                alike_P * (refers_1N[:, right_P] - refers_1N[:, left_P]),
+                _made_known(rows, left_P, right_P)[None],
+            ]
+        )
+        found["names"] = _handed_on(words, left_P, right_P)[None]
+        found["numbers"] = _rises(numbers_by_place(rows), 0, left_P, right_P)
+        values_QN, cycles = scales(rows)
+        found["dates"] = np.concatenate(
+            [
+                _rises(values_QN[q : q + 1], cycle, left_P, right_P)
+                for q, cycle in enumerate(cycles)
+            ]
+        )
+    tests = []
+    for name in ("numbers", "dates", "names", "references", "turns", "translations"):
+        values_QP = found.get(name, np.zeros((1, 0)))
+        one = _best_of_signs(values_QP, stratum_P, seed)
+        tests.append(
+            Pretest(
+                name=f"forward_{name}",
+                statistic=one.statistic,
+                p_value=one.p_value,
+                passed=True,
+                directional=True,
+                applicable=one.applicable,
+            )
+        )
+    return gate(tests)
+
+
+def _best_of_signs(
+    values_QP: np.ndarray, stratum_P: np.ndarray, seed: int
+) -> Attraction:
+    """The statistic that stands out most, against the signs of the strata."""
+    n_pairs = values_QP.shape[1]
+    K = int(stratum_P.max()) + 1 if n_pairs else 0
+    sums_QK = np.array([np.bincount(stratum_P, values, K) for values in values_QP])
+    # Sums of rounded products need not cancel to 0.
+    ties = 1e-9 * (1 + float(np.abs(values_QP).max(initial=0.0)))
+    sums_QK = sums_QK[np.abs(sums_QK).max(axis=1, initial=0.0) > ties]
+    if not len(sums_QK):
+        return Attraction(0.0, 1.0, applicable=False)
+    columns_QKM = sums_QK[:, :, None] * np.array([1.0, -1.0])
+    chosen, p_value = 0, 1.0
+    for n_draws in draws_of(K * len(sums_QK)):
+        drawn = shared_sums(columns_QKM, n_draws=n_draws, seed=seed)
+        if len(sums_QK) == 1:
+            p_value = two_sided_p(drawn[0], columns_QKM[0], ties)
+        else:
+            best = max_t(np.concatenate([drawn, -drawn]), tolerances=ties)
+            chosen = best.winner % len(sums_QK)
+            p_value = law_of_best(best, len(sums_QK), n_draws, K)
+        if p_value > OPEN:
+            break
+    return Attraction(float(sums_QK[chosen].sum()) / n_pairs, p_value)
+
+
+def _neighbours(codes_N: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Pairs of rows that follow each other in a stratum, among rows of equal code."""
+    n = len(codes_N)
+    if n < 2:
+        nothing = np.zeros(0, np.int64)
+        return nothing, nothing, nothing
+    sizes = [len(s) for s in split_strata(n, _SMALL if n < _SHORT else _SIZE)]
+    stratum_N = np.repeat(np.arange(len(sizes)), sizes)
+    order_N = np.lexsort((np.arange(n), codes_N, stratum_N))
+    left, right = order_N[:-1], order_N[1:]
+    joined = (stratum_N[left] == stratum_N[right]) & (codes_N[left] == codes_N[right])
+    return left[joined], right[joined], stratum_N[left[joined]]
+
+
+def _rises(
+    values_QN: np.ndarray, cycle: int, left_P: np.ndarray, right_P: np.ndarray
+) -> np.ndarray:
+    """(2Q, P) whether a value rises (1) or falls (-1), and whether it does so by 1."""
+    steps_QP = values_QN[:, right_P] - values_QN[:, left_P]
+    # A missing value takes no step; what repeats in a cycle goes the shorter way.
+    steps_QP = np.nan_to_num(steps_QP)
+    if cycle:
+        steps_QP = (steps_QP + cycle // 2) % cycle - cycle // 2
+        steps_QP[2 * np.abs(steps_QP) == cycle] = 0
+    by_one_QP = np.where(np.abs(steps_QP) == 1, steps_QP, 0.0)
+    return np.concatenate([np.sign(steps_QP), by_one_QP])
+
+
+def _handed_on(
+    words: Sequence[Sequence[str]], left_P: np.ndarray, right_P: np.ndarray
+) -> np.ndarray:
+    """(P,) how much later words of both stand in the first row than in the next."""
+    from scipy.sparse import csr_array
+
+    n_rows = Counter(word for row in words for word in set(row))
+    most = max(_FEW_ROWS, _RARE * len(words))
+    rare = [word for word, n in n_rows.items() if 2 <= n <= most]
+    number = {word: i for i, word in enumerate(rare)}
+    rows: list[int] = []
+    columns: list[int] = []
+    places: list[float] = []
+    for i, row in enumerate(words):
+        last = max(len(row) - 1, 1)
+        found: dict[int, list[float]] = {}
+        for place, word in enumerate(row):
+            if word in number:
+                found.setdefault(number[word], []).append(place / last)
+        rows += [i] * len(found)
+        columns += found
+        places += [sum(at) / len(at) for at in found.values()]
+    shape = (len(words), max(1, len(number)))
+    place_NV = csr_array((np.array(places, np.float64), (rows, columns)), shape)
+    there_NV = csr_array((np.ones(len(rows)), (rows, columns)), shape)
+    later = _products(place_NV[left_P], there_NV[right_P])
+    return later - _products(there_NV[left_P], place_NV[right_P])
+
+
+def _made_known(
+    rows: Sequence[str], left_P: np.ndarray, right_P: np.ndarray
+) -> np.ndarray:
+    """(P,) words new in the first row and known in the next, less the reverse."""
+    new = [_words_after(_NEW, row) for row in rows]
+    known = [_words_after(_KNOWN, row) for row in rows]
+    return np.array(
+        [
+            len(new[a] & known[b]) - len(known[a] & new[b])
+            for a, b in zip(left_P.tolist(), right_P.tolist(), strict=True)
+        ],
+        np.float64,
+    )
+
+
+def _speakers(rows: Sequence[str], words: Sequence[Sequence[str]]) -> np.ndarray:
+    """(Q, N) whether a row asks, and whether it begins with a frequent first word."""
+    marks = [[row.rstrip("\"')] \n").endswith("?") for row in rows]]
+    firsts = [row[0] if row else "" for row in words]
+    counts = Counter(firsts)
+    for word in sorted(counts, key=lambda word: (-counts[word], word))[:_SPEAKERS]:
+        marks.append([first == word for first in firsts])
+    return np.array(marks, np.float64)
+
+
+def _scripts(rows: Sequence[str]) -> np.ndarray:
+    """(Q, N) share of letters beyond ASCII, and what tells rows' letters apart most."""
+    letters = [Counter(c for c in row if c.isalpha()) for row in rows]
+    total: Counter[str] = Counter()
+    for own in letters:
+        total.update(own)
+    frequent = sorted(total, key=lambda c: (-total[c], c))[:_LETTERS]
+    sizes_N = np.array([max(own.total(), 1) for own in letters], np.float64)
+    beyond_N = np.array(
+        [sum(n for c, n in own.items() if ord(c) > 127) for own in letters]
+    )
+    shares_NV = np.array([[own[c] for c in frequent] for own in letters], np.float64)
+    shares_NV = shares_NV.reshape(len(rows), len(frequent)) / sizes_N[:, None]
+    centred_NV = shares_NV - shares_NV.mean(axis=0)
+    # The main directions of the letters' covariance, which no order changes.
+    _, vectors_VV = np.linalg.eigh(centred_NV.T @ centred_NV)
+    main_NQ = centred_NV @ vectors_VV[:, -_COMPONENTS:]
+    return np.concatenate([(beyond_N / sizes_N)[None], main_NQ.T])
+
+
+def _words_after(pattern: re.Pattern[str], row: str) -> set[str]:
+    return {word.lower() for pair in pattern.findall(row) for word in pair if word}
+
+
+def _products(left: "csr_array", right: "csr_array") -> np.ndarray:
+    return np.asarray(left.multiply(right).sum(axis=1), np.float64).ravel()
+
+
+def _ends_of(text: str) -> str:
+    if len(text) <= 2 * _CHARACTERS:
+        return text
+    return f"{text[:_CHARACTERS]}\n{text[-_CHARACTERS:]}"

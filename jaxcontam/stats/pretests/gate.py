@@ -1,0 +1,34 @@
+"""Which checks of a battery reject: Holm's correction over those that could."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxcontam.results import Pretest
+from jaxcontam.stats.multiple import holm
+
+LEVEL = 0.01
+"""Familywise level of the battery."""
+
+
+def gate(pretests: Sequence[Pretest], level: float = LEVEL) -> tuple[Pretest, ...]:
+    """The same checks, passed or not at another familywise level.
+
+    Args:
+        pretests: Checks of one file. What is not applicable always passes and is no
+            test to correct for.
+        level: In (0, 1).
+
+    Raises:
+        ValueError: If the level is not in (0, 1).
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie in (0, 1), got {level}")
+    counted = [i for i, test in enumerate(pretests) if test.applicable]
+    adjusted = holm(np.array([pretests[i].p_value for i in counted], np.float64))
+    failed = {i for i, p in zip(counted, adjusted.tolist(), strict=True) if p <= level}
+    return tuple(
+        dataclasses.replace(test, passed=i not in failed)
+        for i, test in enumerate(pretests)
+    )

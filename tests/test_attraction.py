@@ -1,0 +1,150 @@
+"""Attraction beside direction: which one a report shows, in words and numbers."""
+
+import math
+
+import numpy as np
+import pytest
+
+from jaxcontam.report.attraction import (
+    attraction_rows,
+    attraction_sentence,
+    gains_of,
+    interval_columns,
+    kind_of,
+    pair_row,
+)
+from jaxcontam.report.plots import gains_plot, lag_plot
+from jaxcontam.stats.direction import neighbours
+
+pytestmark = pytest.mark.unoptimised
+
+
+def row(forward, backward, se=0.1, *, log10_p=-6.0, **changes):
+    """A row whose two gains are independent."""
+    fields = {
+        "benchmark": "boolq",
+        "method": "direction",
+        "order_provenance": "published",
+        "log10_p": log10_p,
+        "lag_profile": None,
+        "neighbours": {
+            "forward": forward,
+            "forward_se": se,
+            "backward": backward,
+            "backward_se": se,
+            "excess": forward - backward,
+            "excess_se": math.sqrt(2) * se,
+        },
+    }
+    return fields | changes
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward", "kind"),
+    [
+        (1.9, 0.1, "memory"),
+        (2.0, 1.0, "both"),
+        (2.0, 1.9, "alike"),
+        (0.3, 0.15, "unclear"),
+        (0.1, 1.0, "against"),
+        (-1.0, -0.9, "unlike"),
+        (0.05, -0.05, "nothing"),
+    ],
+)
+def test_gains_are_told_apart_by_their_intervals(forward, backward, kind):
+    assert kind_of(row(forward, backward)) == kind
+
+
+def test_intervals_are_those_of_the_normal_law():
+    forward, _, excess = gains_of(row(1.9, 0.1)) or (None,) * 3
+    assert forward is not None and excess is not None
+    assert (forward.low, forward.high) == pytest.approx((1.704, 2.096), abs=1e-3)
+    assert excess.high - excess.low == pytest.approx(2 * 1.959964 * 0.1 * math.sqrt(2))
+    columns = interval_columns(row(1.9, 0.1))
+    assert columns["forward_low"] == forward.low
+    assert set(columns) == {
+        f"{name}_{end}"
+        for name in ("forward", "backward", "excess")
+        for end in ("low", "high")
+    }
+    assert interval_columns({"neighbours": None}) == {}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "changes", "words"),
+    [
+        ("contaminated", {}, "the order was remembered, not just alike"),
+        ("inconclusive", {"log10_p": -1.5}, "but chance alone may look so"),
+        ("suspected", {}, "no likeness of neighbours"),
+        ("invalid design", {}, "and so does a file that points forward itself"),
+    ],
+)
+def test_memory_is_named_only_where_the_verdict_does(verdict, changes, words):
+    sentence = attraction_sentence(row(1.9, 0.1, 0.15, **changes), verdict)
+    assert sentence is not None and words in sentence
+    assert sentence.startswith(
+        "After the example published before it an example gains 1.9 nats (1.6 to 2.2), "
+        "after the one behind it 0.1 (-0.2 to 0.4): "
+    )
+    assert ("remembered" in sentence) == (verdict == "contaminated")
+
+
+def test_likeness_is_called_likeness_whatever_the_verdict():
+    for verdict in ("contaminated", "suspected", "inconclusive"):
+        sentence = attraction_sentence(row(2.0, 1.9), verdict)
+        assert sentence is not None
+        assert "gains as much in both directions: like stands beside like" in sentence
+    sentence = attraction_sentence(
+        row(2.0, 1.9, order_provenance="declared"), "contaminated"
+    )
+    assert sentence is not None and "a shuffled file hardly shows that" in sentence
+    both = attraction_sentence(row(2.0, 1.0), "contaminated")
+    assert both is not None and "the order was remembered, too" in both
+
+
+def test_numbers_have_the_digits_that_their_errors_leave():
+    cells = [line[1:3] for line in attraction_rows(row(0.0123, -0.0004, 0.004))]
+    assert cells[0] == ["0.012", "0.004 to 0.020"]
+    assert cells[1] == ["0.000", "-0.008 to 0.007"]
+    assert next(line[1] for line in attraction_rows(row(19.0, 3.4, 4.0))) == "19"
+    assert attraction_rows({"neighbours": None}) == []
+
+
+def test_test_of_whole_orders_shows_the_gains_of_a_pair_test_beside_it():
+    own = {"benchmark": "boolq", "method": "stratified"}
+    other = row(1.0, 0.0, benchmark="piqa")
+    some, all_pairs = row(1.0, 0.0), row(1.1, 0.0, lag_profile=[0.1] * 10)
+    assert pair_row(own, [own, other, some, all_pairs]) is all_pairs
+    assert pair_row(some, [some, all_pairs]) is some
+    assert pair_row(own, [own, other]) is None
+    assert attraction_sentence(own, None) is None
+
+
+@pytest.mark.parametrize("added", ["memory", "alike"])
+def test_words_follow_from_matrices_with_memory_or_natural_order(added):
+    rng = np.random.default_rng(0)
+    shape = np.eye(8, k=1) + (np.eye(8, k=-1) if added == "alike" else 0)
+    matrices = [rng.normal(size=(8, 8)) + shape for _ in range(60)]
+    found = neighbours(matrices)
+    assert found is not None
+    fields = {
+        name: getattr(found, name)
+        for name in (
+            *("forward", "forward_se", "backward"),
+            *("backward_se", "excess", "excess_se"),
+        )
+    }
+    assert kind_of({"neighbours": fields}) == added
+
+
+def test_plots_say_their_numbers_and_repeat():
+    gains = gains_of(row(1.9, 0.1)) or ()
+    svg = gains_plot(gains)
+    assert svg == gains_plot(gains)
+    assert "1.90 (1.70 to 2.10) after the one before it" in svg
+    profile = [0.0, 0.1, None, 0.2, 0.3, 2.5, 0.2, 0.1, 0.0, None]
+    lags = lag_plot(profile)
+    assert lags is not None
+    assert "-1: 0.30, +1: 2.50" in lags and "-3:" not in lags and "+5:" not in lags
+    assert "against the order" in lags and "in the order" in lags
+    assert lag_plot(None) is None and lag_plot([None] * 10) is None

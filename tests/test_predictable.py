@@ -1,0 +1,161 @@
+"""Second pieces that follow from the first: who only continues proves nothing."""
+
+import dataclasses
+
+import pytest
+
+from jaxcontam.commands.replicate_partition import Arm, Partition
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.methods.replication.fields import find_fields
+from jaxcontam.methods.replication.instance import Completion, Instance
+from jaxcontam.methods.replication.judges import judge_result
+from jaxcontam.methods.replication.local_judge import judge_local
+from jaxcontam.methods.replication.predictable import follows_from_first
+from jaxcontam.methods.replication.split import draw_instances
+from jaxcontam.replication_results import JudgeResult
+from jaxcontam.report.replication import replication_sentences
+
+N_ROWS = 13
+KINDS = {
+    "a word again": lambda i: f"word{i} " * 12,
+    "a phrase again": lambda i: f"row {i} of many " * 6,
+    "the same line again": lambda i: f"Line number {i} is here to stay.\n" * 6,
+    "counting": lambda i: " ".join(str(i + j) for j in range(12)),
+    "even steps": lambda i: ", ".join(str(3 * i + 7 * j) for j in range(12)),
+    "counting lines": lambda i: "\n".join(f"Step {i + j}: go on." for j in range(8)),
+    "decimals": lambda i: " ".join(f"{i + 0.5 * j:.1f}" for j in range(12)),
+}
+
+
+def of(first, second):
+    return Instance(
+        index=0, first_piece=first, second_piece=second, label=None, cut="inside"
+    )
+
+
+def as_frame(word):
+    return "0" if any(c.isdigit() for c in word) else word
+
+
+def next_word(word, before):
+    """The word again, or the number that continues two others."""
+    digits = word.strip(".,:")
+    try:
+        value = 2 * float(digits) - float(before.strip(".,:"))
+    except ValueError:
+        return word
+    return word.replace(digits, f"{value:.{len(digits.partition('.')[2])}f}")
+
+
+def continued(prompt):
+    """What a model without memory writes: the prompt's own loop, its numbers going on.
+
+    The loop is the shortest after which all words recur, numbers as numbers.
+    """
+    words = prompt.split()
+    frames = [as_frame(word) for word in words]
+    loop = next(p for p in range(1, len(words)) if frames[p:] == frames[:-p])
+    n_shown = len(words)
+    for _ in range(2 * n_shown):
+        before = words[-2 * loop] if len(words) >= 2 * loop else ""
+        words.append(next_word(words[-loop], before))
+    return " ".join(words[n_shown:])
+
+
+def drawn(texts):
+    rows = tuple({"text": text} for text in texts)
+    benchmark = Benchmark("set", tuple(map(str, rows)), rows)
+    fields = find_fields(benchmark, task="plain")
+    return draw_instances(benchmark, fields, k=len(texts), seed=0).instances
+
+
+def judged(instances, guided, control=None):
+    """The row that decides, as the whole command makes it."""
+    partition = Partition(
+        name="set",
+        fingerprint="sha256:0",
+        prompt_version=None,
+        arm=Arm(instances=instances, guided=guided),
+        control=control,
+        overlaps={},
+    )
+    (row,) = partition.results(seed=0)
+    assert isinstance(row, JudgeResult)
+    return partition, row
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_that_only_continues_is_no_evidence(kind):
+    instances = drawn([KINDS[kind](10 + i) for i in range(N_ROWS)])
+    guided = tuple(Completion(text=continued(one.first_piece)) for one in instances)
+    plainly = judge_result(
+        judge_local(instances, guided),
+        method="judge_local",
+        benchmark="set",
+        fingerprint="sha256:0",
+        judge_version="v",
+        prompt_version=None,
+    )
+    assert plainly.verdict == "suspected", "as if a copy of these meant anything"
+    partition, row = judged(instances, guided)
+    assert (row.n_follows, row.n_instances, row.verdict) == (N_ROWS, 0, None)
+    assert all(text["follows"] for text in partition.rows())
+    (said, *rest) = replication_sentences([dataclasses.asdict(row)])
+    assert "13 follow from their first pieces" in said
+    assert any("13 instances are left out" in words for words in rest)
+
+
+def test_what_follows_is_left_out_of_both_arms_and_the_rest_decides():
+    prose = [
+        f"The {a} {b} crossed a {c} river and never told anybody {d} it had been."
+        for a, b, c, d in zip(
+            ("old", "tall", "kind", "rude"),
+            ("farmer", "sailor", "miller", "tailor"),
+            ("frozen", "golden", "narrow", "muddy"),
+            ("where", "when", "how", "why"),
+            strict=True,
+        )
+    ]
+    instances = drawn([*prose, *(KINDS["counting"](i) for i in range(N_ROWS))])
+    guided = tuple(Completion(text=one.second_piece) for one in instances)
+    arm = Arm(instances=instances, guided=guided)
+    _, row = judged(instances, guided, control=arm)
+    assert (row.n_instances, row.n_follows) == (4, N_ROWS)
+    assert (row.n_control, row.n_control_follows) == (4, N_ROWS)
+    assert (row.n_exact, row.control_copies) == (4, 4)
+    assert "In the control, 13 instances" in " ".join(
+        replication_sentences([dataclasses.asdict(row)])
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("2 4 8 16", "32 64 128"),
+        ("10 9 8 7", "6 5 4 3"),
+        ("It costs 1,000 or 1,100 or", "1,200 or 1,300 or 1,400"),
+        ("File 007 was seen.", "File 008 was seen. File 009 was seen."),
+        ("On Monday we sing. On Tuesday we", "sing. On Wednesday we sing."),
+        ("January, February, March, April", "May, June, July"),
+        ("one two three four", "five six seven"),
+        ("What is this? It is a stone.", "What is this? It is a stone."),
+    ],
+)
+def test_pieces_that_follow(first, second):
+    assert follows_from_first(of(first, second))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("2 4 8 16", "33 65 127"),
+        ("10 9 8 7", "16 25 94 3"),
+        ("On Monday we sing. On Tuesday we", "stay at home and read the papers."),
+        ("Paris is the capital of France", "Rome is the capital of Italy"),
+        ("The cat sat on the mat and the dog", "barked at it until the owner came."),
+        ("", "anything at all"),
+        ("What is this?", "!"),
+    ],
+)
+def test_pieces_that_only_memory_or_wit_can_write(first, second):
+    assert not follows_from_first(of(first, second))

@@ -1,0 +1,199 @@
+"""Why a verdict is what it is: one reason for each way to stop short of proof."""
+
+import pytest
+
+from jaxcontam.report.document import result_row
+from jaxcontam.report.plain_names import plain_name
+from jaxcontam.report.why import reasons, why
+from tests.report_documents import order_result
+
+pytestmark = pytest.mark.unoptimised
+
+
+def check(name, p_value=0.5, *, statistic=0.1, passed=True, applicable=True):
+    return {
+        "name": name,
+        "statistic": statistic,
+        "p_value": p_value,
+        "passed": passed,
+        "directional": True,
+        "remedy": "",
+        "note": None,
+        "applicable": applicable,
+    }
+
+
+def order_row(method="direction", log10_p=-6.0, verdict="contaminated", **changes):
+    """A primary row as it stands in report.json; checks are those given."""
+    pretests = changes.pop("pretests", [check("length_trend")])
+    nulls = {"direction": "reversibility", "reversal": "reversibility"}
+    fields = {
+        "method": method,
+        "null": nulls.get(method, "exchangeability"),
+        "log10_p": log10_p,
+        "p_value": 10.0**log10_p,
+        "p_adjusted": 10.0**log10_p,
+        "verdict": verdict,
+    }
+    later = {k: changes.pop(k) for k in ("reference", "has_options") if k in changes}
+    row = result_row(order_result(**fields | changes))
+    return row | {"pretests": pretests} | later
+
+
+def beside(method, log10_p, **changes):
+    """The same for a test that does not decide."""
+    row = order_row(method, log10_p, None, primary=False, p_adjusted=None, **changes)
+    return row
+
+
+def reference(p_value):
+    return {
+        "name": "old-model",
+        "p_value": p_value,
+        "log10_p": -0.5 if p_value > 0.1 else -4.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("provenance", "method", "words"),
+    [
+        (
+            "published",
+            "direction",
+            "direction, since the order is published and nobody",
+        ),
+        ("unknown", "direction", "nor how it came about"),
+        (
+            "declared",
+            "adjacency",
+            "the order was declared shuffled by whoever ran this",
+        ),
+        ("released", "adjacency", "adjacency, since the order was drawn at random by"),
+        ("seeded", "adjacency", "drawn at random from a recorded seed"),
+        ("published", "reversal", "reversal, since the order is published"),
+    ],
+)
+def test_provenance_says_who_decides(provenance, method, words):
+    row = order_row(method, order_provenance=provenance)
+    said = why(row, [row])
+    assert said.startswith("Who decides: ") and words in said
+    likeness = "likeness of neighbours does not give" in said
+    assert likeness == (provenance in ("published", "unknown"))
+
+
+def test_direction_decides_beside_a_test_of_random_orders():
+    row = order_row("stratified")
+    both = [row, beside("direction", -8.0)]
+    said = why(row, both)
+    assert said.startswith("Who decides: direction beside stratified, since the order")
+    assert "(p <= 1.0e-8 by direction)" in said
+
+
+def suspected(method="direction", log10_p=-6.0, **changes):
+    return order_row(method, log10_p, "suspected", **changes)
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected", "words"),
+    [
+        ([suspected(log10_p=-2.0)], ["weak"], "too large for more"),
+        (
+            [suspected(log10_p=-0.4), beside("adjacency", -9.0)],
+            ["attraction"],
+            "(p <= 1.0e-9 by adjacency, were the order random), but not clearly "
+            "forwards more than backwards (p <= 0.399 by direction)",
+        ),
+        (
+            [suspected("adjacency"), beside("direction", -1.0)],
+            ["attraction"],
+            "(p <= 1.0e-6 by adjacency, were the order random), but not clearly",
+        ),
+        (
+            [suspected("stratified")],
+            ["alone"],
+            "any model that copies from its context prefers, so that test alone",
+        ),
+        (
+            [suspected("sharded_t", validity="asymptotic", n_strata=50)],
+            ["approximate", "alone"],
+            "an approximate test never says more than suspected",
+        ),
+        (
+            [
+                suspected(
+                    "sharded_t", validity="asymptotic", order_provenance="declared"
+                )
+            ],
+            ["approximate"],
+            "Its p-value is approximate",
+        ),
+        (
+            [suspected(pretests=[check("templated", 1.0, applicable=False)])],
+            ["templated"],
+            "as that of the elements is",
+        ),
+        (
+            [
+                suspected(
+                    pretests=[check("templated", 1.0, applicable=False)],
+                    reference=reference(0.02),
+                )
+            ],
+            ["templated"],
+            "as that of the elements is",
+        ),
+        (
+            [
+                suspected(
+                    pretests=[check("blind_direction:words", 0.013), check("a", 0.9)]
+                )
+            ],
+            ["gate"],
+            f"({plain_name('blind_direction:words')}, p = 0.013)",
+        ),
+    ],
+)
+def test_every_suspicion_has_its_reason(rows, expected, words):
+    assert reasons(rows[0], rows) == expected
+    assert words in why(rows[0], rows)
+
+
+def test_adjacency_that_fails_its_checks_raises_no_suspicion():
+    failing = beside("adjacency", -9.0, pretests=[check("label_trend", passed=False)])
+    row = suspected(log10_p=-2.0)
+    assert reasons(row, [row, failing]) == ["weak"]
+
+
+def test_two_looks_ask_direction_for_half_the_level():
+    row = suspected("adjacency")
+    close, enough = beside("direction", -3.1), beside("direction", -3.31)
+    assert reasons(row, [row, close]) == ["attraction"]
+    # Then only its checks can have stopped it.
+    assert reasons(row, [row, enough]) == ["gate"]
+
+
+def test_reference_that_knows_the_world_lifts_a_template():
+    templated = [check("templated", 1.0, applicable=False)]
+    row = suspected(pretests=templated, reference=reference(0.3))
+    assert "templated" not in reasons(row, [row])
+    assert "old-model, a reference model that cannot have seen" in why(row, [row])
+
+
+def test_invalid_design_names_what_refuses_it():
+    failed = [check("blind_direction:words", 1e-4, passed=False)]
+    row = order_row(verdict="invalid design", pretests=failed)
+    said = why(row, [row])
+    assert said.startswith("Nothing decides: the file itself points forward (a directi")
+    row = order_row("adjacency", verdict="invalid design", pretests=failed)
+    assert "the file's own order is not random (a direction" in why(row, [row])
+    row = order_row(verdict="invalid design", reference=reference(1e-4))
+    said = why(row, [row])
+    assert "old-model, the reference model" in said and "prefers its order, too" in said
+
+
+def test_rows_that_decide_nothing_and_versions_have_no_reason():
+    row = order_row()
+    assert why(row | {"primary": False}, [row]) == ""
+    assert why(row | {"method": "canary", "null": "designed randomisation"}, []) == ""
+    assert why(row | {"null": "exchangeability (declared)"}, []) == ""
+    assert why({"primary": True, "verdict": "contaminated", "auc": 0.9}, []) == ""
