@@ -1,0 +1,1 @@
+"""Natural order: does a clean model stay innocent of files that were never shuffled?"""

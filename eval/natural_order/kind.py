@@ -1,0 +1,112 @@
+"""What a kind of natural order is, and the chains that most of them follow."""
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any, Literal, TypeVar
+
+from jaxcontam.data.benchmark import Benchmark
+
+Value = TypeVar("Value")
+
+Law = Literal["exchangeable", "reversible", "forward"]
+"""How the law of a file's order changes when rows move.
+
+`exchangeable`: every order is equally likely, the null of `adjacency`. `reversible`:
+the file is as likely backwards, the null of `direction`. `forward`: neither holds.
+"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class File:
+    """A benchmark file before it has a name.
+
+    Attributes:
+        texts: Examples in published order, none with a line end.
+        fields: Record of each example, or None for plain lines.
+    """
+
+    texts: tuple[str, ...]
+    fields: tuple[dict[str, object] | None, ...]
+
+    def benchmark(self, name: str) -> Benchmark:
+        """As `load_benchmark` would give it."""
+        return Benchmark(name, self.texts, self.fields)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind of natural order.
+
+    Attributes:
+        name: In tables and as the first part of a file's name.
+        family: Kinds that share a cause.
+        law: See `Law`.
+        strengths: Ascending: how strong the order is; `strength_is` says of what.
+        strength_is: What the number is.
+        make: (random state, rows, strength) -> the file.
+        most_rows: Longest file that the kind can give; None for any.
+    """
+
+    name: str
+    family: str
+    law: Law
+    strengths: tuple[float, ...]
+    strength_is: str
+    make: Callable[[Random, int, float], File]
+    most_rows: int | None = None
+
+    def file(self, *, n: int, strength: float, seed: int) -> File:
+        """A file of n rows; the same arguments give the same bytes."""
+        return self.make(Random(f"{self.name} {n} {strength} {seed}"), n, strength)
+
+
+def lines(texts: Sequence[str]) -> File:
+    """A file of plain lines."""
+    return File(tuple(texts), (None,) * len(texts))
+
+
+def records(
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    write: Callable[[Mapping[str, Any]], str] = lambda row: json.dumps(row),
+) -> File:
+    """A file of JSON lines, written one by one."""
+    return File(tuple(write(row) for row in rows), tuple(dict(row) for row in rows))
+
+
+def chain(
+    rng: Random, values: Sequence[Value], n: int, *, stay: float
+) -> Iterator[Value]:
+    """A reversible Markov chain: stays with this probability, else any other value.
+
+    It is symmetric and starts anywhere, so it has the same law backwards.
+    """
+    now = rng.randrange(len(values))
+    for _ in range(n):
+        yield values[now]
+        if rng.random() >= stay:
+            now = (now + rng.randrange(1, len(values))) % len(values)
+
+
+def runs(
+    rng: Random, values: Sequence[Value], n: int, *, mean: float
+) -> Iterator[Value]:
+    """Runs of geometric length; the next run takes any of the values but the last."""
+    return chain(rng, values, n, stay=1 - 1 / mean)
+
+
+def loosened(rng: Random, rows: Sequence[Value], share: float) -> list[Value]:
+    """Rows of which this share keeps its place; the others trade places at random."""
+    moved = [i for i in range(len(rows)) if rng.random() >= share]
+    targets = rng.sample(moved, len(moved))
+    found = list(rows)
+    for here, there in zip(moved, targets, strict=True):
+        found[there] = rows[here]
+    return found
+
+
+def partly(strengths: tuple[float, float] = (0.5, 1.0)) -> dict[str, Any]:
+    """Strengths of a kind whose rows are `loosened`."""
+    return {"strengths": strengths, "strength_is": "share of rows in their place"}
