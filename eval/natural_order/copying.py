@@ -178,8 +178,7 @@ class CopyingPairs:
         A remembered neighbour's bonus is spread evenly over its ids.
         """
         lengths = [
-            (len(group.prefix), max(map(len, group.continuations)))
-            for group in groups
+            (len(group.prefix), max(map(len, group.continuations))) for group in groups
         ]
         order = sorted(range(len(groups)), key=lambda i: lengths[i])
         found: list[list[np.ndarray]] = [[] for _ in groups]
@@ -269,9 +268,7 @@ def _room(
     return n
 
 
-def _scored(
-    background: Bigrams, groups: Sequence[PairGroup]
-) -> list[list[np.ndarray]]:
+def _scored(background: Bigrams, groups: Sequence[PairGroup]) -> list[list[np.ndarray]]:
     """Log-probabilities of groups of like lengths."""
     G = len(groups)
     K = max(len(group.continuations) for group in groups)

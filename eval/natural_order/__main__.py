@@ -1,0 +1,197 @@
+"""Is a clean model accused on files in natural order?
+
+Question: of files whose order nobody drew (57 kinds at two strengths), and of random
+orders (16 kinds), how many are refused, suspected, or called contaminated when a scorer
+that never saw them and copies from its context is audited; and how many are found when
+the same scorer remembers them?
+Command: `python -m eval.natural_order`. Hardware: 2 CPU cores, about half an hour; a
+killed run goes on where it stopped. Headline: LOG.md has the table.
+
+The scorer knows no file: a background of bigrams, and a cache of what stood in the
+context. Remembered files gain 0.5 nats at each published boundary.
+"""
+
+import concurrent.futures
+import dataclasses
+import functools
+import itertools
+import json
+import multiprocessing
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from eval.natural_order.audited import (
+    Case,
+    Record,
+    audited,
+    fields_of,
+    record_from,
+)
+from eval.natural_order.background import documents
+from eval.natural_order.copying import Bigrams, fit_bigrams
+from eval.natural_order.kinds import KINDS
+from eval.natural_order.table import figure, grids
+from eval.study import Clock, finish_study
+from jaxcontam.cli import parse, run_command
+from jaxcontam.commands.flags import check_positive, check_seed, flags_of
+from jaxcontam.commands.progress import progress_bar
+from jaxcontam.report.document import make_folder
+
+PLANTED_NATS = 0.5
+_RECORDS = "records.jsonl"
+_N_DOCUMENTS = 2_000
+# (rows, seeds of each natural kind and strength, seeds of each random kind).
+_CLEAN = ((300, 7, 13), (1_000, 1, 2))
+# Of kinds that are slow to give so many rows, none.
+_LONG = ((5_000, 1), (20_000, 1))
+_LONG_KINDS = ("documents", "labels_text", "key_order", "random_sentences")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class NaturalOrder:
+    """Audit clean copying scorers on files in natural order.
+
+    Hardware: 2 CPU cores, about half an hour (--tiny: seconds).
+    """
+
+    seed: int = 0
+    """Added to the seed of every file."""
+    processes: int = 2
+    """Processes that audit files."""
+    out: Path = Path("runs/natural_order")
+    """Folder for a record of each file, tables and the figure; finished files stay."""
+    tiny: bool = False
+    """A pulse run of seconds: a file each of a few kinds."""
+    tables_only: bool = False
+    """Audit nothing more: tables of the files that are finished."""
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+        check_positive(self, "processes")
+
+    def run(self) -> dict[str, Any]:
+        """Audit what is missing, print tables; returns the numbers."""
+        clock = Clock.start()
+        folder = self.out / "tiny" if self.tiny else self.out
+        make_folder(folder)
+        cases = cases_of(self.seed, tiny=self.tiny)
+        done = _finished(folder / _RECORDS)
+        missing = [case for case in cases if case not in done]
+        taken = [done[case] for case in cases if case in done]
+        if missing and not self.tables_only:
+            self._audit(missing, folder / _RECORDS, done)
+        records = [done[case] for case in cases if case in done]
+        return finish_study(
+            "natural_order",
+            flags_of(self),
+            clock=clock,
+            out=folder,
+            numbers={
+                "n_cases": len(cases),
+                "planted_nats": PLANTED_NATS,
+                "records": [fields_of(record) for record in records],
+            },
+            grids=grids(records),
+            figures={"natural_order": figure(records)},
+            console=Console(),
+            earlier_seconds=sum(record.seconds for record in taken),
+        )
+
+    def _audit(self, cases: list[Case], path: Path, done: dict[Case, Record]) -> None:
+        """Audit cases in processes; each record is kept as it comes."""
+        spawn = multiprocessing.get_context("spawn")
+        with (
+            path.open("a", encoding="utf-8") as file,
+            progress_bar("files", unit="files/s") as progress,
+            concurrent.futures.ProcessPoolExecutor(
+                self.processes, mp_context=spawn
+            ) as pool,
+        ):
+            waiting = [pool.submit(audited_case, case) for case in cases]
+            for number, future in enumerate(
+                concurrent.futures.as_completed(waiting), 1
+            ):
+                record = future.result()
+                done[record.case] = record
+                file.write(json.dumps(fields_of(record)) + "\n")
+                file.flush()
+                progress(number, len(cases))
+
+
+def cases_of(seed: int, *, tiny: bool = False) -> list[Case]:
+    """Every file of the study: clean ones of all lengths, then remembered ones."""
+    if tiny:
+        kinds = ("labels_text", "running_names", "random_sentences")
+        return [
+            Case(kind=kind, strength=KINDS[kind].strengths[-1], n=60, seed=seed, nats=e)
+            for kind in kinds
+            for e in (0.0, PLANTED_NATS)
+        ]
+    found = []
+    for (n, n_natural, n_random), kind in itertools.product(_CLEAN, KINDS.values()):
+        n_seeds = n_random if kind.law == "exchangeable" else n_natural
+        found += [
+            Case(kind=kind.name, strength=strength, n=n, seed=seed + s)
+            for s in range(n_seeds)
+            for strength in kind.strengths
+            if kind.most_rows is None or n <= kind.most_rows
+        ]
+    found += [
+        Case(
+            kind=kind.name,
+            strength=kind.strengths[-1],
+            n=300,
+            seed=seed,
+            nats=PLANTED_NATS,
+        )
+        for kind in KINDS.values()
+    ]
+    found += [
+        Case(kind=name, strength=KINDS[name].strengths[0], n=n, seed=seed + s)
+        for n, n_seeds in _LONG
+        for name in _LONG_KINDS
+        for s in range(n_seeds)
+    ]
+    return found
+
+
+@functools.cache
+def background() -> Bigrams:
+    """What the scorer has read; the same in every process."""
+    texts = itertools.islice(documents("copier", seed=0), _N_DOCUMENTS)
+    return fit_bigrams(list(texts))
+
+
+def audited_case(case: Case) -> Record:
+    """What a process does with a case."""
+    return audited(case, background())
+
+
+def _finished(path: Path) -> dict[Case, Record]:
+    """Records of an earlier start; a line that was cut short is made again."""
+    found: dict[Case, Record] = {}
+    if path.is_file():
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                record = record_from(json.loads(line))
+            except (ValueError, KeyError, TypeError):
+                continue
+            found[record.case] = record
+    return found
+
+
+def main() -> int:
+    """Command line of `python -m eval.natural_order`."""
+    return run_command(
+        lambda: parse(
+            NaturalOrder, sys.argv[1:], prog="python -m eval.natural_order"
+        ).run(),
+        name="eval.natural_order",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
