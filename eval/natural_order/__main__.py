@@ -13,7 +13,6 @@ context. Remembered files gain 0.5 nats at each published boundary.
 
 import concurrent.futures
 import dataclasses
-import functools
 import itertools
 import json
 import multiprocessing
@@ -26,12 +25,10 @@ from rich.console import Console
 from eval.natural_order.audited import (
     Case,
     Record,
-    audited,
+    audited_case,
     fields_of,
     record_from,
 )
-from eval.natural_order.background import documents
-from eval.natural_order.copying import Bigrams, fit_bigrams
 from eval.natural_order.kinds import KINDS
 from eval.natural_order.table import figure, grids
 from eval.study import Clock, finish_study
@@ -42,7 +39,6 @@ from jaxcontam.report.document import make_folder
 
 PLANTED_NATS = 0.5
 _RECORDS = "records.jsonl"
-_N_DOCUMENTS = 2_000
 # (rows, seeds of each natural kind and strength, seeds of each random kind).
 _CLEAN = ((300, 7, 13), (1_000, 1, 2))
 # Of kinds that are slow to give so many rows, none.
@@ -156,18 +152,6 @@ def cases_of(seed: int, *, tiny: bool = False) -> list[Case]:
         for s in range(n_seeds)
     ]
     return found
-
-
-@functools.cache
-def background() -> Bigrams:
-    """What the scorer has read; the same in every process."""
-    texts = itertools.islice(documents("copier", seed=0), _N_DOCUMENTS)
-    return fit_bigrams(list(texts))
-
-
-def audited_case(case: Case) -> Record:
-    """What a process does with a case."""
-    return audited(case, background())
 
 
 def _finished(path: Path) -> dict[Case, Record]:

@@ -1,9 +1,12 @@
 """One file through the path of `audit`: checks, plan, scores, p-values, verdict."""
 
 import dataclasses
+import functools
+import itertools
 import time
 from typing import Any
 
+from eval.natural_order.background import documents
 from eval.natural_order.copying import (
     CONTEXT,
     PREFIX_ID,
@@ -11,6 +14,7 @@ from eval.natural_order.copying import (
     CopyingPairs,
     CopyingScorer,
     WordEncoder,
+    fit_bigrams,
     remember,
 )
 from eval.natural_order.kinds import KINDS
@@ -22,6 +26,7 @@ from jaxcontam.methods.order_test import order_result, plan_test, score_test
 from jaxcontam.results import OrderResult, Pretest
 from jaxcontam.verdict import MIN_EFFECT, decide
 
+_N_DOCUMENTS = 2_000
 # Where in the file the evidence lies enters no verdict, and takes time.
 _ADJACENCY = dataclasses.replace(adjacency.METHOD, locates=False)
 _DIRECTION = dataclasses.replace(direction.METHOD, locates=False)
@@ -115,6 +120,18 @@ def audited(case: Case, background: Bigrams) -> Record:
         adjacency_log10_p=attraction.numbers.log10_p,
         seconds=time.process_time() - began,
     )
+
+
+@functools.cache
+def background() -> Bigrams:
+    """What the scorer has read; the same in every process."""
+    texts = itertools.islice(documents("copier", seed=0), _N_DOCUMENTS)
+    return fit_bigrams(list(texts))
+
+
+def audited_case(case: Case) -> Record:
+    """What a process does with a case."""
+    return audited(case, background())
 
 
 def fields_of(record: Record) -> dict[str, Any]:

@@ -15,6 +15,7 @@ Dimension key
 """
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 
@@ -157,7 +158,7 @@ class Memory:
 def remember(ids: Sequence[np.ndarray], nats: float) -> Memory:
     """The memory of a file in its published order."""
     after: dict[bytes, list[np.ndarray]] = {}
-    for first, second in zip(ids, ids[1:], strict=False):
+    for first, second in itertools.pairwise(ids):
         after.setdefault(second.tobytes(), []).append(first)
     return Memory(after, nats)
 
