@@ -24,6 +24,12 @@ _PLAIN = {
     "blind_lags": "examples some places apart that are alike to a scorer without a "
     "model ({field})",
     "blind_direction": "a direction that a scorer without a model finds ({field})",
+    "forward_numbers": "numbers anywhere in the text that count on",
+    "forward_dates": "dates, times and ordinals that count on",
+    "forward_names": "names that are handed on to the next example",
+    "forward_references": "examples that refer to the one before",
+    "forward_turns": "questions before their answers",
+    "forward_translations": "examples beside their translations",
     "templated": "rows that differ in a few words only",
 }
 

@@ -109,7 +109,7 @@ def checked_sentence(row: Mapping[str, Any]) -> str:
 
 def _check_words(test: Mapping[str, Any]) -> str:
     if test["name"] == "templated":
-        return "yes" if test["statistic"] else "no"
+        return "no" if test["note"] is None else "yes"
     if not test.get("applicable", True):
         return "not applicable"
     return f"p = {test['p_value']:.2g}{'' if test['passed'] else ', failed'}"

@@ -125,7 +125,7 @@ def attracting(row: Row, results: Sequence[Row]) -> Row | None:
 
 def is_templated(row: Row) -> bool:
     """Whether rows differ in a few words, and no reference vouches for their order."""
-    is_list = any(t["name"] == TEMPLATED and t["statistic"] for t in row["pretests"])
+    is_list = any(t["name"] == TEMPLATED and t.get("note") for t in row["pretests"])
     reference = row.get("reference")
     return is_list and (reference is None or reference["p_value"] <= _GATE_LEVEL)
 
