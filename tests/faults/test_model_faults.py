@@ -37,7 +37,8 @@ def model(tmp_path_factory):
 def spoilt(model, tmp_path):
     """A copy, a benchmark beside it, and the refusal of an audit."""
     copy = shutil.copytree(model, tmp_path / "tiny")
-    (tmp_path / "b.txt").write_text("".join(f"line {i}\n" for i in range(12)))
+    # Letters in no order: a file that rises is refused before its model is read.
+    (tmp_path / "b.txt").write_text("".join(f"line {c}\n" for c in "hbkdagljcfei"))
     return copy
 
 
