@@ -97,7 +97,7 @@ PASSED = (Pretest("length_trend", 0.1, 0.5, True),)
         ({"p": 0.051, "order_provenance": "tfds-hash"}, "inconclusive"),
         ({"p": 0.051, "order_provenance": "unknown"}, "inconclusive"),
         ({"p": 0.051, "order_provenance": "declared"}, "no evidence"),
-        ({"p": 1e-9, "order_provenance": "tfds-hash"}, "suspected"),
+        ({"p": 1e-9, "order_provenance": "tfds-hash"}, "contaminated"),
         ({"p": 1e-9, "pretests": FAILED}, "invalid design"),
         ({"p": 0.9, "pretests": FAILED}, "invalid design"),
         ({"p": 1e-9, "pretests": FAILED, "order_provenance": "declared"}, BROKEN),
