@@ -99,7 +99,9 @@ def test_likeness_is_called_likeness_whatever_the_verdict():
     )
     assert sentence is not None and "a shuffled file hardly shows that" in sentence
     both = attraction_sentence(row(2.0, 1.0), "contaminated")
-    assert both is not None and "the order was remembered, too" in both
+    assert both is not None and "as memory does: the order was remembered, too" in both
+    both = attraction_sentence(row(2.0, 1.0), "invalid design")
+    assert both is not None and "memory does and a file that points forward" in both
 
 
 def test_numbers_have_the_digits_that_their_errors_leave():

@@ -119,6 +119,9 @@ def test_direction_from_few_pairs_has_its_page(tmp_path):
     # Null, evidence and gains; other lags were not scored.
     assert page.count("<svg") == 3
     assert "turned round at random" in text
+    # Its sum has no mean order of 0 to be counted from.
+    assert "above the mean order" not in page and "above its mean" not in page
+    assert page.count("nats forwards less backwards") >= 2
     assert "the order was remembered, not just alike" in text
     assert "Who decides: direction, since the order is published" in text
     assert "expects examples after those published before them" in text

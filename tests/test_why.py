@@ -112,6 +112,11 @@ def suspected(method="direction", log10_p=-6.0, **changes):
             "(p <= 1.0e-6 by adjacency, were the order random), but not clearly",
         ),
         (
+            [suspected(log10_p=-2.0), beside("adjacency", -9.0)],
+            ["attraction"],
+            "The published direction is preferred, too weakly for proof (p <= 0.010 by direction); that",
+        ),
+        (
             [suspected("stratified")],
             ["alone"],
             "any model that copies from its context prefers, so that test alone",

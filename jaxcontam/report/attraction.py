@@ -17,8 +17,8 @@ _WIDTH = 1.959964
 # p-value from which memory is more than a manner of speaking.
 _PROVEN = math.log10(0.001)
 _CONCLUSIONS: dict[Kind, str] = {
-    "both": "like stands beside like here, which gains both ways, and the rest is the "
-    "published direction's own",
+    "both": "it gains both ways, as like beside like does, and more forwards, as "
+    "memory does",
     "alike": "it gains as much in both directions: like stands beside like, which any "
     "model that copies prefers",
     "unclear": "too little to tell memory, which gains forwards alone, from likeness, "
@@ -112,6 +112,8 @@ def attraction_sentence(row: Row, verdict: str | None) -> str | None:
         conclusion = _CONCLUSIONS[kind]
         if kind == "both" and verdict == "contaminated":
             conclusion += ": the order was remembered, too"
+        if kind == "both" and verdict == "invalid design":
+            conclusion += " and a file that points forward itself"
         if kind == "alike" and row["order_provenance"] == "declared":
             conclusion += "; a shuffled file hardly shows that, so ask again"
     elif verdict == "contaminated":

@@ -72,6 +72,7 @@ _REVERSED_CAPTION = (
     "Sum over strata of the published order's score, and what the same sum is when "
     "each run of at most four examples is turned round at random."
 )
+_DIRECTED_UNIT = "nats forwards less backwards"
 _EVIDENCE_CAPTION = (
     "Where the evidence lies: each stratum's score, first examples of the file on the "
     "left."
@@ -137,6 +138,7 @@ def _block(
     words = version_words(row)
     pretests = all_pretests(row, results)
     version = "order" if words is None else words.version
+    unit = _DIRECTED_UNIT if row["method"] == "direction" else None
     block = {
         "name": row["benchmark"],
         "verdict": row["verdict"],
@@ -154,10 +156,10 @@ def _block(
         else _NULL_CAPTION,
         "evidence_caption": _EVIDENCE_CAPTION,
         "alone": alone_rows(row, results),
-        "null_svg": None if picture is None else null_plot(picture, version),
+        "null_svg": None if picture is None else null_plot(picture, version, unit),
         "evidence_svg": None
         if picture is None
-        else evidence_plot(picture, "stratum" if words is None else words.row),
+        else evidence_plot(picture, "stratum" if words is None else words.row, unit),
         "symmetry": symmetry_sentence(row),
         "scale": scale_sentence(row),
         "attraction": _attraction(row, results),

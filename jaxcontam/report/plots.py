@@ -31,13 +31,21 @@ _NEIGHBOURS = {-1: BLUE, 1: ORANGE}
 _INK_ORANGE = "#8f4e00"
 
 
-def null_plot(picture: NullPicture, version: str = "order") -> str:
-    """Histogram of the statistic under chance, with the published version's value."""
+def null_plot(
+    picture: NullPicture, version: str = "order", unit: str | None = None
+) -> str:
+    """Histogram of the statistic under chance, with the published version's value.
+
+    Args:
+        picture: The numbers.
+        version: What was published and has alternatives.
+        unit: Of the sum; by default nats above the mean version.
+    """
     with matplotlib.rc_context(STYLE):
         figure, axes = figure_axes(_SMALL)
         axes.hist(picture.null_sums, bins=60, color=GREY, label="by chance")
         axes.axvline(picture.observed, color=ORANGE, lw=2, label=f"published {version}")
-        axes.set_xlabel(f"summed score, nats above the mean {version}")
+        axes.set_xlabel(f"summed score, {unit or f'nats above the mean {version}'}")
         axes.set_yticks([])
         # Above the axes: it hides neither the bars nor the line.
         axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2)
@@ -48,8 +56,10 @@ def null_plot(picture: NullPicture, version: str = "order") -> str:
         )
 
 
-def evidence_plot(picture: NullPicture, row: str = "stratum") -> str:
-    """Each stratum's score along the file, and their running sum."""
+def evidence_plot(
+    picture: NullPicture, row: str = "stratum", unit: str | None = None
+) -> str:
+    """Each stratum's score along the file; `unit` is nats above its mean by default."""
     contributions_K = picture.contributions
     index_K = np.arange(1, len(contributions_K) + 1)
     with matplotlib.rc_context(STYLE):
@@ -58,12 +68,12 @@ def evidence_plot(picture: NullPicture, row: str = "stratum") -> str:
         axes.bar(index_K, contributions_K, color=colours, width=0.8)
         axes.axhline(0, color="black", lw=0.6)
         axes.set_xlabel(f"{row}, in the order of the file")
-        axes.set_ylabel("nats above its mean")
+        axes.set_ylabel(unit or "nats above its mean")
         n_above = np.count_nonzero(contributions_K > 0)
         return svg_text(
             figure,
             f"Score of each {row} along the file; {n_above} of {len(index_K)} are "
-            "above their mean",
+            + ("above their mean" if unit is None else f"above 0, {unit}"),
         )
 
 

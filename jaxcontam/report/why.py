@@ -254,11 +254,18 @@ def _attraction_words(row: Row, results: Sequence[Row]) -> str:
         stronger, weaker = other, row
     else:
         stronger, weaker = row, direction_beside(row, results) or row
+    attract = f"{p_words(stronger)} by {stronger['method']}, were the order random"
+    points = f"{p_words(weaker)} by {weaker['method']}"
+    if weaker["log10_p"] <= math.log10(_GATE_LEVEL):
+        return (
+            f"The published direction is preferred, too weakly for proof ({points}); "
+            f"that neighbours attract each other ({attract}) may be likeness, which "
+            "any model that copies from its context prefers."
+        )
     return (
-        f"Neighbours attract each other ({p_words(stronger)} by {stronger['method']}, "
-        "were the order random), but not clearly forwards more than backwards "
-        f"({p_words(weaker)} by {weaker['method']}): like stands beside like, which "
-        "any model that copies from its context prefers."
+        f"Neighbours attract each other ({attract}), but not clearly forwards more "
+        f"than backwards ({points}): like stands beside like, which any model that "
+        "copies from its context prefers."
     )
 
 
