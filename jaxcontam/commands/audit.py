@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from jaxcontam.commands.audit_flags import check_audit
+from jaxcontam.commands.audit_flags import check_audit, chosen_tests
 from jaxcontam.commands.audit_scored import has_all_pairs, scored_rows, with_reference
 from jaxcontam.commands.device_flags import DeviceFlags, open_for
 from jaxcontam.commands.dry_run import dry_run
@@ -35,13 +35,7 @@ from jaxcontam.data.release import check_release
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError
 from jaxcontam.hosts import is_first
-from jaxcontam.methods import (
-    adjacency,
-    direction,
-    methods_to_score,
-    options,
-    two_min,
-)
+from jaxcontam.methods import direction, methods_to_score, options
 from jaxcontam.methods.options import PlannedOptions, plan_options
 from jaxcontam.methods.order_test import (
     NothingToPermuteError,
@@ -58,13 +52,6 @@ from jaxcontam.verdict import MIN_EFFECT, decide, screen
 
 if TYPE_CHECKING:
     from jaxcontam.scoring.opened import OpenModel
-
-# Beside direction; where the order is known to be random they decide.
-_TESTS_OF_EFFORT: dict[str, tuple[str, ...]] = {
-    "quick": (),
-    "standard": (adjacency.METHOD.name,),
-    "thorough": (two_min.METHOD.name,),
-}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,16 +137,8 @@ class Audit(DeviceFlags):
     @property
     def test_names(self) -> tuple[str, ...]:
         """Tests to run, the deciding one first."""
-        if self.tests is None:
-            beside = _TESTS_OF_EFFORT[self.effort]
-            known = self.shuffled or bool(self.seed_file)
-            names = (*beside, direction.METHOD.name) if known else ()
-            return names or (direction.METHOD.name, *beside)
-        names = [name.strip() for name in self.tests.split(",")]
-        if {adjacency.METHOD.name, two_min.METHOD.name} & set(names):
-            # Its pairs tell the direction, too.
-            names.append(direction.METHOD.name)
-        return tuple(dict.fromkeys(names))
+        known = self.shuffled or bool(self.seed_file)
+        return chosen_tests(self.tests, effort=self.effort, known=known)
 
     @property
     def _deciding(self) -> tuple[str, ...]:

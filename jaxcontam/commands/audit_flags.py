@@ -10,11 +10,46 @@ from jaxcontam.commands.flags import (
     first_token_choices,
 )
 from jaxcontam.errors import InputError
-from jaxcontam.methods import METHODS, methods_to_score
+from jaxcontam.methods import (
+    METHODS,
+    adjacency,
+    direction,
+    methods_to_score,
+    two_min,
+)
 from jaxcontam.methods.method import PairMethod
 
 if TYPE_CHECKING:
     from jaxcontam.commands.audit import Audit
+
+# Beside direction; where the order is known to be random they decide.
+_TESTS_OF_EFFORT: dict[str, tuple[str, ...]] = {
+    "quick": (),
+    "standard": (adjacency.METHOD.name,),
+    "thorough": (two_min.METHOD.name,),
+}
+
+
+def chosen_tests(tests: str | None, *, effort: str, known: bool) -> tuple[str, ...]:
+    """Order tests that flags ask for, the deciding one first.
+
+    Args:
+        tests: Of `--tests`; None where it was left out.
+        effort: Of `--effort`.
+        known: The order is known to be random: by `--shuffled` or `--seed-file`.
+
+    Raises:
+        KeyError: If there is no such effort.
+    """
+    if tests is None:
+        beside = _TESTS_OF_EFFORT[effort]
+        names = (*beside, direction.METHOD.name)
+        return names if known else (direction.METHOD.name, *beside)
+    names = [name.strip() for name in tests.split(",")]
+    if {adjacency.METHOD.name, two_min.METHOD.name} & set(names):
+        # Its pairs tell the direction, too.
+        names.append(direction.METHOD.name)
+    return tuple(dict.fromkeys(names))
 
 
 def check_audit(command: "Audit") -> None:

@@ -1,13 +1,14 @@
 """A report of order tests against its `orders.npz`: recomputed, without a model."""
 
 import dataclasses
-import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from jaxcontam.commands.prove import METHOD_NAME
+from jaxcontam.commands.recomputed import noise_of, same
+from jaxcontam.commands.verify_reference import reference_faults
 from jaxcontam.commands.verify_verdicts import (
     is_score,
     report_faults,
@@ -19,7 +20,6 @@ from jaxcontam.commands.verify_versions import deal_faults, version_faults
 from jaxcontam.errors import InputError
 from jaxcontam.methods import direction, reported_method, two_min
 from jaxcontam.methods.method import PairMethod, SequentialMethod, stratum_runs
-from jaxcontam.methods.reference_model import reference_result
 from jaxcontam.methods.two_min import combined_numbers
 from jaxcontam.methods.version_method import VersionMethod
 from jaxcontam.report.archive import read_archive
@@ -32,7 +32,7 @@ from jaxcontam.report.document import (
     order_result_from,
     read_document,
 )
-from jaxcontam.results import Evidence, Local, Neighbours, OrderNumbers, OrderResult
+from jaxcontam.results import Evidence, OrderNumbers, OrderResult
 from jaxcontam.stats.direction import needed_pairs
 from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.orders import (
@@ -42,14 +42,12 @@ from jaxcontam.stats.orders import (
 from jaxcontam.stats.randomisation import MATRIX_TOLERANCE, randomisation_test
 from jaxcontam.verdict import decide, screen
 
-# Sums in another version of NumPy may differ in the last digits. Only a statistic or an
-# effect can be a difference of large numbers near 0; they have a scale of their own.
-_RTOL = 1e-6
 # What fields of another type, or arrays of another shape, make the tests raise.
 _UNREADABLE = (
     *(TypeError, ValueError, IndexError, AttributeError, ArithmeticError),
     InputError,
 )
+# Only these can be differences of large numbers near 0; they have a scale of their own.
 _SIGNED = {"statistic", "effect", "symmetry", "lag_profile", "neighbours"}
 
 
@@ -118,7 +116,7 @@ def verify_report(directory: Path) -> tuple[list[str], int]:
                 found = found or _order_faults(result, scored, seed, n_benchmarks)
                 numbers = _recompute(result, scored, seed)
                 found += _differences(result.numbers, numbers, scored)
-                found += _reference_faults(result, scored, seed)
+                found += reference_faults(result, scored, document)
             faults += [f"{where}: {fault}" for fault in found]
             tests.append((r, dataclasses.replace(result, numbers=numbers)))
         except KeyError as e:
@@ -222,7 +220,7 @@ def _rule_faults(
         return ["no rule of stopping"]
     level, most = evidence.rule.tolist()
     faults = []
-    if not _same(level, LEVEL / max(1, n_benchmarks)):
+    if not same(level, LEVEL / max(1, n_benchmarks)):
         faults.append(f"stops at {level!r}, not at 0.001 over {n_benchmarks}")
     if most != getattr(result, method.turns_of):
         faults.append(f"may score {most:.0f}, not {method.turns_of}")
@@ -271,32 +269,6 @@ def _run_faults(result: OrderResult, evidence: Evidence) -> list[str]:
     return []
 
 
-def _reference_faults(result: OrderResult, evidence: Evidence, seed: int) -> list[str]:
-    """Whether the reference model's numbers follow from its pairs."""
-    stated = result.reference
-    if stated is None:
-        has_pairs = evidence.reference_pairs is not None
-        return ["a reference was scored and is not stated"] if has_pairs else []
-    method = reported_method(result.method)
-    if not isinstance(method, PairMethod):
-        return ["a reference stands beside a test that has none"]
-    computed = reference_result(
-        method,
-        evidence,
-        name=stated.name,
-        fingerprint=stated.fingerprint,
-        seed=seed,
-        content_digest=result.content_digest,
-    )
-    assert evidence.reference_pairs is not None
-    noise = _RTOL * 1e-6 * float(np.nansum(np.abs(evidence.reference_pairs)))
-    return [
-        f"reference's {name} is {a!r}, recomputed {b!r}"
-        for name, a in dataclasses.asdict(stated).items()
-        if not _same(a, b := getattr(computed, name), noise if "p" not in name else 0.0)
-    ]
-
-
 def _permutation_faults(orders_KMS: np.ndarray) -> list[str]:
     """Whether rows are disjoint runs of the file, and columns permute their run."""
     published_KS = orders_KMS[:, 0]
@@ -316,11 +288,11 @@ def _differences(
     if evidence is not None:
         scored = evidence.pairs if evidence.scores is None else evidence.scores
         assert scored is not None
-        noise = _RTOL * 1e-6 * float(np.nansum(np.abs(scored)))
+        noise = noise_of(scored)
     return [
         f"{field.name} is {a!r}, recomputed {b!r}"
         for field in dataclasses.fields(OrderNumbers)
-        if not _same(
+        if not same(
             a := getattr(stated, field.name),
             b := getattr(computed, field.name),
             noise if field.name in _SIGNED else 0.0,
@@ -347,7 +319,7 @@ def _verdict_faults(
             ("p_adjusted", result.p_adjusted),
             ("verdict", result.verdict),
         )
-        if not _same(rows[r].get(name), value)
+        if not same(rows[r].get(name), value)
     ]
 
 
@@ -355,7 +327,7 @@ def _screening_faults(
     tests: list[tuple[int, OrderResult]], stated: object
 ) -> list[str]:
     computed = [dataclasses.asdict(row) for row in screen([test for _, test in tests])]
-    if _same(_flat(stated), _flat(computed)):
+    if same(_flat(stated), _flat(computed)):
         return []
     return [f"screening is {stated!r}, recomputed {computed!r}"]
 
@@ -365,15 +337,3 @@ def _flat(rows: object) -> list[object]:
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         return [rows]
     return [row.get(name) for row in rows for name in ("benchmark", "by", "e_bh")]
-
-
-def _same(a: object, b: object, noise: float = 0.0) -> bool:
-    if isinstance(a, int | float) and isinstance(b, int | float):
-        return math.isclose(a, b, rel_tol=_RTOL, abs_tol=noise)
-    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
-        return len(a) == len(b) and all(
-            _same(x, y, noise) for x, y in zip(a, b, strict=True)
-        )
-    if isinstance(a, Local | Neighbours) and isinstance(b, Local | Neighbours):
-        return _same(dataclasses.astuple(a), dataclasses.astuple(b), noise)
-    return a == b

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from jaxcontam.commands import canary as canary_command
+from jaxcontam.commands.audit_flags import chosen_tests
 from jaxcontam.commands.prove import METHOD_NAME
 from jaxcontam.data.lm_eval_tasks import TASK_PREFIX
 from jaxcontam.methods import METHODS, canary, options, two_min, variants
@@ -131,12 +132,21 @@ def report_faults(
     faults += [
         f"{name}: {n} tests decide, not 1" for name, n in deciding.items() if n != 1
     ]
-    names = sorted({r.method for r in results if r.primary})
-    if len(names) > 1:
-        faults.append(f"different tests decide: {', '.join(names)}")
-    asked = _word_after("--tests", command)
-    if asked is not None and names and names != [asked.split(",")[0].strip()]:
-        faults.append(f"{', '.join(names)} decides, but --tests is {asked}")
+    # What is known of an order says who decides, and nothing else does.
+    names: dict[str, set[str]] = {}
+    for r in results:
+        if r.primary:
+            names.setdefault(r.order_provenance, set()).add(r.method)
+    faults += [
+        f"different tests decide where the order is {provenance}: "
+        f"{', '.join(sorted(found))}"
+        for provenance, found in names.items()
+        if len(found) > 1
+    ]
+    found, asked = set[str]().union(*names.values()), _deciding(command)
+    if asked is not None and found and found != {asked}:
+        decide = f"{', '.join(sorted(found))} decides"
+        faults.append(f"{decide}, but the command's words say {asked}")
     least = _word_after("--min-effect", command)
     expected = _MIN_EFFECTS.get(command[0]) if command else None
     if least is not None:
@@ -147,6 +157,19 @@ def report_faults(
     if expected is not None and min_effect != expected:
         faults.append(f"min_effect is {min_effect!r}, the command's is {expected!r}")
     return faults + _copied_faults(results)
+
+
+def _deciding(command: Sequence[str]) -> str | None:
+    """The test that decides by the command's words; None where they do not say it."""
+    tests = _word_after("--tests", command)
+    if tests is None and list(command[:1]) != ["audit"]:
+        return None
+    effort = _word_after("--effort", command) or "standard"
+    known = "--shuffled" in command or "--seed-file" in command
+    try:
+        return chosen_tests(tests, effort=effort, known=known)[0]
+    except KeyError:
+        return f"no --effort {effort}"
 
 
 def _assumed(result: OrderResult, command: Sequence[str]) -> tuple[str, str]:
@@ -205,6 +228,8 @@ def _pretest_faults(result: OrderResult, *, scored: bool) -> list[str]:
         p = test.p_value
         if not isinstance(p, int | float) or not 0 < p <= 1:
             return [*faults, f"pre-test {test.name}: p_value is {p!r}"]
+        if not test.applicable and p != 1:
+            faults.append(f"pre-test {test.name}: not applicable at p = {p!r}")
     found = [test.passed for test in tests]
     if found not in _possible(tests, every=_has_all(result.method)):
         faults.append("pre-tests did not pass as their p-values say")
@@ -244,9 +269,14 @@ def _always_made(method: str) -> set[str]:
 
 @functools.cache
 def _of_any_file() -> tuple[tuple[str, bool], ...]:
+    from jaxcontam.stats.pretests import blind_pretests, templated
     from jaxcontam.stats.pretests.checks import checks_of
+    from jaxcontam.stats.pretests.forward import forward_pretests
 
-    return tuple((check.name, check.directional) for check in checks_of("ab", {}))
+    # The rows of these do not depend on the file.
+    blind = [*forward_pretests(()), *blind_pretests(()), templated(())]
+    found = [*checks_of("ab", {}), *blind]
+    return tuple((check.name, check.directional) for check in found)
 
 
 def _pair_shape_faults(result: OrderResult, evidence: Evidence) -> list[str]:
