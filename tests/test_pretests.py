@@ -8,16 +8,21 @@ import pytest
 import scipy.sparse.csgraph
 import scipy.stats
 
+from jaxcontam.results import Pretest
 from jaxcontam.stats.pretests import (
     columns,
     directional,
+    gate,
+    is_templated,
     pretest_battery,
+    templated,
 )
 from jaxcontam.stats.pretests.fields import natural_order, numbers
-from jaxcontam.stats.pretests.null import draw_orders, permutation_p
+from jaxcontam.stats.pretests.null import draw_orders, permutation_p, tail_p
 from jaxcontam.stats.pretests.series import (
     autocorrelation,
     centred_ranks,
+    equal_neighbours,
     steps,
     trend,
 )
@@ -57,7 +62,9 @@ def test_file_in_alphabetical_order_fails():
 def test_alternating_lengths_fail_though_they_have_no_trend():
     rng = np.random.default_rng(3)
     texts = ["x" * int(rng.integers(1, 40) + 100 * (i % 2)) for i in range(100)]
-    assert failed(texts) == {"length_autocorrelation"}
+    found = failed(texts)
+    assert "length_autocorrelation" in found
+    assert not found & {"length_trend", "length_steps", "alphabetical_trend"}
 
 
 def test_file_grouped_by_label_fails_and_permuting_within_the_label_passes():
@@ -116,8 +123,16 @@ def test_reversal_needs_only_what_points_forwards():
         "number_trend",
         "number_steps",
         "label_steps:level",
+        "blind_direction:words",
+        "blind_direction:characters",
+        "forward_numbers",
+        "forward_dates",
+        "forward_names",
+        "forward_references",
+        "forward_turns",
+        "forward_translations",
     }
-    assert len(battery) > 12
+    assert len(battery) > 24
 
 
 def test_every_field_is_looked_at_for_what_it_can_show():
@@ -135,7 +150,12 @@ def test_every_field_is_looked_at_for_what_it_can_show():
     ]
     texts = [f"{row['id']}: {row['question']}" for row in rows]
     battery = pretest_battery(texts, columns(rows), seed=0)
-    assert {test.name for test in battery if ":" in test.name} == {
+    of_fields = {
+        test.name
+        for test in battery
+        if ":" in test.name and not test.name.startswith("blind_")
+    }
+    assert of_fields == {
         "number_trend:id",
         "number_steps:id",
         "equal_neighbours:label",
@@ -185,7 +205,8 @@ def test_numbers_in_the_order_of_the_file_fail(place):
         texts, suffix = [f"{q} 7 dev-{i}" for i, q in enumerate(questions, 100)], ":id"
     battery = pretest_battery(texts, fields, seed=0)
     found = {test.name for test in battery if not test.passed}
-    assert found == {f"number_trend{suffix}", f"number_steps{suffix}"}
+    numbers = {f"number_trend{suffix}", f"number_steps{suffix}", "forward_numbers"}
+    assert found == numbers
     remedies = {test.remedy for test in battery if not test.passed}
     assert remedies == ({""} if place == "first" else {"--text-field q"})
 
@@ -285,3 +306,87 @@ def test_numbers_are_read_as_a_person_would():
     assert numbers(["1", " -2.5 "]).tolist() == [1.0, -2.5]
     assert numbers([True, 1]) is None
     assert natural_order(["item 10", "item 9", None]).tolist()[:2] == [1, 0]
+
+
+def test_gate_corrects_over_what_could_fail():
+    tests = [
+        Pretest("a", 1.0, 0.004, True),
+        Pretest("b", 1.0, 0.02, True),
+        Pretest("c", 0.0, 1.0, False, applicable=False),
+    ]
+    assert [test.passed for test in gate(tests)] == [False, True, True]
+    assert [test.passed for test in gate(tests, 0.05)] == [False, False, True]
+    assert [test.passed for test in gate(tests, 0.001)] == [True, True, True]
+    assert gate([]) == ()
+    with pytest.raises(ValueError, match=r"in \(0, 1\), got 1"):
+        gate(tests, 1)
+
+
+def test_what_no_order_changes_is_not_applicable():
+    texts = [f"{i:04d}" for i in np.random.default_rng(0).permutation(100)]
+    battery = {test.name: test for test in pretest_battery(texts, {}, seed=0)}
+    assert not battery["length_trend"].applicable
+    assert battery["length_trend"].passed
+    assert battery["alphabetical_trend"].applicable
+
+
+def test_lists_that_differ_in_a_word_are_called_templated():
+    rng = np.random.default_rng(24)
+    template = "What is the chemical symbol of {}? Answer in one word."
+    battery = pretest_battery(
+        [template.format(word) for word in rng.permutation(VOCABULARY)[:96]],
+        {},
+        seed=0,
+    )
+    assert is_templated(battery)
+    (row,) = (test for test in battery if test.name == "templated")
+    # Ten words of eleven.
+    assert row.statistic == pytest.approx(10 / 11)
+    assert row.passed and not row.applicable
+    assert not is_templated([templated(duplicated(rng, 50, 0))])
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_law_of_long_files_is_near_that_of_more_orders(counts):
+    rng = np.random.default_rng(25)
+    if counts:
+        values = equal_neighbours(rng.integers(200, size=600))
+    else:
+        values = autocorrelation(centred_ranks(rng.normal(size=600)))
+    orders = np.concatenate(list(draw_orders(600, 30_000, seed=0)))
+    drawn = values(orders)
+    extreme = float(np.sort(drawn)[-60])
+    expected = permutation_p(extreme, drawn, two_sided=False)
+    found = tail_p(extreme, drawn[:999], two_sided=False, counts=counts)
+    # 60 of 30,000 orders, a law fitted to 999: within a factor of 2.
+    assert found == pytest.approx(expected, rel=0.5, abs=expected)
+    assert tail_p(extreme, drawn[:999], two_sided=True, counts=counts) >= found
+
+
+def test_rare_events_of_long_files_are_no_evidence_by_themselves():
+    # Two equal neighbours where 999 orders had none: not 1e-15, as a normal law says.
+    found = tail_p(2.0, np.zeros(999), two_sided=False, counts=True)
+    assert 1e-8 < found < 1e-5
+
+
+# Seven seconds.
+@pytest.mark.slow
+def test_drift_of_a_long_file_is_found():
+    rng = np.random.default_rng(26)
+    topic, texts = rng.choice(VOCABULARY, 12), []
+    for _ in range(15_001):
+        topic = topic if rng.random() < 0.02 else rng.choice(VOCABULARY, 12)
+        texts.append(" ".join(rng.choice(topic, 12)))
+    assert {"tfidf_adjacency", "blind_attraction:words"} <= failed(texts)
+    shuffled = [texts[i] for i in rng.permutation(len(texts))]
+    assert not failed(shuffled)
+
+
+def test_flags_without_ids_are_named_only_where_they_help():
+    rng = np.random.default_rng(27)
+    questions = sorted(duplicated(rng, 80, 0))
+    texts = [f"{q} 7 dev-{i}" for i, q in enumerate(questions, 100)]
+    fields = {"id": [f"dev-{i}" for i in range(100, 180)], "q": questions}
+    battery = pretest_battery(texts, fields, seed=0)
+    failing = {test.name: test.remedy for test in battery if not test.passed}
+    assert failing["number_trend:id"] == ""

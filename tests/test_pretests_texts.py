@@ -81,8 +81,8 @@ def test_similarity_of_neighbours_is_the_sum_of_their_cosines():
     )
 
 
-def test_sketch_of_a_long_file_finds_grouped_topics_too(monkeypatch):
-    monkeypatch.setattr(similarity, "_MATRIX_EXAMPLES", 100)
+def test_strata_of_a_long_file_find_grouped_topics_too(monkeypatch):
+    monkeypatch.setattr(similarity, "MATRIX_EXAMPLES", 100)
     rng = np.random.default_rng(16)
     topics = np.repeat(rng.permutation(40), 8)
     texts = [

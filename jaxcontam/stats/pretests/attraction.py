@@ -91,7 +91,7 @@ def attraction_of(
     equally likely. Neighbours count as in `adjacency`, the first as context of the
     second; further distances, 2 to 7, both ways together, the best by max-T. P-values
     are permutation p-values; of many strata those that are too small for the draws
-    come from a normal law. Blind to likeness that spans more than one stratum.
+    come from a normal law. Blind to likeness of whole strata; see `far_apart`.
 
     Args:
         matrices: (S, S) of each stratum, S at most 8; diagonals are not used. Strata
@@ -121,6 +121,24 @@ def attraction_of(
         if min(near.p_value, far.p_value) > OPEN:
             break
     return near, far
+
+
+def far_apart(n: int) -> np.ndarray:
+    """Rows of strata that hold two neighbours from each quarter of a file.
+
+    Contiguous strata of a file in long runs hold one run each, and no order of theirs
+    differs from another. Here neighbours are compared with rows of other quarters::
+
+        0 1 4 5 8 9 12 13 | 2 3 6 7 10 11 14 15    of 16 rows
+
+    Returns:
+        (8K,) int64, stratum by stratum; up to 7 rows at the end are in none.
+    """
+    pairs_K = 2 * np.arange(n // STRATUM)
+    quarter = 2 * (n // STRATUM)
+    return np.concatenate(
+        [(pairs_K[:, None] + q * quarter + np.arange(2)) for q in range(4)], axis=1
+    ).ravel()
 
 
 def draws_of(n_strata: int) -> tuple[int, int]:

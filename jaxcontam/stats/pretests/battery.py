@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from jaxcontam.results import Pretest
-from jaxcontam.stats.pretests.attraction import OPEN, RESOLVED, attraction_of
+from jaxcontam.stats.pretests.attraction import OPEN, RESOLVED, attraction_of, far_apart
 from jaxcontam.stats.pretests.blind import blind_pretests
 from jaxcontam.stats.pretests.checks import Check, checks_of
+from jaxcontam.stats.pretests.fields import texts_of_flags
 from jaxcontam.stats.pretests.forward import forward_pretests
 from jaxcontam.stats.pretests.gate import LEVEL, gate
 from jaxcontam.stats.pretests.null import (
@@ -41,7 +42,6 @@ _MOST_INDICES = 50_000_000
 
 # Remedies that are tried on the file before one is named.
 _REMEDIES = 3
-_TRIED = ("--group-field", "--block-field")
 
 
 def pretest_battery(
@@ -60,8 +60,8 @@ def pretest_battery(
     repeat in runs, ids that the model can read), and at what a copying scorer that
     never saw the file makes of its order (see `blind_pretests`). All are two-sided but
     those of duplicates and contexts, which may be scattered but not gathered. A pass
-    does not prove exchangeability. Groups and blocks are named as a remedy only if the
-    whole battery passes with them.
+    does not prove exchangeability. A remedy is named only if the whole battery passes
+    with it.
 
     P-values are permutation p-values. Files above 5,000 rows have fewer permutations,
     and a p-value beyond them comes from a fitted law; likeness of neighbours is
@@ -88,14 +88,16 @@ def pretest_battery(
         if len(works) == _REMEDIES:
             break
         flag, value = shlex.split(test.remedy)
-        again: tuple[Pretest, ...] = ()
         if flag == "--group-field":
             again = _run(checks, texts, seed=seed, groups=fields[value])
         elif flag == "--block-field":
             again = _run(checks, texts, seed=seed, blocks=fields[value])
+        else:
+            others = texts_of_flags(flag, value, fields)
+            again = _run(checks_of(others, fields), others, seed=seed)
         works[test.remedy] = all(other.passed for other in again)
     # What cures the whole battery cures each of its checks.
-    of_all = [r for r in works if works[r] and r.startswith(_TRIED)]
+    of_all = [remedy for remedy in works if works[remedy]]
     return tuple(
         dataclasses.replace(test, remedy=_first_that_works(test, works, of_all))
         for test in tests
@@ -189,10 +191,13 @@ def _in_strata(
 ) -> Pretest:
     assert check.matrices is not None
     starts_B = np.arange(n) if blocks is None else run_starts(blocks)
-    matrices = check.matrices(starts_B)
+    lasts_B = np.append(starts_B[1:], n) - 1
     codes_B = value_codes([None] * len(starts_B) if groups is None else groups)
+    order_B = far_apart(len(starts_B))
+    matrices = check.matrices(starts_B[order_B], lasts_B[order_B])
     ends = np.cumsum([len(matrix_SS) for matrix_SS in matrices])
-    near, _ = attraction_of(matrices, np.split(codes_B, ends[:-1]), seed=seed)
+    codes = np.split(codes_B[order_B], ends[:-1])
+    near, _ = attraction_of(matrices, codes, seed=seed)
     return _row(check, near.statistic, near.p_value, near.applicable)
 
 

@@ -23,6 +23,7 @@ from jaxcontam.stats.pretests.attraction import (
     Attraction,
     attraction_of,
     draws_of,
+    far_apart,
     two_sided_p,
 )
 from jaxcontam.stats.pretests.copying import KINDS, Kind, blind_matrices
@@ -44,11 +45,12 @@ def blind_pretests(
 ) -> tuple[Pretest, ...]:
     """Attraction and direction of the file's own order, in nats, with no model.
 
-    Three rows for each kind of copying scorer: `blind_attraction` (neighbours, as the
+    Four rows for each kind of copying scorer: `blind_attraction` (neighbours, as the
     `adjacency` test), `blind_lags` (the distance of 2 to 7 rows that stands out most,
-    before and after) and `blind_direction` (forward against backward). All are
-    two-sided: turns of a dialogue repel each other. Attraction assumes that rows of a
-    stratum could have had any order, direction that strata could have been reversed.
+    before and after), `blind_runs` (neighbours against rows of other parts of the
+    file) and `blind_direction` (forward against backward). All are two-sided: turns of
+    a dialogue repel each other. Attraction assumes that rows of a stratum could have
+    had any order, direction that strata could have been reversed.
 
     Args:
         texts: Rows in published order.
@@ -121,11 +123,14 @@ def direction_of(
 
 
 def _of_kind(
-    rows: Sequence[str], codes_N: np.ndarray, kind: Kind, *, seed: int
+    rows: list[str], codes_N: np.ndarray, kind: Kind, *, seed: int
 ) -> list[Pretest]:
     matrices = blind_matrices(rows, kind)
     codes = _split(codes_N, matrices)
     near, far = attraction_of(matrices, codes, seed=seed)
+    order = far_apart(len(rows))
+    apart = blind_matrices([rows[i] for i in order.tolist()], kind)
+    runs, _ = attraction_of(apart, _split(codes_N[order], apart), seed=seed)
     if len(matrices) < _STRATA:
         # Smaller strata before fewer signs: 2 ^ -K must not bind.
         matrices = blind_matrices(rows, kind, size=_SMALL)
@@ -133,6 +138,7 @@ def _of_kind(
     found = {
         "attraction": near,
         "lags": far,
+        "runs": runs,
         "direction": direction_of(matrices, codes, seed=seed),
     }
     return [

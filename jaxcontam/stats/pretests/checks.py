@@ -43,8 +43,8 @@ class Check:
     Attributes:
         name: Its kind, and after a colon the field that it looks at.
         statistic: Of orders; None where it is looked at within strata.
-        matrices: Of the places where runs of examples begin: likeness within strata,
-            for `attraction_of`; or None.
+        matrices: Of the first and the last example of runs: likeness within strata of
+            them, for `attraction_of`; or None.
         two_sided: One-sided checks reject large values.
         counts: Whether it counts events, which may be rare.
         remedy: Flags that avoid what it looks at; or "".
@@ -53,7 +53,7 @@ class Check:
 
     name: str
     statistic: Statistic | None
-    matrices: Callable[[np.ndarray], list[np.ndarray]] | None = None
+    matrices: Callable[[np.ndarray, np.ndarray], list[np.ndarray]] | None = None
     two_sided: bool = True
     counts: bool = False
     remedy: str = ""

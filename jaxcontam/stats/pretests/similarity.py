@@ -106,33 +106,31 @@ def similar_neighbours(vectors_NV: "csr_array") -> Statistic:
 
 
 def stratum_cosines(
-    vectors_NV: "csr_array", starts: np.ndarray, size: int
+    vectors_NV: "csr_array", firsts: np.ndarray, lasts: np.ndarray, size: int
 ) -> list[np.ndarray]:
-    """Cosines within contiguous strata: as many numbers as n strata of a few need.
+    """Cosines within strata: as many numbers as n strata of a few need.
 
     Entry [i, j] is that of the last example of run i and the first one of run j, as
     they would stand side by side.
 
     Args:
         vectors_NV: Unit rows.
-        starts: (B,) where each run begins; every example is one without blocks.
+        firsts: (B,) first example of each run, stratum by stratum.
+        lasts: (B,) its last example; without blocks every run is one example.
         size: Most runs of a stratum.
 
     Returns:
         (S, S) float64 each.
     """
-    n, _ = _size(vectors_NV)
-    B = len(starts)
-    firsts_NV, lasts_NV = vectors_NV[starts], vectors_NV[np.append(starts[1:], n) - 1]
-    strata = split_strata(B, size)
-    sizes = [len(stratum) for stratum in strata]
-    of_B = np.repeat(np.arange(len(strata)), sizes)
+    firsts_BV, lasts_BV = vectors_NV[firsts], vectors_NV[lasts]
+    sizes = [len(stratum) for stratum in split_strata(len(firsts), size)]
+    of_B = np.repeat(np.arange(len(sizes)), sizes)
     place_B = np.concatenate([np.arange(size) for size in sizes])
-    cosines_KSS = np.zeros((len(strata), max(sizes), max(sizes)))
+    cosines_KSS = np.zeros((len(sizes), max(sizes), max(sizes)))
     for lag in range(1, max(sizes)):
         pairs = np.flatnonzero(of_B[:-lag] == of_B[lag:])
         for left, right in ((pairs, pairs + lag), (pairs + lag, pairs)):
-            products = lasts_NV[left].multiply(firsts_NV[right])
+            products = lasts_BV[left].multiply(firsts_BV[right])
             cosines = np.asarray(products.sum(axis=1)).ravel()
             cosines_KSS[of_B[left], place_B[left], place_B[right]] = cosines
     return [cosines_KSS[k, :size, :size] for k, size in enumerate(sizes)]
