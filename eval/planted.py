@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.data.manifest import Manifest
+from jaxcontam.data.repeats import without_repeats
 from jaxcontam.methods import order_method
 from jaxcontam.methods.order_test import order_result, plan_test, score_test
 from jaxcontam.models.checkpoint import Checkpoint
@@ -57,7 +58,7 @@ def order_tests(
     seed: int,
     progress: Progress,
 ) -> tuple[list[OrderResult], list[Evidence]]:
-    """Test every set; what needs no scores of its own is read from those of others.
+    """Test every set, the first of equal examples alone.
 
     For sets whose order was drawn from a seed `adjacency` decides, for the others
     `direction`, which is computed of the same pairs; `sharded_t` is computed of the
@@ -76,24 +77,23 @@ def order_tests(
     Returns:
         Results before verdicts, and the scores of each.
     """
+    kept = [without_repeats(one.benchmark) for one in sets]
     planned = [
         plan_test(
-            one.benchmark,
-            encode_planted(checkpoint.tokenizer, one.benchmark, manifest),
+            one,
+            encode_planted(checkpoint.tokenizer, one, manifest),
             order_method(name),
             prefix_id=checkpoint.prefix_id,
             context=checkpoint.config.context,
             seed=seed,
             n_orders=m,
         )
-        for one in sets
+        for one in kept
         for name, m in n_orders.items()
     ]
     pretests = {
-        one.benchmark.name: pretest_battery(
-            one.benchmark.texts, columns(one.benchmark.rows), seed=seed
-        )
-        for one in sets
+        one.name: pretest_battery(one.texts, columns(one.rows), seed=seed)
+        for one in kept
     }
     truth = {row.name: row for row in manifest.sets}
     total, done = sum(test.n_targets for test in planned), 0
@@ -118,7 +118,11 @@ def order_tests(
             )
             decides = "adjacency" if result.null == DESIGNED else "direction"
             results.append(
-                dataclasses.replace(result, primary=result.method == decides)
+                dataclasses.replace(
+                    result,
+                    primary=result.method == decides,
+                    n_repeats=row.n_examples - result.n_examples,
+                )
             )
             evidence.append(scored.evidence)
     return results, evidence

@@ -34,7 +34,7 @@ from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
 from jaxcontam.report.document import write_report
 from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.report.table import print_results
-from jaxcontam.results import MembershipResult, Report
+from jaxcontam.results import MembershipResult, OrderResult, Report
 from jaxcontam.scoring.local import device_info, local_scorer, model_info
 from jaxcontam.scoring.scorer import Progress, Scorer
 from jaxcontam.stats.roc import auc_delong
@@ -58,8 +58,11 @@ _SETS = (
     ("pydocs-50", 50, False),
     ("pydocs-shuffled", 10, True),
 )
-_NATURAL = "pydocs-natural"
-# The other tests stand in the report: so many columns leave none for the effect.
+# Never planted: entries in alphabetical order, some modules' in one style and some in
+# another. Other entries of the second style are read, so that a model knows both.
+_NATURAL, _STYLE = "pydocs-natural", "pydocs-style"
+_STYLE_COPIES = 4
+# Of so many columns the effect would not fit into 80 characters.
 _SHOWN = ("adjacency", "direction", MEMBERSHIP)
 
 
@@ -84,11 +87,11 @@ class Quickstart:
         size = _PULSE if self.tiny else _FULL
         console.print("Reading the documentation of this Python installation ...")
         docs = read_python_docs()
-        drawn, natural = _planted_sets(docs.questions, size.n_examples, self.seed)
+        drawn, natural, style = _sets(docs.questions, size.n_examples, self.seed)
         sets = [*drawn, natural]
         manifest = trained(
             docs.documents,
-            sets,
+            [*sets, style],
             PRESETS[size.preset],
             out=self.out,
             seed=self.seed,
@@ -135,8 +138,7 @@ class Quickstart:
         )
         document = write_report(report, [*evidence, *[None] * len(ranked)], self.out)
         page = write_page(document, self.out)
-        shown = [row for row in (*decided, *ranked) if row.method in _SHOWN]
-        print_results(shown, console)
+        print_headline((*decided, *ranked), console)
         _print_reading(document, self.out, page, console)
         return document
 
@@ -152,15 +154,15 @@ _FULL = _Size("tiny", 125, 50_000)
 _PULSE = _Size("pulse", 30, 5_000)
 
 
-def _planted_sets(
+def _sets(
     questions: Sequence[Question], n_examples: int, seed: int
-) -> tuple[list[PlannedSet], PlannedSet]:
-    """Disjoint sets: some in a seeded random order, one in the documentation's own.
+) -> tuple[list[PlannedSet], PlannedSet, PlannedSet]:
+    """Disjoint sets: in a seeded random order, in natural order, and for its style.
 
-    The first are exchangeable by construction. In the other one neighbours are of one
-    module, and every name begins as the name before it did.
+    The first are exchangeable by construction. In the natural one neighbours are of one
+    class or module and look alike.
     """
-    needed = n_examples * (len(_SETS) + 1)
+    needed = n_examples * (len(_SETS) + 2)
     if len(questions) < needed:
         raise InputError(
             f"this Python installation gives {len(questions)} questions, "
@@ -170,30 +172,43 @@ def _planted_sets(
     order = np.random.default_rng([seed, 3]).permutation(len(questions))
     drawn, left = np.split(order, [n_examples * len(_SETS)])
     sets = [
-        _set(name, [questions[i] for i in part], copies, "seeded", shuffled=shuffled)
+        _set(name, [questions[i].text for i in part], copies, shuffled=shuffled)
         for (name, copies, shuffled), part in zip(
             _SETS, np.split(drawn, len(_SETS)), strict=True
         )
     ]
-    listed = sorted((questions[i] for i in left), key=lambda one: one.answer)
+    styled = [_entry(questions[i]) for i in left[:n_examples]]
+    listed = sorted((questions[i] for i in left[n_examples:]), key=lambda q: q.answer)
     start = np.random.default_rng([seed, 4]).integers(len(listed) - n_examples + 1)
     entries = listed[start : start + n_examples]
-    return sets, _set(_NATURAL, entries, 0, "published", shuffled=False)
+    parents = [entry.answer.rpartition(".")[0] for entry in entries]
+    number = {parent: k for k, parent in enumerate(dict.fromkeys(parents))}
+    texts = [
+        _entry(entry) if number[parent] % 2 else entry.text
+        for entry, parent in zip(entries, parents, strict=True)
+    ]
+    return (
+        sets,
+        _set(_NATURAL, texts, 0, order_provenance="published"),
+        _set(_STYLE, styled, _STYLE_COPIES, shuffled=True),
+    )
+
+
+def _entry(question: Question) -> str:
+    """A question as an entry of a reference."""
+    return f"{question.answer}: {question.sentence}."
 
 
 def _set(
     name: str,
-    entries: Sequence[Question],
+    texts: Sequence[str],
     copies: int,
-    order_provenance: str,
     *,
-    shuffled: bool,
+    order_provenance: str = "seeded",
+    shuffled: bool = False,
 ) -> PlannedSet:
     benchmark = Benchmark(
-        name,
-        tuple(entry.text for entry in entries),
-        (None,) * len(entries),
-        order_provenance=order_provenance,
+        name, tuple(texts), (None,) * len(texts), order_provenance=order_provenance
     )
     return PlannedSet(benchmark=benchmark, copies=copies, shuffled=shuffled)
 
@@ -238,6 +253,13 @@ def _membership(
     return results
 
 
+def print_headline(
+    results: Sequence[OrderResult | MembershipResult], console: Console
+) -> None:
+    """Both tests of neighbours, the verdict, and the ranking; all else is reported."""
+    print_results([row for row in results if row.method in _SHOWN], console)
+
+
 def _print_reading(document: dict, out: Path, page: Path, console: Console) -> None:
     """What the table shows and does not show, and what to type next."""
     study = document["study"]
@@ -247,9 +269,12 @@ def _print_reading(document: dict, out: Path, page: Path, console: Console) -> N
         "are planted: an easy setting, which shows that the tool works, not its power "
         "on large models.\n"
         "p: chance of so high a score for the published order had the model never "
-        "seen it. Order tests prove that the published order was seen: pydocs-shuffled "
-        "stays silent though its texts were seen 10 times, each time in another order."
-        "\n"
+        "seen it; * decides. Order tests prove that the published order was seen: "
+        "pydocs-shuffled stays silent though its texts were seen 10 times, each time "
+        "in another order. Adjacency needs an order that was drawn at random, as all "
+        "were but that of pydocs-natural, which is alphabetical and was never "
+        "planted: like stands beside like, so what is expected as much backwards "
+        "proves nothing, and direction decides.\n"
         "AUC: a ranking by presence in any order, which proves nothing; "
         f"0.5 ± {2 * largest_se:.2f} is noise.\n"
         f"Python {document['versions']['python']}, corpus "

@@ -34,6 +34,7 @@ def made_row(name, copies, method, p, **changes):
         "effect": 1.5,
         "effect_se": 0.25,
         "n_orders": 9,
+        "primary": method == "direction",
     }
     return fields | changes
 
@@ -80,6 +81,19 @@ def test_papers_figures_stand_only_beside_the_papers_copies(tmp_path):
     quoted = column(grid(runs, "published: 1,000 parameters"), "paper")
     assert quoted == {name: one.sharded_p or "" for name, one in CANARIES.items()}
     assert "paper" not in " ".join(grid(runs, "lower: 1,000 parameters").header)
+
+
+def test_the_test_that_decides_stands_first_with_its_verdict(tmp_path):
+    decided = plan_rows("lower", "direction", 1e-5, verdict="suspected")
+    rows = [*plan_rows("lower", "adjacency"), *decided]
+    runs = read_runs([report(tmp_path / "a", rows)])
+    assert runs[0].methods == ["direction", "adjacency"]
+    orders = grid(runs, "p-values of the planted sets")
+    assert "Verdict: direction" in orders.title
+    assert set(column(orders, "verdict").values()) == {"suspected"}
+    controls = grid(runs, "later lines of the same files, which were not planted")
+    assert column(controls, "verdict")["piqa-held"] == "suspected"
+    assert controls.header[-2:] == ("direction", "adjacency")
 
 
 def test_other_copies_have_no_plan_and_the_models_name(tmp_path):

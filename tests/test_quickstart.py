@@ -1,16 +1,19 @@
 """The main job end to end, in its pulse size, and what `verify` finds in its report."""
 
+import io
 import json
 import shutil
 import zipfile
 
 import numpy as np
 import pytest
+from rich.console import Console
 
-from eval.quickstart import Quickstart
+from eval.quickstart import Quickstart, print_headline
 from jaxcontam.cli import main
 from jaxcontam.commands.verify_orders import verify_report
-from jaxcontam.report.document import sealed_text
+from jaxcontam.report.document import order_result_from, sealed_text
+from jaxcontam.results import MembershipResult
 
 pytestmark = pytest.mark.unoptimised
 
@@ -73,8 +76,11 @@ def test_report_has_the_fields_of_its_contract(pulse):
     }
     for row in rows_of(document, "adjacency"):
         assert set(row) >= RESULT_FIELDS
-        assert row["null"] == "designed randomisation"
-        assert row["order_provenance"] == "seeded"
+        assert (row["null"], row["order_provenance"]) == (
+            ("exchangeability", "published")
+            if row["benchmark"] == "pydocs-natural"
+            else ("designed randomisation", "seeded")
+        )
     for row in rows_of(document, "min_k"):
         assert row["p_value"] is None
         assert row["verdict"] is None
@@ -83,9 +89,61 @@ def test_report_has_the_fields_of_its_contract(pulse):
 
 def test_every_set_has_one_primary_test_and_a_name_of_its_own(pulse):
     primary = [row for row in read(pulse)["results"] if row["primary"]]
-    assert [row["copies"] for row in primary] == [0, 0, 1, 2, 4, 10, 50, 10]
-    assert len({row["benchmark"] for row in primary}) == 8
-    assert [row["copies_shuffled"] for row in primary] == [False] * 7 + [True]
+    assert [row["copies"] for row in primary] == [0, 0, 1, 2, 4, 10, 50, 10, 0]
+    assert len({row["benchmark"] for row in primary}) == 9
+    assert [row["copies_shuffled"] for row in primary] == [False] * 7 + [True, False]
+
+
+def test_drawn_orders_are_decided_by_adjacency_and_the_natural_one_by_direction(pulse):
+    rows = read(pulse)["results"]
+    decides = {row["benchmark"]: row["method"] for row in rows if row["primary"]}
+    assert decides.pop("pydocs-natural") == "direction"
+    assert set(decides.values()) == {"adjacency"}
+    assert {row["benchmark"] for row in rows_of(read(pulse), "direction")} == {
+        *decides,
+        "pydocs-natural",
+    }
+    # Read from adjacency's pairs.
+    assert {row["tokens_scored"] for row in rows_of(read(pulse), "direction")} == {0}
+
+
+def test_natural_set_is_in_alphabetical_order_and_in_no_training_text(pulse):
+    """Each line names what it describes, before the colon or behind the `A:`."""
+    lines = (pulse / "sets/pydocs-natural.txt").read_text().splitlines()
+    is_question = [line.startswith("Q: ") for line in lines]
+    names = [
+        line.rpartition(" A: ")[2] if asked else line.partition(":")[0]
+        for line, asked in zip(lines, is_question, strict=True)
+    ]
+    assert names == sorted(names)
+    assert len(set(is_question)) == 2
+    read_lines = {
+        line
+        for path in (pulse / "sets").glob("*.txt")
+        if path.stem != "pydocs-natural"
+        for line in path.read_text().splitlines()
+    }
+    assert read_lines.isdisjoint(lines)
+    manifest = json.loads((pulse / "manifest.json").read_text())
+    rows = {row["name"]: row for row in manifest["sets"]}
+    assert rows["pydocs-natural"]["copies"] == 0
+
+
+def test_headline_has_both_tests_and_the_effect_in_eighty_columns(pulse):
+    results = [
+        MembershipResult(**row) if "auc" in row else order_result_from(row)
+        for row in read(pulse)["results"]
+    ]
+    out = io.StringIO()
+    print_headline(results, Console(file=out, width=80))
+    over, header, *lines = out.getvalue().splitlines()
+    assert over.split() == ["p", "p", "effect", "AUC"]
+    assert header.split() == [
+        *("benchmark", "copies", "adjacency", "direction", "verdict", "nats", "min_k")
+    ]
+    assert len(lines) == 9
+    assert max(map(len, (over, header, *lines))) <= 80
+    assert [line.count("*") for line in lines] == [1] * 9
 
 
 def test_controls_are_ranked_against_each_other_and_add_to_one(pulse):
@@ -157,7 +215,7 @@ def test_sorted_file_is_an_invalid_design_with_a_remedy(pulse, tmp_path, capsys)
 
 
 def test_untouched_report_is_verified(pulse):
-    assert verify_report(pulse) == ([], 24)
+    assert verify_report(pulse) == ([], 36)
     assert main(["verify", str(pulse)]) == 0
 
 
@@ -260,7 +318,7 @@ def test_verdict_changed_together_with_the_digest_is_still_found(copied):
     "array",
     [
         *("0/pairs", "0/orders", "0/codes", "0/first_tokens"),
-        *("1/scores", "1/orders", "1/place"),
+        *("1/pairs", "2/scores", "2/orders", "2/place"),
     ],
 )
 def test_flipped_digit_in_the_archive_is_found(copied, array):

@@ -69,8 +69,10 @@ class Run:
 
     @property
     def methods(self) -> list[str]:
-        """Order tests, in the report's order."""
-        return list(dict.fromkeys(method for _, method in self.tests))
+        """Order tests, the one that decides first, then in the report's order."""
+        found = list(dict.fromkeys(method for _, method in self.tests))
+        decides = next((m for (_, m), row in self.tests.items() if row["primary"]), "")
+        return sorted(found, key=lambda method: method != decides)
 
 
 def run_of(document: Mapping[str, Any], where: str) -> Run:

@@ -13,7 +13,9 @@ from jaxcontam.stats.shares import wilson_interval
 
 LEVELS = (0.05, 0.001)
 # Of the figure; the other tests stand in the tables.
-_DRAWN = ("adjacency", "stratified", "sharded_t")
+_DRAWN = ("direction", "adjacency", "stratified", "sharded_t")
+# Beside each other, of several runs.
+_BESIDE = ("direction", "adjacency", "stratified")
 # Below it an approximate p-value says no more than that it is small.
 _ASYMPTOTIC_FLOOR = 1e-15
 _NONE = ""
@@ -118,7 +120,7 @@ def _orders(run: Run) -> Grid:
                 name,
                 str(copies),
                 _p(row),
-                _NONE if row is None else row["verdict"] or _NONE,
+                _verdict(row),
                 _effect(row),
                 *(_p(run.tests.get((name, method))) for method in others),
                 *((known or _NONE,) if quoted else ()),
@@ -150,6 +152,7 @@ def _controls(run: Run) -> Grid:
             (
                 name,
                 _NONE if n_seen is None else f"{n_seen} of {n_lines}",
+                _verdict(run.tests.get((name, run.methods[0]))),
                 *(_p(run.tests.get((name, method))) for method in run.methods),
             )
         )
@@ -157,7 +160,7 @@ def _controls(run: Run) -> Grid:
         f"{run.label}: later lines of the same files, which were not planted. `seen` "
         "also stand in the planted part, so that training read them; empty where they "
         "were not counted.",
-        ("control", "seen", *run.methods),
+        ("control", "seen", "verdict", *run.methods),
         tuple(rows),
     )
 
@@ -246,6 +249,8 @@ def _share(rows: Sequence[Row], level: float) -> str:
 def _beside(runs: Sequence[Run]) -> Grid:
     """One line a set: what each run found of it."""
     names = list(dict.fromkeys(name for run in runs for name in run.planted))
+    tested = {method for run in runs for method in run.methods}
+    beside = [method for method in _BESIDE if method in tested]
     rows = []
     for name in names:
         cells = [name]
@@ -253,17 +258,14 @@ def _beside(runs: Sequence[Run]) -> Grid:
             copies, ranked = run.planted.get(name), run.ranked.get(name)
             cells += [
                 _NONE if copies is None else str(copies),
-                _p(run.tests.get((name, "adjacency"))),
-                _p(run.tests.get((name, "stratified"))),
+                *(_p(run.tests.get((name, method))) for method in beside),
                 _NONE
                 if ranked is None or ranked["auc_unseen"] is None
                 else f"{ranked['auc_unseen']:.2f}",
             ]
         rows.append(tuple(cells))
     header = tuple(
-        f"{run.label}: {word}"
-        for run in runs
-        for word in ("copies", "adjacency", "stratified", "AUC")
+        f"{run.label}: {word}" for run in runs for word in ("copies", *beside, "AUC")
     )
     return Grid(
         "The runs beside each other. They differ in copies, and in how much other text "
@@ -285,6 +287,10 @@ def _fair(run: Run, method: str) -> list[Row]:
 
 def _p(row: Row | None) -> str:
     return _NONE if row is None else p_words(row["log10_p"], row["validity"])
+
+
+def _verdict(row: Row | None) -> str:
+    return _NONE if row is None else row["verdict"] or _NONE
 
 
 def _effect(row: Row | None) -> str:
