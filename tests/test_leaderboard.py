@@ -181,8 +181,8 @@ def test_pairs_stand_in_the_largest_strata_that_the_budget_buys(arena):
 
 @pytest.mark.parametrize("passes", [1, 5, 7])
 def test_order_tests_of_any_budget_end_or_are_refused_by_it(arena, passes):
-    # Strata of four take four passes, `two_min` at least two more.
-    for name, fewest in (("adjacency", 5), ("two_min", 7)):
+    # Strata of four take four passes, `two_min` at least two more, `direction` 2.5.
+    for name, fewest in (("adjacency", 5), ("two_min", 7), ("direction", 3)):
         one = built_in_entries()[name].entry
         found = try_entry(one, arena, passes=passes, reference=None, counts_V=None)
         assert {trial.refused is None for trial in found} == {passes >= fewest}

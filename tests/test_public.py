@@ -118,21 +118,22 @@ def test_finished_cells_are_kept_and_no_model_is_opened(finished, inputs, monkey
     assert again["earlier_cpu_seconds"] > 0
 
 
-def test_only_what_changed_is_audited_again(finished, inputs, tmp_path):
-    document, _ = finished
+def test_only_what_changed_is_audited_again(inputs, tmp_path):
     for name in NAMES:
         shutil.copy(inputs / f"{name}.txt", tmp_path)
     out = tmp_path / "out"
     here = {"models": (str(inputs / "fresh"),)}
     files = tuple(str(tmp_path / f"{name}.txt") for name in NAMES)
-    table(inputs, out, benchmarks=files, **here).run()
+    # Two strata of eight: backwards they are the same strata.
     path = tmp_path / f"{NAMES[1]}.txt"
-    lines = path.read_text().splitlines()
-    path.write_text("".join(f"{line}\n" for line in reversed(lines[:20])))
+    lines = path.read_text().splitlines()[:16]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    before = table(inputs, out, benchmarks=files, **here).run()
+    path.write_text("".join(f"{line}\n" for line in reversed(lines)))
     again = table(inputs, out, benchmarks=files, **here).run()
     assert list(by_cell(again, "kept").values()) == [True, False, True]
     # Of two orders, the one read backwards: its sign is the other.
-    now, then = (by_cell(d, "effect")["fresh", NAMES[1]] for d in (again, document))
+    now, then = (by_cell(d, "effect")["fresh", NAMES[1]] for d in (again, before))
     assert now == pytest.approx(-then, abs=1e-5)
 
 

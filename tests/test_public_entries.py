@@ -91,7 +91,7 @@ def test_flags_of_a_table_are_those_of_its_cells_alone(tmp_path):
     assert one.out == Path("o/cells/m/boolq")
     assert (other.limit, other.benchmark) == (5, (Path("hf:o/arc:test"),))
     # A benchmark's own effort is a choice of tests.
-    assert other.test_names == ("reversal",)
+    assert other.test_names == ("direction",)
 
 
 @pytest.mark.parametrize("value", ['"s.json"', '["s.json"]'])
