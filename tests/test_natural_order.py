@@ -1,0 +1,125 @@
+"""The study of natural order: files have what their names say, scorers are clean."""
+
+import collections
+import json
+import math
+
+import numpy as np
+import pytest
+
+from eval.natural_order.__main__ import _finished, cases_of
+from eval.natural_order.audited import Case, audited_case, fields_of
+from eval.natural_order.copying import (
+    AFTER_ONE,
+    AFTER_TWO,
+    BACKGROUND,
+    PREFIX_ID,
+    WORD,
+    CopyingPairs,
+    WordEncoder,
+    fit_bigrams,
+)
+from eval.natural_order.kinds import KINDS
+from eval.natural_order.table import figure, grids
+from jaxcontam.scoring.pair_plan import PairGroup
+
+
+def case(kind, *, nats=0.0, n=96):
+    return Case(kind=kind, strength=KINDS[kind].strengths[-1], n=n, seed=0, nats=nats)
+
+
+@pytest.fixture(scope="module")
+def records():
+    asked = [case("labels_text"), case("running_names"), case("random_sentences")]
+    asked += [case("labels_text", nats=1.0), case("running_names", nats=1.0)]
+    return {(one.kind, one.nats): audited_case(one) for one in asked}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_kind_gives_the_same_file_again_and_another_for_another_seed(name):
+    kind = KINDS[name]
+    n = min(40, kind.most_rows or 40)
+    first, again, other = (
+        kind.file(n=n, strength=kind.strengths[-1], seed=seed) for seed in (0, 0, 1)
+    )
+    assert first == again and len(first.texts) == len(first.fields) == n
+    assert first.texts != other.texts
+    assert not any("\n" in text for text in first.texts)
+
+
+def test_there_are_kinds_of_each_law_and_every_one_is_audited():
+    laws = collections.Counter(kind.law for kind in KINDS.values())
+    assert laws["reversible"] + laws["forward"] >= 30 and laws["exchangeable"] >= 10
+    cases = cases_of(0)
+    clean = [one for one in cases if not one.nats]
+    assert len(clean) >= 1_000 and {one.kind for one in clean} == set(KINDS)
+    assert {one.kind for one in cases if one.nats} == set(KINDS)
+    assert max(one.n for one in clean) == 20_000
+
+
+def test_the_copying_scorer_is_its_formula_word_by_word():
+    background = fit_bigrams(["the cat sat on the mat", "the dog sat"])
+    encoder = WordEncoder(background.words)
+    prefix = [PREFIX_ID, *encoder.encode("a new cat sat on a new mat\n").ids]
+    ids = encoder.encode("the new cat sat\n").ids
+    groups = [
+        PairGroup(np.array(prefix, np.int32), (np.array(ids, np.int32),), 0, (1,))
+    ]
+    (found,) = CopyingPairs(background).logprobs(groups).logprobs[0]
+    for t, word in enumerate(ids):
+        read = prefix + ids[:t]
+        followers = {
+            WORD: read,
+            AFTER_ONE: [
+                w for v, w in zip(read, read[1:], strict=False) if v == read[-1]
+            ],
+            AFTER_TWO: [
+                w
+                for u, v, w in zip(read, read[1:], read[2:], strict=False)
+                if [u, v] == read[-2:]
+            ],
+        }
+        p = BACKGROUND * float(
+            background.probability(np.array([read[-1]]), np.array([word]))[0]
+        )
+        missing = sum(share for share, there in followers.items() if not there)
+        p += missing * p / BACKGROUND
+        p += sum(
+            share * there.count(word) / len(there)
+            for share, there in followers.items()
+            if there
+        )
+        assert found[t] == pytest.approx(math.log(p), abs=1e-5)
+
+
+def test_a_clean_scorer_is_not_accused_and_one_that_remembers_is(records):
+    """Labels in runs: a test of random orders sees them, direction does not."""
+    clean, planted = records["labels_text", 0.0], records["labels_text", 1.0]
+    assert clean.adjacency_log10_p < -3 < clean.log10_p
+    assert clean.verdict != "contaminated" and planted.verdict == "contaminated"
+
+
+def test_a_file_that_points_forward_is_refused_whoever_read_it(records):
+    for nats in (0.0, 1.0):
+        found = records["running_names", nats]
+        assert found.refused and found.verdict == "invalid design"
+
+
+def test_records_are_read_again_and_a_line_cut_short_is_not(records, tmp_path):
+    path = tmp_path / "records.jsonl"
+    lines = [json.dumps(fields_of(record)) for record in records.values()]
+    path.write_text("\n".join([*lines, lines[0][:50]]), encoding="utf-8")
+    assert _finished(path) == {record.case: record for record in records.values()}
+
+
+def test_tables_count_files_by_law_and_remembered_ones_apart(records):
+    by_law, by_kind, planted = grids(list(records.values()))
+    assert [row[:2] for row in by_law.rows] == [
+        ("exchangeable, 96 rows", "1"),
+        ("reversible, 96 rows", "1"),
+        ("forward, 96 rows", "1"),
+        ("all", "3"),
+    ]
+    assert len(by_kind.rows) == 3
+    assert planted.rows[0][3] == "1 (1)"
+    assert figure(list(records.values())).startswith("<svg")
