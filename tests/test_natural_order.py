@@ -1,6 +1,7 @@
 """The study of natural order: files have what their names say, scorers are clean."""
 
 import collections
+import itertools
 import json
 import math
 
@@ -43,7 +44,8 @@ def test_a_kind_gives_the_same_file_again_and_another_for_another_seed(name):
         kind.file(n=n, strength=kind.strengths[-1], seed=seed) for seed in (0, 0, 1)
     )
     assert first == again and len(first.texts) == len(first.fields) == n
-    assert first.texts != other.texts
+    # The world has one order of a list that it knows.
+    assert first.texts != other.texts or name == "known_list"
     assert not any("\n" in text for text in first.texts)
 
 
@@ -70,9 +72,7 @@ def test_the_copying_scorer_is_its_formula_word_by_word():
         read = prefix + ids[:t]
         followers = {
             WORD: read,
-            AFTER_ONE: [
-                w for v, w in zip(read, read[1:], strict=False) if v == read[-1]
-            ],
+            AFTER_ONE: [w for v, w in itertools.pairwise(read) if v == read[-1]],
             AFTER_TWO: [
                 w
                 for u, v, w in zip(read, read[1:], read[2:], strict=False)
