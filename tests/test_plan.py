@@ -19,7 +19,8 @@ def test_plan_from_an_effect_states_examples_power_and_hours(capsys):
     words = ["--effect", "0.5", "--sd", "2", "--tokens-per-second", "1000"]
     found = planned(capsys, *words, "--examples", "400")
     assert [test["method"] for test in found["tests"]] == list(PLANNED)
-    stratified = found["tests"][1]
+    tests = {test["method"]: test for test in found["tests"]}
+    stratified = tests["stratified"]
     assert stratified["examples_needed"] < 400
     assert stratified["power"] >= 0.8
     assert stratified["mde"] <= 0.5
@@ -28,7 +29,10 @@ def test_plan_from_an_effect_states_examples_power_and_hours(capsys):
     # 400 examples of 64 tokens in 10 orders, at 1,000 tokens a second.
     assert stratified["tokens"] == 256_000
     assert stratified["device_hours"] == pytest.approx(256 / 3600)
-    permutation = found["tests"][-1]
+    # 2.5 scores an example, and each after the 7 others of its stratum.
+    assert tests["direction"]["tokens"] == 64_000
+    assert tests["adjacency"]["tokens"] == 179_200
+    permutation = tests["permutation"]
     assert (permutation["power"], permutation["mde"]) == (0.0, None)
     assert main(["plan", *words]) == 0
     said = capsys.readouterr().out

@@ -34,7 +34,8 @@ def thorough(pulse, tmp_path_factory):
     out = tmp_path_factory.mktemp("thorough")
     files = [str(pulse / f"sets/pydocs-{name}.txt") for name in ("0a", "50")]
     words = ["audit", str(pulse / "model"), *files, "--effort", "thorough"]
-    assert main([*words, "--out", str(out), "--first-tokens", "8"]) == 0
+    words += ["--first-tokens", "8", "--shuffled"]
+    assert main([*words, "--out", str(out)]) == 0
     return out
 
 
@@ -60,7 +61,7 @@ def test_combination_decides_and_its_parts_stand_beside_it(thorough):
     rows = json.loads((thorough / "report.json").read_text())["results"]
     for name in ("pydocs-0a", "pydocs-50"):
         found = {row["method"]: row for row in rows if row["benchmark"] == name}
-        assert set(found) == {"two_min", "adjacency", "stratified", "reversal"}
+        assert set(found) == {"two_min", "adjacency", "stratified", "direction"}
         assert [m for m, row in found.items() if row["primary"]] == ["two_min"]
         both, pairs = found["two_min"], found["adjacency"]
         smaller = min(pairs["p_value"], found["stratified"]["p_value"])
@@ -70,6 +71,9 @@ def test_combination_decides_and_its_parts_stand_beside_it(thorough):
         # Strata of up to 12 in place of 8, of which 100,000 orders are drawn.
         assert pairs["n_strata"] == 3 and pairs["n_orders"] == 99_999
         assert pairs["first_tokens"] == 8
+        # Read from the same pairs.
+        assert found["direction"]["tokens_scored"] == 0
+        assert found["direction"]["n_strata"] == 3
 
 
 def test_thorough_report_is_verified_and_a_change_is_found(thorough, tmp_path):
@@ -100,7 +104,8 @@ def test_best_choice_of_tokens_is_recomputed_too(pulse, tmp_path):
     words = ["audit", str(pulse / "model"), str(pulse / "sets/pydocs-50.txt")]
     flags = ["--tests", "adjacency", "--first-tokens", "auto"]
     assert main([*words, *flags, "--out", str(tmp_path)]) == 0
-    (row,) = json.loads((tmp_path / "report.json").read_text())["results"]
+    row, beside = json.loads((tmp_path / "report.json").read_text())["results"]
+    assert (row["method"], beside["method"]) == ("adjacency", "direction")
     assert row["p_floor"] == pytest.approx(1e-5)
     assert row["first_tokens"] in (4, 8, 16, 32, -1)
-    assert verify_report(tmp_path) == ([], 1)
+    assert verify_report(tmp_path) == ([], 2)

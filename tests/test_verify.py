@@ -8,9 +8,16 @@ import pytest
 
 from jaxcontam.cli import main
 from jaxcontam.commands.verify_orders import verify_report
-from jaxcontam.report.document import ARCHIVE_NAME, REPORT_NAME, sealed_text
+from jaxcontam.report.document import (
+    ARCHIVE_NAME,
+    REPORT_NAME,
+    archive_digest,
+    sealed_text,
+)
 
 pytestmark = pytest.mark.unoptimised
+
+DECIDING = {"adjacency", "direction"}
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +35,8 @@ def reports(pulse, tmp_path_factory):
     plain = str(pulse / "sets/pydocs-50.txt")
     words = {
         "grouped": ["audit", model, str(grouped), "--group-field", "half"],
-        "ordered": ["audit", model, str(ordered)],
+        "ordered": ["audit", model, str(ordered), "--score-anyway"],
+        "quick": ["audit", model, plain, "--effort", "quick"],
         "reversal": ["audit", model, plain, "--tests", "reversal"],
         "thorough": ["audit", model, plain, "--effort", "thorough"],
         "prove": ["prove", str(folder / "m.npy"), "--min-effect", "0.25"],
@@ -41,13 +49,20 @@ def reports(pulse, tmp_path_factory):
 
 @pytest.fixture
 def forge(reports, tmp_path, capsys):
-    """Change a report, mend its digest, verify it; returns what was printed."""
+    """Change a report, mend its digests, verify it; returns what was printed."""
 
-    def forged(name, change):
+    def forged(name, change, arrays=None):
         for file in (REPORT_NAME, ARCHIVE_NAME):
             shutil.copy(reports / name / file, tmp_path / file)
         document = json.loads((tmp_path / REPORT_NAME).read_text())
         change(document)
+        if arrays is not None:
+            archive = tmp_path / ARCHIVE_NAME
+            with np.load(archive) as file:
+                content = {key: file[key] for key in file.files}
+            arrays(content)
+            np.savez_compressed(archive, **content)
+            document["digests"][ARCHIVE_NAME] = archive_digest(archive)
         (tmp_path / REPORT_NAME).write_text(sealed_text(document), encoding="utf-8")
         capsys.readouterr()
         assert main(["verify", str(tmp_path)]) == 3
@@ -66,7 +81,8 @@ def first(document, *, primary=True):
 
 
 @pytest.mark.parametrize(
-    "name", ["quickstart", "grouped", "ordered", "reversal", "thorough", "prove"]
+    "name",
+    ["quickstart", "grouped", "ordered", "reversal", "thorough", "prove", "quick"],
 )
 def test_honest_report_is_verified(reports, name, capsys):
     assert verify_report(reports / name)[0] == []
@@ -133,10 +149,21 @@ def test_pretest_cannot_be_left_out(forge, name):
     assert "pre-tests are missing: length_trend" in forge(name, drop)
 
 
+def test_blind_scorers_cannot_be_left_out(forge):
+    def drop(document):
+        for row in document["results"]:
+            row["pretests"] = [
+                test for test in row["pretests"] if not test["name"].startswith("blind")
+            ]
+
+    said = forge("quick", drop)
+    assert "missing: blind_direction:characters, blind_direction:words" in said
+
+
 def test_pretests_of_one_file_are_the_same_for_all_its_tests(forge):
     def change(document):
-        row = first(document, primary=False)
-        assert row["method"] == "reversal"
+        row = first(document)
+        assert row["method"] == "direction"
         row["pretests"][0]["p_value"] = 0.5
 
     assert "pre-tests are not those of adjacency" in forge("grouped", change)
@@ -189,7 +216,79 @@ def test_benchmark_has_one_test_that_decides(forge):
 
 def test_deciding_test_is_the_first_of_those_that_were_asked_for(forge):
     said = forge("reversal", lambda d: d["command"].extend(["--tests", "adjacency"]))
-    assert "reversal decides, but --tests is adjacency" in said
+    assert "reversal decides, but the command's words say adjacency" in said
+
+
+def test_what_is_known_of_an_order_says_which_test_decides(forge):
+    def swap(document):
+        for row in document["results"]:
+            row["primary"] = not row["primary"]
+
+    for name in ("grouped", "ordered"):
+        said = forge(name, swap)
+        assert "adjacency decides, but the command's words say direction" in said
+
+    def swap_one(document):
+        of_one = document["results"][0]["benchmark"]
+        for row in document["results"]:
+            if row["benchmark"] == of_one and row["method"] in DECIDING:
+                row["primary"] = not row["primary"]
+
+    said = forge("quickstart", swap_one)
+    assert "different tests decide where the order is seeded: adjacency, dir" in said
+
+
+def nothing(document):
+    del document
+
+
+def change_a_pair(arrays):
+    arrays["0/pairs"][0, 0, 0, 1] += 9.0
+
+
+def score_a_pair_more(arrays):
+    pairs = arrays["0/pairs"]
+    pairs[tuple(np.argwhere(np.isnan(pairs))[0])] = -3.0
+
+
+def leave_out_a_pair(arrays):
+    arrays["0/pairs"][0, 0, 1, 2] = np.nan
+
+
+def turn_other_runs(arrays):
+    arrays["0/runs"][0, :2] = arrays["0/runs"][0, ::-1][:2]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "fault"),
+    [
+        (change_a_pair, "p_value is"),
+        (score_a_pair_more, "pairs are not those that tell the direction"),
+        (leave_out_a_pair, "pairs are not those that tell the direction"),
+        (turn_other_runs, "runs are not those of the file"),
+    ],
+)
+def test_changed_evidence_of_direction_is_found(forge, arrays, fault):
+    assert fault in forge("quick", nothing, arrays)
+
+
+def test_shuffle_that_nobody_vouched_for_is_found(forge):
+    def declare(document):
+        for row in document["results"]:
+            row["order_provenance"] = "declared"
+
+    said = forge("quick", declare)
+    assert "order_provenance is 'declared', not 'published'" in said
+
+
+def test_pretest_that_counts_cannot_be_called_idle(forge):
+    def idle(document):
+        for row in document["results"]:
+            for test in row["pretests"]:
+                if not test["passed"]:
+                    test |= {"applicable": False, "passed": True}
+
+    assert "not applicable at p = 0.0002" in forge("ordered", idle)
 
 
 @pytest.mark.parametrize("name", ["grouped", "reversal", "thorough", "prove"])

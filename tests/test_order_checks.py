@@ -1,0 +1,113 @@
+# ruff: noqa: F811  (a fixture of another file is an argument here)
+"""What is said of a file's own order before any model is asked."""
+
+import json
+
+import numpy as np
+import pytest
+
+from jaxcontam import Audit
+from jaxcontam.cli import main
+from tests.stub_models import opened_stub
+from tests.test_order_path import random_bigrams, tokenizer  # noqa: F401
+
+
+def words(rng, n):
+    """Lines of six random words each."""
+    letters = list("abcdefghijklmnopqrstuvwxyz")
+    return [
+        " ".join("".join(rng.choice(letters, rng.integers(2, 5))) for _ in range(6))
+        for _ in range(n)
+    ]
+
+
+@pytest.fixture
+def shuffled(tmp_path):
+    path = tmp_path / "shuffled.txt"
+    path.write_text("\n".join(words(np.random.default_rng(1), 80)))
+    return path
+
+
+@pytest.fixture
+def by_length(tmp_path):
+    path = tmp_path / "by_length.txt"
+    path.write_text("\n".join(sorted(words(np.random.default_rng(1), 80), key=len)))
+    return path
+
+
+@pytest.fixture
+def in_runs(tmp_path):
+    """Runs of four with equal first words, which read the same backwards."""
+    rng = np.random.default_rng(2)
+    kinds = np.repeat(rng.choice(["Question:", "Q:"], 30), 4)
+    lines = zip(kinds, words(rng, 120), strict=True)
+    path = tmp_path / "in_runs.txt"
+    path.write_text("\n".join(f"{kind} {line}" for kind, line in lines))
+    return path
+
+
+def test_file_in_another_order_costs_no_model(by_length, tmp_path, capsys):
+    # There is no such model, and nobody notices.
+    command = ["audit", "nowhere", str(by_length), "--out", str(tmp_path / "out")]
+    assert main(command) == 0
+    said = capsys.readouterr().err
+    assert "length that rises or falls along the file" in said
+    assert "by_length: invalid design, not scored" in said
+    assert "remedy: " in said
+    assert not (tmp_path / "out").exists()
+    assert main([*command, "--json"]) == 0
+    (file,) = json.loads(capsys.readouterr().out)["unscored"]
+    assert (file["benchmark"], file["verdict"]) == ("by_length", "invalid design")
+    assert file["method"] == "direction"
+    assert all(test["directional"] for test in file["pretests"])
+
+
+def test_model_is_opened_for_files_that_pass_or_are_scored_anyway(
+    by_length, shuffled, capsys
+):
+    for words_of_run in ([shuffled], [by_length, "--score-anyway"]):
+        assert main(["audit", "nowhere", *map(str, words_of_run)]) == 2
+        assert "nowhere: no such model directory" in capsys.readouterr().err
+
+
+def test_file_in_runs_is_refused_by_a_test_of_random_orders_alone(in_runs, capsys):
+    command = ["audit", "nowhere", str(in_runs)]
+    assert main([*command, "--shuffled"]) == 0
+    said = capsys.readouterr().err
+    assert "invalid design, not scored" in said
+    assert "--tests direction" in said
+    assert main(command) == 2
+    assert "nowhere: no such model directory" in capsys.readouterr().err
+
+
+def test_one_file_of_two_is_scored(by_length, shuffled, tokenizer, tmp_path, capsys):
+    command = Audit(model="m", benchmark=(by_length, shuffled), out=tmp_path / "out")
+    document = command.run_on(lambda: opened_stub("m", random_bigrams(0), tokenizer))
+    assert {row["benchmark"] for row in document["results"]} == {"shuffled"}
+    assert [file["benchmark"] for file in document["unscored"]] == ["by_length"]
+    assert main(["verify", str(tmp_path / "out")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("shuffled", "its order passes all"),
+        ("by_length", "it points forwards: no order test of this file alone is sound"),
+        ("in_runs", "direction, which audit asks first, does not mind"),
+    ],
+)
+def test_doctor_says_which_tests_a_file_allows(name, found, request, capsys):
+    assert main(["doctor", str(request.getfixturevalue(name))]) == 0
+    assert found in capsys.readouterr().out
+
+
+def test_repeats_of_an_example_are_left_out_and_counted(tokenizer, tmp_path, capsys):
+    path = tmp_path / "x.txt"
+    items = words(np.random.default_rng(4), 24)
+    path.write_text("\n".join(4 * items))
+    command = Audit(model="m", benchmark=(path,), out=tmp_path / "out")
+    document = command.run_on(lambda: opened_stub("m", random_bigrams(0), tokenizer))
+    for row in document["results"]:
+        assert (row["n_examples"], row["n_repeats"]) == (24, 72)
+        assert row["verdict"] in (None, "inconclusive", "no evidence")
+    assert main(["verify", str(tmp_path / "out")]) == 0

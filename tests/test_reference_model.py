@@ -1,0 +1,179 @@
+# ruff: noqa: F811  (a fixture of another file is an argument here)
+"""`audit --reference`: a model that cannot have seen the file takes the same tests."""
+
+import itertools
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from jaxcontam import Audit
+from jaxcontam.cli import main
+from jaxcontam.commands import audit as audit_command
+from jaxcontam.commands.verify_orders import verify_report
+from jaxcontam.report.document import (
+    ARCHIVE_NAME,
+    REPORT_NAME,
+    archive_digest,
+    sealed_text,
+)
+from tests.stub_models import opened_stub
+from tests.test_order_path import (
+    bigrams,
+    random_bigrams,
+    tokenizer,  # noqa: F401
+)
+
+# Words of a row's own: otherwise the world may know the order of such a list.
+N_WORDS = 6
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    """60 lines in random order, each with a letter of its own at both ends."""
+    rng = np.random.default_rng(3)
+    path = tmp_path_factory.mktemp("file") / "x.txt"
+    marks = [chr(33 + i) for i in rng.permutation(60)]
+    words = ["".join(rng.choice(list("mnopqrstuv"), 3)) for _ in range(60 * N_WORDS)]
+    path.write_text(
+        "".join(
+            f"{mark}{' '.join(words[i * N_WORDS : (i + 1) * N_WORDS])}{mark}\n"
+            for i, mark in enumerate(marks)
+        )
+    )
+    return path
+
+
+def follower(path, tokenizer):
+    """A stub that expects after each line the first letter of the published next."""
+    table = np.full((300, 300), -5.0, np.float32)
+    lines = path.read_text().splitlines()
+    for line, after in itertools.pairwise(lines):
+        one, other = (tokenizer.encode(text[-1]).ids[0] for text in (line, after))
+        table[one, other] = -0.1
+    return bigrams(table)
+
+
+def audited(file, tokenizer, out, target, reference, *, effort):
+    """Audit the file by one stub beside another one; returns the report."""
+    command = Audit(
+        model="target",
+        benchmark=(file,),
+        reference="older",
+        effort=effort,
+        separator="",
+        out=out,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            audit_command,
+            "open_for",
+            lambda _, name: opened_stub(name, reference, tokenizer),
+        )
+        return command.run_on(lambda: opened_stub("target", target, tokenizer))
+
+
+def test_reference_that_sees_nothing_leaves_the_proof_and_its_difference(
+    file, tokenizer, tmp_path
+):
+    seen, new = follower(file, tokenizer), random_bigrams(5)
+    document = audited(file, tokenizer, tmp_path, seen, new, effort="standard")
+    rows = {row["method"]: row for row in document["results"]}
+    assert set(rows) == {"direction", "adjacency"}
+    assert rows["direction"]["verdict"] == "contaminated"
+    for row in rows.values():
+        reference = row["reference"]
+        assert reference["name"] == document["reference"]["name"] == "older"
+        assert reference["p_value"] > 0.05
+        assert reference["difference_p"] <= 0.001
+        # What the target prefers, less what the reference does.
+        assert reference["difference"] == pytest.approx(
+            row["effect"] - reference["effect"]
+        )
+    assert verify_report(tmp_path) == ([], 2)
+
+
+@pytest.fixture(scope="module")
+def both_prefer(file, tokenizer, tmp_path_factory):
+    """Folder of an audit whose reference expects the published order, too."""
+    out, seen = tmp_path_factory.mktemp("both"), follower(file, tokenizer)
+    audited(file, tokenizer, out, seen, seen, effort="quick")
+    return out
+
+
+def test_reference_that_prefers_the_order_leaves_no_proof(both_prefer):
+    document = json.loads((both_prefer / REPORT_NAME).read_text())
+    (row,) = document["results"]
+    assert row["p_value"] <= 0.001
+    assert row["verdict"] == "invalid design"
+    assert row["reference"]["p_value"] == row["p_value"]
+    assert row["reference"]["difference_p"] == 1.0
+    assert verify_report(both_prefer) == ([], 1)
+
+
+def forged(out, change, arrays):
+    """Faults of a report that was changed by somebody who can seal it."""
+    document = json.loads((out / REPORT_NAME).read_text())
+    change(document["results"][0])
+    with np.load(out / ARCHIVE_NAME) as archive:
+        content = {name: archive[name] for name in archive.files}
+    arrays(content)
+    np.savez_compressed(out / ARCHIVE_NAME, **content)
+    document["digests"][ARCHIVE_NAME] = archive_digest(out / ARCHIVE_NAME)
+    (out / REPORT_NAME).write_text(sealed_text(document), encoding="utf-8")
+    return "\n".join(verify_report(out)[0])
+
+
+def nothing(_):
+    pass
+
+
+def clear(row):
+    row["reference"] |= {"p_value": 0.7, "log10_p": float(np.log10(0.7))}
+    row["verdict"] = "contaminated"
+
+
+def hide(row):
+    row["reference"] = None
+    row["verdict"] = "contaminated"
+
+
+def rename(row):
+    row["reference"]["fingerprint"] = "sha256:other"
+
+
+def drop_pairs(arrays):
+    del arrays["0/reference_pairs"]
+
+
+def zero_pairs(arrays):
+    arrays["0/reference_pairs"] *= 0.0
+
+
+def smaller_pairs(arrays):
+    arrays["0/reference_pairs"] = arrays["0/reference_pairs"][:, :1]
+
+
+@pytest.mark.parametrize(
+    ("change", "arrays", "fault"),
+    [
+        (clear, nothing, "reference's p_value is 0.7, recomputed"),
+        (hide, nothing, "a reference was scored and is not stated"),
+        (hide, drop_pairs, "a reference was scored and is not stated"),
+        (rename, nothing, "reference's fingerprint is 'sha256:other', recomputed"),
+        (nothing, zero_pairs, "reference's p_value is"),
+        (nothing, smaller_pairs, "pair matrices of the reference are not those of"),
+        (nothing, drop_pairs, "pair matrices of the reference are not those of"),
+    ],
+)
+def test_forged_reference_is_found(both_prefer, tmp_path, change, arrays, fault):
+    out = tmp_path / "out"
+    shutil.copytree(both_prefer, out)
+    assert fault in forged(out, change, arrays)
+
+
+def test_reference_of_a_test_that_has_none_is_refused(capsys):
+    words = ["audit", "m", "x.txt", "--reference", "older", "--tests", "stratified"]
+    assert main(words) == 2
+    assert "--reference goes with direction or adjacency" in capsys.readouterr().err
