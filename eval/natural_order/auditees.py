@@ -21,7 +21,7 @@ from eval.natural_order.copying import (
 from jaxcontam.data.encoding import Encoded, Encoder
 from jaxcontam.scoring.opened import SequenceScorer
 
-Model = Literal["copying", "copier", "worldly", "planted"]
+Model = Literal["copying", "reader", "worldly", "planted"]
 """`copying` is the scorer without weights; the others are transformers: one that read
 text in which much stands twice, one that also read other files of every kind and the
 list that the world knows, and one that read copies of a dozen of the audited files."""
