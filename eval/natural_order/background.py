@@ -53,15 +53,20 @@ def documents(reading: Reading, *, seed: int) -> Iterator[str]:
             yield rng.choice(_FORMS)(rng)
 
 
-def repeated_string(rng: Random) -> str:
-    """Random words or syllables, and the same again once or more."""
-    n = rng.randrange(8, 40)
-    if rng.random() < 0.7:
-        words = [rng.choice(_ALL_WORDS) for _ in range(n)]
+def random_words(rng: Random, n: int) -> str:
+    """Words in no order, which no grammar foresees."""
+    return " ".join(rng.choice(_ALL_WORDS) for _ in range(n))
+
+
+def _repeated_string(rng: Random) -> str:
+    """Random words or syllables, and the same again, some 30 to 60 words in all."""
+    n = rng.randrange(4, 20)
+    if rng.random() < 0.8:
+        text = random_words(rng, n)
     else:
-        words = [pseudoword(rng, rng.randrange(1, 4)) for _ in range(n)]
+        text = " ".join(pseudoword(rng, rng.randrange(1, 4)) for _ in range(n))
     between = rng.choice(("\n", " ", ". ", "\n\n"))
-    return between.join([" ".join(words)] * rng.randrange(2, 5))
+    return between.join([text] * max(2, rng.randrange(30, 60) // n))
 
 
 def _repeated_sentences(rng: Random) -> str:
@@ -128,8 +133,7 @@ def _foreign(rng: Random) -> str:
 
 
 _FORMS: tuple[Callable[[Random], str], ...] = (
-    repeated_string,
-    repeated_string,
+    *4 * (_repeated_string,),
     _repeated_sentences,
     _lookups,
     _records,
