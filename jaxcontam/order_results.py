@@ -103,7 +103,7 @@ class Neighbours:
         forward: Nats that an example gains after the one published before it.
         forward_se: Its standard error.
         backward: Nats that an example gains after the one published behind it, which
-            is what natural order gives: memory of a file has no part in it.
+            is what natural order gives; memory of a file has little part in it.
         backward_se: Its standard error.
         excess: `forward` less `backward`.
         excess_se: Its standard error.

@@ -16,9 +16,9 @@ from jaxcontam.stats.adjacency import (
     symmetry,
 )
 from jaxcontam.stats.all_orders import N_DRAWN, n_stratum_orders, stratum_orders
+from jaxcontam.stats.pair_normal import adjacency_normal_test
 from jaxcontam.stats.pair_statistic import ADJACENCY, PairStrata
 from jaxcontam.stats.pair_test import (
-    adjacency_normal_test,
     adjacency_test,
     drawn_sums,
 )

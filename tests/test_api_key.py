@@ -4,6 +4,7 @@ import json
 import logging
 import traceback
 
+import numpy as np
 import pytest
 
 from jaxcontam.data.journal import Journal
@@ -104,7 +105,7 @@ def test_a_command_shows_and_writes_no_key(tmp_path, monkeypatch, capfd, command
 
     rows = [
         {"text": f"a first part {i}. A second part {i}.", "label": i % 2}
-        for i in range(60)
+        for i in np.random.default_rng(0).permutation(60).tolist()
     ]
     texts, out = tmp_path / "texts.jsonl", tmp_path / "out"
     texts.write_text("".join(json.dumps(row) + "\n" for row in rows))

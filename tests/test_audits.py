@@ -96,7 +96,13 @@ def plan():
 
 def test_audit_gives_the_numbers_that_a_whole_audit_gives(pulse):
     """`eval.quickstart` tested the same model: by its report, to the last bit."""
+    report = json.loads((pulse / "report.json").read_text())
+    expected = {(row["benchmark"], row["method"]): row for row in report["results"]}
     manifest = read_manifest(pulse / "manifest.json")
+    # Texts in natural order are another kind: it ranks none of them, nor among them.
+    ranked = tuple(row for row in manifest.sets if (row.name, MEMBERSHIP) in expected)
+    assert len(ranked) == len(manifest.sets) - 1
+    manifest = dataclasses.replace(manifest, sets=ranked)
     checkpoint = load_checkpoint(str(pulse / "model"))
     plan = plan_audit(
         [
@@ -120,8 +126,6 @@ def test_audit_gives_the_numbers_that_a_whole_audit_gives(pulse):
         tokens=1,
         progress=lambda done, total: seen.append((done, total)),
     )
-    report = json.loads((pulse / "report.json").read_text())
-    expected = {(row["benchmark"], row["method"]): row for row in report["results"]}
     assert len(rows) == 3 * len(manifest.sets)
     for row in rows:
         there = expected[row.set, row.method]

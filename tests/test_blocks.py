@@ -71,11 +71,12 @@ def test_blocks_make_a_grouped_file_a_valid_design(tmp_path, pulse, capsys):
     order = rng.permutation(30)
     path = write(tmp_path / "x.jsonl", [f"p{p}" for p in order for _ in range(3)])
     words = ["audit", str(pulse / "model"), str(path), "--text-field", "q"]
-    assert main([*words, "--out", str(tmp_path / "plain"), "--json"]) == 0
-    plain = json.loads(capsys.readouterr().out)["results"][0]
+    words += ["--tests", "adjacency", "--json"]
+    assert main([*words, "--out", str(tmp_path / "plain")]) == 0
+    (plain,) = json.loads(capsys.readouterr().out)["unscored"]
     assert plain["verdict"] == "invalid design"
     out = tmp_path / "blocks"
-    assert main([*words, "--block-field", "passage", "--out", str(out), "--json"]) == 0
+    assert main([*words, "--block-field", "passage", "--out", str(out)]) == 0
     row = json.loads(capsys.readouterr().out)["results"][0]
     assert row["n_examples"] == 30
     assert row["block_field"] == "passage"
@@ -146,7 +147,8 @@ def test_secondary_test_without_an_order_is_left_out_with_a_warning(
         row["side"] = ["l", "m", "r"][i % 3]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     words = ["audit", str(pulse / "model"), str(path), "--group-field", "side"]
-    flags = ["--tests", "permutation,reversal", "--n-orders", "2"]
+    # Sides that take turns are no random order.
+    flags = ["--tests", "permutation,reversal", "--n-orders", "2", "--score-anyway"]
     assert main([*words, *flags, "--out", str(tmp_path / "out"), "--json"]) == 0
     captured = capsys.readouterr()
     found = [row["method"] for row in json.loads(captured.out)["results"]]

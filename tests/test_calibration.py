@@ -29,8 +29,8 @@ from jaxcontam.stats.calibration import (
     relabelled_normal_p_values,
     relabelled_p_values,
 )
+from jaxcontam.stats.pair_normal import adjacency_normal_test
 from jaxcontam.stats.pair_statistic import PairStrata
-from jaxcontam.stats.pair_test import adjacency_normal_test
 from tests.page_laws import check_page
 
 pytestmark = pytest.mark.unoptimised

@@ -23,7 +23,8 @@ SOURCES = sorted(path for name in PACKAGES for path in (ROOT / name).rglob("*.py
 # Rooms in the order of imports: a file may import from its own room and those after.
 ROOMS = ["cli", "completion", "help_pages", "commands", "methods", "report"]
 ROOMS += ["verdict", "serving", "scoring", "stats", "models", "data"]
-ROOMS += ["results", "calibrated", "membership_results", "replication_results"]
+ROOMS += ["results", "order_results", "calibrated", "membership_results"]
+ROOMS += ["replication_results"]
 ROOMS += ["unlearning_results", "comparison_results", "book_results"]
 ROOMS += ["hosts", "errors", "terminal"]
 

@@ -1,6 +1,7 @@
 # ruff: noqa: F811  (a fixture of another file is an argument here)
 """Sequential tests, local evidence and screening, as commands show and check them."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -56,11 +57,12 @@ def reported(tmp_path, tokenizer):
                 level=LEVEL / len(names),
                 **kwargs,
             )
-            results.append(result)
+            # As with --shuffled: the user knows that the order is random.
+            results.append(dataclasses.replace(result, order_provenance="declared"))
             evidence.append(found)
         decided = decide(results, min_effect=0.5)
         report = Report(
-            command=("audit", "stub"),
+            command=("audit", "stub", "--tests", test, "--shuffled"),
             seed=0,
             started="2026-01-01T00:00:00Z",
             wall_seconds=1.0,

@@ -114,8 +114,7 @@ def suspected(method="direction", log10_p=-6.0, **changes):
         (
             [suspected(log10_p=-2.0), beside("adjacency", -9.0)],
             ["attraction"],
-            "The published direction is preferred, too weakly for proof (p <= 0.010 by "
-            "direction); that",
+            "is preferred, too weakly for proof (p <= 0.010 by direction); that",
         ),
         (
             [suspected("stratified")],

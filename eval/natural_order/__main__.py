@@ -126,16 +126,17 @@ def cases_of(seed: int, *, tiny: bool = False) -> list[Case]:
             for kind in kinds
             for e in (0.0, PLANTED_NATS)
         ]
-    found = []
-    for (n, n_natural, n_random), kind in itertools.product(_CLEAN, KINDS.values()):
-        n_seeds = n_random if kind.law == "exchangeable" else n_natural
-        found += [
+    clean = {
+        n: [
             Case(kind=kind.name, strength=strength, n=n, seed=seed + s)
-            for s in range(n_seeds)
+            for kind in KINDS.values()
+            for s in range(n_random if kind.law == "exchangeable" else n_natural)
             for strength in kind.strengths
             if kind.most_rows is None or n <= kind.most_rows
         ]
-    found += [
+        for n, n_natural, n_random in _CLEAN
+    }
+    planted = [
         Case(
             kind=kind.name,
             strength=kind.strengths[-1],
@@ -145,13 +146,14 @@ def cases_of(seed: int, *, tiny: bool = False) -> list[Case]:
         )
         for kind in KINDS.values()
     ]
-    found += [
+    long = [
         Case(kind=name, strength=KINDS[name].strengths[0], n=n, seed=seed + s)
         for n, n_seeds in _LONG
         for name in _LONG_KINDS
         for s in range(n_seeds)
     ]
-    return found
+    short, *longer = clean.values()
+    return [*short, *planted, *long, *itertools.chain(*longer)]
 
 
 def _finished(path: Path) -> dict[Case, Record]:

@@ -29,8 +29,8 @@ from eval.open_questions.scores import SetScores
 from eval.study import Grid
 from jaxcontam.methods import adjacency
 from jaxcontam.scoring.pair_plan import ALL_TOKENS
+from jaxcontam.stats.pair_normal import adjacency_normal_test
 from jaxcontam.stats.pair_statistic import PairStrata
-from jaxcontam.stats.pair_test import adjacency_normal_test
 
 N_PLACES = 24
 SHOWN = (1, 2, 3, 4, 6, 8, 12, 16, 24)

@@ -20,8 +20,8 @@ from jaxcontam.stats.lattice import lattice_tail
 from jaxcontam.stats.local import local_evidence
 from jaxcontam.stats.max_t import max_t, shared_sums
 from jaxcontam.stats.multiple import two_min
+from jaxcontam.stats.pair_normal import adjacency_normal_test
 from jaxcontam.stats.pair_statistic import PairStrata
-from jaxcontam.stats.pair_test import adjacency_normal_test
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, ScoreKind, row_scores
 from jaxcontam.stats.rows import Matrix
 from jaxcontam.stats.sequential import (

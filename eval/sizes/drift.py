@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from eval.sizes.designs import direction_p_value, needed_alone, strata_of
-from jaxcontam.stats.pair_test import adjacency_normal_test
+from jaxcontam.stats.pair_normal import adjacency_normal_test
 
 N_STRATA, SIZE = 12, 8
 """Of a file: 96 rows, so that all combinations of reversals can be counted."""

@@ -1,8 +1,9 @@
 """Adjacency test: is each example expected after the one published before it?"""
 
 from jaxcontam.methods.method import PairMethod
+from jaxcontam.stats.pair_normal import adjacency_normal_test
 from jaxcontam.stats.pair_statistic import ADJACENCY
-from jaxcontam.stats.pair_test import adjacency_normal_test, adjacency_test
+from jaxcontam.stats.pair_test import adjacency_test
 
 _SOURCE = (
     "exchangeability as in Oren et al. 2023, arXiv:2310.17623; path statistic of a "

@@ -54,7 +54,7 @@ def verdict_sentence(
         return (
             f"{name}: suspected, {p_words(attracting)} by {attracting['method']} if "
             "the order was drawn at random, which nobody knows, and "
-            f"{p} by {row['method']}, which need not be; no proof."
+            f"{p} by {row['method']}, which needs no random order: no proof."
         )
     if verdict == "suspected":
         return (

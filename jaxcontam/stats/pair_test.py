@@ -20,9 +20,7 @@ import numpy as np
 
 from jaxcontam.results import OrderNumbers
 from jaxcontam.stats.adjacency import (
-    boundaries_matrix,
     lag_profile,
-    path_moments,
     symmetry,
 )
 from jaxcontam.stats.direction import neighbours
@@ -42,7 +40,6 @@ from jaxcontam.stats.randomisation import (
     LOG10_E_MAX,
     MODEL_TOLERANCE,
     N_MONTE_CARLO,
-    SMALLEST_P,
     power_of_ten,
 )
 
@@ -112,7 +109,7 @@ def direction_test(
         return numbers
     of_all = _Columns(strata, DIRECTION_OF_ALL, seed, content_digest)
     tail = lattice_tail(
-        (sums_M - sums_M[0] for sums_M in of_all.sums(0)), _tolerance(strata, 0)
+        (sums_M - sums_M[0] for sums_M in of_all.sums(0)), tie_tolerance(strata, 0)
     )
     return dataclasses.replace(numbers, log10_p_all_orders=tail.log10_upper)
 
@@ -125,7 +122,7 @@ def _pair_test(
         raise ValueError("pair matrices must be finite where they were scored")
     columns = _Columns(strata, statistic, seed, content_digest)
     found = [_summary(columns, q) for q in range(len(strata.pairs))]
-    tolerances = [_tolerance(strata, q) for q in range(len(found))]
+    tolerances = [tie_tolerance(strata, q) for q in range(len(found))]
     if len(found) == 1:
         (best,) = found
         tail = lattice_tail(
@@ -171,65 +168,6 @@ def _pair_test(
         # Neighbours alone have no other lags to be compared with.
         lag_profile=None if np.isnan(strata.pairs).any() else lag_profile(centred),
         neighbours=neighbours(strata.matrices(index)),
-    )
-
-
-def adjacency_normal_test(
-    strata: PairStrata, *, seed: int, content_digest: str
-) -> OrderNumbers:
-    """The same statistic against its normal approximation, in closed form.
-
-    Mean and variance over all orders of a stratum need no order at all, so this
-    works at any stratum size. A tail beyond 1e-15 is no number to quote. Only for
-    strata without groups, whose orders are all S! ones.
-
-    Args:
-        strata: Pair matrices; the first choice of tokens counts.
-        seed: Unused: nothing is drawn.
-        content_digest: Unused.
-
-    Raises:
-        ValueError: If an entry is not finite or orders keep to groups.
-
-    Source:
-        Combinatorial central limit theorem for path statistics; moments as in
-        `path_moments`.
-    """
-    from scipy import stats
-
-    if not np.isfinite(strata.pairs).all():
-        raise ValueError("pair matrices must be finite")
-    if any(
-        len(np.unique(codes_S[:size])) > 1
-        for codes_S, size in zip(strata.codes, strata.sizes, strict=True)
-    ):
-        raise ValueError("closed-form moments are those of strata without groups")
-    centred = strata.centred(0)
-    moments = [path_moments(matrix) for matrix in centred]
-    sd = math.sqrt(sum(variance for _, variance in moments))
-    statistic = sum(float(np.trace(matrix, 1)) for matrix in centred)
-    boundaries = sum(
-        float(np.trace(boundaries_matrix(int(size)), 1)) for size in strata.sizes
-    )
-    differs = sd > _tolerance(strata, 0)
-    log_p = float(stats.norm.logsf(statistic / sd)) if differs else 0.0
-    effect_se = sd / boundaries
-    return OrderNumbers(
-        statistic=statistic / sd if differs else 0.0,
-        p_value=max(math.exp(log_p), SMALLEST_P),
-        log10_p=log_p / math.log(10),
-        p_lower=None,
-        p_monte_carlo=None,
-        p_floor=None,
-        e_value=None,
-        effect=statistic / boundaries,
-        effect_se=effect_se,
-        mde=mde_of(effect_se, p_floor=None, differs=differs),
-        scores="double-centred",
-        first_tokens=int(strata.first_tokens[0]),
-        symmetry=symmetry(centred),
-        lag_profile=lag_profile(centred),
-        neighbours=neighbours(strata.matrices(0)),
     )
 
 
@@ -405,7 +343,7 @@ def _monte_carlo_p(one: _Summary, tolerance: float) -> float:
     return (1 + int(n_as_large)) / (1 + N_MONTE_CARLO)
 
 
-def _tolerance(strata: PairStrata, q: int) -> float:
+def tie_tolerance(strata: PairStrata, q: int) -> float:
     """Sums that differ by no more are ties: no order has a larger raw sum than this."""
     largest_KS = np.nan_to_num(np.abs(strata.pairs[q])).max(axis=2)
     return MODEL_TOLERANCE * float(largest_KS.sum())

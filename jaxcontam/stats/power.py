@@ -13,7 +13,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from jaxcontam.stats.adjacency import boundaries_matrix, path_moments
-from jaxcontam.stats.direction import direction_weights, run_length, runs_of
 
 _LARGEST_SEARCH = 10**8
 # Halvings of an interval: more than float64 resolves.
@@ -143,45 +142,6 @@ def pair_design(
         log10_floor -= count * log10_orders(s)
     return PowerDesign(
         rule="sum", kinds=tuple(kinds), n_orders=None, log10_floor=log10_floor
-    )
-
-
-def direction_design(
-    n_examples: int, n_strata: int, *, symmetry: float = 0.0
-) -> PowerDesign:
-    """Runs that stand forwards or backwards, from the pairs that tell the direction.
-
-    Args:
-        n_examples: N, at least 4 a stratum.
-        n_strata: K.
-        symmetry: Correlation of [i, j] with [j, i] by chance.
-
-    Source:
-        The statistic is linear in the pairs: its noise is the squared length of their
-        weights, and each run has its share of a stratum's gain and noise.
-    """
-    kinds, n_runs_in_all = [], 0
-    for s, count in stratum_sizes(n_examples, n_strata):
-        runs_S = runs_of(s, run_length(n_examples))
-        n_runs = int(np.count_nonzero(np.bincount(runs_S) > 1))
-        weights_SS = direction_weights(runs_S)
-        gain = float(np.trace(weights_SS, 1))
-        noise = (1 - symmetry) * float((weights_SS**2).sum())
-        kinds.append(
-            StratumKind(
-                count=count * n_runs,
-                # Of two columns the mean is halfway between them.
-                gain=2 * gain / n_runs,
-                noise=2 * noise / n_runs,
-                size=s,
-            )
-        )
-        n_runs_in_all += count * n_runs
-    return PowerDesign(
-        rule="sum",
-        kinds=tuple(kinds),
-        n_orders=1,
-        log10_floor=-n_runs_in_all * math.log10(2),
     )
 
 

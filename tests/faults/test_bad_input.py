@@ -191,20 +191,25 @@ def test_score_gives_an_empty_text_empty_lists(model, file, bos, tmp_path):
     assert None not in found[2]["logprobs"][1:]
 
 
-def test_separator_typed_with_a_backslash_is_a_line_feed(pulse, file):
-    path = file("x.txt", "".join(f"line {i}\n" for i in range(30)))
+@pytest.fixture
+def lines(file):
+    """A file in no order, which an audit scores."""
+    numbers = np.random.default_rng(0).permutation(30)
+    return file("x.txt", "".join(f"line {i}\n" for i in numbers))
+
+
+def test_separator_typed_with_a_backslash_is_a_line_feed(pulse, lines):
     documents = []
     for separator in ("\n", "\\n"):
-        out = path.parent / f"out{len(documents)}"
-        words = ["audit", str(pulse / "model"), str(path), "--separator", separator]
+        out = lines.parent / f"out{len(documents)}"
+        words = ["audit", str(pulse / "model"), str(lines), "--separator", separator]
         assert main([*words, "--out", str(out)]) == 0
         documents.append(json.loads((out / "report.json").read_text())["results"])
     assert documents[0] == documents[1]
 
 
-def test_models_in_folders_called_model_are_told_apart(pulse, file, tmp_path):
-    path = file("x.txt", "".join(f"line {i}\n" for i in range(30)))
-    words = ["audit", str(pulse / "model"), str(path), "--out", str(tmp_path / "o")]
+def test_models_in_folders_called_model_are_told_apart(pulse, lines, tmp_path):
+    words = ["audit", str(pulse / "model"), str(lines), "--out", str(tmp_path / "o")]
     assert main(words) == 0
     document = json.loads((tmp_path / "o" / "report.json").read_text())
     assert document["model"]["name"] == pulse.name

@@ -133,8 +133,16 @@ def test_audit_shows_names_and_texts_of_a_benchmark(pulse, tmp_path, capsys):
     path.write_text("".join(f"{line}\n" for line in lines))
     words = ["audit", str(pulse / "model"), str(path), "--tests", "reversal"]
     out = tmp_path / "out"
+    # Numbers rise: it is refused, and then scored anyway.
+    for more in ([], ["--json"]):
+        assert main([*words, "--out", str(out), *more]) == 0
+    assert not out.exists()
+    words.append("--score-anyway")
     for more in (["--dry-run"], ["--dry-run", "--json"], [], ["--json"]):
         assert main([*words, "--out", str(out), *more]) == 0
+    captured = capsys.readouterr()
+    assert "not scored" in captured.err
+    assert_nothing_is_obeyed(captured.out + captured.err)
     assert "\\x1b[2J" in said([*words, "--group-field", "none"], capsys)
     for command in ("report", "verify"):
         assert main([command, str(out)]) == 0
