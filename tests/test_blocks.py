@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jaxcontam.cli import main
+from jaxcontam.commands.order_checks import order_checks
 from jaxcontam.commands.verify_orders import verify_report
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.blocks import (
@@ -86,6 +87,19 @@ def test_blocks_make_a_grouped_file_a_valid_design(tmp_path, pulse, capsys):
     assert "runs of equal passage and keep their inner" in (
         (out / "report.html").read_text()
     )
+
+
+def test_checks_of_blocks_within_groups_take_the_groups_of_blocks(tmp_path):
+    path = write(tmp_path / "x.jsonl", [f"p{i}" for i in range(40) for _ in range(3)])
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for row in rows:
+        row["side"] = int(row["passage"][1:]) % 4
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    benchmark = load_benchmark(path, text_field="q")
+    flags = {"seed": 0, "group_field": "side"}
+    found = order_checks(benchmark, block_field="passage", **flags)
+    blocks = as_blocks(benchmark, block_starts(benchmark, "passage"))
+    assert found == order_checks(blocks, **flags)
 
 
 def test_blocks_cannot_be_groups_too(capsys):

@@ -269,6 +269,41 @@ def test_more_cells_weaken_a_verdict_and_never_strengthen_one(finished):
     assert "0.5 are expected" in reading(rows)
 
 
+def test_verdict_of_a_cell_knows_the_tests_beside_it(finished):
+    document, _ = finished
+    report = json.loads((Path(document["cells"][0]["out"]) / "report.json").read_text())
+    outcomes = outcomes_with(report, [0.5, 0.5])
+    rows = outcomes[0].report["results"]
+    beside = {"method": "adjacency", "null": "exchangeability", "primary": False}
+    rows.append(rows[0] | beside | {"p_value": 1e-9, "log10_p": -9.0})
+    found, _ = decided_cells(outcomes, min_effect=0.5)
+    assert [row["verdict"] for row in found] == ["suspected", "no evidence"]
+
+
+def test_file_that_is_not_scored_is_named_and_costs_no_other(inputs, tmp_path):
+    path = tmp_path / "rising.txt"
+    words = (inputs / f"{NAMES[0]}.txt").read_text().split()
+    path.write_text("".join(f"{i} {word}\n" for i, word in enumerate(words[:20])))
+    files = [str(path), str(inputs / f"{NAMES[0]}.txt")]
+    run = table(
+        inputs, tmp_path / "o", models=(str(inputs / "one"),), benchmarks=tuple(files)
+    )
+    for _ in range(2):
+        document = run.run()
+        assert list(by_cell(document, "p_value")) == [("one", NAMES[0])]
+        (refused,) = document["refused"]
+        assert (refused["benchmark"], refused["verdict"]) == (
+            "rising",
+            "invalid design",
+        )
+        assert any("number" in name for name in refused["failed_pretests"])
+        assert document["failed"] == []
+    text = (tmp_path / "o" / "public.md").read_text()
+    assert "| one | X |" in text and "numbers" in text
+    heat_map = (tmp_path / "o" / "heatmap.svg").read_text()
+    assert "invalid design" in " ".join(ElementTree.fromstring(heat_map).itertext())
+
+
 def test_file_whose_order_is_not_random_is_no_evidence_of_anything(finished):
     document, _ = finished
     report = json.loads((Path(document["cells"][0]["out"]) / "report.json").read_text())

@@ -35,7 +35,13 @@ from rich.console import Console
 from eval.public.cells import Cell, Outcome, finished, open_once, plan_cell, run_cell
 from eval.public.entries import Entry, Flags, read_entries
 from eval.public.picture import heat_map
-from eval.public.table import decided_cells, failed_cells, grids, wide_words
+from eval.public.table import (
+    decided_cells,
+    failed_cells,
+    grids,
+    refused_cells,
+    wide_words,
+)
 from eval.study import Clock, finish_study
 from jaxcontam.cli import EXIT_DONE, EXIT_PARTIAL, parse, run_command
 from jaxcontam.commands.flags import check_positive, check_shared_flags, flags_of
@@ -107,7 +113,7 @@ class Public:
         ]
         make_folder(self.out)
         outcomes = _outcomes(planned, code_version())
-        failed = failed_cells(outcomes)
+        failed, refused = failed_cells(outcomes), refused_cells(outcomes)
         rows, decided = decided_cells(outcomes, min_effect=self.min_effect)
         names = [one.name for one in models], [one.name for one in benchmarks]
         # With no result at all too: an older table would pass for this one.
@@ -122,14 +128,19 @@ class Public:
                 "seed": self.seed,
                 "min_effect": self.min_effect,
                 "cells": rows,
+                "refused": refused,
                 "failed": failed,
             },
-            grids=grids(rows, decided, failed, *names),
-            figures={"heatmap": heat_map(rows, wide_words(rows, decided), *names)},
+            grids=grids(rows, decided, refused, failed, *names),
+            figures={
+                "heatmap": heat_map(
+                    [*rows, *refused], wide_words(rows, decided, refused), *names
+                )
+            },
             console=Console(),
             earlier_seconds=sum(one.cpu_seconds for one in outcomes if one.kept),
         )
-        if not rows:
+        if not rows and not refused:
             raise InputError(
                 f"none of {len(failed)} cells could be tested; of the first: "
                 f"{failed[0]['error']}",
@@ -185,6 +196,8 @@ def _outcomes(planned: list[list[Cell]], code: str | None) -> list[Outcome]:
 
 
 def _said(outcome: Outcome, seconds: float) -> str:
+    if outcome.refused is not None:
+        return f"{outcome.refused['verdict']}, not scored"
     if outcome.report is None:
         hint = f" (hint: {outcome.hint})" if outcome.hint else ""
         return f"failed: {outcome.error}{hint}"

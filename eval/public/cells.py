@@ -59,11 +59,12 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """What became of a cell: a report, or the reason why there is none.
+    """What became of a cell: a report, a file that is not scored, or what failed.
 
     Attributes:
         cell: The cell.
-        report: Its report.json; None if it failed.
+        report: Its report.json; None without one.
+        refused: The file whose own order failed its checks; None if it passed them.
         error: One line; "" if it did not fail.
         hint: What to do about it, if anything is known.
         kept: Whether an earlier run had finished it.
@@ -72,6 +73,7 @@ class Outcome:
 
     cell: Cell
     report: Mapping[str, Any] | None
+    refused: Mapping[str, Any] | None = None
     error: str = ""
     hint: str = ""
     kept: bool = False
@@ -189,6 +191,10 @@ def run_cell(
         # What it prints stands in its report.
         with contextlib.redirect_stdout(io.StringIO()):
             report = cell.audit.run_on(opened)
+        if "results" not in report:
+            # A report of an earlier run may lie there: no key makes it this cell's.
+            (refused,) = report["unscored"]
+            return Outcome(cell, None, refused=refused)
         seconds = round(time.process_time() - began, 2)
         known = {"key": key, "cpu_seconds": seconds}
         replace_bytes(folder / KEY_NAME, json.dumps(known).encode())

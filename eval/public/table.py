@@ -1,5 +1,6 @@
 """Audits of all cells to one table: Holm over all of it, then the verdicts."""
 
+import dataclasses
 import math
 import shlex
 from collections.abc import Mapping, Sequence
@@ -8,7 +9,8 @@ from typing import Any
 from eval.public.cells import Outcome
 from eval.study import Grid
 from jaxcontam.report.document import order_result_from
-from jaxcontam.report.remedies import plain_name
+from jaxcontam.report.plain_names import plain_name
+from jaxcontam.report.remedies import advice
 from jaxcontam.report.table import effect_text, p_text, p_words
 from jaxcontam.results import OrderResult
 from jaxcontam.verdict import (
@@ -47,8 +49,13 @@ def decided_cells(
         min_effect: Nats a boundary that `no evidence` must have been able to find.
     """
     tested = [one for one in outcomes if one.report is not None]
-    results = [order_result_from(one.deciding) for one in tested]
-    decided = decide(results, min_effect=min_effect)
+    # Models may share a benchmark; a verdict looks at the tests beside it in its cell.
+    results = [
+        dataclasses.replace(order_result_from(row), benchmark=one.cell.name)
+        for one in tested
+        for row in (one.report or {})["results"]
+    ]
+    decided = [one for one in decide(results, min_effect=min_effect) if one.primary]
     by = [row.by for row in screen(decided)] or [None] * len(decided)
     rows = [
         _row(one, result, level)
@@ -86,8 +93,26 @@ def _row(one: Outcome, result: OrderResult, by: float | None) -> dict[str, Any]:
     }
 
 
+def refused_cells(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """The cells that were not scored as their file's own order failed its checks."""
+    return [
+        {
+            "model": one.cell.model.name,
+            "benchmark": one.cell.benchmark.name,
+            "verdict": one.refused["verdict"],
+            "method": one.refused["method"],
+            "failed_pretests": [
+                test["name"] for test in one.refused["pretests"] if not test["passed"]
+            ],
+            "remedy": advice(one.refused, ("audit", *one.cell.words)),
+        }
+        for one in outcomes
+        if one.refused is not None
+    ]
+
+
 def failed_cells(outcomes: Sequence[Outcome]) -> list[dict[str, str]]:
-    """The cells that have no result, and why."""
+    """The cells that could not be tested, and why."""
     return [
         {
             "model": one.cell.model.name,
@@ -96,29 +121,32 @@ def failed_cells(outcomes: Sequence[Outcome]) -> list[dict[str, str]]:
             "hint": one.hint,
         }
         for one in outcomes
-        if one.report is None
+        if one.report is None and one.refused is None
     ]
 
 
 def wide_words(
-    rows: Sequence[Mapping[str, Any]], decided: Sequence[OrderResult]
+    rows: Sequence[Mapping[str, Any]],
+    decided: Sequence[OrderResult],
+    refused: Sequence[Mapping[str, Any]],
 ) -> dict[tuple[str, str], str]:
-    """(model, benchmark) -> p and the letter of the verdict."""
+    """(model, benchmark) -> p, if there is one, and the letter of the verdict."""
     return {
         (row["model"], row["benchmark"]): f"{p_text(result)} {LETTERS[row['verdict']]}"
         for row, result in zip(rows, decided, strict=True)
-    }
+    } | {(row["model"], row["benchmark"]): LETTERS[row["verdict"]] for row in refused}
 
 
 def grids(
     rows: Sequence[Mapping[str, Any]],
     decided: Sequence[OrderResult],
+    refused: Sequence[Mapping[str, Any]],
     failed: Sequence[Mapping[str, str]],
     models: Sequence[str],
     benchmarks: Sequence[str],
 ) -> tuple[Grid, ...]:
-    """The table with models as rows, one line a cell, and what failed."""
-    words = wide_words(rows, decided)
+    """The table with models as rows, one line a cell, and what has none."""
+    words = wide_words(rows, decided, refused)
     letters = ", ".join(f"{letter} {verdict}" for verdict, letter in LETTERS.items())
     wide = Grid(
         f"p of the deciding test; verdict after Holm over {len(rows)} cells "
@@ -137,11 +165,22 @@ def grids(
         ),
         tuple(map(_line, rows, decided)),
     )
-    tables = (wide, long) if rows else (wide,)
-    if not failed:
-        return tables
-    lost = tuple((row["model"], row["benchmark"], row["error"]) for row in failed)
-    return *tables, Grid("Not tested", ("model", "benchmark", "reason"), lost)
+    tables = [wide, long] if rows else [wide]
+    if refused:
+        lines = tuple(
+            (
+                *(row["model"], row["benchmark"]),
+                "; ".join(map(plain_name, row["failed_pretests"])),
+                row["remedy"] or "",
+            )
+            for row in refused
+        )
+        head = ("model", "benchmark", "checks that failed", "remedy")
+        tables.append(Grid("Not scored: the file's own order", head, lines))
+    if failed:
+        lost = tuple((row["model"], row["benchmark"], row["error"]) for row in failed)
+        tables.append(Grid("Not tested", ("model", "benchmark", "reason"), lost))
+    return tuple(tables)
 
 
 def reading(rows: Sequence[Mapping[str, Any]]) -> str:

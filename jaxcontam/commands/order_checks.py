@@ -93,9 +93,9 @@ def order_checks(
     block_field: str | None = None,
 ) -> tuple[Pretest, ...]:
     """The battery on a file as it is tested: in groups, or with blocks for examples."""
-    groups = None if group_field is None else benchmark.groups(group_field)
     if block_field is not None:
         benchmark = as_blocks(benchmark, block_starts(benchmark, block_field))
+    groups = None if group_field is None else benchmark.groups(group_field)
     return pretest_battery(
         benchmark.texts, columns(benchmark.rows), seed=seed, groups=groups
     )
@@ -151,6 +151,7 @@ def print_checks(
             console.print(
                 f"  {'passed' if test.passed else 'failed'}  p = {test.p_value:<8.2g}"
                 f"{plain_name(test.name)}",
+                soft_wrap=True,
                 highlight=False,
                 markup=False,
             )
