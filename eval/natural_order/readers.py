@@ -158,7 +158,7 @@ def kept_reader(plan: Plan, words: Words, path: Path) -> Training:
     )
     make_folder(path.parent)
     partial = path.with_suffix(".partial.npz")
-    np.savez(partial, **{name: weight for name, weight in weights.items()})
+    np.savez(partial, allow_pickle=False, **weights)
     partial.replace(path)
     fields = {"key": key, **dataclasses.asdict(training)}
     replace_bytes(numbers, f"{json.dumps(fields)}\n".encode())
@@ -224,7 +224,10 @@ def copying_losses(decoder: Decoder, words: Words) -> tuple[float, float]:
     )
     first = [own[0][: len(ids)] for own, ids in zip(scores, strings, strict=True)]
     again = [own[0][len(ids) :] for own, ids in zip(scores, strings, strict=True)]
-    return tuple(-float(np.concatenate(part).mean()) for part in (first, again))
+    lost_first, lost_again = (
+        -float(np.concatenate(part).mean()) for part in (first, again)
+    )
+    return lost_first, lost_again
 
 
 def reader_stream(plan: Plan, words: Words) -> tuple[np.ndarray, float]:
