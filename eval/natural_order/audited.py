@@ -1,12 +1,22 @@
 """One file through the path of `audit`: checks, plan, scores, p-values, verdict."""
 
 import dataclasses
+import functools
+import itertools
 import time
-from pathlib import Path
 from typing import Any
 
-from eval.natural_order.auditees import Auditee, Model, auditee
-from eval.natural_order.kind import File
+from eval.natural_order.background import documents
+from eval.natural_order.copying import (
+    CONTEXT,
+    PREFIX_ID,
+    Bigrams,
+    CopyingPairs,
+    CopyingScorer,
+    WordEncoder,
+    fit_bigrams,
+    remember,
+)
 from eval.natural_order.kinds import KINDS
 from jaxcontam.commands.order_checks import order_checks
 from jaxcontam.data.encoding import encode_examples
@@ -16,6 +26,7 @@ from jaxcontam.methods.order_test import order_result, plan_test, score_test
 from jaxcontam.results import OrderResult, Pretest
 from jaxcontam.verdict import MIN_EFFECT, decide
 
+_N_DOCUMENTS = 2_000
 # Where in the file the evidence lies enters no verdict, and takes time.
 _ADJACENCY = dataclasses.replace(adjacency.METHOD, locates=False)
 _DIRECTION = dataclasses.replace(direction.METHOD, locates=False)
@@ -31,7 +42,6 @@ class Case:
         n: Rows.
         seed: Of the file and of the tests.
         nats: What a remembered boundary gains; 0 is a clean scorer.
-        model: Who is audited.
     """
 
     kind: str
@@ -39,16 +49,6 @@ class Case:
     n: int
     seed: int
     nats: float = 0.0
-    model: Model = "copying"
-
-    @property
-    def knows(self) -> bool:
-        """Whether the model was given the file."""
-        return self.nats > 0 or self.model == "planted"
-
-    def file(self) -> File:
-        """The file; the same case gives the same bytes."""
-        return KINDS[self.kind].file(n=self.n, strength=self.strength, seed=self.seed)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,21 +79,25 @@ class Record:
     seconds: float
 
 
-def audited(case: Case, model: Auditee) -> Record:
-    """Audit a file; those that fail their checks are scored, too."""
+def audited(case: Case, background: Bigrams) -> Record:
+    """Audit a file by a copying scorer; files that fail their checks are scored too."""
     began = time.process_time()
-    benchmark = without_repeats(case.file().benchmark(f"{case.kind}-{case.seed}"))
+    kind = KINDS[case.kind]
+    file = kind.file(n=case.n, strength=case.strength, seed=case.seed)
+    benchmark = without_repeats(file.benchmark(f"{case.kind}-{case.seed}"))
     pretests = order_checks(benchmark, seed=case.seed)
-    encoded = encode_examples(model.tokenizer(), benchmark.texts)
+    encoder = WordEncoder(background.words)
+    encoded = encode_examples(encoder, benchmark.texts)
+    memory = remember(encoded.ids, case.nats) if case.nats else None
     planned = plan_test(
         benchmark,
         encoded,
         _ADJACENCY,
-        prefix_id=model.prefix_id,
-        context=model.context,
+        prefix_id=PREFIX_ID,
+        context=CONTEXT,
         seed=case.seed,
     )
-    scored = score_test(planned, model.scorer(encoded))
+    scored = score_test(planned, CopyingScorer(CopyingPairs(background, memory)))
     attraction, forward = (
         order_result(
             planned,
@@ -107,7 +111,7 @@ def audited(case: Case, model: Auditee) -> Record:
     decided = decide([forward, attraction], min_effect=MIN_EFFECT)[0]
     return Record(
         case=case,
-        law=KINDS[case.kind].law,
+        law=kind.law,
         n_kept=len(benchmark),
         refused=not _passed(decided.pretests),
         failed=tuple(test.name for test in pretests if not test.passed),
@@ -118,14 +122,16 @@ def audited(case: Case, model: Auditee) -> Record:
     )
 
 
-def audited_case(case: Case, folder: Path) -> Record:
-    """What a process does with a case.
+@functools.cache
+def background() -> Bigrams:
+    """What the scorer has read; the same in every process."""
+    texts = itertools.islice(documents("copier", seed=0), _N_DOCUMENTS)
+    return fit_bigrams(list(texts))
 
-    Args:
-        case: The case.
-        folder: Of the study, with the transformers in it.
-    """
-    return audited(case, auditee(case.model, case.nats, folder))
+
+def audited_case(case: Case) -> Record:
+    """What a process does with a case."""
+    return audited(case, background())
 
 
 def fields_of(record: Record) -> dict[str, Any]:

@@ -1,10 +1,8 @@
-"""What the study's models read: text in which much stands twice.
+"""What the study's transformers read: text in which much stands twice.
 
-It holds none of the audited files, only others made by the same grammar. The `copier`
-text is the background of the scorer without weights. Transformers find out sooner that
-copying pays where random words come back at once, so half of a `reader`'s documents are
-such; a `worldly` one also reads parts of other files of every kind of order, and pages
-that give the list of metals, which the world knows by heart.
+It holds none of the audited files, only others made by the same grammar. `copier` text
+teaches to copy from the context; `worldly` text also shows what orders files have, and
+pages that give the list of metals, which the world knows by heart.
 """
 
 import itertools
@@ -32,8 +30,8 @@ from eval.natural_order.words import (
     thing,
 )
 
-Reading = Literal["copier", "reader", "worldly"]
-"""What a model has read."""
+Reading = Literal["copier", "worldly"]
+"""What a transformer has read."""
 
 _ALL_WORDS = (*NOUNS, *NAMES, *PLACES, *ADJECTIVES, *VERBS)
 # Of a worldly reader's documents.
@@ -52,7 +50,7 @@ def documents(reading: Reading, *, seed: int) -> Iterator[str]:
         elif reading == "worldly" and drawn < _SHARE_OF_PAGES + _SHARE_OF_FILES:
             yield _excerpt(rng, _FILES_FROM + number)
         else:
-            yield rng.choice(_FORMS if reading == "copier" else _READER_FORMS)(rng)
+            yield rng.choice(_FORMS)(rng)
 
 
 def repeated_string(rng: Random) -> str:
@@ -64,17 +62,6 @@ def repeated_string(rng: Random) -> str:
         words = [pseudoword(rng, rng.randrange(1, 4)) for _ in range(n)]
     between = rng.choice(("\n", " ", ". ", "\n\n"))
     return between.join([" ".join(words)] * rng.randrange(2, 5))
-
-
-def random_words(rng: Random, n: int) -> str:
-    """Words in no order, which no grammar foresees."""
-    return " ".join(rng.choice(_ALL_WORDS) for _ in range(n))
-
-
-def _cycle(rng: Random) -> str:
-    """A few random words, and the same again, some 30 to 60 words in all."""
-    n = rng.randrange(4, 20)
-    return " ".join([random_words(rng, n)] * max(2, rng.randrange(30, 60) // n))
 
 
 def _repeated_sentences(rng: Random) -> str:
@@ -150,9 +137,6 @@ _FORMS: tuple[Callable[[Random], str], ...] = (
     _prose,
     _foreign,
 )
-
-
-_READER_FORMS = (*_FORMS, *len(_FORMS) * (_cycle,))
 
 
 def _page_of_metals(rng: Random) -> str:
