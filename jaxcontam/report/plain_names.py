@@ -23,6 +23,8 @@ _PLAIN = {
     "({field})",
     "blind_lags": "examples some places apart that are alike to a scorer without a "
     "model ({field})",
+    "blind_runs": "parts of the file that are more alike within than between, to a "
+    "scorer without a model ({field})",
     "blind_direction": "a direction that a scorer without a model finds ({field})",
     "forward_numbers": "numbers anywhere in the text that count on",
     "forward_dates": "dates, times and ordinals that count on",
