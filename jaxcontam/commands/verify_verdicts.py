@@ -243,11 +243,11 @@ def _possible(tests: Sequence[Pretest], *, every: bool) -> list[list[bool]]:
     passed more than it does over the stated ones, yet none with a p-value below that of
     a failed one.
     """
-    passed = np.array([test.passed for test in gate(tests)])
+    passed = np.array([test.passed for test in gate(tests)], bool)
     if every:
         return [passed.tolist()]
     p_values = np.array([test.p_value for test in tests], np.float64)
-    idle = np.array([not test.applicable for test in tests])
+    idle = np.array([not test.applicable for test in tests], bool)
     cuts = [p_values > p for p in (0.0, *p_values.tolist())]
     return [(passed | cut | idle).tolist() for cut in cuts]
 
