@@ -8,7 +8,7 @@ import pytest
 import scipy.stats
 
 from jaxcontam.methods import METHODS
-from jaxcontam.methods.method import OrderFile
+from jaxcontam.methods.method import OrderFile, PairMethod
 from jaxcontam.methods.power_designs import (
     PLANNED,
     FilePlan,
@@ -17,6 +17,7 @@ from jaxcontam.methods.power_designs import (
     workload,
 )
 from jaxcontam.stats.adjacency import double_centred, path_sums
+from jaxcontam.stats.direction import needed_pairs, run_length, runs_of
 from jaxcontam.stats.power import (
     detectable_effect,
     drawn_design,
@@ -191,8 +192,18 @@ def test_planned_strata_are_those_of_the_test_itself(name, n):
     file = FilePlan(n_examples=n, example_tokens=20, context=256)
     design = power_design(name, file, None)
     method = METHODS[name]
-    if name == "adjacency":
-        assert design.n_strata == math.ceil(n / method.size)
+    if isinstance(method, PairMethod):
+        n_strata = math.ceil(n / method.size)
+        sizes = [len(part) for part in np.array_split(np.arange(n), n_strata)]
+        runs = [runs_of(size, run_length(n)) for size in sizes]
+        # Direction has a row of its power for each run, adjacency for each stratum.
+        n_rows = n_strata if method.whole else sum(len(set(own)) for own in runs)
+        assert design.n_strata == n_rows
+        n_pairs = sum(
+            size * (size - 1) if method.whole else needed_pairs(own).sum()
+            for size, own in zip(sizes, runs, strict=True)
+        )
+        assert workload(name, file, design).n_targets == 20 * n_pairs
         return
     real = method.design(
         OrderFile(

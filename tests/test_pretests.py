@@ -123,6 +123,7 @@ def test_reversal_needs_only_what_points_forwards():
         "number_trend",
         "number_steps",
         "label_steps:level",
+        "templated",
         "blind_direction:words",
         "blind_direction:characters",
         "forward_numbers",

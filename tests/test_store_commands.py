@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from jaxcontam.cli import main
@@ -36,7 +37,8 @@ def asked_of_kernel(monkeypatch):
 @pytest.fixture
 def benchmark(tmp_path):
     path = tmp_path / "x.txt"
-    path.write_text("".join(f"question {i} of many\n" for i in range(60)))
+    order = np.random.default_rng(0).permutation(60)
+    path.write_text("".join(f"question {i} of many\n" for i in order))
     return path
 
 

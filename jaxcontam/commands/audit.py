@@ -66,13 +66,10 @@ class Audit(DeviceFlags):
     """Files in published order: .jsonl, .json, .csv, .tsv, .txt, .parquet; or
     hf:ORG/NAME:SPLIT, lm_eval:TASK."""
     tests: str | None = None
-    """Order tests, comma-separated, the deciding one first (see: methods). A test of
-    random orders says `suspected` at most of a file that nobody shuffled, unless
-    direction finds the same."""
+    """Order tests, comma-separated, the deciding one first (see: methods)."""
     effort: Literal["quick", "standard", "thorough"] = "standard"
-    """quick: direction, 2.5 passes; standard: direction and adjacency, 7 passes;
-    thorough: direction, adjacency over longer strata and stratified, 21 passes.
-    direction decides; the others where the order is known to be random."""
+    """quick: direction, 2.5 passes; standard: and adjacency, 7; thorough: and
+    stratified, 21. Direction decides unless the order is known to be random."""
     shuffled: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """You know that the published order was drawn at random: adjacency decides, and the
     report quotes you."""
