@@ -69,7 +69,7 @@ class Membership(DeviceFlags):
     members: str | None = None
     """Texts that are known to have been seen."""
     nonmembers: str | None = None
-    """Texts that cannot have been seen, from where the texts in question come from."""
+    """Texts that cannot have been seen, of the same kind."""
     template: str | None = None
     r"""Text of a record, such as "Question: {question}\nAnswer: {answer}"."""
     text_field: str | None = None
@@ -91,8 +91,7 @@ class Membership(DeviceFlags):
     sweep_k: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Also choose k of 10 to 50 on a random half of the texts, judged on the other."""
     reference: str | None = None
-    """A model that saw neither side: the score `reference`, and a blind baseline,
-    without which the verdict is at most suspected: one side may be less fluent."""
+    """Model that saw neither side; without one the verdict is at most suspected."""
     corpus: tuple[Path, ...] = ()
     """Text files whose token frequencies the score `dc_pdd` reads."""
     masked_lm: Path | None = None

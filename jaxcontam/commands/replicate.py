@@ -74,8 +74,8 @@ class Replicate:
     k: int = 50
     """Instances, drawn at random; the paper has 10."""
     control: Path | None = None
-    """File of instances that cannot have been seen, such as newer or rewritten ones;
-    with --recorded, their completions. Without one the verdict is at most suspected."""
+    """Instances that cannot have been seen, such as newer ones; with --recorded, their
+    completions. Without them at most suspected."""
     prompts: Path | None = None
     """Other instructions: a .toml or .json file with guided and general templates."""
     judge: str = "local"
