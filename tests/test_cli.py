@@ -22,7 +22,7 @@ SCORES = (
     "reference, recall, con_recall, gradient_norm"
 )
 TESTS = (
-    "adjacency, stratified, two_min, reversal, permutation, sequential, "
+    "direction, adjacency, stratified, two_min, reversal, permutation, sequential, "
     "permutation_sequential, permutation_besag_clifford, adjacency_normal, sharded_t, "
     "sharded_t_released, options"
 )
