@@ -210,9 +210,9 @@ def test_sorted_file_is_an_invalid_design_with_a_remedy(pulse, tmp_path, capsys)
     assert main([*words, "--score-anyway"]) == 0
     (row,) = (r for r in read(tmp_path / "o")["results"] if r["primary"])
     assert row["verdict"] == "invalid design"
-    shown = capsys.readouterr().out
-    assert "length that rises or falls along the file" in shown
-    assert "remedy: no order test of this file alone is sound" in shown
+    said = capsys.readouterr()
+    assert "length that rises or falls along the file" in said.err
+    assert "no order test of this file alone is sound" in said.out
 
 
 def test_untouched_report_is_verified(pulse):
