@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from jaxcontam.errors import InputError
-from jaxcontam.membership_results import BlindBaseline
 from jaxcontam.methods.membership.blind import Blind, blind_baselines
 from jaxcontam.methods.membership.judging import judge, score_pictures
 from jaxcontam.methods.membership.pool_judging import judge_texts
 from jaxcontam.methods.membership.verdicts import score_verdict, set_verdict
 from jaxcontam.report.roc_plots import roc_plot, scores_plot
+from jaxcontam.results.membership import BlindBaseline
 from jaxcontam.stats.roc import auc_delong, paired_delong
 
 WORDS = [f"{a}{b}{c}" for a in "bdfglm" for b in "aeiou" for c in "nrst"]

@@ -12,8 +12,8 @@ from jaxcontam.methods.replication.judges import judge_result
 from jaxcontam.methods.replication.local_judge import judge_local
 from jaxcontam.methods.replication.predictable import follows_from_first
 from jaxcontam.methods.replication.split import draw_instances
-from jaxcontam.replication_results import JudgeResult
 from jaxcontam.report.replication import replication_sentences
+from jaxcontam.results.replication import JudgeResult
 
 N_ROWS = 13
 KINDS = {

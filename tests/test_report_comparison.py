@@ -11,8 +11,8 @@ import pytest
 from jaxcontam.cli import main
 from jaxcontam.commands.compare import compared
 from jaxcontam.errors import InputError
-from jaxcontam.membership_results import SetResult
 from jaxcontam.report.comparison import comparison_sentences
+from jaxcontam.results.membership import SetResult
 from tests.page_laws import check_page
 from tests.report_documents import (
     audit_document,

@@ -11,7 +11,7 @@ from jaxcontam.methods.replication.partition import overlap_results
 from jaxcontam.methods.replication.recorded import Recorded, read_recorded_folder
 from jaxcontam.methods.replication.split import instances_fingerprint
 from jaxcontam.methods.replication.tables import Partition
-from jaxcontam.replication_results import JudgeResult, OverlapResult
+from jaxcontam.results.replication import JudgeResult, OverlapResult
 
 # The test that puts the asterisks of table 2 there.
 _TEST = "paired_bootstrap"

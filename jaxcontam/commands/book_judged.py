@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontam.book_results import BookRate, BookThreshold
 from jaxcontam.commands.membership_judged import Table
 from jaxcontam.commands.verify_membership import UNREADABLE, differences
 from jaxcontam.commands.verify_texts import checked_rows
 from jaxcontam.data.benchmark import fingerprint
 from jaxcontam.data.books import MEMBER, NONMEMBER
 from jaxcontam.errors import InputError
-from jaxcontam.membership_results import BlindBaseline, ScoreResult
 from jaxcontam.methods.membership.books import Shelf, judge_books
 from jaxcontam.report.document import REPORT_NAME
 from jaxcontam.report.membership import TEXTS_NAME, score_columns
+from jaxcontam.results.books import BookRate, BookThreshold
+from jaxcontam.results.membership import BlindBaseline, ScoreResult
 
 # False-positive rate at which the paper reads off how many members are found.
 _FPRS = (0.05,)

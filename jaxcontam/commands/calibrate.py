@@ -9,7 +9,6 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from jaxcontam.calibrated import CalibrationResult
 from jaxcontam.commands.audit import default_out
 from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
 from jaxcontam.commands.flags import (
@@ -38,6 +37,7 @@ from jaxcontam.report.calibration import (
 from jaxcontam.report.document import make_folder
 from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.results import Report
+from jaxcontam.results.calibration import CalibrationResult
 from jaxcontam.stats.calibration import LEVELS
 from jaxcontam.terminal import Terminal, json_text
 

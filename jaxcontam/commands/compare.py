@@ -12,9 +12,7 @@ import numpy as np
 import tyro
 
 from jaxcontam.commands.method_notes import method_notes
-from jaxcontam.comparison_results import ComparedTest
 from jaxcontam.errors import InputError
-from jaxcontam.membership_results import N_PERMUTATIONS
 from jaxcontam.report.comparison import (
     comparison_sentences,
     design_of,
@@ -24,6 +22,8 @@ from jaxcontam.report.comparison import (
 )
 from jaxcontam.report.comparison_kinds import ORDER, RANKING, ComparedKind
 from jaxcontam.report.document import DAMAGE, REPORT_NAME, read_document
+from jaxcontam.results.comparison import ComparedTest
+from jaxcontam.results.membership import N_PERMUTATIONS
 from jaxcontam.stats.multiple import holm
 from jaxcontam.terminal import Terminal
 from jaxcontam.verdict import CONTAMINATED_LEVEL

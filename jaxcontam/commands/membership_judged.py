@@ -14,14 +14,14 @@ import numpy as np
 
 from jaxcontam.commands.membership_texts import MEMBER, NONMEMBER, TEXT, RunTexts
 from jaxcontam.errors import InputError
-from jaxcontam.membership_results import (
+from jaxcontam.methods.membership.sweep import sweep_methods, sweep_min_k
+from jaxcontam.results.membership import (
     BlindBaseline,
     ScorePicture,
     ScoreResult,
     SetResult,
     TextThreshold,
 )
-from jaxcontam.methods.membership.sweep import sweep_methods, sweep_min_k
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

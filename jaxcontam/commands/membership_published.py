@@ -15,7 +15,6 @@ from jaxcontam.commands.membership_texts import RunTexts
 from jaxcontam.commands.method_notes import method_notes
 from jaxcontam.commands.publish import Stopwatch
 from jaxcontam.hosts import is_first
-from jaxcontam.membership_results import ScoreResult
 from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.report.membership import TEXTS_NAME, text_rows, write_membership
 from jaxcontam.report.membership_words import (
@@ -30,6 +29,7 @@ from jaxcontam.report.membership_words import (
 )
 from jaxcontam.report.provenance import library_versions
 from jaxcontam.results import Report
+from jaxcontam.results.membership import ScoreResult
 from jaxcontam.terminal import Terminal, json_text
 
 if TYPE_CHECKING:

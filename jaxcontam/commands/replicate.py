@@ -13,7 +13,6 @@ from jaxcontam.commands.method_notes import method_notes
 from jaxcontam.commands.publish import Stopwatch
 from jaxcontam.commands.replicate_judged import check_recorded, recorded_partition
 from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.replication_results import COMPARISONS
 from jaxcontam.report.document import replace_bytes
 from jaxcontam.report.provenance import library_versions
 from jaxcontam.report.replication import (
@@ -27,6 +26,7 @@ from jaxcontam.report.replication import (
     write_replication,
 )
 from jaxcontam.results import DeviceInfo, ModelInfo, Report
+from jaxcontam.results.replication import COMPARISONS
 from jaxcontam.scoring.api.address import PREFIX, parse_api
 from jaxcontam.terminal import Terminal, json_text
 

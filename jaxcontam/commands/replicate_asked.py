@@ -27,9 +27,9 @@ from jaxcontam.methods.replication.fields import find_fields
 from jaxcontam.methods.replication.instance import Completer, Completion
 from jaxcontam.methods.replication.prompts import load_prompts
 from jaxcontam.methods.replication.split import Drawn, draw_instances
-from jaxcontam.replication_results import ComparisonResult
 from jaxcontam.report.document import make_folder
 from jaxcontam.results import DeviceInfo, ModelInfo
+from jaxcontam.results.replication import ComparisonResult
 from jaxcontam.terminal import Terminal
 
 if TYPE_CHECKING:

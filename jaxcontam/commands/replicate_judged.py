@@ -15,8 +15,8 @@ from jaxcontam.methods.replication.overlap import overlap_scores
 from jaxcontam.methods.replication.people import People
 from jaxcontam.methods.replication.recorded import Recorded, read_recorded
 from jaxcontam.methods.replication.split import instances_fingerprint
-from jaxcontam.replication_results import ComparisonResult
 from jaxcontam.report.document import make_folder
+from jaxcontam.results.replication import ComparisonResult
 from jaxcontam.scoring.api.budget import Spending
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from jaxcontam.methods.replication.overlap import ROUGE_L, overlap_scores
 from jaxcontam.methods.replication.partition import overlap_results
 from jaxcontam.methods.replication.people import People
 from jaxcontam.methods.replication.predictable import follows_from_first
-from jaxcontam.replication_results import JudgeResult, OverlapResult
+from jaxcontam.results.replication import JudgeResult, OverlapResult
 
 LOCAL, LLM, HUMAN = "judge_local", "judge_llm", "judge_human"
 PARTITION, CONTROL = "partition", "control"

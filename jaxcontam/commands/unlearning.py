@@ -43,9 +43,9 @@ from jaxcontam.report.unlearning import (
     write_unlearning_page,
 )
 from jaxcontam.results import DeviceInfo, ModelInfo, Report
+from jaxcontam.results.unlearning import QUESTIONS
 from jaxcontam.scoring.api.address import ApiModel, key_from_environment, parse_api
 from jaxcontam.terminal import Terminal, json_text
-from jaxcontam.unlearning_results import QUESTIONS
 
 if TYPE_CHECKING:
     from jaxcontam.models.checkpoint import Checkpoint

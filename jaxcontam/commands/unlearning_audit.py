@@ -17,7 +17,7 @@ from jaxcontam.methods.unlearning import (
     screen_result,
     similarity_result,
 )
-from jaxcontam.unlearning_results import ScreenResult, SimilarityResult
+from jaxcontam.results.unlearning import ScreenResult, SimilarityResult
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -12,8 +12,8 @@ from jaxcontam.data.journal import Journal
 from jaxcontam.data.rouge import rouge_l
 from jaxcontam.errors import InputError
 from jaxcontam.methods.unlearning import Similarities
+from jaxcontam.results.unlearning import CHUNKS
 from jaxcontam.scoring.api.address import ApiModel
-from jaxcontam.unlearning_results import CHUNKS
 
 if TYPE_CHECKING:
     from jaxcontam.models.checkpoint import Checkpoint

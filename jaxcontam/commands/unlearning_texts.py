@@ -11,7 +11,7 @@ from jaxcontam.data.hub_splits import is_hub_split
 from jaxcontam.data.labelled import load_labelled
 from jaxcontam.data.templates import fill_template, text_of_field, typed_newlines
 from jaxcontam.errors import InputError
-from jaxcontam.unlearning_results import CHUNKS, QUESTIONS
+from jaxcontam.results.unlearning import CHUNKS, QUESTIONS
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,12 +5,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from jaxcontam.calibrated import FRESH, RELABELLED, CalibrationResult, DrawnPValues
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.methods.method import OrderMethod, PairMethod, TestMethod, pair_strata
 from jaxcontam.methods.order_test import PlannedTest, plan_test, score_test
 from jaxcontam.results import Evidence
+from jaxcontam.results.calibration import (
+    FRESH,
+    RELABELLED,
+    CalibrationResult,
+    DrawnPValues,
+)
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.progress import progress_after
 from jaxcontam.scoring.scorer import Progress

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from jaxcontam.results.unlearning import ScreenResult, SimilarityResult
 from jaxcontam.stats.bootstrap import BootstrapResult, bootstrap
 from jaxcontam.stats.shares import wilson_interval
-from jaxcontam.unlearning_results import ScreenResult, SimilarityResult
 
 BOUND = 1.15
 """Ratios between 1 / 1.15 and 1.15 are suspicious, as in Shi et al. 2023, section 7."""

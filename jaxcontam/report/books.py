@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxcontam.book_results import BookRate, BookThreshold
 from jaxcontam.report.document import (
     is_report_of,
     make_folder,
@@ -21,6 +20,7 @@ from jaxcontam.report.membership import TEXTS_NAME
 from jaxcontam.report.page_words import BOOKS
 from jaxcontam.report.template import PAGE_NAME, MethodNote, render
 from jaxcontam.results import Report
+from jaxcontam.results.books import BookRate, BookThreshold
 
 COMMAND = "books"
 MEANING = (

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontam.calibrated import RELABELLED, DrawnPValues
 from jaxcontam.errors import InputError
 from jaxcontam.report.archive import DAMAGED_ARRAY
 from jaxcontam.report.document import (
@@ -21,6 +20,7 @@ from jaxcontam.report.document import (
 from jaxcontam.report.page_words import CALIBRATION
 from jaxcontam.report.template import PAGE_NAME, MethodNote, render
 from jaxcontam.results import Report
+from jaxcontam.results.calibration import RELABELLED, DrawnPValues
 
 P_VALUES_NAME = "p_values.npz"
 COMMAND = "calibrate"

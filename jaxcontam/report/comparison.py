@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxcontam.comparison_results import ComparedTest
 from jaxcontam.report.comparison_kinds import RANKING, ComparedKind
 from jaxcontam.report.document import make_folder, replace_files
 from jaxcontam.report.sentences import effect_words, p_words
 from jaxcontam.report.table_csv import csv_text
 from jaxcontam.report.template import MethodNote, render_fields
+from jaxcontam.results.comparison import ComparedTest
 
 PAGE_NAME, TABLE_NAME = "comparison.html", "comparison.csv"
 

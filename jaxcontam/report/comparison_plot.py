@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import matplotlib
 
-from jaxcontam.comparison_results import ComparedTest
 from jaxcontam.report.figure import BLUE, GREY, ORANGE, STYLE, figure_axes, svg_text
+from jaxcontam.results.comparison import ComparedTest
 
 _WIDTH, _ROW = 4.2, 0.24
 # Told apart by shape and filling as well as by colour.

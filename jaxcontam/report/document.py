@@ -14,9 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxcontam.calibrated import CalibrationResult
 from jaxcontam.errors import InputError
-from jaxcontam.membership_results import ScoreResult, SetResult
 from jaxcontam.report.archive import archive_bytes
 from jaxcontam.report.table_csv import RESULTS_NAME, results_csv
 from jaxcontam.results import (
@@ -31,6 +29,8 @@ from jaxcontam.results import (
     ReferenceResult,
     Report,
 )
+from jaxcontam.results.calibration import CalibrationResult
+from jaxcontam.results.membership import ScoreResult, SetResult
 
 SCHEMA = 1
 REPORT_NAME = "report.json"

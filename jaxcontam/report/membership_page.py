@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontam.membership_results import ScorePicture
 from jaxcontam.report.document import replace_bytes
 from jaxcontam.report.membership import read_text_rows, score_columns
 from jaxcontam.report.membership_words import (
@@ -25,6 +24,7 @@ from jaxcontam.report.model_words import model_words
 from jaxcontam.report.page_words import MEMBERSHIP
 from jaxcontam.report.roc_plots import roc_plot, scores_plot
 from jaxcontam.report.template import PAGE_NAME, MethodNote, render
+from jaxcontam.results.membership import ScorePicture
 
 _N_TOP = 20
 _BEGINNING = 120

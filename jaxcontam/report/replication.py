@@ -10,12 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxcontam.replication_results import (
-    COMPARISONS,
-    ComparisonResult,
-    JudgeResult,
-    OverlapResult,
-)
 from jaxcontam.report.document import (
     is_report_of,
     make_folder,
@@ -24,6 +18,12 @@ from jaxcontam.report.document import (
 )
 from jaxcontam.report.membership import TEXTS_NAME
 from jaxcontam.results import Report
+from jaxcontam.results.replication import (
+    COMPARISONS,
+    ComparisonResult,
+    JudgeResult,
+    OverlapResult,
+)
 
 COMMAND = "replicate"
 ASKED: Mapping[str, type] = {"benchmark": str, "arm": str}

@@ -12,8 +12,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from jaxcontam.membership_results import ScorePicture
 from jaxcontam.report.figure import BLUE, GREY, ORANGE, STYLE, figure_axes, svg_text
+from jaxcontam.results.membership import ScorePicture
 
 _WIDE, _SMALL = (8.8, 4.0), (4.0, 2.6)
 # Told apart by dash as well as by colour, for grey print and colour-blind readers.

@@ -21,7 +21,7 @@ from jaxcontam.report.membership import TEXTS_NAME, read_text_rows
 from jaxcontam.report.page_words import UNLEARNING
 from jaxcontam.report.template import PAGE_NAME, MethodNote, render
 from jaxcontam.results import ModelInfo, Report
-from jaxcontam.unlearning_results import QUESTIONS, ScreenResult, SimilarityResult
+from jaxcontam.results.unlearning import QUESTIONS, ScreenResult, SimilarityResult
 
 COMMAND = "unlearning"
 MEANING = (

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from jaxcontam.calibrated import Rejection
+from jaxcontam.results.calibration import Rejection
 from jaxcontam.stats.adjacency import path_moments
 from jaxcontam.stats.pair_statistic import ADJACENCY, PairStrata
 from jaxcontam.stats.pair_test import drawn_sums

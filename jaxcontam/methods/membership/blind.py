@@ -17,7 +17,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxcontam.membership_results import BlindBaseline
 from jaxcontam.methods.membership.blind_classifiers import (
     bag_of_words,
     boosted_trees,
@@ -28,6 +27,7 @@ from jaxcontam.methods.membership.blind_classifiers import (
 from jaxcontam.methods.membership.documents import document_codes, independent_codes
 from jaxcontam.methods.membership.fluency import ngram_fluency
 from jaxcontam.methods.membership.text_features import length_features, number_features
+from jaxcontam.results.membership import BlindBaseline
 from jaxcontam.stats.roc import Difference, auc_delong, auc_interval, paired_delong
 
 FEWEST = 10

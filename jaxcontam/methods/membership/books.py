@@ -16,8 +16,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxcontam.book_results import BookRate, BookThreshold
 from jaxcontam.data.books import MEMBER, NONMEMBER, TESTED
+from jaxcontam.results.books import BookRate, BookThreshold
 from jaxcontam.stats.shares import wilson_interval
 from jaxcontam.stats.threshold import best_threshold
 

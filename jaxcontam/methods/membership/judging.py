@@ -13,11 +13,6 @@ from typing import Protocol
 import numpy as np
 
 from jaxcontam.errors import InputError
-from jaxcontam.membership_results import (
-    N_PERMUTATIONS,
-    ScorePicture,
-    ScoreResult,
-)
 from jaxcontam.methods.membership.blind import Blind, increment
 from jaxcontam.methods.membership.documents import (
     copies_warnings,
@@ -26,6 +21,11 @@ from jaxcontam.methods.membership.documents import (
 )
 from jaxcontam.methods.membership.operating import operating_point
 from jaxcontam.methods.membership.verdicts import reference_warnings, score_verdict
+from jaxcontam.results.membership import (
+    N_PERMUTATIONS,
+    ScorePicture,
+    ScoreResult,
+)
 from jaxcontam.stats.relabelling import auc_p_values
 from jaxcontam.stats.roc import (
     Clusters,

@@ -7,7 +7,7 @@ Dimension key
 
 import numpy as np
 
-from jaxcontam.membership_results import OperatingPoint
+from jaxcontam.results.membership import OperatingPoint
 from jaxcontam.stats.bootstrap import bootstrap, tpr_statistic
 from jaxcontam.stats.roc import Clusters, Convention, tpr_at_fpr
 from jaxcontam.stats.shares import wilson_interval

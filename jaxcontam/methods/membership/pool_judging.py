@@ -12,11 +12,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxcontam.errors import InputError
-from jaxcontam.membership_results import (
-    N_PERMUTATIONS,
-    SetResult,
-    TextThreshold,
-)
 from jaxcontam.methods.membership.blind import INFLATION, Blind, blind_baselines
 from jaxcontam.methods.membership.documents import (
     copies_warnings,
@@ -33,6 +28,11 @@ from jaxcontam.methods.membership.verdicts import (
     CONFOUNDED,
     reference_warnings,
     set_verdict,
+)
+from jaxcontam.results.membership import (
+    N_PERMUTATIONS,
+    SetResult,
+    TextThreshold,
 )
 from jaxcontam.stats.conformal import conformal_p_values, threshold_at_fpr
 from jaxcontam.stats.multiple import benjamini_hochberg

@@ -21,7 +21,7 @@ from jaxcontam.methods.replication.instance import (
     Progress,
 )
 from jaxcontam.methods.replication.questions import UNSPACED
-from jaxcontam.replication_results import ComparisonResult
+from jaxcontam.results.replication import ComparisonResult
 from jaxcontam.scoring.completer import without_thoughts
 from jaxcontam.scoring.progress import progress_after
 from jaxcontam.stats.shares import wilson_interval

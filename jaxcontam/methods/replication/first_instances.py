@@ -12,7 +12,7 @@ from jaxcontam.methods.replication.questions import (
     filled,
     words_version,
 )
-from jaxcontam.replication_results import ComparisonResult, ReplicationVerdict
+from jaxcontam.results.replication import ComparisonResult, ReplicationVerdict
 from jaxcontam.scoring.completer import without_thoughts
 from jaxcontam.stats.shares import wilson_interval
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from jaxcontam.methods.replication.partition import ALPHA, LEVEL
-from jaxcontam.replication_results import JudgeResult, ReplicationVerdict
+from jaxcontam.results.replication import JudgeResult, ReplicationVerdict
 from jaxcontam.stats.shares import wilson_interval
 from jaxcontam.stats.two_rates import rate_test
 

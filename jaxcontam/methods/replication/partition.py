@@ -6,7 +6,7 @@ Dimension key
 
 import numpy as np
 
-from jaxcontam.replication_results import OverlapResult, ReplicationVerdict
+from jaxcontam.results.replication import OverlapResult, ReplicationVerdict
 from jaxcontam.stats.pair_bootstrap import paired_bootstrap_p, unpaired_bootstrap_p
 from jaxcontam.stats.sign_flip import sign_flip_test
 

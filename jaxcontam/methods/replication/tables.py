@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from jaxcontam.methods.replication.judges import algorithm_2
-from jaxcontam.replication_results import JudgeResult, OverlapResult
+from jaxcontam.results.replication import JudgeResult, OverlapResult
 
 _MEASURES = {"rouge_l": "ROUGE-L", "bleurt": "BLEURT"}
 _JUDGES = {

@@ -33,7 +33,7 @@ from jaxcontam.methods.replication.questions import (
     readings,
     words_version,
 )
-from jaxcontam.replication_results import ComparisonResult
+from jaxcontam.results.replication import ComparisonResult
 from jaxcontam.stats.shares import wilson_interval
 
 TS_GUESSING_VERSION = words_version("ts_guessing", MASKED_WORD, MASKED_OPTION)

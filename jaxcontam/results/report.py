@@ -5,48 +5,14 @@ Rows of `report.json` are these fields under these names; None becomes null.
 
 import dataclasses
 
-from jaxcontam.calibrated import CalibrationResult
-from jaxcontam.membership_results import (
+from jaxcontam.results.calibration import CalibrationResult
+from jaxcontam.results.membership import (
     BlindBaseline,
     ScoreResult,
     SetResult,
     TextThreshold,
 )
-from jaxcontam.order_results import (
-    DECLARED,
-    DESIGNED,
-    KNOWN_ORDERS,
-    RELEASED,
-    Evidence,
-    Local,
-    Neighbours,
-    OrderNumbers,
-    OrderResult,
-    Pretest,
-    ReferenceResult,
-    UnscoredFile,
-)
-
-__all__ = [
-    "DECLARED",
-    "DESIGNED",
-    "KNOWN_ORDERS",
-    "RELEASED",
-    "DeviceInfo",
-    "Evidence",
-    "Local",
-    "MembershipResult",
-    "ModelInfo",
-    "Neighbours",
-    "OrderNumbers",
-    "OrderResult",
-    "Pretest",
-    "ReferenceResult",
-    "Report",
-    "Screening",
-    "ServedInfo",
-    "UnscoredFile",
-]
+from jaxcontam.results.order import OrderResult, UnscoredFile
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

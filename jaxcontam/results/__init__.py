@@ -1,0 +1,48 @@
+"""Results of functions and rows of reports: frozen dataclasses.
+
+Fields stand in `report.json` under their own names; None becomes null.
+"""
+
+from jaxcontam.results.order import (
+    DECLARED,
+    DESIGNED,
+    KNOWN_ORDERS,
+    RELEASED,
+    Evidence,
+    Local,
+    Neighbours,
+    OrderNumbers,
+    OrderResult,
+    Pretest,
+    ReferenceResult,
+    UnscoredFile,
+)
+from jaxcontam.results.report import (
+    DeviceInfo,
+    MembershipResult,
+    ModelInfo,
+    Report,
+    Screening,
+    ServedInfo,
+)
+
+__all__ = [
+    "DECLARED",
+    "DESIGNED",
+    "KNOWN_ORDERS",
+    "RELEASED",
+    "DeviceInfo",
+    "Evidence",
+    "Local",
+    "MembershipResult",
+    "ModelInfo",
+    "Neighbours",
+    "OrderNumbers",
+    "OrderResult",
+    "Pretest",
+    "ReferenceResult",
+    "Report",
+    "Screening",
+    "ServedInfo",
+    "UnscoredFile",
+]
