@@ -27,7 +27,6 @@ from jaxcontam.commands.release import Release
 from jaxcontam.commands.replicate import Replicate
 from jaxcontam.commands.report import Report
 from jaxcontam.commands.score import Score
-from jaxcontam.commands.serve import Serve
 from jaxcontam.commands.unlearning import Unlearning
 from jaxcontam.commands.variants import Variants
 from jaxcontam.commands.verify import Verify
@@ -61,7 +60,6 @@ COMMANDS: dict[str, type] = {
     "books": Books,
     "unlearning": Unlearning,
     "release": Release,
-    "serve": Serve,
     "verify": Verify,
     "report": Report,
     "compare": Compare,
