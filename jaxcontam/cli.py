@@ -16,7 +16,7 @@ from jaxcontam.commands.books import Books
 from jaxcontam.commands.calibrate import Calibrate
 from jaxcontam.commands.canary import Canary
 from jaxcontam.commands.compare import Compare
-from jaxcontam.commands.device_flags import DeviceFlags
+from jaxcontam.commands.device_flags import MERGE, DeviceFlags
 from jaxcontam.commands.doctor import Doctor
 from jaxcontam.commands.membership import Membership
 from jaxcontam.commands.methods import Methods
@@ -198,7 +198,9 @@ def _run_share(command: Any) -> object:
             return command.run()
         except ShareScored as e:
             print(e)
-    return dataclasses.replace(command, distributed=False).run() if judges else None
+    if judges:
+        return dataclasses.replace(command, distributed=False, shard=MERGE).run()
+    return None
 
 
 def _print_help() -> None:

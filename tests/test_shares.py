@@ -27,6 +27,7 @@ from jaxcontam.scoring.shares import (
     Division,
     Share,
     ShareScored,
+    SharesMissingError,
     each_scored,
     parse_share,
 )
@@ -109,6 +110,22 @@ def test_lost_shares_are_named_once_and_finished(tmp_path, capsys):
     assert_same_bits(found, expected)
     scored = {name for part in parts.values() for name in part}
     assert asked and set(asked) <= set(of_one) - scored
+
+
+def test_a_merge_names_all_that_is_missing_and_scores_nothing(tmp_path):
+    score_share(tmp_path, 0, 3)
+    scorer, asked = scorer_of(tmp_path)
+    scorer.division.merges = True
+    for count, names in ((2, "1, 2"), (1, "2")):
+        with pytest.raises(SharesMissingError) as e:
+            list(each_scored(calls_of(scorer)))
+        assert str(e.value) == f"{count} of 3 shares are missing: {names}"
+        assert asked == []
+        score_share(tmp_path, 3 - count, 3)
+        scorer.division = Division(merges=True)
+    expected, _ = alone()
+    assert_same_bits(each_scored(calls_of(scorer)), expected)
+    assert asked == []
 
 
 def test_a_killed_share_is_named_and_goes_on(tmp_path, capsys):

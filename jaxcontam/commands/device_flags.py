@@ -13,6 +13,9 @@ from jaxcontam.scoring.shares import Division, Share, parse_share, share_of_proc
 if TYPE_CHECKING:
     from jaxcontam.scoring.opened import OpenModel
 
+MERGE = "merge"
+"""Of `--shard`: judge what all shares have scored."""
+
 
 # It continues ApiFlags, since two bases with slots cannot be joined.
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +27,8 @@ class DeviceFlags(ApiFlags):
     divided between 2 devices (default: a copy on every device)."""
     shard: str | None = None
     """Score part I of N (I/N, from 0/N) into --store and end; the same command without
-    it reads all parts and judges. auto: as SLURM, an indexed job or a TPU pod says."""
+    it finds all parts and judges. auto: as SLURM, an indexed job or a TPU pod says;
+    merge: judge, and refuse if a part is missing."""
     distributed: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """One of the processes of a pod: each scores its part into a store that all see,
     the first judges. A model larger than a host: they score it together."""
@@ -48,7 +52,7 @@ def check_device_flags(command: Any, model: str | None) -> None:
     """
     check_api_flags(command, model)
     parse_mesh(command.mesh)
-    if command.shard is not None:
+    if command.shard not in (None, MERGE):
         parse_share(command.shard)
     for name in ("shard", "distributed"):
         if not getattr(command, name):
@@ -99,7 +103,7 @@ def open_for(
 
     division = None if beside is None else beside.division
     if division is None:
-        division = Division(_share(command))
+        division = Division(_share(command), merges=command.shard == MERGE)
     return open_model(
         word,
         dtype=command.dtype,
@@ -112,6 +116,6 @@ def open_for(
 
 def _share(command: Any) -> Share | None:
     """What this process scores; None is everything."""
-    if command.shard is not None:
+    if command.shard not in (None, MERGE):
         return parse_share(command.shard)
     return share_of_process(command.mesh_shape) if command.distributed else None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from jaxcontam.errors import InputError
+from jaxcontam.errors import InputError, StorageError
 from jaxcontam.processes import gather, is_first, process_count, process_index
 from jaxcontam.scoring.store import SUFFIX, RowKeys, ScoreStore
 from jaxcontam.scoring.stored import Work, scored_batches
@@ -54,6 +54,10 @@ class Share:
 
     index: int
     count: int
+
+
+class SharesMissingError(StorageError):
+    """Not all shares of a run are in its store, and they were not to be scored here."""
 
 
 class ShareScored(Exception):
@@ -111,9 +115,15 @@ class Division:
     run; one that is planned again has the owner it had.
     """
 
-    def __init__(self, share: Share | None = None):
-        """Score a share; or everything, and find what shares have scored."""
+    def __init__(self, share: Share | None = None, *, merges: bool = False):
+        """Divide a run.
+
+        Args:
+            share: What is scored here; None is what the store lacks.
+            merges: Score nothing: the store must hold everything.
+        """
         self.share = share
+        self.merges = merges
         self._owners: dict[bytes, int] = {}
         self._n_own = self._n = 0
         self._missing: set[int] = set()
@@ -128,38 +138,75 @@ class Division:
 
         Raises:
             ShareScored: After the share's last batch.
+            SharesMissingError: If what is to be merged is not complete.
         """
         if self.share is not None:
-            if store is None:
-                raise InputError(
-                    "--shard: a share is kept in a store, and there is none",
-                    hint="leave out --no-store",
-                )
-            _mark(store.directory, self.share)
-            owners = self._owned(batches, work, store, self.share.count)
-            mine = [
-                batch
-                for batch, owner in zip(batches, owners, strict=True)
-                if owner == self.share.index
-            ]
-            yield from scored_batches(mine, work, store)
-            self._n += len(batches)
-            self._n_own += len(mine)
-            raise ShareScored(
-                f"share {self.share.index} of {self.share.count}: its {self._n_own} of "
-                f"{self._n} batches are in {visible(str(store.directory))}"
+            yield from self._own(batches, work, store, self.share)
+            return
+        count = 0 if store is None else _n_shares(store.directory)
+        if store is not None and count:
+            self._look(batches, work, store, count)
+        elif self.merges:
+            raise SharesMissingError(
+                "no share is in the store", hint="--shard I/N scores one; see --store"
             )
-        if store is not None and (count := _n_shares(store.directory)):
-            owners = self._owned(batches, work, store, count)
-            missing = {
-                owner
-                for batch, owner in zip(batches, owners, strict=True)
-                if not _is_stored(batch, work, store)
-            }
-            if not missing <= self._missing:
-                self._missing |= missing
-                _name_missing(sorted(self._missing), count, store)
         yield from scored_batches(batches, work, store)
+
+    def _own(
+        self,
+        batches: Sequence[BatchT],
+        work: Work[BatchT, ValueT],
+        store: ScoreStore | None,
+        share: Share,
+    ) -> Iterator[tuple[BatchT, list[ValueT], bool]]:
+        """Score a share of the batches, and end."""
+        if store is None:
+            raise InputError(
+                "--shard: a share is kept in a store, and there is none",
+                hint="leave out --no-store",
+            )
+        _mark(store.directory, share)
+        owners = self._owned(batches, work, store, share.count)
+        mine = [
+            batch
+            for batch, owner in zip(batches, owners, strict=True)
+            if owner == share.index
+        ]
+        yield from scored_batches(mine, work, store)
+        self._n += len(batches)
+        self._n_own += len(mine)
+        raise ShareScored(
+            f"share {share.index} of {share.count}: its {self._n_own} of {self._n} "
+            f"batches are in {visible(str(store.directory))}"
+        )
+
+    def _look(
+        self,
+        batches: Sequence[BatchT],
+        work: Work[BatchT, ValueT],
+        store: ScoreStore,
+        count: int,
+    ) -> None:
+        """Name the shares whose batches the store lacks, once."""
+        missing = {
+            owner
+            for batch, owner in zip(
+                batches, self._owned(batches, work, store, count), strict=True
+            )
+            if not _is_stored(batch, work, store)
+        }
+        is_known = missing <= self._missing
+        self._missing |= missing
+        words = _missing_words(sorted(self._missing), count, store)
+        if missing and self.merges:
+            raise SharesMissingError(
+                words,
+                hint="score them with --shard I/N, or all that is missing without "
+                "--shard; --store is a folder that all hosts see",
+            )
+        if not is_known:
+            words = f"jaxcontam: warning: {words}; they are scored here"
+            print(words, file=sys.stderr)
 
     def _owned(
         self,
@@ -261,12 +308,13 @@ def each_scored(calls: Iterable[Callable[[], T]]) -> Iterator[T]:
 
     Raises:
         ShareScored: After the last call, where this process scores a share.
+        SharesMissingError: After the last call, if one has found shares missing.
     """
     over = None
     for call in calls:
         try:
             found = call()
-        except ShareScored as e:
+        except (ShareScored, SharesMissingError) as e:
             over = e
         else:
             yield found
@@ -337,11 +385,11 @@ def _is_stored(batch: BatchT, work: Work[BatchT, ValueT], store: ScoreStore) -> 
     return bool(halves) and all(_is_stored(half, work, store) for half in halves)
 
 
-def _name_missing(missing: Sequence[int], count: int, store: ScoreStore) -> None:
+def _missing_words(missing: Sequence[int], count: int, store: ScoreStore) -> str:
     words = f"{len(missing)} of {count} shares are missing: "
     words += ", ".join(map(str, missing))
     names = [path.name for path in store.directory.glob(f"*{SUFFIX}")]
     own = store.identity.digest.hex()[:16]
     if names and not any(name.startswith(own) for name in names):
         words += "; the store holds scores of another model, machine or version"
-    print(f"jaxcontam: warning: {words}; they are scored here", file=sys.stderr)
+    return words
