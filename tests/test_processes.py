@@ -30,12 +30,13 @@ def files(tmp_path_factory):
     return folder
 
 
-def started(folder, n, words, *, flags=""):
-    """The same command in n processes."""
+def started(folder, n, words, *, words_of=None):
+    """The same command in n processes, but for those that have words of their own."""
+    words_of = words_of or {}
     port = free_port()
     return [
         subprocess.Popen(
-            [sys.executable, "-m", "jaxcontam", *words, "--distributed"],
+            [sys.executable, "-m", "jaxcontam", *own, "--distributed"],
             cwd=folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -47,10 +48,11 @@ def started(folder, n, words, *, flags=""):
                 "JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}",
                 "JAX_NUM_PROCESSES": str(n),
                 "JAX_PROCESS_ID": str(process),
-                "XLA_FLAGS": flags,
+                "XLA_FLAGS": "",
             },
         )
         for process in range(n)
+        for own in [words_of.get(process, words)]
     ]
 
 
@@ -133,12 +135,50 @@ def test_processes_that_hold_one_copy_of_the_weights_score_together(files):
 
 @pytest.mark.slow
 def test_one_that_fails_keeps_its_words_and_ends_the_others(files):
-    port_words = [*AUDIT, "failed", "--mesh", "model=2"]
-    two = started(files, 2, port_words)
-    two[1].kill()
+    words = [*AUDIT, "failed"]
+    two = started(files, 2, words, words_of={1: [*words, "--text-field", "none"]})
     since = time.monotonic()
-    ended = finish_all(two)
+    (first, _, _), (second, _, said) = finish_all(two)
+    assert second == 2
+    assert said.splitlines()[-2].startswith("jaxcontam: error: b.txt:1: no field")
     # Seconds without a sign of life, and some to end.
-    assert time.monotonic() - since < 240
-    assert [code == 0 for code, _, _ in ended] == [False, False]
+    assert first != 0 and time.monotonic() - since < 240
     assert not (files / "failed" / "report.json").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["score", "model", "b.txt"],
+        ["membership", "model", "b.txt", "--nonmembers", "c.txt", "--shots", "2"],
+        [
+            "calibrate",
+            "model",
+            "b.txt",
+            "--draws",
+            "3",
+            "--tests",
+            "adjacency,reversal",
+        ],
+    ],
+)
+def test_other_commands_write_the_same_from_shares(files, words, capsys):
+    (files / "c.txt").write_text((files / "b.txt").read_text()[::-1].strip())
+    outs = [files / f"{words[0]}-{n}" for n in (1, 2)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(files)
+        assert main([*words, "--out", str(outs[0])]) == 0
+        for share in ("0/2", "1/2", "merge"):
+            assert main([*words, "--out", str(outs[1]), "--shard", share]) == 0
+    if words[0] == "score":
+        assert outs[1].read_bytes() == outs[0].read_bytes()
+        return
+    found, one = (
+        [
+            {name: value for name, value in row.items() if "tokens" not in name}
+            for row in json.loads((out / "report.json").read_text())["results"]
+        ]
+        for out in outs
+    )
+    assert found == one
