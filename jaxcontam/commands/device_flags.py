@@ -8,7 +8,13 @@ import tyro
 from jaxcontam.commands.api_flags import ApiFlags, check_api_flags, runs_here
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
-from jaxcontam.scoring.shares import Division, Share, parse_share, share_of_process
+from jaxcontam.scoring.shares import (
+    AUTO,
+    Division,
+    Share,
+    parse_share,
+    share_of_process,
+)
 
 if TYPE_CHECKING:
     from jaxcontam.scoring.opened import OpenModel
@@ -52,7 +58,7 @@ def check_device_flags(command: Any, model: str | None) -> None:
     """
     check_api_flags(command, model)
     parse_mesh(command.mesh)
-    if command.shard not in (None, MERGE):
+    if command.shard not in (None, AUTO, MERGE):
         parse_share(command.shard)
     for name in ("shard", "distributed"):
         if not getattr(command, name):

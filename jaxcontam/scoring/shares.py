@@ -32,6 +32,9 @@ BatchT = TypeVar("BatchT")
 ValueT = TypeVar("ValueT")
 T = TypeVar("T")
 
+AUTO = "auto"
+"""Of `--shard`: what a scheduler says in the environment."""
+
 _MARK = re.compile(r"shard-\d+-of-(\d+)")
 # Of schedulers: index and count, or names that are counted.
 _ENVIRONMENT = (
@@ -68,14 +71,14 @@ def parse_share(word: str, environment: Mapping[str, str] = os.environ) -> Share
     """The share that `--shard` names.
 
     Args:
-        word: `I/N`, or `auto` for what a scheduler says in the environment.
+        word: `I/N` or `AUTO`.
         environment: Variables of SLURM, an indexed job, a TPU pod, or JAX.
 
     Raises:
         InputError: If it names none.
     """
     said = word
-    if word == "auto":
+    if word == AUTO:
         for index, count in _ENVIRONMENT:
             if index in environment and count in environment:
                 word = _said(index, count, environment)
