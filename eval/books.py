@@ -21,11 +21,10 @@ from rich.table import Table
 
 from eval.planted import trained
 from eval.python_docs import read_python_docs
-from jaxcontam.cli import parse, run_command
+from eval.study import run_study
 from jaxcontam.commands.books import Books
 from jaxcontam.commands.flags import check_positive, check_seed
 from jaxcontam.report.document import make_folder, replace_bytes
-from train.allocator import keep_freed_memory
 from train.earlier import MODEL_DIR
 from train.prepare import RunOptions
 from train.presets import PRESETS
@@ -155,11 +154,7 @@ def _print(rows: Sequence[Mapping[str, float]], console: Console) -> None:
 
 def main() -> int:
     """Command line of `python -m eval.books`."""
-    keep_freed_memory()
-    return run_command(
-        lambda: parse(BooksStudy, sys.argv[1:], prog="python -m eval.books").run(),
-        name="eval.books",
-    )
+    return run_study("books", BooksStudy, trains=True)
 
 
 if __name__ == "__main__":

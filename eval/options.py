@@ -17,12 +17,11 @@ from rich.table import Table
 
 from eval.planted import trained
 from eval.python_docs import read_python_docs
-from jaxcontam.cli import parse, run_command
+from eval.study import run_study
 from jaxcontam.commands.audit import Audit
 from jaxcontam.commands.flags import check_positive, check_seed
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.report.document import make_folder, replace_bytes
-from train.allocator import keep_freed_memory
 from train.earlier import MODEL_DIR
 from train.plan import PlannedSet
 from train.prepare import RunOptions
@@ -125,11 +124,7 @@ def _print_copies(document: dict, console: Console) -> None:
 
 def main() -> int:
     """Command line of `python -m eval.options`."""
-    keep_freed_memory()
-    return run_command(
-        lambda: parse(Options, sys.argv[1:], prog="python -m eval.options").run(),
-        name="eval.options",
-    )
+    return run_study("options", Options, trains=True)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import numpy as np
 
 from eval.power.model import ModelRecord
 from eval.power.records import RECORDS_DIR, read_record
-from jaxcontam.cli import parse, run_command
+from eval.study import run_study
 from jaxcontam.errors import InputError
 from jaxcontam.report import reference
 from jaxcontam.report.document import replace_bytes
@@ -134,12 +134,7 @@ def curves_of(records: Sequence[ModelRecord]) -> list[ReferenceCurve]:
 
 def main() -> int:
     """Command line of `python -m eval.reference_curve`."""
-    return run_command(
-        lambda: parse(
-            ReferenceCurveCommand, sys.argv[1:], prog="python -m eval.reference_curve"
-        ).run(),
-        name="eval.reference_curve",
-    )
+    return run_study("reference_curve", ReferenceCurveCommand)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from jaxcontam.cli import parse, run_command
+from eval.study import run_study
 from jaxcontam.commands.flags import check_positive, check_seed
 from jaxcontam.scoring.records import head_line, read_records, record_bytes
 
@@ -244,12 +244,7 @@ def _print(found: Sequence[FormatResult], console: Console) -> None:
 
 def main() -> int:
     """Command line of `python -m eval.store_formats`."""
-    return run_command(
-        lambda: parse(
-            StoreFormats, sys.argv[1:], prog="python -m eval.store_formats"
-        ).run(),
-        name="eval.store_formats",
-    )
+    return run_study("store_formats", StoreFormats)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from eval.accelerator.scoring import measure_scoring
 from eval.accelerator.subjects import KEPT
 from eval.accelerator.table import judge, print_measured
 from eval.accelerator.training import measure_training
-from jaxcontam.cli import parse, run_command
+from eval.study import run_study
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.report.document import make_folder, replace_bytes
 from jaxcontam.report.provenance import utc_now
@@ -137,12 +137,7 @@ def _versions() -> str:
 
 def main() -> int:
     """Command line of `python -m eval.accelerator`."""
-    return run_command(
-        lambda: parse(
-            Accelerator, sys.argv[1:], prog="python -m eval.accelerator"
-        ).run(),
-        name="eval.accelerator",
-    )
+    return run_study("accelerator", Accelerator)
 
 
 if __name__ == "__main__":

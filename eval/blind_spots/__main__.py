@@ -62,11 +62,8 @@ from eval.blind_spots.model import (
 from eval.blind_spots.table import cells, grids, left_grid, picture
 from eval.blind_spots.wordings import kept_share
 from eval.python_docs import Question, read_python_docs
-from eval.study import Clock, finish_study
-from jaxcontam.cli import parse, run_command
+from eval.study import Clock, finish_study, run_study
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
-from jaxcontam.scoring.compiled import keep_compiled
-from train.allocator import keep_freed_memory
 from train.earlier import code_version
 from train.sources import corpus_digest
 
@@ -241,14 +238,7 @@ class BlindSpots:
 
 def main() -> int:
     """Command line of `python -m eval.blind_spots`."""
-    keep_freed_memory()
-    keep_compiled()
-    return run_command(
-        lambda: parse(
-            BlindSpots, sys.argv[1:], prog="python -m eval.blind_spots"
-        ).run(),
-        name="eval.blind_spots",
-    )
+    return run_study("blind_spots", BlindSpots, trains=True, compiles=True)
 
 
 if __name__ == "__main__":

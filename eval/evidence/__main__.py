@@ -19,8 +19,7 @@ from rich.console import Console
 
 from eval.evidence.sources import read_source
 from eval.evidence.table import evidence_grids
-from eval.study import Clock, finish_study
-from jaxcontam.cli import parse, run_command
+from eval.study import Clock, finish_study, run_study
 from jaxcontam.commands.flags import flags_of
 
 COMMANDS = {
@@ -89,10 +88,7 @@ class Evidence:
 
 def main() -> int:
     """Command line of `python -m eval.evidence`."""
-    return run_command(
-        lambda: parse(Evidence, sys.argv[1:], prog="python -m eval.evidence").run(),
-        name="eval.evidence",
-    )
+    return run_study("evidence", Evidence)
 
 
 if __name__ == "__main__":

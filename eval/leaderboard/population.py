@@ -8,8 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from eval.leaderboard.budget import Budget, Known, MeteredScorer, read_only
-from eval.leaderboard.detector import Entry, Need, Subject
+from eval.leaderboard.detector import (
+    Budget,
+    Entry,
+    Known,
+    MeteredScorer,
+    Need,
+    Subject,
+    read_only,
+)
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.methods.membership.text_model import TextModel
 from jaxcontam.results import ModelInfo

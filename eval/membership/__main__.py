@@ -39,14 +39,12 @@ from eval.membership.sizes import sizes_study
 from eval.membership.table import print_study
 from eval.membership.tasks import read_task
 from eval.membership.texts import Pool, read_pool
-from jaxcontam.cli import parse, run_command
+from eval.study import run_study
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.errors import unknown_name
 from jaxcontam.report.document import make_folder, replace_bytes
 from jaxcontam.report.provenance import library_versions, utc_now
-from jaxcontam.scoring.compiled import keep_compiled
 from jaxcontam.scoring.identity import cpu_name
-from train.allocator import keep_freed_memory
 from train.earlier import code_version
 from train.sources import corpus_digest, read_documents
 
@@ -177,12 +175,7 @@ def _read_all(out: Path, key: str) -> dict[str, Any]:
 
 def main() -> int:
     """Command line of `python -m eval.membership`."""
-    keep_freed_memory()
-    keep_compiled()
-    return run_command(
-        lambda: parse(Membership, sys.argv[1:], prog="python -m eval.membership").run(),
-        name="eval.membership",
-    )
+    return run_study("membership", Membership, trains=True, compiles=True)
 
 
 if __name__ == "__main__":

@@ -31,8 +31,7 @@ from eval.natural_order.audited import (
 )
 from eval.natural_order.kinds import KINDS
 from eval.natural_order.table import figure, grids
-from eval.study import Clock, finish_study
-from jaxcontam.cli import parse, run_command
+from eval.study import Clock, finish_study, run_study
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.report.document import make_folder
@@ -171,12 +170,7 @@ def _finished(path: Path) -> dict[Case, Record]:
 
 def main() -> int:
     """Command line of `python -m eval.natural_order`."""
-    return run_command(
-        lambda: parse(
-            NaturalOrder, sys.argv[1:], prog="python -m eval.natural_order"
-        ).run(),
-        name="eval.natural_order",
-    )
+    return run_study("natural_order", NaturalOrder)
 
 
 if __name__ == "__main__":

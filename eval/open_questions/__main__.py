@@ -54,13 +54,10 @@ from eval.open_questions.records import Found, Records
 from eval.open_questions.rows import Question
 from eval.open_questions.scores import SetScores, Subject
 from eval.python_docs import read_python_docs
-from eval.study import Clock, finish_study
-from jaxcontam.cli import parse, run_command
+from eval.study import Clock, finish_study, run_study
 from jaxcontam.commands.flags import STORE_DIR, check_positive, check_seed, flags_of
 from jaxcontam.data.manifest import manifest_json
 from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.scoring.compiled import keep_compiled
-from train.allocator import keep_freed_memory
 from train.population_plan import Texts, texts_in_memory
 from train.sources import corpus_digest
 
@@ -214,14 +211,7 @@ def _measured(subjects: list[Subject], names: list[str]) -> Found:
 
 def main() -> int:
     """Command line of `python -m eval.open_questions`."""
-    keep_freed_memory()
-    keep_compiled()
-    return run_command(
-        lambda: parse(
-            OpenQuestions, sys.argv[1:], prog="python -m eval.open_questions"
-        ).run(),
-        name="eval.open_questions",
-    )
+    return run_study("open_questions", OpenQuestions, trains=True, compiles=True)
 
 
 if __name__ == "__main__":

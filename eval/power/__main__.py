@@ -35,13 +35,12 @@ from eval.power.table import compare, dup50_rows, power_table
 from eval.power.words import power_grids
 from eval.power.workers import Job, made
 from eval.python_docs import read_python_docs
-from eval.study import Clock, finish_study
-from jaxcontam.cli import EXIT_PARTIAL, parse, run_command
+from eval.study import Clock, finish_study, run_study
+from jaxcontam.cli import EXIT_PARTIAL
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.report.document import make_folder
-from train.allocator import keep_freed_memory
 from train.earlier import code_version
 from train.population_workers import Failure, n_cores
 from train.sources import corpus_digest
@@ -243,11 +242,7 @@ def _mean(values: list[float]) -> float:
 
 def main() -> int:
     """Command line of `python -m eval.power`."""
-    keep_freed_memory()
-    return run_command(
-        lambda: parse(Power, sys.argv[1:], prog="python -m eval.power").run(),
-        name="eval.power",
-    )
+    return run_study("power", Power, trains=True)
 
 
 if __name__ == "__main__":

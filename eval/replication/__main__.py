@@ -43,16 +43,14 @@ from eval.replication.page import write_page
 from eval.replication.recorded import recorded_partitions
 from eval.replication.table import print_study
 from eval.replication.texts import take_paragraphs
-from jaxcontam.cli import parse, run_command
+from eval.study import run_study
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.commands.replicate import Replicate
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.tables import table_1, table_2
 from jaxcontam.report.document import REPORT_NAME, make_folder, replace_bytes
 from jaxcontam.report.provenance import library_versions, utc_now
-from jaxcontam.scoring.compiled import keep_compiled
 from jaxcontam.scoring.identity import cpu_name
-from train.allocator import keep_freed_memory
 from train.earlier import code_version
 from train.sources import corpus_digest
 
@@ -184,14 +182,7 @@ def _row(
 
 def main() -> int:
     """Command line of `python -m eval.replication`."""
-    keep_freed_memory()
-    keep_compiled()
-    return run_command(
-        lambda: parse(
-            Replication, sys.argv[1:], prog="python -m eval.replication"
-        ).run(),
-        name="eval.replication",
-    )
+    return run_study("replication", Replication, trains=True, compiles=True)
 
 
 if __name__ == "__main__":
