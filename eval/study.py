@@ -143,6 +143,8 @@ def finish_study(
     figures: Mapping[str, str] | None = None,
     console: Console | None = None,
     earlier_seconds: float = 0.0,
+    part: str | None = None,
+    file: str | None = None,
 ) -> dict[str, Any]:
     """Write a study's files, print its tables and its cost.
 
@@ -156,6 +158,8 @@ def finish_study(
         figures: Name -> text of an SVG.
         console: Where tables are printed (default: stdout).
         earlier_seconds: CPU seconds of finished work that earlier runs left.
+        part: Of a command with several studies: the name of this one.
+        file: Of the files, without suffix (default: the part, or else the name).
 
     Returns:
         What the JSON file holds.
@@ -163,9 +167,10 @@ def finish_study(
     Raises:
         ValueError: If a number is not finite.
     """
-    figures, console = figures or {}, console or Console()
+    figures, console, part = figures or {}, console or Console(), part or name
+    file = file or part
     document = {
-        "study": name,
+        "study": part,
         "command": [f"eval.{name}", *flags],
         **clock.cost(),
         "earlier_cpu_seconds": round(earlier_seconds, 1),
@@ -174,14 +179,14 @@ def finish_study(
         "versions": library_versions(),
         **numbers,
     }
-    write_json(out / f"{name}.json", document)
+    write_json(out / f"{file}.json", document)
     for figure, svg in figures.items():
         replace_bytes(out / f"{figure}.svg", svg.encode())
     tables = "\n\n".join([*map(markdown, grids), _cost_words(document)])
-    replace_bytes(out / f"{name}.md", f"{tables}\n".encode())
+    replace_bytes(out / f"{file}.md", f"{tables}\n".encode())
     for grid in grids:
         print_grid(grid, console)
-    written = [f"{name}.md", *(f"{figure}.svg" for figure in figures), f"{name}.json"]
+    written = [f"{file}.md", *(f"{figure}.svg" for figure in figures), f"{file}.json"]
     for line in (f"\n{_cost_words(document)}", f"{out}: {', '.join(written)}"):
         console.print(Text(line), soft_wrap=True)
     return document

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from eval.membership.models import Job, Model, trained_model
-from eval.membership.tasks import Task, python_tasks
-from eval.membership.texts import Pool
+from eval.membership.texts import Pool, Task, python_tasks
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.errors import InputError
 from jaxcontam.methods import METHODS

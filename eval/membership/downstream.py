@@ -11,17 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from eval.membership.accuracy import (
+from eval.membership.bench import Bench, Scores, score_groups, score_methods
+from eval.membership.cells import (
     AccuracyRow,
     Answered,
+    Cell,
+    Stratum,
+    Trend,
     accuracy_rows,
+    cell,
     right_answers,
+    trend,
 )
-from eval.membership.bench import Bench, Scores, score_groups, score_methods
-from eval.membership.cells import Cell, Stratum, Trend, cell, trend
 from eval.membership.models import Model, planted
-from eval.membership.tasks import Task
-from eval.membership.texts import drawn, pieces
+from eval.membership.texts import Task, drawn, pieces
 from jaxcontam.methods.membership.blind import Blind, blind_baselines
 from jaxcontam.methods.membership.score import Reading
 
