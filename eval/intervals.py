@@ -8,8 +8,8 @@ import numpy as np
 
 from jaxcontam.stats.shares import wilson_interval
 
-# A p-value equal to the level must not be lost to rounding.
-_ROUNDING = 1e-12
+ROUNDING = 1e-12
+"""Of a log10 of a p-value: one equal to the level must not be lost."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Share:
 
 def n_rejected(log10_ps: Iterable[float], level: float) -> int:
     """p-values at or below a level, counted from their logarithms."""
-    return sum(log10_p <= math.log10(level) + _ROUNDING for log10_p in log10_ps)
+    return sum(log10_p <= math.log10(level) + ROUNDING for log10_p in log10_ps)
 
 
 def share_rejected(log10_ps: Sequence[float], level: float) -> Share:
