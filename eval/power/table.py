@@ -21,10 +21,8 @@ LEVELS = (0.001, 0.01, 0.05)
 """Levels at which power is stated."""
 _CELL = operator.attrgetter("test", "setting", "n_examples", "copies")
 _N_BOOTSTRAP = 2000
-# Fewer duplication counts are no curve.
-_FEWEST_COUNTS = 4
-# A bootstrap of fewer models is narrower than it says.
-_FEWEST_MODELS = 40
+# Fewer duplication counts are no curve; a bootstrap of fewer models is too narrow.
+_FEWEST_COUNTS, _FEWEST_MODELS = 4, 40
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
