@@ -31,8 +31,6 @@ first 64 models were looked at before the others were finished; they are a part 
 """
 
 import dataclasses
-import hashlib
-import json
 import sys
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,9 +38,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
-from eval.lira.found import FULL_ANALYSIS, TINY_ANALYSIS, Found, found_of
+from eval.lira.found import (
+    FULL_ANALYSIS,
+    TINY_ANALYSIS,
+    Found,
+    figures,
+    found_of,
+    grids,
+)
 from eval.lira.shadows import (
     SCORE_NAMES,
     Job,
@@ -52,15 +56,13 @@ from eval.lira.shadows import (
     open_job,
     read_texts,
 )
-from eval.lira.table import figures, grids
 from eval.python_docs import read_python_docs
-from eval.study import Clock, Grid, finish_study
-from jaxcontam.cli import EXIT_DONE, EXIT_PARTIAL, parse, run_command
+from eval.study import Clock, Grid, finish_study, inputs_digest, run_study
+from jaxcontam.cli import EXIT_DONE, EXIT_PARTIAL
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.errors import InputError
 from jaxcontam.report.document import make_folder
 from jaxcontam.scoring.identity import cpu_name
-from train.allocator import keep_freed_memory
 from train.earlier import code_version
 from train.population_plan import Design
 from train.population_workers import Failure, in_this_process, over_processes
@@ -70,13 +72,8 @@ from train.sources import corpus_digest
 RECORDS_DIR = "models"
 # Fields of a design that this study follows.
 _TRAINED_ON = (
-    "name",
-    "preset",
-    "n_examples",
-    "copies",
-    "n_steps",
-    "max_example_tokens",
-    "separator",
+    *("name", "preset", "n_examples", "copies", "n_steps"),
+    *("max_example_tokens", "separator"),
 )
 
 FULL = Design(
@@ -143,7 +140,6 @@ class Lira:
             lira.json; None where too few models could be trained to judge any.
         """
         clock = Clock.start()
-        console = Console()
         docs = read_python_docs()
         job = Job(
             design=TINY if self.tiny else FULL,
@@ -178,7 +174,6 @@ class Lira:
             numbers=_numbers(job, shadows, failures, pool, found),
             grids=[*grids(found, job.design.copies), *_lost_grids(failures, n_models)],
             figures=figures(found),
-            console=console,
             earlier_seconds=taken_over,
         )
 
@@ -187,17 +182,15 @@ class Lira:
     ) -> tuple[list[Shadow], dict[int, Failure], float]:
         """Models in the order of seeds, why others failed, CPU seconds of old ones."""
         digest, code = job_digest(job), code_version()
-        paths = {seed: self._record(job.design, seed, digest) for seed in seeds}
-        known: dict[int, Shadow] = {}
-        for seed in seeds:
-            record = read_record(
-                paths[seed], digest, None if self.any_code else code or ""
-            )
-            if record is not None:
-                known[seed] = record
+        # Named by what a record follows from, so that other flags overwrite none.
+        name = f"{job.design.name}-{{}}-{digest[:8]}.npz"
+        paths = {seed: self._folder / RECORDS_DIR / name.format(seed) for seed in seeds}
+        wanted = None if self.any_code else code or ""
+        kept = {seed: read_record(paths[seed], digest, wanted) for seed in seeds}
+        known = {seed: one for seed, one in kept.items() if one is not None}
         taken_over = sum(one.cpu_seconds for one in known.values())
-        missing = [seed for seed in seeds if seed not in known]
         failures: dict[int, Failure] = {}
+        missing = [seed for seed in seeds if seed not in known]
         for seed, outcome in self._made(job, missing):
             if isinstance(outcome, Failure):
                 failures[seed] = outcome
@@ -212,11 +205,8 @@ class Lira:
                 file=sys.stderr,
                 flush=True,
             )
-        failures = {
-            seed: failures.get(seed, _NOT_TRIED) for seed in seeds if seed not in known
-        }
-        found = [known[seed] for seed in seeds if seed in known]
-        return found, failures, taken_over
+        lost = {s: failures.get(s, _NOT_TRIED) for s in seeds if s not in known}
+        return [known[seed] for seed in seeds if seed in known], lost, taken_over
 
     def _made(
         self, job: Job, seeds: Sequence[int]
@@ -230,22 +220,18 @@ class Lira:
     def _folder(self) -> Path:
         return self.out / "tiny" if self.tiny else self.out
 
-    def _record(self, design: Design, seed: int, digest: str) -> Path:
-        """Named by what a record follows from, so that other flags overwrite none."""
-        return self._folder / RECORDS_DIR / f"{design.name}-{seed}-{digest[:8]}.npz"
-
 
 def job_digest(job: Job) -> str:
     """Of all that the models follow from, but for the code."""
     design = dataclasses.asdict(job.design)
-    inputs = [
+    found = inputs_digest(
         {name: design[name] for name in _TRAINED_ON},
         job.pool_seed,
         corpus_digest([*job.documents, *job.questions]),
         SCORE_NAMES,
         cpu_name(),
-    ]
-    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
+    )
+    return found.removeprefix("sha256:")
 
 
 def write_record(path: Path, digest: str, code: str | None, shadow: Shadow) -> None:
@@ -290,16 +276,12 @@ def read_record(path: Path, digest: str, code: str | None) -> Shadow | None:
 
 def _lost_grids(failures: Mapping[int, Failure], n_models: int) -> list[Grid]:
     """The models that are missing from all other tables, if there are any."""
-    if not failures:
-        return []
-    return [
-        Grid(
-            f"{len(failures)} of {n_models} models were not made; the tables are of "
-            "the others",
-            ("seed", "why"),
-            tuple((str(seed), one.reason) for seed, one in failures.items()),
-        )
-    ]
+    title = (
+        f"{len(failures)} of {n_models} models were not made; the tables are of the "
+        "others"
+    )
+    columns = {"seed": "{r[0]}", "why": "{r[1].reason}"}
+    return [Grid.of(title, failures.items(), columns)] if failures else []
 
 
 def _numbers(
@@ -330,19 +312,18 @@ def _numbers(
     }
 
 
+def _is_whole(document: dict[str, Any] | None) -> bool:
+    return document is not None and not document["failures"]
+
+
 def main() -> int:
     """Command line of `python -m eval.lira`."""
-    keep_freed_memory()
-    return run_command(
-        lambda: _run(parse(Lira, sys.argv[1:], prog="python -m eval.lira")),
-        name="eval.lira",
+    return run_study(
+        "lira",
+        Lira,
+        trains=True,
+        exit_code=lambda found: EXIT_DONE if _is_whole(found) else EXIT_PARTIAL,
     )
-
-
-def _run(study: Lira) -> int:
-    document = study.run()
-    is_whole = document is not None and not document["failures"]
-    return EXIT_DONE if is_whole else EXIT_PARTIAL
 
 
 if __name__ == "__main__":
