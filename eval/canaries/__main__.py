@@ -32,16 +32,18 @@ import sys
 import time
 from pathlib import Path
 
-from rich.console import Console
-
-from eval.canaries.published import CANARIES, Plan, plan_of
 from eval.canaries.ranking import Ranked, rank_sets
-from eval.canaries.runs import Run, read_runs, run_of
-from eval.canaries.sets import (
+from eval.canaries.runs import (
+    CANARIES,
+    Plan,
+    Run,
     Trained,
     check_same,
+    plan_of,
     planted_first,
+    read_runs,
     read_trained,
+    run_of,
     sets_to_plant,
 )
 from eval.canaries.tables import figures_of, grids_of, numbers_of
@@ -267,7 +269,6 @@ class Canaries:
             numbers=numbers_of(runs),
             grids=grids_of(runs),
             figures=figures_of(runs),
-            console=Console(),
         )
 
 

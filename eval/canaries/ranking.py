@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from eval.canaries.sets import control_of
+from eval.canaries.runs import control_of
 from eval.planted import scored_texts
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.data.manifest import Manifest

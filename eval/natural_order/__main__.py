@@ -241,7 +241,7 @@ def figure(records: Sequence[Record]) -> str:
     clean = [r for r in records if not r.case.nats and r.law != "exchangeable"]
     kinds = sorted(
         {record.case.kind for record in clean},
-        key=lambda kind: _accused([r for r in clean if r.case.kind == kind])[0],
+        key=lambda kind: (_accused([r for r in clean if r.case.kind == kind])[0], kind),
     )
     shares = [_accused([r for r in clean if r.case.kind == kind]) for kind in kinds]
     with matplotlib.rc_context(STYLE):
