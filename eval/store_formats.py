@@ -18,9 +18,8 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
-from eval.study import run_study
+from eval.study import Grid, print_grid, run_study
 from jaxcontam.commands.flags import check_positive, check_seed
 from jaxcontam.scoring.records import head_line, read_records, record_bytes
 
@@ -59,7 +58,16 @@ class StoreFormats:
                 _measure(name, write, find, batches, Path(directory), self)
                 for name, (write, find) in _FORMATS.items()
             ]
-        _print(found, Console(highlight=False))
+        columns = {
+            "format": "{r.name}",
+            "commit us": "{r.commit_us:.0f}",
+            "find us": "{r.find_us:.0f}",
+            "bytes a row": "{r.bytes_a_row:.0f}",
+            "kept if cut": "{r.kept_after_cut:.0%}",
+            "wrong if bit": "{r.wrong_after_flip:.0%}",
+        }
+        title = f"{self.n_batches:,} batches of {self.n_rows} rows"
+        print_grid(Grid.of(title, found, columns), Console())
         return found
 
 
@@ -223,23 +231,6 @@ _FORMATS = {
     "SQLite, rollback": (_sqlite_writer("delete", "full"), _find_sqlite),
     "Arrow stream": (_write_arrow, _find_arrow),
 }
-
-
-def _print(found: Sequence[FormatResult], console: Console) -> None:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("format")
-    for name in ("commit us", "find us", "bytes a row", "kept if cut", "wrong if bit"):
-        table.add_column(name, justify="right")
-    for row in found:
-        table.add_row(
-            row.name,
-            f"{row.commit_us:.0f}",
-            f"{row.find_us:.0f}",
-            f"{row.bytes_a_row:.0f}",
-            f"{row.kept_after_cut:.0%}",
-            f"{row.wrong_after_flip:.0%}",
-        )
-    console.print(table)
 
 
 def main() -> int:
