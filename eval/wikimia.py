@@ -51,6 +51,23 @@ _FILE_NAME = re.compile(r"WikiMIA_length[0-9]+(_paraphrased)?\.jsonl")
 _TINY_RECORDS = 200
 
 
+PROMPT = (
+    "Rewrite the text below in other words. Keep its meaning, every fact in it and "
+    "about its length. Answer with the rewritten text alone.\n\n{text}"
+)
+"""What the model is asked; a part of the journal's key, with model and temperature."""
+
+TEMPERATURE = 0.0
+_N_PARALLEL = 4
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a text has no paraphrase: what the server says, or that it says nothing."""
+
+    words: str
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WikiMIA:
     """Build labelled texts from page records with creation dates."""
@@ -289,23 +306,6 @@ def _exit_code(manifest: dict) -> int:
     """0, or 3 if some texts have no paraphrase."""
     is_partial = any(row.get(REFUSED) for row in manifest["files"].values())
     return EXIT_PARTIAL if is_partial else EXIT_DONE
-
-
-PROMPT = (
-    "Rewrite the text below in other words. Keep its meaning, every fact in it and "
-    "about its length. Answer with the rewritten text alone.\n\n{text}"
-)
-"""What the model is asked; a part of the journal's key, with model and temperature."""
-
-TEMPERATURE = 0.0
-_N_PARALLEL = 4
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a text has no paraphrase: what the server says, or that it says nothing."""
-
-    words: str
 
 
 def paraphrase(
