@@ -101,6 +101,58 @@ class Trend:
     found: str
 
 
+class Strata:
+    """Strata by score and setting, and what they come to."""
+
+    def __init__(self, study: str):
+        """Collect the strata of a study."""
+        self.study = study
+        self._found: dict[str, dict[tuple[str, float, str], list[Stratum]]] = {}
+
+    def add(
+        self,
+        method: str,
+        setting: str,
+        x: float,
+        members: np.ndarray,
+        nonmembers: np.ndarray,
+        *,
+        task: str = "all",
+    ) -> None:
+        """Scores of one task under one model; arguments as the fields of `Cell`."""
+        settings = self._found.setdefault(method, {})
+        strata = settings.setdefault((setting, x, task), [])
+        strata.append(Stratum(members, nonmembers))
+
+    def cells(self) -> tuple[Cell, ...]:
+        """One a score and setting."""
+        return tuple(
+            cell(
+                strata, study=self.study, setting=setting, x=x, method=method, task=task
+            )
+            for method, settings in self._found.items()
+            for (setting, x, task), strata in settings.items()
+        )
+
+    def trends(self, *, paper: str, paired: bool) -> tuple[Trend, ...]:
+        """The last setting against the first, of each score."""
+        found = []
+        for method, settings in self._found.items():
+            (first, a), *_, (last, b) = settings.items()
+            found.append(
+                trend(
+                    a,
+                    b,
+                    settings=(first[0], last[0]),
+                    study=self.study,
+                    method=method,
+                    paper=paper,
+                    paired=paired,
+                )
+            )
+        return tuple(found)
+
+
 def cell(
     strata: Sequence[Stratum],
     *,

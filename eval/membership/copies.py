@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from eval.membership.bench import Bench, resized, score_groups, score_methods, text_set
-from eval.membership.cells import Cell, Stratum, Trend, cell, trend
-from eval.membership.downstream import PRIMARY, Found, baseline_scores, model_facts
+from eval.membership.cells import Cell, Strata, Stratum, Trend, cell, trend
+from eval.membership.downstream import PRIMARY, Found, add_blind, model_facts
 from eval.membership.models import Model, planted
 from eval.membership.texts import drawn, pieces, without
 from jaxcontam.data.chunks import cut_words
-from jaxcontam.methods.membership.blind import blind_baselines
 from jaxcontam.methods.membership.frequencies import token_frequencies
 from jaxcontam.methods.membership.judging import judge
 from jaxcontam.methods.membership.plan import Inputs
@@ -69,8 +68,7 @@ class _Table:
 def copies_study(bench: Bench) -> Found:
     """Every score, with blind baselines, at each number of copies."""
     methods = score_methods(*_READS)
-    strata: dict[tuple[str, int], list[Stratum]] = {}
-    blind_strata: dict[tuple[str, int], list[Stratum]] = {}
+    strata, blind_strata = Strata("copies"), Strata("copies")
     results: list[dict[str, Any]] = []
     facts: dict[str, Any] = {}
     for seed in bench.seeds:
@@ -102,15 +100,11 @@ def copies_study(bench: Bench) -> Found:
             seed=seed,
         )
         for copies, members in draw.members.items():
+            setting, x = f"{copies} copies", float(copies)
             for method, of_groups in scores.items():
-                one = Stratum(of_groups[f"{copies}"], of_groups["0"])
-                strata.setdefault((method, copies), []).append(one)
+                strata.add(method, setting, x, of_groups[f"{copies}"], of_groups["0"])
             texts = [*members, *draw.unseen]
-            labels_N = np.arange(len(texts)) < len(members)
-            blind = blind_baselines(texts, labels_N, seed=seed)
-            for name, values in baseline_scores(blind).items():
-                one = Stratum(values[labels_N], values[~labels_N])
-                blind_strata.setdefault((name, copies), []).append(one)
+            blind = add_blind(blind_strata, setting, x, texts, len(members), seed=seed)
             table = _Table(
                 tuple(scores),
                 np.stack(
@@ -128,7 +122,7 @@ def copies_study(bench: Bench) -> Found:
                     benchmark.name,
                     benchmark.fingerprint,
                     table,
-                    labels_N,
+                    np.arange(len(texts)) < len(members),
                     texts=texts,
                     blind=blind,
                     primary=PRIMARY,
@@ -137,26 +131,8 @@ def copies_study(bench: Bench) -> Found:
                 )
             ]
     return Found(
-        cells=tuple(
-            cell(
-                found,
-                study="copies",
-                setting=f"{copies} copies",
-                x=float(copies),
-                method=method,
-            )
-            for (method, copies), found in strata.items()
-        ),
-        blind=tuple(
-            cell(
-                found,
-                study="copies",
-                setting=f"{copies} copies",
-                x=float(copies),
-                method=name,
-            )
-            for (name, copies), found in blind_strata.items()
-        ),
+        cells=strata.cells(),
+        blind=blind_strata.cells(),
         results=tuple(results),
         facts=facts,
     )
