@@ -64,6 +64,7 @@ from eval.leaderboard.trials import (
     trial_sources,
     try_entry,
 )
+from eval.planted import in_rows
 from eval.python_docs import read_python_docs
 from eval.study import Clock, finish_study, inputs_digest, run_study
 from jaxcontam.cli import EXIT_DONE, EXIT_PARTIAL
@@ -73,23 +74,15 @@ from jaxcontam.report.document import make_folder
 from jaxcontam.scoring.identity import cpu_name
 from jaxcontam.scoring.scorer import Scorer
 from train.population_plan import Design, Texts
-from train.presets import PRESETS, Preset
 from train.sources import corpus_digest
 
 MODELS_DIR = "models"
 
 
-def _in_rows(name: str, **changes: int) -> Preset:
-    """A preset whose rows hold strata of several examples."""
-    preset = PRESETS[name]
-    decoder = dataclasses.replace(preset.decoder, context=128)
-    return dataclasses.replace(preset, decoder=decoder, **changes)
-
-
 FIELD = field_of(
     Design(
         name="leaderboard",
-        preset=_in_rows("0.16m", batch_rows=1),
+        preset=in_rows("0.16m", 128, batch_rows=1),
         n_examples=60,
         copies=(0, 0, 1, 2, 4, 8, 16),
         n_steps=988,
@@ -99,7 +92,7 @@ FIELD = field_of(
 PULSE = field_of(
     Design(
         name="pulse",
-        preset=_in_rows("pulse", batch_rows=2),
+        preset=in_rows("pulse", 128, batch_rows=2),
         n_examples=16,
         copies=(0, 8),
         n_steps=30,

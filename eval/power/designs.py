@@ -26,6 +26,7 @@ Learning rates and lengths were tried on seeds from 90000 on, which are not used
 import dataclasses
 from collections.abc import Mapping
 
+from eval.planted import in_rows
 from eval.power.model import Reading, Study, Variant
 from jaxcontam.models.config import llama_shape
 from train.plan import When
@@ -96,9 +97,7 @@ _CONTEXT = 128
 
 def _small(context: int) -> Preset:
     """0.16 M parameters; one row a step, long enough for strata of several examples."""
-    preset = PRESETS["0.16m"]
-    decoder = dataclasses.replace(preset.decoder, context=context)
-    return dataclasses.replace(preset, decoder=decoder, batch_rows=1)
+    return in_rows("0.16m", context, batch_rows=1)
 
 
 def _wider(width: int, layers: int, d_ff: int) -> Preset:
