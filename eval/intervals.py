@@ -9,7 +9,7 @@ import numpy as np
 from jaxcontam.stats.shares import wilson_interval
 
 ROUNDING = 1e-12
-"""Of a log10 of a p-value: one equal to the level must not be lost."""
+"""Slack of log10 p: a p-value equal to the level must not be lost."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,7 +61,7 @@ _SETS = (
 # another. Other entries of the second style are read, so that a model knows both.
 _NATURAL, _STYLE = "pydocs-natural", "pydocs-style"
 _STYLE_COPIES = 4
-# Of so many columns the effect would not fit into 80 characters.
+# With more columns the effect would not fit into 80 characters.
 _SHOWN = ("adjacency", "direction", MEMBERSHIP)
 
 

@@ -78,7 +78,7 @@ class FormatResult:
     Attributes:
         commit_us: Median time to write a batch.
         find_us: Time to open a file and find all batches, a batch.
-        bytes_a_row: Of the file.
+        bytes_a_row: Bytes of the file.
         kept_after_cut: Mean share of the rows before the cut that are still found.
         wrong_after_flip: Share of the flips after which a wrong value was served.
     """

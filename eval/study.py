@@ -158,8 +158,8 @@ def finish_study(
         figures: Name -> text of an SVG.
         console: Where tables are printed (default: stdout).
         earlier_seconds: CPU seconds of finished work that earlier runs left.
-        part: Of a command with several studies: the name of this one.
-        file: Of the files, without suffix (default: the part, or else the name).
+        part: Name of this study, where a command has several.
+        file: Name of the files without suffix (default: the part, or else the name).
 
     Returns:
         What the JSON file holds.
@@ -216,7 +216,7 @@ class Records:
     """Finished parts of a study, one JSON file each, from which a killed run resumes.
 
     Attributes:
-        folder: Of the files.
+        folder: Folder of the files.
         any_code: Whether records that other code made are taken.
         code: Git commit; None where git cannot tell.
         earlier_seconds: CPU seconds of the records that `read` found.
@@ -232,7 +232,7 @@ class Records:
         """Fields of a finished record; None if there is none for these inputs.
 
         Args:
-            name: Of the file, without its suffix.
+            name: Name of the file, without its suffix.
             *inputs: Everything but code and CPU that determines it, as JSON values.
         """
         # Without git, an old record may be another code's.

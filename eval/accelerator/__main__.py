@@ -121,7 +121,7 @@ PARTS: Mapping[str, Callable[[Accelerator], dict[str, Any]]] = {
 
 
 def _versions() -> str:
-    """Of the two rivals and of what they stand on."""
+    """Versions of both rivals and of what they build on."""
     found = []
     for name in ("jax", "jaxlib", "torch", "transformers"):
         try:

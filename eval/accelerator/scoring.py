@@ -23,7 +23,7 @@ from jaxcontam.models.flops import forward_flops
 # as ours. Whether others would be faster for torch was not measured.
 _TORCH_BATCH_TOKENS = 16_384
 _TORCH_CHUNK = 4096
-# Of the spread of the scores: bfloat16 operands and activations, 32 layers.
+# Share of the spread of the scores: bfloat16 operands and activations, 32 layers.
 _MOST_DIFFERENCE = 0.2
 
 
@@ -33,9 +33,9 @@ def measure_scoring(
     """One shape: rates, utilisation and the ratio to torch.
 
     Args:
-        size: Of `subjects`.
+        size: Name of a shape in `subjects`.
         rounds: Interleaved.
-        batch_tokens: Of ours; None is what users get.
+        batch_tokens: Tokens of our batches; None is what users get.
         tiny: On any device, a model whose numbers mean nothing.
 
     Returns:

@@ -39,8 +39,8 @@ def measure_training(size: str, rounds: int, *, tiny: bool) -> dict[str, Any]:
     Utilisation counts three forward passes a step, whatever is computed again.
 
     Args:
-        size: Of `subjects`.
-        rounds: Of each turn of a side; a round is some steps.
+        size: Name of a shape in `subjects`.
+        rounds: Rounds of each turn of a side; a round is some steps.
         tiny: On any device, a model whose numbers mean nothing.
 
     Raises:

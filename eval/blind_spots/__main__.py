@@ -80,7 +80,7 @@ PULSE = Scale(
     batch_tokens=256,
 )
 RECORD_NAME = "seen"
-# Of the seed of the first model of 10 copies.
+# Added to the seed of the first model of 10 copies.
 _FIFTY_LATER = 1_000
 # So many models of 10 copies to one of 50, which takes as long as two.
 _TENS_A_FIFTY = 3
@@ -96,7 +96,7 @@ class BlindSpots:
     """
 
     seed: int = 4000
-    """Of the first model; those of 50 copies begin 1000 later."""
+    """Seed of the first model; those of 50 copies begin 1000 later."""
     models: int = 6
     """Models with 10 copies; a third as many with 50."""
     any_code: bool = False

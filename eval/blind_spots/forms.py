@@ -1,7 +1,7 @@
 """The sets of one model: in which form each is planted, and what an auditor has of it.
 
-All sets are drawn at random from one pool of questions. Of each question one of four
-wordings, drawn at random too, is the published one, so that the test of versions is
+All sets are drawn at random from one pool of questions. One of four wordings of each
+question, drawn at random too, is the published one, so that the test of versions is
 exact on every set; the order of the sets is drawn, so that order tests are.
 """
 
@@ -33,7 +33,7 @@ class Form:
     """A way to plant a set.
 
     Attributes:
-        name: Of the set.
+        name: Name of the set.
         words: What tables call it.
         text: See `Text`.
         shuffled: A fresh order for each copy.
@@ -86,7 +86,7 @@ class FormSet:
     Attributes:
         form: How it is planted.
         planned: For training; its benchmark is what an auditor reads.
-        versions: Of each example the published wording and the three others; None for
+        versions: The published wording and the three others; None for
             items.
         versions_without: The same without the wording that was planted in the place of
             the published one; None where the published one was planted.
@@ -116,9 +116,9 @@ def draw_sets(
 
     Args:
         questions: From `eligible`.
-        n_examples: Of each set.
-        copies: Of the forms that are planted again and again.
-        seed: Of sets, orders, wordings and options.
+        n_examples: Examples of each set.
+        copies: Copies of the forms that are planted again and again.
+        seed: Seeds sets, orders, wordings and options.
 
     Raises:
         InputError: If there are too few questions.
@@ -272,7 +272,7 @@ def what_is_left(one: FormSet, *, seed: int) -> Left:
 
     Args:
         one: A set that is planted.
-        seed: Of the orders.
+        seed: Seeds the orders.
     """
     planned, n = one.planned, len(one.planned.benchmark)
     rng = np.random.default_rng([seed, 73])

@@ -24,16 +24,16 @@ class Scale:
     """How large the models of the study are.
 
     Attributes:
-        name: Of this part of the study.
+        name: Name of this part of the study.
         preset: Name of the preset.
-        n_examples: Of each set.
-        copies: Of the forms that are planted again and again.
-        background_tokens: Of documents without questions.
+        n_examples: Examples of each set.
+        copies: Copies of the forms that are planted again and again.
+        background_tokens: Tokens of documents without questions.
         n_asked: Instances of a set that replication asks for.
-        new_tokens: Of a completion, at most.
-        n_permutations: Of the test of a set's scores.
-        batch_tokens: Of a scorer's batch; None chooses by platform. Where batches are
-            many they have one shape, which is compiled once.
+        new_tokens: Tokens of a completion, at most.
+        n_permutations: Permutations of the test of a set's scores.
+        batch_tokens: Tokens of a scorer's batch; None chooses by platform. Where there
+            are many batches they have one shape, which is compiled once.
     """
 
     name: str
@@ -54,11 +54,11 @@ class ModelRecord:
     Attributes:
         scale: Name of its part of the study.
         copies: See `Scale`.
-        seed: Of sets, stream, weights and tests.
+        seed: Seeds sets, stream, weights and tests.
         n_parameters: Tied weights counted once.
         n_tokens: Target tokens of training.
         n_planted_tokens: Ids of all copies of all sets.
-        corpus_digest: Of what it was trained on.
+        corpus_digest: Digest of what it was trained on.
         code: Commit that trained it.
         cpu_seconds: Training and looking, compilation included.
         rows: Every method on every set.
@@ -90,7 +90,7 @@ def model_record(
         scale: See `Scale`.
         documents: Background.
         questions: From `forms.eligible`.
-        seed: Of sets, stream, weights and tests.
+        seed: Seeds sets, stream, weights and tests.
         out: Folder of the model; a finished one of the same inputs is taken.
 
     Raises:

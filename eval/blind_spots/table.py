@@ -43,15 +43,15 @@ class Cell:
 
     Attributes:
         scale: Part of the study.
-        copies: Of the forms that are planted again and again.
+        copies: Copies of the forms that are planted again and again.
         form: Name.
         method: Name.
         n_models: Models.
-        n_found: Of these, those with p at most `LEVEL`; of a test.
+        n_found: Models with p at most `LEVEL`; of a test.
         found_low: Lower end of the interval of their share.
         found_high: Upper end.
-        median_log10_p: Of a test.
-        mean: Of a score the AUC, of replication the share of instances copied.
+        median_log10_p: Median log10 p of a test.
+        mean: AUC of a score; for replication, the share of instances copied.
         low: Lower end of its interval, cut at 0.
         high: Upper end, cut at 1.
         mean_se: Mean of DeLong's standard errors, of a score: what one model's

@@ -61,7 +61,7 @@ def plan_of(copies: Mapping[str, int]) -> Plan | None:
     """The plan whose sets were planted with these copies; None if it is neither.
 
     Args:
-        copies: Of the planted sets, by name.
+        copies: Copies of the planted sets, by name.
     """
     plans: tuple[Plan, ...] = ("published", "lower")
     return next((plan for plan in plans if copies_of(plan) == copies), None)
@@ -204,11 +204,11 @@ class Run:
 
     Attributes:
         label: The plan's name, or the model's where it followed neither plan.
-        plan: Of its copies.
-        fingerprint: Of the model.
-        n_parameters: Of the model.
+        plan: Plan of its copies.
+        fingerprint: Fingerprint of the model.
+        n_parameters: Parameters of the model.
         n_tokens: That it was trained on.
-        canary_share: Of which planted.
+        canary_share: Share of these that is planted.
         tests: Rows of order tests, by set and method.
         ranked: Fields of `Ranked`, by set.
         seen: Control -> its lines that stand in the planted part, and its lines; of
@@ -227,12 +227,12 @@ class Run:
 
     @property
     def copies(self) -> dict[str, int]:
-        """Of all sets and controls, in the report's order."""
+        """Copies of all sets and controls, in the report's order."""
         return {name: row["copies"] for (name, _), row in self.tests.items()}
 
     @property
     def planted(self) -> dict[str, int]:
-        """Of the planted sets."""
+        """Copies of the planted sets."""
         return {name: copies for name, copies in self.copies.items() if copies}
 
     @property

@@ -11,7 +11,7 @@ from eval.study import Column, Grid, grouped
 from jaxcontam.report.table import p_words
 
 LEVELS = (0.05, 0.001)
-# Of the figure; the other tests stand in the tables.
+# Tests in the figure; the other tests stand in the tables.
 _DRAWN = ("direction", "adjacency", "stratified", "sharded_t")
 # Beside each other, of several runs.
 _BESIDE = ("direction", "adjacency", "stratified")

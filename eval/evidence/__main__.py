@@ -132,7 +132,7 @@ BLIND = Claim(
 
 
 def claims() -> list[Claim]:
-    """Of all methods: tests, scores, LiRA, what is written from memory, no model."""
+    """Claims of tests, scores, LiRA, what is written from memory, and no model."""
     tests, scores = [], []
     for row in METHODS.values():
         if isinstance(row, ScoreMethod):

@@ -19,7 +19,7 @@ from jaxcontam.stats.shares import wilson_interval
 Document = Mapping[str, Any]
 
 LEVEL = 0.001
-"""Of the tests whose power is gathered: that of the verdict `contaminated`."""
+"""Level of the tests whose power is gathered: that of `contaminated`."""
 
 LIRA_STUDY = "eval.lira"
 BESIDE_LIRA = ("loss", "min_k")
@@ -68,7 +68,7 @@ class Source:
         file: Where it should stand.
         command: That makes it.
         about: On what it was measured, in words; empty where it is missing.
-        date: Of the run.
+        date: Date of the run.
         code: That ran.
         rows: What it found; none where it is missing.
     """
@@ -170,7 +170,7 @@ def _power(document: Document) -> tuple[str, list[Measured]]:
 
 
 def _membership(document: Document) -> tuple[str, list[Measured]]:
-    """Of the study of copies: others have other things than copies in `x`."""
+    """Rows of the study of copies: others have other things than copies in `x`."""
     n_models = len(document["seeds"])
     cells = [
         *document["cells"],

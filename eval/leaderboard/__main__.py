@@ -119,7 +119,7 @@ class Leaderboard:
     budget: float = 10.0
     """Passes over the set that a detector may have read."""
     seed: int = 7000
-    """Of the first model."""
+    """Seed of the first model."""
     models: int = 40
     """Models, at least 2."""
     out: Path = Path("runs/leaderboard")
@@ -240,7 +240,7 @@ class _Tried:
     """Trials of all entries on one model.
 
     Attributes:
-        trials: Of those that did not fail.
+        trials: Trials of those that did not fail.
         failed: Name of an entry -> what it raised.
         has_trained: Whether the model had to be trained in this run.
         earlier_seconds: CPU seconds of what earlier runs had done.

@@ -87,7 +87,7 @@ class MeteredScorer:
         """Wrap a scorer.
 
         Args:
-            scorer: Of the model.
+            scorer: Scorer of the model.
             budget: What is charged.
             known: Answers of this very scorer to earlier calls; grows.
         """
@@ -197,7 +197,7 @@ def _once(known: Known, key: bytes, call: Callable[[], Any]) -> Any:
 
 
 def _digest(kind: str, arrays: Iterable[np.ndarray]) -> bytes:
-    """Of a call; lengths are part of it, so that no two calls look alike."""
+    """Digest of a call; lengths are part of it, so that no two calls look alike."""
     found = hashlib.sha256(kind.encode())
     for array in arrays:
         ids = array.astype(np.int32, copy=False)
@@ -218,7 +218,7 @@ Need = Literal[
 # What a model says, for which tokens are spent.
 _OF_A_MODEL: tuple[Need, ...] = ("distributions", "reference model")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
-# Of -log10 p; what lies deeper is as sure.
+# Largest -log10 p; what lies deeper is as sure.
 _DEEPEST = 300.0
 # By which log10 of a p-value of 1 may miss 0.
 _ROUNDING = 1e-9
@@ -273,8 +273,8 @@ class Subject:
         encoded: Their ids, each with the separator that follows it.
         model: Scores texts and sequences of ids, and charges the budget for it.
         budget: What may still be read.
-        seed: Of what the detector draws; another one for each set, and no seed of the
-            study, so that draws are independent of the sets' own.
+        seed: Seeds what the detector draws; another one for each set and no seed of
+            the study, so that draws are independent of the sets' own.
         unseen: Texts of the same kind that the model never saw, if the entry needs
             `unseen texts`; else none.
         reference: A model of the same shape that saw none of the sets, if the entry

@@ -301,7 +301,7 @@ def _name(entry: Entry) -> str:
 
 
 def _code_digest(entry: Entry) -> str:
-    """Of what this module adds to the code that all trials follow from."""
+    """Digest of what this module adds to the code that all trials follow from."""
     # A row of METHODS adds nothing but its name.
     code = inspect.getsource(entry.detect) if inspect.isfunction(entry.detect) else ""
     return hashlib.sha256(f"{entry.name} {entry.needs} {code}".encode()).hexdigest()

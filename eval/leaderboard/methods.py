@@ -41,9 +41,9 @@ def order_entry(name: str, *, priced_as: str | None = None) -> Entry:
     """A row of METHODS that tests the order of a file.
 
     Args:
-        name: Of the row.
-        priced_as: Of the row that scores the same orders and all of them at once, for
-            tests that score in turns.
+        name: Name of the row.
+        priced_as: Name of the row that scores all of the same orders at once, for tests
+            that score in turns.
     """
     method = order_method(name)
     if isinstance(method, PairMethod):
@@ -121,7 +121,7 @@ def affordable_orders(subject: Subject, method: TestMethod) -> int | None:
     if isinstance(method, OrderMethod) and method.default_orders == 1:
         return None
     plan = _sequences(subject, method, 1)
-    # Of the two orders that were laid out, the published one.
+    # The published one of the two orders that were laid out.
     published = plan.index[np.arange(len(plan.index)), plan.place]
     scorer = subject.scorer
     if not isinstance(scorer, MeteredScorer):
@@ -182,7 +182,7 @@ _NEEDS: dict[Reading, Need] = {
     "corpus": "corpus",
     "nonmember_prefix": "unseen texts",
 }
-# Of a neighbourhood, where the budget allows as many.
+# Neighbours of a text, where the budget allows as many.
 _MOST_NEIGHBOURS = 10
 
 
@@ -190,7 +190,7 @@ def mean_entry(name: str) -> Entry:
     """Sets ranked by the mean of a score over their texts; no p-value.
 
     Args:
-        name: Of a row of METHODS.
+        name: Name of a row of METHODS.
     """
     method = score_method(name)
     return Entry(
@@ -210,7 +210,7 @@ def unseen_entry(name: str) -> Entry:
     Exact where set and unseen texts are random draws from one pool, as they are here.
 
     Args:
-        name: Of a row of METHODS.
+        name: Name of a row of METHODS.
     """
     method = score_method(name)
     return Entry(

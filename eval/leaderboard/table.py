@@ -92,8 +92,8 @@ def standings(entries: Sequence[Entry], trials: Sequence[Trial]) -> list[Standin
 
     Args:
         entries: Whose trials they are.
-        trials: Of all of them on the same sets; each model has at least one clean set
-            and one planted set, and there are at least two models.
+        trials: Those of all entries on the same sets; each model has at least one
+            clean set and one planted set, and there are at least two models.
     """
     tables = {}
     for entry in entries:

@@ -28,7 +28,7 @@ class Trial:
 
     Attributes:
         entry: Its name.
-        seed: Of the model.
+        seed: Seeds the model.
         copies: How often the set was planted.
         score: None where the budget was too small.
         p_value: None too where the entry gives scores alone.
@@ -132,7 +132,7 @@ class ModelRecord:
 
     Attributes:
         path: The file.
-        key: Of all that the model and its sets follow from.
+        key: Digest of all that the model and its sets follow from.
         facts: What was trained.
         entries: Name -> digest of the entry's file, and its trials.
     """
@@ -151,7 +151,7 @@ class ModelRecord:
         return cls(path, key, found["facts"], found["entries"])
 
     def trials(self, name: str, digest: str) -> tuple[Trial, ...] | None:
-        """Of an entry, if its file is the one that they were made with."""
+        """Trials of an entry, if its file is the one that they were made with."""
         found = self.entries.get(name)
         if found is None or found["digest"] != digest:
             return None

@@ -111,7 +111,7 @@ class Lira:
     models: int = 128
     """Models of 0.16 M parameters; each is a target, the others are its shadows."""
     seed: int = 6000
-    """Of the first model, and of the pool of texts."""
+    """Seed of the first model and of the pool of texts."""
     processes: int = 2
     """Models trained at once, each in a process on a core of its own."""
     any_code: bool = False
@@ -222,7 +222,7 @@ class Lira:
 
 
 def job_digest(job: Job) -> str:
-    """Of all that the models follow from, but for the code."""
+    """Digest of all that the models follow from but the code."""
     design = dataclasses.asdict(job.design)
     found = inputs_digest(
         {name: design[name] for name in _TRAINED_ON},
@@ -251,8 +251,8 @@ def read_record(path: Path, digest: str, code: str | None) -> Shadow | None:
     """A finished model's record, if it stands there.
 
     Args:
-        path: Of the record.
-        digest: Of the job.
+        path: Path of the record.
+        digest: Digest of the job.
         code: That trained it; None takes any, an empty one none, as where git cannot
             tell, an old record may be another code's.
     """

@@ -102,7 +102,7 @@ def found_of(
         shadows: At least 3 models.
         pool: Their texts.
         analysis: How.
-        seed: Of resamples and folds.
+        seed: Seeds resamples and folds.
     """
     read_NE = np.stack([one.read for one in shadows])
     values_NEM = np.stack([one.values for one in shadows])

@@ -170,7 +170,7 @@ def cell(
         setting: In words.
         x: As a number.
         method: The score.
-        task: Of the strata.
+        task: Task of the strata.
     """
     weights = _weights([len(one.members) for one in strata])
     found = [auc_delong(one.members, one.nonmembers) for one in strata]

@@ -30,7 +30,7 @@ _READS: tuple[Reading, ...] = (
     "gradients",
 )
 _FPRS = (0.05,)
-# Of the reference model, as a share of the width of the scored one.
+# Width of the reference model, as a share of the width of the scored one.
 _REFERENCE_WIDTH = 0.5
 _PREFIX = "known-members"
 
@@ -57,7 +57,7 @@ class _Table:
     """Scores of the texts of one test.
 
     Attributes:
-        names: Of the M scores.
+        names: Names of the M scores.
         values: (N, M) float64.
     """
 

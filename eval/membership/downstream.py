@@ -41,7 +41,7 @@ class Found:
     Attributes:
         cells: Rows of its table.
         trends: Last setting against first.
-        accuracy: Of the study of task accuracy.
+        accuracy: Rows of the study of task accuracy.
         blind: Rows as of `cells`, of classifiers that read the texts alone.
         results: Judged scores, one a seed and set, as rows of a report.
         facts: What was trained, in words and numbers.

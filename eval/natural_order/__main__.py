@@ -41,7 +41,7 @@ PLANTED_NATS = 0.5
 _RECORDS = "records.jsonl"
 # (rows, seeds of each natural kind and strength, seeds of each random kind).
 _CLEAN = ((300, 7, 13), (1_000, 1, 2))
-# Of kinds that are slow to give so many rows, none.
+# Kinds that are slow to give so many rows are left out.
 _LONG = ((5_000, 1), (20_000, 1))
 _LONG_KINDS = ("documents", "labels_text", "key_order", "random_sentences")
 

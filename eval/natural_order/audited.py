@@ -159,10 +159,10 @@ class Case:
     """A file and who is asked about it.
 
     Attributes:
-        kind: Of natural order; see `KINDS`.
+        kind: Kind of natural order; see `KINDS`.
         strength: One of the kind's.
         n: Rows.
-        seed: Of the file and of the tests.
+        seed: Seeds the file and of the tests.
         nats: What a remembered boundary gains; 0 is a clean scorer.
     """
 
@@ -179,14 +179,14 @@ class Record:
 
     Attributes:
         case: The case.
-        law: Of its kind.
+        law: Law of its kind.
         n_kept: Rows without repeats.
         refused: Whether the checks of the deciding test fail, so that nobody would
             have scored the file.
         failed: Names of all checks that fail.
         verdict: As for a published order.
-        log10_p: Of direction.
-        adjacency_log10_p: Of adjacency, which would decide were the order random.
+        log10_p: log10 p of direction.
+        adjacency_log10_p: log10 p of adjacency, which decides for random orders.
         seconds: CPU time.
     """
 

@@ -38,7 +38,7 @@ CONTEXT = 512
 BACKGROUND, WORD, AFTER_ONE, AFTER_TWO = 0.55, 0.1, 0.15, 0.2
 # Bigrams count against so many of the unigram model.
 _PRIOR = 5.0
-# Of words that the background lacks.
+# Number of words that the background lacks.
 _UNKNOWN_WORDS = 10_000
 # Entries of the largest comparison of a batch: what a processor's cache holds.
 _BATCH = 1_500_000
@@ -88,7 +88,7 @@ class Bigrams:
         words: Its vocabulary.
         unigram_V: Probability of each word by its id; the last is of any other word.
         pairs_N: Ascending, first id times (V + 1) plus second id.
-        counts_N: Of these pairs.
+        counts_N: Counts of these pairs.
         firsts_V: How often each word is the first of a pair.
     """
 
@@ -295,7 +295,7 @@ def _logprobs(background: Bigrams, ids_GKL: np.ndarray, P: int) -> np.ndarray:
     wide[..., 2:] = ids_GKL
     # [.., i, j]: is the word at P - 2 + i that at j - 2?
     same = wide[..., P:, None] == wide[..., None, :]
-    # Of target t the context is what stands before P + t.
+    # The context of target t is what stands before P + t.
     before_TL = np.arange(L) < P + np.arange(L - P)[:, None]
     before_TL = before_TL & (ids_GKL >= 0)[..., None, :]
     word = same[..., 2:, 2:] & before_TL

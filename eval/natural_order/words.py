@@ -91,10 +91,10 @@ class Vocabulary:
     """What sentences are made of.
 
     Attributes:
-        nouns: Of one topic, of all of them, or of another language.
+        nouns: Nouns of one topic, of all of them, or of another language.
         verbs: In the present.
         adjectives: Any.
-        names: Of people.
+        names: Names of people.
     """
 
     nouns: tuple[str, ...] = NOUNS

@@ -85,7 +85,7 @@ class OpenQuestions:
     """Models of 0.16 M parameters; fewer of each other population. 0 trains none:
     only the runs of --trained are asked."""
     seed: int = 60000
-    """Of the first model; other populations begin 1000, 2000, ... later."""
+    """Seed of the first model; other populations begin 1000, 2000, ... later."""
     any_code: bool = False
     """Take finished measurements that other code made."""
     out: Path = Path("runs/open_questions")
@@ -135,7 +135,7 @@ class OpenQuestions:
         )
 
     def _asked(self, questions: tuple[str, ...]) -> list[str]:
-        """Of these, what the user wants to know."""
+        """Those of some questions that the user wants answered."""
         return [name for name in questions if name in (self.questions or QUESTIONS)]
 
     def _of_populations(self, records: Records) -> Iterator[Found]:
@@ -204,8 +204,8 @@ def kept(
     """Rows of a record, by question, or measured now.
 
     Args:
-        records: Of the study.
-        name: Of the record.
+        records: Records of the study.
+        name: Name of the record.
         inputs: All that the rows follow from but the code, as JSON takes it.
         subjects: Makes the sets to measure.
         questions: What they are asked.

@@ -83,12 +83,12 @@ class PlaceRow(Row):
     """Effects of one set by place; a number for each of the first `N_PLACES` tokens.
 
     Attributes:
-        alone_effect: Of each token alone, nats a boundary.
+        alone_effect: Effect of each token alone, nats a boundary.
         alone_z: Likewise, over its sd.
-        first_effect: Of the first 1, 2, ... tokens together.
+        first_effect: Effect of the first 1, 2, ... tokens together.
         first_z: Likewise.
         reached: Share of examples that have so many tokens.
-        all_effect: Of all tokens.
+        all_effect: Effect of all tokens.
         all_z: Likewise.
     """
 

@@ -149,7 +149,7 @@ def read_runs(folders: Sequence[Path]) -> list[GivenRun]:
     runs: dict[str, GivenRun] = {}
     populations = {one.name for one in (LADDER, TINY, *BY_CONTEXT, PULSE)}
     for folder in folders:
-        # Of `.` and of `a/..`, too.
+        # The name of `.` and of `a/..`, too.
         name = Path(os.path.abspath(folder)).name
         manifest = read_manifest(folder / MANIFEST_NAME)
         if not manifest.finished:
@@ -182,7 +182,7 @@ def given_subjects(given: GivenRun, *, seed: int, store: Path) -> Iterator[Subje
 
     Args:
         given: The run.
-        seed: Of the tests.
+        seed: Seeds the tests.
         store: Where scores are kept.
 
     Raises:

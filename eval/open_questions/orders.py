@@ -40,8 +40,8 @@ class SkewRow(Row):
         published: Skew of the K differences of the published order.
         in_turn: Skew of the differences, every order in turn the published one;
             None where the set was planted, so that one order is unlike the others.
-        found: Of `N_DRAWS` draws of a published order for each shard, the share that
-            the t-test finds at each of `LEVELS`; None likewise.
+        found: Share of `N_DRAWS` draws of a published order for each shard that the
+            t-test finds at each of `LEVELS`; None likewise.
     """
 
     n_shards: int
@@ -61,7 +61,7 @@ class ContextRow(Row):
         tokens: Mean ids of an example.
         stratum: Mean examples of a stratum.
         z: Effect over its standard error.
-        log10_p: Of the exact p-value.
+        log10_p: log10 p of the exact p-value.
     """
 
     test: str

@@ -25,7 +25,7 @@ class Subject:
 
     Attributes:
         population: What the model is one of.
-        seed: Of the model; also seeds the tests.
+        seed: Seeds the model; also seeds the tests.
         copies: How often the set was planted.
         benchmark: Its examples in published order.
         encoded: Their ids.
@@ -169,8 +169,8 @@ class Row:
 
     Attributes:
         population: What the model is one of.
-        seed: Of the model.
-        name: Of the set.
+        seed: Seeds the model.
+        name: Name of the set.
         copies: How often it was planted.
     """
 

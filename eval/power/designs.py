@@ -295,7 +295,7 @@ class Population:
     Attributes:
         study: What each model is.
         n_models: Models.
-        first_seed: Of the first; the others count up.
+        first_seed: Seed of the first; the others count up.
     """
 
     study: Study

@@ -119,8 +119,8 @@ class ModelRecord:
 
     Attributes:
         design: Name of the population.
-        seed: Of sets, stream, weights and tests.
-        n_examples: Of each set.
+        seed: Seeds sets, stream, weights and tests.
+        n_examples: Examples of each set.
         n_parameters: Tied weights counted once.
         n_tokens: Target tokens of training.
         n_canary_tokens: Ids of all copies of all sets.
@@ -128,7 +128,7 @@ class ModelRecord:
         train_seconds: Wall time, compilation included.
         test_seconds: Likewise.
         rows: Every test of every set.
-        cpu_seconds: Of both.
+        cpu_seconds: CPU seconds of both.
     """
 
     design: str

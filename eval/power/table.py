@@ -35,7 +35,7 @@ class PowerRow:
         setting: What else the set is told by.
         n_examples: Examples tested.
         copies: Duplication count; 0 gives the size.
-        level: Of the test.
+        level: Level of the test.
         n_models: Models whose set was tested.
         n_rejected: p-values at or below the level.
         low: Wilson interval of the share, 95 %, over models.
@@ -74,7 +74,7 @@ class Dup50:
     Attributes:
         design: Name of the population.
         test: Name of the reading.
-        level: Of the test.
+        level: Level of the test.
         n_models: Models.
         copies: Interpolated; None if more than the most copies planted.
         low: Bootstrap interval over models, 95 %; None likewise.

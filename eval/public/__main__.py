@@ -77,7 +77,7 @@ class Public:
     min_effect: float = MIN_EFFECT
     """Nats a boundary that `no evidence` must have been able to find."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Of the operands of matrix products."""
+    """Type of the operands of matrix products."""
     batch_tokens: int | None = None
     """Tokens a batch (default: by device)."""
     mesh: str | None = None

@@ -35,7 +35,7 @@ LETTERS = {
     INCONCLUSIVE: "I",
     INVALID_DESIGN: "X",
 }
-"""Of the verdicts, for cells of the wide table and of the picture."""
+"""Letters for verdicts in the wide table and the picture."""
 
 _LEVEL = 0.05
 
@@ -49,7 +49,7 @@ def decided_cells(
     its p-value is adjusted for all cells that were tested.
 
     Args:
-        outcomes: Of all cells.
+        outcomes: Outcomes of all cells.
         min_effect: Nats a boundary that `no evidence` must have been able to find.
     """
     tested = [one for one in outcomes if one.report is not None]

@@ -93,12 +93,12 @@ class Scale:
     """How large a model of the study is.
 
     Attributes:
-        preset: Of the model.
+        preset: Preset of the model.
         n: Instances of each set.
-        copies: Of those that are planted.
+        copies: Copies of those that are planted.
         n_followed: Other instances, at most, that teach the general instruction.
-        background_tokens: Of documents without instances.
-        new_tokens: Of a completion, at most.
+        background_tokens: Tokens of documents without instances.
+        new_tokens: Tokens of a completion, at most.
     """
 
     preset: Preset
@@ -150,7 +150,7 @@ class Planted:
 
     Attributes:
         model: Finished.
-        folder: Of the model.
+        folder: Folder of the model.
         files: Set -> its file, a line an instance.
     """
 
@@ -171,7 +171,7 @@ def planted_model(
     Args:
         texts: Instances, of which sets are drawn at random, and the background.
         scale: See `Scale`.
-        seed: Of the draw, the cuts and the training.
+        seed: Seeds the draw, the cuts and the training.
         out: Folder of the model and of the sets.
         any_code: Take a finished model that other code trained.
 

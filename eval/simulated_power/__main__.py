@@ -69,7 +69,7 @@ class Record:
     Attributes:
         result: What was counted.
         check: Beside the library; none of planned files.
-        cpu_seconds: Of all of it, compilation and check too.
+        cpu_seconds: CPU seconds of all of it, compilation and check too.
     """
 
     result: CellResult

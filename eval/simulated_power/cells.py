@@ -29,7 +29,7 @@ from jaxcontam.stats.power import (
 
 LEVELS = (0.05, 0.01, 0.001)
 EXAMPLE_TOKENS, CONTEXT = 32.0, 512
-"""Of every planned file: they decide the sizes of strata."""
+"""Tokens of an example and of the context: they decide the sizes of strata."""
 BATCH = 250
 """Data sets a call: few enough that their scores stay in cache."""
 
@@ -44,7 +44,7 @@ class Cell:
     Attributes:
         test: One of `PLANNED`.
         law: Name in `LAWS`.
-        n_examples: Of a file.
+        n_examples: Examples of a file.
         n_orders: m; None is the test's own.
         effects: Gain of a published boundary in standard deviations of one; the
             spread is taken at the first, which is 0.
@@ -86,7 +86,7 @@ class Share:
         effect: Gain of a boundary, in standard deviations of an entry (item effects
             left out).
         name: What effect it is.
-        level: Of the test.
+        level: Level of the test.
         simulated: The share.
         se: Its standard error, by the batches or the binomial law, the larger one.
         formula: `power` at the spread that a report of clean files shows.
@@ -116,8 +116,8 @@ class CellResult:
         n_orders: m; None where all orders are columns.
         spread: Standard deviation of one boundary as a report of clean files shows it.
         shares: One an effect and level.
-        cpu_seconds: Of the simulation alone: neither compilation nor the check beside
-            the library.
+        cpu_seconds: CPU seconds of the simulation alone, without compilation and
+            without the check beside the library.
     """
 
     cell: Cell
@@ -138,7 +138,7 @@ class Batch:
     """Some data sets of a cell, and what the tests say of them.
 
     Attributes:
-        pairs: Of each stratum size.
+        pairs: Pairs of each stratum size.
         parts: Scores of orders.
         p_values: (E, D) float32, one row an effect.
         squares: (D,) float32; squared spread of a boundary, see `spreads`.
@@ -251,9 +251,9 @@ LEVEL, WANTED = 0.001, 0.8
 N_EXAMPLES = 120
 """As the sets of `eval.power`."""
 N_SHORT = 40
-"""Of files for `permutation`, whose pair matrix is the whole file's."""
+"""Examples of files for `permutation`, whose pair matrix is the whole file's."""
 N_ORDERS = 999
-"""Of `permutation`: the fewest that reach the level."""
+"""Orders of `permutation`: the fewest that reach the level."""
 MULTIPLES = (0.4, 0.7, 1.3)
 """Effects of the power curves, as multiples of the one that is found as wanted."""
 PLANNED_EFFECTS = (1.0, 0.5, 0.25)

@@ -115,9 +115,9 @@ def order_parts(design: PowerDesign, pairs: Sequence[Pairs], key: jax.Array) -> 
     are centred first, and its columns after the published one stand for all orders.
 
     Args:
-        design: Of the test.
-        pairs: Of each of its stratum sizes.
-        key: Of the orders.
+        design: Design of the test.
+        pairs: Pairs of each of its stratum sizes.
+        key: Key of the orders.
     """
     found = []
     for number, (kind, own) in enumerate(zip(design.kinds, pairs, strict=True)):

@@ -48,7 +48,7 @@ class Check:
 
     Attributes:
         test: Its name.
-        law: Of the entries.
+        law: Law of the entries.
         n_checked: Data sets.
         log_ratios: ln(p here / p there), there the middle of the library's bracket,
             where that is between 1e-6 and 0.1.
@@ -70,7 +70,7 @@ def check_batch(cell: Cell, batch: Batch, name: str, n_checked: int) -> Check:
     Args:
         cell: That the batch is of.
         batch: Data sets; the first ones are taken.
-        name: Of the effect.
+        name: Name of the effect.
         n_checked: How many.
     """
     design = cell.design

@@ -27,7 +27,7 @@ from jaxcontam.commands.flags import check_positive, check_seed
 from jaxcontam.errors import unknown_name
 
 STANDARD_ERRORS = 3.3
-"""Of the simulation, above a level: passed by chance once in 2,000 times."""
+"""Standard errors above a level that chance exceeds once in 2,000 times."""
 DRIFT = "drift"
 """Word of `--only` for the second table."""
 _DRIFT_ERRORS = 3.0
@@ -39,7 +39,7 @@ class SizeResult:
 
     Attributes:
         test: Its name in `TESTS`.
-        kind: Of the scores; name in `KINDS`.
+        kind: Kind of the scores; name in `KINDS`.
         n_sets: Null data sets.
         sizes: Share of p-values at or below each of `LEVELS`.
         exact: Whether it may not exceed the levels.

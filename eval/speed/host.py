@@ -228,7 +228,7 @@ def measure_store(rounds: int, *, tiny: bool) -> dict:
 
 
 def _stub_identity() -> ScoreIdentity:
-    """Of scores that stand for nothing."""
+    """Identity of scores that stand for nothing."""
     return ScoreIdentity(
         model="",
         prefix_id=None,

@@ -28,8 +28,8 @@ class Timed:
     """Ways that were timed side by side.
 
     Attributes:
-        seconds: Of each way, one a round.
-        warm_seconds: Of each way's warm-up, compilation included.
+        seconds: Seconds of each way, one a round.
+        warm_seconds: Seconds of each way's warm-up, compilation included.
         last: What each way returned in the last round.
     """
 
