@@ -8,16 +8,16 @@ import functools
 import itertools
 import json
 import time
+import types
 from collections.abc import Callable, Iterator
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from eval.natural_order.copying import (
     CONTEXT,
     PREFIX_ID,
     Bigrams,
     CopyingPairs,
-    CopyingScorer,
     WordEncoder,
     fit_bigrams,
     remember,
@@ -44,6 +44,7 @@ from jaxcontam.data.encoding import encode_examples
 from jaxcontam.data.repeats import without_repeats
 from jaxcontam.methods import adjacency, direction
 from jaxcontam.methods.order_test import order_result, plan_test, score_test
+from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.verdict import MIN_EFFECT, decide
 
 _ALL_WORDS = (*NOUNS, *NAMES, *PLACES, *ADJECTIVES, *VERBS)
@@ -219,7 +220,9 @@ def audited(case: Case, background: Bigrams) -> Record:
         context=CONTEXT,
         seed=case.seed,
     )
-    scored = score_test(planned, CopyingScorer(CopyingPairs(background, memory)))
+    # A test of pairs asks a scorer for nothing else.
+    scorer = types.SimpleNamespace(pairs=CopyingPairs(background, memory))
+    scored = score_test(planned, cast(SequenceScorer, scorer))
     attraction, forward = (
         order_result(
             planned,

@@ -23,8 +23,6 @@ import numpy as np
 
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScores
-from jaxcontam.scoring.scorer import SequenceSums, TokenTable
-from jaxcontam.scoring.store import ScoreStore
 from jaxcontam.scoring.stored import Progress
 
 PREFIX_ID = 0
@@ -207,50 +205,6 @@ class CopyingPairs:
             score + np.float32(memory.bonus(group.prefix, ids) / len(ids))
             for score, ids in zip(scores, group.continuations, strict=True)
         ]
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class CopyingScorer:
-    """A `SequenceScorer`; remembered neighbours count between pairs alone."""
-
-    pairs: CopyingPairs
-    context: int = CONTEXT
-    store: ScoreStore | None = None
-
-    def tokens(
-        self, sequences: Sequence[np.ndarray], progress: Progress | None = None
-    ) -> list[np.ndarray]:
-        """Log-probability of every id after each sequence's first, (1, n_ids - 1).
-
-        Raises:
-            ValueError: If a sequence exceeds the context.
-        """
-        longest = max((len(ids) for ids in sequences), default=0)
-        if longest > CONTEXT:
-            raise ValueError(f"sequences must have {CONTEXT} ids, got {longest}")
-        groups = [PairGroup(ids[:1], (ids[1:],), 0, (1,)) for ids in sequences]
-        scored = CopyingPairs(self.pairs.background).logprobs(groups, progress)
-        return [of_group[0][None] for of_group in scored.logprobs]
-
-    def token_table(
-        self, sequences: Sequence[np.ndarray], progress: Progress | None = None
-    ) -> TokenTable:
-        """See `tokens`."""
-        return TokenTable(self.tokens(sequences, progress), 0)
-
-    def sums(
-        self, sequences: Sequence[np.ndarray], progress: Progress | None = None
-    ) -> SequenceSums:
-        """Sums of `tokens`."""
-        tokens = self.tokens(sequences, progress)
-        loglik = np.array([own.sum(dtype=np.float64) for own in tokens])
-        return SequenceSums(loglik, np.zeros_like(loglik), 0)
-
-    def log_likelihoods(
-        self, sequences: Sequence[np.ndarray], progress: Progress | None = None
-    ) -> np.ndarray:
-        """The same sums alone."""
-        return self.sums(sequences, progress).loglik
 
 
 def _room(
