@@ -32,7 +32,6 @@ first 64 models were looked at before the others were finished; they are a part 
 
 import dataclasses
 import sys
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -57,13 +56,10 @@ from eval.lira.shadows import (
     read_texts,
 )
 from eval.python_docs import read_python_docs
-from eval.study import Clock, Grid, finish_study, inputs_digest, run_study
+from eval.study import Clock, Grid, Records, finish_study, inputs_digest, run_study
 from jaxcontam.cli import EXIT_DONE, EXIT_PARTIAL
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.errors import InputError
-from jaxcontam.report.document import make_folder
-from jaxcontam.scoring.identity import cpu_name
-from train.earlier import code_version
 from train.population_plan import Design
 from train.population_workers import Failure, in_this_process, over_processes
 from train.presets import PRESETS
@@ -181,14 +177,15 @@ class Lira:
         self, job: Job, seeds: Sequence[int]
     ) -> tuple[list[Shadow], dict[int, Failure], float]:
         """Models in the order of seeds, why others failed, CPU seconds of old ones."""
-        digest, code = job_digest(job), code_version()
+        inputs = job_inputs(job)
+        kept = Records(self._folder / RECORDS_DIR, any_code=self.any_code)
         # Named by what a record follows from, so that other flags overwrite none.
-        name = f"{job.design.name}-{{}}-{digest[:8]}.npz"
-        paths = {seed: self._folder / RECORDS_DIR / name.format(seed) for seed in seeds}
-        wanted = None if self.any_code else code or ""
-        kept = {seed: read_record(paths[seed], digest, wanted) for seed in seeds}
-        known = {seed: one for seed, one in kept.items() if one is not None}
-        taken_over = sum(one.cpu_seconds for one in known.values())
+        digest = inputs_digest(*inputs).removeprefix("sha256:")[:8]
+        names = {seed: f"{job.design.name}-{seed}-{digest}" for seed in seeds}
+        known: dict[int, Shadow] = {}
+        for seed, name in names.items():
+            if (fields := kept.read(name, *inputs, seed)) is not None:
+                known[seed] = shadow_of(fields)
         failures: dict[int, Failure] = {}
         missing = [seed for seed in seeds if seed not in known]
         for seed, outcome in self._made(job, missing):
@@ -196,8 +193,7 @@ class Lira:
                 failures[seed] = outcome
                 words = outcome.reason
             else:
-                make_folder(paths[seed].parent)
-                write_record(paths[seed], digest, code, outcome)
+                kept.write(names[seed], fields_of(outcome), *inputs, seed)
                 known[seed] = outcome
                 words = f"loss {outcome.loss:.2f}, {outcome.cpu_seconds:.1f} CPU s"
             print(
@@ -206,7 +202,8 @@ class Lira:
                 flush=True,
             )
         lost = {s: failures.get(s, _NOT_TRIED) for s in seeds if s not in known}
-        return [known[seed] for seed in seeds if seed in known], lost, taken_over
+        found = [known[seed] for seed in seeds if seed in known]
+        return found, lost, kept.earlier_seconds
 
     def _made(
         self, job: Job, seeds: Sequence[int]
@@ -221,57 +218,27 @@ class Lira:
         return self.out / "tiny" if self.tiny else self.out
 
 
-def job_digest(job: Job) -> str:
-    """Digest of all that the models follow from but the code."""
+def job_inputs(job: Job) -> tuple[Any, ...]:
+    """All that the models follow from but code, CPU and seeds, as JSON values."""
     design = dataclasses.asdict(job.design)
-    found = inputs_digest(
+    return (
         {name: design[name] for name in _TRAINED_ON},
         job.pool_seed,
         corpus_digest([*job.documents, *job.questions]),
         SCORE_NAMES,
-        cpu_name(),
     )
-    return found.removeprefix("sha256:")
 
 
-def write_record(path: Path, digest: str, code: str | None, shadow: Shadow) -> None:
-    """Write a record whole or not at all."""
-    partial = path.with_suffix(".partial")
-    with partial.open("wb") as file:
-        np.savez(
-            file,
-            digest=np.array(digest),
-            code=np.array(code or ""),
-            **dataclasses.asdict(shadow),
-        )
-    partial.replace(path)
+def fields_of(shadow: Shadow) -> dict[str, Any]:
+    """A model's record as JSON takes it."""
+    arrays = {"read": shadow.read.tolist(), "values": shadow.values.tolist()}
+    return dataclasses.asdict(shadow) | arrays
 
 
-def read_record(path: Path, digest: str, code: str | None) -> Shadow | None:
-    """A finished model's record, if it stands there.
-
-    Args:
-        path: Path of the record.
-        digest: Digest of the job.
-        code: That trained it; None takes any, an empty one none, as where git cannot
-            tell, an old record may be another code's.
-    """
-    try:
-        # NumPy leaves a file open that is no archive.
-        with path.open("rb") as stream, np.load(stream) as file:
-            fields = {name: file[name] for name in file.files}
-        same_code = code is None or (code != "" and str(fields.pop("code")) == code)
-        fields.pop("code", None)
-        if str(fields.pop("digest")) != digest or not same_code:
-            return None
-        return Shadow(
-            **{
-                name: value.item() if value.ndim == 0 else value
-                for name, value in fields.items()
-            }
-        )
-    except (OSError, EOFError, zipfile.BadZipFile, ValueError, KeyError, TypeError):
-        return None
+def shadow_of(fields: Mapping[str, Any]) -> Shadow:
+    """Undo `fields_of`."""
+    arrays = {name: np.array(fields[name]) for name in ("read", "values")}
+    return Shadow(**{**fields, **arrays})
 
 
 def _lost_grids(failures: Mapping[int, Failure], n_models: int) -> list[Grid]:
