@@ -21,6 +21,7 @@ from jaxcontam.cli import parse, run_command
 from jaxcontam.report.document import data_digest, make_folder, replace_bytes
 from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.scoring.identity import cpu_name
+from train.allocator import keep_freed_memory
 from train.earlier import code_version
 
 _Row = TypeVar("_Row")
@@ -50,18 +51,17 @@ def run_study(
         compiles: Keep compiled programs for the next process.
         exit_code: What `run` returned -> the exit code; anything but an int is 0.
     """
-    from jaxcontam.scoring.compiled import keep_compiled
-    from train.allocator import keep_freed_memory
-
     if trains:
         keep_freed_memory()
     if compiles:
+        from jaxcontam.scoring.compiled import keep_compiled
+
         keep_compiled()
+    name = f"eval.{name}"
 
     def run() -> object:
         return exit_code(parse(command, sys.argv[1:], prog=f"python -m {name}").run())
 
-    name = f"eval.{name}"
     return run_command(run, name=name)
 
 
