@@ -247,7 +247,7 @@ class Records:
 
     def write(self, name: str, fields: Mapping[str, Any], *inputs: Any) -> None:
         """Write a record whole or not at all; arguments as for `read`."""
-        text = json.dumps({**self.keys(*inputs), **fields}, allow_nan=False) + "\n"
+        text = json.dumps({**self.keys(*inputs), **fields}) + "\n"
         make_folder(self.folder)
         replace_bytes(self.folder / f"{name}.json", text.encode())
 
