@@ -186,7 +186,8 @@ def _found(scores_P: np.ndarray, clean_Q: np.ndarray) -> Share:
 
 
 def _power(trials: Sequence[Trial], copies: int, level: float) -> Share:
-    p_values = [t.p_value for t in trials if t.copies == copies and t.p_value]
+    found = [t.p_value for t in trials if t.copies == copies]
+    p_values = [p_value for p_value in found if p_value is not None]
     return Share.counted(sum(p <= level * _SLACK for p in p_values), len(p_values))
 
 
