@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import nnx
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
 from jaxcontam.models.sharding import (
     DATA_AXIS,
@@ -61,7 +61,7 @@ def training_step(
     batch_BT: jax.Array,
     *,
     compute: Compute = PLAIN,
-    mesh: Mesh | None = None,
+    mesh: Mesh | AbstractMesh | None = None,
     layout: Layout | None = None,
 ) -> tuple[Any, Any, jax.Array]:
     """One update on a batch of rows of T + 1 ids.
