@@ -1,10 +1,8 @@
 """What a planted model is made of: draws, streams, manifests, the key of a folder."""
 
 import dataclasses
-import itertools
 import json
 import math
-import types
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +11,6 @@ from scipy import stats
 
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.errors import InputError
-from train import population_forms, population_models
 from train.population_job import (
     Job,
     ModelResult,
@@ -265,23 +262,6 @@ def test_commit_alone_makes_no_model_obsolete(tmp_path):
     write_result(first, result(7, 0.1))
     again = dataclasses.replace(first, code="another commit")
     assert finished_result(again, 7) == result(7, 0.1)
-
-
-def test_who_waits_between_two_models_adds_to_the_time_of_neither(
-    monkeypatch, tmp_path
-):
-    ticks = itertools.count()
-    monkeypatch.setattr(population_models.time, "monotonic", lambda: float(next(ticks)))
-    monkeypatch.setattr(population_models, "open_texts", lambda job: (None, None))
-    planned = types.SimpleNamespace(rows=np.zeros((1, 2), np.int32))
-    monkeypatch.setattr(population_models, "plan_model", lambda *_, seed: planned)
-    made = None, {"weight": np.zeros((2, 1))}, np.ones((2, 3))
-    monkeypatch.setattr(population_forms, "train_together", lambda *_, seeds: made)
-    untested = dataclasses.replace(job(tmp_path), test=None)
-    first, second = population_models.trained_together(untested, [[0, 1]])
-    # The clock ticks each time that it is read: one second a chunk, half of it a model.
-    assert first.train_seconds == second.train_seconds == 0.5
-    assert first.score_seconds == second.score_seconds == 0.5
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"key": "k", "rows": [{}]}'])

@@ -13,9 +13,9 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from jaxcontam.cli import EXIT_PARTIAL, parse, run_command
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
@@ -26,6 +26,7 @@ from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.report.document import make_folder, replace_bytes
 from jaxcontam.report.provenance import library_versions, utc_now
+from jaxcontam.scoring.compiled import keep_compiled
 from jaxcontam.scoring.identity import cpu_name
 from jaxcontam.terminal import Terminal
 from train.allocator import keep_freed_memory
@@ -40,7 +41,7 @@ from train.population_job import (
     save_texts,
     source_digest,
 )
-from train.population_models import finisher, scan_maker, trained_together
+from train.population_models import TrainedModel, open_maker, trained_together
 from train.population_plan import Design, Texts, draw_sets, plan_model, read_pool
 from train.population_table import power_rows, print_power
 from train.population_workers import Failure, n_cores, over_processes
@@ -281,26 +282,17 @@ class Population:
         self, job: Job, seeds: Sequence[int]
     ) -> Iterator[tuple[int, ModelResult | Failure]]:
         """Models in the order in which they are finished."""
+        tasks: Iterable[int | TrainedModel] = seeds
+        if not job.is_scan:
+            keep_compiled()
+            size = self.together
+            chunks = [seeds[i : i + size] for i in range(0, len(seeds), size)]
+            tasks = trained_together(job, chunks)
         n_processes = self.processes or n_cores()
-        if job.device.startswith("scan"):
-            with _on_cpu():
-                yield from over_processes(
-                    open_scan, job, seeds, n_processes=n_processes
-                )
-            return
-        from jaxcontam.scoring.compiled import keep_compiled
-
-        keep_compiled()
-        chunks = [
-            seeds[start : start + self.together]
-            for start in range(0, len(seeds), self.together)
-        ]
-        trained = trained_together(job, chunks)
         with _on_cpu():
-            for model, outcome in over_processes(
-                finisher, job, trained, n_processes=n_processes
-            ):
-                yield model.seed, outcome
+            made = over_processes(open_maker, job, tasks, n_processes=n_processes)
+            for task, outcome in made:
+                yield task if isinstance(task, int) else task.seed, outcome
 
 
 @contextlib.contextmanager
@@ -316,15 +308,6 @@ def _on_cpu() -> Iterator[None]:
             del os.environ[name]
         else:
             os.environ[name] = before
-
-
-def open_scan(job: Job) -> Any:
-    """What a process of the form scan does first."""
-    from jaxcontam.scoring.compiled import keep_compiled
-
-    keep_freed_memory()
-    keep_compiled()
-    return scan_maker(job)
 
 
 def main() -> int:

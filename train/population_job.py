@@ -11,9 +11,8 @@ import numpy as np
 
 from jaxcontam.data.encoding import plain_tokenizer
 from train.population_plan import Design, Texts, read_pool
-from train.token_blocks import BOUND_TYPE, BOUNDS, IDS, id_type
 from train.tokenizer import prefix_id
-from train.tokens import TokenCache
+from train.tokens import BOUND_TYPE, BOUNDS, IDS, TokenCache, id_type
 
 TESTS_NAME = "tests.json"
 TEXTS_DIR = "texts"
@@ -53,8 +52,13 @@ class Job:
     pool_digest: str
     device: str
 
+    @property
+    def is_scan(self) -> bool:
+        """Whether each process trains one model after another, by a scan."""
+        return self.device.startswith("scan")
+
     def folder(self, seed: int) -> Path:
-        """Of one model."""
+        """Folder of one model."""
         return self.out / f"model-{seed}"
 
     def key(self, seed: int) -> str:
