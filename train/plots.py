@@ -25,12 +25,12 @@ _TALL, _LOW, _LINE = 2.3, 0.9, 0.17
 # More would not be seen, and would make the page heavy.
 _MOST_POINTS = 1500
 _MOST_MARKS = 400
-# The mean of the loss reaches so small a part of the run to either side.
+# The mean of the loss spans 1/100 of the run on either side.
 _STEPS_OF_RUN = 100
 _MARKERS = "os^Dv*PX"
-# -log10 p up to here is drawn on a plain scale; a p-value may be 1e-200.
+# Largest -log10 p plotted on a linear scale; a p-value may be 1e-200.
 _PLAIN_UP_TO = 12
-# Nobody knows how good an approximation is below 1e-15; tables end there too.
+# Approximate p-values are not trusted below 1e-15; tables end there too.
 _APPROXIMATE_TO = 15
 # The end of the colour map is too light on white.
 _LIGHTEST = 0.88
@@ -58,7 +58,7 @@ class SetPicture:
     """One planted set or control along a run.
 
     Attributes:
-        name: Of the set.
+        name: Name of the set.
         copies: In all training data; 0 for a control.
         orders: `published`, or `shuffled` or `spread` where no two copies share one.
         seen: Targets trained on when a part of a copy was, ascending; one for each
@@ -79,7 +79,7 @@ def loss_figure(curve: LossCurve, sets: Sequence[SetPicture], n_tokens: int) -> 
     Args:
         curve: At least one step.
         sets: In the order of their lines.
-        n_tokens: Of the whole run, which may not have come to its end.
+        n_tokens: Tokens of the whole run, which may be unfinished.
     """
     planted = _planted(sets)
     with matplotlib.rc_context(_STYLE):
@@ -102,9 +102,9 @@ def loss_figure(curve: LossCurve, sets: Sequence[SetPicture], n_tokens: int) -> 
 
 
 def local_means(values_N: np.ndarray, reach: int) -> np.ndarray:
-    """Mean of each value and of so many on either side, as far as there are any.
+    """Centred moving average, over as many values as there are near the ends.
 
-    Centred, so that a falling curve is not drawn too high; NaN is passed over.
+    Centred, so that a falling curve is not plotted too high; NaN is skipped.
 
     Args:
         values_N: float64.
@@ -127,14 +127,14 @@ def local_means(values_N: np.ndarray, reach: int) -> np.ndarray:
 
 
 def memorisation_figure(sets: Sequence[SetPicture], n_tokens: int) -> str:
-    """How the tests of each set moved along the run.
+    """Plot the tests of each set along the run.
 
     One panel a number: -log10 p and effect of each order test, AUC of the membership
     score; below them when each planted set was trained on.
 
     Args:
-        sets: Of which at least one was audited.
-        n_tokens: Of the whole run.
+        sets: At least one of them audited.
+        n_tokens: Tokens of the whole run.
     """
     planted = _planted(sets)
     methods = dict.fromkeys(row["method"] for one in sets for row in one.audits)
@@ -327,5 +327,5 @@ def _words(one: SetPicture) -> str:
 
 
 def _kept(n: int) -> np.ndarray:
-    """Places of the points that are drawn: all, or so many with both ends."""
+    """Indices of the plotted points: all, or evenly spaced ones with both ends."""
     return np.unique(np.linspace(0, n - 1, min(n, _MOST_POINTS)).astype(np.int64))

@@ -3,7 +3,7 @@
 Question: how often does an order test find a set that a model saw 0, 1, 2, 4 or 10
 times? Command: `python -m train.population --corpus DOCS.jsonl --sets POOL.jsonl`.
 Hardware: every core makes its own models, one after the other; on an accelerator
-models are made side by side. A killed run goes on where it stopped.
+models are trained side by side. A killed run resumes.
 """
 
 import contextlib
@@ -62,13 +62,13 @@ class Population:
     corpus: tuple[str, ...]
     """Background: files or folders of text, tfds:NAME/SPLIT or hf:NAME:SPLIT."""
     sets: tuple[Path, ...]
-    """Pool of examples, one a line: each model draws its own disjoint sets from it."""
+    """Pool of examples, one a line: each model samples disjoint sets from it."""
     copies: tuple[int, ...] = (0, 1, 2, 4, 10)
-    """How often each set of a model is planted; one set a number."""
+    """Duplication counts: one set for each number."""
     n_examples: int = 120
-    """Of each set."""
+    """Examples in each set."""
     models: int = 40
-    """How many to make."""
+    """Number of models."""
     preset: str = "0.16m"
     """Shape of the models."""
     steps: int | None = None
@@ -86,12 +86,12 @@ class Population:
     form: Literal["auto", "scan", "vmap"] = "auto"
     """One model after the other in each process, or models side by side."""
     processes: int | None = None
-    """Processes that make models, or analyse those made side by side (default: one a
-    core)."""
+    """Processes that train models, or analyse those trained side by side (default:
+    one a core)."""
     together: int = _TOGETHER
     """Models side by side of the form vmap."""
     seed: int = 0
-    """Of the first model; the others count up."""
+    """Seed of the first model; the others count up."""
     out: Path = Path("runs/population")
     """Folder for the models and population.json; finished models are kept."""
     tiny: bool = False
@@ -111,7 +111,7 @@ class Population:
             )
 
     def run(self) -> int:
-        """Make what is missing, print the table; returns the exit code."""
+        """Train what is missing, print the table; returns the exit code."""
         started, clock = utc_now(), time.monotonic()
         console = Terminal(highlight=False)
         job = self._prepare(self._pool())
@@ -202,7 +202,7 @@ class Population:
         return list(pool)
 
     def _prepare(self, pool: Sequence[str]) -> Job:
-        """Tokenise once for all processes; refuse what no model could be made of."""
+        """Tokenise once for all processes; refuse an impossible design."""
         from train.tokenizer import prefix_id, tokenizer_digest, train_tokenizer
 
         preset = PRESETS["pulse" if self.tiny else self.preset]
@@ -252,7 +252,7 @@ class Population:
         )
 
     def _n_steps(self, design: Design, texts: Texts) -> int:
-        """One number for all models, so that they share what is compiled."""
+        """Steps of every model; one number, so that they share what is compiled."""
         if self.steps is not None:
             return self.steps
         mean = float(texts.encoded.lengths.mean())
@@ -267,7 +267,7 @@ class Population:
         return -(-(planted + background) // design.preset.step_tokens)
 
     def _device(self) -> str:
-        """Form and kind of device; part of what a model is known by."""
+        """Form and kind of device, part of each model's key."""
         if self.form == "scan":
             return f"scan on {cpu_name()}"
         import jax

@@ -37,7 +37,7 @@ MODEL_DIR = "model"
 STREAM_NAME = "stream.npy"
 MANIFEST_NAME = "manifest.json"
 
-# Losses at the end of training are averaged over so many steps.
+# The final loss is the mean over this many steps.
 _LAST_STEPS = 50
 
 

@@ -1,4 +1,4 @@
-"""From texts to rows: what a run trains on, decided before its first step."""
+"""From texts to training rows, before the first step."""
 
 import dataclasses
 import json
@@ -36,10 +36,10 @@ _DECODED = 256
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What a run may do otherwise; the defaults are those of the command.
+    """Options of a run; the defaults are the command's.
 
     Attributes:
-        background_tokens: Random documents up to so many ids; None takes all.
+        background_tokens: Random documents up to this many ids; None takes all.
         separator: Text after each example.
         max_example_tokens: Cut of an example, separator included.
         allow_overlap: Train although a control stands in what is trained on.
@@ -48,7 +48,7 @@ class RunOptions:
         audit_tests: Order tests of these audits.
         checkpoint_steps: Save at multiples; None is every two minutes.
         keep_every: Checkpoints at its multiples stay for `train.export`.
-        peak_tflops: Of all devices together, for the share of it that is reached.
+        peak_tflops: Peak of all devices together, to report MFU.
         tensorboard: Write scalars for TensorBoard as well.
         cache: Folder of token caches, for a corpus of files.
         mesh: How devices share weights and rows; None has all weights on each.
@@ -74,7 +74,7 @@ class RunOptions:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Start:
-    """A model to go on from.
+    """A model to continue training.
 
     Attributes:
         name: As it was given.
@@ -134,7 +134,7 @@ def prepare(
         stream_file: Takes the ids of the stream.
         seed: Draws documents, places, orders.
         options: See `RunOptions`.
-        start: The model to go on from, or None.
+        start: The model to continue training, or None.
         tokenizer: To encode with, or None.
 
     Raises:

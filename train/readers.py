@@ -1,4 +1,4 @@
-"""Texts of one file, in its order and in bounded memory; what is damaged stops.
+"""Texts of one file, in its order and in bounded memory; damage raises.
 
 Records of text files are read as `jaxcontam overlap` reads them, by
 `jaxcontam.data.corpus`; here are .txt, whole, and Parquet, array_record and TFRecord.
@@ -235,7 +235,7 @@ def tf_records(path: Path) -> Iterator[bytes]:
 
 
 def _array_record_texts(path: Path, field: str) -> Iterator[str]:
-    """Of records that are all JSON objects, or, as the first is none, all texts."""
+    """Texts of records: JSON objects if the first one is, else plain text."""
     holds_json = None
     for number, record in enumerate(array_records(path), 1):
         where = f"{path}:{number}"

@@ -1,7 +1,7 @@
 """A training run from texts to a model: plan, stream, steps, model, manifest.
 
 What a run follows from stands in its manifest before the first step. The same inputs
-again go on from the last checkpoint, or reuse the model that is there.
+again resume from the last checkpoint, or reuse the finished model.
 """
 
 import contextlib
@@ -75,7 +75,7 @@ def pretrain(
 
     A finished model in `out` that the same code made of the same inputs is not trained
     again; without git, the same version is the same code. An unfinished run of the same
-    inputs goes on from its last checkpoint.
+    inputs resumes from its last checkpoint.
 
     Args:
         corpus: Background: files, or texts in memory.
@@ -85,7 +85,7 @@ def pretrain(
             and `training.html` are written there.
         seed: The same seed gives the same weights.
         options: See `RunOptions`.
-        start: Goes on with this model; None begins with random weights.
+        start: Continues training this model; None begins with random weights.
         tokenizer: A transformers fast tokenizer; None takes that of `start`, or trains
             one on the corpus.
 
@@ -184,7 +184,7 @@ def _pretrain(
         if start is None
         else start.decoder
     )
-    # To the very end: what is asked for while the model is written waits for it.
+    # To the very end: a signal while the model is written waits for it.
     with stop_request() as request:
         keep_every = options.keep_every or kept_every(home)
         trained = _train(
@@ -341,7 +341,7 @@ def _log(
     options: RunOptions,
     stack: contextlib.ExitStack,
 ) -> RunLog:
-    """Logs of a run that goes on after `last_step`; says so."""
+    """Open the logs of a run that resumes after `last_step`, and say so."""
     if last_step:
         _say(f"going on at step {last_step:,} of {n_steps:,}")
         fetch_from_home(out, home, *LOGS)

@@ -1,4 +1,4 @@
-"""Everything that is written down of a run while it goes on.
+"""Logs of a run in progress.
 
 The training loop hands on losses in blocks, and the decoder at the steps of an audit;
 metrics.jsonl, audits.jsonl, training.html and the progress bar follow from these.
@@ -51,8 +51,8 @@ class RunLog:
             out: Folder of the run; manifest.json stands there if there is a plan.
             preset: What is trained.
             n_steps: Steps in all.
-            last_step: Of the checkpoint that the run goes on from; 0 starts anew. What
-                the logs hold of later steps is cut off.
+            last_step: Step of the checkpoint that the run resumes from; 0 starts anew.
+                Rows of later steps are cut off.
             plan: What an audit scores; None audits nothing.
             audit_steps: See `train.audit_log.audit_steps`.
             progress: Told of losses; waits while an audit runs.
@@ -120,10 +120,10 @@ class RunLog:
 
 
 def shared_watch(log: RunLog | None, audit_steps: Sequence[int]) -> Watch:
-    """What every process of a run tells the logs, which process 0 alone keeps.
+    """Callbacks of every process; process 0 alone keeps the logs.
 
     Args:
-        log: Of process 0; None in the others.
+        log: The log of process 0; None in the others.
         audit_steps: The same in every process.
     """
 

@@ -31,7 +31,7 @@ class Canary:
         name: The set's own name.
         encoded: Its ids, in published order.
         copies: Duplication count; 0 plants nothing.
-        shuffled: Draw a fresh order for each copy.
+        shuffled: Shuffle each copy anew.
         layout: `block`, or `spread` for each example at a boundary of its own.
         when: `uniform`, `clustered`, or fractions of training that the copies take
             in turn.
@@ -104,7 +104,7 @@ def build_stream(
             at a time, so that they need not fit in memory together.
         canaries: Sets to plant, no two of one name.
         prefix_id: BOS.
-        seed: Draws the boundaries and the orders of shuffled copies.
+        seed: Seeds the boundaries and the orders of shuffled copies.
         out: A .npy file that takes the ids instead of memory; it stands there once
             it is whole.
 
@@ -264,7 +264,7 @@ def rows_of_copies(
 
     Args:
         stream: Holds the copies.
-        name: Of the set.
+        name: Name of the set.
         encoded: Its ids.
         starts_R: From `training_order`.
         context: T.
@@ -314,7 +314,7 @@ def _pieces(canaries: Sequence[Canary], n_documents: int, *, seed: int) -> list[
         order = np.arange(len(examples))
         whole = np.concatenate(examples)
         for copy in range(canary.copies):
-            # Boundary j lies before document j; the fraction orders its pieces.
+            # Boundary j is before document j; the fraction orders its pieces.
             if canary.layout == "spread":
                 places = rng.integers(n_documents + 1, size=len(examples))
                 places = places - rng.random(len(examples))
@@ -359,7 +359,7 @@ def _fill(
 
 
 def _copies(canary: Canary, standing: _Copy) -> list[_Copy]:
-    """The copies of a set: blocks in the stream's order, spread ones as drawn."""
+    """The copies of a set: blocks in the stream's order, spread ones by copy number."""
     if canary.layout == "block":
         return [[one] for one in standing]
     copies: list[_Copy] = [[] for _ in range(canary.copies)]

@@ -171,7 +171,7 @@ def token_cache(
     Args:
         corpus: Where the documents come from.
         tokenizer: As made by `plain_tokenizer`: it cuts and pads nothing.
-        folder: Of all caches; each has a folder of its own in it.
+        folder: Parent of all caches; each has a subfolder.
         progress: Called with bytes of the corpus done (an estimate) and in all.
         block_ids: Ids that a killed run loses at most; a document is never divided.
 
@@ -206,9 +206,9 @@ class Block:
     """Tokenised documents of a stretch of the corpus.
 
     Attributes:
-        ids: Of all of them, one after another.
+        ids: Ids of all documents, concatenated.
         lengths: int64, ids of each document.
-        texts: SHA-256 of each text, one after another.
+        texts: SHA-256 of each text, concatenated.
     """
 
     ids: np.ndarray

@@ -244,7 +244,7 @@ def _compiled(preset: Preset, on: Machine, shape: MeshShape) -> CompiledMemory:
 
 
 def _divides(preset: Preset, model: int) -> bool:
-    """Whether so many devices can share the weights."""
+    """Whether `model` devices can share the weights."""
     return model == 1 or bool(layout_of(abstract_params(preset.decoder), model).axes)
 
 

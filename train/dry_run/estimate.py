@@ -32,7 +32,7 @@ class Estimate:
         model: Devices that share one copy.
         state: Bytes of weights, moments and gradients on a chip; no step needs less.
         compiled: The compiler's analysis; None if it was not asked.
-        collectives: Of one step.
+        collectives: Collectives of one step.
         products: Seconds of a step's matrix products.
         network: Seconds of its collectives.
         mfu: Share of the peak that the model's own operations reach if products take
@@ -73,7 +73,7 @@ class Estimate:
         return max(self.products, self.network), self.products + self.network
 
     def hours(self, tokens: float) -> tuple[float, float]:
-        """Hours of a run on so many tokens, for both `seconds`."""
+        """Hours of a run on `tokens` tokens, for both `seconds`."""
         fast, slow = self.seconds
         n_steps = tokens / self.preset.step_tokens
         return n_steps * fast / 3600, n_steps * slow / 3600
@@ -92,7 +92,7 @@ def estimate(
     Args:
         preset: Model, rows, precision and micro-batches.
         machine: The hardware.
-        shape: Of the mesh; `data` follows from the number of chips.
+        shape: Shape of the mesh; `data` follows from the number of chips.
         efficiency: Share of the peak reached in all that is computed, in (0, 1].
         compiled: The compiler's analysis, if it was asked.
     """
