@@ -2,6 +2,12 @@
 
 A folder is written under another name and renamed when it is complete, so a killed run
 leaves complete models only.
+
+Dimension key
+    M  models
+    R  rows of a stream
+    T  targets a row
+    N  steps
 """
 
 import contextlib
@@ -280,15 +286,14 @@ def n_parameters(decoder: Any) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(nnx.state(decoder)))
 
 
-def last_loss(losses: np.ndarray) -> float:
+def last_loss(losses_N: np.ndarray) -> float:
     """Mean loss of the last steps, nats a token.
 
     Raises:
         DivergedError: If one of them is not finite.
     """
-    loss = float(losses[-_LAST_STEPS:].mean())
+    loss = float(losses_N[-_LAST_STEPS:].mean())
     if not np.isfinite(loss):
-        raise DivergedError(
-            f"the loss is not finite from step {int(np.isfinite(losses).sum()) + 1} on"
-        )
+        n_finite = int(np.isfinite(losses_N).sum())
+        raise DivergedError(f"the loss is not finite from step {n_finite + 1} on")
     return loss

@@ -3,6 +3,11 @@
 The sets of a model are disjoint samples of one pool of examples, each in random
 order: at 0 copies the null hypothesis of every order test holds
 by construction, whatever the examples are and wherever else they occur.
+
+Dimension key
+    E  examples of a set
+    R  training rows
+    T  targets a row
 """
 
 import dataclasses
@@ -218,7 +223,7 @@ def plan_model(design: Design, texts: Texts, *, seed: int) -> PlannedModel:
         design.preset.context,
         seed=seed,
         timed=stream.timed,
-        planted=stream.planted,
+        planted_C2=stream.planted,
         n_trained=n_rows,
     )
     return PlannedModel(seed, sets, encoded, stream, rows[:n_rows], starts[:n_rows])
@@ -240,9 +245,11 @@ def planted_rows(design: Design, model: PlannedModel) -> tuple[PlantedRow, ...]:
     )
 
 
-def _chosen(encoded: Encoded, part: np.ndarray) -> Encoded:
+def _chosen(encoded: Encoded, members_E: np.ndarray) -> Encoded:
     return Encoded(
-        tuple(encoded.ids[i] for i in part), encoded.separator, encoded.n_cut_ids[part]
+        tuple(encoded.ids[i] for i in members_E),
+        encoded.separator,
+        encoded.n_cut_ids[members_E],
     )
 
 

@@ -257,7 +257,7 @@ def _rows(stream: Stream, preset: Preset, *, seed: int) -> Rows:
         preset.context,
         seed=seed,
         timed=stream.timed,
-        planted=stream.planted,
+        planted_C2=stream.planted,
         n_trained=n_steps * preset.batch_rows,
     )
     return Rows(stream.ids, starts, preset.context)

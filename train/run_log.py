@@ -2,6 +2,9 @@
 
 The training loop hands on losses in blocks, and the decoder at the steps of an audit;
 metrics.jsonl, audits.jsonl, training.html and the progress bar follow from these.
+
+Dimension key
+    N  steps
 """
 
 import time
@@ -71,18 +74,18 @@ class RunLog:
         )
         self._start = time.monotonic()
 
-    def losses(self, before: int, losses: np.ndarray) -> None:
+    def losses(self, before: int, losses_N: np.ndarray) -> None:
         """Write the losses of the steps that follow `before` steps."""
-        last = before + len(losses)
+        last = before + len(losses_N)
         self._metrics.append(
             last,
-            losses.tolist(),
+            losses_N.tolist(),
             rates=self._rates_N[before:last].tolist(),
             tokens_a_step=self._step_tokens,
             seconds=time.monotonic() - self._start,
         )
         if self._progress is not None:
-            self._progress.update(last, losses.tolist())
+            self._progress.update(last, losses_N.tolist())
 
     def audit(self, step: int, decoder: Decoder) -> None:
         """Test every set with the weights after a step, and draw the page.

@@ -3,6 +3,7 @@
 Dimension key
     N  ids of all documents
     M  documents
+    C  chosen documents
 
 A cache in the making is a folder of blocks beside its place, each written under another
 name and renamed, so a killed run loses one block. At the end the blocks are joined and
@@ -78,9 +79,9 @@ class TokenCache:
         begin, end = self.bounds[index : index + 2]
         return self.ids[begin:end].astype(np.int32)
 
-    def chosen(self, indices: np.ndarray) -> "ChosenDocuments":
-        """Some documents in the order of `indices`, none of them read yet."""
-        return ChosenDocuments(self, indices)
+    def chosen(self, indices_C: np.ndarray) -> "ChosenDocuments":
+        """Some documents in the order of `indices_C`, read lazily."""
+        return ChosenDocuments(self, indices_C)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
