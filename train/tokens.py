@@ -289,8 +289,9 @@ def _read_blocks(folder: Path) -> Iterator[Block]:
     """Blocks in their order, up to one that is missing or damaged."""
     for number in itertools.count():
         try:
-            with np.load(_block_path(folder, number)) as file:
-                block = Block(file["ids"], file["lengths"], file["texts"].tobytes())
+            with _block_path(folder, number).open("rb") as file:
+                found = np.load(file)
+                block = Block(found["ids"], found["lengths"], found["texts"].tobytes())
         except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError):
             return
         yield block
@@ -309,7 +310,7 @@ def _join_blocks(partial: Path, dtype: np.dtype) -> None:
             end = int(ends[-1])
         if bounds.tell() == BOUND_TYPE.itemsize:
             raise InputError("the corpus has no documents")
-    about = {"corpus_digest": f"sha256:{texts.hexdigest()}", **_about(partial, dtype)}
+    about = _about(partial, dtype, f"sha256:{texts.hexdigest()}")
     (partial / _ABOUT).write_text(json.dumps(about) + "\n")
     shutil.rmtree(partial / _BLOCKS)
 
@@ -358,8 +359,7 @@ def _opened(place: Path) -> TokenCache | None:
     try:
         about = json.loads((place / _ABOUT).read_text())
         dtype = np.dtype(about["dtype"])
-        corpus_digest = about.pop("corpus_digest")
-        if about != _about(place, dtype):
+        if about != _about(place, dtype, about["corpus_digest"]):
             return None
     except (OSError, ValueError, RecursionError, KeyError, TypeError):
         return None
@@ -367,13 +367,20 @@ def _opened(place: Path) -> TokenCache | None:
     # Documents that are all empty have no ids, and no empty file can be mapped.
     is_empty = not bounds[-1]
     ids = np.zeros(0, dtype) if is_empty else np.memmap(place / IDS, dtype, mode="r")
-    return TokenCache(ids, bounds, corpus_digest, about["digest"])
+    return TokenCache(ids, bounds, about["corpus_digest"], about["digest"])
 
 
-def _about(folder: Path, dtype: np.dtype) -> dict[str, str]:
-    """What the files are, each read through once."""
+def _about(folder: Path, dtype: np.dtype, corpus_digest: str) -> dict[str, str]:
+    """Contents of cache.json; reads each file once."""
     ids, bounds = (_hash_file(folder / name) for name in (IDS, BOUNDS))
-    return {"dtype": dtype.str, "digest": _digest(dtype, ids, bounds)}
+    digest = _digest(dtype, ids, bounds)
+    both = hashlib.sha256((corpus_digest + digest).encode()).hexdigest()
+    return {
+        "dtype": dtype.str,
+        "corpus_digest": corpus_digest,
+        "digest": digest,
+        "checksum": f"sha256:{both}",
+    }
 
 
 def _hash_file(path: Path):
