@@ -11,6 +11,7 @@ from scipy import stats
 
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.errors import InputError
+from train.planted import planted_sets
 from train.population_job import (
     Job,
     ModelResult,
@@ -25,7 +26,6 @@ from train.population_plan import (
     Design,
     draw_sets,
     plan_model,
-    planted_rows,
     read_pool,
 )
 from train.population_table import power_rows
@@ -70,6 +70,12 @@ def read(tokenizer, documents):
 def texts(words, tokenizer):
     plain = plain_tokenizer(tokenizer.backend_tokenizer)
     return read(tokenizer, as_cache(words, plain))
+
+
+def planted_rows(design, model):
+    return planted_sets(
+        model.sets, model.encoded, model.stream, model.starts, design.preset
+    )
 
 
 def test_sets_of_a_model_share_no_example_and_follow_from_the_seed():

@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self
 
 import grain
@@ -80,12 +79,7 @@ class Checkpoints:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

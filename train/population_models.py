@@ -27,7 +27,7 @@ from jaxcontam.methods import order_method
 from jaxcontam.methods.layouts import ScoredTest
 from jaxcontam.methods.order_test import PlannedTest, order_result, plan_test
 from train.allocator import keep_freed_memory
-from train.planted import write_set
+from train.planted import planted_sets, write_set
 from train.population_job import (
     TESTS_NAME,
     Job,
@@ -35,7 +35,7 @@ from train.population_job import (
     SetResult,
     open_texts,
 )
-from train.population_plan import PlannedModel, Texts, plan_model, planted_rows
+from train.population_plan import PlannedModel, Texts, plan_model
 from train.presets import preset_to_json
 from train.stream import stream_digest
 
@@ -274,7 +274,9 @@ def _manifest(job: Job, model: PlannedModel) -> Manifest:
         stream_digest=stream_digest(model.stream.ids),
         tokenizer_digest=job.tokenizer_digest,
         recipe=json.loads(json.dumps(preset_to_json(design.preset))),
-        sets=planted_rows(design, model),
+        sets=planted_sets(
+            model.sets, model.encoded, model.stream, model.starts, design.preset
+        ),
     )
 
 

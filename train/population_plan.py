@@ -18,10 +18,9 @@ from tokenizers import Tokenizer
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded, encode_examples, plain_tokenizer
-from jaxcontam.data.manifest import PlantedSet as PlantedRow
 from jaxcontam.errors import InputError
 from train.plan import PlannedSet, When
-from train.planted import canary, planted_set
+from train.planted import canary
 from train.presets import Preset
 from train.stream import Stream, build_stream, training_rows
 from train.tokens import TokenCache, as_cache, choose_documents
@@ -227,22 +226,6 @@ def plan_model(design: Design, texts: Texts, *, seed: int) -> PlannedModel:
         n_trained=n_rows,
     )
     return PlannedModel(seed, sets, encoded, stream, rows[:n_rows], starts[:n_rows])
-
-
-def planted_rows(design: Design, model: PlannedModel) -> tuple[PlantedRow, ...]:
-    """Rows of a model's manifest, one a set."""
-    return tuple(
-        planted_set(
-            planned,
-            encoded,
-            model.stream,
-            model.starts,
-            context=design.preset.context,
-            batch_rows=design.preset.batch_rows,
-            n_steps=design.n_steps,
-        )
-        for planned, encoded in zip(model.sets, model.encoded, strict=True)
-    )
 
 
 def _chosen(encoded: Encoded, members_E: np.ndarray) -> Encoded:

@@ -10,9 +10,8 @@ from tokenizers import Tokenizer
 
 from jaxcontam import __version__
 from jaxcontam.commands.progress import progress_bar
-from jaxcontam.data.encoding import Encoded, encode_examples, plain_tokenizer
+from jaxcontam.data.encoding import encode_examples, plain_tokenizer
 from jaxcontam.data.manifest import Manifest
-from jaxcontam.data.manifest import PlantedSet as PlantedRow
 from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.scoring.mesh_shape import MeshShape
@@ -20,7 +19,7 @@ from train.audits import DEFAULT_TESTS
 from train.background_check import check_background
 from train.earlier import code_version
 from train.plan import PlannedSet
-from train.planted import canary, planted_set
+from train.planted import canary, planted_sets
 from train.presets import Preset, preset_to_json
 from train.rows import Rows
 from train.sources import Corpus
@@ -184,7 +183,7 @@ def prepare(
         init_model=None if start is None else start.name,
         init_fingerprint=None if start is None else start.fingerprint,
         allow_overlap=options.allow_overlap,
-        sets=_records(sets, encoded, stream, rows, preset),
+        sets=planted_sets(sets, encoded, stream, rows.starts, preset),
     )
     return Prepared(
         manifest=manifest,
@@ -261,27 +260,6 @@ def _rows(stream: Stream, preset: Preset, *, seed: int) -> Rows:
         n_trained=n_steps * preset.batch_rows,
     )
     return Rows(stream.ids, starts, preset.context)
-
-
-def _records(
-    sets: Sequence[PlannedSet],
-    encoded: Sequence[Encoded],
-    stream: Stream,
-    rows: Rows,
-    preset: Preset,
-) -> tuple[PlantedRow, ...]:
-    return tuple(
-        planted_set(
-            planned,
-            ids,
-            stream,
-            rows.starts,
-            context=preset.context,
-            batch_rows=preset.batch_rows,
-            n_steps=len(rows) // preset.batch_rows,
-        )
-        for planned, ids in zip(sets, encoded, strict=True)
-    )
 
 
 def _texts(documents: ChosenDocuments, plain: Tokenizer) -> Iterator[str]:

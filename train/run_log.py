@@ -10,7 +10,6 @@ Dimension key
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import jax
@@ -113,13 +112,8 @@ class RunLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._metrics.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self._metrics.__exit__()
 
 
 def shared_watch(log: RunLog | None, audit_steps: Sequence[int]) -> Watch:
