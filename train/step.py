@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import nnx
-from jax.sharding import AbstractMesh, Mesh, PartitionSpec
+from jax.sharding import Mesh, PartitionSpec
 
 from jaxcontam.models.sharding import (
     DATA_AXIS,
@@ -62,7 +62,7 @@ def training_step(
     batch_BT: jax.Array,
     *,
     compute: Compute = PLAIN,
-    mesh: Mesh | AbstractMesh | None = None,
+    mesh: Mesh | None = None,
     layout: Layout | None = None,
 ) -> tuple[Any, Any, jax.Array]:
     """One update on a batch of rows of T + 1 ids.

@@ -19,7 +19,6 @@ import tyro
 from jaxcontam.cli import parse, run_command
 from jaxcontam.commands.flags import check_positive
 from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.models.sharding import layout_of
 from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
 from jaxcontam.terminal import Terminal
 from train.dry_run.compiled import (
@@ -27,6 +26,7 @@ from train.dry_run.compiled import (
     absent_devices,
     compiled_memory,
     has_tpu_compiler,
+    state_bytes,
     use_virtual_devices,
 )
 from train.dry_run.estimate import (
@@ -36,7 +36,6 @@ from train.dry_run.estimate import (
     estimate_to_json,
 )
 from train.dry_run.hardware import Machine, machine
-from train.placement import abstract_params
 from train.presets import PRESETS, Preset
 from train.step import Compute
 
@@ -245,7 +244,11 @@ def _compiled(preset: Preset, on: Machine, shape: MeshShape) -> CompiledMemory:
 
 def _divides(preset: Preset, model: int) -> bool:
     """Whether `model` devices can share the weights."""
-    return model == 1 or bool(layout_of(abstract_params(preset.decoder), model).axes)
+    try:
+        state_bytes(preset, model)
+    except InputError:
+        return False
+    return True
 
 
 def main() -> int:

@@ -7,6 +7,7 @@ is asked instead; it needs no TPU. Nothing is allocated.
 import dataclasses
 import functools
 import importlib.util
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -17,19 +18,13 @@ from flax import nnx
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.sharding import (
-    DATA_AXIS,
-    MODEL_AXIS,
-    ROWS,
-    layout_of,
-    weight_name,
-)
+from jaxcontam.models.sharding import DATA_AXIS, MODEL_AXIS, ROWS
 from jaxcontam.scoring.mesh import MeshShape, device_mesh
 from train.dry_run.collectives import Collective, traced_collectives
 from train.loop import compiled_step
 from train.placement import abstract_params, param_shardings, state_shardings
 from train.presets import Preset
-from train.step import adamw, training_step
+from train.step import adamw
 
 # Length of the learning-rate schedule; it changes no shape.
 _N_STEPS = 1000
@@ -103,23 +98,10 @@ def compiled_memory(
         model: Devices that share a copy of the weights.
         devices: All devices of the mesh.
     """
-    mesh = device_mesh(MeshShape(model=model), devices)
-    graphdef, shapes = _abstract(preset)
-    jitted: tuple[Any, Any] = compiled_step(graphdef, preset, _N_STEPS, mesh)
-    first_state, update = jitted
-    optimizer = adamw(preset.peak_rate, _N_STEPS, shapes, schedule=preset.schedule)
-    arguments = (
-        jax.tree.map(_placed, shapes, param_shardings(shapes, mesh)),
-        jax.tree.map(
-            _placed,
-            jax.eval_shape(first_state, shapes),
-            state_shardings(optimizer, shapes, mesh),
-        ),
-        _placed(_rows(preset), NamedSharding(mesh, ROWS)),
-    )
     begun = time.monotonic()
     with jax.default_device(devices[0]):  # attention chooses its kernel by it
-        lowered = update.trace(*arguments).lower()
+        mesh = device_mesh(MeshShape(model=model), devices)
+        lowered = _traced_step(preset, mesh).lower()
     compiler = devices[0].platform
     try:
         memory = lowered.compile().memory_analysis()
@@ -151,47 +133,49 @@ def step_collectives(
     preset: Preset, *, data: int, model: int
 ) -> tuple[Collective, ...]:
     """Trace the step on a mesh without devices and count its collectives."""
-    sizes = {DATA_AXIS: data, MODEL_AXIS: model}
-    mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes), (AxisType.Auto,) * 2)
-    graphdef, shapes = _abstract(preset)
-    optimizer = adamw(preset.peak_rate, _N_STEPS, shapes, schedule=preset.schedule)
-
-    def update(params, opt_state, batch_BT):
-        return training_step(
-            graphdef,
-            optimizer,
-            params,
-            opt_state,
-            batch_BT,
-            compute=preset.compute,
-            mesh=mesh,
-            layout=layout_of(params, model),
-        )
-
-    opt_state = jax.eval_shape(optimizer.init, shapes)
-    jaxpr = jax.make_jaxpr(update)(shapes, opt_state, _rows(preset))
-    return traced_collectives(jaxpr.jaxpr, sizes)
+    mesh = abstract_mesh(data, model)
+    return traced_collectives(_traced_step(preset, mesh).jaxpr.jaxpr, mesh.shape)
 
 
 def state_bytes(preset: Preset, model: int) -> int:
-    """Weights, two moments and gradients of a device, float32: no step needs less."""
+    """Weights, two moments and gradients of a device, float32: no step needs less.
+
+    Raises:
+        InputError: If `model` devices cannot share the weights.
+    """
     shapes = abstract_params(preset.decoder)
-    divided = dict(layout_of(shapes, model).axes)
-    n_weights = sum(
-        leaf.size // (model if weight_name(path) in divided else 1)
-        for path, leaf in jax.tree.leaves_with_path(shapes)
+    shardings = param_shardings(shapes, abstract_mesh(1, model))
+    n_weights = jax.tree.map(
+        lambda leaf, sharding: math.prod(sharding.shard_shape(leaf.shape)),
+        shapes,
+        shardings,
     )
-    return 4 * _FLOAT * n_weights
+    return 4 * _FLOAT * sum(jax.tree.leaves(n_weights))
 
 
-def _abstract(preset: Preset) -> tuple[nnx.GraphDef, nnx.State]:
+def abstract_mesh(data: int, model: int) -> Any:
+    """A mesh without devices."""
+    axes = (DATA_AXIS, MODEL_AXIS)
+    return AbstractMesh((data, model), axes, (AxisType.Auto,) * 2)
+
+
+def _traced_step(preset: Preset, mesh: Any) -> Any:
+    """The step as a run jits it, traced for a concrete or an abstract mesh."""
     decoder = nnx.eval_shape(lambda: Decoder(preset.decoder, rngs=nnx.Rngs(0)))
     graphdef, shapes = nnx.split(decoder)
-    return graphdef, shapes
-
-
-def _rows(preset: Preset) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct((preset.batch_rows, preset.context + 1), "int32")
+    optimizer = adamw(preset.peak_rate, _N_STEPS, shapes, schedule=preset.schedule)
+    rows = jax.ShapeDtypeStruct((preset.batch_rows, preset.context + 1), "int32")
+    arguments = jax.tree.map(
+        _placed,
+        (shapes, jax.eval_shape(optimizer.init, shapes), rows),
+        (
+            param_shardings(shapes, mesh),
+            state_shardings(optimizer, shapes, mesh),
+            NamedSharding(mesh, ROWS),
+        ),
+    )
+    _, update = compiled_step(graphdef, preset, _N_STEPS, mesh)
+    return update.trace(*arguments)
 
 
 def _placed(leaf: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
