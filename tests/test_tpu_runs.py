@@ -84,8 +84,15 @@ def test_nothing_starts_twice(cloud):
     assert cloud.run("run_all.sh", "true", DETACH="1", RUN_NAME="b").returncode == 1
     again = cloud.run("run_all.sh", *words, DETACH="1")
     assert again.returncode == 0 and again.stdout.count("trial runs already") == 2
+    waiting = subprocess.Popen(
+        cloud.command("run_all.sh", *words), env=cloud.env, stderr=subprocess.DEVNULL
+    )
+    waited(
+        lambda: any("state.sh trial" in " ".join(call) for call in cloud.calls()),
+        "a look",
+    )
     (cloud.stub / "go").touch()
-    assert cloud.run("run_all.sh", *words).returncode == 0
+    assert waiting.wait(timeout=60) == 0
     for home in cloud.homes:
         assert (home / "runs/trial/log").read_text().splitlines().count("once") == 1
 
