@@ -2,8 +2,9 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
+from jaxcontam.errors import InputError
 from jaxcontam.models.config import (
     DecoderConfig,
     RopeScaling,
@@ -46,6 +47,40 @@ class Preset:
     def step_tokens(self) -> int:
         """Targets of a step."""
         return self.batch_rows * self.context
+
+    def changed(
+        self,
+        *,
+        batch_rows: int | None = None,
+        row_tokens: int | None = None,
+        peak_rate: float | None = None,
+        schedule: Schedule | None = None,
+        dtype: Literal["float32", "bfloat16"] | None = None,
+        remat: bool | None = None,
+        n_micro: int | None = None,
+    ) -> "Preset":
+        """This preset with what the user's flags change; None keeps a field.
+
+        Raises:
+            InputError: If rows are longer than the model's context.
+        """
+        if (row_tokens or 0) > self.decoder.context:
+            raise InputError(
+                f"--row-tokens must be at most the model's context of "
+                f"{self.decoder.context}, got {row_tokens}"
+            )
+        return dataclasses.replace(
+            self,
+            batch_rows=batch_rows or self.batch_rows,
+            row_tokens=row_tokens or self.row_tokens,
+            peak_rate=peak_rate or self.peak_rate,
+            schedule=schedule or self.schedule,
+            compute=Compute(
+                dtype=dtype or self.compute.dtype,
+                remat=self.compute.remat if remat is None else remat,
+                n_micro=n_micro or self.compute.n_micro,
+            ),
+        )
 
 
 def _llama(

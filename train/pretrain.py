@@ -44,7 +44,6 @@ from train.prepare import RunOptions, Start
 from train.presets import PRESETS, Preset
 from train.run import pretrain
 from train.sources import Corpus, open_corpus
-from train.step import Compute
 from train.tokenizer import read_tokenizer
 
 # Defaults of continued training: the rate of Shi et al., arXiv:2310.16789, section 6.1.
@@ -263,22 +262,14 @@ class Pretrain:
         elif tokenizer is not None:
             shape = dataclasses.replace(preset.decoder, vocab_size=len(tokenizer))
             preset = dataclasses.replace(preset, decoder=shape)
-        if (self.row_tokens or 0) > preset.decoder.context:
-            raise InputError(
-                f"--row-tokens must be at most the model's context of "
-                f"{preset.decoder.context}, got {self.row_tokens}"
-            )
-        return dataclasses.replace(
-            preset,
-            batch_rows=self.batch_rows or preset.batch_rows,
-            row_tokens=self.row_tokens or preset.row_tokens,
-            peak_rate=self.peak_rate or preset.peak_rate,
-            schedule=self.schedule or preset.schedule,
-            compute=Compute(
-                dtype=self.dtype or preset.compute.dtype,
-                remat=preset.compute.remat if self.remat is None else self.remat,
-                n_micro=self.micro_batches or preset.compute.n_micro,
-            ),
+        return preset.changed(
+            batch_rows=self.batch_rows,
+            row_tokens=self.row_tokens,
+            peak_rate=self.peak_rate,
+            schedule=self.schedule,
+            dtype=self.dtype,
+            remat=self.remat,
+            n_micro=self.micro_batches,
         )
 
 

@@ -37,7 +37,6 @@ from train.dry_run.estimate import (
 )
 from train.dry_run.hardware import Machine, machine
 from train.presets import PRESETS, Preset
-from train.step import Compute
 
 # PaLM's training reached 0.578 (Chowdhery et al. 2022, arXiv:2204.02311, table 3); this
 # code was not measured.
@@ -95,12 +94,7 @@ class DryRun:
                 raise InputError(f"{flag} must be above 0, got {value}")
         if self.efficiency > 1:
             raise InputError(f"--efficiency is at most 1, got {self.efficiency}")
-        context = PRESETS[self.preset].decoder.context
-        if (self.row_tokens or 0) > context:
-            raise InputError(
-                f"--row-tokens must be at most the model's context of {context}, "
-                f"got {self.row_tokens}"
-            )
+        self._preset()
 
     def run(self) -> Estimate:
         """Search, print and return the estimate of the chosen mesh."""
@@ -160,15 +154,11 @@ class DryRun:
         return found
 
     def _preset(self) -> Preset:
-        preset = PRESETS[self.preset]
-        return dataclasses.replace(
-            preset,
-            batch_rows=self.batch_rows or preset.batch_rows,
-            row_tokens=self.row_tokens or preset.row_tokens,
-            compute=Compute(
-                dtype=self.dtype or preset.compute.dtype,
-                remat=preset.compute.remat if self.remat is None else self.remat,
-            ),
+        return PRESETS[self.preset].changed(
+            batch_rows=self.batch_rows,
+            row_tokens=self.row_tokens,
+            dtype=self.dtype,
+            remat=self.remat,
         )
 
 
