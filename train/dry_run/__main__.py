@@ -99,15 +99,13 @@ class DryRun:
     def run(self) -> Estimate:
         """Search, print and return the estimate of the chosen mesh."""
         on, preset = machine(self.on), self._preset()
-        shapes = self._shapes(on, preset)
-        choices = self._micro_batch_choices(on, preset)
         if self.compile:
             use_virtual_devices(on.n_chips)
         found = search(
             preset,
             on,
-            shapes,
-            choices,
+            self._shapes(on, preset),
+            self._micro_batch_choices(on, preset),
             efficiency=self.efficiency,
             compiles=self.compile,
         )
@@ -202,7 +200,9 @@ def search(
                 break  # no network at all would not be worth a larger model axis
             if not _is_faster(at(shape, choices[0], False).seconds[1], best):
                 continue
-        first = bisect.bisect_left(choices, True, key=lambda n: at(shape, n).fits)
+        first = len(choices) - 1
+        if at(shape, choices[0], False).fits:  # the state does
+            first = bisect.bisect_left(choices, True, key=lambda n: at(shape, n).fits)
         found = at(shape, choices[min(first, len(choices) - 1)])
         if best is None or (
             _is_faster(found.seconds[1], best)
