@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Fetches the log of each worker to runs/tpu/RUN_NAME/logs: 0.log, 1.log, ... from the
-# workers, and under bucket/ what workers saved before they were taken away.
+# fetch.sh [FOLDER]: copies the log of each worker to runs/tpu/RUN_NAME/logs (0.log, ...;
+# bucket/ has the logs of workers that are gone), and FOLDER, such as runs/audit, from
+# worker 0, which writes the reports.
 . "$(dirname "$0")/common.sh"
 need PROJECT ZONE TPU_NAME RUN_NAME
 
-folder=${LOGS:-$ROOT/runs/tpu/$RUN_NAME/logs}
+folder=$ROOT/runs/tpu/$RUN_NAME/logs
 run mkdir -p "$folder/bucket"
 if [ "$(request_state ACTIVE)" = ACTIVE ]; then
   # One address a worker, joined by semicolons. (ssh has --output-directory for this,
@@ -21,6 +22,9 @@ if [ "$(request_state ACTIVE)" = ACTIVE ]; then
     scp_with "$worker" "$TPU_NAME:runs/$RUN_NAME/log" "$folder/$worker.log" ||
       say "no log from worker $worker"
   done
+  if [ $# -gt 0 ]; then
+    scp_with 0 "$TPU_NAME:jaxcontam/$1" "$ROOT/runs/tpu/$RUN_NAME" --recurse
+  fi
 fi
 if [ -n "${BUCKET:-}" ]; then
   run gcloud storage rsync "$(run_url)/logs" "$folder/bucket" --recursive ||
