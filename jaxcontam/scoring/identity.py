@@ -103,9 +103,10 @@ def statements(source: str) -> str:
     return ast.dump(tree)
 
 
-def _is_lone_string(node: ast.AST) -> bool:
-    is_constant = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    return is_constant and isinstance(node.value.value, str)
+def _is_lone_string(node: ast.stmt) -> bool:
+    if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Constant):
+        return False
+    return isinstance(node.value.value, str)
 
 
 def cpu_name() -> str:

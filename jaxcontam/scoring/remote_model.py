@@ -109,7 +109,7 @@ def open_api(word: str, options: ApiOptions, *, plan_only: bool) -> OpenModel:
         client = unkept(journal=journal).__enter__()
         client.fingerprints |= seen
         opened.append(client)
-        return RemoteScorer(ServedPrompts(client, way, journal), context=context)
+        return RemoteScorer(ServedPrompts(client, way), context=context)
 
     return OpenModel(
         name=re.sub(r"[^\w.-]+", "-", model.name).strip(".-") or "model",

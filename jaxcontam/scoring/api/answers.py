@@ -3,21 +3,19 @@
 Pure: bytes and a status in. No key of the user's is in what comes out.
 """
 
-import dataclasses
 import email.utils
 import http
 import json
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from jaxcontam.scoring.api.address import KEY_VARIABLE
 from jaxcontam.scoring.api.errors import ApiError, RefusedError
+from jaxcontam.scoring.api.faults import Fault, without_key
 from jaxcontam.scoring.api.request import n_choices
 
 Answer = dict[str, Any]
 """A JSON object of the protocol, its `choices` in the order of their indices."""
-
-Kind = Literal["busy", "late", "broken", "garbled", "unusable"]
 
 # Too many requests or an overload (529): the server wants fewer of them.
 _BUSY = frozenset({429, 503, 529})
@@ -39,25 +37,6 @@ _NO_SECRETS = frozenset(
 )
 # A shorter one is most likely a word, or a part of one, wherever a model writes it.
 _FEWEST_WRITTEN = 8
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Fault:
-    """Why there is no answer yet; the same request may have one later.
-
-    Attributes:
-        kind: busy: the server wants fewer requests; late: no whole answer in time;
-            broken: the connection; garbled: an answer of another form; unusable: one
-            of the protocol that does not hold what was asked for.
-        words: In one line.
-        wait: Seconds that the server asks to wait, if it does.
-        status: The HTTP status, if there is one.
-    """
-
-    kind: Kind
-    words: str
-    wait: float | None = None
-    status: int | None = None
 
 
 def read_reply(
@@ -140,11 +119,6 @@ def _without_key(answer: Any, api_key: str | None) -> Any:
     in_choices = api_key if len(api_key) >= _FEWEST_WRITTEN else f"Bearer {api_key}"
     choices = struck(answer["choices"], in_choices)
     return struck(answer | {"choices": None}, api_key) | {"choices": choices}
-
-
-def without_key(words: str, api_key: str | None) -> str:
-    """Servers may repeat a wrong key in what they say."""
-    return words if not api_key else words.replace(api_key, "***")
 
 
 def _without_answer(

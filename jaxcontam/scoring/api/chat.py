@@ -116,7 +116,7 @@ class ChatCompleter:
             [self._as_known(body) for body in bodies],
             progress,
             repeats=list(map(self._repeat, bodies)),
-            harmless=self._as_known(harmless),
+            keeps_refusals=True,
             check=self._check,
         )
 
@@ -185,7 +185,7 @@ class ChatCompleter:
                 )
                 return None
             except RefusedError as e:
-                if e.status is None:
+                if self._is_held(body):
                     # It took the fields, and gave no answer to this text.
                     return None
                 first = first or e
@@ -217,8 +217,9 @@ class ChatCompleter:
             if (known := names.get(name, name)) is not None
         }
 
-    def _check(self, answer: Answer) -> None:
+    def _check(self, body: Body, answer: Answer) -> None:
         """Raises RefusedError if an answer is none."""
+        del body
         choice = answer["choices"][0]
         refusal = choice["message"].get("refusal")
         words = ""
