@@ -24,7 +24,6 @@ from tests.api_transport import (
     opened,
 )
 
-
 # A request may use 3 + 20 tokens (2 bytes and one, and max_tokens) and uses 3 + 2.
 BODIES = [{"prompt": f"{i:02}", "max_tokens": 20} for i in range(99)]
 MOST, USED = 3 + 2 * 20, 3 + 2 * 2

@@ -1,8 +1,9 @@
 """Models of this package inside lm-evaluation-harness, as its model `jaxcontam`.
 
-Import this module, then `lm_eval.simple_evaluate(model="jaxcontam",
-model_args="pretrained=DIR", ...)`. What the harness scores is the very model, in the
-very kernel, that audits score.
+`lm_eval.simple_evaluate(model="jaxcontam", model_args="pretrained=DIR", ...)`, or
+`--model jaxcontam`: an entry point names this module to releases after lm_eval 0.4.13;
+up to that one, import it first. What the harness scores is the very model, in the very
+kernel, that audits score.
 
 Texts become ids as the harness's own type `hf` makes them (lm_eval 0.4.13), with the
 tokenizer's BOS and space before a text where it has them, so that its tasks give the
