@@ -135,35 +135,19 @@ class ApiClient:
         is_kept: bool = True,
         tries: int | None = None,
     ) -> Answer:
-        """The answer to one request, from the journal if it is there.
-
-        A busy server, a fault that passes, a broken connection and an answer of another
-        form are tried again; see `Policy`. A redirection is refused, because it would
-        take the key to another server.
-
-        Args:
-            path: After the base of the protocol, such as `/completions`.
-            body: JSON; the model's name is added.
-            repeat: Tells apart equal requests whose answers may differ.
-            check: Looks at a request and its answer before that is kept. A ValueError
-                says that it is not usable: it is asked for again. A RefusedError says
-                that it is none, such as one that a filter cut off: it is kept as a
-                refusal.
-            is_kept: False neither looks into the journal nor writes to it.
-            tries: Most tries; None: as many as the fault deserves.
+        """The answer to one request; see `post_all`.
 
         Raises:
             RefusedError: If the server refuses this request and maybe not others.
-            ApiError: If it refuses the key or the name, or keeps failing.
-            InputError: If the budget is used up, or the journal cannot be written.
+            ApiError: As `post_all`.
+            InputError: As `post_all`.
         """
-        key = self.key(path, body, repeat=repeat) if is_kept else None
-        answering = _started(self._answer(_Call(path, check, tries), body, key))
-        try:
-            return answering.result()
-        except BaseException:
-            answering.cancel()
-            raise
+        (answer,) = self.post_all(
+            path, [body], repeats=[repeat], check=check, is_kept=is_kept, tries=tries
+        )
+        if isinstance(answer, RefusedError):
+            raise answer
+        return answer
 
     def post_all(
         self,
@@ -172,27 +156,37 @@ class ApiClient:
         progress: Progress | None = None,
         *,
         repeats: Sequence[int] | None = None,
-        keeps_refusals: bool = False,
         check: Check | None = None,
+        is_kept: bool = True,
+        keeps_refusals: bool = False,
+        tries: int | None = None,
     ) -> list[Answer | RefusedError]:
         """Answers to many requests, in their order; a refusal stands for an answer.
 
-        Equal requests are sent once. Where one fails for good, or on Ctrl-C, no other
-        one is begun; the answers on their way still reach the journal, after Ctrl-C if
-        they come within seconds.
+        Equal requests are sent once, and none that the journal answers. A busy server,
+        a fault that passes, a broken connection and an answer of another form are tried
+        again; see `Policy`. A redirection is refused, because it would take the key to
+        another server. Where one request fails for good, or on Ctrl-C, no other one is
+        begun; the answers on their way still reach the journal, after Ctrl-C if they
+        come within seconds.
 
         Args:
-            path: After the base of the protocol.
-            bodies: See `post`.
+            path: After the base of the protocol, such as `/completions`.
+            bodies: JSON; the model's name is added.
             progress: Told of answers that are there and of all, from this thread.
-            repeats: As `post`'s `repeat`, one a body.
+            repeats: Tell apart equal requests whose answers may differ, one a body.
+            check: Looks at a request and its answer before that is kept. A ValueError
+                says that it is not usable: it is asked for again. A RefusedError says
+                that it is none, such as one that a filter cut off: it is kept as a
+                refusal.
+            is_kept: False neither looks into the journal nor writes to it.
             keeps_refusals: Whether what a server refuses that has answered other
                 requests is kept in the journal.
-            check: See `post`.
+            tries: Most tries; None: as many as the fault deserves.
 
         Raises:
-            ApiError: As `post`, but for refusals.
-            InputError: As `post`.
+            ApiError: If the server refuses the key or the name, or keeps failing.
+            InputError: If the budget is used up, or the journal cannot be written.
         """
         keys = [
             self.key(path, body, repeat=repeat)
@@ -200,7 +194,7 @@ class ApiClient:
         ]
         n_equal = Counter(keys)
         done: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        call = _Call(path, check, keeps_refusals=keeps_refusals)
+        call = _Call(path, check, is_kept, keeps_refusals, tries)
         answering = _started(
             self._answer_all(call, dict(zip(keys, bodies, strict=True)), done.put)
         )
@@ -233,7 +227,9 @@ class ApiClient:
         async def work() -> None:
             for key, body in todo:
                 try:
-                    found[key] = await self._answer(call, body, key)
+                    found[key] = await self._answer(
+                        call, body, key if call.is_kept else None
+                    )
                 except RefusedError as e:
                     found[key] = e
                 except Exception:
@@ -255,7 +251,7 @@ class ApiClient:
         return found
 
     async def _answer(self, call: "_Call", body: Body, key: str | None) -> Answer:
-        """As `post`; without a key the journal is left alone."""
+        """The answer to a request; without a key the journal is left alone."""
         kept = None if key is None else self._found(key)
         if isinstance(kept, RefusedError):
             raise kept
@@ -309,7 +305,7 @@ class ApiClient:
         self._kept_now.add(key)
 
     def _note(self, call: "_Call", body: Body, answer: Answer) -> None:
-        """Look at an answer; errors as of `check` of `post`."""
+        """Look at an answer; errors as of `check` of `post_all`."""
         if call.check is not None:
             call.check(body, answer)
         names = answer.get("model"), answer.get("system_fingerprint")
@@ -325,12 +321,13 @@ class _Memory(dict[str, Any]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Call:
-    """Arguments of `post` and `post_all` that their requests share."""
+    """Arguments of `post_all` that its requests share."""
 
     path: str
-    check: Check | None = None
-    tries: int | None = None
-    keeps_refusals: bool = False
+    check: Check | None
+    is_kept: bool
+    keeps_refusals: bool
+    tries: int | None
     stop: Stop = dataclasses.field(default_factory=Stop)
 
 

@@ -5,6 +5,7 @@ whatever a server does: a socket's timeout starts anew with each byte.
 """
 
 import asyncio
+import dataclasses
 import json
 import random
 import time
@@ -44,43 +45,32 @@ class StoppedError(Exception):
     """A request did not leave, since others had failed or the user ended the run."""
 
 
+@dataclasses.dataclass(eq=False, kw_only=True)
 class Sender:
-    """A server as requests reach it; arguments as of `ApiClient`.
+    """A server as requests reach it.
 
     Attributes:
+        model: And all up to `transport`: as of `ApiClient`, which says what they mean.
         n_sent: Requests that went out, those that failed among them.
         policy: Retries and pace.
     """
 
-    def __init__(
-        self,
-        model: ApiModel,
-        *,
-        api_key: str | None,
-        concurrency: int,
-        spending: Spending,
-        key_variable: str,
-        timeout_seconds: float,
-        sleep: Callable[[float], None] | None,
-        rng: random.Random,
-        transport: httpx2.AsyncBaseTransport | None,
-    ):
-        """Nothing is sent yet.
+    model: ApiModel
+    api_key: str | None = dataclasses.field(repr=False)
+    concurrency: int
+    spending: Spending
+    key_variable: str
+    timeout_seconds: float
+    sleep: Callable[[float], None] | None
+    rng: random.Random
+    transport: httpx2.AsyncBaseTransport | None
+    n_sent: int = 0
 
-        Raises:
-            InputError: If the environment names a proxy or certificates that are none.
-        """
-        self.n_sent = 0
-        self.policy = Policy(concurrency, rng)
-        self._model = model
-        self._api_key = api_key
-        self._key_variable = key_variable
-        self._spending = spending
-        self._timeout = timeout_seconds
-        self._sleep = sleep
+    def __post_init__(self) -> None:
+        self.policy = Policy(self.concurrency, self.rng)
         # Time that `sleep` passed over.
         self._skipped = 0.0
-        self._http = _http_client(api_key, concurrency, transport)
+        self._http = _http_client(self.api_key, self.concurrency, self.transport)
         self._gate = asyncio.Lock()
 
     async def close(self) -> None:
@@ -112,8 +102,8 @@ class Sender:
             InputError: If the budget is used up, or by `keep`.
             StoppedError: If the request did not leave.
         """
-        body = {"model": self._model.name, **body}
-        most = most_usage(body, is_bounded=self._spending.budget.max_cost is not None)
+        body = {"model": self.model.name, **body}
+        most = most_usage(body, is_bounded=self.spending.budget.max_cost is not None)
         faults: list[Fault] = []
         while True:
             await self._enter(most, stop)
@@ -133,12 +123,12 @@ class Sender:
             except ValueError as e:
                 outcome = Fault("unusable", str(e))
             finally:
-                self._spending.settle(most, used)
+                self.spending.settle(most, used)
                 self.policy.leave()
             faults.append(outcome)
             wait = self.policy.failed(faults, sent=sent, now=self._now(), tries=tries)
             if wait is None:
-                raise self.policy.error(self._model.url, faults)
+                raise self.policy.error(self.model.url, faults)
             if outcome.kind != "busy":
                 await self._pause(wait, stop)
 
@@ -150,7 +140,7 @@ class Sender:
                 _check(stop)
                 if wait := self.policy.pause(self._now()):
                     await self._pause(wait, stop)
-                elif self.policy.is_open and self._spending.hold(most):
+                elif self.policy.is_open and self.spending.hold(most):
                     break
                 else:
                     await asyncio.sleep(_LOOK_SECONDS)
@@ -161,9 +151,9 @@ class Sender:
         """One try; errors as of `read_reply` and `read_failure`."""
         try:
             async with (
-                asyncio.timeout(self._timeout),
+                asyncio.timeout(self.timeout_seconds),
                 self._http.stream(
-                    "POST", self._model.url + path, content=json.dumps(body).encode()
+                    "POST", self.model.url + path, content=json.dumps(body).encode()
                 ) as response,
             ):
                 data = bytearray()
@@ -173,20 +163,20 @@ class Sender:
                         return Fault("garbled", "an answer without an end")
         except (TimeoutError, OSError, httpx2.HTTPError, httpx2.InvalidURL) as e:
             return read_failure(
-                self._model.url,
+                self.model.url,
                 e,
-                timeout=self._timeout,
-                api_key=self._api_key,
+                timeout=self.timeout_seconds,
+                api_key=self.api_key,
                 has_answered=self.policy.has_answered,
             )
         return read_reply(
-            self._model.url,
+            self.model.url,
             body,
             status=response.status_code,
             headers={name.lower(): words for name, words in response.headers.items()},
             data=bytes(data),
-            api_key=self._api_key,
-            key_variable=self._key_variable,
+            api_key=self.api_key,
+            key_variable=self.key_variable,
             now=time.time(),
         )
 
@@ -195,10 +185,10 @@ class Sender:
 
     async def _pause(self, seconds: float, stop: Stop) -> None:
         """Wait, unless all are to stop."""
-        if self._sleep is not None:
-            self._sleep(seconds)
+        if self.sleep is not None:
+            self.sleep(seconds)
             self._skipped += seconds
-        until = self._now() + (seconds if self._sleep is None else 0.0)
+        until = self._now() + (seconds if self.sleep is None else 0.0)
         while (left := until - self._now()) > 0:
             _check(stop)
             await asyncio.sleep(min(left, _LOOK_SECONDS))
