@@ -92,7 +92,7 @@ class ApiClient:
         self._retry_refused = retry_refused
         self._concurrency = concurrency
         self._sender = Sender(
-            model,
+            model=model,
             api_key=api_key,
             concurrency=concurrency,
             spending=budget or Spending(Budget()),
