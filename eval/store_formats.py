@@ -10,6 +10,7 @@ Needs pyarrow (the dependencies bring it). Headline: LOG.md.
 import base64
 import contextlib
 import dataclasses
+import io
 import sqlite3
 import statistics
 import sys
@@ -151,7 +152,7 @@ def _write_records(path: Path, batches: Sequence[Batch]) -> list[float]:
 
 
 def _find_records(path: Path, batches: Sequence[Batch]) -> dict[bytes, bytes]:
-    with contextlib.redirect_stderr(None):
+    with contextlib.redirect_stderr(io.StringIO()):
         records = Records(path)
     keys = [key for batch in batches for key, _ in batch if key.hex() in records]
     values = records.values([key.hex() for key in keys]) or []

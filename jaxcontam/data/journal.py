@@ -25,6 +25,7 @@ from typing import Any, BinaryIO
 from jaxcontam.errors import InputError
 from jaxcontam.terminal import visible
 
+_DECODER = json.JSONDecoder()
 _KEY_AT = len('{"key": ')
 _CHECK_BYTES = len(', "check": "0123456789abcdef"}\n')
 # Read at once when the last newline of a file is looked for.
@@ -106,11 +107,12 @@ class Records:
                         for place in of_file:
                             assert place is not None
                             file.seek(place[1])
-                            record = _parsed(file.read(place[2]))
-                            if record is None or record[0] != keys[len(found)]:
+                            line = file.read(place[2])
+                            row = json.loads(line) if _is_whole(line) else {}
+                            if row.get("key") != keys[len(found)]:
                                 self._forget(path)
                                 return None
-                            found.append(record[1])
+                            found.append(row["value"])
                 except OSError:
                     self._forget(path)
                     return None
@@ -167,10 +169,10 @@ class Records:
             for line in file:
                 if not line.endswith(b"\n"):
                     break
-                if (key := _checked_key(line)) is None:
-                    self._warn(path, f"is damaged after byte {end}")
+                if _is_whole(line):
+                    places[_key_of(line)] = path, end, len(line)
                 else:
-                    places[key] = path, end, len(line)
+                    self._warn(path, f"is damaged after byte {end}")
                 end += len(line)
         self._ends[path] = end
         for key, place in places.items():
@@ -261,23 +263,14 @@ def _with_check(head: bytes) -> bytes:
     return head + f', "check": "{check}"}}\n'.encode()
 
 
-def _checked_key(line: bytes) -> str | None:
-    """Key of a whole line, or None where the checksum is not that of the line."""
-    if line != _with_check(line[:-_CHECK_BYTES]):
-        return None
-    # The value may be long, and is not needed yet.
-    try:
-        return json.JSONDecoder().raw_decode(line.decode("ascii"), _KEY_AT)[0]
-    except ValueError:
-        return None
+def _is_whole(line: bytes) -> bool:
+    """Whether a line has the checksum of what stands before it."""
+    return line == _with_check(line[:-_CHECK_BYTES])
 
 
-def _parsed(line: bytes) -> tuple[str, Any] | None:
-    """Key and value of a whole line, or None."""
-    if _checked_key(line) is None:
-        return None
-    row = json.loads(line)
-    return row["key"], row["value"]
+def _key_of(line: bytes) -> str:
+    """Key of a whole line; its value may be long, and is not needed yet."""
+    return _DECODER.raw_decode(line.decode("ascii"), _KEY_AT)[0]
 
 
 def _lock(file: BinaryIO) -> None:

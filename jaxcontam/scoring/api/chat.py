@@ -189,13 +189,8 @@ class ChatCompleter:
                     # It took the fields, and gave no answer to this text.
                     return None
                 first = first or e
-                named = [
-                    name
-                    for name in _OTHER_NAMES
-                    if name in body
-                    and name not in self._left_out
-                    and re.search(rf"\b{name}\b", str(e))
-                ]
+                known = [name for name in _OTHER_NAMES if name in self._as_known(body)]
+                named = [n for n in known if re.search(rf"\b{n}\b", str(e))]
                 if not named:
                     self._left_out = before
                     return first
