@@ -114,7 +114,11 @@ def test_a_server_that_refuses_is_a_hint_at_its_context():
 
 def test_numbers_that_do_not_add_up_are_a_note_for_the_report():
     lm = Spoilt(lambda lm, before, text: 3 * lm._logprob(before, text[:1]))
-    (note,) = opened_lm(lm, word="lm_eval:mine:").notes()
+    model = opened_lm(lm, word="lm_eval:mine:")
+    before, own = (np.array([ord(c) for c in text]) for text in ("a b", "c d e"))
+    pairs = model.make_scorer(store=None).pairs
+    pairs.logprobs([PairGroup(before, (own,), 0, (1,))])
+    (note,) = model.notes()
     assert "two parts of a text" in note
 
 

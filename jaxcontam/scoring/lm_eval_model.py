@@ -22,12 +22,7 @@ from jaxcontam.data.characters import CharacterTokenizer, text_of
 from jaxcontam.data.journal import Journal, journal_key
 from jaxcontam.errors import InputError, first_line, unknown_name
 from jaxcontam.results import ModelInfo
-from jaxcontam.scoring.asked import (
-    AskedScorer,
-    Request,
-    check_answers,
-    make_asked_scorer,
-)
+from jaxcontam.scoring.asked import AskedScorer, Request, make_asked_scorer
 from jaxcontam.scoring.opened import LM_EVAL_PREFIX, OpenModel
 
 if TYPE_CHECKING:
@@ -48,6 +43,7 @@ _NO_SECRETS = re.compile(
 _SWITCHES = ("true", "false", "none")
 # Where arguments name the model.
 _MODEL_ARGUMENTS = ("pretrained", "model", "path")
+_PROBE, _PROBE_ENDS = "The cat sat on the mat. The dog lay by the door. ", "IO7?"
 # What servers answer to requests that they will never take.
 _REFUSED = (400, 413, 422)
 
@@ -87,26 +83,28 @@ def opened_lm(lm: "LM", *, word: str) -> OpenModel:
     # wrong places' numbers where context and continuation divide them otherwise.
     if hasattr(lm, "logits_cache"):
         lm.logits_cache = False  # type: ignore[attr-defined]
+    _check(lm, word)
     # In characters, of which a token has at least one: so many always fit.
     context = int(getattr(lm, "max_length", None) or _CONTEXT)
     fingerprint = _fingerprint(__version__, word)
+    made: list[AskedScorer] = []
 
     def make_scorer(
         *, store: Path | None, batch_tokens: int | None = None, moments: bool = False
     ) -> AskedScorer:
         journal = None if store is None else _journal(store)
         ask = functools.partial(_kept_answers, lm, journal, fingerprint)
-        scorer = AskedScorer(ask, context=context, ids=False, has_tokens=False)
+        made.append(
+            AskedScorer(ask, name=word, context=context, ids=False, has_tokens=False)
+        )
         return make_asked_scorer(
-            scorer, store=store, batch_tokens=batch_tokens, moments=moments
+            made[-1], store=store, batch_tokens=batch_tokens, moments=moments
         )
 
-    encoder = CharacterTokenizer()
-    notes = check_answers(make_scorer(store=None), encoder, None, word)
     return OpenModel(
         name=_folder_name(word),
         fingerprint=fingerprint,
-        tokenizer=encoder,
+        tokenizer=CharacterTokenizer(),
         prefix_id=None,
         context=context,
         info=ModelInfo(
@@ -120,7 +118,7 @@ def opened_lm(lm: "LM", *, word: str) -> OpenModel:
         device=None,
         checkpoint=None,
         make_scorer=make_scorer,
-        notes=lambda: notes,
+        notes=lambda: tuple(note for scorer in made for note in scorer.notes),
     )
 
 
@@ -171,6 +169,27 @@ def _refuse_secrets(arguments: str) -> None:
                 "command line stands in the report",
                 hint="lm_eval reads keys from the environment, such as OPENAI_API_KEY",
             )
+
+
+def _check(lm: "LM", word: str) -> None:
+    """Ask a few requests whose answers wrong numbers do not pass.
+
+    Numbers that belong to the place before, as some servers give, are the same for
+    every continuation of one token.
+
+    Raises:
+        InputError: Says what is wrong.
+    """
+    values = _answers(lm, [(_PROBE, end) for end in _PROBE_ENDS])
+    if not all(math.isfinite(value) and value <= 0 for value in values):
+        raise InputError(
+            f"{word}: answers are no log-probabilities (such as {values[0]!r})"
+        )
+    if len(set(values)) == 1:
+        raise InputError(
+            f"{word}: the same number whatever follows a context ({values[0]:.4f})",
+            hint="its numbers may belong to the token before; audit the model itself",
+        )
 
 
 def _journal(store: Path) -> Journal:
