@@ -26,7 +26,7 @@ from jaxcontam.scoring.api.answers import Answer
 from jaxcontam.scoring.api.budget import Budget, Spending
 from jaxcontam.scoring.api.errors import RefusedError
 from jaxcontam.scoring.api.request import Body, request_key
-from jaxcontam.scoring.api.sender import Sender, Stop, StoppedError
+from jaxcontam.scoring.api.sender import Sender, StoppedError
 
 _T = TypeVar("_T")
 
@@ -207,7 +207,7 @@ class ApiClient:
                     progress(n_done, len(keys))
         except BaseException:
             # What is on its way may be paid for; a second Ctrl-C waits no more.
-            call.stop.is_set = True
+            call.stop.set()
             try:
                 with contextlib.suppress(Exception):
                     answering.result(_LAST_SECONDS)
@@ -233,10 +233,10 @@ class ApiClient:
                 except RefusedError as e:
                     found[key] = e
                 except Exception:
-                    call.stop.is_set = True
+                    call.stop.set()
                     raise
                 tell(key)
-                if call.stop.is_set:
+                if call.stop.is_set():
                     return
 
         n_workers = min(self._concurrency, len(bodies))
@@ -328,7 +328,7 @@ class _Call:
     is_kept: bool
     keeps_refusals: bool
     tries: int | None
-    stop: Stop = dataclasses.field(default_factory=Stop)
+    stop: threading.Event = dataclasses.field(default_factory=threading.Event)
 
 
 @functools.cache

@@ -8,6 +8,7 @@ import asyncio
 import dataclasses
 import json
 import random
+import threading
 import time
 from collections.abc import Callable
 
@@ -27,18 +28,6 @@ _CONNECT_SECONDS = 10.0
 _LOOK_SECONDS = 0.02
 # An answer with log-probabilities of a whole context is of a few megabytes.
 _MOST_BYTES = 256 * 2**20
-
-
-class Stop:
-    """Tells requests that have not left yet not to leave.
-
-    Attributes:
-        is_set: Whether it has told them.
-    """
-
-    def __init__(self):
-        """Nothing is told yet."""
-        self.is_set = False
 
 
 class StoppedError(Exception):
@@ -83,7 +72,7 @@ class Sender:
         body: Body,
         *,
         keep: Callable[[Answer], None],
-        stop: Stop,
+        stop: threading.Event,
         tries: int | None = None,
     ) -> Answer:
         """Send until there is an answer.
@@ -93,7 +82,7 @@ class Sender:
             body: JSON without the model's name.
             keep: Takes the answer as soon as it is there. A ValueError says that it
                 is to be asked for again.
-            stop: A request that is on its way is waited for all the same.
+            stop: Tells requests that have not left yet not to leave.
             tries: Most tries; None: as many as the fault deserves.
 
         Raises:
@@ -115,13 +104,14 @@ class Sender:
                 else:
                     used = used_by(outcome, most)
                     self.policy.answered()
-                    keep(outcome)
-                    return outcome
+                    try:
+                        keep(outcome)
+                        return outcome
+                    except ValueError as e:
+                        outcome = Fault("unusable", str(e))
             except ApiError:
                 used = Usage(1) if used is most else used
                 raise
-            except ValueError as e:
-                outcome = Fault("unusable", str(e))
             finally:
                 self.spending.settle(most, used)
                 self.policy.leave()
@@ -132,7 +122,7 @@ class Sender:
             if outcome.kind != "busy":
                 await self._pause(wait, stop)
 
-    async def _enter(self, most: Usage, stop: Stop) -> None:
+    async def _enter(self, most: Usage, stop: threading.Event) -> None:
         """Wait until one more request may go out, and count it as on its way."""
         # A lock is a queue: one that was turned away goes to its end.
         async with self._gate:
@@ -183,7 +173,7 @@ class Sender:
     def _now(self) -> float:
         return asyncio.get_running_loop().time() + self._skipped
 
-    async def _pause(self, seconds: float, stop: Stop) -> None:
+    async def _pause(self, seconds: float, stop: threading.Event) -> None:
         """Wait, unless all are to stop."""
         if self.sleep is not None:
             self.sleep(seconds)
@@ -195,8 +185,8 @@ class Sender:
         await asyncio.sleep(0)
 
 
-def _check(stop: Stop) -> None:
-    if stop.is_set:
+def _check(stop: threading.Event) -> None:
+    if stop.is_set():
         raise StoppedError
 
 
