@@ -32,6 +32,8 @@ _T = TypeVar("_T")
 
 # Of waiting for answers after Ctrl-C.
 _LAST_SECONDS = 5.0
+# Two threads may ask for the loop together.
+_STARTING = threading.Lock()
 
 Progress = Callable[[int, int], None]
 Check = Callable[[Body, Answer], object]
@@ -243,11 +245,10 @@ class ApiClient:
         ends = await asyncio.gather(
             *(work() for _ in range(n_workers)), return_exceptions=True
         )
-        # The first that failed stopped the others.
-        for is_stop in (False, True):
-            for end in ends:
-                if end is not None and isinstance(end, StoppedError) == is_stop:
-                    raise end
+        failed = [end for end in ends if end is not None]
+        if failed:
+            # What stopped the others, if it is among them.
+            raise min(failed, key=lambda end: isinstance(end, StoppedError))
         return found
 
     async def _answer(self, call: "_Call", body: Body, key: str | None) -> Answer:
@@ -275,7 +276,8 @@ class ApiClient:
             )
         except RefusedError as e:
             # One that refuses all may know the key or the settings no more.
-            if call.keeps_refusals and self._sender.policy.has_answered:
+            is_credible = call.keeps_refusals and self._sender.policy.has_answered
+            if is_credible and key not in self._kept_now:
                 self._keep(key, e)
             raise
 
@@ -341,7 +343,8 @@ def _loop() -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
 
 
 def _started(call: Coroutine[Any, Any, _T]) -> "Future[_T]":
-    return asyncio.run_coroutine_threadsafe(call, _loop()[0])
+    with _STARTING:
+        return asyncio.run_coroutine_threadsafe(call, _loop()[0])
 
 
 def snapshot_warning(client: ApiClient) -> str | None:
