@@ -1,13 +1,13 @@
-"""Files that only grow, so that a rerun repeats nothing that was finished.
+"""Append-only files of finished work, so that a rerun repeats none of it.
 
 A record is one line of JSON, its key, its value and a checksum of both:
 
     {"key": "5f0c...", "value": ..., "check": "9a31..."}
 
-Whatever ends a writer, what it left is whole lines and at most a part of one more,
-which has no newline: readers pass it over and the next writer cuts it off. A line that
-has its newline and not its checksum is damage, and only that line is lost. A file is
-locked while a record is appended, and a record's key is compared whenever it is read.
+A killed writer leaves whole lines and at most part of one more, which has no newline:
+readers skip it and the next writer cuts it off. A line that ends in a newline but fails
+its checksum is damaged; only that line is lost. A file is locked while records are
+appended, and a record's key is compared whenever it is read.
 """
 
 import contextlib
@@ -36,10 +36,10 @@ _Place = tuple[Path, int, int]
 
 
 class Records:
-    """JSON values by key, in one file to write and any number beside it to read.
+    """JSON values by key: one file to append to, any number beside it to read.
 
-    Safe for threads. A key's last value in a file counts; a value of this process is
-    never replaced by one of another file.
+    Thread-safe. Within a file the last value of a key counts; between files the first
+    one that was read does.
     """
 
     def __init__(
@@ -56,9 +56,10 @@ class Records:
             own: Where this process writes; created with the first record.
             beside: Names of files of the same folder that are read as well, with
                 `*` for any characters; None reads `own` alone.
-            about: Value of a first record `about` of a new file, for people who look
-                into it; None writes none.
-            is_synced: Whether a record must outlive the system, not the process alone.
+            about: Written as the first record `about` of a new file, for people who
+                open it; None writes none.
+            is_synced: Whether to fsync each append; without it a power failure may lose
+                the last records, a killed process none.
 
         Raises:
             OSError: If the folder, or `own`, is not readable.
@@ -69,7 +70,7 @@ class Records:
         self._is_synced = is_synced
         self._lock = threading.RLock()
         self._places: dict[str, _Place] = {}
-        # Of each file the end of the lines that were read.
+        # End of the lines read so far, by file.
         self._ends: dict[Path, int] = {}
         self._warned: set[Path] = set()
         self.refresh()
@@ -180,7 +181,7 @@ class Records:
                 self._places[key] = place
 
     def _forget(self, path: Path) -> None:
-        """Drop the places of a file that is gone or another one than it was."""
+        """Drop the places of a file that was deleted or replaced."""
         self._ends.pop(path, None)
         self._places = {k: p for k, p in self._places.items() if p[0] != path}
 
@@ -274,7 +275,7 @@ def _key_of(line: bytes) -> str:
 
 
 def _lock(file: BinaryIO) -> None:
-    """Keep other writers out until the file is closed, where the system can."""
+    """Exclude other writers until the file is closed, where the system supports it."""
     with contextlib.suppress(ImportError, OSError):
         import fcntl
 
@@ -282,7 +283,7 @@ def _lock(file: BinaryIO) -> None:
 
 
 def _end_of_lines(file: BinaryIO) -> int:
-    """Behind the last newline of a file."""
+    """Offset after the last newline of a file."""
     end = file.seek(0, os.SEEK_END)
     while end:
         start = max(0, end - _BLOCK_BYTES)

@@ -1,4 +1,4 @@
-"""What a score depends on besides the ids: equal for all rows of a run."""
+"""Everything besides token ids that a score depends on, equal for a whole run."""
 
 import ast
 import dataclasses
@@ -11,14 +11,14 @@ from pathlib import Path
 
 import jaxcontam
 
-# What turns ids and files of weights into scores.
+# Source files that turn ids and weights into scores.
 _CODE = (
     "models/**/*.py",
     *(
         f"scoring/{name}.py"
         for name in ("gradients", "kernel", "mesh", "pairs", "prefixed", "rows")
     ),
-    # What lays rows out on a device, and takes their scores from what it gives.
+    # Layout of rows on a device, and extraction of their scores.
     "scoring/pair_scorer.py",
     "scoring/scorer.py",
 )
@@ -37,8 +37,8 @@ class ScoreIdentity:
         prefix_id: Id put before each sequence, or None.
         context: Most input positions of a row; windows follow from it.
         moments: Whether means, variances and tops are computed too.
-        dtype: Of the operands of matrix products.
-        precision: Of matrix products.
+        dtype: Dtype of matmul operands.
+        precision: Matmul precision.
         attention: How long rows are attended: `blocks`, or with which fused kernel.
         kernel: Version of the kernel.
         code: Digest of the statements that decide a score; see `code_digest`.
@@ -134,7 +134,7 @@ def cpu_cores() -> int:
 
 
 def _cpu_fields() -> dict[str, str]:
-    """What the system says of its first CPU; empty where it says nothing."""
+    """Fields of the first CPU in /proc/cpuinfo; empty where there is none."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:

@@ -33,7 +33,7 @@ from jaxcontam.scoring.rows import Row
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.scoring.windows import Window
 
-# Of a task that says nothing, as the harness has it elsewhere.
+# Default of the harness's other model types.
 _NEW_TOKENS = 256
 # Nats by which the likeliest token's log-probability may exceed another way of
 # computing the same one.
@@ -56,7 +56,7 @@ class JaxcontamLM(TemplateLM):
 
         Args:
             pretrained: Model directory or hub name.
-            dtype: Of the operands of matrix products: float32 or bfloat16.
+            dtype: Dtype of matmul operands: float32 or bfloat16.
             batch_size: Not used, as batches are planned by tokens.
             max_batch_size: Likewise.
             device: Not used; JAX chooses.

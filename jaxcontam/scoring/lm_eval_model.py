@@ -32,7 +32,7 @@ INSTALL = "pip install 'jaxcontam[lm-eval]'"
 JOURNAL_NAME = "lm_eval.jsonl"
 """Answers of the object, in the folder of scores."""
 
-# What the objects themselves take where nothing says how long a text may be.
+# Default context of the harness's own model types.
 _CONTEXT = 2048
 # The command line stands in reports, and a key must not.
 _SECRETS = re.compile(r"(?i)key|token|secret|passw|auth|header|credential")
@@ -41,10 +41,10 @@ _NO_SECRETS = re.compile(
     r"(?i)\w*tokeni[sz]\w*|max_\w*|\w*_tokens?_(id|to_\w+)|\w*(bos|eos|pad|end)_token"
 )
 _SWITCHES = ("true", "false", "none")
-# Where arguments name the model.
+# Arguments that may name the model.
 _MODEL_ARGUMENTS = ("pretrained", "model", "path")
 _PROBE, _PROBE_ENDS = "The cat sat on the mat. The dog lay by the door. ", "IO7?"
-# What servers answer to requests that they will never take.
+# Statuses of requests that a server will never accept.
 _REFUSED = (400, 413, 422)
 
 
@@ -145,7 +145,7 @@ def _built(kind: str, arguments: str) -> "LM":
         raise unknown_name("type of lm_eval model", kind, models.MODEL_MAPPING) from e
     try:
         return build.create_from_arg_string(arguments)
-    # What a constructor raises for an argument that does not suit it, of many kinds.
+    # Constructors raise many kinds of errors for unsuitable arguments.
     except (ImportError, OSError, TypeError, ValueError, AssertionError, KeyError) as e:
         raise InputError(
             f"{LM_EVAL_PREFIX}{kind}:{arguments}: {first_line(e)}", hint=hint
@@ -219,7 +219,7 @@ def _kept_answers(
         missing = list(range(len(texts)))
     values = _answers(lm, [texts[i] for i in missing])
     found = dict(zip(missing, values, strict=True))
-    # What is not finite ends the run, and JSON has no word for it.
+    # Non-finite values end the run, and are no JSON.
     if all(map(math.isfinite, values)):
         for i, value in found.items():
             journal.add(keys[i], value)
@@ -230,7 +230,7 @@ def _kept_answers(
 
 
 def _answers(lm: "LM", texts: Sequence[tuple[str, str]]) -> list[float]:
-    """What the object gives for each context and continuation; "" is no context.
+    """Log-probability of each (context, continuation); "" is no context.
 
     Raises:
         InputError: If it gives no log-likelihoods, or not one of each, or what it asks
@@ -276,7 +276,7 @@ def _answers(lm: "LM", texts: Sequence[tuple[str, str]]) -> list[float]:
 
 
 def _hint(lm: "LM", e: Exception) -> str:
-    """What helps against an error of a server."""
+    """Hint for a server error."""
     status = getattr(getattr(e, "response", None), "status_code", None)
     if getattr(e, "status", status) in _REFUSED:
         most = getattr(lm, "max_length", None) or "what is sent"
@@ -288,7 +288,7 @@ def _hint(lm: "LM", e: Exception) -> str:
 
 
 def _fingerprint(version: str, word: str) -> str:
-    """Of the package, the word, and the files of a local model.
+    """Digest of lm_eval's version, the word, and the files of a local model.
 
     A name on a hub stands for itself: nothing tells that what it names was changed.
     """
@@ -304,7 +304,7 @@ def _fingerprint(version: str, word: str) -> str:
 
 
 def _named(word: str) -> str | None:
-    """What the arguments name as the model."""
+    """The model that the arguments name, if any."""
     *_, arguments = word.split(":", 2)
     fields = dict(
         (part.partition("=")[0], part.partition("=")[2])

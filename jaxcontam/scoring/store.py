@@ -1,9 +1,8 @@
 """Scores on disk, so that no row is scored twice.
 
-A folder holds one file for each process that wrote there; see `data.journal` for what
-a file is. A process appends to its own file alone and reads all others of the same
-`ScoreIdentity`, also while they grow. The folder may be deleted at any moment: what is
-gone is scored again.
+Each process appends to a file of its own (`data.journal` describes the format) and
+reads all files of the same `ScoreIdentity` in the folder, also while they grow. The
+folder may be deleted at any moment: what is gone is scored again.
 """
 
 import base64
@@ -21,7 +20,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.scoring.identity import ScoreIdentity
 
 SUFFIX = ".scores"
-"""Of the files in a folder of scores."""
+"""Suffix of the files in a score folder."""
 
 
 class RowKeys:

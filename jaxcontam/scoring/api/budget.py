@@ -1,4 +1,4 @@
-"""What requests cost: an estimate before, and a limit that no request passes."""
+"""Token usage and cost of requests, and a spending limit that none may exceed."""
 
 import dataclasses
 import math
@@ -41,7 +41,7 @@ class Usage:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What this run may use; what earlier runs used does not count.
+    """Spending limit and prices of one run; earlier runs do not count.
 
     Attributes:
         max_cost: Most that requests may cost, those that fail among them, in the
@@ -72,7 +72,7 @@ class Budget:
         return self.price_in + self.price_out > 0
 
     def cost(self, usage: Usage) -> float:
-        """What it costs, in the currency of the prices."""
+        """Cost in the currency of the prices."""
         prompts = self.price_in * usage.prompt_tokens
         return (prompts + self.price_out * usage.completion_tokens) / _MILLION
 
@@ -82,9 +82,9 @@ class Budget:
 
 
 class Spending:
-    """What has been used, and the most that what is on its way may use.
+    """Usage so far, plus the upper bound of requests in flight.
 
-    Several clients may share one: a budget is of a run, not of a server.
+    Clients of several servers may share one, since a budget belongs to a run.
 
     Attributes:
         budget: The limit.
@@ -99,13 +99,13 @@ class Spending:
         self._lock = threading.Lock()
 
     def hold(self, most: Usage) -> bool:
-        """Let a request go out; False asks to wait for those on their way.
+        """Reserve a request's bound; False means wait for requests in flight.
 
         Args:
-            most: The most that the request may use.
+            most: Upper bound of the request's usage.
 
         Raises:
-            InputError: If it would pass the limit whatever they turn out to use.
+            InputError: If it would exceed the limit even if those used nothing.
         """
         with self._lock:
             if self.budget.is_passed(self.spent + most):
@@ -131,14 +131,13 @@ class Spending:
 
 
 def most_usage(body: Body, *, is_bounded: bool = True) -> Usage:
-    """The most that one request may use.
+    """Upper bound of one request's usage.
 
-    No tokenizer makes more tokens of a text than it has bytes, but for one at its
-    beginning.
+    A text has at most as many tokens as bytes, plus one at its beginning.
 
     Args:
-        body: Of a request.
-        is_bounded: False where nothing depends on the tokens of the answer.
+        body: The request.
+        is_bounded: Whether the answer's tokens must be bounded.
 
     Raises:
         AssertionError: If nothing bounds the answer.
@@ -150,13 +149,13 @@ def most_usage(body: Body, *, is_bounded: bool = True) -> Usage:
 
 
 def about_usage(body: Body) -> Usage:
-    """About what one request uses, if its answers are as long as they may be."""
+    """Estimated usage of one request with answers of the longest allowed length."""
     prompts = _prompt_tokens(body, lambda n: math.ceil(n / _BYTES_PER_TOKEN))
     return Usage(1, prompts, most_tokens(body) or 0)
 
 
 def used_by(answer: Mapping[str, Any], most: Usage) -> Usage:
-    """What the server says that a request has used; `most` where it does not say."""
+    """Usage as the server reports it; `most` where it reports none."""
     usage = answer.get("usage")
     found = usage if isinstance(usage, dict) else {}
     counts = []

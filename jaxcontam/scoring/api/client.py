@@ -1,8 +1,7 @@
-"""Requests to a server of OpenAI's protocol: many together, and each paid for once.
+"""Concurrent requests to an OpenAI-compatible server, none paid for twice.
 
-Each answer is in the journal before anything else is done with it, so that a process
-that is killed loses only what was on its way. The key is in one header and nowhere
-else.
+Each answer is written to the journal before it is used, so a killed process loses only
+requests in flight. The API key is sent in one header and appears nowhere else.
 """
 
 import asyncio
@@ -30,7 +29,7 @@ from jaxcontam.scoring.api.sender import Sender, StoppedError
 
 _T = TypeVar("_T")
 
-# Of waiting for answers after Ctrl-C.
+# Wait for answers in flight after Ctrl-C.
 _LAST_SECONDS = 5.0
 # Two threads may ask for the loop together.
 _STARTING = threading.Lock()
@@ -71,7 +70,7 @@ class ApiClient:
             journal: Where answers are kept and looked for; None keeps them in memory.
             concurrency: Most requests on their way together.
             budget: What several clients together may use; None is no limit.
-            key_variable: Of the environment, where the key comes from, for hints.
+            key_variable: Environment variable of the key, for hints.
             retry_refused: Ask again what the server refused in an earlier run.
             timeout_seconds: Most time for one request, from its connection to the
                 last byte of its answer, however slowly the bytes come.
@@ -208,7 +207,7 @@ class ApiClient:
                 if progress is not None:
                     progress(n_done, len(keys))
         except BaseException:
-            # What is on its way may be paid for; a second Ctrl-C waits no more.
+            # Requests in flight may be paid for; a second Ctrl-C stops waiting.
             call.stop.set()
             try:
                 with contextlib.suppress(Exception):
@@ -247,7 +246,7 @@ class ApiClient:
         )
         failed = [end for end in ends if end is not None]
         if failed:
-            # What stopped the others, if it is among them.
+            # Prefer the failure that stopped the others.
             raise min(failed, key=lambda end: isinstance(end, StoppedError))
         return found
 
@@ -257,7 +256,7 @@ class ApiClient:
         if isinstance(kept, RefusedError):
             raise kept
         if kept is not None:
-            # What another reading of it kept may be of no use to this one.
+            # An answer that another check accepted may not pass this one.
             with contextlib.suppress(ValueError):
                 self._note(call, body, kept)
                 return kept
@@ -275,14 +274,14 @@ class ApiClient:
                 call.path, body, keep=keep, stop=call.stop, tries=call.tries
             )
         except RefusedError as e:
-            # One that refuses all may know the key or the settings no more.
+            # A server that has answered nothing may reject the key or the settings.
             is_credible = call.keeps_refusals and self._sender.policy.has_answered
             if is_credible and key not in self._kept_now:
                 self._keep(key, e)
             raise
 
     def _found(self, key: str) -> Answer | RefusedError | None:
-        """What a request came to that is not to be sent again."""
+        """Kept answer or refusal; None if the request must be sent."""
         if key not in self._kept or not isinstance(value := self._kept[key], dict):
             return None
         if isinstance(answer := value.get("answer"), dict):
@@ -293,7 +292,7 @@ class ApiClient:
         return RefusedError(words, status=value.get("status"))
 
     def _keep(self, key: str | None, outcome: Answer | RefusedError) -> None:
-        """Keep what a request came to, on disk before this returns if there at all.
+        """Keep an answer or a refusal, synced to disk if there is a journal.
 
         Raises:
             InputError: If the journal cannot be written.
@@ -316,7 +315,7 @@ class ApiClient:
 
 
 class _Memory(dict[str, Any]):
-    """Stands for a journal, and ends with the client."""
+    """In-memory stand-in for a journal."""
 
     add = dict.__setitem__
 
@@ -335,7 +334,7 @@ class _Call:
 
 @functools.cache
 def _loop() -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
-    """The loop of all clients, for callers that know nothing of loops."""
+    """Event loop and thread that all clients share."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="api", daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""What requests would cost, before any is sent."""
+"""Estimated number, tokens and cost of requests, before any is sent."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -15,14 +15,14 @@ _CHARACTERS_PER_TOKEN = 4
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ApiEstimate:
-    """What is still to be asked, and about what it costs.
+    """Requests still to be sent, and their estimated cost.
 
     Attributes:
         n_requests: Requests to send, if none fails.
         n_journalled: Requests that the journal answers.
-        prompt_tokens: Of those to send: exact for token ids, else a quarter of the
+        prompt_tokens: Tokens of their prompts: exact for ids, else a quarter of the
             bytes.
-        completion_tokens: Of those to send, at most.
+        completion_tokens: Upper bound of the tokens they generate.
         cost: At most, in the currency of the prices; None without prices.
     """
 
@@ -51,7 +51,7 @@ def estimate(
     budget: Budget | None = None,
     repeats: Sequence[int] | None = None,
 ) -> ApiEstimate:
-    """What `ApiClient.post_all` of these arguments would send; sends nothing.
+    """Estimate a call of `ApiClient.post_all`; sends nothing.
 
     Args:
         model: As the client's.
@@ -73,7 +73,7 @@ def estimate(
 def planned_requests(
     positions: Mapping[tuple[int, ...], int], prompts: CountedPrompts, budget: Budget
 ) -> ApiEstimate:
-    """What scoring would ask, and about what it costs.
+    """Estimate the requests of a scoring run.
 
     Args:
         positions: (1, length of a prompt) -> such lengths added up; see `ScoringCost`.

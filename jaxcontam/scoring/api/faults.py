@@ -1,4 +1,4 @@
-"""Why a request has no answer yet, and what an error of the network means."""
+"""Transient faults of requests, and their classification from network errors."""
 
 import dataclasses
 import os
@@ -43,13 +43,13 @@ def read_failure(
     api_key: str | None,
     has_answered: bool,
 ) -> Fault:
-    """What an error of the network means.
+    """Classify a network error.
 
     Args:
-        url: Of the server.
-        error: Of httpx2, or a timeout.
+        url: The server's URL.
+        error: From httpx2, or a timeout.
         timeout: Most seconds of a request.
-        api_key: Not in what comes out.
+        api_key: Removed from the message.
         has_answered: Whether the server has ever given an answer.
 
     Raises:
@@ -81,7 +81,7 @@ def read_failure(
 
 
 def _words(error: BaseException) -> str:
-    """What an error says, without numbers and names of Python's where it can be."""
+    """An error's message without errno and Python names, where possible."""
     if isinstance(error, OSError) and error.errno and error.errno > 0:
         return os.strerror(error.errno)
     return str(error) or type(error).__name__

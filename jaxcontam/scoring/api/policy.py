@@ -1,4 +1,4 @@
-"""Where a retry stops, how long it waits, and how many requests go out together."""
+"""Retry limits, backoff and adaptive concurrency for one server."""
 
 import math
 import random
@@ -11,22 +11,21 @@ from jaxcontam.scoring.api.faults import Fault
 _TRIES = 10
 # It has never answered: a mistyped address or setting should not take minutes.
 _FIRST_TRIES = 4
-# What is late may be paid for, and each try takes the whole time; the same wrong form
-# again and again is no accident.
+# A late answer may be paid for, and each try takes the whole timeout; a malformed one
+# that comes three times is no coincidence.
 _SAME_TRIES = 3
 _LONGEST_WAIT = 64.0
 # A server that asks for more is waited for so long, and named if it stays busy.
 _LONGEST_ASKED = 120.0
-# Answers to all on their way before one more goes: each try of more may cost a refusal.
+# Rounds of answers before concurrency rises: each rise may cost a rejection.
 _ROUNDS = 4
 
 
 class Policy:
-    """Retries and pace of one server; times are seconds of any clock.
+    """Retries and concurrency of one server; times are in seconds of any clock.
 
-    A busy server is left alone by every request, not only by the one that it turned
-    away; then half as many go out together, and one more after each few rounds of
-    answers.
+    When a server says that it is busy, all requests wait, not only the rejected one;
+    then concurrency is halved, and raised by one after every few rounds of answers.
 
     Attributes:
         has_answered: Whether the server has ever given an answer.
@@ -98,7 +97,7 @@ class Policy:
             if fault.wait is not None:
                 wait = min(fault.wait, _LONGEST_ASKED)
         if fault.kind == "busy":
-            # Those that left together with one that was turned away say nothing new.
+            # Rejections of requests sent before the last cut say nothing new.
             if sent >= self._cut_at:
                 self._limit = max(1.0, self._limit / 2)
                 self._cut_at = now
@@ -106,7 +105,7 @@ class Policy:
         return wait
 
     def error(self, url: str, faults: Sequence[Fault]) -> ApiError:
-        """What ends a request that fails for good."""
+        """The error that ends a request after its last try."""
         fault = faults[-1]
         times = "" if len(faults) == 1 else f", {len(faults)} times"
         asked = ""

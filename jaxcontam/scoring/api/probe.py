@@ -1,4 +1,4 @@
-"""What a server's numbers are worth, found out before anything is scored.
+"""Check a server's log-probabilities before anything is scored.
 
 Servers drop what they do not know, with a 200; one that adds no token before a text
 was seen to give each token the probability of the place after it. So the presence of
@@ -45,7 +45,7 @@ PROMPTS = (
 REPEATS_WITHIN = 1e-3
 """Nats by which the same request may differ without a word."""
 
-# Of values that are compared.
+# Fewest values to compare.
 _FEWEST = 3
 # Statuses of a server that does not know the request.
 _NOT_THIS = frozenset({400, 404, 405, 413, 422, 501})
@@ -55,7 +55,7 @@ _FAILED = 500
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Capability:
-    """What a server can do.
+    """What a server supports, as the probe found it.
 
     Attributes:
         way: How it gives log-probabilities of a prompt.

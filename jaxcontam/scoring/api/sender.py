@@ -1,7 +1,7 @@
-"""Sends one request until there is an answer, within a pace, a budget and a time.
+"""Send a request, with retries, until it is answered: pace, budget and deadline.
 
-Runs in an event loop, because only there the time of a whole request can be bounded
-whatever a server does: a socket's timeout starts anew with each byte.
+This needs an event loop, which can bound the time of a whole request; a socket's
+timeout starts anew with each byte.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _MOST_BYTES = 256 * 2**20
 
 
 class StoppedError(Exception):
-    """A request did not leave, since others had failed or the user ended the run."""
+    """The request was not sent: another one failed, or the user interrupted."""
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
@@ -57,7 +57,7 @@ class Sender:
 
     def __post_init__(self) -> None:
         self.policy = Policy(self.concurrency, self.rng)
-        # Time that `sleep` passed over.
+        # Seconds that `sleep` skipped.
         self._skipped = 0.0
         self._http = _http_client(self.api_key, self.concurrency, self.transport)
         self._gate = asyncio.Lock()
@@ -82,14 +82,14 @@ class Sender:
             body: JSON without the model's name.
             keep: Takes the answer as soon as it is there. A ValueError says that it
                 is to be asked for again.
-            stop: Tells requests that have not left yet not to leave.
+            stop: Once set, only requests in flight are completed.
             tries: Most tries; None: as many as the fault deserves.
 
         Raises:
             RefusedError: If the server refuses this request and maybe not others.
             ApiError: If it refuses the key or the name, or keeps failing.
             InputError: If the budget is used up, or by `keep`.
-            StoppedError: If the request did not leave.
+            StoppedError: If `stop` was set before the request was sent.
         """
         body = {"model": self.model.name, **body}
         most = most_usage(body, is_bounded=self.spending.budget.max_cost is not None)
@@ -123,7 +123,7 @@ class Sender:
                 await self._pause(wait, stop)
 
     async def _enter(self, most: Usage, stop: threading.Event) -> None:
-        """Wait until one more request may go out, and count it as on its way."""
+        """Wait until one more request may be sent, and count it as in flight."""
         # A lock is a queue: one that was turned away goes to its end.
         async with self._gate:
             while True:
@@ -174,7 +174,7 @@ class Sender:
         return asyncio.get_running_loop().time() + self._skipped
 
     async def _pause(self, seconds: float, stop: threading.Event) -> None:
-        """Wait, unless all are to stop."""
+        """Sleep, or raise if the call is being stopped."""
         if self.sleep is not None:
             self.sleep(seconds)
             self._skipped += seconds
@@ -211,7 +211,7 @@ def _http_client(
             transport=transport,
         )
     except (ImportError, ValueError, OSError, httpx2.InvalidURL) as e:
-        # What the environment says of proxies and certificates.
+        # Bad proxy or certificate settings in the environment.
         raise InputError(
             f"no connection can be made ({type(e).__name__})",
             hint="check HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE",

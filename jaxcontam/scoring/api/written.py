@@ -1,4 +1,4 @@
-"""What a server writes is sent back to it, and must have the same log-probabilities."""
+"""Compare log-probabilities of generated tokens with those of the same tokens read."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ from jaxcontam.scoring.api.logprobs import (
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-# What is written and then read: enough that chance does not hide a shift.
+# Tokens to generate: enough that chance does not hide an offset by one.
 _N_WRITTEN = 8
 _N_LIKELIEST = 5
 _MOST_TRIES = 2
@@ -32,7 +32,7 @@ NEEDED = (
 """Hint where a server gives no log-probabilities that can be used."""
 
 TOKEN_ID = "token_id:"
-"""How servers name a token that they cannot show as text."""
+"""Prefix of a token that a server cannot show as text."""
 
 
 Post = Callable[..., Mapping[str, Any]]
@@ -43,7 +43,7 @@ server answers with, if any."""
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Compared:
-    """What was written and read, in nats.
+    """Log-probabilities of tokens when generated and when read, in nats.
 
     Attributes:
         errors: Absolute differences of tokens.
