@@ -13,7 +13,6 @@ appended, and a record's key is compared whenever it is read.
 import contextlib
 import fnmatch
 import hashlib
-import itertools
 import json
 import os
 import sys
@@ -97,27 +96,27 @@ class Records:
 
     def values(self, keys: Sequence[str]) -> list[Any] | None:
         """Values of all keys, or None if one is missing, damaged or another's."""
-        with self._lock:
-            places = [self._places.get(key) for key in keys]
-            found: list[Any] = []
-            for path, of_file in itertools.groupby(places, lambda p: p and p[0]):
-                if path is None:
+        found: list[Any] = []
+        files: dict[Path, BinaryIO] = {}
+        with self._lock, contextlib.ExitStack() as stack:
+            for key in keys:
+                if (place := self._places.get(key)) is None:
                     return None
+                path, start, size = place
                 try:
-                    with path.open("rb", buffering=0) as file:
-                        for place in of_file:
-                            assert place is not None
-                            file.seek(place[1])
-                            line = file.read(place[2])
-                            row = json.loads(line) if _is_whole(line) else {}
-                            if row.get("key") != keys[len(found)]:
-                                self._forget(path)
-                                return None
-                            found.append(row["value"])
+                    if path not in files:
+                        opened = path.open("rb", buffering=0)
+                        files[path] = stack.enter_context(opened)
+                    files[path].seek(start)
+                    line = files[path].read(size)
                 except OSError:
+                    line = b""
+                row = json.loads(line) if _is_whole(line) else {}
+                if row.get("key") != key:
                     self._forget(path)
                     return None
-            return found
+                found.append(row["value"])
+        return found
 
     def append(self, values: Mapping[str, Any]) -> None:
         """Keep values, in the file before this returns.
@@ -159,10 +158,11 @@ class Records:
 
     def _read(self, path: Path) -> None:
         """Read the whole lines behind those that were read."""
-        if path.stat().st_size < self._ends.get(path, 0):
+        size, end = path.stat().st_size, self._ends.get(path, 0)
+        if size < end:
             self._forget(path)
-        end = self._ends.get(path, 0)
-        if path.stat().st_size == end:
+            end = 0
+        if size == end:
             return
         places: dict[str, _Place] = {}
         with path.open("rb") as file:
