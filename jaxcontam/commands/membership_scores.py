@@ -207,7 +207,7 @@ def print_dry_run(
 
     names = ", ".join(method.name for method in methods)
     if isinstance(model.plain, RemoteScorer):
-        from jaxcontam.scoring.api.planned_requests import sending_words
+        from jaxcontam.scoring.api.estimate import sending_words
 
         found = _requests(texts, methods, model, inputs, seed, budget)
         words = sending_words(found)
@@ -241,7 +241,7 @@ def _requests(
 ) -> ApiEstimate:
     """Requests of a run, found by a run whose answers are made up."""
     from jaxcontam.methods.membership.plan import score_texts
-    from jaxcontam.scoring.api.planned_requests import planned_requests
+    from jaxcontam.scoring.api.estimate import planned_requests
     from jaxcontam.scoring.api.prompts import CountedPrompts
 
     own = [method for method in methods if "reference" not in method.reads]
