@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import time
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 import tyro
@@ -17,7 +17,11 @@ from jaxcontam.report.document import write_report
 from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.report.table import p_text, print_results
 from jaxcontam.results import Evidence, OrderResult, Report
-from jaxcontam.stats.randomisation import MATRIX_TOLERANCE, randomisation_test
+from jaxcontam.stats.randomisation import (
+    MATRIX_TOLERANCE,
+    ScoreKind,
+    randomisation_test,
+)
 from jaxcontam.terminal import Terminal, json_text
 from jaxcontam.verdict import MIN_EFFECT, decide
 
@@ -34,7 +38,7 @@ class Prove:
 
     matrix: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MATRIX")]
     """A .csv without header, or a .npy: (K, m + 1) numbers."""
-    scores: Literal["centred", "studentised", "auto"] = "centred"
+    scores: ScoreKind = "centred"
     """How rows become scores."""
     boundaries: str | None = None
     """Boundaries a row, one number or a file of K, for an effect in nats each."""
@@ -55,36 +59,17 @@ class Prove:
         started, clock = utc_now(), time.monotonic()
         matrix_KM = read_matrix(self.matrix)
         boundaries_K = self._boundaries(len(matrix_KM))
-        digest = f"sha256:{hashlib.sha256(matrix_KM.tobytes()).hexdigest()}"
-        has_unit = self.boundaries is not None
-        result = OrderResult(
-            benchmark=self.matrix.name,
-            fingerprint=digest,
-            content_digest=digest,
-            order_provenance="declared",
-            n_examples=0,
-            n_cut=0,
-            method=METHOD_NAME,
-            primary=True,
-            null="exchangeability (declared)",
-            validity="exact",
-            n_strata=len(matrix_KM),
-            n_dropped=0,
-            n_orders=matrix_KM.shape[1] - 1,
-            group_field=None,
-            tokens_scored=0,
-            cached_tokens=0,
-            numbers=randomisation_test(
-                matrix_KM,
-                boundaries_K,
-                scores=self.scores,
-                relative_tolerance=MATRIX_TOLERANCE,
-                seed=self.seed,
-            ),
-            effect_unit="nats per example boundary" if has_unit else "score units",
+        result = matrix_result(
+            matrix_KM,
+            boundaries_K,
+            name=self.matrix.name,
+            scores=self.scores,
+            has_unit=self.boundaries is not None,
+            seed=self.seed,
         )
         decided = decide([result], min_effect=self.min_effect)
-        out = self.out or Path("runs/prove") / f"{self.matrix.stem}-{digest[7:15]}"
+        digest = result.fingerprint[7:15]
+        out = self.out or Path("runs/prove") / f"{self.matrix.stem}-{digest}"
         report = Report(
             command=("prove", str(self.matrix), *flags_of(self)),
             seed=self.seed,
@@ -131,6 +116,54 @@ class Prove:
         if values.min() < 1e-9:
             raise InputError(f"--boundaries {self.boundaries}: smaller than 1e-9")
         return values
+
+
+def matrix_result(
+    matrix_KM: np.ndarray,
+    boundaries_K: np.ndarray,
+    *,
+    name: str,
+    scores: ScoreKind,
+    has_unit: bool,
+    seed: int,
+) -> OrderResult:
+    """The row of a matrix, before a verdict is given.
+
+    Args:
+        matrix_KM: (K, m + 1) float64, column 0 the published version.
+        boundaries_K: (K,) float64, see `randomisation_test`.
+        name: Of the file.
+        scores: How rows become scores.
+        has_unit: The boundaries were given, so the effect is in nats.
+        seed: Seeds the Monte Carlo cross-check.
+    """
+    digest = f"sha256:{hashlib.sha256(matrix_KM.tobytes()).hexdigest()}"
+    return OrderResult(
+        benchmark=name,
+        fingerprint=digest,
+        content_digest=digest,
+        order_provenance="declared",
+        n_examples=0,
+        n_cut=0,
+        method=METHOD_NAME,
+        primary=True,
+        null="exchangeability (declared)",
+        validity="exact",
+        n_strata=len(matrix_KM),
+        n_dropped=0,
+        n_orders=matrix_KM.shape[1] - 1,
+        group_field=None,
+        tokens_scored=0,
+        cached_tokens=0,
+        numbers=randomisation_test(
+            matrix_KM,
+            boundaries_K,
+            scores=scores,
+            relative_tolerance=MATRIX_TOLERANCE,
+            seed=seed,
+        ),
+        effect_unit="nats per example boundary" if has_unit else "score units",
+    )
 
 
 def read_matrix(path: Path, *, columns: int | None = None) -> np.ndarray:

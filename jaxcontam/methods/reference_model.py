@@ -34,6 +34,8 @@ def reference_result(
     """
     if evidence.pairs is None or evidence.reference_pairs is None:
         raise ValueError("no pair matrices of a reference model")
+    if evidence.pairs.shape != evidence.reference_pairs.shape:
+        raise ValueError("the reference was asked for other pairs")
     # Where in the file it lies enters no p-value, and takes time.
     method = dataclasses.replace(method, locates=False)
     own, difference = (
