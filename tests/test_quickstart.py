@@ -12,7 +12,7 @@ from rich.console import Console
 from eval.quickstart import Quickstart, print_headline
 from jaxcontam.cli import main
 from jaxcontam.commands.verify_orders import verify_report
-from jaxcontam.report.document import order_result_from, sealed_text
+from jaxcontam.report.document import sealed_text
 from jaxcontam.results import MembershipResult
 
 pytestmark = pytest.mark.unoptimised
@@ -131,7 +131,7 @@ def test_natural_set_is_in_alphabetical_order_and_in_no_training_text(pulse):
 
 def test_headline_has_both_tests_and_the_effect_in_eighty_columns(pulse):
     results = [
-        MembershipResult(**row) if "auc" in row else order_result_from(row)
+        read_result(MembershipResult if "auc" in row else OrderResult, row)
         for row in read(pulse)["results"]
     ]
     out = io.StringIO()

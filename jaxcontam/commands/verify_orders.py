@@ -164,10 +164,10 @@ def _reference(
     method = METHODS[stated.method]
     if not isinstance(method, PairMethod):
         return None
-    if evidence.reference_pairs is None or report.reference is None:
-        if evidence.reference_pairs is not None or "--reference" in report.command:
-            raise ValueError("no reference, or no scores of it")
+    if evidence.reference_pairs is None and "--reference" not in report.command:
         return None
+    if report.reference is None:
+        raise ValueError("no reference model in the report")
     return reference_result(
         method,
         evidence,

@@ -7,6 +7,7 @@ from jaxcontam.methods.layouts import pair_columns
 from jaxcontam.methods.method import PairMethod, SequentialMethod, stratum_runs
 from jaxcontam.methods.version_method import VersionMethod
 from jaxcontam.results import Evidence, OrderResult
+from jaxcontam.stats.direction import needed_pairs
 from jaxcontam.stats.orders import published_orders
 from jaxcontam.stats.padding import unpadded
 from jaxcontam.stats.places import draw_places
@@ -62,7 +63,8 @@ def redrawn(
         What is known; None elsewhere.
 
     Raises:
-        ValueError: If a part of the evidence is missing, or counts contradict.
+        ValueError: If a part of the evidence is missing, or counts contradict, or a
+            pair that the test asks for was not scored.
     """
     method, digest = reported_method(result.method), result.content_digest
     orders, scores = evidence.orders, evidence.scores
@@ -76,6 +78,7 @@ def redrawn(
     runs = rule = None
     if isinstance(method, PairMethod):
         runs = stratum_runs(orders[:, 0], result.n_examples)
+        _check_pairs(evidence.pairs, orders[:, 0], runs)
     if isinstance(method, SequentialMethod):
         rule = np.array([level, _rule(evidence)[1]])
     if result.group_field is not None:
@@ -95,6 +98,18 @@ def redrawn(
             strata, result.n_orders, seed=seed, content_digest=digest
         )
     return Evidence(orders=design.orders, place=design.place, rule=rule)
+
+
+def _check_pairs(
+    pairs: np.ndarray | None, published_KS: np.ndarray, runs_KS: np.ndarray
+) -> None:
+    """Refuse matrices that hold neither all pairs nor those that tell the direction."""
+    if pairs is None or not np.isnan(pairs).any():
+        return
+    for k, size in enumerate((published_KS >= 0).sum(axis=1).tolist()):
+        needed_SS = needed_pairs(runs_KS[k, :size]) | np.eye(size, dtype=bool)
+        if (np.isnan(pairs[:, k, :size, :size]) == needed_SS).any():
+            raise ValueError("pairs are not those that tell the direction")
 
 
 def _rule(evidence: Evidence) -> np.ndarray:
