@@ -13,7 +13,8 @@ from eval.quickstart import Quickstart, print_headline
 from jaxcontam.cli import main
 from jaxcontam.commands.verify_orders import verify_report
 from jaxcontam.report.document import sealed_text
-from jaxcontam.results import MembershipResult
+from jaxcontam.results import MembershipResult, OrderResult
+from jaxcontam.results.read import read_result
 
 pytestmark = pytest.mark.unoptimised
 

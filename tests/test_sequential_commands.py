@@ -182,7 +182,9 @@ def test_level_or_order_that_was_chosen_later_is_found(reported):
         arrays["0/rule"] = np.array([0.5, arrays["0/rule"][1]])
 
     rewritten(out, nothing, raise_level)
-    assert any("rule: not what the seed and the file draw" in f for f in verify_report(out)[0])
+    assert any(
+        "rule: not what the seed and the file draw" in f for f in verify_report(out)[0]
+    )
 
     def swap_turns(arrays):
         for name in ("0/scores", "0/orders", "0/place"):
@@ -190,7 +192,9 @@ def test_level_or_order_that_was_chosen_later_is_found(reported):
 
     rewritten(out / "other", nothing, swap_turns)
     faults, _ = verify_report(out / "other")
-    assert any("orders: not what the seed and the file draw" in fault for fault in faults)
+    assert any(
+        "orders: not what the seed and the file draw" in fault for fault in faults
+    )
 
 
 @pytest.mark.parametrize("name", METHODS)

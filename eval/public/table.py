@@ -12,6 +12,7 @@ from jaxcontam.report.plain_names import plain_name
 from jaxcontam.report.remedies import advice
 from jaxcontam.report.table import effect_text, p_text, p_words
 from jaxcontam.results import OrderResult
+from jaxcontam.results.read import read_result
 from jaxcontam.verdict import (
     CONTAMINATED,
     INCONCLUSIVE,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxcontam.commands.prove import METHOD_NAME, matrix_result
+from jaxcontam.analyses.prove import prove
 from jaxcontam.commands.recomputed import UNREADABLE, differences, digest_faults
 from jaxcontam.commands.verify_words import (
     assumptions,
@@ -18,6 +18,7 @@ from jaxcontam.commands.verify_words import (
 from jaxcontam.errors import InputError
 from jaxcontam.methods import METHODS, canary, reported_method, two_min
 from jaxcontam.methods.method import PairMethod
+from jaxcontam.methods.order_test import EFFECT_UNIT
 from jaxcontam.methods.redrawn import counts, redrawn
 from jaxcontam.methods.reference_model import reference_result
 from jaxcontam.methods.two_min import combined_results
@@ -25,6 +26,7 @@ from jaxcontam.report.archive import read_archive
 from jaxcontam.report.calibration import is_calibration
 from jaxcontam.report.document import ARCHIVE_NAME, REPORT_NAME, read_document
 from jaxcontam.results import Evidence, OrderResult, ReferenceResult, Report
+from jaxcontam.results.order import MATRIX
 from jaxcontam.results.read import read_result
 from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.padding import padded
@@ -120,17 +122,16 @@ def _rebuilt(
         return combined_results(parts, primary=stated.primary)[0]
     if evidence is None:
         raise ValueError(f"no scores in {ARCHIVE_NAME}")
-    if stated.method == METHOD_NAME:
-        if evidence.scores is None or evidence.boundaries is None:
-            raise ValueError("no scores or boundaries")
-        return matrix_result(
+    if stated.method == MATRIX:
+        has_unit = stated.effect_unit == EFFECT_UNIT
+        proved = prove(
             evidence.scores,
-            evidence.boundaries,
-            name=stated.benchmark,
+            boundaries=evidence.boundaries if has_unit else None,
             scores=stated.numbers.scores,  # pyright: ignore[reportArgumentType]
-            has_unit="--boundaries" in report.command,
             seed=report.seed,
+            name=stated.benchmark,
         )
+        return proved.results[0]
     method = reported_method(stated.method)
     n_strata, n_orders = counts(stated.method, evidence)
     cut = evidence.cut
@@ -182,7 +183,7 @@ def _evidence_faults(
     result: OrderResult, evidence: Evidence | None, report: Report
 ) -> list[str]:
     """Whether what was scored is what the seed and the file draw."""
-    if evidence is None or result.method == METHOD_NAME:
+    if evidence is None or result.method == MATRIX:
         return []
     primary = [row for row in report.results if getattr(row, "primary", False)]
     n_files = len(primary) + len(report.unscored)

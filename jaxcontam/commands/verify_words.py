@@ -4,8 +4,8 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 
+from jaxcontam.analyses.audit_design import chosen_tests
 from jaxcontam.commands import canary as canary_command
-from jaxcontam.commands.audit_flags import chosen_tests
 from jaxcontam.data.lm_eval_tasks import TASK_PREFIX
 from jaxcontam.methods import METHODS, canary, options, reported_method, variants
 from jaxcontam.methods.order_test import assumed_null

@@ -38,6 +38,7 @@ DAMAGE = (
 )
 """What fields of another type or arrays of another shape make readers raise."""
 
+
 def write_report(
     report: Report, evidence: Sequence[Evidence | None], out: Path
 ) -> dict[str, Any]:
