@@ -22,46 +22,45 @@ _MIN_EFFECTS = {
 }
 
 
-def provenance(stated: OrderResult, command: Sequence[str]) -> str:
-    """Where the order of an audited file comes from; studies say it themselves."""
-    is_version = isinstance(METHODS[stated.method], VersionMethod)
-    if is_version or list(command[:1]) != ["audit"]:
-        return stated.order_provenance
+def with_premises(stated: OrderResult, command: Sequence[str]) -> OrderResult:
+    """A row with the provenance, null and validity that method and flags give.
+
+    Args:
+        stated: A row of the report.
+        command: The words that made the report.
+    """
+    method, origin = reported_method(stated.method), stated.order_provenance
+    null, validity = method.null, method.validity
+    if method.name == options.METHOD.name and "--fix-answer" in command:
+        null = options.FIXED_NULL
+    elif method.name == variants.METHOD.name:
+        by_design = "--randomised" in command
+        null = DESIGNED if by_design else variants.DECLARED
+        validity = "exact" if by_design else "heuristic"
+    elif not isinstance(method, VersionMethod):
+        # Studies of known orders say their provenance themselves.
+        if list(command[:1]) == ["audit"]:
+            origin = _audited_order(origin, command)
+        null = assumed_null(
+            method,
+            origin,
+            group_field=stated.group_field,
+            block_field=stated.block_field,
+        )
+    return dataclasses.replace(
+        stated, order_provenance=origin, null=null, validity=validity
+    )
+
+
+def _audited_order(stated: str, command: Sequence[str]) -> str:
+    """Provenance of the order of a file that was audited."""
     if "--seed-file" in command:
         return RELEASED
     if "--shuffled" in command:
         return DECLARED
     # A task whose code made its documents has an order that nobody knows.
     has_task = any(word.startswith(TASK_PREFIX) for word in command[2:])
-    is_made = has_task and stated.order_provenance == "unknown"
-    return "unknown" if is_made else "published"
-
-
-def assumptions(
-    stated: OrderResult, order_provenance: str, command: Sequence[str]
-) -> tuple[str, str]:
-    """Null and validity, by the method and the flags that change them.
-
-    Args:
-        stated: A row of the report.
-        order_provenance: Where its order comes from.
-        command: The words that made the report.
-    """
-    method = reported_method(stated.method)
-    if method.name == variants.METHOD.name:
-        by_design = "--randomised" in command
-        return (DESIGNED, "exact") if by_design else (variants.DECLARED, "heuristic")
-    if method.name == options.METHOD.name and "--fix-answer" in command:
-        return options.FIXED_NULL, method.validity
-    if isinstance(method, VersionMethod):
-        return method.null, method.validity
-    null = assumed_null(
-        method,
-        order_provenance,
-        group_field=stated.group_field,
-        block_field=stated.block_field,
-    )
-    return null, method.validity
+    return "unknown" if has_task and stated == "unknown" else "published"
 
 
 def pretests_again(stated: OrderResult, rows: Sequence[OrderResult]) -> list[Pretest]:
