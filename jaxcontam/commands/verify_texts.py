@@ -37,10 +37,11 @@ class Kind:
 
     Attributes:
         rebuild: (report, rows of `texts.jsonl`) -> what they should be.
-        unit: What is counted, and where its rows stand in the report.
+        unit: What is counted.
         checked: What agrees, and what was not checked.
         fields: What each row of `texts.jsonl` must have.
         skip: Words that follow from no number.
+        count: How many units were rebuilt.
     """
 
     rebuild: Callable[[Row, list[dict[str, Any]]], Rebuilt]
@@ -48,6 +49,7 @@ class Kind:
     checked: str
     fields: Mapping[str, type] = dataclasses.field(default_factory=lambda: SCORED)
     skip: tuple[str, ...] = ("setting",)
+    count: Callable[[Rebuilt], int] = lambda again: len(again["results"])
 
 
 def verify_texts(directory: Path, document: Row, kind: Kind) -> tuple[list[str], int]:
@@ -61,16 +63,16 @@ def verify_texts(directory: Path, document: Row, kind: Kind) -> tuple[list[str],
     """
     rows = read_text_rows(directory, kind.fields)
     faults = digest_faults(directory, document, TEXTS_NAME)
+    stated = {**document, TEXTS_NAME: rows}
     try:
         again = kind.rebuild(document, rows)
+        for name, parts in again.items():
+            faults += differences(
+                name, stated.get(name, []), parts, noise=_NOISE, skip=kind.skip
+            )
     except UNREADABLE as e:
-        return [*faults, f"{REPORT_NAME}: not recomputable ({e!r})"], 0
-    stated = {**document, TEXTS_NAME: rows}
-    for name, parts in again.items():
-        faults += differences(
-            name, stated.get(name, []), parts, noise=_NOISE, skip=kind.skip
-        )
-    return faults, len(again[f"{kind.unit}s"])
+        return [*faults, f"{REPORT_NAME}: not recomputable ({e})"], 0
+    return faults, kind.count(again)
 
 
 def membership_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
@@ -173,6 +175,7 @@ KINDS: Mapping[str, Kind] = {
         f"judged again from {TEXTS_NAME}: thresholds, rates, AUCs, blind baselines, "
         "verdicts and digests agree; the scores themselves need the model and were not "
         "computed again",
+        count=lambda again: sum(row.primary for row in again["books"]),
     ),
     unlearning.COMMAND: Kind(
         unlearning_again,
