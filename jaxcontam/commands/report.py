@@ -14,8 +14,8 @@ from jaxcontam.commands.database_flags import (
     percents_of,
     write_database_rows,
 )
+from jaxcontam.commands.membership_judged import judged_again
 from jaxcontam.commands.method_notes import method_notes
-from jaxcontam.commands.verify_membership import judged_again
 from jaxcontam.data.manifest import Manifest, read_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.methods import METHODS, two_min
