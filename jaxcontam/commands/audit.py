@@ -56,7 +56,16 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Audit(DeviceFlags):
-    """Test whether a model saw benchmarks in their published order."""
+    """Test whether a model saw benchmarks in their published order.
+
+    Examples:
+        # what it costs and could find
+        jaxcontam audit MODEL_DIR benchmark.jsonl --dry-run
+        jaxcontam audit MODEL_DIR benchmark.jsonl  # p-value, verdict, report
+        jaxcontam audit MODEL_DIR mmlu.jsonl --group-field subject
+        # a served model
+        jaxcontam audit api:https://host/v1#NAME benchmark.jsonl --tokenizer DIR
+    """
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """Model directory in Hugging Face layout, hub name org/name, or api:URL#NAME."""

@@ -59,7 +59,13 @@ _PRINTED = 20
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Books(DeviceFlags):
-    """Rate how much of each book a model has seen, by a threshold from known books."""
+    """Rate how much of each book a model has seen, by a threshold from known books.
+
+    Examples:
+        jaxcontam books MODEL_DIR books/ --known-members old/ --known-nonmembers new/
+        # snippets with labels
+        jaxcontam books MODEL_DIR books/ --known snippets.jsonl
+    """
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """Model directory in Hugging Face layout, hub name org/name, or api:URL#NAME."""

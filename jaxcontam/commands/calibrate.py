@@ -44,7 +44,12 @@ from jaxcontam.terminal import Terminal, json_text
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Calibrate(DeviceFlags):
-    """Count how often a test rejects random orders of a file, as if published."""
+    """Count how often a test rejects random orders of a file, as if published.
+
+    Examples:
+        # rejections of null orders
+        jaxcontam calibrate MODEL_DIR benchmark.jsonl --tests reversal
+    """
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """Model directory in Hugging Face layout, hub name org/name, or api:URL#NAME."""

@@ -49,7 +49,14 @@ MIN_EFFECT = 5.0
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Canary(DeviceFlags):
-    """Test injected secrets against held-out ones, or make both."""
+    """Test injected secrets against held-out ones, or make both.
+
+    Examples:
+        # draw them
+        jaxcontam canary --make 5 --n-held-out 4995 --secret s.txt --held-out h.txt
+        # later: were they read?
+        jaxcontam canary MODEL_DIR --secret s.txt --held-out h.txt
+    """
 
     model: Annotated[
         str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")

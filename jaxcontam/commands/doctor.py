@@ -45,7 +45,12 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Doctor:
-    """Say what is missing here, and how to get it; looks at a model and a file, too."""
+    """Say what is missing here, and how to get it; looks at a model and a file, too.
+
+    Examples:
+        jaxcontam doctor  # this machine
+        jaxcontam doctor MODEL_DIR benchmark.jsonl  # and what is to be audited
+    """
 
     model: Annotated[
         str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")

@@ -58,7 +58,17 @@ _PREFIXES: tuple[tuple[Reading, str], ...] = (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Membership(DeviceFlags):
-    """Say which texts a model saw, by scores that are judged against known texts."""
+    """Say which texts a model saw, by scores that are judged against known texts.
+
+    Examples:
+        jaxcontam membership MODEL_DIR wikimia.jsonl  # a file with labels
+        # two files
+        jaxcontam membership MODEL_DIR --members seen.txt --nonmembers unseen.txt
+        # texts in question
+        jaxcontam membership MODEL_DIR texts.txt --nonmembers unseen.txt
+        # beyond `suspected`
+        jaxcontam membership MODEL_DIR wikimia.jsonl --reference OTHER_DIR
+    """
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """Model directory in Hugging Face layout, hub name org/name, or api:URL#NAME."""

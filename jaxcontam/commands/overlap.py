@@ -54,7 +54,12 @@ _SHARED = 10
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Overlap:
-    """Look for the examples of a benchmark in a corpus that you have."""
+    """Look for the examples of a benchmark in a corpus that you have.
+
+    Examples:
+        # which examples stand in the corpus
+        jaxcontam overlap corpus/ benchmark.jsonl
+    """
 
     corpus: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="CORPUS")]
     """File or folder: .jsonl, .json, .csv, .tsv or .txt, each also as .gz."""

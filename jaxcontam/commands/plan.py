@@ -69,7 +69,13 @@ class TestPlan:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Examples, orders, tokens and hours that a wanted power takes; no model."""
+    """Examples, orders, tokens and hours that a wanted power takes; no model.
+
+    Examples:
+        # power of so many examples
+        jaxcontam plan --effect 0.5 --sd 4 --examples 1000
+        jaxcontam plan --pilot runs/pilot --power 0.9  # from a small audit
+    """
 
     effect: float | None = None
     """Nats that each published boundary gains (default: the pilot's)."""

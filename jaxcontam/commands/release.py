@@ -25,7 +25,13 @@ from jaxcontam.terminal import Terminal
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """Put a benchmark into a secret seeded order, for an exact proof later."""
+    """Put a benchmark into a secret seeded order, for an exact proof later.
+
+    Examples:
+        # a secret random order
+        jaxcontam release test.jsonl --seed-file test.seed.json
+        jaxcontam release test-released.jsonl --seed-file test.seed.json --check
+    """
 
     benchmark: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="BENCHMARK")]
     """File to be published: .jsonl, .json, .csv, .tsv, .txt."""

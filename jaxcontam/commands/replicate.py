@@ -39,7 +39,16 @@ SHEET_NAME = "annotate.csv"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Replicate:
-    """Ask a model for the rest of instances, and see whether it copies them."""
+    """Ask a model for the rest of instances, and see whether it copies them.
+
+    Examples:
+        jaxcontam replicate MODEL_DIR rte.jsonl --task nli --split-name validation
+        # its price
+        jaxcontam replicate api:https://host/v1#NAME ag_news.csv --dry-run
+        jaxcontam replicate MODEL_DIR lines.txt --task plain  # a base model
+        # judge what was asked elsewhere
+        jaxcontam replicate --recorded completions.csv
+    """
 
     model: Annotated[
         str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")

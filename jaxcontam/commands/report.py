@@ -48,7 +48,14 @@ _N_DRAWN = 20_000
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Write report.html and results.csv again, from report.json and what it names."""
+    """Write report.html and results.csv again, from report.json and what it names.
+
+    Examples:
+        # report.html and results.csv, from report.json
+        jaxcontam report runs/audit/FOLDER
+        # rows for the public database
+        jaxcontam report runs/audit/FOLDER --database-row --source org/name
+    """
 
     directory: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
     """Folder of a finished run."""

@@ -21,7 +21,11 @@ from jaxcontam.terminal import visible
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Score(DeviceFlags):
-    """Score every token of each text: log-probability, and its mean and variance."""
+    """Score every token of each text: log-probability, and its mean and variance.
+
+    Examples:
+        jaxcontam score MODEL_DIR texts.txt --out scores.jsonl  # a row a text
+    """
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """Model directory in Hugging Face layout, hub name org/name, or api:URL#NAME."""

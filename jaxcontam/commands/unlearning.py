@@ -59,7 +59,14 @@ _COLDEST = 1e-6
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Unlearning:
-    """Find the texts that a model still knows after it was tuned to forget them."""
+    """Find the texts that a model still knows after it was tuned to forget them.
+
+    Examples:
+        # what the model still knows
+        jaxcontam unlearning ORIGINAL_DIR UNLEARNED_DIR book.txt
+        # and still writes
+        jaxcontam unlearning ORIGINAL_DIR UNLEARNED_DIR book.txt --complete
+    """
 
     original: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ORIGINAL")]
     """The model before unlearning: directory or hub name."""

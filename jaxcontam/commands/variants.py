@@ -36,7 +36,12 @@ _MIN_EFFECT = {"token": 0.1, "total": 5.0}
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Variants(DeviceFlags):
-    """Test published texts against rewrites of each."""
+    """Test published texts against rewrites of each.
+
+    Examples:
+        # published against other wordings
+        jaxcontam variants MODEL_DIR texts.jsonl --randomised
+    """
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """Model directory in Hugging Face layout, hub name org/name, or api:URL#NAME."""
