@@ -7,7 +7,7 @@ import pytest
 
 from jaxcontam.cli import main
 from jaxcontam.commands.membership import Membership
-from jaxcontam.commands.membership_texts import (
+from jaxcontam.analyses.known_texts import (
     FEWEST,
     MEMBER,
     NONMEMBER,

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from eval.membership.table import TITLES, Document, grids
-from jaxcontam.commands.method_notes import method_notes
+from jaxcontam.analyses.method_notes import method_notes
 from jaxcontam.report.document import replace_bytes
 from jaxcontam.report.figure import BLUE, GREY, ORANGE, STYLE, figure_axes, svg_text
 from jaxcontam.report.page_words import PageWords

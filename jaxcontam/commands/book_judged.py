@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontam.commands.membership_judged import Table
+from jaxcontam.analyses.membership_judging import Table
 from jaxcontam.commands.verify_membership import UNREADABLE, differences
 from jaxcontam.commands.verify_texts import checked_rows
 from jaxcontam.data.benchmark import fingerprint

@@ -9,6 +9,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from jaxcontam.analyses.method_notes import method_notes
 from jaxcontam.commands.audit import default_out
 from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
 from jaxcontam.commands.flags import (
@@ -18,7 +19,6 @@ from jaxcontam.commands.flags import (
     flags_of,
     store_of,
 )
-from jaxcontam.commands.method_notes import method_notes
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples

@@ -4,19 +4,20 @@ import dataclasses
 import hashlib
 import math
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
-import tyro
 from rich.console import Console
 from rich.table import Table
+from tyro.conf import Positional
 
 from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
 from jaxcontam.commands.flags import (
+    ReportFlags,
     check_positive,
     check_shared_flags,
-    check_store_flags,
     flags_of,
+    report_folder,
     store_of,
 )
 from jaxcontam.commands.new_files import write_new_files
@@ -36,7 +37,6 @@ from jaxcontam.methods.versions import (
     plan_texts,
     score_texts,
 )
-from jaxcontam.report.document import make_folder
 from jaxcontam.report.table import p_text
 from jaxcontam.results import DESIGNED, Evidence, OrderResult
 from jaxcontam.stats.padding import padded
@@ -47,8 +47,8 @@ MIN_EFFECT = 5.0
 """Nats a secret: it is then about 150 times likelier than it was."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Canary(DeviceFlags):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Canary(DeviceFlags, ReportFlags):
     """Test injected secrets against held-out ones, or make both.
 
     Examples:
@@ -58,9 +58,7 @@ class Canary(DeviceFlags):
         jaxcontam canary MODEL_DIR --secret s.txt --held-out h.txt
     """
 
-    model: Annotated[
-        str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")
-    ] = None
+    model: Positional[str | None] = None
     """Model directory, hub name or api:URL#NAME; left out with --make."""
     secret: Path
     """File of the injected sequences, one an example; with --make, to be written."""
@@ -80,20 +78,6 @@ class Canary(DeviceFlags):
     """Field that is the text (default: the raw line)."""
     min_effect: float = MIN_EFFECT
     """Nats a secret that `no evidence` must have been able to find."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """Of the operands of matrix products; bfloat16 is faster, and not as exact."""
-    batch_tokens: int | None = None
-    """Tokens a batch (default: by device)."""
-    seed: int = 0
-    """Seeds the deal of held-out sequences to secrets."""
-    out: Path | None = None
-    """Folder for the report (default: runs/canary/MODEL-DIGEST)."""
-    store: Path | None = None
-    """Folder of scores, from which a rerun goes on (default: OUT/store)."""
-    no_store: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Keep no scores."""
-    json: bool = False
-    """Print the report on standard output instead of the table."""
 
     def __post_init__(self) -> None:
         if self.make is not None and self.make < 1:
@@ -101,9 +85,9 @@ class Canary(DeviceFlags):
                 f"--make must be at least 1, got {self.make}",
                 hint="it is how many secrets to draw; leave it out to test a model",
             )
-        check_positive(self, "n_held_out", "batch_tokens")
+        super().__post_init__()
+        check_positive(self, "n_held_out")
         check_shared_flags(self.seed, self.min_effect)
-        check_store_flags(self.store, self.no_store)
         check_device_flags(self, self.model)
         if self.make is None and self.model is None:
             raise InputError("no model", hint="name one, or draw secrets with --make N")
@@ -134,8 +118,7 @@ class Canary(DeviceFlags):
         texts, place, n_secrets = self._read()
         model = open_for(self, self.model)
         digest = content_digest([row[0] for row in texts.rows])
-        out = self.out or Path("runs/canary") / f"{model.name}-{digest[7:15]}"
-        make_folder(out)
+        out = report_folder(self, "canary", model, digest)
         scorer = model.make_scorer(
             store=store_of(self, out, model), batch_tokens=self.batch_tokens
         )

@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_type_hints
 import numpy as np
 import tyro
 
-from jaxcontam.commands.method_notes import method_notes
+from jaxcontam.analyses.method_notes import method_notes
 from jaxcontam.errors import InputError
 from jaxcontam.report.comparison import (
     comparison_sentences,

@@ -1,9 +1,9 @@
-"""Checks and words that commands share."""
+"""Flags, checks and words that commands share; those of models: `device_flags`."""
 
 import dataclasses
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
@@ -20,6 +20,74 @@ STORE_DIR = "store"
 _PRINTING = {"json"}
 # What a memorised order is seen in grows with the tokens, and so does the noise.
 _FIRST_TOKENS = {"all": (ALL_TOKENS,), "auto": (4, 8, 16, 32, ALL_TOKENS)}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Flags:
+    """The end of every chain of checks; a class of flags checks its own, then asks up.
+
+    No class of flags has slots, since two bases with slots cannot be joined.
+    """
+
+    def __post_init__(self) -> None:
+        """Refuse values that would fail later, before anything slow."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReportFlags(Flags):
+    """Flags of a command that writes a report."""
+
+    seed: int = 0
+    """Seeds every draw: folds, resamples, samples."""
+    out: Path | None = None
+    """Folder for the report (default: runs/COMMAND/NAME-DIGEST)."""
+    json: bool = False
+    """Print the report on standard output instead of the table."""
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+        super().__post_init__()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DtypeFlags(Flags):
+    """How a model computes."""
+
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Matmul precision; bfloat16 is faster but less accurate."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StoreFlags(DtypeFlags):
+    """How scores are computed and kept."""
+
+    batch_tokens: int | None = None
+    """Tokens a batch (default: by device)."""
+    store: Path | None = None
+    """Folder of scores, from which a rerun goes on (default: beside the report)."""
+    no_store: bool = False
+    """Keep no scores."""
+
+    def __post_init__(self) -> None:
+        check_positive(self, "batch_tokens")
+        check_store_flags(self.store, self.no_store)
+        super().__post_init__()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextFlags(Flags):
+    """Which text each record of a file gives."""
+
+    template: str | None = None
+    r"""Text of a record, such as "Question: {question}\nAnswer: {answer}"."""
+    text_field: str | None = None
+    """Field that is the text (default: known names; .txt has lines)."""
+    limit: int | None = None
+    """Take the first so many records of a file, never a sample."""
+
+    def __post_init__(self) -> None:
+        check_positive(self, "limit")
+        super().__post_init__()
 
 
 def check_shared_flags(seed: int, min_effect: float) -> None:
@@ -68,11 +136,29 @@ def check_store_flags(store: Path | None, no_store: bool) -> None:
         raise InputError(f"{store}: is a file", hint="--store names a folder")
 
 
-def store_of(command: Any, out: Path, model: "OpenModel") -> Path | None:
+def store_of(command: StoreFlags, out: Path, model: "OpenModel") -> Path | None:
     """Folder in which scores are kept, as the flags say; None keeps none."""
     if command.no_store:
         return None
     return command.store or out / model.store_name
+
+
+def report_folder(
+    command: ReportFlags, name: str, model: "OpenModel", digest: str
+) -> Path:
+    """Make the folder of a report.
+
+    Args:
+        command: Its flags.
+        name: Of the command.
+        model: What is asked.
+        digest: `sha256:` of what it is asked about.
+    """
+    from jaxcontam.report.document import make_folder
+
+    out = command.out or Path("runs") / name / f"{model.name}-{digest[7:15]}"
+    make_folder(out)
+    return out
 
 
 def first_token_choices(words: str) -> tuple[int, ...]:

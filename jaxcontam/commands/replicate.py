@@ -2,14 +2,14 @@
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import tyro
 from rich.console import Console
 from rich.table import Table
+from tyro.conf import Positional
 
-from jaxcontam.commands.flags import check_positive, check_seed, flags_of
-from jaxcontam.commands.method_notes import method_notes
+from jaxcontam.analyses.method_notes import method_notes
+from jaxcontam.commands.flags import DtypeFlags, ReportFlags, check_positive, flags_of
 from jaxcontam.commands.publish import Stopwatch
 from jaxcontam.commands.replicate_judged import check_recorded, recorded_partition
 from jaxcontam.errors import InputError, unknown_name
@@ -37,8 +37,8 @@ SHEET_NAME = "annotate.csv"
 """Blind sheet under `--out` for people's labels."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Replicate:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Replicate(DtypeFlags, ReportFlags):
     """Ask a model for the rest of instances, and see whether it copies them.
 
     Examples:
@@ -50,13 +50,9 @@ class Replicate:
         jaxcontam replicate --recorded completions.csv
     """
 
-    model: Annotated[
-        str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")
-    ] = None
+    model: Positional[str | None] = None
     """Model directory, hub name, or api:URL#NAME; left out with --recorded."""
-    benchmark: Annotated[
-        Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="BENCHMARK")
-    ] = None
+    benchmark: Positional[Path | None] = None
     """File of the partition: .jsonl, .json, .csv, .tsv or .txt."""
     recorded: Path | None = None
     """Judge completions made elsewhere: a .csv with a row an instance."""
@@ -113,22 +109,14 @@ class Replicate:
     """Of a million prompt tokens, for --budget and --dry-run."""
     price_out: float | None = None
     """Of a million new tokens."""
-    retry_refused: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    retry_refused: bool = False
     """Ask again for what a server refused in an earlier run."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """Of the operands of matrix products; bfloat16 is faster, and not as exact."""
-    seed: int = 0
-    """Seeds draws, cuts, samples and resamples."""
-    out: Path | None = None
-    """Folder for the report (default: runs/replicate/MODEL-DIGEST)."""
-    dry_run: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    dry_run: bool = False
     """Say what would be asked, in tokens and money; ask nothing."""
-    json: bool = False
-    """Print the report on standard output instead of the table."""
 
     def __post_init__(self) -> None:
         check_positive(self, "k", "cdd_samples", "new_tokens", "concurrency")
-        check_seed(self.seed)
+        super().__post_init__()
         if self.recorded is not None:
             check_recorded(self)
         elif self.model is None or self.benchmark is None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontam.commands.membership_judged import Judged, Table, judged
-from jaxcontam.commands.membership_texts import RunTexts
+from jaxcontam.analyses.known_texts import RunTexts
+from jaxcontam.analyses.membership_judging import Judged, Table, judged
 from jaxcontam.commands.verify_texts import checked_rows
 from jaxcontam.errors import InputError
 from jaxcontam.report.document import REPORT_NAME

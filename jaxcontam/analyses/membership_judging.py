@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from jaxcontam.commands.membership_texts import MEMBER, NONMEMBER, TEXT, RunTexts
+from jaxcontam.analyses.known_texts import MEMBER, NONMEMBER, TEXT, RunTexts
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.sweep import sweep_methods, sweep_min_k
 from jaxcontam.results.membership import (
