@@ -1,20 +1,41 @@
 """`jaxcontam replicate`: does a model write instances of a benchmark by heart?"""
 
+import contextlib
 import dataclasses
+import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
-from jaxcontam.analyses.method_notes import method_notes
-from jaxcontam.commands.flags import DtypeFlags, ReportFlags, check_positive, flags_of
+from jaxcontam.analyses.partition import OverlapModel, check_sheet
+from jaxcontam.analyses.recorded import recorded_analysis
+from jaxcontam.analyses.replicate import ReplicationAnalysis, ask, judged_by
+from jaxcontam.analyses.replicate_plan import ReplicationPlan, plan_replication
+from jaxcontam.commands.flags import (
+    DtypeFlags,
+    ReportFlags,
+    check_positive,
+    flags_of,
+)
+from jaxcontam.commands.progress import progress_bar
 from jaxcontam.commands.publish import Stopwatch
-from jaxcontam.commands.replicate_judged import check_recorded, recorded_partition
+from jaxcontam.commands.replicate_models import (
+    JOURNAL_NAME,
+    ServerSettings,
+    judge_notes,
+    local_model,
+    open_judge,
+    planned_words,
+    served_folder,
+    served_model,
+)
 from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.report.document import replace_bytes
-from jaxcontam.report.provenance import library_versions
+from jaxcontam.methods.replication.annotate import is_filled, read_sheet, sheet_text
+from jaxcontam.methods.replication.recorded import read_recorded
+from jaxcontam.report.document import make_folder, replace_bytes
 from jaxcontam.report.replication import (
     COMMAND,
     comparison_cells,
@@ -23,15 +44,20 @@ from jaxcontam.report.replication import (
     judge_cells,
     overlap_cells,
     replication_sentences,
-    write_replication,
 )
-from jaxcontam.results import DeviceInfo, ModelInfo, Report
+from jaxcontam.report.template import PAGE_NAME
 from jaxcontam.results.replication import COMPARISONS
-from jaxcontam.scoring.api.address import PREFIX, parse_api
+from jaxcontam.scoring.api.address import PREFIX, ApiModel, parse_api
+from jaxcontam.scoring.api.budget import Budget, Spending
 from jaxcontam.terminal import Terminal, json_text
 
-if TYPE_CHECKING:
-    from jaxcontam.commands.replicate_partition import Arm, Partition
+# Of the run itself; all other flags say how a model is asked.
+_WITH_RECORDED = {
+    *("recorded", "control", "judge", "bleurt", "embedding_model", "annotated"),
+    *("concurrency", "budget", "price_in", "price_out", "retry_refused"),
+    *("seed", "out", "json"),
+}
+_phase = functools.partial(progress_bar, unit="answers/s")
 
 SHEET_NAME = "annotate.csv"
 """Blind sheet under `--out` for people's labels."""
@@ -118,7 +144,7 @@ class Replicate(DtypeFlags, ReportFlags):
         check_positive(self, "k", "cdd_samples", "new_tokens", "concurrency")
         super().__post_init__()
         if self.recorded is not None:
-            check_recorded(self)
+            self._check_recorded()
         elif self.model is None or self.benchmark is None:
             raise InputError(
                 "no model and benchmark",
@@ -158,6 +184,18 @@ class Replicate(DtypeFlags, ReportFlags):
             return ()
         return tuple(dict.fromkeys(name.strip() for name in self.compare.split(",")))
 
+    def _check_recorded(self) -> None:
+        """Refuse what does not go with completions that are there already."""
+        if self.model is not None:
+            raise InputError(
+                "--recorded asks no model", hint="leave MODEL and BENCHMARK out"
+            )
+        for field in dataclasses.fields(self):
+            is_given = getattr(self, field.name) != field.default
+            if is_given and field.name not in _WITH_RECORDED:
+                flag = "--" + field.name.replace("_", "-")
+                raise InputError(f"{flag} does not go with --recorded")
+
     def run(self) -> int:
         """Ask, judge, compare, write and print.
 
@@ -165,95 +203,169 @@ class Replicate(DtypeFlags, ReportFlags):
             3 if there is no verdict, or a server refused anything; else 0.
         """
         watch = Stopwatch()
-        if self.recorded is not None:
-            partition, comparisons, rows = recorded_partition(self)
-            out = self.out or Path("runs") / COMMAND / f"recorded-{partition.name}"
-            model = device = None
-        else:
-            from jaxcontam.commands.replicate_asked import Asked
-
-            asked = Asked(self)
-            if self.dry_run:
-                asked.print_estimate()
-                return 0
-            partition, comparisons, rows = asked.answers()
-            model, device, out = asked.model_info, asked.device_info, asked.out
-        document = self._publish(
-            partition, comparisons, rows, watch, model, device, out
+        settings = ServerSettings(
+            spending=Spending(self._budget),
+            concurrency=self.concurrency,
+            retry_refused=self.retry_refused,
         )
-        rows = document["results"]
-        has_verdict = any(row["primary"] and row["verdict"] for row in rows)
-        lost = ("n_refused", "n_control_refused")
-        was_refused = any(row.get(name) for row in rows for name in lost)
-        return 3 if was_refused or not has_verdict else 0
-
-    def _publish(
-        self,
-        partition: "Partition",
-        comparisons: list,
-        comparison_rows: list[dict[str, Any]],
-        watch: Stopwatch,
-        model: ModelInfo | None,
-        device: DeviceInfo | None,
-        out: Path,
-    ) -> dict[str, Any]:
-        from jaxcontam.report.replication_page import write_replication_page
-
+        if self.recorded is not None:
+            found = self._recorded(self.recorded)
+            name = f"recorded-{found.partition.name}"
+            out = self.out or Path("runs") / COMMAND / name
+            make_folder(out)
+        elif (asked := self._asked(settings)) is None:
+            return 0
+        else:
+            found, out = asked
+        if (judge := self._judge_model) is not None:
+            with open_judge(judge, self.model, out, settings) as judging:
+                found = judged_by(
+                    found, judging, notes=lambda: judge_notes(judging), phase=_phase
+                )
         words = [str(w) for w in (self.model, self.benchmark) if w is not None]
-        report = Report(
+        document = found.save(
+            out,
             command=(COMMAND, *words, *flags_of(self)),
-            seed=self.seed,
             started=watch.started,
             wall_seconds=watch.seconds,
-            model=model,
-            device=device,
-            versions=library_versions(),
-            min_effect=None,
-            results=(),
         )
-        document = write_replication(
-            report,
-            [*partition.results(seed=self.seed), *comparisons],
-            [*partition.rows(), *comparison_rows],
-            out,
-        )
-        page = write_replication_page(document, out, method_notes(document))
-        self._write_sheet(partition.arm, out)
+        write_sheet(found, out)
         if self.json:
             print(json_text(document))
         else:
-            print_replication(document, page, Terminal())
-        return document
+            print_replication(document, out / PAGE_NAME, Terminal())
+        lost = ("n_refused", "n_control_refused")
+        was_refused = any(getattr(r, name, 0) for r in found.results for name in lost)
+        return 3 if was_refused or not found.verdict else 0
 
-    def _write_sheet(self, arm: "Arm", out: Path) -> None:
-        """The blind sheet; one that somebody may have filled in is never replaced."""
-        from jaxcontam.methods.replication.annotate import (
-            is_filled,
-            read_sheet,
-            sheet_text,
+    @property
+    def _budget(self) -> Budget:
+        """What a run may use, a judge included."""
+        return Budget(
+            max_cost=self.budget,
+            price_in=self.price_in or 0.0,
+            price_out=self.price_out or 0.0,
         )
 
-        texts = arm.instances, arm.guided
-        number, sheet = 1, out / SHEET_NAME
-        while sheet.exists():
-            try:
-                if not is_filled(sheet):
-                    break
-                read_sheet(sheet, *texts, seed=self.seed)
-                return
-            except InputError:
-                # No sheet, or that of another run: what people wrote there stays.
-                number += 1
-                sheet = out / f"annotate-{number}.csv"
-        replace_bytes(sheet, sheet_text(*texts, seed=self.seed).encode())
-        if number > 1:
-            Terminal(stderr=True).print(
-                f"{out / SHEET_NAME} is no sheet of this run and was left as it is; "
-                f"this run's is {sheet}",
-                soft_wrap=True,
-                highlight=False,
-                markup=False,
+    @property
+    def _judge_model(self) -> ApiModel | None:
+        return None if self.judge == "local" else parse_api(self.judge, flag="--judge")
+
+    def _recorded(self, path: Path) -> ReplicationAnalysis:
+        has_measures = self.bleurt is not None or self.embedding_model is not None
+        if has_measures and read_recorded(path).general is None:
+            raise InputError(
+                f"--bleurt and --embedding-model compare two instructions, and {path} "
+                "has completions of one"
             )
+        return recorded_analysis(
+            path,
+            control=self.control,
+            measures=self._measures(),
+            annotated=self.annotated,
+            seed=self.seed,
+            phase=_phase,
+        )
+
+    def _asked(
+        self, settings: ServerSettings
+    ) -> tuple[ReplicationAnalysis, Path] | None:
+        """Answers and the folder of the report; None of a dry run."""
+        assert self.model is not None and self.benchmark is not None
+        plan = self._plan(self.benchmark)
+        # Faults of what is needed last are found before anything is paid for.
+        check_sheet(self.annotated)
+        measures = [] if self.dry_run else self._measures()
+        digest = plan.drawn.fingerprint
+        with contextlib.ExitStack() as opened:
+            if self.model.startswith(PREFIX):
+                model = parse_api(self.model, flag="MODEL")
+                out = served_folder(model, self.out, digest)
+                if not self.dry_run:
+                    model = opened.enter_context(served_model(model, out, settings))
+            else:
+                model, out = local_model(
+                    self.model,
+                    dtype=self.dtype,
+                    is_plain=self.task == "plain",
+                    out=self.out,
+                    digest=digest,
+                )
+            if self.dry_run or isinstance(model, ApiModel):
+                words = planned_words(
+                    plan,
+                    model,
+                    judge=self._judge_model,
+                    journal=out / JOURNAL_NAME,
+                    budget=self._budget,
+                )
+                Terminal().print(words, highlight=False, soft_wrap=True)
+                return None
+            make_folder(out)
+            found = ask(
+                plan, model, measures=measures, annotated=self.annotated, phase=_phase
+            )
+            return found, out
+
+    def _plan(self, benchmark: Path) -> ReplicationPlan:
+        return plan_replication(
+            benchmark,
+            task=self.task,
+            dataset_name=self.dataset_name,
+            split_name=self.split_name,
+            control=self.control,
+            prompts=self.prompts,
+            template=self.template,
+            text_field=self.text_field,
+            first_field=self.first_field,
+            second_field=self.second_field,
+            label_field=self.label_field,
+            label_names=self.label_names,
+            k=self.k,
+            compare=self.comparisons,
+            cdd_samples=self.cdd_samples,
+            new_tokens=self.new_tokens,
+            stop=self.stop,
+            seed=self.seed,
+        )
+
+    def _measures(self) -> list[OverlapModel]:
+        """Models that measure, as far as the user named them."""
+        from jaxcontam.methods.replication.bleurt import Bleurt
+        from jaxcontam.methods.replication.embedding_overlap import EmbeddingOverlap
+
+        opened: list[OverlapModel] = []
+        if self.bleurt is not None:
+            opened.append(Bleurt.load(self.bleurt))
+        if self.embedding_model is not None:
+            opened.append(EmbeddingOverlap.load(self.embedding_model))
+        return opened
+
+
+def write_sheet(analysis: ReplicationAnalysis, out: Path) -> None:
+    """Write the blind sheet; one that somebody may have filled in is never replaced."""
+    arm = analysis.partition.arm
+    texts, seed = (arm.instances, arm.guided), analysis.seed
+    number, sheet = 1, out / SHEET_NAME
+    while sheet.exists():
+        try:
+            if not is_filled(sheet):
+                break
+            read_sheet(sheet, *texts, seed=seed)
+            return
+        except InputError:
+            # No sheet, or that of another run: what people wrote there stays.
+            number += 1
+            sheet = out / f"annotate-{number}.csv"
+    replace_bytes(sheet, sheet_text(*texts, seed=seed).encode())
+    if number > 1:
+        Terminal(stderr=True).print(
+            f"{out / SHEET_NAME} is no sheet of this run and was left as it is; "
+            f"this run's is {sheet}",
+            soft_wrap=True,
+            highlight=False,
+            markup=False,
+        )
 
 
 def print_replication(document: dict[str, Any], page: Path, console: Console) -> None:

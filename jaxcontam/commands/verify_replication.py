@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontam.commands.replicate_partition import (
+from jaxcontam.analyses.partition import (
     CONTROL,
     HUMAN,
     LLM,
