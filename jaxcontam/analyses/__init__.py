@@ -1,4 +1,5 @@
-"""Functions that people call: a model and texts in, a typed result out.
+"""The functions that people call: a model and texts in, a frozen result out.
 
-Nothing is printed or written; progress is a callback.
+Nothing here prints; files are written by a result's `save` and, where a folder of
+scores is named, by the store.
 """
