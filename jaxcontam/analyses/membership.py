@@ -9,7 +9,6 @@ Dimension key
 """
 
 import dataclasses
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -22,7 +21,7 @@ from jaxcontam.analyses.known_texts import (
     check_sides,
     read_texts,
 )
-from jaxcontam.analyses.membership_judging import Judged, Table, judged
+from jaxcontam.analyses.membership_judging import Table, judged
 from jaxcontam.analyses.membership_plan import (
     AUTO,
     WEIGHTS,
@@ -31,15 +30,21 @@ from jaxcontam.analyses.membership_plan import (
     plan_membership,
 )
 from jaxcontam.analyses.method_notes import method_notes
+from jaxcontam.analyses.model import load
+from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.neighbours import edited
 from jaxcontam.methods.membership.plan import Inputs, score_texts
 from jaxcontam.methods.membership.text_model import text_model_of
 from jaxcontam.report.membership import text_rows, write_membership
-from jaxcontam.report.provenance import library_versions, utc_now
+from jaxcontam.report.provenance import library_versions
 from jaxcontam.results import Report
-from jaxcontam.results.membership import BlindBaseline, ScoreResult, SetResult
-from jaxcontam.scoring.opened import OpenModel
+from jaxcontam.results.membership import (
+    BlindBaseline,
+    ScorePicture,
+    ScoreResult,
+    SetResult,
+)
 from jaxcontam.scoring.stored import NonFiniteScoreError, Progress
 
 
@@ -48,139 +53,66 @@ class MembershipAnalysis:
     """What scores say of texts.
 
     Attributes:
-        plan: What was scored.
+        report: Everything that `report.json` holds.
+        rows: One a text, as in `texts.jsonl`: its scores and p-values.
         table: (N, M) scores, NaN for texts without one; higher = member.
-        judged: AUCs, baselines, thresholds, p-values and warnings.
-        fprs: False-positive rates of the operating points.
-        convention: Whether a rate may be reached (`le`) or must stay below (`lt`).
-        n_tokens: (N,) scored tokens of each text.
-        tokens_scored: Target tokens of all passes.
-        cached_tokens: Those whose scores a store held.
-        started: ISO 8601, UTC.
-        wall_seconds: Of the analysis, without opening the model.
+        pictures: Curves of the scores where both sides are known.
     """
 
-    plan: MembershipPlan
+    report: Report
+    rows: tuple[dict[str, Any], ...]
     table: Table
-    judged: Judged
-    fprs: tuple[float, ...]
-    convention: Literal["le", "lt"]
-    n_tokens: np.ndarray
-    tokens_scored: int
-    cached_tokens: int
-    started: str
-    wall_seconds: float
+    pictures: tuple[ScorePicture, ...]
 
     @property
     def results(self) -> tuple[ScoreResult | SetResult, ...]:
         """One a score where both sides are known; one for a set in question."""
-        settings = {m.name: m.setting for m in self.plan.chosen.methods}
-        return tuple(
-            dataclasses.replace(row, setting=settings.get(row.method, ""))
-            if isinstance(row, ScoreResult)
-            else row
-            for row in self.judged.results
-        )
+        kinds = ScoreResult, SetResult
+        return tuple(row for row in self.report.results if isinstance(row, kinds))
 
     @property
     def auc(self) -> dict[str, float]:
         """Score -> probability that a member outscores a non-member."""
-        return {row.method: row.auc for row in self.judged.results}
+        return {row.method: row.auc for row in self.results}
 
     @property
     def blind(self) -> tuple[BlindBaseline, ...]:
         """How well the sides can be told apart without the model."""
-        return self.judged.blind
+        return self.report.blind
 
     @property
     def verdict(self) -> str | None:
-        """Of the score that decides; None where no side is known."""
-        return next((row.verdict for row in self.judged.results if row.primary), None)
+        """Verdict of the score that decides; None where no side is known."""
+        return next((row.verdict for row in self.results if row.primary), None)
 
-    def save(
-        self,
-        directory: str | Path,
-        *,
-        command: Sequence[str] = ("membership",),
-        started: str | None = None,
-        wall_seconds: float | None = None,
-    ) -> dict[str, Any]:
-        """Write report.json, texts.jsonl and report.html.
-
-        Args:
-            directory: Folder; it is made, and a report in it is replaced.
-            command: The words that made the analysis.
-            started: When a longer run began that the analysis is a part of.
-            wall_seconds: That run's.
+    def save(self, out: str | Path) -> Path:
+        """Write report.json, texts.jsonl and report.html into a folder.
 
         Returns:
-            The document of report.json.
+            The path of report.html.
+
+        Raises:
+            InputError: If the folder cannot be written.
         """
-        # matplotlib and jinja2 take a third of a second to import: only for a page.
-        from jaxcontam.report.membership_page import write_membership_page
+        return write_files(self, Path(out))[1]
 
-        out = Path(directory)
-        document = write_membership(
-            self._report(tuple(command), started, wall_seconds), self._rows(), out
-        )
-        write_membership_page(
-            document, self.judged.pictures, out, method_notes(document)
-        )
-        return document
 
-    def _report(
-        self, command: tuple[str, ...], started: str | None, seconds: float | None
-    ) -> Report:
-        run, chosen, found = self.plan.run, self.plan.chosen, self.judged
-        model, kept_N = self.plan.model.model, ~self.plan.left_out
-        return Report(
-            command=command,
-            seed=self.plan.seed,
-            started=started or self.started,
-            wall_seconds=self.wall_seconds if seconds is None else seconds,
-            model=model.info,
-            device=model.device,
-            versions=library_versions(),
-            min_effect=None,
-            results=self.results,
-            blind=found.blind,
-            thresholds=found.thresholds,
-            study={
-                "name": run.name,
-                "fingerprint": run.fingerprint,
-                "primary": chosen.primary,
-                "fprs": list(self.fprs),
-                "convention": self.convention,
-                "n_texts": len(run.texts),
-                "n_left_out": int(self.plan.left_out.sum()),
-                "n_unscored": int((self.n_tokens[kept_N] == 0).sum()),
-                "tokens_scored": self.tokens_scored,
-                "cached_tokens": self.cached_tokens,
-                "sweep": None
-                if found.sweep is None
-                else dataclasses.asdict(found.sweep),
-                "warnings": [*model.notes(), *found.warnings],
-            },
-        )
+def write_files(analysis: MembershipAnalysis, out: Path) -> tuple[dict[str, Any], Path]:
+    """Write an analysis; see `MembershipAnalysis.save`.
 
-    def _rows(self) -> list[dict[str, Any]]:
-        run, table = self.plan.run, self.table
-        return text_rows(
-            texts=run.texts,
-            roles=run.roles,
-            sources=run.sources,
-            clusters=run.clusters,
-            n_tokens=self.n_tokens,
-            left_out=self.plan.left_out,
-            scores=dict(zip(table.names, table.values.T, strict=True)),
-            p_values=self.judged.p_values,
-            p_adjusted=self.judged.p_adjusted,
-            reference=table.reference,
-        )
+    Returns:
+        The document of report.json, and the page's path.
+    """
+    # matplotlib and jinja2 take a third of a second to import: only for a page.
+    from jaxcontam.report.membership_page import write_membership_page
+
+    document = write_membership(analysis.report, analysis.rows, out)
+    notes = method_notes(document)
+    return document, write_membership_page(document, analysis.pictures, out, notes)
 
 
 def membership(
-    model: OpenModel,
+    model: Any,
     texts: Source | None = None,
     *,
     members: Source | None = None,
@@ -191,7 +123,8 @@ def membership(
     primary: str | None = None,
     k: float = 20.0,
     sweep_k: bool = False,
-    reference: OpenModel | None = None,
+    reference: Any = None,
+    tokenizer: Any = None,
     corpus_counts: np.ndarray | None = None,
     neighbours: Callable[[str, int, int], list[str]] = edited,
     n_neighbours: int = 10,
@@ -199,8 +132,9 @@ def membership(
     fprs: Sequence[float] = (0.05, 0.01),
     convention: Literal["le", "lt"] = "le",
     seed: int = 0,
-    store: Path | None = None,
+    dtype: str = "float32",
     batch_tokens: int | None = None,
+    store: str | Path | None = None,
     progress: Progress | None = None,
 ) -> MembershipAnalysis:
     """Score texts, and judge the scores against what is known of the texts.
@@ -210,7 +144,8 @@ def membership(
     p-value, and the set a verdict. Scores are rankings: none is a proof.
 
     Args:
-        model: What is asked.
+        model: A directory, hub name, `api:URL#NAME` or model in memory; see
+            `jaxcontam.analyses.model.load`.
         texts: In question, or a file with labels: strings, a path, or an hf: name.
         members: Known to have been seen, in place of `texts`.
         nonmembers: Cannot have been seen; of the same kind.
@@ -221,6 +156,7 @@ def membership(
         k: Percentage of least likely tokens that the Min-K% family keeps.
         sweep_k: Also choose k on a random half, judged on the other.
         reference: A model that saw neither side; without one at most `suspected`.
+        tokenizer: The fast tokenizer of a model in memory.
         corpus_counts: (V,) int64 token counts of a corpus, for `dc_pdd`.
         neighbours: (text, n, seed) -> n texts that are nearly the same.
         n_neighbours: Neighbours of each text for `neighbourhood`.
@@ -228,8 +164,10 @@ def membership(
         fprs: False-positive rates of the operating points.
         convention: Whether a rate may be reached (`le`) or must stay below (`lt`).
         seed: Of neighbours, prefixes, folds, permutations and resamples.
-        store: Folder in which scores are kept; None keeps none.
-        batch_tokens: Tokens of a batch on one device; None chooses by platform.
+        dtype: Matmul precision of a model directory: `float32` or `bfloat16`.
+        batch_tokens: Tokens of a batch on one device; None chooses by device.
+        store: Folder in which scores are kept, so that another call goes on there;
+            None keeps none.
         progress: Told of target tokens done and in all.
 
     Raises:
@@ -239,6 +177,7 @@ def membership(
         Shi et al. 2023, arXiv:2310.16789, for Min-K% and the protocol; each score's
         own source stands in METHODS.
     """
+    watch = Stopwatch()
     run = read_texts(
         texts,
         members=members,
@@ -246,34 +185,49 @@ def membership(
         label_field=label_field,
         document_field=document_field,
     )
-    inputs = Inputs(
-        reference=None
-        if reference is None
-        else text_model_of(reference, store=store, batch_tokens=batch_tokens),
-        corpus_counts=corpus_counts,
-        neighbours=neighbours,
-        n_neighbours=n_neighbours,
-    )
-    available = set(WEIGHTS) if model.checkpoint is not None else set()
-    available |= {"moments"} if model.has_moments else set()
-    available |= {"reference"} if reference is not None else set()
-    available |= {"corpus"} if corpus_counts is not None else set()
     check_sides(run, np.zeros(len(run.texts), bool))
+    folder = None if store is None else Path(store)
+    target = load(model, tokenizer=tokenizer, dtype=dtype)
+    other = None
+    if reference is not None:
+        other = text_model_of(
+            load(reference, tokenizer=tokenizer, dtype=dtype),
+            store=None if folder is None else folder / "reference",
+            batch_tokens=batch_tokens,
+        )
     chosen = choose(
         run,
         scores,
-        available,
+        {
+            *(WEIGHTS if target.checkpoint is not None else ()),
+            *(("moments",) if target.has_moments else ()),
+            *(("reference",) if other is not None else ()),
+            *(("corpus",) if corpus_counts is not None else ()),
+        },
         primary=primary,
         k=k,
         sweep_k=sweep_k,
         n_shots=shots,
         seed=seed,
     )
-    ready = text_model_of(model, store=store, batch_tokens=batch_tokens)
+    plan = plan_membership(
+        run,
+        chosen,
+        text_model_of(target, store=folder, batch_tokens=batch_tokens),
+        Inputs(
+            reference=other,
+            corpus_counts=corpus_counts,
+            neighbours=neighbours,
+            n_neighbours=n_neighbours,
+        ),
+        seed=seed,
+    )
     return score_and_judge(
-        plan_membership(run, chosen, ready, inputs, seed=seed),
+        plan,
         fprs=fprs,
         convention=convention,
+        command=("membership", target.info.name, run.name),
+        watch=watch,
         progress=progress,
     )
 
@@ -283,6 +237,8 @@ def score_and_judge(
     *,
     fprs: Sequence[float],
     convention: Literal["le", "lt"],
+    command: Sequence[str],
+    watch: Stopwatch,
     progress: Progress | None = None,
 ) -> MembershipAnalysis:
     """Score the texts of a plan and judge the scores.
@@ -291,13 +247,14 @@ def score_and_judge(
         plan: What to score.
         fprs: False-positive rates.
         convention: See `tpr_at_fpr`.
+        command: The words that made it.
+        watch: Started with the run.
         progress: Told of target tokens done and in all.
 
     Raises:
         InputError: If a score is not finite (names the text), or no non-member has a
             token.
     """
-    started, clock = utc_now(), time.monotonic()
     run, scored_N = plan.run, ~plan.left_out
     try:
         table = score_texts(
@@ -333,15 +290,52 @@ def score_and_judge(
         convention=convention,
         seed=plan.seed,
     )
-    return MembershipAnalysis(
-        plan=plan,
-        table=whole,
-        judged=dataclasses.replace(found, warnings=plan.chosen.notes + found.warnings),
-        fprs=tuple(fprs),
-        convention=convention,
+    model = plan.model.model
+    settings = {method.name: method.setting for method in plan.chosen.methods}
+    report = Report(
+        command=tuple(command),
+        seed=plan.seed,
+        started=watch.started,
+        wall_seconds=watch.seconds,
+        model=model.info,
+        device=model.device,
+        versions=library_versions(),
+        min_effect=None,
+        results=tuple(
+            dataclasses.replace(row, setting=settings.get(row.method, ""))
+            if isinstance(row, ScoreResult)
+            else row
+            for row in found.results
+        ),
+        blind=found.blind,
+        thresholds=found.thresholds,
+        study={
+            "name": run.name,
+            "fingerprint": run.fingerprint,
+            "primary": plan.chosen.primary,
+            "fprs": list(fprs),
+            "convention": convention,
+            "n_texts": len(run.texts),
+            "n_left_out": int(plan.left_out.sum()),
+            "n_unscored": int((n_tokens_N[scored_N] == 0).sum()),
+            "tokens_scored": table.tokens_scored,
+            "cached_tokens": table.n_cached,
+            "sweep": found.sweep and dataclasses.asdict(found.sweep),
+            "warnings": [*model.notes(), *plan.chosen.notes, *found.warnings],
+        },
+    )
+    rows = text_rows(
+        texts=run.texts,
+        roles=run.roles,
+        sources=run.sources,
+        clusters=run.clusters,
         n_tokens=n_tokens_N,
-        tokens_scored=table.tokens_scored,
-        cached_tokens=table.n_cached,
-        started=started,
-        wall_seconds=time.monotonic() - clock,
+        left_out=plan.left_out,
+        scores=dict(zip(whole.names, whole.values.T, strict=True)),
+        p_values=found.p_values,
+        p_adjusted=found.p_adjusted,
+        reference=whole.reference,
+    )
+    return MembershipAnalysis(
+        report=report, rows=tuple(rows), table=whole, pictures=found.pictures
     )

@@ -1,7 +1,6 @@
 """Completions that were made elsewhere, judged as those of a run are."""
 
 import contextlib
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,11 +13,11 @@ from jaxcontam.analyses.partition import (
     measured,
 )
 from jaxcontam.analyses.replicate import ReplicationAnalysis
+from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.people import People
 from jaxcontam.methods.replication.recorded import Recorded, read_recorded
 from jaxcontam.methods.replication.split import instances_fingerprint
-from jaxcontam.report.provenance import utc_now
 
 _TAKEN_FOR_BLEURT_20 = (
     "the file's BLEURT scores are taken for those of BLEURT-20, for it does not say "
@@ -33,6 +32,7 @@ def recorded_analysis(
     measures: Sequence[OverlapModel] = (),
     annotated: Path | None = None,
     seed: int = 0,
+    watch: Stopwatch | None = None,
     phase: Phase = lambda _: contextlib.nullcontext(),
 ) -> ReplicationAnalysis:
     """Read completions, measure them, and judge them by the local judge.
@@ -43,12 +43,13 @@ def recorded_analysis(
         measures: Further measures of overlap.
         annotated: Sheet of people's labels.
         seed: Of the resamples.
+        watch: Started with the run.
         phase: Opens the progress of each measure.
 
     Raises:
         InputError: If a file is at fault, or has no second instruction to measure.
     """
-    started, clock = utc_now(), time.monotonic()
+    watch = watch or Stopwatch()
     recorded = read_recorded(path)
     if recorded.general is None and measures:
         raise InputError(
@@ -96,8 +97,7 @@ def recorded_analysis(
     return ReplicationAnalysis(
         partition=partition,
         seed=seed,
-        started=started,
-        wall_seconds=time.monotonic() - clock,
+        watch=watch,
     )
 
 

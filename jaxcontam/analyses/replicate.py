@@ -8,12 +8,9 @@ Dimension key
 
 import contextlib
 import dataclasses
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from jaxcontam.analyses.method_notes import method_notes
 from jaxcontam.analyses.partition import (
@@ -25,7 +22,13 @@ from jaxcontam.analyses.partition import (
     human_labels,
     measured,
 )
+from jaxcontam.analyses.prompted_model import (
+    PromptedModel,
+    judge_notes,
+    open_prompted,
+)
 from jaxcontam.analyses.replicate_plan import ReplicationPlan, plan_replication
+from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.data.benchmark import fingerprint
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.cdd import cdd
@@ -36,36 +39,13 @@ from jaxcontam.methods.replication.ts_guessing import (
     ts_guessing_option,
     ts_guessing_word,
 )
-from jaxcontam.report.provenance import library_versions, utc_now
+from jaxcontam.report.provenance import library_versions
 from jaxcontam.report.replication import COMMAND, write_replication
 from jaxcontam.results import DeviceInfo, ModelInfo, Report
 from jaxcontam.results.replication import ComparisonResult, JudgeResult, OverlapResult
 
 # Most tokens of an answer to each further method that has short ones.
 _CDD_TOKENS, _WORD_TOKENS, _OPTION_TOKENS = 100, 20, 50
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class PromptedModel:
-    """A model that follows prompts.
-
-    Attributes:
-        completer: Answers them.
-        info: What reports say of it.
-        device: Of a model that runs here; else None.
-        tokenize: Ids of a text; None where the tokenizer is elsewhere.
-        read: Ids that the model reads of a prompt; None likewise.
-        context: Ids that it reads at once; None likewise.
-        notes: What a reader should know of the answers, once they are there.
-    """
-
-    completer: Completer
-    info: ModelInfo
-    device: DeviceInfo | None = None
-    tokenize: Callable[[str], Sequence[int]] | None = None
-    read: Callable[[str], Sequence[int] | np.ndarray] | None = None
-    context: int | None = None
-    notes: Callable[[], tuple[str, ...]] = tuple
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -79,8 +59,8 @@ class ReplicationAnalysis:
         model: What was asked; None for completions that were recorded.
         device: Of a model that runs here.
         seed: Of the run.
-        started: ISO 8601, UTC.
-        wall_seconds: Of asking, measuring and judging.
+        command: The words that made it.
+        watch: Started with the run.
     """
 
     partition: Partition
@@ -89,8 +69,8 @@ class ReplicationAnalysis:
     model: ModelInfo | None = None
     device: DeviceInfo | None = None
     seed: int
-    started: str
-    wall_seconds: float
+    command: tuple[str, ...] = (COMMAND,)
+    watch: Stopwatch
 
     @property
     def results(self) -> list[OverlapResult | JudgeResult | ComparisonResult]:
@@ -102,50 +82,52 @@ class ReplicationAnalysis:
         """Of the judge that decides."""
         return next((row.verdict for row in self.results if row.primary), None)
 
-    def save(
-        self,
-        directory: str | Path,
-        *,
-        command: Sequence[str] = (COMMAND,),
-        started: str | None = None,
-        wall_seconds: float | None = None,
-    ) -> dict[str, Any]:
-        """Write report.json, texts.jsonl and report.html.
-
-        Args:
-            directory: Folder; it is made, and a report in it is replaced.
-            command: The words that made the analysis.
-            started: When a longer run began that the analysis is a part of.
-            wall_seconds: That run's.
+    def save(self, out: str | Path) -> Path:
+        """Write report.json, texts.jsonl and report.html into a folder.
 
         Returns:
-            The document of report.json.
-        """
-        # matplotlib and jinja2 take a third of a second to import: only for a page.
-        from jaxcontam.report.replication_page import write_replication_page
+            The path of report.html.
 
-        out = Path(directory)
-        report = Report(
-            command=tuple(command),
-            seed=self.seed,
-            started=started or self.started,
-            wall_seconds=self.wall_seconds if wall_seconds is None else wall_seconds,
-            model=self.model,
-            device=self.device,
-            versions=library_versions(),
-            min_effect=None,
-            results=(),
-        )
-        rows = [*self.partition.rows(), *self.answers]
-        document = write_replication(report, self.results, rows, out)
-        write_replication_page(document, out, method_notes(document))
-        return document
+        Raises:
+            InputError: If the folder cannot be written.
+        """
+        return write_files(self, Path(out))[1]
+
+
+def write_files(
+    analysis: ReplicationAnalysis, out: Path
+) -> tuple[dict[str, Any], Path]:
+    """Write an analysis; see `ReplicationAnalysis.save`.
+
+    Returns:
+        The document of report.json, and the page's path.
+    """
+    # matplotlib and jinja2 take a third of a second to import: only for a page.
+    from jaxcontam.report.replication_page import write_replication_page
+
+    report = Report(
+        command=analysis.command,
+        seed=analysis.seed,
+        started=analysis.watch.started,
+        wall_seconds=analysis.watch.seconds,
+        model=analysis.model,
+        device=analysis.device,
+        versions=library_versions(),
+        min_effect=None,
+        results=(),
+    )
+    rows = [*analysis.partition.rows(), *analysis.answers]
+    document = write_replication(report, analysis.results, rows, out)
+    page = write_replication_page(document, out, method_notes(document))
+    return document, page
 
 
 def replicate(
-    model: PromptedModel,
+    model: Any,
     benchmark: Path | str,
     *,
+    tokenizer: Any = None,
+    dtype: str = "float32",
     judge: Completer | None = None,
     measures: Sequence[OverlapModel] = (),
     annotated: Path | None = None,
@@ -158,13 +140,17 @@ def replicate(
     on the web are copied from there.
 
     Args:
-        model: What is asked.
+        model: A directory, hub name, `api:URL#NAME` of a chat model, or a decoder in
+            memory.
         benchmark: File of the partition.
+        tokenizer: The fast tokenizer of a model in memory.
+        dtype: Matmul precision of a model directory: `float32` or `bfloat16`.
         judge: A chat model that then decides; without one the local judge does.
         measures: Further measures of overlap.
         annotated: Sheet of people's labels.
         phase: Opens the progress of each part of the run.
-        **questions: Of `plan_replication`: task, k, control, compare, seed, ...
+        **questions: As `plan_replication` takes them: task, k, control, compare, seed
+            and others.
 
     Raises:
         InputError: If a file, a field or the model is at fault.
@@ -174,7 +160,13 @@ def replicate(
     """
     check_sheet(annotated)
     plan = plan_replication(benchmark, **questions)
-    found = ask(plan, model, measures=measures, annotated=annotated, phase=phase)
+    with open_prompted(
+        model,
+        tokenizer=tokenizer,
+        dtype=dtype,
+        is_plain=plan.prompts.task == "plain",
+    ) as opened:
+        found = ask(plan, opened, measures=measures, annotated=annotated, phase=phase)
     return found if judge is None else judged_by(found, judge, phase=phase)
 
 
@@ -215,6 +207,7 @@ def ask(
     *,
     measures: Sequence[OverlapModel] = (),
     annotated: Path | None = None,
+    watch: Stopwatch | None = None,
     phase: Phase = lambda _: contextlib.nullcontext(),
 ) -> ReplicationAnalysis:
     """Ask for everything that a plan holds, and measure the answers.
@@ -224,12 +217,13 @@ def ask(
         model: What is asked.
         measures: Further measures of overlap.
         annotated: Sheet of people's labels.
+        watch: Started with the run.
         phase: Opens the progress of each part.
 
     Raises:
         InputError: If the model refuses everything, or the sheet is of another run.
     """
-    started, clock = utc_now(), time.monotonic()
+    watch = watch or Stopwatch()
     new_tokens, notes = room(plan, model)
 
     def complete(prompts: Sequence[str], title: str) -> tuple[Completion, ...]:
@@ -278,8 +272,7 @@ def ask(
         model=model.info,
         device=model.device,
         seed=plan.seed,
-        started=started,
-        wall_seconds=time.monotonic() - clock,
+        watch=watch,
     )
 
 
@@ -348,7 +341,6 @@ def judged_by(
     analysis: ReplicationAnalysis,
     judge: Completer,
     *,
-    notes: Callable[[], tuple[str, ...]] = tuple,
     phase: Phase = lambda _: contextlib.nullcontext(),
 ) -> ReplicationAnalysis:
     """The analysis with the labels of a chat model, which then decides.
@@ -356,10 +348,9 @@ def judged_by(
     Args:
         analysis: Without them.
         judge: The chat model.
-        notes: What a reader should know of its answers, once they are there.
         phase: Opens the progress of each arm.
     """
-    clock, partition = time.monotonic(), analysis.partition
+    partition = analysis.partition
     labels = []
     for arm in (partition.arm, partition.control):
         if arm is not None:
@@ -380,7 +371,6 @@ def judged_by(
             llm=(labels[0], f"{judge.name}, {judge_version()}"),
             llm_decides=True,
             llm_control=labels[1] if len(labels) > 1 else None,
-            warnings=(*partition.warnings, *notes()),
+            warnings=(*partition.warnings, *judge_notes(judge)),
         ),
-        wall_seconds=analysis.wall_seconds + time.monotonic() - clock,
     )

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import tyro
 
 from jaxcontam.errors import InputError
-from jaxcontam.scoring.pair_plan import ALL_TOKENS
 
 if TYPE_CHECKING:
     from jaxcontam.scoring.opened import OpenModel
@@ -18,8 +17,6 @@ STORE_DIR = "store"
 
 # Fields that change what is printed and not what is computed.
 _PRINTING = {"json"}
-# What a memorised order is seen in grows with the tokens, and so does the noise.
-_FIRST_TOKENS = {"all": (ALL_TOKENS,), "auto": (4, 8, 16, 32, ALL_TOKENS)}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -159,21 +156,6 @@ def report_folder(
     out = command.out or Path("runs") / name / f"{model.name}-{digest[7:15]}"
     make_folder(out)
     return out
-
-
-def first_token_choices(words: str) -> tuple[int, ...]:
-    """How many tokens of an example may count, as `--first-tokens` says it.
-
-    Raises:
-        InputError: If it is no number above 0 and no word that is known.
-    """
-    if words in _FIRST_TOKENS:
-        return _FIRST_TOKENS[words]
-    if words.isdecimal() and int(words) > 0:
-        return (int(words),)
-    raise InputError(
-        f"--first-tokens must be all, auto or a number above 0, got {words!r}"
-    )
 
 
 def flags_of(command: Any) -> tuple[str, ...]:

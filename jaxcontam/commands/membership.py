@@ -22,6 +22,7 @@ from jaxcontam.analyses.membership_plan import (
     choose,
     plan_membership,
 )
+from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.device_flags import ScoringFlags, open_for, runs_here
 from jaxcontam.commands.flags import (
     ReportFlags,
@@ -33,7 +34,6 @@ from jaxcontam.commands.flags import (
 )
 from jaxcontam.commands.membership_printed import print_membership
 from jaxcontam.commands.progress import progress_bar
-from jaxcontam.commands.publish import Stopwatch
 from jaxcontam.data.corpus import Fault, list_corpus, read_segments
 from jaxcontam.errors import InputError
 from jaxcontam.hosts import is_first
@@ -41,7 +41,6 @@ from jaxcontam.methods.membership.score import Reading
 from jaxcontam.report.archive import DAMAGED_ARRAY
 from jaxcontam.report.document import replace_bytes
 from jaxcontam.report.membership import TEXTS_NAME
-from jaxcontam.report.template import PAGE_NAME
 from jaxcontam.scoring.api.estimate import ApiEstimate
 from jaxcontam.terminal import Terminal, json_text
 
@@ -146,7 +145,7 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
             seed=self.seed,
         )
         # JAX and transformers are imported once the input is known to be good.
-        from jaxcontam.analyses.membership import score_and_judge
+        from jaxcontam.analyses.membership import score_and_judge, write_files
         from jaxcontam.methods.membership.text_model import text_model_of
 
         opened = open_for(self, self.model, plan_only=self.dry_run)
@@ -160,25 +159,25 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
         if self.dry_run:
             print(planned_words(plan, self))
             return None
+        words = [self.model] if self.texts is None else [self.model, self.texts]
         with progress_bar("scoring texts") as progress:
             analysis = score_and_judge(
-                plan, fprs=self.fpr, convention=self.convention, progress=progress
+                plan,
+                fprs=self.fpr,
+                convention=self.convention,
+                command=("membership", *words, *flags_of(self)),
+                watch=watch,
+                progress=progress,
             )
         if not is_first():
             return {}
-        words = [self.model] if self.texts is None else [self.model, self.texts]
-        document = analysis.save(
-            out,
-            command=("membership", *words, *flags_of(self)),
-            started=watch.started,
-            wall_seconds=watch.seconds,
-        )
+        document, page = write_files(analysis, out)
         if self.json:
             print(json_text(document))
             return document
         console = Terminal()
         print_membership(document, console)
-        for line in (f"\nscores: {out / TEXTS_NAME}", f"report: {out / PAGE_NAME}"):
+        for line in (f"\nscores: {out / TEXTS_NAME}", f"report: {page}"):
             # A folder's name may hold brackets.
             console.print(line, soft_wrap=True, highlight=False, markup=False)
         return document

@@ -1,19 +1,29 @@
 """`jaxcontam replicate`: does a model write instances of a benchmark by heart?"""
 
-import contextlib
 import dataclasses
 import functools
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from rich.console import Console
-from rich.table import Table
 from tyro.conf import Positional
 
 from jaxcontam.analyses.partition import OverlapModel, check_sheet
+from jaxcontam.analyses.prompted_model import (
+    PromptedModel,
+    ServerSettings,
+    open_judge,
+    open_prompted,
+    served_name,
+)
 from jaxcontam.analyses.recorded import recorded_analysis
-from jaxcontam.analyses.replicate import ReplicationAnalysis, ask, judged_by
+from jaxcontam.analyses.replicate import (
+    ReplicationAnalysis,
+    ask,
+    judged_by,
+    write_files,
+)
 from jaxcontam.analyses.replicate_plan import ReplicationPlan, plan_replication
+from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.flags import (
     DtypeFlags,
     ReportFlags,
@@ -21,31 +31,16 @@ from jaxcontam.commands.flags import (
     flags_of,
 )
 from jaxcontam.commands.progress import progress_bar
-from jaxcontam.commands.publish import Stopwatch
-from jaxcontam.commands.replicate_models import (
-    JOURNAL_NAME,
-    ServerSettings,
-    judge_notes,
-    local_model,
-    open_judge,
-    planned_words,
-    served_folder,
-    served_model,
-)
+from jaxcontam.commands.replicate_dry_run import planned_words
+from jaxcontam.commands.replicate_printed import print_replication
+from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.methods.replication.annotate import is_filled, read_sheet, sheet_text
 from jaxcontam.methods.replication.recorded import read_recorded
 from jaxcontam.report.document import make_folder, replace_bytes
 from jaxcontam.report.replication import (
     COMMAND,
-    comparison_cells,
-    is_comparison,
-    is_judge,
-    judge_cells,
-    overlap_cells,
-    replication_sentences,
 )
-from jaxcontam.report.template import PAGE_NAME
 from jaxcontam.results.replication import COMPARISONS
 from jaxcontam.scoring.api.address import PREFIX, ApiModel, parse_api
 from jaxcontam.scoring.api.budget import Budget, Spending
@@ -58,6 +53,9 @@ _WITH_RECORDED = {
     *("seed", "out", "json"),
 }
 _phase = functools.partial(progress_bar, unit="answers/s")
+
+JOURNAL_NAME = "requests.jsonl"
+"""Finished answers under `--out`, from which a rerun goes on."""
 
 SHEET_NAME = "annotate.csv"
 """Blind sheet under `--out` for people's labels."""
@@ -204,54 +202,49 @@ class Replicate(DtypeFlags, ReportFlags):
         """
         watch = Stopwatch()
         settings = ServerSettings(
-            spending=Spending(self._budget),
+            # A judge included.
+            spending=Spending(
+                Budget(
+                    max_cost=self.budget,
+                    price_in=self.price_in or 0.0,
+                    price_out=self.price_out or 0.0,
+                )
+            ),
             concurrency=self.concurrency,
             retry_refused=self.retry_refused,
         )
         if self.recorded is not None:
-            found = self._recorded(self.recorded)
-            name = f"recorded-{found.partition.name}"
-            out = self.out or Path("runs") / COMMAND / name
+            found = self._recorded(self.recorded, watch)
+            out = self._folder(f"recorded-{found.partition.name}")
             make_folder(out)
-        elif (asked := self._asked(settings)) is None:
+        elif (asked := self._asked(settings, watch)) is None:
             return 0
         else:
             found, out = asked
-        if (judge := self._judge_model) is not None:
-            with open_judge(judge, self.model, out, settings) as judging:
-                found = judged_by(
-                    found, judging, notes=lambda: judge_notes(judging), phase=_phase
-                )
+        if self.judge != "local":
+            journal = Journal(out / JOURNAL_NAME)
+            with open_judge(
+                self.judge, asked=self.model, journal=journal, settings=settings
+            ) as judge:
+                found = judged_by(found, judge, phase=_phase)
         words = [str(w) for w in (self.model, self.benchmark) if w is not None]
-        document = found.save(
-            out,
-            command=(COMMAND, *words, *flags_of(self)),
-            started=watch.started,
-            wall_seconds=watch.seconds,
-        )
+        found = dataclasses.replace(found, command=(COMMAND, *words, *flags_of(self)))
+        document, page = write_files(found, out)
         write_sheet(found, out)
         if self.json:
             print(json_text(document))
         else:
-            print_replication(document, out / PAGE_NAME, Terminal())
+            print_replication(document, page, Terminal())
         lost = ("n_refused", "n_control_refused")
         was_refused = any(getattr(r, name, 0) for r in found.results for name in lost)
         return 3 if was_refused or not found.verdict else 0
 
-    @property
-    def _budget(self) -> Budget:
-        """What a run may use, a judge included."""
-        return Budget(
-            max_cost=self.budget,
-            price_in=self.price_in or 0.0,
-            price_out=self.price_out or 0.0,
-        )
+    def _folder(self, name: str, digest: str = "") -> Path:
+        """Folder of the report, named after a model and `sha256:` of instances."""
+        ending = f"-{digest[7:15]}" if digest else ""
+        return self.out or Path("runs") / COMMAND / f"{name}{ending}"
 
-    @property
-    def _judge_model(self) -> ApiModel | None:
-        return None if self.judge == "local" else parse_api(self.judge, flag="--judge")
-
-    def _recorded(self, path: Path) -> ReplicationAnalysis:
+    def _recorded(self, path: Path, watch: Stopwatch) -> ReplicationAnalysis:
         has_measures = self.bleurt is not None or self.embedding_model is not None
         if has_measures and read_recorded(path).general is None:
             raise InputError(
@@ -264,48 +257,59 @@ class Replicate(DtypeFlags, ReportFlags):
             measures=self._measures(),
             annotated=self.annotated,
             seed=self.seed,
+            watch=watch,
             phase=_phase,
         )
 
     def _asked(
-        self, settings: ServerSettings
+        self, settings: ServerSettings, watch: Stopwatch
     ) -> tuple[ReplicationAnalysis, Path] | None:
         """Answers and the folder of the report; None of a dry run."""
         assert self.model is not None and self.benchmark is not None
         plan = self._plan(self.benchmark)
         # Faults of what is needed last are found before anything is paid for.
         check_sheet(self.annotated)
-        measures = [] if self.dry_run else self._measures()
         digest = plan.drawn.fingerprint
-        with contextlib.ExitStack() as opened:
-            if self.model.startswith(PREFIX):
-                model = parse_api(self.model, flag="MODEL")
-                out = served_folder(model, self.out, digest)
-                if not self.dry_run:
-                    model = opened.enter_context(served_model(model, out, settings))
-            else:
-                model, out = local_model(
-                    self.model,
-                    dtype=self.dtype,
-                    is_plain=self.task == "plain",
-                    out=self.out,
-                    digest=digest,
-                )
-            if self.dry_run or isinstance(model, ApiModel):
-                words = planned_words(
-                    plan,
-                    model,
-                    judge=self._judge_model,
-                    journal=out / JOURNAL_NAME,
-                    budget=self._budget,
-                )
-                Terminal().print(words, highlight=False, soft_wrap=True)
+        if self.dry_run and self.model.startswith(PREFIX):
+            served = parse_api(self.model, flag="MODEL")
+            out = self._folder(served_name(served), digest)
+            self._print_plan(plan, served, out, settings.spending.budget)
+            return None
+        measures = [] if self.dry_run else self._measures()
+        with open_prompted(
+            self.model,
+            dtype=self.dtype,
+            is_plain=self.task == "plain",
+            journal=lambda name: Journal(self._folder(name, digest) / JOURNAL_NAME),
+            settings=settings,
+        ) as model:
+            out = self._folder(model.name, digest)
+            if self.dry_run:
+                self._print_plan(plan, model, out, settings.spending.budget)
                 return None
             make_folder(out)
             found = ask(
-                plan, model, measures=measures, annotated=self.annotated, phase=_phase
+                plan,
+                model,
+                measures=measures,
+                annotated=self.annotated,
+                watch=watch,
+                phase=_phase,
             )
             return found, out
+
+    def _print_plan(
+        self,
+        plan: ReplicationPlan,
+        model: PromptedModel | ApiModel,
+        out: Path,
+        budget: Budget,
+    ) -> None:
+        is_local = self.judge == "local"
+        judge = None if is_local else parse_api(self.judge, flag="--judge")
+        journal = out / JOURNAL_NAME
+        words = planned_words(plan, model, judge=judge, journal=journal, budget=budget)
+        Terminal().print(words, highlight=False, soft_wrap=True)
 
     def _plan(self, benchmark: Path) -> ReplicationPlan:
         return plan_replication(
@@ -366,30 +370,3 @@ def write_sheet(analysis: ReplicationAnalysis, out: Path) -> None:
             highlight=False,
             markup=False,
         )
-
-
-def print_replication(document: dict[str, Any], page: Path, console: Console) -> None:
-    """Tables of judges, overlaps and comparisons, then sentences."""
-    rows = document["results"]
-    tables = (
-        (is_judge, judge_cells, "judge judged exact near copies control verdict"),
-        (
-            lambda row: not is_judge(row) and not is_comparison(row),
-            overlap_cells,
-            "overlap test pairs guided general p below-0.05",
-        ),
-        (is_comparison, comparison_cells, "asked-for n found share chance finding"),
-    )
-    for chosen, cells, names in tables:
-        table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-        for name in names.split():
-            table.add_column(name.replace("-", " "))
-        for row in rows:
-            if chosen(row):
-                table.add_row(*cells(row))
-        if table.row_count:
-            console.print(table)
-            console.print()
-    for sentence in replication_sentences(rows):
-        console.print(sentence, highlight=False, markup=False, soft_wrap=True)
-    console.print(f"\nreport: {page}", soft_wrap=True, highlight=False, markup=False)
