@@ -1,7 +1,6 @@
 """`jaxcontam`: parse, call the library, print. No logic lives here."""
 
 import contextlib
-import dataclasses
 import inspect
 import io
 import json

@@ -10,6 +10,7 @@ from rich.table import Table
 from tyro.conf import Positional
 
 from jaxcontam.analyses.method_notes import method_notes
+from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.book_judged import judged_books
 from jaxcontam.commands.book_texts import book_warnings, shelve, without_copies
 from jaxcontam.commands.device_flags import ScoringFlags, open_for
@@ -21,7 +22,6 @@ from jaxcontam.commands.flags import (
     store_of,
 )
 from jaxcontam.commands.progress import progress_bar
-from jaxcontam.commands.publish import Stopwatch
 from jaxcontam.data.benchmark import fingerprint
 from jaxcontam.data.books import (
     MEMBER,

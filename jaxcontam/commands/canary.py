@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
+from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
 from jaxcontam.commands.flags import (
     ReportFlags,
@@ -22,7 +23,7 @@ from jaxcontam.commands.flags import (
 )
 from jaxcontam.commands.new_files import write_new_files
 from jaxcontam.commands.progress import progress_bar
-from jaxcontam.commands.publish import Stopwatch, publish
+from jaxcontam.commands.publish import publish
 from jaxcontam.data.benchmark import content_digest, load_benchmark
 from jaxcontam.errors import InputError
 from jaxcontam.methods.canary import (

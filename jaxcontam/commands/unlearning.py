@@ -11,6 +11,7 @@ from rich.table import Table
 from tyro.conf import Positional
 
 from jaxcontam.analyses.method_notes import method_notes
+from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.flags import (
     STORE_DIR,
     ReportFlags,
@@ -19,16 +20,20 @@ from jaxcontam.commands.flags import (
     flags_of,
 )
 from jaxcontam.commands.progress import progress_bar
-from jaxcontam.commands.publish import Stopwatch
 from jaxcontam.commands.unlearning_audit import TaskAudit, screened_audit
-from jaxcontam.commands.unlearning_pair import check_pair, run_name
 from jaxcontam.commands.unlearning_samples import (
     cosine_similarities,
     judge_similarities_of,
     rouge_similarities,
     sample_arms,
 )
-from jaxcontam.commands.unlearning_texts import Screened, load_chunks, load_questions
+from jaxcontam.commands.unlearning_texts import (
+    Screened,
+    check_pair,
+    load_chunks,
+    load_questions,
+    run_name,
+)
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.methods.unlearning import BOUND, draw_arms

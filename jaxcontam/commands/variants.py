@@ -6,6 +6,7 @@ from pathlib import Path
 from rich.console import Console
 from tyro.conf import Positional
 
+from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.device_flags import ScoringFlags, open_for
 from jaxcontam.commands.flags import (
     ReportFlags,
@@ -16,7 +17,7 @@ from jaxcontam.commands.flags import (
     store_of,
 )
 from jaxcontam.commands.progress import progress_bar
-from jaxcontam.commands.publish import Stopwatch, publish
+from jaxcontam.commands.publish import publish
 from jaxcontam.data.versions import load_versions
 from jaxcontam.methods.variants import ScoreUnit, variants_result
 from jaxcontam.methods.versions import (
