@@ -17,6 +17,7 @@ from jaxcontam.commands.flags import (
     ReportFlags,
     check_positive,
     check_shared_flags,
+    flag_of,
     flags_of,
     report_folder,
     store_of,
@@ -98,7 +99,7 @@ class Canary(DeviceFlags, ReportFlags):
             )
         for name in ("n_held_out", "prefix"):
             if self.make is None and getattr(self, name):
-                flag = "--" + name.replace("_", "-")
+                flag = flag_of(name)
                 raise InputError(
                     f"{flag} goes with --make",
                     hint=f"leave out {flag}, or draw secrets with --make N",

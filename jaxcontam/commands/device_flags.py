@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
 
-from jaxcontam.commands.flags import StoreFlags, check_positive
+from jaxcontam.commands.flags import StoreFlags, check_positive, flag_of
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import PREFIX, parse_api
 from jaxcontam.scoring.api.options import CONCURRENCY, ApiOptions
@@ -85,78 +85,57 @@ def runs_here(model: str) -> bool:
     return not model.startswith((PREFIX, _LM_EVAL_PREFIX))
 
 
-def check_api_flags(command: ApiFlags, model: str | None) -> None:
-    """Refuse flags that do not fit the kind of model, before anything slow.
-
-    Args:
-        command: Its flags.
-        model: The word that names the model.
-
-    Raises:
-        InputError: If a flag is of another kind of model, a number is out of its
-            range, or the word names no server.
-    """
-    if not is_api(model):
-        for field in dataclasses.fields(ApiFlags):
-            is_given = getattr(command, field.name) != field.default
-            if field.name in _API_FLAGS and is_given:
-                flag = "--" + field.name.replace("_", "-")
-                raise InputError(
-                    f"{flag} goes with a model behind a server",
-                    hint="such as api:https://host/v1#name",
-                )
-    else:
-        assert model is not None
-        parse_api(model, flag="MODEL")
-        check_positive(command, "concurrency")
-        if command.context is not None and command.context < _LEAST_CONTEXT:
-            raise InputError(
-                f"--context must be at least {_LEAST_CONTEXT}, got {command.context}"
-            )
-        for name in ("price_in", "price_out", "budget"):
-            value = getattr(command, name)
-            if value is not None and not 0 <= value < math.inf:
-                flag = "--" + name.replace("_", "-")
-                raise InputError(f"{flag} must be at least 0, got {value}")
-        has_prices = (command.price_in or 0) + (command.price_out or 0) > 0
-        if command.budget is not None and not (command.budget > 0 and has_prices):
-            raise InputError(
-                "--budget needs to be above 0, and --price-in or --price-out",
-                hint="prices of 1 make it a number of million tokens",
-            )
-    if model is not None and not runs_here(model):
-        for name, default in (("dtype", "float32"), ("batch_tokens", None)):
-            if getattr(command, name) != default:
-                flag = "--" + name.replace("_", "-")
-                raise InputError(
-                    f"{flag} goes with a model directory",
-                    hint="configure this on the server",
-                )
-
-
 def check_device_flags(command: DeviceFlags, model: str | None) -> None:
     """Refuse flags that do not fit the kind of model, before anything slow.
 
     Args:
         command: Its flags.
-        model: The word that names the model.
+        model: The word that names the model, or None.
 
     Raises:
-        InputError: As `check_api_flags`; or if the mesh is misspelled, or devices are
-            spoken of and the model runs elsewhere.
+        InputError: If a flag is of another kind of model, a number is out of its
+            range, the mesh is misspelled, or the word names no server.
     """
-    check_api_flags(command, model)
     parse_mesh(command.mesh)
     if command.distributed and getattr(command, "dry_run", False):
         raise InputError("--dry-run is for one process; leave out --distributed")
-    if model is not None and runs_here(model):
-        return
-    for name in ("mesh", "distributed"):
-        if getattr(command, name):
+    is_here = model is not None and runs_here(model)
+    for field in dataclasses.fields(DeviceFlags):
+        if getattr(command, field.name) == field.default:
+            continue
+        if field.name in _API_FLAGS and not is_api(model):
             raise InputError(
-                f"--{name} goes with a model directory",
-                hint="configure its devices on the server",
+                f"{flag_of(field.name)} goes with a model behind a server",
+                hint="such as api:https://host/v1#name",
             )
+        is_of_devices = field.name in ("mesh", "distributed")
+        is_of_weights = is_of_devices or field.name in ("dtype", "batch_tokens")
+        if is_of_weights and not is_here and (is_of_devices or model is not None):
+            raise InputError(
+                f"{flag_of(field.name)} goes with a model directory",
+                hint="configure this on the server",
+            )
+    if model is not None and is_api(model):
+        _check_server_flags(command, model)
+
+
+def _check_server_flags(command: ApiFlags, model: str) -> None:
+    parse_api(model, flag="MODEL")
+    check_positive(command, "concurrency")
+    if command.context is not None and command.context < _LEAST_CONTEXT:
+        raise InputError(
+            f"--context must be at least {_LEAST_CONTEXT}, got {command.context}"
+        )
+    for name in ("price_in", "price_out", "budget"):
+        value = getattr(command, name)
+        if value is not None and not 0 <= value < math.inf:
+            raise InputError(f"{flag_of(name)} must be at least 0, got {value}")
+    has_prices = (command.price_in or 0) + (command.price_out or 0) > 0
+    if command.budget is not None and not (command.budget > 0 and has_prices):
+        raise InputError(
+            "--budget needs to be above 0, and --price-in or --price-out",
+            hint="prices of 1 make it a number of million tokens",
+        )
 
 
 def open_for(

@@ -87,6 +87,11 @@ class TextFlags(Flags):
         super().__post_init__()
 
 
+def flag_of(name: str) -> str:
+    """A field's flag, as it is typed."""
+    return "--" + name.replace("_", "-")
+
+
 def check_shared_flags(seed: int, min_effect: float) -> None:
     """Refuse values that would fail later, before anything slow.
 
@@ -107,8 +112,7 @@ def check_positive(command: Any, *names: str) -> None:
     for name in names:
         value = getattr(command, name)
         if value is not None and value < 1:
-            flag = "--" + name.replace("_", "-")
-            raise InputError(f"{flag} must be at least 1, got {value}")
+            raise InputError(f"{flag_of(name)} must be at least 1, got {value}")
 
 
 def check_seed(seed: int) -> None:
@@ -166,7 +170,7 @@ def flags_of(command: Any) -> tuple[str, ...]:
         is_positional = tyro.conf.Positional in getattr(field.type, "__metadata__", ())
         if is_positional or field.name in _PRINTING or value == field.default:
             continue
-        words.append("--" + field.name.replace("_", "-"))
+        words.append(flag_of(field.name))
         if isinstance(value, tuple):
             words += map(str, value)
         elif value is not True:

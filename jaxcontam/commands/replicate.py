@@ -28,6 +28,7 @@ from jaxcontam.commands.flags import (
     DtypeFlags,
     ReportFlags,
     check_positive,
+    flag_of,
     flags_of,
 )
 from jaxcontam.commands.progress import progress_bar
@@ -191,7 +192,7 @@ class Replicate(DtypeFlags, ReportFlags):
         for field in dataclasses.fields(self):
             is_given = getattr(self, field.name) != field.default
             if is_given and field.name not in _WITH_RECORDED:
-                flag = "--" + field.name.replace("_", "-")
+                flag = flag_of(field.name)
                 raise InputError(f"{flag} does not go with --recorded")
 
     def run(self) -> int:
