@@ -134,7 +134,7 @@ def choose(
     names = tuple(part for word in scores for part in word.split(",") if part)
     readings: set[Reading] = {"lowercase", "neighbours", *available}
     readings |= {reading for reading, role in _PREFIXES if run.with_role(role).any()}
-    methods = choose_scores(names, readings, fraction=k / 100, sweep=sweep_k)
+    methods = _methods(names, readings, k / 100, sweep=sweep_k)
     chosen = _primary(primary, methods, k / 100)
     if sweep_k and not (run.with_role(MEMBER).any() and run.with_role(NONMEMBER).any()):
         raise InputError(
@@ -162,24 +162,10 @@ def choose(
     )
 
 
-def choose_scores(
-    names: Sequence[str],
-    available: Collection[Reading],
-    *,
-    fraction: float,
-    sweep: bool = False,
+def _methods(
+    names: Sequence[str], readings: Collection[Reading], fraction: float, *, sweep: bool
 ) -> list[ScoreMethod]:
-    """The scores that were asked for, in the order of METHODS.
-
-    Args:
-        names: Names of scores, or `AUTO` or `ALL` alone or among them.
-        available: What this run can read.
-        fraction: Share of tokens that the Min-K% family keeps.
-        sweep: Add Min-K% at every share of the paper's sweep.
-
-    Raises:
-        InputError: If there is no name, or one of no score; suggests the nearest.
-    """
+    """The scores of some names, in the order of METHODS."""
     known = {
         name: method
         for name, method in METHODS.items()
@@ -192,7 +178,7 @@ def choose_scores(
     wanted: set[str] = set()
     for name in names:
         if name in (AUTO, ALL):
-            usable = set(available) & _CHEAP if name == AUTO else set(available)
+            usable = set(readings) & _CHEAP if name == AUTO else set(readings)
             wanted |= {key for key, row in known.items() if set(row.reads) <= usable}
         elif name in known:
             wanted.add(name)
