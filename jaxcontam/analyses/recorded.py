@@ -4,14 +4,8 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from jaxcontam.analyses.partition import (
-    Arm,
-    OverlapModel,
-    Partition,
-    Phase,
-    human_labels,
-    measured,
-)
+from jaxcontam.analyses.measured import OverlapModel, Phase, human_labels, measured
+from jaxcontam.analyses.partition import Arm, Partition
 from jaxcontam.analyses.replicate import ReplicationAnalysis
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.errors import InputError

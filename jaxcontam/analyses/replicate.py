@@ -12,16 +12,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxcontam.analyses.method_notes import method_notes
-from jaxcontam.analyses.partition import (
-    Arm,
+from jaxcontam.analyses.measured import (
     OverlapModel,
-    Partition,
     Phase,
     check_sheet,
     human_labels,
     measured,
 )
+from jaxcontam.analyses.method_notes import method_notes
+from jaxcontam.analyses.partition import Arm, Partition
 from jaxcontam.analyses.prompted_model import (
     PromptedModel,
     judge_notes,

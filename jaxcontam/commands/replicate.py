@@ -7,7 +7,7 @@ from typing import Literal
 
 from tyro.conf import Positional
 
-from jaxcontam.analyses.partition import OverlapModel, check_sheet
+from jaxcontam.analyses.measured import OverlapModel, check_sheet
 from jaxcontam.analyses.prompted_model import (
     PromptedModel,
     ServerSettings,
