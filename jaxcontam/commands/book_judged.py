@@ -4,21 +4,15 @@
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from jaxcontam.analyses.membership_judging import Table
-from jaxcontam.commands.verify_membership import UNREADABLE, differences
-from jaxcontam.commands.verify_texts import checked_rows
 from jaxcontam.data.benchmark import fingerprint
 from jaxcontam.data.books import MEMBER, NONMEMBER
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.books import Shelf, judge_books
-from jaxcontam.report.document import REPORT_NAME
-from jaxcontam.report.membership import TEXTS_NAME, score_columns
 from jaxcontam.results.books import BookRate, BookThreshold
 from jaxcontam.results.membership import BlindBaseline, ScoreResult
 
@@ -97,50 +91,3 @@ def judged_books(
         results=tuple(results),
         blind=blind.rows,
     )
-
-
-def verify_books(directory: Path, document: Mapping[str, Any]) -> tuple[list[str], int]:
-    """Check digests, then judge the books again and compare every number.
-
-    Returns:
-        What differs, one line each, and the number of books that were judged again.
-
-    Raises:
-        InputError: If the folder has no readable texts.jsonl.
-    """
-    rows, faults = checked_rows(directory, document)
-    try:
-        # A book without words has no snippet, and stands in the report alone.
-        books = [row for row in document["books"] if row["primary"]]
-        shelf = Shelf(
-            titles=tuple(row["title"] for row in books),
-            roles=tuple(row["role"] for row in books),
-            book=np.array([row["cluster"] for row in rows], np.int64),
-        )
-        faults += [
-            f"{TEXTS_NAME}: text {row['id']}: not of the book that the report says"
-            for row, b in zip(rows, shelf.book.tolist(), strict=True)
-            if (row["source"], row["role"]) != (shelf.titles[b], shelf.roles[b])
-        ]
-        columns = score_columns(rows)
-        (primary,) = (r["method"] for r in document["results"] if r["primary"])
-        again = judged_books(
-            shelf,
-            [row["text"] for row in rows],
-            tuple(columns),
-            np.stack(list(columns.values()), axis=1),
-            primary=primary,
-            seed=document["seed"],
-        )
-        for name, key in (
-            ("results", again.results),
-            ("blind", again.blind),
-            ("book_thresholds", again.thresholds),
-            ("books", again.rates),
-        ):
-            faults += differences(name, document.get(name, []), key)
-    except InputError as e:
-        return [*faults, f"{TEXTS_NAME}: cannot be judged ({e})"], 0
-    except UNREADABLE as e:
-        return [*faults, f"{REPORT_NAME}: not a report of books ({e!r})"], 0
-    return faults, len(books)

@@ -9,13 +9,13 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
+from jaxcontam.analyses.membership_judging import judged_again
 from jaxcontam.analyses.method_notes import method_notes
 from jaxcontam.commands.database_flags import (
     DatabaseFlags,
     percents_of,
     write_database_rows,
 )
-from jaxcontam.commands.verify_membership import judged_again
 from jaxcontam.data.manifest import Manifest, read_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.methods import METHODS, two_min
