@@ -9,10 +9,14 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
+from jaxcontam.analyses.books import (
+    book_warnings,
+    judged_books,
+    shelve,
+    without_copies,
+)
 from jaxcontam.analyses.method_notes import method_notes
 from jaxcontam.analyses.stopwatch import Stopwatch
-from jaxcontam.commands.book_judged import judged_books
-from jaxcontam.commands.book_texts import book_warnings, shelve, without_copies
 from jaxcontam.commands.device_flags import ScoringFlags, open_for
 from jaxcontam.commands.flags import (
     ReportFlags,
