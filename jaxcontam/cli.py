@@ -1,9 +1,9 @@
 """`jaxcontam`: parse, call the library, print. No logic lives here."""
 
 import contextlib
+import dataclasses
 import inspect
 import io
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -17,6 +17,7 @@ from jaxcontam.commands.books import Books
 from jaxcontam.commands.calibrate import Calibrate
 from jaxcontam.commands.canary import Canary
 from jaxcontam.commands.compare import Compare
+from jaxcontam.commands.device_flags import MERGE, DeviceFlags
 from jaxcontam.commands.doctor import Doctor
 from jaxcontam.commands.membership import Membership
 from jaxcontam.commands.methods import Methods
@@ -27,18 +28,13 @@ from jaxcontam.commands.release import Release
 from jaxcontam.commands.replicate import Replicate
 from jaxcontam.commands.report import Report
 from jaxcontam.commands.score import Score
-from jaxcontam.commands.serve import Serve
 from jaxcontam.commands.unlearning import Unlearning
 from jaxcontam.commands.variants import Variants
 from jaxcontam.commands.verify import Verify
 from jaxcontam.completion import SHELLS, completion, flags_of
-from jaxcontam.errors import (
-    InputError,
-    LostProcessError,
-    StorageError,
-    unknown_name,
-)
-from jaxcontam.hosts import check_same, joined, refuse_together
+from jaxcontam.errors import InputError, StorageError, unknown_name
+from jaxcontam.processes import is_first, joined
+from jaxcontam.scoring.shares import ShareScored
 from jaxcontam.terminal import visible
 
 EXIT_DONE, EXIT_INPUT, EXIT_PARTIAL, EXIT_INTERRUPTED = 0, 2, 3, 130
@@ -67,7 +63,6 @@ COMMANDS: dict[str, type] = {
     "books": Books,
     "unlearning": Unlearning,
     "release": Release,
-    "serve": Serve,
     "verify": Verify,
     "report": Report,
     "compare": Compare,
@@ -104,7 +99,7 @@ def run_command(command: Callable[[], object], *, name: str = "jaxcontam") -> in
     """
     try:
         outcome = command()
-    except (InputError, LostProcessError, StorageError) as e:
+    except (InputError, StorageError) as e:
         print(f"{name}: error: {_line(str(e))}", file=sys.stderr)
         if e.hint:
             print(f"  hint: {_line(e.hint)}", file=sys.stderr)
@@ -144,15 +139,6 @@ def parse(command: type, words: Sequence[str], *, prog: str) -> Any:
             a positional is missing.
         SystemExit: After help.
     """
-    try:
-        return _parsed(command, words, prog)
-    except InputError as e:
-        if "--distributed" in words:
-            refuse_together(e)
-        raise
-
-
-def _parsed(command: type, words: Sequence[str], prog: str) -> Any:
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
@@ -203,10 +189,27 @@ def _run(words: list[str]) -> object:
         raise unknown_name("command", words[0], COMMANDS)
     name, rest = words[0], words[1:]
     command = parse(COMMANDS[name], rest, prog=f"jaxcontam {name}")
-    with joined(getattr(command, "distributed", False)):
-        check_same("command", json.dumps(words))
-        outcome = command.run()
+    outcome = _run_share(command) if _is_shared(command) else command.run()
     return outcome if isinstance(outcome, int) else EXIT_DONE
+
+
+def _is_shared(command: Any) -> bool:
+    return isinstance(command, DeviceFlags) and (
+        command.shard is not None or command.distributed
+    )
+
+
+def _run_share(command: Any) -> object:
+    """Run a command of which each process scores a share; of a pod the first judges."""
+    with joined(command.distributed):
+        judges = command.distributed and is_first()
+        try:
+            return command.run()
+        except ShareScored as e:
+            print(e)
+    if judges:
+        return dataclasses.replace(command, distributed=False, shard=MERGE).run()
+    return None
 
 
 def _print_help() -> None:

@@ -12,9 +12,19 @@ from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import PREFIX, parse_api
 from jaxcontam.scoring.api.options import CONCURRENCY, ApiOptions
 from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
+from jaxcontam.scoring.shares import (
+    AUTO,
+    Division,
+    Share,
+    parse_share,
+    share_of_process,
+)
 
 if TYPE_CHECKING:
     from jaxcontam.scoring.opened import OpenModel
+
+MERGE = "merge"
+"""Of `--shard`: judge what all shares have scored."""
 
 _LM_EVAL_PREFIX = "lm_eval:"
 _API_FLAGS = tuple(field.name for field in dataclasses.fields(ApiOptions))
@@ -54,8 +64,13 @@ class DeviceFlags(ApiFlags):
     mesh: str | None = None
     """How devices share the work, such as data=4,model=2: 4 copies of the model, each
     divided between 2 devices (default: a copy on every device)."""
+    shard: str | None = None
+    """Score part I of N (I/N, from 0/N) into --store and end; the same command without
+    it finds all parts and judges. auto: as SLURM, an indexed job or a TPU pod says;
+    merge: judge, and refuse if a part is missing."""
     distributed: bool = False
-    """This is one of several processes that score together, one on each host."""
+    """One of the processes of a pod: each scores its part into a store that all see,
+    the first judges. A model larger than a host: they score it together."""
 
     @property
     def mesh_shape(self) -> MeshShape:
@@ -94,11 +109,11 @@ def check_device_flags(command: DeviceFlags, model: str | None) -> None:
 
     Raises:
         InputError: If a flag is of another kind of model, a number is out of its
-            range, the mesh is misspelled, or the word names no server.
+            range, the mesh or the share is misspelled, a share has no store, or the
+            word names no server.
     """
     parse_mesh(command.mesh)
-    if command.distributed and getattr(command, "dry_run", False):
-        raise InputError("--dry-run is for one process; leave out --distributed")
+    _check_share(command)
     is_here = model is not None and runs_here(model)
     for field in dataclasses.fields(DeviceFlags):
         if getattr(command, field.name) == field.default:
@@ -108,7 +123,7 @@ def check_device_flags(command: DeviceFlags, model: str | None) -> None:
                 f"{flag_of(field.name)} goes with a model behind a server",
                 hint="such as api:https://host/v1#name",
             )
-        is_of_devices = field.name in ("mesh", "distributed")
+        is_of_devices = field.name in ("mesh", "shard", "distributed")
         is_of_weights = is_of_devices or field.name in ("dtype", "batch_tokens")
         if is_of_weights and not is_here and (is_of_devices or model is not None):
             raise InputError(
@@ -117,6 +132,26 @@ def check_device_flags(command: DeviceFlags, model: str | None) -> None:
             )
     if model is not None and is_api(model):
         _check_server_flags(command, model)
+
+
+def _check_share(command: DeviceFlags) -> None:
+    if command.shard not in (None, AUTO, MERGE):
+        parse_share(command.shard)
+    for name in ("shard", "distributed"):
+        if not getattr(command, name):
+            continue
+        if getattr(command, "dry_run", False):
+            raise InputError(f"--dry-run is for one process; leave out --{name}")
+        if command.no_store:
+            raise InputError(
+                f"--{name}: what a process scores is kept in a store",
+                hint="leave out --no-store",
+            )
+        reference = getattr(command, "reference", None)
+        if reference is not None and not runs_here(reference):
+            raise InputError(f"--{name}: --reference must be a model directory")
+    if command.shard and command.distributed:
+        raise InputError("--shard and --distributed contradict each other")
 
 
 def _check_server_flags(command: ApiFlags, model: str) -> None:
@@ -139,7 +174,11 @@ def _check_server_flags(command: ApiFlags, model: str) -> None:
 
 
 def open_for(
-    command: DeviceFlags, word: str, *, plan_only: bool = False
+    command: DeviceFlags,
+    word: str,
+    *,
+    plan_only: bool = False,
+    beside: "OpenModel | None" = None,
 ) -> "OpenModel":
     """Open a model as a command's flags say.
 
@@ -148,6 +187,7 @@ def open_for(
         word: Names the model: the command's own, or one to compare with, whose server
             no flag speaks of.
         plan_only: See `open_model`.
+        beside: The model that this one is compared with; both are divided as one run.
 
     Raises:
         InputError: See `open_model`.
@@ -155,10 +195,21 @@ def open_for(
     # JAX and transformers are imported once the input is known to be good.
     from jaxcontam.scoring.opened import open_model
 
+    division = None if beside is None else beside.division
+    if division is None:
+        division = Division(_share(command), merges=command.shard == MERGE)
     return open_model(
         word,
         dtype=command.dtype,
         api=command.api_options if word == getattr(command, "model", None) else None,
         mesh=command.mesh_shape,
         plan_only=plan_only,
+        division=division,
     )
+
+
+def _share(command: DeviceFlags) -> Share | None:
+    """What this process scores; None is everything."""
+    if command.shard not in (None, MERGE):
+        return parse_share(command.shard)
+    return share_of_process(command.mesh_shape) if command.distributed else None

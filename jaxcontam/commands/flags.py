@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 STORE_DIR = "store"
 """Folder of scores under `--out`."""
 
-# Fields that change what is printed and not what is computed.
-_PRINTING = {"json"}
+# Fields that change what is printed, or where, and not what is computed.
+_PRINTING = {"json", "shard"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -103,8 +103,6 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(self, "length", "n_neighbours", "shots")
-        if self.distributed and not runs_here(self.reference or ""):
-            raise InputError("--distributed: --reference must be a model directory")
         if not 0 < self.k <= 100:
             raise InputError(f"--k must be above 0 and at most 100, got {self.k:g}")
         if len(set(self.fpr)) < len(self.fpr):
@@ -196,7 +194,9 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
 
         neighbours, reference = edited, None
         if self.reference is not None:
-            other = open_for(self, self.reference, plan_only=self.dry_run)
+            other = open_for(
+                self, self.reference, plan_only=self.dry_run, beside=opened
+            )
             reference = text_model_of(
                 other, store=store_of(self, out, other), batch_tokens=self.batch_tokens
             )
