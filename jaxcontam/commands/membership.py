@@ -284,7 +284,7 @@ def planned_words(plan: MembershipPlan, command: Membership) -> str:
     names = ", ".join(method.name for method in methods)
     first = f"{len(plan.texts):,} texts, {len(methods)} scores: {names}\n"
     if isinstance(model.plain, RemoteScorer):
-        from jaxcontam.scoring.api.planned_requests import sending_words
+        from jaxcontam.scoring.api.estimate import sending_words
 
         words = sending_words(_requests(plan, command))
         if inputs.reference is not None:
@@ -307,7 +307,7 @@ def planned_words(plan: MembershipPlan, command: Membership) -> str:
 def _requests(plan: MembershipPlan, command: Membership) -> ApiEstimate:
     """Requests of a run, found by a run whose answers are made up."""
     from jaxcontam.methods.membership.plan import score_texts
-    from jaxcontam.scoring.api.planned_requests import planned_requests
+    from jaxcontam.scoring.api.estimate import planned_requests
     from jaxcontam.scoring.api.prompts import CountedPrompts
 
     own = [one for one in plan.chosen.methods if "reference" not in one.reads]
