@@ -72,60 +72,10 @@ def test_sums_and_pairs_are_what_the_object_says_of_the_texts(harness, theirs):
         # The same text again, divided elsewhere into prefix and continuation.
         PairGroup(code_points(a + b[:4]), (code_points(b[4:]),), 1, (0,)),
     ]
-<<<<<<< HEAD
-    ours = local.make_scorer(store=None).pairs.logprobs(groups).logprobs
-    theirs = harness.make_scorer(store=None).pairs.logprobs(groups).logprobs
-    for own, other in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(
-            [part.sum() for part in other],
-            [part.sum() for part in own],
-            atol=_TOLERANCE,
-            rtol=0,
-        )
-
-
-@pytest.mark.slow  # a server, a client and seconds of compiling
-def test_a_server_asked_through_the_harness_gives_the_same_sums(folder, local):
-    pytest.importorskip("aiohttp", reason="pip install -e '.[test,serving]'")
-    pytest.importorskip("tenacity", reason="pip install -e '.[test,serving]'")
-    from tests.model_server import running_server
-
-    with running_server(load_checkpoint(str(folder)), name="model") as url:
-        served = open_model(
-            f"lm_eval:local-completions:model=model,base_url={url}/completions,"
-            f"tokenizer={folder},tokenizer_backend=huggingface,max_length={CONTEXT}"
-        )
-        # One id less: such a model always writes one.
-        assert served.context == CONTEXT - 1
-        short = sequences(lengths=(2, 5, 40))
-        theirs = served.make_scorer(store=None).sums(short).loglik
-    ours = local.make_scorer(store=None).sums(short).loglik
-    np.testing.assert_allclose(theirs, ours, atol=_TOLERANCE, rtol=0)
-
-
-@pytest.fixture(scope="module")
-def benchmark(tmp_path_factory):
-    path = tmp_path_factory.mktemp("set") / "texts.txt"
-    path.write_text("\n".join(drawn_texts(24, 5)) + "\n")
-    return load_benchmark(path)
-
-
-def planned(model, benchmark, name, **how):
-    return plan_test(
-        benchmark,
-        encode_examples(model.tokenizer, benchmark.texts),
-        order_method(name),
-        prefix_id=model.prefix_id,
-        context=model.context,
-        seed=0,
-        **how,
-    )
-=======
     whole, rest = scorer.pairs.logprobs(groups).logprobs
     (expected,) = theirs.loglikelihood(requests("loglikelihood", [(a, b)]))
     assert whole[0].item() == pytest.approx(expected[0], abs=1e-4)
     assert abs(rest[0].item() - whole[0].item()) > 1e-3
->>>>>>> r-api
 
 
 @pytest.mark.parametrize("name", ["adjacency", "stratified"])
