@@ -61,12 +61,12 @@ def joined(distributed: bool) -> Iterator[None]:
         yield
         # JAX's own end waits for minutes, and a report may take longer.
         barrier("end")
-    except Exception as e:
-        # The others may wait in a collective, where JAX's own end would wait for them.
-        atexit.register(_leave, _exit_code(e))
-        raise
     except KeyboardInterrupt:
         jax.distributed.shutdown()
+        raise
+    except BaseException as e:
+        # The others may wait in a collective, where JAX's own end would wait for them.
+        atexit.register(_leave, _exit_code(e))
         raise
     else:
         jax.distributed.shutdown()
@@ -132,9 +132,14 @@ def _number(name: str) -> int | None:
     return int(word)
 
 
-def _exit_code(error: Exception) -> int:
+def _exit_code(error: BaseException) -> int:
     """What the command line ends with, which takes no part in this end."""
-    return {InputError: 2, StorageError: 3}.get(type(error), 1)
+    if isinstance(error, InputError):
+        return 2
+    if isinstance(error, StorageError):
+        return 3
+    # Another one that is no error stops a process that was asked to.
+    return int(isinstance(error, Exception))
 
 
 def _leave(code: int) -> None:
