@@ -1,4 +1,4 @@
-"""Order tests as entries: with as many random orders as the budget buys."""
+"""Rows of METHODS as entries: order tests within the budget, membership scores."""
 
 import dataclasses
 import functools
@@ -6,10 +6,19 @@ from collections.abc import Callable
 
 import numpy as np
 
-from eval.leaderboard.budget import MeteredPairs, MeteredScorer
-from eval.leaderboard.detector import Entry, Finding, Subject, finding_of_p
-from jaxcontam.methods import order_method
+from eval.leaderboard.detector import (
+    Entry,
+    Finding,
+    MeteredPairs,
+    MeteredScorer,
+    Need,
+    Subject,
+    finding_of_p,
+)
+from jaxcontam.methods import order_method, score_method
 from jaxcontam.methods.layouts import PairLayout, SequenceLayout
+from jaxcontam.methods.membership.plan import Inputs, count_targets, score_texts
+from jaxcontam.methods.membership.score import Reading, ScoreMethod
 from jaxcontam.methods.method import OrderMethod, PairMethod, TestMethod
 from jaxcontam.methods.order_test import (
     PlannedTest,
@@ -19,6 +28,8 @@ from jaxcontam.methods.order_test import (
 )
 from jaxcontam.results import OrderNumbers
 from jaxcontam.scoring.plan import ScoringPlan
+from jaxcontam.stats.relabelling import auc_p_values
+from jaxcontam.stats.roc import auc_delong
 
 # Twice as many orders, so many times, where those of short strata coincide.
 _DOUBLINGS = 3
@@ -30,9 +41,9 @@ def order_entry(name: str, *, priced_as: str | None = None) -> Entry:
     """A row of METHODS that tests the order of a file.
 
     Args:
-        name: Of the row.
-        priced_as: Of the row that scores the same orders and all of them at once, for
-            tests that score in turns.
+        name: Name of the row.
+        priced_as: Name of the row that scores all of the same orders at once, for tests
+            that score in turns.
     """
     method = order_method(name)
     if isinstance(method, PairMethod):
@@ -110,7 +121,7 @@ def affordable_orders(subject: Subject, method: TestMethod) -> int | None:
     if isinstance(method, OrderMethod) and method.default_orders == 1:
         return None
     plan = _sequences(subject, method, 1)
-    # Of the two orders that were laid out, the published one.
+    # The published one of the two orders that were laid out.
     published = plan.index[np.arange(len(plan.index)), plan.place]
     scorer = subject.scorer
     if not isinstance(scorer, MeteredScorer):
@@ -163,3 +174,110 @@ def _planned(subject: Subject, method: TestMethod, n_orders: int | None) -> Plan
         seed=subject.seed,
         n_orders=n_orders,
     )
+
+
+_NEEDS: dict[Reading, Need] = {
+    "moments": "distributions",
+    "reference": "reference model",
+    "corpus": "corpus",
+    "nonmember_prefix": "unseen texts",
+}
+# Neighbours of a text, where the budget allows as many.
+_MOST_NEIGHBOURS = 10
+
+
+def mean_entry(name: str) -> Entry:
+    """Sets ranked by the mean of a score over their texts; no p-value.
+
+    Args:
+        name: Name of a row of METHODS.
+    """
+    method = score_method(name)
+    return Entry(
+        name=name,
+        detect=functools.partial(_mean, method),
+        gives="score",
+        family="membership",
+        needs=_needs(method),
+        about=f"mean over the set; {method.finds}",
+        source=method.source,
+    )
+
+
+def unseen_entry(name: str) -> Entry:
+    """A set's texts against unseen ones, by labels drawn again at random.
+
+    Exact where set and unseen texts are random draws from one pool, as they are here.
+
+    Args:
+        name: Name of a row of METHODS.
+    """
+    method = score_method(name)
+    return Entry(
+        name=f"{name}_unseen",
+        detect=functools.partial(_against_unseen, method),
+        gives="p-value",
+        family="membership",
+        needs=tuple(dict.fromkeys((*_needs(method), "unseen texts"))),
+        about=f"{name} of the set's texts against those of unseen texts, permuted",
+        source=method.source,
+    )
+
+
+def scores_of(
+    subject: Subject, texts: tuple[str, ...], methods: tuple[ScoreMethod, ...]
+) -> np.ndarray:
+    """(N, M) float64, scores of texts.
+
+    Raises:
+        OverBudgetError: If they cost more than there is left.
+    """
+    inputs = _inputs(subject, texts, methods)
+    table = score_texts(texts, methods, subject.model, inputs=inputs, seed=subject.seed)
+    return table.values
+
+
+def labelled(subject: Subject) -> tuple[tuple[str, ...], np.ndarray]:
+    """The set's texts with the unseen ones after them, and which are the set's."""
+    texts = (*subject.texts, *subject.unseen)
+    return texts, np.arange(len(texts)) < len(subject.texts)
+
+
+def _mean(method: ScoreMethod, subject: Subject) -> Finding:
+    values_NM = scores_of(subject, subject.texts, (method,))
+    return Finding(score=float(values_NM.mean()))
+
+
+def _against_unseen(method: ScoreMethod, subject: Subject) -> Finding:
+    texts, labels_N = labelled(subject)
+    values_N1 = scores_of(subject, texts, (method,))
+    auc, _ = auc_delong(values_N1[labels_N, 0], values_N1[~labels_N, 0])
+    (p_value,) = auc_p_values(values_N1, labels_N, seed=subject.seed)
+    return Finding(score=auc, p_value=float(p_value))
+
+
+def _inputs(
+    subject: Subject, texts: tuple[str, ...], methods: tuple[ScoreMethod, ...]
+) -> Inputs:
+    """What the scores may read beside the texts; neighbours as the budget allows."""
+    inputs = Inputs()
+    for n_neighbours in range(_MOST_NEIGHBOURS, 0, -1):
+        inputs = Inputs(
+            reference=subject.reference,
+            nonmember_prefix=subject.unseen,
+            corpus_counts=subject.corpus_counts,
+            n_neighbours=n_neighbours,
+        )
+        if "neighbours" not in {name for method in methods for name in method.reads}:
+            break
+        cost = count_targets(
+            texts, methods, subject.model, inputs=inputs, seed=subject.seed
+        )
+        if cost <= subject.budget.left:
+            break
+    return inputs
+
+
+def _needs(method: ScoreMethod) -> tuple[Need, ...]:
+    more: list[Need] = [_NEEDS[name] for name in method.reads if name in _NEEDS]
+    return ("log-probabilities", *more)
