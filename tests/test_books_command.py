@@ -7,8 +7,8 @@ import shutil
 import numpy as np
 import pytest
 
+from jaxcontam.analyses.books import book_warnings, shelve
 from jaxcontam.cli import main
-from jaxcontam.commands.book_texts import book_warnings, shelve
 from jaxcontam.data.books import (
     MEMBER,
     NONMEMBER,

@@ -5,9 +5,7 @@ import json
 
 import pytest
 
-from jaxcontam.cli import main
-from jaxcontam.commands.membership import Membership
-from jaxcontam.commands.membership_texts import (
+from jaxcontam.analyses.known_texts import (
     FEWEST,
     MEMBER,
     NONMEMBER,
@@ -16,6 +14,8 @@ from jaxcontam.commands.membership_texts import (
     draw_shots,
     left_out,
 )
+from jaxcontam.cli import main
+from jaxcontam.commands.membership import Membership
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.prefix import fitting_shots
 from jaxcontam.report.membership import read_text_rows

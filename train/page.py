@@ -16,8 +16,8 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
+from jaxcontam.analyses.method_notes import method_notes
 from jaxcontam.cli import parse, run_command
-from jaxcontam.commands.method_notes import method_notes
 from jaxcontam.data.manifest import Manifest, PlantedSet, read_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.report.document import replace_bytes

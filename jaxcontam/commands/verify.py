@@ -24,7 +24,12 @@ _OF_ORDERS = (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Verify:
-    """Recompute every p-value and verdict of a report; exit 3 if one differs."""
+    """Recompute every p-value and verdict of a report; exit 3 if one differs.
+
+    Examples:
+        # every number again, without the model
+        jaxcontam verify runs/audit/FOLDER
+    """
 
     directory: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
     """Folder with report.json, and orders.npz or texts.jsonl beside it."""

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontam.commands.book_judged import judged_books
-from jaxcontam.commands.membership_judged import judged_again, table_from_rows
-from jaxcontam.commands.recomputed import UNREADABLE, differences, digest_faults
-from jaxcontam.commands.replicate_partition import (
+from jaxcontam.analyses.books import judged_books
+from jaxcontam.analyses.membership_judging import judged_again, table_from_rows
+from jaxcontam.analyses.partition import (
     CONTROL,
     PARTITION,
     partition_from_rows,
 )
-from jaxcontam.commands.unlearning_audit import audit_from_rows
+from jaxcontam.analyses.unlearning_audit import audit_from_rows
+from jaxcontam.commands.recomputed import UNREADABLE, differences, digest_faults
 from jaxcontam.methods.membership.books import Shelf
 from jaxcontam.report import books, membership, replication, unlearning
 from jaxcontam.report.document import REPORT_NAME

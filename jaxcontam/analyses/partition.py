@@ -1,4 +1,4 @@
-"""One partition of a replication run: its completions, and what is said of them."""
+"""Judge: the completions of a partition, labelled and counted."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from jaxcontam.commands.membership_texts import MEMBER, NONMEMBER, TEXT, RunTexts
+from jaxcontam.analyses.known_texts import MEMBER, NONMEMBER, TEXT, RunTexts
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.sweep import sweep_methods, sweep_min_k
 from jaxcontam.report.membership import reference_column, score_columns
