@@ -70,9 +70,12 @@ def test_function_that_read_nothing_is_not_accused():
     assert result.p_value == 1.0
 
 
-def test_saved_result_is_a_report_that_verify_accepts(tmp_path, capsys):
+@pytest.mark.parametrize(
+    "asked", [{}, {"shuffled": True, "tests": ["reversal", "direction"], "seed": 3}]
+)
+def test_saved_result_is_a_report_that_verify_accepts(asked, tmp_path, capsys):
     published = texts(1)
-    result = jaxcontam.audit(reader(published), published)
+    result = jaxcontam.audit(reader(published), published, **asked)
     page = result.save(tmp_path / "run")
     assert page.read_text().startswith("<!doctype html>")
     assert main(["verify", str(tmp_path / "run")]) == 0

@@ -276,7 +276,8 @@ def audit(
             reference_info = other.info
             of_other = rows_of(other, None if folder is None else folder / "reference")
             rows = with_reference(rows, of_other, reference_info, seed=seed)
-    command = ("audit", target.info.name, *(one.name for one in files.benchmarks))
+    names = [benchmark.name for benchmark in files.benchmarks]
+    command = ("audit", target.info.name, *names, *design.flags)
     return conclude(
         rows,
         target,

@@ -150,6 +150,21 @@ class AuditDesign:
         """Whether no order of examples is tested."""
         return self.test_names == (options.METHOD.name,)
 
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The fields that differ from their defaults, as the command line says them."""
+        words: list[str] = []
+        for field in dataclasses.fields(AuditDesign):
+            value = getattr(self, field.name)
+            if value == field.default:
+                continue
+            words.append(_flag(field.name))
+            if isinstance(value, tuple):
+                words += map(str, value)
+            elif value is not True:
+                words.append(str(value))
+        return tuple(words)
+
     def check_files(self, n_files: int) -> None:
         """Refuse a number of files that the design does not fit.
 
