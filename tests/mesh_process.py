@@ -148,11 +148,9 @@ def compiled(shape, mesh, n_rows=16):
     ids = jax.ShapeDtypeStruct(
         (n_rows, LENGTH), np.int32, sharding=NamedSharding(mesh, ROWS)
     )
-    return (
-        mesh_module._compiled(graphdef, mesh, layout, False)
-        .lower(state, ids, ids)
-        .compile()
-    )
+    return mesh_module._tokens.lower(
+        graphdef, mesh, layout, False, state, ids, ids
+    ).compile()
 
 
 def _flat(arrays):

@@ -223,6 +223,7 @@ def _loss(
         decoder.head_VD.astype(compute.dtype),
         batch_BT[:, 1:].reshape(-1),
         decoder.config.logit_softcap,
+        decoder.hardware.platform,
     )
 
 

@@ -25,9 +25,9 @@ import jax.numpy as jnp
 
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.fused_attention import (
+    Hardware,
     attend_fused,
     attention_scale,
-    hardware,
     kernel_of_rows,
 )
 
@@ -63,12 +63,14 @@ class View(NamedTuple):
         positions: `[T]`, place of each token in its sequence, prefix included.
         window: Tokens that a position sees, or None where no layer has a window.
         memory: The prefix of this layer, or None.
+        hardware: Device that chooses between attention kernels.
     """
 
     turn: tuple[jax.Array, jax.Array] | None
     positions: jax.Array
     window: jax.Array | None
     memory: Memory | None
+    hardware: Hardware = Hardware("cpu")
 
 
 def attend(
@@ -88,43 +90,46 @@ def attend(
     """
     if view.memory is None:
         T = q_BTGRE.shape[1]
-        kernel = kernel_of_rows(config, str(q_BTGRE.dtype), T, hardware())
+        kernel = kernel_of_rows(config, str(q_BTGRE.dtype), T, view.hardware)
         if kernel != "blocks":
             return attend_fused(kernel, q_BTGRE, k_BTGE, v_BTGE, config)
         return _attend_own(q_BTGRE, k_BTGE, v_BTGE, view.positions, view.window, config)
-    return _attend_blocks(q_BTGRE, k_BTGE, v_BTGE, view, config)
+    return _attend_blocks(
+        q_BTGRE, k_BTGE, v_BTGE, view.positions, view.window, config, view.memory
+    )
 
 
 def _attend_blocks(
     q_BTGRE: jax.Array,
     k_BTGE: jax.Array,
     v_BTGE: jax.Array,
-    view: View,
+    positions_T: jax.Array,
+    window: jax.Array | None,
     config: DecoderConfig,
+    memory: Memory | None = None,
 ) -> jax.Array:
     T = q_BTGRE.shape[1]
     blocks = []
     for start in range(0, T, _QUERY_BLOCK):
         stop = min(start + _QUERY_BLOCK, T)
         q_BQGRE = q_BTGRE[:, start:stop]
-        places_Q = view.positions[start:stop]
+        places_Q = positions_T[start:stop]
         scores = _product("bqgre,bsge->bgrqs", q_BQGRE, k_BTGE[:, :stop])
-        seen_QS = _seen(places_Q, view.positions[:stop], view.window)
+        seen_QS = _seen(places_Q, positions_T[:stop], window)
         parts = [_masked(scores, seen_QS, config)]
-        if view.memory is not None:
-            memory = view.memory
+        if memory is not None:
             scores = _product("bqgre,sge->bgrqs", q_BQGRE, memory.keys)
             places_S = jnp.arange(memory.keys.shape[0])
-            seen_QS = _seen(places_Q, places_S, view.window)
+            seen_QS = _seen(places_Q, places_S, window)
             seen_QS &= places_S[None] < memory.length
             parts.insert(0, _masked(scores, seen_QS, config))
         weights = jax.nn.softmax(jnp.concatenate(parts, axis=-1), axis=-1)
         weights = weights.astype(v_BTGE.dtype)
         own = weights[..., -stop:]
         mixed = _product("bgrqs,bsge->bqgre", own, v_BTGE[:, :stop])
-        if view.memory is not None:
+        if memory is not None:
             before = weights[..., :-stop]
-            mixed += _product("bgrqs,sge->bqgre", before, view.memory.values)
+            mixed += _product("bgrqs,sge->bqgre", before, memory.values)
         blocks.append(mixed)
     return jnp.concatenate(blocks, axis=1)
 
@@ -139,8 +144,7 @@ def _attend_own(
     config: DecoderConfig,
 ) -> jax.Array:
     """Attention without a prefix, whose gradients are written out below."""
-    view = View(None, positions_T, window, None)
-    return _attend_blocks(q_BTGRE, k_BTGE, v_BTGE, view, config)
+    return _attend_blocks(q_BTGRE, k_BTGE, v_BTGE, positions_T, window, config)
 
 
 def _own_forward(q_BTGRE, k_BTGE, v_BTGE, positions_T, window, config):

@@ -25,6 +25,7 @@ from flax import nnx
 
 from jaxcontam.models.attention import Memory, View, attend
 from jaxcontam.models.config import DecoderConfig
+from jaxcontam.models.fused_attention import Hardware, hardware
 from jaxcontam.models.layers import Experts, Linear, Mlp, Norm, drawn
 from jaxcontam.models.rope import rotate, rotation
 from jaxcontam.models.sharding import Layout, keeps_no_gathered
@@ -37,8 +38,20 @@ class Decoder(nnx.Module):
     no `[B, T, V]` array need exist.
     """
 
-    def __init__(self, config: DecoderConfig, *, rngs: nnx.Rngs):
+    def __init__(
+        self, config: DecoderConfig, *, rngs: nnx.Rngs, on: Hardware | None = None
+    ):
+        """Weights at GPT-2's initial scale.
+
+        Args:
+            config: Shape.
+            rngs: Seeds the weights.
+            on: Hardware that the decoder is compiled for, which chooses the attention
+                kernel; None is JAX's default device now. It is part of the graph
+                definition, so that traced functions read no global state.
+        """
         self.config = config
+        self.hardware = hardware() if on is None else on
         D, V = config.d_model, config.vocab_size
         self.embedding = drawn(rngs, (V, D))
         if config.positions == "learned":
@@ -184,7 +197,7 @@ class Decoder(nnx.Module):
             if local_turn is not None:
                 choose = functools.partial(jnp.where, is_local)
                 own_turn = jax.tree.map(choose, local_turn, turn)
-            view = View(own_turn, positions_T, window, prefix)
+            view = View(own_turn, positions_T, window, prefix, self.hardware)
             hidden_BTD, kept = nnx.merge(graphdef, weights)(hidden_BTD, view)
             return hidden_BTD, kept if keep else None
 

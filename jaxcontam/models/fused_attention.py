@@ -60,7 +60,10 @@ class Hardware:
 
 
 def hardware() -> Hardware:
-    """Of the device that what is traced now will run on."""
+    """Hardware of JAX's default device.
+
+    Global state: read it outside of traced functions, and pass it to them.
+    """
     chosen = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
     # Another process's devices are of the same kind, and do not say all of it.
     device = chosen

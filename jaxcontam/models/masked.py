@@ -13,6 +13,7 @@ import numpy as np
 
 from jaxcontam.errors import InputError, first_line
 from jaxcontam.models.checkpoint import quiet_transformers
+from jaxcontam.models.torch_extra import need_torch
 
 _HINT = "a folder with config.json, model.safetensors and tokenizer.json"
 # Masked copies of a text that the model reads at once.
@@ -46,13 +47,7 @@ class MaskedModel:
         # A name that is no folder would be asked of the hub, for most of a minute.
         if not Path(directory).is_dir():
             raise InputError(f"{directory}: no such folder", hint=_HINT)
-        try:
-            import torch  # noqa: F401
-        except ImportError as e:
-            raise InputError(
-                "a masked model needs torch, which is not installed",
-                hint="pip install -e .[masked-lm], or leave --masked-lm out",
-            ) from e
+        need_torch("a masked model")
         quiet_transformers()
         from transformers import AutoModelForMaskedLM, AutoTokenizer
         from transformers.utils.logging import disable_progress_bar

@@ -10,7 +10,7 @@ Dimension key
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -30,8 +30,8 @@ from jaxcontam.models.sharding import (
 from jaxcontam.scoring.batching import Batch, plan_batches
 from jaxcontam.scoring.kernel import PRECISION
 from jaxcontam.scoring.mesh import (
-    compiled_over,
     on_mesh,
+    over_mesh,
     rows_on_mesh,
     weights_mesh,
 )
@@ -104,14 +104,14 @@ def gradient_norms(
     )
     at_once = _at_once(state)
     placed, layout = on_mesh(state, mesh)
-    forward = _compiled(graphdef, mesh, layout, at_once)
 
     def start(batch: Batch) -> jax.Array:
         inputs_BS, targets_BS = fill(batch, rows, read)
         lengths_B = np.ones(batch.n_rows, np.int32)
         lengths_B[: len(batch.rows)] = [rows[i].length for i in batch.rows]
         inputs = (inputs_BS, targets_BS, lengths_B)
-        return forward(placed, *rows_on_mesh(mesh, _ROWS, *inputs))
+        rows_on = rows_on_mesh(mesh, _ROWS, *inputs)
+        return _norms(graphdef, mesh, layout, at_once, placed, *rows_on)
 
     def finish(batch: Batch, found: Any) -> list[np.ndarray]:
         norms_B = np.asarray(found)
@@ -149,10 +149,15 @@ def _at_once(state: nnx.State) -> int:
     return max(1, _MOST_BYTES // n_bytes)
 
 
-@functools.lru_cache(maxsize=8)
-def _compiled(
-    graphdef: nnx.GraphDef, mesh: Mesh, layout: Layout, at_once: int
-) -> Callable[..., jax.Array]:
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _norms(
+    graphdef: nnx.GraphDef,
+    mesh: Mesh,
+    layout: Layout,
+    at_once: int,
+    state: nnx.State,
+    *batch: jax.Array,
+) -> jax.Array:
     """Norms of a batch, `[B]`; each copy of the weights takes its own rows."""
 
     def norms(state, inputs_BS, targets_BS, lengths_B) -> jax.Array:
@@ -165,7 +170,7 @@ def _compiled(
                 one, (inputs_BS, targets_BS, lengths_B), batch_size=at_once
             )
 
-    return compiled_over(mesh, layout, _ROWS, norms)
+    return over_mesh(mesh, layout, _ROWS, norms)(state, *batch)
 
 
 def _square_sum(gradients: nnx.State, layout: Layout, n_parts: int) -> jax.Array:

@@ -16,7 +16,6 @@ Dimension key
 Log-probabilities are float32 and in nats throughout the package.
 """
 
-import functools
 from typing import NamedTuple
 
 import jax
@@ -24,7 +23,6 @@ import jax.numpy as jnp
 from flax import nnx
 
 from jaxcontam.models.attention import softcapped
-from jaxcontam.models.fused_attention import hardware
 from jaxcontam.models.sharding import Layout
 
 VERSION = 3
@@ -58,7 +56,6 @@ class TokenScores(NamedTuple):
     tops: jax.Array | None
 
 
-@functools.partial(jax.jit, static_argnames=("graphdef", "moments", "layout"))
 def score_tokens(
     graphdef: nnx.GraphDef,
     state: nnx.State,
@@ -70,8 +67,10 @@ def score_tokens(
 ) -> TokenScores:
     """Score every target of a batch.
 
+    Not compiled: the caller jits it, with everything but the arrays static.
+
     Args:
-        graphdef: Of the decoder, from `nnx.split`.
+        graphdef: Graph definition of the decoder, from `nnx.split`.
         state: Its weights.
         inputs_BS: int32 ids in [0, V).
         targets_BS: int32 ids; padding may hold any id, its scores are to be ignored.
@@ -98,6 +97,7 @@ def score_tokens(
             targets_BS.reshape(-1),
             moments=moments,
             softcap=decoder.config.logit_softcap,
+            platform=decoder.hardware.platform,
         )
     return jax.tree.map(lambda part: part.reshape(B, S), scores)
 
@@ -109,11 +109,20 @@ def target_scores(
     *,
     moments: bool,
     softcap: float | None = None,
+    platform: str = "cpu",
 ) -> TokenScores:
     """Log-probabilities of targets from hidden states, block of vocabulary by block.
 
     The log-sum-exp is kept online. Moments are merged block by block around each
     block's own mean, so a variance is a sum of squares and never negative.
+
+    Args:
+        hidden_ND: Hidden states after the inputs; cast to the head's dtype.
+        head_VD: Output embedding, float32 or bfloat16.
+        targets_N: int32 ids.
+        moments: Also return means, variances and tops.
+        softcap: Logits x become cap * tanh(x / cap); None leaves them.
+        platform: Device type that the block width is chosen for, see `vocab_block`.
 
     Returns:
         Scores of shape `[N]`.
@@ -124,7 +133,7 @@ def target_scores(
     """
     N, _ = hidden_ND.shape
     V, _ = head_VD.shape
-    C = vocab_block(V, hardware().platform)
+    C = vocab_block(V, platform)
     hidden_ND = hidden_ND.astype(head_VD.dtype)
     n_blocks = -(-V // C)
 

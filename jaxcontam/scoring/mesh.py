@@ -103,10 +103,10 @@ def sharded_forward(
         InputError: If the mesh has a model axis that divides no weight.
     """
     placed, layout = on_mesh(state, mesh)
-    sharded = _compiled(graphdef, mesh, layout, moments)
 
     def forward(inputs_BS, targets_BS) -> TokenScores:
-        return sharded(placed, *rows_on_mesh(mesh, ROWS, inputs_BS, targets_BS))
+        rows = rows_on_mesh(mesh, ROWS, inputs_BS, targets_BS)
+        return _tokens(graphdef, mesh, layout, moments, placed, *rows)
 
     return forward
 
@@ -126,9 +126,9 @@ def sharded_pairs(
     placed, layout = on_mesh(state, mesh)
 
     def forward(prefixes_IP, lengths_I, continuations_IKT, at_once: int) -> jax.Array:
-        sharded = _compiled_pairs(graphdef, mesh, layout, at_once)
         inputs = (prefixes_IP, lengths_I, continuations_IKT)
-        return sharded(placed, *rows_on_mesh(mesh, ROWS, *inputs))
+        rows = rows_on_mesh(mesh, ROWS, *inputs)
+        return _pairs(graphdef, mesh, layout, at_once, placed, *rows)
 
     return forward
 
@@ -173,17 +173,18 @@ def rows_on_mesh(
     )
 
 
-def compiled_over(
+def over_mesh(
     mesh: Mesh, layout: Layout, rows: PartitionSpec, score: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """`score(state, *arrays)` of each device's own rows, jitted over a mesh.
+    """`score(state, *arrays)` mapped over a mesh: each device scores its own rows.
 
-    Where devices of other processes take part, every process receives all rows.
+    Where devices of other processes take part, every process receives all rows. The
+    result is not compiled; its caller is.
 
     Args:
         mesh: From `device_mesh`.
-        layout: Of the weights on it.
-        rows: How the first axis of every array and of every result is divided.
+        layout: Sharding of the weights on it.
+        rows: Spec of the first axis of every array and of every result.
         score: Takes this device's parts of the weights and its rows.
     """
 
@@ -195,7 +196,7 @@ def compiled_over(
             lambda part: jax.lax.all_gather(part, rows[0], tiled=True), found
         )
 
-    def over_mesh(state: nnx.State, *arrays: jax.Array) -> Any:
+    def mapped(state: nnx.State, *arrays: jax.Array) -> Any:
         sharded = jax.shard_map(
             whole,
             mesh=mesh,
@@ -206,32 +207,40 @@ def compiled_over(
         )
         return sharded(state, *arrays)
 
-    return jax.jit(over_mesh)
+    return mapped
 
 
-@functools.lru_cache(maxsize=8)
-def _compiled(graphdef: nnx.GraphDef, mesh: Mesh, layout: Layout, moments: bool):
-    """One jitted function a model shape, so that its scorers share what is compiled."""
-
+# Static arguments compare by value: scorers of one shape share what is compiled.
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _tokens(
+    graphdef: nnx.GraphDef,
+    mesh: Mesh,
+    layout: Layout,
+    moments: bool,
+    state: nnx.State,
+    inputs_BS: jax.Array,
+    targets_BS: jax.Array,
+) -> TokenScores:
     def score(state: nnx.State, inputs_BS: jax.Array, targets_BS: jax.Array):
         return score_tokens(
             graphdef, state, inputs_BS, targets_BS, moments=moments, layout=layout
         )
 
-    return compiled_over(mesh, layout, ROWS, score)
+    return over_mesh(mesh, layout, ROWS, score)(state, inputs_BS, targets_BS)
 
 
-@functools.lru_cache(maxsize=32)
-def _compiled_pairs(graphdef: nnx.GraphDef, mesh: Mesh, layout: Layout, at_once: int):
-    def score(state: nnx.State, prefixes_IP, lengths_I, continuations_IKT):
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _pairs(
+    graphdef: nnx.GraphDef,
+    mesh: Mesh,
+    layout: Layout,
+    at_once: int,
+    state: nnx.State,
+    *pairs: jax.Array,
+) -> jax.Array:
+    def score(state: nnx.State, *pairs: jax.Array) -> jax.Array:
         return score_continuations(
-            graphdef,
-            state,
-            prefixes_IP,
-            lengths_I,
-            continuations_IKT,
-            at_once=at_once,
-            layout=layout,
+            graphdef, state, *pairs, at_once=at_once, layout=layout
         ).logprobs
 
-    return compiled_over(mesh, layout, ROWS, score)
+    return over_mesh(mesh, layout, ROWS, score)(state, *pairs)

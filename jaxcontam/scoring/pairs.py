@@ -8,8 +8,6 @@ Dimension key
     D  model width
 """
 
-import functools
-
 import jax
 import jax.numpy as jnp
 from flax import nnx
@@ -19,9 +17,6 @@ from jaxcontam.models.sharding import Layout
 from jaxcontam.scoring.kernel import PRECISION, TokenScores, target_scores
 
 
-@functools.partial(
-    jax.jit, static_argnames=("graphdef", "moments", "at_once", "layout")
-)
 def score_continuations(
     graphdef: nnx.GraphDef,
     state: nnx.State,
@@ -37,10 +32,11 @@ def score_continuations(
 
     A few prefixes at a time, so memory does not grow with I. The head is applied to the
     K x T scored places alone: the first id of a continuation is scored from the
-    prefix's last hidden state, and the last id is never read.
+    prefix's last hidden state, and the last id is never read. Not compiled: the caller
+    jits it, with everything but the arrays static.
 
     Args:
-        graphdef: Of the decoder, from `nnx.split`.
+        graphdef: Graph definition of the decoder, from `nnx.split`.
         state: Its weights.
         prefixes_IP: int32 ids, padding at the end.
         lengths_I: int32, ids of each prefix that are no padding, at least 1.
@@ -76,6 +72,7 @@ def score_continuations(
             ids_KT.reshape(-1),
             moments=moments,
             softcap=decoder.config.logit_softcap,
+            platform=decoder.hardware.platform,
         )
         return jax.tree.map(lambda part: part.reshape(K, T), scores)
 

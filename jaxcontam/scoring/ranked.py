@@ -156,7 +156,12 @@ def rank_tokens(
         hidden_ND = decoder(inputs_BS).reshape(B * S, -1)
         targets_N = targets_BS.reshape(-1)
         logprobs_N = target_scores(
-            hidden_ND, head_VD, targets_N, moments=False, softcap=cap
+            hidden_ND,
+            head_VD,
+            targets_N,
+            moments=False,
+            softcap=cap,
+            platform=decoder.hardware.platform,
         ).logprobs
         ranked = jax.lax.map(
             rank, (hidden_ND, targets_N, logprobs_N), batch_size=min(_PLACES, B * S)

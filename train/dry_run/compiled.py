@@ -114,9 +114,10 @@ def has_tpu_compiler() -> bool:
 def compile_here(preset: Preset, devices: Sequence[Any], model: int) -> CompiledStep:
     """Compile the step of a preset, as a run makes it, for devices in this process."""
     mesh = device_mesh(MeshShape(model=model), devices)
-    graphdef = nnx.split(
-        nnx.eval_shape(lambda: Decoder(preset.decoder, rngs=nnx.Rngs(0)))
-    )[0]
+    with jax.default_device(devices[0]):  # whose hardware the graph definition names
+        graphdef = nnx.split(
+            nnx.eval_shape(lambda: Decoder(preset.decoder, rngs=nnx.Rngs(0)))
+        )[0]
     jitted: tuple[Any, Any] = compiled_step(graphdef, preset, _N_STEPS, mesh)
     first_state, update = jitted
     shapes = abstract_params(preset.decoder)
@@ -129,8 +130,7 @@ def compile_here(preset: Preset, devices: Sequence[Any], model: int) -> Compiled
     )
     rows = jax.ShapeDtypeStruct((preset.batch_rows, preset.context + 1), "int32")
     begun = time.monotonic()
-    with jax.default_device(devices[0]):  # by which attention chooses its kernel
-        traced = update.trace(params, state, _placed(rows, NamedSharding(mesh, ROWS)))
+    traced = update.trace(params, state, _placed(rows, NamedSharding(mesh, ROWS)))
     asked = traced_collectives(traced.jaxpr.jaxpr, dict(mesh.shape))
     compiler = devices[0].platform
     try:
