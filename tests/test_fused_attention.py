@@ -15,7 +15,6 @@ import pytest
 from flax import nnx
 
 from jaxcontam.models import attention, fused_attention
-from jaxcontam.models.attention import View
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.fused_attention import (
     Hardware,
@@ -104,8 +103,8 @@ def test_hardware_here_has_no_fused_kernel():
 def blocks(q, k, v, config):
     (window,) = fused_attention._windows(config, q.shape[1])
     window = None if window is None else jnp.int32(window)
-    view = View(None, jnp.arange(q.shape[1]), window, None)
-    return attention._attend_own(q, k, v, view.positions, view.window, config)
+    positions_T = jnp.arange(q.shape[1])
+    return attention._attend_own(q, k, v, positions_T, window, config)
 
 
 @pytest.fixture

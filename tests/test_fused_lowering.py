@@ -11,12 +11,12 @@ from flax import nnx
 from jax._src.cudnn import fused_attention_stablehlo
 from jax.sharding import AxisType
 
-from jaxcontam.models.attention import View, attend
+from jaxcontam.models.attention import AttentionContext, attend
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.fused_attention import (
     attend_cudnn,
 )
-from jaxcontam.models.sharding import Layout
+from jaxcontam.models.sharding import WeightSharding
 from jaxcontam.scoring.gradients import _mean_loss
 from jaxcontam.scoring.kernel import PRECISION, target_scores
 from tests.attention_shapes import (
@@ -113,7 +113,7 @@ def test_bfloat16_kernel_of_a_tpu_asks_for_one_pass():
     inputs = [x.update(dtype=jnp.bfloat16) for x in inputs[:3]]
 
     def total(q, k, v):
-        return jnp.sum(attend(q, k, v, VIEW, SHAPE))
+        return jnp.sum(attend(q, k, v, CONTEXT, SHAPE))
 
     with jax.default_matmul_precision("highest"):
         traced = jax.jit(jax.grad(total, argnums=(0, 1, 2))).trace(*inputs)
@@ -125,7 +125,7 @@ def test_bfloat16_kernel_of_a_tpu_asks_for_one_pass():
     assert traced.lower(lowering_platforms=("tpu",)).as_text().count("tpu_custom") == 3
 
 
-VIEW = View(None, jnp.arange(256), None, None, TPU)
+CONTEXT = AttentionContext(None, jnp.arange(256), None, None, TPU)
 
 
 def custom_calls(text):
@@ -183,7 +183,7 @@ def test_gradient_norms_of_rows_side_by_side_are_fused():
         def one(row):
             ids_S, length = row
             gradients = jax.grad(_mean_loss, argnums=1)(
-                graphdef, state, ids_S, ids_S, length, Layout()
+                graphdef, state, ids_S, ids_S, length, WeightSharding()
             )
             return sum(jnp.sum(leaf) for leaf in jax.tree.leaves(gradients))
 

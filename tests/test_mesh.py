@@ -13,7 +13,7 @@ from test_family_writing import RAW
 
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import save_checkpoint
-from jaxcontam.models.sharding import mesh_layout
+from jaxcontam.models.sharding import mesh_sharding
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.mesh import MeshShape, device_mesh, parse_mesh
 
@@ -169,7 +169,7 @@ def test_devices_that_do_not_make_the_mesh_are_counted(word, message):
 def test_a_model_of_which_little_divides_is_refused(d_ff, share):
     mesh = AbstractMesh((1, 3), ("data", "model"))
     with pytest.raises(InputError) as caught:
-        mesh_layout(nnx.state(decoder(d_ff=d_ff)), mesh)
+        mesh_sharding(nnx.state(decoder(d_ff=d_ff)), mesh)
     assert str(caught.value) == (
         f"--mesh model=3: only {share} of this model's weights can be divided by 3"
     )

@@ -1,6 +1,5 @@
-"""A masked language model that replaces words of a text by likely other ones.
+"""Masked language models (BERT, RoBERTa) that make neighbours of a text, in torch.
 
-It runs in torch, since it only makes texts: what is scored is scored by our own models.
 Nothing is unpickled and no remote code runs.
 """
 
@@ -25,7 +24,7 @@ class MaskedModel:
     """A BERT-like model and its tokenizer.
 
     Attributes:
-        name: Of its folder.
+        name: Name of its folder.
         model: torch module, in evaluation mode.
         tokenizer: transformers fast tokenizer with a mask token.
         context: Most tokens that it reads, special ones included.

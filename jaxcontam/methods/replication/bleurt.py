@@ -26,14 +26,14 @@ _BATCH_TOKENS = 2048
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Bleurt:
-    """The measure over a checkpoint that is open.
+    """BLEURT with an open checkpoint.
 
-    A score is about 0 for texts that say different things and about 1 for equal ones;
-    it has no bounds, and those of two checkpoints cannot be compared.
+    A score is about 0 for unrelated texts and about 1 for equal ones; it has no bounds,
+    and scores of two checkpoints are not comparable.
 
     Attributes:
-        name: Of the measure.
         model: From `load_regression`.
+        name: Name of the measure.
     """
 
     model: RegressionModel
@@ -54,14 +54,14 @@ class Bleurt:
     def is_bleurt_20(self) -> bool:
         """Whether the encoder has BLEURT-20's shape, whose scores `judge_local` reads.
 
-        The distilled ones and those before it have other shapes, and other scores.
+        Distilled and earlier checkpoints have other shapes and other scores.
         """
         config = self.model.model.config
         return (config.num_hidden_layers, config.hidden_size) == _BLEURT_20
 
     @property
     def measure(self) -> Measure:
-        """For `overlap_scores`; BLEURT is made for whole sentences."""
+        """The measure for `overlap_scores`; BLEURT compares whole sentences."""
         return Measure(name=self.name, whole_when_inside=True, score=self.scores)
 
     def scores(
@@ -70,15 +70,16 @@ class Bleurt:
         """Score of each pair.
 
         Args:
-            pairs: (reference, candidate), cut as the caller wants them compared.
-            progress: Told of scored pairs and of all.
+            pairs: (reference, candidate). A pair that is too long loses tokens at the
+                end of its longer text.
+            progress: Called with pairs scored and in all.
 
         Returns:
             (N,) float64.
 
         Source:
-            Sellam et al., arXiv:2004.04696: the reference stands first, and the number
-            is the head's as it is.
+            Sellam et al., arXiv:2004.04696: the reference comes first, and the score is
+            the head's output.
         """
         import torch
 

@@ -1,4 +1,4 @@
-"""What a row of FAMILIES is made of, and how fields of a config.json are read."""
+"""Types of a row of FAMILIES, and readers for fields of a config.json."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from jaxcontam.models.config import DecoderConfig, RopeScaling
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Conversion:
-    """Another order of values on disk than ours, both ways without loss.
+    """Lossless reordering of a tensor between disk and decoder.
 
     Attributes:
         to_ours: (outputs in the file's order on the last axis, config) -> same shape.
@@ -25,7 +25,7 @@ class Conversion:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tensor:
-    """Where one of our weights lives on disk.
+    """Place of one weight of the decoder on disk.
 
     Attributes:
         names: Tensor names; more than one are joined along our output axis.
@@ -136,7 +136,7 @@ def switch(raw: Mapping[str, Any], field: str, default: bool) -> bool:
 
 
 def refuse(raw: Mapping[str, Any], **unsupported: Any) -> None:
-    """Stop at a switch that would change the numbers and that nothing here knows.
+    """Refuse a config that turns on a feature the decoder lacks.
 
     Args:
         raw: config.json.

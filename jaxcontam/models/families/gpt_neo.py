@@ -42,7 +42,7 @@ def _read(raw: Mapping[str, Any]) -> DecoderConfig:
 
 
 def _windows(raw: Mapping[str, Any]) -> tuple[int | None, ...]:
-    """Of each layer, from groups of layer types and how often each group comes."""
+    """Window of each layer, from groups of layer types and their repeats."""
     groups = raw.get("attention_types") or [[["global", "local"], 12]]
     try:
         kinds = [
