@@ -322,7 +322,7 @@ def _sentence_pieces(path: Path) -> Tokenizer:
     from google.protobuf.message import DecodeError
     from transformers.convert_slow_tokenizer import import_protobuf
 
-    proto = import_protobuf().ModelProto()
+    proto: Any = import_protobuf().ModelProto()
     try:
         proto.ParseFromString(path.read_bytes())
         if not proto.pieces:
