@@ -226,7 +226,7 @@ def test_padding_of_rows_is_undone():
         ('{"text": "a", "variants": [" "]}\n', "row 1: a version is blank"),
         (
             '{"text": "a", "variants": ["b"]}\n{"text": "a", "variants": ["\\ud800"]}',
-            "row 2: half a character ('\\ud800')",
+            "row 2: unpaired surrogate ('\\ud800')",
         ),
         (
             '{"text": "a", "variants": ["a"]}\n',

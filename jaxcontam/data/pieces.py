@@ -1,10 +1,10 @@
-"""The text of each token, so that the pieces in a row are the whole text."""
+"""Text of each token, such that the concatenation is the whole text."""
 
 from collections.abc import Sequence
 
 from tokenizers import Encoding, Tokenizer
 
-# Ids before a continuation that decide how it begins (a space, the rest of a letter).
+# Ids of left context that a continuation is decoded with (a space, a split letter).
 _BEFORE = 8
 # Most bytes of a letter.
 _LETTER = 4
@@ -33,7 +33,7 @@ def token_texts(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
 
     Args:
         tokenizer: Any.
-        ids: Of a text, or of a part of one.
+        ids: Token ids of a text, or of a part of one.
     """
     pieces: list[str] = []
     # Where whole letters end. Decoding begins at the first, since tokenizers that write
@@ -62,8 +62,8 @@ def continuation_text(
 ) -> str:
     """Text that ids add after others, all decoded at once.
 
-    Where they begin in the middle of a letter, it may begin otherwise than the pieces
-    of `continuation_texts` do.
+    If they begin inside a letter, the result may differ from the concatenation of
+    `continuation_texts`.
     """
     before = _last(tokenizer, before)
     return _decode(tokenizer, [*before, *ids])[len(_decode(tokenizer, before)) :]
@@ -80,7 +80,7 @@ def continuation_texts(
 def texts_behind(
     tokenizer: Tokenizer, before: Sequence[int], ids: Sequence[int]
 ) -> list[str]:
-    """Text that each id alone would add after others; as `continuation_text`."""
+    """Text that each id alone would add after others; see `continuation_text`."""
     before = _last(tokenizer, before)
     known = len(_decode(tokenizer, before))
     return [_decode(tokenizer, [*before, token])[known:] for token in ids]
