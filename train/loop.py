@@ -212,7 +212,7 @@ def compiled_step(
         return optimizer(params).init(params)
 
     def update(params: nnx.State, opt_state: Any, batch_BT: jax.Array):
-        sharding = None if mesh is None else mesh_sharding(params, mesh)
+        layout = None if mesh is None else mesh_sharding(params, mesh)
         return training_step(
             graphdef,
             optimizer(params),
@@ -221,7 +221,7 @@ def compiled_step(
             batch_BT,
             compute=preset.compute,
             mesh=mesh,
-            sharding=sharding,
+            layout=layout,
         )
 
     if mesh is None:

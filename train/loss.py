@@ -110,15 +110,13 @@ def _by_pieces(
         if not with_gradients:
             return (total, head_gradient_VD), None
         share_C = jnp.where(counts_C, 1.0 / N, 0.0)
-        gradient_CV = weights_CV * (share_C / sums_C)[:, None]
-        gradient_CV -= jnp.where(is_target_CV, share_C[:, None], 0.0)
+        slope_CV = weights_CV * (share_C / sums_C)[:, None]
+        slope_CV -= jnp.where(is_target_CV, share_C[:, None], 0.0)
         if softcap is not None:
-            gradient_CV *= 1.0 - jnp.square(logits_CV / softcap)
-        gradient_CV = gradient_CV.astype(head_VD.dtype)
-        gradient_CD = _product(gradient_CV, head_VD, (1, 0))
-        head_gradient_VD += _product(
-            gradient_CV, hidden_CD.astype(head_VD.dtype), (0, 0)
-        )
+            slope_CV *= 1.0 - jnp.square(logits_CV / softcap)
+        slope_CV = slope_CV.astype(head_VD.dtype)
+        gradient_CD = _product(slope_CV, head_VD, (1, 0))
+        head_gradient_VD += _product(slope_CV, hidden_CD.astype(head_VD.dtype), (0, 0))
         return (total, head_gradient_VD), gradient_CD.astype(hidden_CD.dtype)
 
     start = (jnp.float32(0.0), jnp.zeros((V, D) if with_gradients else (), jnp.float32))

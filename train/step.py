@@ -62,7 +62,7 @@ def training_step(
     *,
     compute: Compute = PLAIN,
     mesh: Mesh | None = None,
-    sharding: WeightSharding | None = None,
+    layout: WeightSharding | None = None,
 ) -> tuple[Any, Any, jax.Array]:
     """One update on a batch of rows of T + 1 ids.
 
@@ -75,28 +75,28 @@ def training_step(
         compute: How.
         mesh: With axes `data` and `model`; rows are split over both. None is one
             device.
-        sharding: How the weights lie on the mesh; gradients and the optimiser's state
+        layout: How the weights lie on the mesh; gradients and the optimiser's state
             lie alike. None has all of them on every device.
 
     Returns:
         Weights, optimiser state, and the mean loss before the update, nats a token.
     """
-    sharding = sharding or WeightSharding()
+    layout = layout or WeightSharding()
 
     def local(params: nnx.State, batch_BT: jax.Array):
-        return _loss_and_gradients(graphdef, params, batch_BT, compute, sharding)
+        return _loss_and_gradients(graphdef, params, batch_BT, compute, layout)
 
     if mesh is not None:
-        specs = sharding.specs(params)
+        specs = layout.specs(params)
         n_parts = mesh.shape[MODEL_AXIS]
 
         def local_mean(params: nnx.State, batch_BT: jax.Array):
             loss, slopes = _loss_and_gradients(
-                graphdef, params, batch_BT, compute, sharding
+                graphdef, params, batch_BT, compute, layout
             )
             slopes = jax.tree.map_with_path(
                 lambda path, slope: _mean(
-                    slope, sharding.spec(weight_name(path)), n_parts
+                    slope, layout.spec(weight_name(path)), n_parts
                 ),
                 slopes,
             )
@@ -183,12 +183,12 @@ def _loss_and_gradients(
     params: nnx.State,
     batch_BT: jax.Array,
     compute: Compute,
-    sharding: WeightSharding,
+    layout: WeightSharding,
 ) -> tuple[jax.Array, Any]:
     """Mean over the rows of this device, in `n_micro` equal parts."""
     differentiate = jax.value_and_grad(_loss)
     if compute.n_micro == 1:
-        return differentiate(params, graphdef, batch_BT, compute, sharding)
+        return differentiate(params, graphdef, batch_BT, compute, layout)
     B, width = batch_BT.shape
     if B % compute.n_micro:
         raise ValueError(
@@ -196,7 +196,7 @@ def _loss_and_gradients(
         )
 
     def add(total, part_BT: jax.Array):
-        found = differentiate(params, graphdef, part_BT, compute, sharding)
+        found = differentiate(params, graphdef, part_BT, compute, layout)
         return jax.tree.map(jnp.add, total, found), None
 
     zero = (jnp.float32(0.0), jax.tree.map(jnp.zeros_like, params))
@@ -210,14 +210,14 @@ def _loss(
     graphdef: nnx.GraphDef,
     batch_BT: jax.Array,
     compute: Compute,
-    sharding: WeightSharding,
+    layout: WeightSharding,
 ) -> jax.Array:
     """Mean negative log-probability of each row's ids after its first."""
     if compute.dtype != "float32":
         params = _rounded(params, compute.dtype)
     # Rounded first: half the bytes are gathered.
-    decoder = nnx.merge(graphdef, sharding.gather(params))
-    hidden_BTD = decoder(batch_BT[:, :-1], remat=compute.remat, sharding=sharding)
+    decoder = nnx.merge(graphdef, layout.gather(params))
+    hidden_BTD = decoder(batch_BT[:, :-1], remat=compute.remat, sharding=layout)
     return head_loss(
         hidden_BTD.reshape(-1, hidden_BTD.shape[-1]),
         decoder.head_VD.astype(compute.dtype),
