@@ -21,6 +21,10 @@ KNOWN_ORDERS = ("seeded", RELEASED, "recovered", DECLARED, "tfds-hash")
 """Provenances of orders that are known to be independent of what the examples say."""
 
 
+MATRIX = "matrix"
+"""`method` of a matrix that any engine filled: no orders are known."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pretest:
     """A check of the null's own assumption, made on the file without a model.
@@ -283,6 +287,16 @@ class OrderResult:
     reference: ReferenceResult | None = None
     copies: int | None = None
     copies_shuffled: bool | None = None
+
+    @property
+    def p_value(self) -> float:
+        """One-sided p-value, before any correction."""
+        return self.numbers.p_value
+
+    @property
+    def effect(self) -> float | None:
+        """Effect in `effect_unit`; None where the test has none."""
+        return self.numbers.effect
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
