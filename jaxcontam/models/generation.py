@@ -172,9 +172,9 @@ def _ask(
     has_ended: Callable[[int, np.ndarray], bool],
     batch: Sequence[int],
     row: int,
-    ids: np.ndarray,
+    ids_N: np.ndarray,
 ) -> bool:
-    return has_ended(batch[row], ids)
+    return has_ended(batch[row], ids_N)
 
 
 def _write(
