@@ -17,6 +17,7 @@ from jaxcontam.models.families.family import (
     activation,
     layer_windows,
     need,
+    norm_tensors,
     number,
     refuse,
     rope_scaling,
@@ -111,14 +112,12 @@ def _cap(raw: Mapping[str, Any], field: str, default: float | None) -> float | N
 
 
 def _tensors_with_post_norms(config: DecoderConfig) -> dict[str, Tensor]:
-    tensors = llama_tensors(config)
-    for ours, theirs in {
-        "attention_post_norm": "post_attention_layernorm",
-        "mlp_norm": "pre_feedforward_layernorm",
-        "mlp_post_norm": "post_feedforward_layernorm",
-    }.items():
-        tensors[f"blocks.{ours}.scale"] = Tensor((f"layers.{{i}}.{theirs}.weight",))
-    return tensors
+    norms = {
+        "blocks.attention_post_norm": "layers.{i}.post_attention_layernorm",
+        "blocks.mlp_norm": "layers.{i}.pre_feedforward_layernorm",
+        "blocks.mlp_post_norm": "layers.{i}.post_feedforward_layernorm",
+    }
+    return llama_tensors(config) | norm_tensors(config, norms)
 
 
 GEMMA = Family(
@@ -126,20 +125,16 @@ GEMMA = Family(
     architecture="GemmaForCausalLM",
     read_config=_read_gemma,
     tensors=llama_tensors,
-    prefix="model.",
-    ignored=(".rotary_emb.inv_freq",),
 )
 GEMMA2 = Family(
     model_type="gemma2",
     architecture="Gemma2ForCausalLM",
     read_config=_read_gemma2,
     tensors=_tensors_with_post_norms,
-    prefix="model.",
 )
 GEMMA3_TEXT = Family(
     model_type="gemma3_text",
     architecture="Gemma3ForCausalLM",
     read_config=_read_gemma3,
     tensors=_tensors_with_post_norms,
-    prefix="model.",
 )
