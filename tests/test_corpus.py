@@ -123,7 +123,7 @@ DAMAGE = {
     "json": (b'{"text": "x"', "not JSON (Expecting ',' delimiter, column 13)"),
     "bytes": (b'{"text": "\xff"}', "not UTF-8 (byte 10: 0xff)"),
     "field": (b'{"body": "x"}', "no field 'text' (it has: body)"),
-    "number": (b'{"text": 3}', "field 'text' is no text (3)"),
+    "number": (b'{"text": 3}', "field 'text' is not a string (3)"),
     "list": (b"[1]", "neither an object nor a string (list)"),
 }
 

@@ -149,9 +149,9 @@ def test_misspelled_mesh_is_one_line(word):
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("data=4,model=2", "--mesh data=4,model=2 needs 8 devices, here are 6"),
-        ("data=2", "--mesh data=2,model=1 needs 2 devices, here are 6"),
-        ("model=4", "--mesh model=4 needs a multiple of 4 devices, here are 6"),
+        ("data=4,model=2", "--mesh data=4,model=2 needs 8 devices, found 6"),
+        ("data=2", "--mesh data=2,model=1 needs 2 devices, found 6"),
+        ("model=4", "--mesh model=4 needs a multiple of 4 devices, found 6"),
     ],
 )
 def test_devices_that_do_not_make_the_mesh_are_counted(word, message):
@@ -190,7 +190,7 @@ def test_mesh_of_more_devices_than_there_are_is_refused_before_loading(
     assert main([*words, "--mesh", f"data=1,model={n + 1}"]) == 2
     assert capsys.readouterr().err == (
         f"jaxcontam: error: --mesh data=1,model={n + 1} needs {n + 1} devices, "
-        f"here are {n}\n  hint: leave data out to use all\n"
+        f"found {n}\n  hint: leave data out to use all\n"
     )
 
 

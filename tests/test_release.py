@@ -249,7 +249,7 @@ def test_missing_benchmark_names_the_nearest_or_what_is_taken(
         ("one\n", [], "x.txt: fewer than two different examples"),
         ("one\none\n", [], "x.txt: fewer than two different examples"),
         ("", [], "x.txt: no examples"),
-        ("a\r\r\nb\n", [], "x.txt: a record ends in a carriage return of its own"),
+        ("a\r\r\nb\n", [], "x.txt: a record ends in a bare carriage return"),
         ("a\nb\n", ["--out", "{folder}/y.csv"], "y.csv: must end in .txt"),
         ("a\nb\n", ["--out", "{folder}/seed.json.txt", "--check"], "--check writes"),
         ("a\nb\n", ["--out", "{folder}/no/y.txt"], "cannot be written (No such file"),
@@ -271,7 +271,7 @@ def test_what_cannot_be_released_says_why(tmp_path, capsys, content, flags, mess
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"kind": "other"}, "no seed file of jaxcontam release"),
+        ({"kind": "other"}, "not a seed file of jaxcontam release"),
         ({"method_version": 2}, "unknown method 'hmac-sha256-sort' version 2"),
         ({"seed": "ab"}, "the seed is not 32 bytes in hexadecimal"),
         ({"n_examples": "4"}, "fields are missing or of the wrong type"),

@@ -239,7 +239,9 @@ def _text_of(value: object, field: str) -> str | Refusal:
         names = ", ".join(map(str, value)) or "nothing"
         return Refusal(f"no field {field!r} (it has: {names[:200]})")
     if not isinstance(value[field], str):
-        return Refusal(f"field {field!r} is no text ({json.dumps(value[field])[:40]})")
+        return Refusal(
+            f"field {field!r} is not a string ({json.dumps(value[field])[:40]})"
+        )
     return value[field]
 
 

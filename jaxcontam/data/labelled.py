@@ -189,7 +189,7 @@ def parse_label(value: object, where: str) -> bool | None:
         if word in _NONMEMBER:
             return False
     raise InputError(
-        f"{where}: label {value!r} says neither member nor non-member",
+        f"{where}: label {value!r} is neither member nor non-member",
         hint="labels are 1 or 0, true or false, member or nonmember; "
         "--label-field names their field",
     )

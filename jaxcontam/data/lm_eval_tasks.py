@@ -93,7 +93,7 @@ def _loaded(name: str, word: str) -> Any:
         raise _is_group(name, list(tasks))
     (task,) = tasks.values()
     if getattr(task, "MULTIMODAL", False):
-        raise InputError(f"{word}: the task has images or sounds; only texts are read")
+        raise InputError(f"{word}: the task has images or audio; only text is read")
     return task
 
 
@@ -185,7 +185,9 @@ def _text(task: Any, doc: Any, where: str) -> str:
         elif isinstance(target, Iterable) and not isinstance(target, str):
             target = next(iter(target), "")
     except IndexError as e:
-        raise InputError(f"{where}: no option of the number of its answer") from e
+        raise InputError(
+            f"{where}: the number of the answer exceeds the options"
+        ) from e
     question, target = (
         "" if part is None else str(part) for part in (question, target)
     )

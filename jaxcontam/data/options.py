@@ -198,7 +198,7 @@ def _template_parts(
             parts.append(text_of_field(field, row, where))
     if {part for part in parts if isinstance(part, int)} != set(range(len(paths))):
         raise InputError(
-            f"--template {template!r}: not every option stands in it",
+            f"--template {template!r}: some options are missing",
             hint="{options} stands for lines A. ..., B. ...",
         )
     return tuple(options), tuple(part for part in parts if part != "")

@@ -108,12 +108,13 @@ def make_release(
     file = read_records(path)
     if len(set(file.records)) < 2:
         raise InputError(
-            f"{path}: fewer than two different examples", hint="they have one order"
+            f"{path}: fewer than two different examples",
+            hint="there is only one order of them",
         )
     if any(record.endswith("\r") for record in file.records):
         # Before another line end it would become part of that one.
         raise InputError(
-            f"{path}: a record ends in a carriage return of its own",
+            f"{path}: a record ends in a bare carriage return",
             hint="write every line end as a line feed",
         )
     data = file.encoded(release_order(file.records, seed))
@@ -143,11 +144,11 @@ def read_release(path: Path) -> SeedFile:
             f"{path}: no seed file ({e.strerror})", hint="jaxcontam release makes one"
         ) from e
     except (ValueError, RecursionError) as e:
-        raise InputError(f"{path}: no seed file (not JSON)") from e
+        raise InputError(f"{path}: not a seed file (not JSON)") from e
     known = {field.name: field.type for field in dataclasses.fields(SeedFile)}
     # What is wrong is named, never shown: the file is a secret.
     if not isinstance(fields, dict) or fields.get("kind") != KIND:
-        raise InputError(f"{path}: no seed file of jaxcontam release")
+        raise InputError(f"{path}: not a seed file of jaxcontam release")
     if fields.keys() != known.keys() or not all(
         type(fields[name]) is kind for name, kind in known.items()
     ):

@@ -72,7 +72,7 @@ def _columns(path: Path, fields: "pyarrow.Schema") -> list[str]:
     kept = [field.name for field in fields if not _has_bytes(field.type)]
     if fields.names and not kept:
         raise InputError(
-            f"{path}: all columns hold bytes ({', '.join(fields.names)})",
+            f"{path}: all columns are binary ({', '.join(fields.names)})",
             hint="texts must be in columns of strings",
         )
     return kept

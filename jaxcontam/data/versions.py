@@ -47,7 +47,7 @@ def load_versions(
             isinstance(variant, str) for variant in variants
         ):
             raise InputError(
-                f"{where}: {variants_field!r} is no list of texts",
+                f"{where}: {variants_field!r} is not a list of strings",
                 hint='write "variants": ["first rewrite", "second rewrite"]',
             )
         for version in [text, *variants]:

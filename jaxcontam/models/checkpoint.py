@@ -319,7 +319,7 @@ def model_directory(model: str) -> Path:
         raise InputError(f"{model}: not a model directory", hint="name its folder")
     if model.startswith(("http://", "https://")):
         hint = f"for a model behind it: api:{model}{'' if '#' in model else '#NAME'}"
-        raise InputError(f"{model}: an address is no model directory", hint=hint)
+        raise InputError(f"{model}: a URL is not a model directory", hint=hint)
     is_hub_name = model.count("/") == 1 and not directory.parent.exists()
     if not is_hub_name or model.startswith((".", "/")):
         raise InputError(

@@ -62,7 +62,7 @@ class MaskedModel:
         # transformers raises many types for a folder that is none, or broken.
         except Exception as e:
             raise InputError(
-                f"{directory}: no masked model opens "
+                f"{directory}: cannot load a masked model "
                 f"({type(e).__name__}: {first_line(e)})",
                 hint=_HINT,
             ) from e

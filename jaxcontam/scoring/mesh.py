@@ -51,12 +51,12 @@ def device_mesh(shape: MeshShape, devices: Sequence[Any] | None = None) -> Mesh:
     n = len(devices)
     if shape.data is None and n % shape.model:
         raise InputError(
-            f"--mesh {shape} needs a multiple of {shape.model} devices, here are {n}"
+            f"--mesh {shape} needs a multiple of {shape.model} devices, found {n}"
         )
     data = n // shape.model if shape.data is None else shape.data
     if data * shape.model != n:
         raise InputError(
-            f"--mesh {shape} needs {data * shape.model} devices, here are {n}",
+            f"--mesh {shape} needs {data * shape.model} devices, found {n}",
             hint="leave data out to use all",
         )
     sizes, names = (data, shape.model), (DATA_AXIS, MODEL_AXIS)

@@ -102,7 +102,7 @@ def _two_ropes(
     }
     local = {"rope_theta": number(raw, "rope_local_base_freq", 1e4), **both[1]}
     if rope_scaling(raw, local) is not None:
-        raise InputError("slowed rotations in layers with a window are not supported")
+        raise InputError("rope scaling in layers with a window is not supported")
     return everywhere, local
 
 

@@ -69,7 +69,7 @@ def _read_qwen(
 ) -> DecoderConfig:
     """What the two share; the arguments are the family's defaults."""
     if raw.get("decoder_sparse_step", 1) != 1 or raw.get("mlp_only_layers"):
-        raise InputError("layers without experts between those with are not supported")
+        raise InputError("dense layers among expert layers are not supported")
     # Newer files write num_local_experts.
     n = need(raw, "num_experts", need(raw, "num_local_experts", n_experts))
     return dataclasses.replace(
