@@ -196,7 +196,7 @@ def text_segments(
     begin = 0
     while len(text) - begin > _PIECE:
         end = begin + _PIECE
-        # A run of so many characters without a space holds no words to keep whole.
+        # Without a space there are no words to keep whole.
         space = max(text.rfind(" ", begin, end), text.rfind("\n", begin, end))
         end = space + 1 if space >= begin else end
         yield Segment(text[begin:end], line, joins, None)

@@ -25,7 +25,7 @@ _Answer = TypeVar("_Answer")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HubSplit:
-    """What `hf:ORG/NAME[:CONFIG]:SPLIT` names.
+    """A split of a dataset on the hub: `hf:ORG/NAME[:CONFIG]:SPLIT`.
 
     Attributes:
         dataset: ORG/NAME.

@@ -1,4 +1,4 @@
-"""Finished pieces of a long run, one line of a file each: a rerun repeats none."""
+"""Append-only journal of finished requests, so that a rerun repeats none."""
 
 import hashlib
 import json

@@ -42,7 +42,7 @@ class LabelledTexts:
 
     Attributes:
         name: The file's name without its suffix, or the dataset's with its split.
-        texts: (N,) texts, cut to `length` words where one was asked for.
+        texts: (N,) texts, truncated to `length` words if it is given.
         labels: (N,) True for a member, None where a row has no label; or None if the
             source has no labels at all.
         clusters: (N,) name of the document that each text comes from; or None if each

@@ -214,7 +214,7 @@ def ngram_table(
 def _first_of_each(
     hashes: np.ndarray, ids: np.ndarray, starts: np.ndarray, n: int
 ) -> tuple[np.ndarray, bool]:
-    """Which n-grams differ from the one before, and whether two share a hash."""
+    """Mask of n-grams that differ from the one before, and whether two share a hash."""
     has_new_hash, has_new_words = np.ones((2, len(starts)), bool)
     has_new_hash[1:] = hashes[1:] != hashes[:-1]
     has_new_words[1:] = ~same_words(ids, starts[1:], ids, starts[:-1], n)

@@ -333,7 +333,7 @@ class _Batch:
         self._around = (0, 0), ""
 
     def part_at(self, places: np.ndarray) -> np.ndarray:
-        """Which part each place of `ids` belongs to."""
+        """Number of the part of each place of `ids`."""
         return np.searchsorted(self._ends, places, side="right")
 
     def word_at(self, places: np.ndarray) -> np.ndarray:

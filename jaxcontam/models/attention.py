@@ -41,7 +41,7 @@ _MASKED_SCORE = -1e30
 
 
 class KVCache(NamedTuple):
-    """Keys and values of a prefix that stands before every sequence of a batch.
+    """Keys and values of a prefix that precedes every sequence of a batch.
 
     Attributes:
         keys: `[L, P, G, E]` after rotation, or one layer's `[P, G, E]`.
@@ -56,7 +56,7 @@ class KVCache(NamedTuple):
 
 
 class AttentionContext(NamedTuple):
-    """What attention in one layer reads besides the residual stream.
+    """Inputs of attention in one layer besides queries, keys and values.
 
     Attributes:
         rotary: Cosines and sines from `rotary_cos_sin`; None where positions are

@@ -149,7 +149,7 @@ class MaskedModel:
         return [others[i % len(others)] for i in range(n)]
 
     def _candidates(self, logits_V: np.ndarray, original: int, n: int) -> list[str]:
-        """Likeliest tokens for a place, best first, as they stand in a text.
+        """Texts of the likeliest tokens for a place, best first.
 
         1 - p(original) is one number for a place, so the order of the ratios is that of
         the candidates' own likelihoods.

@@ -43,7 +43,7 @@ _LONGEST_WORD = 200
 # Prefix of pieces that no text contains, such as `[CLS]`, in the vocabulary: a text
 # that spells one is read as plain characters.
 _HIDDEN = "\U0010ffff"
-# Kinds of SentencePiece's pieces that stand for text, and its unigram model.
+# Types of SentencePiece's pieces that are text, and its unigram model.
 _NORMAL, _UNKNOWN, _USER_DEFINED, _BYTE = 1, 2, 4, 6
 _UNIGRAM = 1
 

@@ -60,7 +60,7 @@ def divided_axis(name: str, shape: tuple[int, ...], n_parts: int) -> int | None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WeightSharding:
-    """Which axis of each weight of a decoder is sharded over a mesh's `model` axis.
+    """Axis of each weight of a decoder that is sharded over a mesh's `model` axis.
 
     Attributes:
         axes: Name and axis of each sharded weight; all others are replicated.
@@ -100,7 +100,7 @@ class WeightSharding:
 
 
 def weight_sharding(state: Any, n_parts: int) -> WeightSharding:
-    """Sharding of a decoder's weights, or of their shapes, over so many devices."""
+    """Sharding of a decoder's weights, or of their shapes, over `n_parts` devices."""
     found = [
         (name, divided_axis(name, leaf.shape, n_parts))
         for path, leaf in jax.tree.leaves_with_path(state)

@@ -165,7 +165,7 @@ def _check_size(directory: Path, files: list[Path], config: DecoderConfig) -> No
     n_least = config.d_model * (config.vocab_size + config.n_layers * config.d_ff)
     n_least += config.n_layers * config.d_model * config.n_heads * config.head_dim
     n_bytes = sum(path.stat().st_size for path in files)
-    # Of the narrowest type a weight takes one byte.
+    # The narrowest type has one byte per weight.
     if n_least > n_bytes:
         raise InputError(
             f"{directory}: config.json describes more than {n_least:,} weights, the "

@@ -91,8 +91,8 @@ def prefixed_sums(
     """Sum the log-probabilities of each text after the prefix.
 
     Args:
-        scorer: A `PairScorer` prefills the prefix once per batch; any other source is
-            asked for one group.
+        scorer: A `PairScorer` prefills the prefix once per batch; any other source
+            scores one group.
         prefix: int32 ids, at least one.
         texts: int32 ids, at least one each.
         n_heads: Query heads of the model, to which memory is proportional.

@@ -2,7 +2,7 @@
 
 Scales of norms are kept as their distance from 1, and embeddings are scaled. Gemma 2
 adds soft caps, a window in every second layer and norms after; Gemma 3 has norms of
-queries and keys instead of caps, and rotates more slowly where there is no window.
+queries and keys instead of caps, and lower rotary frequencies where there is no window.
 """
 
 import dataclasses
@@ -28,12 +28,12 @@ from jaxcontam.models.families.llama import llama_tensors, read_llama
 def _read_gemma(raw: Mapping[str, Any]) -> DecoderConfig:
     raw = {"num_key_value_heads": 16, **raw}
     name = raw.get("hidden_act") or "gelu_pytorch_tanh"
-    # The first files say gelu of models that were trained with its tanh form.
+    # The first files say gelu, but the models were trained with its tanh form.
     return _read(raw, "gelu_pytorch_tanh" if name == "gelu" else name)
 
 
 def _read(raw: Mapping[str, Any], activation_name: str) -> DecoderConfig:
-    """What the three share."""
+    """Fields that the three share."""
     refuse(raw, use_bidirectional_attention=True)
     # What a file leaves out is the family's default, not LLaMA's.
     raw = {"tie_word_embeddings": True, "head_dim": 256, **raw}

@@ -39,7 +39,7 @@ def _read_qwen2_moe(raw: Mapping[str, Any]) -> DecoderConfig:
     raw = {"num_key_value_heads": 16, **raw}
     config = _read_qwen(raw, n_experts=60, n_used=4, width=1408)
     assert config.experts is not None
-    # Zero, that no layer has a window, is as good as any number.
+    # Zero is valid, too: then no layer has a window.
     last = (
         0 if raw.get("max_window_layers") == 0 else need(raw, "max_window_layers", 28)
     )
@@ -67,7 +67,7 @@ def _read_qwen3_moe(raw: Mapping[str, Any]) -> DecoderConfig:
 def _read_qwen(
     raw: Mapping[str, Any], *, n_experts: int, n_used: int, width: int
 ) -> DecoderConfig:
-    """What the two share; the arguments are the family's defaults."""
+    """Fields that the two share; the arguments are the family's defaults."""
     if raw.get("decoder_sparse_step", 1) != 1 or raw.get("mlp_only_layers"):
         raise InputError("dense layers among expert layers are not supported")
     # Newer files write num_local_experts.
