@@ -149,7 +149,7 @@ def test_a_label_is_read_in_every_common_spelling(value, label):
 @pytest.mark.parametrize("value", [2, -1, 0.5, "maybe", [1], {"a": 1}])
 def test_any_other_label_names_its_row(tmp_path, value):
     rows = [{"input": "a", "label": 1}, {"input": "b", "label": value}]
-    with pytest.raises(InputError, match=r"t: row 2: label .*says neither) as caught:
+    with pytest.raises(InputError, match=r"t: row 2: label .* is neither") as caught:
         load_labelled(write_lines(tmp_path / "t.jsonl", rows))
     assert "--label-field" in caught.value.hint
 
