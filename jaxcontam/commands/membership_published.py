@@ -14,8 +14,8 @@ from jaxcontam.commands.membership_judged import Judged, Table
 from jaxcontam.commands.membership_texts import RunTexts
 from jaxcontam.commands.method_notes import method_notes
 from jaxcontam.commands.publish import Stopwatch
-from jaxcontam.hosts import is_first
 from jaxcontam.methods.membership.score import ScoreMethod
+from jaxcontam.processes import is_first
 from jaxcontam.report.membership import TEXTS_NAME, text_rows, write_membership
 from jaxcontam.report.membership_words import (
     auc_words,

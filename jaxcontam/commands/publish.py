@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from jaxcontam.commands.report import write_page
-from jaxcontam.hosts import is_first
+from jaxcontam.processes import is_first
 from jaxcontam.report.document import write_report
 from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.results import Evidence, OrderResult, Report
