@@ -53,7 +53,7 @@ def _windows(raw: Mapping[str, Any]) -> tuple[int | None, ...]:
         unknown = sorted({*kinds} - {"global", "local"})
     except (TypeError, ValueError) as e:
         raise InputError(
-            f"attention_types must be pairs of types and repeats, got {groups!r}"
+            f"attention_types must be groups of types with repeats, got {groups!r}"
         ) from e
     if unknown:
         raise InputError(f"attention type {unknown[0]!r} is not supported")
