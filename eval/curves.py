@@ -36,7 +36,11 @@ class Curve:
 
     @classmethod
     def of_shares(
-        cls, label: str, shares: Mapping[float, Share], *, dashed: bool = False
+        cls,
+        label: str,
+        shares: Mapping[int, Share] | Mapping[float, Share],
+        *,
+        dashed: bool = False,
     ) -> "Curve":
         """A curve through shares with their intervals, by x."""
         return cls(

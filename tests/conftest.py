@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 
 import jax
 import pytest
@@ -18,6 +19,27 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # The file that makes the pulse run, by the number of its tests.
 _FIRST = "test_quickstart.py"
+
+
+# What a bare `pytest` runs, in three minutes on two cores: kernel, exact laws, order
+# tests, parity, command line, functions, faults in small. `pytest --whole` runs all.
+CORE = frozenset(
+    (Path(__file__).parent / "core.txt").read_text(encoding="utf-8").split()
+)
+
+
+def pytest_addoption(parser):
+    """All tests that are not slow, and not the core alone."""
+    parser.addoption("--whole", action="store_true", help="run all tests but slow ones")
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Leave out what is not of the core where nothing was asked for by name."""
+    named = {Path(word).name for word in config.args} != {"tests"}
+    asked = config.getoption("--whole") or config.getoption("markexpr") != "not slow"
+    if named or asked or not collection_path.name.startswith("test_"):
+        return None
+    return collection_path.stem not in CORE or None
 
 
 def pytest_collection_modifyitems(items):

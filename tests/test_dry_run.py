@@ -1,15 +1,28 @@
 """`python -m train.dry_run`: what a user reads before paying."""
 
+import dataclasses
 import json
+import subprocess
 import sys
 
 import pytest
 
 from jaxcontam.cli import parse
 from jaxcontam.errors import InputError
-from jaxcontam.scoring.mesh_shape import parse_mesh
-from train.dry_run.__main__ import DryRun, main
+from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
+from train.dry_run import __main__ as command
+from train.dry_run.__main__ import DryRun, main, search
+from train.dry_run.compiled import (
+    CompiledMemory,
+    has_tpu_compiler,
+    state_bytes,
+    step_collectives,
+)
+from train.dry_run.estimate import estimate, ring_seconds
+from train.dry_run.hardware import machine
+from train.presets import PRESETS
 from train.pretrain import Pretrain
+from train.step import Compute
 
 
 def _said(capsys, *words: str) -> str:
@@ -34,15 +47,15 @@ def test_the_papers_model_fits_a_v4_8_and_a_v5e_64(capsys):
         found = _json(capsys, "--preset", "1.4b", "--on", on)
         assert found["fits"] and found["n_chips"] == n_chips
         assert found["mesh"]["data"] * found["mesh"]["model"] == n_chips
-        # Its weights, averages and gradients alone are more than one chip has.
+        # Its weights, moments and gradients alone are more than a v5e chip has.
         assert found["mesh"]["model"] > 1 or on == "v4-8"
 
 
-def test_all_rows_at_once_on_whole_copies_do_not_fit_and_it_says_so(capsys):
+def test_whole_copies_that_no_chip_holds_do_not_fit_and_it_says_so(capsys):
     words = ("--preset", "1.4b", "--on", "v5e-8", "--mesh", "model=1")
-    found = _json(capsys, *words, "--micro-batches", "1")
+    found = _json(capsys, *words)
     assert not found["fits"] and found["needed_bytes"] > found["usable_bytes"]
-    assert "DOES NOT FIT" in _said(capsys, *words, "--micro-batches", "1")
+    assert "DOES NOT FIT" in _said(capsys, *words)
 
 
 def test_chip_hours_are_chips_times_hours_and_cost_follows(capsys):
@@ -58,15 +71,6 @@ def test_chip_hours_are_chips_times_hours_and_cost_follows(capsys):
     assert seconds["overlapping"] <= seconds["one_after_another"]
 
 
-def test_fewer_tokens_at_once_take_less_memory(capsys):
-    words = ("--preset", "1.4b", "--on", "v4-8", "--mesh", "model=4")
-    needs = [
-        _json(capsys, *words, "--micro-batches", n)["needed_bytes"]
-        for n in ("2", "4", "8")
-    ]
-    assert needs[0] > needs[1] > needs[2]
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -79,14 +83,14 @@ def test_fewer_tokens_at_once_take_less_memory(capsys):
         ("--preset", "124m", "--on", "v5e-8", "--remat", "True", "--mesh", "model=4"),
     ],
 )
-def test_flags_of_the_answer_train_what_was_reckoned(capsys, words):
+def test_flags_of_the_answer_train_what_was_estimated(capsys, words):
     parsed = parse(DryRun, ["--no-compile", *words], prog="dry_run")
     answer = parsed.run()
     (line,) = (one for one in capsys.readouterr().out.splitlines() if "flags" in one)
     _, _, flags = line.partition("train.pretrain: ")
     asked = parse(Pretrain, ["--corpus", "docs", *flags.split()], prog="pretrain")
     assert asked._preset(None, None) == answer.preset
-    assert parse_mesh(asked.mesh) == answer.shape
+    assert parse_mesh(asked.mesh) == MeshShape(answer.data, answer.model)
 
 
 def test_assumptions_are_printed(capsys):
@@ -116,7 +120,7 @@ def test_bad_input_is_one_line_before_anything_is_compiled(capsys, words, says):
     out, err = _run(capsys, 2, *words)
     assert out == ""
     line, *hint = err.splitlines()
-    assert line.startswith("train.dry_run: error: ") and says in line
+    assert line.startswith("train.dry_run: error: ") and says in line, line
     assert len(hint) <= 1
 
 
@@ -125,14 +129,138 @@ def test_a_mesh_must_make_the_number_of_chips():
         DryRun(preset="pulse", on="v4-8", mesh="data=8", compile=False).run()
 
 
+def test_weights_are_counted_as_the_presets_are_named():
+    # GPT-2's own count of its smallest model; 1.1 B is TinyLlama's. 16 bytes each.
+    assert state_bytes(PRESETS["124m"], 1) == 16 * 124_439_808
+    assert state_bytes(PRESETS["llama-1b"], 1) == 16 * 1_100_048_384
+    # Norms, biases and positions stay whole: half a per cent of the weights.
+    parts = [state_bytes(PRESETS["1.4b"], model) for model in (2, 8)]
+    assert parts[1] == pytest.approx(parts[0] / 4, rel=0.02)
+
+
+def test_each_layer_is_gathered_forward_and_backward_in_each_micro_batch():
+    preset = PRESETS["5m"]
+    compute = Compute(remat=True, n_micro=4)
+    preset = dataclasses.replace(preset, compute=compute, batch_rows=64)
+    found = {
+        (one.kind, one.axes): (one.count, one.group)
+        for one in step_collectives(preset, data=2, model=4)
+    }
+    L = preset.decoder.n_layers
+    # Four kernels a layer (queries to values, out, up, down), and the embedding.
+    heads = 1 if preset.decoder.tied else 2
+    assert found["all-gather", ("model",)] == (4 * (2 * 4 * L + heads), 4)
+    assert found["reduce-scatter", ("model",)] == (4 * (4 * L + heads), 4)
+    # Gradients are summed once a step, whatever the number of micro-batches.
+    assert found["all-reduce", ("data",)] == (4 + heads, 2)
+    assert step_collectives(preset, data=1, model=1) == ()
+
+
+def test_half_of_the_chips_take_twice_the_time_for_products():
+    slow, fast = (
+        estimate(PRESETS["124m"], machine(on), MeshShape(), efficiency=0.5)
+        for on in ("v5e-8", "v5e-16")
+    )
+    assert slow.products == pytest.approx(2 * fast.products)
+    assert fast.seconds == (fast.products, fast.products + fast.network)
+
+
+def test_rematerialised_blocks_lower_the_mfu_by_a_quarter_at_most():
+    preset = dataclasses.replace(PRESETS["124m"], compute=Compute())
+    again = dataclasses.replace(preset, compute=Compute(remat=True))
+    plain, remat = (
+        estimate(one, machine("v4-8"), MeshShape(), efficiency=0.4)
+        for one in (preset, again)
+    )
+    assert plain.mfu == 0.4 and 0.75 * 0.4 < remat.mfu < 0.4
+    assert remat.products * remat.mfu == pytest.approx(plain.products * 0.4)
+
+
+def test_a_ring_of_two_sends_half_of_what_it_gathers():
+    gather, *_, scatter = step_collectives(PRESETS["124m"], data=2, model=2)
+    assert (gather.kind, scatter.kind) == ("all-gather", "reduce-scatter")
+    expected = gather.bytes / 2 / 100e9
+    assert ring_seconds(gather, machine("v4-8")) == pytest.approx(expected)
+
+
+def test_the_fewest_micro_batches_that_the_compiler_accepts_are_chosen(monkeypatch):
+    asked = []
+
+    def compiled(preset, on, shape):
+        n_micro = preset.compute.n_micro
+        asked.append(n_micro)
+        return CompiledMemory(
+            compiler="cpu",
+            argument_bytes=0,
+            peak_bytes=(5 << 30) + (32 << 30) // n_micro,
+            seconds=1.0,
+            refused="too large" if n_micro == 1 else None,
+        )
+
+    monkeypatch.setattr(command, "_compiled", compiled)
+    parts = [1, 2, 4, 8, 16, 32, 64]
+    for on, n_micro in (("a100-80-1", 2), ("v4-8", 2), ("v5e-4", 4), ("v5e-8", 4)):
+        found = search(
+            PRESETS["124m"], machine(on), [MeshShape()], parts, efficiency=0.5
+        )
+        assert found.preset.compute.n_micro == n_micro and found.fits
+    # Three questions for seven choices, none of them twice.
+    assert len(asked) <= 3 * 4
+
+
+_ASK = """
+import dataclasses, json, jax
+from tests.test_dry_run import small_preset
+from train.dry_run.compiled import compiled_memory, use_virtual_devices
+use_virtual_devices(4)
+found = [compiled_memory(small_preset(n), 2, jax.devices()) for n in (1, 4)]
+print(json.dumps([dataclasses.asdict(one) for one in found]))
+"""
+
+
+def small_preset(n_micro):
+    compute = Compute(remat=True, n_micro=n_micro)
+    return dataclasses.replace(PRESETS["5m"], batch_rows=32, compute=compute)
+
+
+def test_the_compiler_counts_the_state_and_needs_less_for_fewer_rows_at_once():
+    # The number of devices is fixed when JAX is first used.
+    done = subprocess.run(
+        [sys.executable, "-c", _ASK], capture_output=True, text=True, check=True
+    )
+    whole, parts = json.loads(done.stdout.splitlines()[-1])
+    preset = small_preset(1)
+    rows = 4 * (preset.context + 1) * preset.batch_rows // 4
+    # Weights and two moments, and two counters of steps.
+    expected = state_bytes(preset, 2) * 3 // 4 + rows + 8
+    assert whole["argument_bytes"] == parts["argument_bytes"] == expected
+    assert state_bytes(preset, 2) < parts["peak_bytes"] < whole["peak_bytes"]
+
+
 @pytest.mark.slow
-def test_the_step_is_compiled_for_devices_that_are_not_here(capsys):
-    with pytest.MonkeyPatch.context() as patch:
-        words = ["--preset", "pulse", "--on", "h100-4", "--mesh", "model=2", "--json"]
-        patch.setattr(sys, "argv", ["dry_run", *words])
-        assert main() == 0
-    found = json.loads(capsys.readouterr().out)
-    (step,) = found["compiled"]
-    assert step["compiler"] == "cpu" and step["refused"] is None
-    kinds = {one["kind"] for one in step["compiled"]}
+def test_the_step_is_compiled_for_devices_that_are_not_here():
+    words = ["--preset", "pulse", "--on", "h100-4", "--mesh", "model=2", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "train.dry_run", *words],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = json.loads(done.stdout)
+    assert found["compiled"]["compiler"] == "cpu" and found["fits"]
+    assert found["needed_bytes"] == found["compiled"]["peak_bytes"]
+    kinds = {one["kind"] for one in found["collectives"]}
     assert kinds == {"all-gather", "reduce-scatter", "all-reduce"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not has_tpu_compiler(), reason="no libtpu: pip install '.[tpu]'")
+def test_a_tpus_own_compiler_is_asked_where_it_is_installed():
+    words = ["--preset", "124m", "--on", "v5e-8", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "train.dry_run", *words],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout)["compiled"]["compiler"] == "tpu"

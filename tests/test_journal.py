@@ -1,12 +1,17 @@
 """The journal of finished pieces: what a killed run leaves, and what a rerun finds."""
 
 import json
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
 from jaxcontam.data.journal import Journal, journal_key
 from jaxcontam.errors import InputError
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def test_a_journal_gives_back_what_was_added(tmp_path):
@@ -31,10 +36,64 @@ def test_a_half_written_line_is_passed_over_and_the_next_one_is_whole(tmp_path):
     assert (Journal(path)["a"], Journal(path)["b"]) == (1, 3)
 
 
-def test_a_damaged_line_that_is_nested_too_deeply_is_passed_over(tmp_path):
+def test_a_line_without_its_checksum_is_passed_over_with_one_line(tmp_path, capsys):
     path = tmp_path / "j.jsonl"
-    path.write_text('{"key": "a", "value": 1}\n' + "[" * 10**6 + "\n")
-    assert Journal(path)["a"] == 1
+    journal = Journal(path)
+    journal.add("a", 1)
+    journal.add("b", 2)
+    path.write_bytes(path.read_bytes().replace(b": 1,", b": 7,") + b"[" * 10**6 + b"\n")
+    again = Journal(path)
+    assert ("a" in again, again["b"]) == (False, 2)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{path}: is damaged after byte 0" in line
+
+
+def test_two_writers_of_one_file_give_each_key_its_own_value(tmp_path):
+    """The second one appends at a place that the first one does not know of."""
+    path = tmp_path / "j.jsonl"
+    one, other = Journal(path), Journal(path)
+    for i in range(3):
+        one.add(f"one {i}", [1, i])
+        other.add(f"other {i}", [2, i])
+    for i in range(3):
+        assert (one[f"one {i}"], other[f"other {i}"]) == ([1, i], [2, i])
+        assert Journal(path)[f"other {i}"] == [2, i]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from jaxcontam.data.journal import Journal
+
+journal = Journal(Path(sys.argv[1]))
+for i in range(200):
+    journal.add(f"{sys.argv[2]} {i}", [sys.argv[2]] * (1 + i % 7))
+    assert journal[f"{sys.argv[2]} {i}"] == [sys.argv[2]] * (1 + i % 7)
+"""
+
+
+def test_two_processes_that_write_at_once_keep_every_line_whole(tmp_path, capsys):
+    path = tmp_path / "j.jsonl"
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, path, name], cwd=ROOT)
+        for name in "ab"
+    ]
+    assert [writer.wait() for writer in writers] == [0, 0]
+    journal = Journal(path)
+    for name in "ab":
+        for i in range(200):
+            assert journal[f"{name} {i}"] == [name] * (1 + i % 7)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_file_that_another_one_replaced_gives_no_value_of_another_key(tmp_path):
+    path, other = tmp_path / "j.jsonl", tmp_path / "other.jsonl"
+    journal = Journal(path)
+    journal.add("a", 1)
+    Journal(other).add("b", 2)
+    other.replace(path)
+    with pytest.raises(InputError, match="changed while it was in use"):
+        journal["a"]
 
 
 def test_a_journal_in_a_missing_folder_is_one_clear_line(tmp_path):

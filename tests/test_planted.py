@@ -18,7 +18,8 @@ from jaxcontam.data.manifest import (
 from jaxcontam.errors import InputError
 from tests.copy_rows import steps_of_copy
 from train.plan import PlannedSet
-from train.planted import canary, planted_set, set_file, write_set
+from train.planted import canary, planted_sets, set_file, write_set
+from train.presets import PRESETS
 from train.stream import build_stream, training_order
 
 CONTEXT, BATCH = 16, 4
@@ -52,15 +53,8 @@ def recorded(tokenizer, **fields):
         timed=stream.timed,
         n_trained=n_steps * BATCH,
     )
-    row = planted_set(
-        planned,
-        encoded,
-        stream,
-        starts,
-        context=CONTEXT,
-        batch_rows=BATCH,
-        n_steps=n_steps,
-    )
+    preset = dataclasses.replace(PRESETS["pulse"], batch_rows=BATCH, row_tokens=CONTEXT)
+    (row,) = planted_sets([planned], [encoded], stream, starts, preset)
     return encoded, stream, starts, row
 
 

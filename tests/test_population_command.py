@@ -251,20 +251,6 @@ def test_bad_input_is_refused_before_any_process_starts(
     assert not list(tmp_path.glob("out/model-*"))
 
 
-@pytest.mark.slow
-def test_examples_over_several_lines_are_planted_as_they_are(files, tmp_path):
-    path = tmp_path / "multi.csv"
-    path.write_text("q\n" + "".join(f'"one {i}\ntwo"\n' for i in range(30)))
-    made = population((files[0], path), tmp_path / "out", copies=(1,), models=1)
-    assert made.run() == 0
-    folder = tmp_path / "out" / "model-5"
-    (row,) = read_manifest(folder / "manifest.json").sets
-    assert row.text_field == "text"
-    benchmark = load_benchmark(folder / row.file, text_field="text")
-    assert benchmark.fingerprint == row.fingerprint
-    assert all(text.count("\n") >= 1 for text in benchmark.texts)
-
-
 def test_command_line_answers_bad_input_in_one_line(files, monkeypatch, capsys):
     words = ["--corpus", str(files[0]), "--sets", "nowhere.txt"]
     monkeypatch.setattr(sys, "argv", ["population", *words])

@@ -1,10 +1,8 @@
 """What a planted model is made of: draws, streams, manifests, the key of a folder."""
 
 import dataclasses
-import itertools
 import json
 import math
-import types
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +11,7 @@ from scipy import stats
 
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.errors import InputError
-from train import population_forms, population_models
+from train.planted import planted_sets
 from train.population_job import (
     Job,
     ModelResult,
@@ -28,7 +26,6 @@ from train.population_plan import (
     Design,
     draw_sets,
     plan_model,
-    planted_rows,
     read_pool,
 )
 from train.population_table import power_rows
@@ -73,6 +70,12 @@ def read(tokenizer, documents):
 def texts(words, tokenizer):
     plain = plain_tokenizer(tokenizer.backend_tokenizer)
     return read(tokenizer, as_cache(words, plain))
+
+
+def planted_rows(design, model):
+    return planted_sets(
+        model.sets, model.encoded, model.stream, model.starts, design.preset
+    )
 
 
 def test_sets_of_a_model_share_no_example_and_follow_from_the_seed():
@@ -133,17 +136,6 @@ def test_rows_are_those_of_the_steps_and_hold_every_copy(texts):
             )
             assert model.stream.ids[offset - 1] == texts.prefix_id
             assert set(steps) <= set(range(1, 41))
-
-
-def test_steps_of_a_copy_are_those_whose_batch_holds_its_rows(texts):
-    model = plan_model(DESIGN, texts, seed=4)
-    row = planted_rows(DESIGN, model)[1]
-    N = len(model.stream.ids)
-    for offset, steps in zip(row.token_offsets, row.steps, strict=True):
-        places = np.arange(offset, offset + row.n_tokens)
-        targets = (model.starts[:, None] + 1 + np.arange(64)) % N
-        found = np.flatnonzero(np.isin(targets, places).any(axis=1))
-        assert steps == tuple(np.unique(found // 4 + 1))
 
 
 def test_models_of_other_seeds_have_other_background_and_sets(texts):
@@ -265,23 +257,6 @@ def test_commit_alone_makes_no_model_obsolete(tmp_path):
     write_result(first, result(7, 0.1))
     again = dataclasses.replace(first, code="another commit")
     assert finished_result(again, 7) == result(7, 0.1)
-
-
-def test_who_waits_between_two_models_adds_to_the_time_of_neither(
-    monkeypatch, tmp_path
-):
-    ticks = itertools.count()
-    monkeypatch.setattr(population_models.time, "monotonic", lambda: float(next(ticks)))
-    monkeypatch.setattr(population_models, "open_texts", lambda job: (None, None))
-    planned = types.SimpleNamespace(rows=np.zeros((1, 2), np.int32))
-    monkeypatch.setattr(population_models, "plan_model", lambda *_, seed: planned)
-    made = None, {"weight": np.zeros((2, 1))}, np.ones((2, 3))
-    monkeypatch.setattr(population_forms, "train_together", lambda *_, seeds: made)
-    untested = dataclasses.replace(job(tmp_path), test=None)
-    first, second = population_models.trained_together(untested, [[0, 1]])
-    # The clock ticks each time that it is read: one second a chunk, half of it a model.
-    assert first.train_seconds == second.train_seconds == 0.5
-    assert first.score_seconds == second.score_seconds == 0.5
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"key": "k", "rows": [{}]}'])

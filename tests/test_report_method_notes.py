@@ -2,7 +2,7 @@
 
 import pytest
 
-from jaxcontam.commands.method_notes import method_notes
+from jaxcontam.analyses.method_notes import method_notes
 from jaxcontam.methods import METHODS
 from jaxcontam.methods.replication.catalogue import REPLICATION_METHODS
 

@@ -335,7 +335,7 @@ def test_no_row_of_a_copy_is_left_out_while_other_rows_can_be(when):
             32,
             seed=seed,
             timed=stream.timed,
-            planted=stream.planted,
+            planted_C2=stream.planted,
             n_trained=n_trained,
         )
         assert sorted(starts) == sorted(plain)

@@ -1,4 +1,4 @@
-"""Scripts for TPU slices of GKE: JobSet, XPK, the image; nothing touches a cluster."""
+"""TPU slices of GKE: JobSet and image; nothing touches a cluster."""
 
 import importlib.util
 import os
@@ -80,41 +80,6 @@ def test_jobset_asks_for_spot_nodes_where_told(spot, cloud):
         nodes["cloud.google.com/gke-spot"] = "true"
     assert pod["nodeSelector"] == nodes
     assert made["metadata"]["labels"] == {}
-
-
-@pytest.mark.parametrize("script", ["jobset_run.sh", "xpk_run.sh"])
-@pytest.mark.parametrize(
-    ("found", "does"),
-    [("", ["run"]), ("trial ", []), ("trial Failed", ["delete", "run"])],
-)
-def test_run_on_gke_starts_once(script, found, does, cloud):
-    (cloud.stub / "jobset").write_text(found)
-    done = cloud.run(script, "true")
-    assert done.returncode == 0, done.stderr
-    did = [words[0] for words in cloud.calls("kubectl") if words[0] != "get"]
-    did += ["apply" for _ in cloud.calls("xpk")]
-    assert did == ["apply" if verb == "run" else verb for verb in does]
-
-
-def test_xpk_command_is_read_back_as_the_words(cloud):
-    done = cloud.run("xpk_run.sh", *WORDS, *DOLLARS, XPK_STORAGE="corpora")
-    assert done.returncode == 0, done.stderr
-    (call,) = cloud.calls("xpk")
-    assert "--num-slices=1" in call and "--storage=corpora" in call
-    (command,) = (word for word in call if word.startswith("--command="))
-    assert "\n" not in command
-    line = as_kubernetes(command.removeprefix("--command="))
-    line = line.replace("bash /app/tpu_scripts/on_worker/in_pod.sh", "printf '%s\\0'")
-    read = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
-    assert read.stdout.split("\0")[:-1] == [*WORDS, *DOLLARS]
-
-
-def test_logs_of_gke_are_one_file_a_pod(cloud):
-    (cloud.stub / "pod.log").write_text("hello\n")
-    assert cloud.run("gke_logs.sh").returncode == 0
-    logs = cloud.repo / "runs/tpu/trial/logs"
-    assert len(list(logs.glob("trial-slice-0-*.log"))) == 2
-    assert all(path.read_text() == "hello\n" for path in logs.iterdir())
 
 
 def test_pod_saves_reports_of_the_first_host_alone(tmp_path):

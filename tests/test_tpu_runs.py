@@ -30,7 +30,7 @@ def test_setup_leaves_a_running_command_alone(cloud):
     assert done.returncode == 0 and "a command runs" in done.stderr
     assert "scp" not in cloud.verbs()
     (cloud.stub / "go").touch()
-    assert cloud.run("wait_run.sh").returncode == 0
+    assert cloud.run("run_all.sh", *words).returncode == 0
 
 
 def test_command_that_ends_between_two_looks_was_not_killed(tmp_path):
@@ -84,8 +84,15 @@ def test_nothing_starts_twice(cloud):
     assert cloud.run("run_all.sh", "true", DETACH="1", RUN_NAME="b").returncode == 1
     again = cloud.run("run_all.sh", *words, DETACH="1")
     assert again.returncode == 0 and again.stdout.count("trial runs already") == 2
+    waiting = subprocess.Popen(
+        cloud.command("run_all.sh", *words), env=cloud.env, stderr=subprocess.DEVNULL
+    )
+    waited(
+        lambda: any("state.sh trial" in " ".join(call) for call in cloud.calls()),
+        "a look",
+    )
     (cloud.stub / "go").touch()
-    assert cloud.run("wait_run.sh").returncode == 0
+    assert waiting.wait(timeout=60) == 0
     for home in cloud.homes:
         assert (home / "runs/trial/log").read_text().splitlines().count("once") == 1
 
@@ -97,11 +104,16 @@ def test_stop_lets_a_command_end_and_does_not_call_it_done(cloud):
         f"trap 'echo saved; exit 0' TERM\necho $WORKER >>{started}\n"
         "while true; do sleep 0.1; done"
     )
-    assert cloud.run("run_all.sh", *words, DETACH="1").returncode == 0
+    waiting = subprocess.Popen(
+        cloud.command("run_all.sh", *words),
+        env=cloud.env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     waited(lambda: started.exists() and started.read_text().count("\n") == 2, "start")
     assert cloud.run("stop_all.sh").stdout.count("asked to end") == 2
     # 128 + SIGTERM, although the command itself ended with 0.
-    assert cloud.run("wait_run.sh").returncode == 143
+    assert waiting.wait(timeout=60) == 143
     assert "saved" in (cloud.homes[1] / "runs/trial/log").read_text()
     assert "nothing runs" in cloud.run("stop_all.sh").stdout
 
@@ -113,19 +125,13 @@ def test_supervision_keeps_the_exit_code(code):
     assert done.returncode == code
 
 
-def test_run_on_a_new_tpu_is_absent(cloud):
-    cloud.active()
-    done = cloud.run("wait_run.sh")
-    assert done.returncode == 75 and "knows nothing" in done.stderr
-
-
 def test_worker_that_answers_without_a_state_cannot_be_asked(cloud):
     cloud.active()
     assert cloud.run("setup_all.sh").returncode == 0
     for home in cloud.homes:
         (state,) = home.rglob("on_worker/state.sh")
         state.write_text("echo nothing to say\n")
-    assert cloud.run("wait_run.sh").returncode == 75
+    assert cloud.run("run_all.sh", "true").returncode == 75
 
 
 def test_preempted_run_goes_on_a_new_tpu_until_it_is_done(cloud):

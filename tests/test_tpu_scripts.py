@@ -24,8 +24,6 @@ ARGUMENTS = {
     "run_all.sh": ["true"],
     "keep_running.sh": ["true"],
     "jobset_run.sh": ["true"],
-    "xpk_run.sh": ["true"],
-    "fetch_out.sh": ["runs/audit"],
 }
 
 
@@ -51,7 +49,7 @@ def test_shellcheck_has_nothing_to_say():
 def test_dry_run_prints_commands_and_calls_nothing(script, cloud):
     done = cloud.run(script, *ARGUMENTS.get(script, []), DRY_RUN="1")
     assert done.returncode == 0, done.stderr
-    assert re.search(r"^\+ (gcloud|xpk|kubectl|docker) ", done.stderr, re.MULTILINE)
+    assert re.search(r"^\+ (gcloud|kubectl) ", done.stderr, re.MULTILINE)
     assert not any(cloud.calls(tool) for tool in TOOLS)
     assert not (cloud.repo / "runs").exists()
 
@@ -66,7 +64,7 @@ def test_missing_setting_is_one_line_and_a_hint(script, cloud):
     assert "env.example" in hint
 
 
-@pytest.mark.parametrize("script", ["run_all.sh", "keep_running.sh", "fetch_out.sh"])
+@pytest.mark.parametrize("script", ["run_all.sh", "keep_running.sh"])
 def test_missing_command_is_one_line_and_a_hint(script, cloud):
     done = cloud.run(script)
     assert done.returncode == 2 and done.stderr.count("\n") == 2
@@ -91,7 +89,6 @@ def test_env_file_gives_settings_and_the_environment_wins(cloud):
         ["gcloud", "compute", "tpus", "tpu-vm", "ssh", "x", "--wrker=all"],
         ["gcloud", "compute", "tpus", "queued-resources", "create", "x", "--version=1"],
         ["gcloud", "storage", "rsync", "gs://one"],
-        ["xpk", "workload", "create", "--cluster=x"],
     ],
 )
 def test_stub_refuses_what_the_table_does_not_know(words, cloud):
@@ -105,7 +102,7 @@ def test_create_asks_once(cloud):
     (create,) = [words for words in cloud.calls() if words[3] == "create"]
     assert "--spot" not in create and "--reserved" not in create
     again = cloud.run("create_queued.sh")
-    assert again.returncode == 0 and "asked for already" in again.stderr
+    assert again.returncode == 0 and "is ACTIVE" in again.stderr
     assert cloud.verbs() == ["create"]
 
 
@@ -120,7 +117,8 @@ def test_create_asks_once(cloud):
 )
 def test_settings_become_flags_of_the_request(setting, flag, cloud):
     assert cloud.run("create_queued.sh", **setting).returncode == 0
-    assert flag in cloud.calls()[-1]
+    (create,) = [words for words in cloud.calls() if words[3] == "create"]
+    assert flag in create
 
 
 @pytest.mark.parametrize("state", ["SUSPENDED", "FAILED"])
@@ -137,19 +135,13 @@ def test_error_that_is_not_absence_asks_for_nothing(cloud):
     assert "create" not in done.stderr.replace("create_queued", "")
 
 
-@pytest.mark.parametrize(
-    ("states", "code"),
-    [
-        (["WAITING_FOR_RESOURCES", "PROVISIONING", "ACTIVE"], 0),
-        (["PROVISIONING", "FAILED"], 1),
-        (["SUSPENDED"], 1),
-    ],
-)
-def test_wait_ends_where_the_request_does(states, code, cloud):
-    cloud.states(*states)
-    done = cloud.run("wait_ready.sh")
-    assert done.returncode == code
+@pytest.mark.parametrize("states", [["WAITING_FOR_RESOURCES", "ACTIVE"], ["FAILED"]])
+def test_create_waits_for_its_request_to_be_served_or_to_fail(states, cloud):
+    (cloud.stub / "future.json").write_text(json.dumps(states))
+    done = cloud.run("create_queued.sh")
+    assert done.returncode == (75 if states == ["FAILED"] else 0)
     assert all(f"is {state}" in done.stderr for state in states)
+    assert cloud.verbs() == ["create"]
 
 
 def code_of(root):
@@ -193,7 +185,7 @@ def test_status_and_logs_name_every_worker(cloud):
     assert {"jaxcontam-run 0 exited 0", "jaxcontam-run 1 exited 0"} <= set(
         status.stdout.splitlines()
     )
-    assert cloud.run("fetch_logs.sh").returncode == 0
+    assert cloud.run("fetch.sh").returncode == 0
     logs = cloud.repo / "runs/tpu/trial/logs"
     for worker in range(2):
         assert f"hello from {worker}" in (logs / f"{worker}.log").read_text()
@@ -205,7 +197,7 @@ def test_reports_come_from_worker_0(cloud):
     out = cloud.homes[0] / "jaxcontam/runs/audit"
     out.mkdir(parents=True)
     (out / "report.json").write_text("{}")
-    assert cloud.run("fetch_out.sh", "runs/audit").returncode == 0
+    assert cloud.run("fetch.sh", "runs/audit").returncode == 0
     assert (cloud.repo / "runs/tpu/trial/audit/report.json").read_text() == "{}"
 
 
@@ -221,12 +213,12 @@ def test_bucket_is_mounted_for_reading(cloud):
     cloud.tool(cloud.bin / "mountpoint", "exit 1")
     cloud.tool(cloud.bin / "sudo", "exit 0")
     cloud.active()
-    assert cloud.run("mount_bucket.sh").returncode == 0
+    assert cloud.run("setup_all.sh").returncode == 0
     mount = ["--implicit-dirs", "-o", "ro", "my-bucket", "/mnt/jaxcontam"]
     assert cloud.calls("gcsfuse") == [mount, mount]
 
 
-@pytest.mark.parametrize("launch", ["keep_running.sh", "jobset_run.sh", "xpk_run.sh"])
+@pytest.mark.parametrize("launch", ["keep_running.sh", "jobset_run.sh"])
 def test_training_takes_the_words_of_the_paper_s_experiment(launch, cloud):
     from eval.canaries import CANARIES
     from jaxcontam.cli import parse

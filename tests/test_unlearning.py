@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from jaxcontam.commands.unlearning_samples import Sampled, rouge_similarities
-from jaxcontam.commands.unlearning_texts import load_chunks, load_questions
+from jaxcontam.analyses.unlearning_samples import Sampled, rouge_similarities
+from jaxcontam.analyses.unlearning_texts import load_chunks, load_questions
 from jaxcontam.errors import InputError
 from jaxcontam.methods.unlearning import (
     Similarities,

@@ -1,6 +1,6 @@
 """A cloud without one: the scripts for TPUs in a checkout of their own, and stand-ins.
 
-tpu_stub/tool.py plays gcloud, xpk, kubectl, docker and uv, refuses what the real tools
+tpu_stub/tool.py plays gcloud, kubectl, uv and gcsfuse, refuses what the real tools
 would refuse, and runs the commands of ssh in folders that stand for workers' homes.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "tpu_scripts"
 STUB = ROOT / "tests/tpu_stub"
-SOURCED = {"common.sh", "gke.sh"}
+SOURCED = {"common.sh"}
 SCRIPTS = sorted(path.name for path in FOLDER.glob("*.sh") if path.name not in SOURCED)
 TOOLS = sorted(set(json.loads((STUB / "flags.json").read_text())) - {"source"})
 SETTINGS = {
@@ -25,7 +25,6 @@ SETTINGS = {
     "ZONE": "us-central2-b",
     "BUCKET": "my-bucket",
     "RUN_NAME": "trial",
-    "CLUSTER": "my-cluster",
     "IMAGE": "example.com/jaxcontam:1",
     "POLL_SECONDS": "0.2",
 }

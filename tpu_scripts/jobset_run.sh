@@ -1,13 +1,10 @@
 #!/usr/bin/env bash
-# jobset_run.sh COMMAND...: runs a command on a TPU slice of GKE, without XPK. Again:
-# does nothing while it runs, and starts anew where it ended.
+# jobset_run.sh COMMAND...: runs a command on a TPU slice of GKE as a JobSet.
 . "$(dirname "$0")/common.sh"
 need RUN_NAME BUCKET IMAGE GKE_ACCELERATOR GKE_TOPOLOGY GKE_HOSTS GKE_CHIPS_PER_HOST
 if [ $# -eq 0 ]; then
   fail "which command?" "jobset_run.sh python -m train.pretrain ... --distributed"
 fi
-. "$HERE/gke.sh"
-make_room
 
 manifest=$(mktemp)
 trap 'rm -f "$manifest"' EXIT

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# keep_running.sh COMMAND...: asks for the TPU, waits, sets up, runs; and all that again
-# whenever the TPU is taken away, until the command is done. The command must go on from
-# where it was when it runs again (train.pretrain with --checkpoints gs://...).
-# Ctrl-C ends this loop alone: TPU and command go on, and the same line takes them up.
+# keep_running.sh COMMAND...: requests the TPU, sets it up and runs the command, again
+# whenever the TPU is taken away, until the command is done. The command must resume when
+# it runs again (train.pretrain with --checkpoints gs://...). Ctrl-C ends this loop only:
+# TPU and command continue, and the same line takes them up.
 . "$(dirname "$0")/common.sh"
 need PROJECT ZONE TPU_NAME ACCELERATOR_TYPE RUNTIME_VERSION BUCKET RUN_NAME
 if [ $# -eq 0 ]; then
@@ -28,7 +28,7 @@ step() {
 
 end() {
   if [ "${DELETE_AT_END:-0}" = 1 ]; then
-    step fetch_logs.sh || true
+    step fetch.sh || true
     step delete.sh
   else
     say "the TPU is still there, and costs: delete.sh"
@@ -40,6 +40,10 @@ failures=0
 while true; do
   code=0
   step create_queued.sh || code=$?
+  if [ "$code" = 75 ]; then
+    pause "$POLL_SECONDS"
+    continue
+  fi
   if [ "$code" != 0 ]; then
     failures=$((failures + 1))
     if [ "$failures" -ge "${MAX_FAILURES:-3}" ]; then
@@ -49,14 +53,9 @@ while true; do
     pause "$POLL_SECONDS"
     continue
   fi
-  if ! step wait_ready.sh; then
-    say "no TPU yet"
-    pause "$POLL_SECONDS"
-    continue
-  fi
   began=$SECONDS
   # A TPU may go at any moment, so a step that fails is a reason to look, not to end.
-  { step setup_all.sh && step mount_bucket.sh; } || code=75
+  step setup_all.sh || code=75
   if [ "$code" = 0 ]; then
     step run_all.sh "$@" || code=$?
   fi

@@ -2,7 +2,7 @@
 # The experiment of Oren et al., arXiv:2310.17623: a GPT-2 of 1.4 B parameters reads 20 B
 # tokens of Wikipedia with ten test sets planted 1 to 100 times. Inputs, in the bucket:
 # corpus/ (JSONL with a field `text`), canaries/ (the authors' ten files), tokenizer/
-# (GPT-2's). LAUNCH=jobset_run.sh or xpk_run.sh runs it on GKE. What it costs: README.md.
+# (GPT-2's). LAUNCH=jobset_run.sh runs it on GKE. What it costs: README.md.
 . "$(dirname "$0")/common.sh"
 need BUCKET RUN_NAME
 
@@ -14,8 +14,8 @@ case $launch in
   # The boot disk of a TPU VM has no room for 20 B tokens twice; its memory has.
   keep_running.sh | run_all.sh) cache=/dev/shm/jaxcontam-tokens ;;
   # A container's /dev/shm is small.
-  jobset_run.sh | xpk_run.sh) cache=/tmp/jaxcontam-tokens ;;
-  *) fail "LAUNCH is no launcher: $launch" "keep_running.sh, run_all.sh, jobset_run.sh or xpk_run.sh" ;;
+  jobset_run.sh) cache=/tmp/jaxcontam-tokens ;;
+  *) fail "LAUNCH is no launcher: $launch" "keep_running.sh, run_all.sh or jobset_run.sh" ;;
 esac
 
 inputs=/mnt/jaxcontam

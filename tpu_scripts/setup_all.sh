@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Puts this working tree (what git does not ignore, edits included) and its Python on
-# every worker. Again: replaces the files and installs what changed. The first command,
-# which asks what runs, fails where nothing was ever set up; that is no fault.
+# Copies this working tree (what git does not ignore, edits included) to every worker,
+# installs Python, and mounts the bucket read-only as /mnt/jaxcontam. Again: replaces the
+# files and installs what changed. The first command, which asks what runs, fails where
+# nothing was ever set up; that is no fault.
 . "$(dirname "$0")/common.sh"
 need PROJECT ZONE TPU_NAME
 if [ ! -e "$ROOT/.git" ]; then
@@ -29,6 +30,6 @@ say "packing $ROOT"
   done | tar --null --files-from=- -czf "$tree" --directory="$work" code-version.txt)
 
 scp_with all "$tree" "$TPU_NAME:"
-on_workers "mkdir -p ~/jaxcontam && tar -xzf ~/jaxcontam.tar.gz -C ~/jaxcontam && bash $WORKER_SCRIPTS/setup.sh"
+on_workers "mkdir -p ~/jaxcontam && tar -xzf ~/jaxcontam.tar.gz -C ~/jaxcontam && bash $WORKER_SCRIPTS/setup.sh $(quoted "${BUCKET#gs://}")"
 # All together: a slice starts only when each of its hosts does.
 on_workers "bash $WORKER_SCRIPTS/devices.sh"

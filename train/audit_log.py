@@ -25,14 +25,14 @@ class AuditRow:
         copies: Copies of it in all training data; 0 for a control.
         copies_seen: Copies of which some part was trained on by this step.
         method: A row of METHODS: an order test, or `min_k`.
-        validity: Of an order test: `exact`, `asymptotic` or `heuristic`; None for
+        validity: For an order test `exact`, `asymptotic` or `heuristic`; None for
             `min_k`, like the next five.
         p_value: Uncorrected.
         log10_p: log10 of it, without its limit at 1e-300.
         effect: Nats per example boundary.
         effect_se: Its standard error.
         mde: Smallest effect found with power 0.8 at level 0.001.
-        auc: Of `min_k`: probability that a text of the set outscores one of the
+        auc: For `min_k`, the probability that a text of the set outscores one of the
             reference; None for order tests, like its standard error. A ranking, which
             proves nothing.
         auc_se: DeLong standard error.
@@ -57,22 +57,21 @@ class AuditRow:
 
 
 class AuditLog:
-    """Keeps audits.jsonl; each audit stands in it whole or not at all."""
+    """Writes audits.jsonl; each audit is written whole or not at all."""
 
     def __init__(self, path: Path, *, last_step: int = 0):
         """Open the log.
 
         Args:
             path: Its file.
-            last_step: Of the checkpoint that the run resumes from: rows of later steps
-                are cut off. 0 starts anew.
+            last_step: Step of the checkpoint that the run resumes from: rows of later
+                steps are cut off. 0 starts anew.
 
         Raises:
             InputError: If the file holds something else.
         """
         self._path = path
-        # Before the first step there is nothing to resume: what stands there is of
-        # another run.
+        # Before the first step there is nothing to resume: the file is another run's.
         self.rows: list[dict[str, Any]] = (
             read_rows(path, last_step=last_step) if last_step else []
         )
@@ -96,7 +95,7 @@ def audit_words(rows: Sequence[AuditRow]) -> str:
     """One audit in a line: how many sets each order test finds at 0.001, uncorrected.
 
     Args:
-        rows: Of one step, at least one.
+        rows: Rows of one step, at least one.
     """
     words = []
     for method in dict.fromkeys(row.method for row in rows if row.log10_p is not None):
@@ -140,7 +139,7 @@ def audit_steps(
 
     Args:
         at: Shares of training: 0 is before the first step, 1 after the last one.
-        every: Also after each so many steps, and after the last one; None for none.
+        every: Also after every N steps and after the last one; None for none.
         n_steps: Steps in all.
 
     Raises:

@@ -82,8 +82,8 @@ def plan_audit(
         tokenizer: Adds no special tokens.
         prefix_id: BOS, or None.
         context: Tokens that the model reads at once.
-        seed: Of the tests; the same for every step, so that curves do not jitter with
-            the orders drawn.
+        seed: Seed of the tests; the same for every step, so that curves do not jitter
+            with the random orders.
         tests: Names of order tests.
 
     Raises:
@@ -137,7 +137,7 @@ def audit_model(
     Raises:
         InputError: If the model gives a number that is not finite.
     """
-    # Other processes of the run wait meanwhile.
+    # Other processes of the run wait at a barrier.
     scorer = local_scorer(decoder)
     done, rows = 0, []
 
@@ -179,7 +179,7 @@ def audit_model(
 def references_of(sets: Sequence[PlantedSet]) -> dict[str, tuple[str, ...]]:
     """For each set, the never-injected sets that its texts are ranked among.
 
-    Its own held-out half if it has one: halves drawn at random differ in nothing but
+    Its own held-out half if it has one: random halves differ in nothing but
     training. Else all controls but itself, which is fair only where all sets are of one
     kind. A set that leaves nothing to compare with has no entry.
     """

@@ -30,7 +30,7 @@ from train.plan import PlannedSet
 _BATCH = 1 << 20
 # What a short document costs beside its characters.
 _COST = 64
-# Words that so many examples share may be the frame around them: the names of a
+# Words shared by this many examples may be the frame around them: the names of a
 # record's fields, or an instruction.
 _SHARED = 10
 # Examples of a control that one line names.
@@ -48,7 +48,7 @@ class _Wanted:
 
     Attributes:
         forms: Texts of at least `SHORT` words.
-        index: Of these texts.
+        index: Index of these texts.
         begins: Number of each set's first example, and of all examples.
         set_of: Number of the set of each form.
         n_compared: Examples of each set that have a form.

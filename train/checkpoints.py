@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self
 
 import grain
@@ -25,7 +24,7 @@ from train.presets import Preset, preset_from_json, preset_to_json
 CHECKPOINTS_DIR = "checkpoints"
 
 _STATE, _META = "state", "meta"
-# How TensorStore says that bytes were not to be had, not that they are wrong.
+# TensorStore's status codes for unreachable bytes, as against wrong ones.
 _UNREACHED = (
     "PERMISSION_DENIED",
     "UNAUTHENTICATED",
@@ -80,12 +79,7 @@ class Checkpoints:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -120,7 +114,7 @@ class Checkpoints:
         opt_state: Any,
         batches: grain.DatasetIterator,
     ) -> None:
-        """Begin to write a checkpoint; training may go on meanwhile."""
+        """Start an asynchronous save; training may continue."""
         import orbax.checkpoint as ocp
 
         self._before_save()
@@ -181,10 +175,10 @@ class Checkpoints:
                 ),
             )
         except Exception as e:
-            told = _told(e, self._run_dir / CHECKPOINTS_DIR / str(step))
-            if told is None:
+            reason = _read_error(e, self._run_dir / CHECKPOINTS_DIR / str(step))
+            if reason is None:
                 raise
-            raise told from e
+            raise reason from e
         batches.set_state(found[_META]["batches"])
         leaves = found[_STATE]
         filled = jax.tree.map_with_path(
@@ -205,7 +199,7 @@ def restore_params(
 
     Args:
         run_dir: Folder of the run, or an `etils.epath.Path` to it.
-        step: Of the checkpoint; None is the newest.
+        step: Step of the checkpoint; None is the newest.
 
     Returns:
         The preset, the step, and a decoder with the weights.
@@ -279,10 +273,10 @@ def saved_steps(run_dir: Any) -> list[int]:
     return sorted(int(path.name) for path in found if whole(path))
 
 
-def _told(error: Exception, folder: Any) -> InputError | StorageError | None:
-    """What a user is told of a checkpoint that was not read; None for a bug.
+def _read_error(error: Exception, folder: Any) -> InputError | StorageError | None:
+    """The user's message for a checkpoint that was not read; None for a bug.
 
-    Only what is missing or wrong is called damaged: the cure is to delete it.
+    Only missing or wrong bytes are called damaged, since the cure is to delete them.
     """
     words = str(error).strip()
     first_line = (words.splitlines() or [type(error).__name__])[0][:200]
@@ -304,7 +298,7 @@ def _told(error: Exception, folder: Any) -> InputError | StorageError | None:
 
 
 def _folder(run_dir: Any) -> Any:
-    """As Orbax wants it: absolute, and an address where it is one."""
+    """The checkpoints' folder as Orbax wants it: an absolute path or a URL."""
     from etils import epath
 
     folder = epath.Path(run_dir) / CHECKPOINTS_DIR
@@ -312,7 +306,7 @@ def _folder(run_dir: Any) -> Any:
 
 
 def _flat(params: Any, opt_state: Any) -> dict[str, Any]:
-    """Every array under a name of its own, whatever holds it in memory."""
+    """Arrays by their dotted names, independent of the classes that hold them."""
     return {
         _name(path): leaf
         for path, leaf in jax.tree.leaves_with_path((params, opt_state))

@@ -1,4 +1,4 @@
-"""What stands in a run's folder already: the same run, another one, or nothing."""
+"""Recognise an earlier run in a folder: the same run, another one, or none."""
 
 import contextlib
 import dataclasses
@@ -21,11 +21,11 @@ _ROOT = Path(__file__).resolve().parent.parent
 
 
 def earlier_manifest(out: Any, manifest: Manifest) -> Manifest | None:
-    """That of the same run, if it stands here and is finished or can go on.
+    """Find the manifest of the same run, finished or resumable.
 
     Args:
         out: Folder with the checkpoints, or an `etils.epath.Path` to it.
-        manifest: Of the run that is about to begin.
+        manifest: Manifest of the run that is about to begin.
 
     Raises:
         InputError: If checkpoints of another run stand here, which a new run would
@@ -65,7 +65,7 @@ def earlier_manifest(out: Any, manifest: Manifest) -> Manifest | None:
 
 
 def _run_words(earlier: Manifest | None, manifest: Manifest) -> str:
-    """What run it is that stands there."""
+    """Describe the run that occupies the folder."""
     if earlier is None:
         return "a run whose manifest cannot be read"
     state = "a finished run" if earlier.finished else "an unfinished run"

@@ -50,8 +50,8 @@ def export(run_dir: Path, *, step: int | None = None, out: Path | None = None) -
 
     Args:
         run_dir: Folder of the run, finished or not.
-        step: Of the checkpoint; None takes the last one.
-        out: An empty or new folder; None is one in the run's own, made again each time.
+        step: Step of the checkpoint; None is the last one.
+        out: An empty or new folder; None is one within the run, rewritten each time.
 
     Returns:
         The folder of the model.
@@ -67,7 +67,6 @@ def export(run_dir: Path, *, step: int | None = None, out: Path | None = None) -
     tokenizer = read_run_tokenizer(run_dir)
     preset, step, decoder = restore_params(run_dir, step)
     if out is None:
-        # Ours, and the same again.
         out = run_dir / EXPORTS_DIR / f"step-{step}"
     write_model(
         decoder,
@@ -94,9 +93,9 @@ def write_model(
     Args:
         decoder: The model.
         tokenizer: A transformers fast tokenizer.
-        folder: Of the model; its parents are created.
+        folder: Folder of the model; its parents are created.
         model_type: A row of FAMILIES whose shape the decoder has.
-        raw_config: Of the model that training started from, if there was one.
+        raw_config: config.json of the model that training started from, if any.
     """
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)

@@ -33,7 +33,7 @@ from train.placement import (
 from train.presets import Preset
 from train.step import adamw, training_step
 
-# The device runs ahead by so many steps: never idle, and soon at rest.
+# Steps dispatched ahead of the host: the device is never idle, and stops soon.
 _STEPS_AHEAD = 2
 # Losses are fetched this often; a report of each would wait for the device.
 _STEPS_A_FETCH = 16
@@ -42,7 +42,7 @@ _SECONDS_A_CHECKPOINT = 120.0
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """What is told of a run while it goes on.
+    """Callbacks of a training run.
 
     Attributes:
         losses: Called with the steps done before and the losses of the next ones, in
@@ -58,7 +58,7 @@ class Watch:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Trained:
-    """Where a run stands.
+    """State of a run when training returns.
 
     Attributes:
         decoder: After `step`.
@@ -83,23 +83,23 @@ def train(
     watch: Watch | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Trained:
-    """Train on one batch a step; goes on from the newest checkpoint, if there is one.
+    """Train on one batch a step, resuming from the newest checkpoint if there is one.
 
     The weights do not depend on when checkpoints are written or where a run was cut.
 
     Args:
         preset: Batch, rate, schedule and how to compute.
         decoder: With the weights to start from, on the mesh or equal on every process;
-            they are given up.
+            their buffers are donated.
         batches: Yields (B, T + 1) int32 rows of this process.
         n_steps: Length of the schedule; the batches last as long.
         mesh: From `training_mesh`; None is its default.
-        checkpoints: Where to save and to go on from; None saves nothing.
-        checkpoint_steps: Save at multiples of so many steps; None is every two minutes
-            by the clock of process 0.
-        watch: What is told of the run.
-        should_stop: Asked after each step; when true in any process, all save the state
-            and return it.
+        checkpoints: Where to save and resume; None saves nothing.
+        checkpoint_steps: Save every N steps; None is every two minutes by the clock
+            of process 0.
+        watch: Callbacks of the run.
+        should_stop: Called after each step; when true in any process, all save and
+            return.
 
     Raises:
         InputError: If a loss is no number, or rows do not divide; see `check_rows`.
@@ -117,8 +117,8 @@ def train(
     done = 0
     restored = None
     if checkpoints is not None and checkpoints.newest() is not None:
-        # Given up before, since the device may have no room for both.
-        restored = checkpoints.restore(*_given_up(params, first_state), batches)
+        # Deleted first, since the device may have no room for both.
+        restored = checkpoints.restore(*_deleted(params, first_state), batches)
     if restored is None:
         opt_state = first_state(params)
     else:
@@ -197,12 +197,12 @@ def check_rows(preset: Preset, mesh: Mesh | None) -> None:
 def compiled_step(
     graphdef: nnx.GraphDef, preset: Preset, n_steps: int, mesh: Mesh | None
 ) -> tuple[Any, Any]:
-    """The optimiser's first state and one step, compiled once a run of one shape.
+    """Compile the optimiser's init and one step, once per shape of run.
 
     Returns:
         Two jitted functions: weights -> the optimiser's state; and (weights, state,
-        batch_BT) -> both after a step, and the loss. The step takes its first two
-        arguments over.
+        batch_BT) -> both after a step, and the loss. The step donates its first two
+        arguments.
     """
 
     def optimizer(params: nnx.State) -> optax.GradientTransformation:
@@ -226,28 +226,32 @@ def compiled_step(
 
     if mesh is None:
         return jax.jit(first_state), jax.jit(update, donate_argnums=(0, 1))
-    # Said, since the compiler would make whole what follows from no divided array.
+    # Explicit, since the compiler would replicate what depends on no sharded array.
     shapes = abstract_params(preset.decoder)
-    lie = param_shardings(shapes, mesh)
-    state_lies = state_shardings(optimizer(shapes), shapes, mesh)
+    params_sharding = param_shardings(shapes, mesh)
+    state_sharding = state_shardings(optimizer(shapes), shapes, mesh)
     return (
-        jax.jit(first_state, out_shardings=state_lies),
+        jax.jit(first_state, out_shardings=state_sharding),
         jax.jit(
             update,
             donate_argnums=(0, 1),
-            out_shardings=(lie, state_lies, NamedSharding(mesh, PartitionSpec())),
+            out_shardings=(
+                params_sharding,
+                state_sharding,
+                NamedSharding(mesh, PartitionSpec()),
+            ),
         ),
     )
 
 
-def _given_up(params: nnx.State, first_state: Any) -> tuple[Any, Any]:
-    """Shapes of the weights and of the optimiser's state, with where they lie."""
+def _deleted(params: nnx.State, first_state: Any) -> tuple[Any, Any]:
+    """Delete the weights; returns shapes and shardings of weights and state."""
     (first, *_) = jax.tree.leaves(params)
 
     def shape(leaf: Any) -> jax.ShapeDtypeStruct:
-        # On one device nothing says where the state is to lie: beside the weights.
-        lies = leaf.sharding or first.sharding
-        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=lies)
+        # On one device the state has no sharding of its own: the weights' is used.
+        sharding = leaf.sharding or first.sharding
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
     state = jax.tree.map(shape, first_state.eval_shape(params))
     shapes = jax.tree.map(shape, params)
@@ -257,7 +261,7 @@ def _given_up(params: nnx.State, first_state: Any) -> tuple[Any, Any]:
 
 
 class _Losses:
-    """Losses on the device, handed on in blocks."""
+    """Losses on the device, fetched in blocks."""
 
     def __init__(self, done: int, report: Callable[[int, np.ndarray], None]):
         self._done, self._report = done, report
@@ -268,12 +272,12 @@ class _Losses:
         if len(self._waiting) > _STEPS_AHEAD:
             self._waiting[-1 - _STEPS_AHEAD].block_until_ready()
         if len(self._waiting) >= _STEPS_A_FETCH:
-            self._hand_on(self._waiting[:-_STEPS_AHEAD])
+            self._fetch(self._waiting[:-_STEPS_AHEAD])
 
     def flush(self) -> None:
-        self._hand_on(self._waiting)
+        self._fetch(self._waiting)
 
-    def _hand_on(self, losses: Sequence[jax.Array]) -> None:
+    def _fetch(self, losses: Sequence[jax.Array]) -> None:
         if losses:
             found = np.array(jax.device_get(list(losses)))
             self._report(self._done, found)

@@ -3,24 +3,23 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from jaxcontam.errors import InputError
 from train.step_log import cut_rows, row_bytes
 
 METRICS_NAME = "metrics.jsonl"
-# Of the running mean: it forgets a step to a third after as many steps.
+# Time constant of the running mean: a step's weight falls to 1/e after 50 steps.
 _SMOOTHED_STEPS = 50
 
 
 class MetricsLog:
     """Writes the metrics of a run, block of steps by block; a context manager.
 
-    A row has `step` (from 1), `loss` (mean over its targets, nats; null where it was no
-    number), `tokens` (targets trained on so far), `rate` (learning rate of the step)
-    and `seconds` (wall time that training had taken when the loss was known, the
-    processes before this one included).
+    A row has `step` (from 1), `loss` (mean over its targets, nats; null if not finite),
+    `tokens` (targets trained on so far), `rate` (learning rate of the step) and
+    `seconds` (wall time of training when the loss was known, earlier processes
+    included).
     """
 
     def __init__(
@@ -30,8 +29,8 @@ class MetricsLog:
 
         Args:
             path: Its file.
-            last_step: Of the checkpoint that the run resumes from: rows of later steps
-                are cut off. 0 starts anew.
+            last_step: Step of the checkpoint that the run resumes from: rows of later
+                steps are cut off. 0 starts anew.
             tensorboard: Folder for TensorBoard scalars as well, or None.
 
         Raises:
@@ -56,7 +55,7 @@ class MetricsLog:
 
         Args:
             last_step: Step of the last loss, counted from 1.
-            losses: Of consecutive steps.
+            losses: Losses of consecutive steps.
             rates: Learning rate of each of them.
             tokens_a_step: Targets.
             seconds: Since this process began to train.
@@ -86,12 +85,7 @@ class MetricsLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
         if self._writer is not None:
             self._writer.close()
@@ -105,8 +99,8 @@ def smoothed(
     The first values are means of what there is, not pulled towards zero.
 
     Args:
-        losses: Of consecutive steps; None where a loss was no number, which the mean
-            passes over.
+        losses: Losses of consecutive steps; None where a loss was not a number, which
+            the mean skips.
         before: What the call for the steps before returned.
 
     Returns:

@@ -1,6 +1,6 @@
 """`training.html`: a training run on one page, for people.
 
-Command: `python -m train.page RUN`, at any time, of a run that goes on as well.
+Command: `python -m train.page RUN`, at any time, also while the run is training.
 """
 
 import dataclasses
@@ -16,8 +16,8 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
+from jaxcontam.analyses.method_notes import method_notes
 from jaxcontam.cli import parse, run_command
-from jaxcontam.commands.method_notes import method_notes
 from jaxcontam.data.manifest import Manifest, PlantedSet, read_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.report.document import replace_bytes
@@ -155,7 +155,7 @@ def loss_curve(metrics: Sequence[Row]) -> LossCurve:
 def set_picture(
     planted: PlantedSet, audits: Sequence[Row], tokens_a_step: int
 ) -> SetPicture:
-    """What is drawn of a set."""
+    """Plot data of a set."""
     steps = sorted(set(itertools.chain.from_iterable(planted.steps)))
     return SetPicture(
         name=planted.name,

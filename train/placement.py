@@ -1,7 +1,7 @@
-"""Where the state of a run lies: weights and the optimiser's state on a mesh.
+"""Shardings of a run's weights and optimiser state on a mesh.
 
-A model that no device could hold is born divided, and is made whole on a host alone,
-piece by piece.
+A model larger than a device is initialised sharded, and gathered on a host only, piece
+by piece.
 """
 
 import functools
@@ -17,9 +17,9 @@ from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.sharding import mesh_sharding, place
 
-# A weight is made whole in pieces of at most so many bytes, or of one layer.
+# A weight is gathered in pieces of at most this many bytes, or of one layer.
 _PIECE_BYTES = 1 << 27
-_WHOLE = PartitionSpec()
+_REPLICATED = PartitionSpec()
 
 
 def abstract_params(config: DecoderConfig) -> nnx.State:
@@ -28,17 +28,17 @@ def abstract_params(config: DecoderConfig) -> nnx.State:
 
 
 def param_shardings(params: Any, mesh: Mesh) -> Any:
-    """Of each weight: a tree of the form of `params`, which may be shapes."""
+    """Sharding of each weight, a tree like `params`, which may be shapes."""
     return _on(mesh, mesh_sharding(params, mesh).specs(params))
 
 
 def state_shardings(
     optimizer: optax.GradientTransformation, params: Any, mesh: Mesh
 ) -> Any:
-    """Of the optimiser's state: each average lies as its weight, counters everywhere.
+    """Sharding of the optimiser state: moments like their weights, counters replicated.
 
     Args:
-        optimizer: Whose state.
+        optimizer: Its state is sharded.
         params: Weights or their shapes.
         mesh: With axes `data` and `model`.
     """
@@ -47,37 +47,37 @@ def state_shardings(
         lambda _, spec: spec,
         jax.eval_shape(optimizer.init, params),
         mesh_sharding(params, mesh).specs(params),
-        transform_non_params=lambda _: _WHOLE,
+        transform_non_params=lambda _: _REPLICATED,
     )
     return _on(mesh, specs)
 
 
 def fresh_decoder(config: DecoderConfig, *, seed: int, mesh: Mesh | None) -> Decoder:
-    """Random weights, each device making its own part.
+    """Initialise random weights, each device its own shard.
 
-    The numbers do not depend on the mesh. Without one they are made eagerly, which
-    rounds some of them otherwise, by one unit in the last place.
+    The numbers do not depend on the mesh. Without one they are computed eagerly, which
+    rounds some of them differently, by one unit in the last place.
 
     Args:
         config: Shape.
         seed: The same seed gives the same weights.
-        mesh: Of several devices, maybe of other processes too; None is one device.
+        mesh: Devices of this and other processes; None is one device.
     """
     if mesh is None:
         return Decoder(config, rngs=nnx.Rngs(seed))
-    graphdef, make_parts = _born_divided(config, mesh)
-    return nnx.merge(graphdef, make_parts(jax.random.key(seed)))
+    graphdef, init = _sharded_init(config, mesh)
+    return nnx.merge(graphdef, init(jax.random.key(seed)))
 
 
 @functools.lru_cache(maxsize=4)
-def _born_divided(config: DecoderConfig, mesh: Mesh) -> tuple[nnx.GraphDef, Any]:
+def _sharded_init(config: DecoderConfig, mesh: Mesh) -> tuple[nnx.GraphDef, Any]:
     """(key) -> weights, compiled once a shape and mesh."""
     graphdef, shapes = nnx.split(_abstract(config))
 
-    def make(key: jax.Array) -> nnx.State:
+    def init(key: jax.Array) -> nnx.State:
         return nnx.state(Decoder(config, rngs=nnx.Rngs(key)))
 
-    return graphdef, jax.jit(make, out_shardings=param_shardings(shapes, mesh))
+    return graphdef, jax.jit(init, out_shardings=param_shardings(shapes, mesh))
 
 
 def _abstract(config: DecoderConfig) -> Decoder:
@@ -85,30 +85,30 @@ def _abstract(config: DecoderConfig) -> Decoder:
 
 
 def placed(params: Any, mesh: Mesh) -> Any:
-    """Weights laid out on a mesh; what lies there already stays.
+    """Move weights to their shardings on a mesh; those already there stay.
 
     Args:
         params: Equal on every process, or on this mesh.
         mesh: With axes `data` and `model`.
     """
 
-    def laid(leaf: jax.Array, sharding: NamedSharding) -> jax.Array:
+    def put(leaf: jax.Array, sharding: NamedSharding) -> jax.Array:
         if isinstance(leaf, jax.Array) and leaf.sharding == sharding:
             return leaf
         host = np.asarray(leaf)
         return place(host.shape, host.__getitem__, sharding)
 
-    return jax.tree.map(laid, params, param_shardings(params, mesh))
+    return jax.tree.map(put, params, param_shardings(params, mesh))
 
 
 def whole_decoder(decoder: Decoder, *, keep: bool = True) -> Decoder | None:
-    """The decoder in host memory, gathered piece by piece.
+    """Gather the decoder in host memory, piece by piece.
 
-    Every process of the mesh has to call it, since each gives its parts.
+    Every process of the mesh has to call it, since each holds shards.
 
     Args:
-        decoder: Its weights lie on a mesh.
-        keep: Whether this process wants it; else it only gives.
+        decoder: Decoder with weights sharded on a mesh.
+        keep: Whether this process wants the result; the others return None.
     """
     graphdef, params = nnx.split(decoder)
     leaves, form = jax.tree.flatten(params)
@@ -134,12 +134,12 @@ def _whole_leaf(leaf: jax.Array, *, keep: bool) -> np.ndarray | None:
 
 @functools.lru_cache(maxsize=16)
 def _gathered(mesh: Mesh, n_rows: int) -> Any:
-    """(leaf, begin) -> so many of its rows, on every device."""
+    """(leaf, begin) -> `n_rows` of its rows, replicated."""
 
     def take(leaf: jax.Array, begin: jax.Array) -> jax.Array:
         return jax.lax.dynamic_slice_in_dim(leaf, begin, n_rows)
 
-    return jax.jit(take, out_shardings=NamedSharding(mesh, _WHOLE))
+    return jax.jit(take, out_shardings=NamedSharding(mesh, _REPLICATED))
 
 
 def _on(mesh: Mesh, specs: Any) -> Any:

@@ -6,7 +6,7 @@ A plan is a .toml or a .json file with one table for each set; paths start at th
     file = "boolq.jsonl"          # a benchmark file, in its published order
     copies = 10                   # 0 keeps the set as a control beside the model
     name = "boolq"                # default: the file's name without its suffix
-    limit = 200                   # take the first so many examples
+    limit = 200                   # take the first 200 examples
     template = "Q: {question}"    # text of an example; or text_field = "question"
     order = "published"           # "shuffled" draws a fresh order for each copy
     layout = "block"              # "spread": each example a document of its own
@@ -149,20 +149,20 @@ def read_plan(path: Path) -> tuple[PlannedSet, ...]:
 def halves(planned: PlannedSet, *, at_random: bool) -> tuple[PlannedSet, PlannedSet]:
     """Split a set in one half to plant and one to keep as a control.
 
-    Both halves keep the published order of their examples. The draw depends on the
+    Both halves keep the published order of their examples. The split depends on the
     examples alone, so that every model of a study has the same halves.
 
     Args:
         planned: At least two examples; of an odd number one more is planted.
-        at_random: Draw the examples to plant; else they are the first half.
+        at_random: Plant a random half; else the first half.
     """
     n = len(planned.benchmark)
-    drawn = np.arange(n)
+    order = np.arange(n)
     if at_random:
         digest = planned.benchmark.content_digest.removeprefix("sha256:")
-        drawn = np.random.default_rng(int(digest, 16)).permutation(n)
+        order = np.random.default_rng(int(digest, 16)).permutation(n)
     middle = (n + 1) // 2
-    kept = np.sort(drawn[:middle]).tolist(), np.sort(drawn[middle:]).tolist()
+    kept = np.sort(order[:middle]).tolist(), np.sort(order[middle:]).tolist()
     control = PlannedSet(
         benchmark=planned.benchmark,
         copies=0,

@@ -1,15 +1,17 @@
 """From a plan to what training plants, and to the record of what it planted."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from jaxcontam.data.benchmark import parse_records
 from jaxcontam.data.encoding import Encoded
-from jaxcontam.data.manifest import PlantedSet, SetOverlap
+from jaxcontam.data.manifest import PlantedSet
 from jaxcontam.errors import InputError
 from train.plan import PlannedSet
+from train.presets import Preset
 from train.stream import Canary, Stream, rows_of_copies
 
 SETS_DIR = "sets"
@@ -38,36 +40,45 @@ def canary(planned: PlannedSet, encoded: Encoded) -> Canary:
     )
 
 
-def planted_set(
+def planted_sets(
+    sets: Sequence[PlannedSet],
+    encoded: Sequence[Encoded],
+    stream: Stream,
+    starts_R: np.ndarray,
+    preset: Preset,
+) -> tuple[PlantedSet, ...]:
+    """The manifest's records of the sets.
+
+    Args:
+        sets: The sets.
+        encoded: Ids of each set's `planted` texts.
+        stream: Holds their copies.
+        starts_R: Starts of the R rows in training order; those that do not fill a step
+            are not trained on.
+        preset: Gives the row length and the rows of a step.
+    """
+    n_steps = len(starts_R) // preset.batch_rows
+    return tuple(
+        _planted_set(planned, ids, stream, starts_R, preset, n_steps)
+        for planned, ids in zip(sets, encoded, strict=True)
+    )
+
+
+def _planted_set(
     planned: PlannedSet,
     encoded: Encoded,
     stream: Stream,
     starts_R: np.ndarray,
-    *,
-    context: int,
-    batch_rows: int,
+    preset: Preset,
     n_steps: int,
-    overlap: SetOverlap | None = None,
 ) -> PlantedSet:
-    """The manifest's record of a set.
-
-    Args:
-        planned: The set.
-        encoded: Ids of `planned.planted`.
-        stream: Holds its copies.
-        starts_R: Rows in the order of training.
-        context: Targets a row.
-        batch_rows: Rows a step, of all processes together.
-        n_steps: Steps of training; what no step reads is in none.
-        overlap: From `check_background`.
-    """
     name, benchmark = planned.name, planned.benchmark
     file, text_field, _ = set_file(name, benchmark.texts)
     steps = []
     for rows in rows_of_copies(
-        stream, name, encoded, starts_R=starts_R, context=context
+        stream, name, encoded, starts_R=starts_R, context=preset.context
     ):
-        seen = np.unique(rows // batch_rows + 1)
+        seen = np.unique(rows // preset.batch_rows + 1)
         steps.append(tuple(seen[seen <= n_steps].tolist()))
     return PlantedSet(
         name=name,
@@ -89,7 +100,6 @@ def planted_set(
         template=planned.template,
         planted_file=f"{PLANTED_DIR}/{name}.jsonl" if planned.texts_planted else None,
         held_out_of=planned.held_out_of,
-        overlap=overlap,
     )
 
 

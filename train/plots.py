@@ -6,7 +6,7 @@ Dimension key
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib
@@ -25,13 +25,23 @@ _TALL, _LOW, _LINE = 2.3, 0.9, 0.17
 # More would not be seen, and would make the page heavy.
 _MOST_POINTS = 1500
 _MOST_MARKS = 400
-# The mean of the loss reaches so small a part of the run to either side.
+# The mean of the loss spans 1/100 of the run on either side.
 _STEPS_OF_RUN = 100
 _MARKERS = "os^Dv*PX"
-# -log10 p up to here is drawn on a plain scale; a p-value may be 1e-200.
+# Largest -log10 p plotted on a linear scale; a p-value may be 1e-200.
 _PLAIN_UP_TO = 12
-# Nobody knows how good an approximation is below 1e-15; tables end there too.
+# Approximate p-values are not trusted below 1e-15; tables end there too.
 _APPROXIMATE_TO = 15
+# Label, title and baseline of each plotted number.
+_PANELS = {
+    "p": ("-log10 p", f"order of the examples (dashed: p = {LEVEL:g})", 0.0),
+    "effect": (
+        "nats per boundary",
+        "effect of the published order ± one standard error",
+        0.0,
+    ),
+    "auc": ("AUC", "presence of the texts ± one standard error", 0.5),
+}
 # The end of the colour map is too light on white.
 _LIGHTEST = 0.88
 # A set may be called `$5`.
@@ -58,7 +68,7 @@ class SetPicture:
     """One planted set or control along a run.
 
     Attributes:
-        name: Of the set.
+        name: Name of the set.
         copies: In all training data; 0 for a control.
         orders: `published`, or `shuffled` or `spread` where no two copies share one.
         seen: Targets trained on when a part of a copy was, ascending; one for each
@@ -79,7 +89,7 @@ def loss_figure(curve: LossCurve, sets: Sequence[SetPicture], n_tokens: int) -> 
     Args:
         curve: At least one step.
         sets: In the order of their lines.
-        n_tokens: Of the whole run, which may not have come to its end.
+        n_tokens: Tokens of the whole run, which may be unfinished.
     """
     planted = _planted(sets)
     with matplotlib.rc_context(_STYLE):
@@ -102,9 +112,9 @@ def loss_figure(curve: LossCurve, sets: Sequence[SetPicture], n_tokens: int) -> 
 
 
 def local_means(values_N: np.ndarray, reach: int) -> np.ndarray:
-    """Mean of each value and of so many on either side, as far as there are any.
+    """Centred moving average, over as many values as there are near the ends.
 
-    Centred, so that a falling curve is not drawn too high; NaN is passed over.
+    Centred, so that a falling curve is not plotted too high; NaN is skipped.
 
     Args:
         values_N: float64.
@@ -127,14 +137,14 @@ def local_means(values_N: np.ndarray, reach: int) -> np.ndarray:
 
 
 def memorisation_figure(sets: Sequence[SetPicture], n_tokens: int) -> str:
-    """How the tests of each set moved along the run.
+    """Plot the tests of each set along the run.
 
     One panel a number: -log10 p and effect of each order test, AUC of the membership
     score; below them when each planted set was trained on.
 
     Args:
-        sets: Of which at least one was audited.
-        n_tokens: Of the whole run.
+        sets: At least one of them audited.
+        n_tokens: Tokens of the whole run.
     """
     planted = _planted(sets)
     methods = dict.fromkeys(row["method"] for one in sets for row in one.audits)
@@ -144,19 +154,15 @@ def memorisation_figure(sets: Sequence[SetPicture], n_tokens: int) -> str:
         (scores if any(row["auc"] is not None for row in rows) else tests).append(
             method
         )
-    panels: list[Callable[[Axes], None]] = []
-    for method in tests:
-        panels.append(lambda axes, method=method: _draw_p(axes, sets, method))
-        panels.append(lambda axes, method=method: _draw_effect(axes, sets, method))
-    for method in scores:
-        panels.append(lambda axes, method=method: _draw_auc(axes, sets, method))
+    panels = [(method, name) for method in tests for name in ("p", "effect")]
+    panels += [(method, "auc") for method in scores]
     heights = [_TALL] * len(panels)
     with matplotlib.rc_context(_STYLE):
         figure, found = _panels(
             [*heights, *([_calendar_height(planted)] if planted else [])]
         )
-        for axes, draw in zip(found[: len(panels)], panels, strict=True):
-            draw(axes)
+        for axes, (method, name) in zip(found[: len(panels)], panels, strict=True):
+            _draw_panel(axes, sets, method, name)
         for axes in found[len(panels) :]:
             _draw_calendar(axes, planted)
         _label_tokens(found[-1], n_tokens)
@@ -236,8 +242,15 @@ def _draw_calendar(axes: Axes, planted: Sequence[SetPicture]) -> None:
     axes.set_title("when copies were trained on", fontsize=8)
 
 
-def _draw_p(axes: Axes, sets: Sequence[SetPicture], method: str) -> None:
-    largest = _draw_curves(axes, sets, method, _strength, lambda row: None)
+def _draw_panel(axes: Axes, sets: Sequence[SetPicture], method: str, name: str) -> None:
+    """One number of a method, a curve for each set."""
+    label, title, baseline = _PANELS[name]
+    largest = _draw_curves(axes, sets, method, name)
+    axes.set_ylabel(label)
+    axes.set_title(f"{method}: {title}")
+    if name != "p":
+        axes.axhline(baseline, color="black", lw=0.6)
+        return
     axes.axhline(-math.log10(LEVEL), color=GREY, ls="--", lw=0.8)
     if largest > _PLAIN_UP_TO:
         axes.set_yscale("symlog", linthresh=3)
@@ -245,40 +258,20 @@ def _draw_p(axes: Axes, sets: Sequence[SetPicture], method: str) -> None:
         axes.set_yticks(ticks, [str(tick) for tick in ticks])
         axes.minorticks_off()
     axes.set_ylim(bottom=0)
-    axes.set_ylabel("-log10 p")
-    axes.set_title(f"{method}: order of the examples (dashed: p = {LEVEL:g})")
 
 
-def _strength(row: Mapping[str, Any]) -> float | None:
-    """-log10 p, no deeper than the test supports."""
+def _value(row: Mapping[str, Any], name: str) -> float | None:
+    """A plotted number; for `p` -log10 p, no deeper than the test supports."""
+    if name != "p":
+        return row[name]
     if row["log10_p"] is None:
         return None
     deepest = _APPROXIMATE_TO if row["validity"] == "asymptotic" else math.inf
     return min(deepest, -row["log10_p"])
 
 
-def _draw_effect(axes: Axes, sets: Sequence[SetPicture], method: str) -> None:
-    _draw_curves(
-        axes, sets, method, lambda row: row["effect"], lambda row: row["effect_se"]
-    )
-    axes.axhline(0, color="black", lw=0.6)
-    axes.set_ylabel("nats per boundary")
-    axes.set_title(f"{method}: effect of the published order ± one standard error")
-
-
-def _draw_auc(axes: Axes, sets: Sequence[SetPicture], method: str) -> None:
-    _draw_curves(axes, sets, method, lambda row: row["auc"], lambda row: row["auc_se"])
-    axes.axhline(0.5, color="black", lw=0.6)
-    axes.set_ylabel("AUC")
-    axes.set_title(f"{method}: presence of the texts ± one standard error")
-
-
 def _draw_curves(
-    axes: Axes,
-    sets: Sequence[SetPicture],
-    method: str,
-    value: Callable[[Mapping[str, Any]], float | None],
-    error: Callable[[Mapping[str, Any]], float | None],
+    axes: Axes, sets: Sequence[SetPicture], method: str, name: str
 ) -> float:
     """A curve a set, controls below the others; returns the largest value."""
     planted = _planted(sets)
@@ -287,10 +280,10 @@ def _draw_curves(
         rows = [
             row
             for row in one.audits
-            if row["method"] == method and value(row) is not None
+            if row["method"] == method and _value(row, name) is not None
         ]
-        values = np.array([value(row) for row in rows], np.float64)
-        errors = np.array([error(row) or 0.0 for row in rows], np.float64)
+        values = np.array([_value(row, name) for row in rows], np.float64)
+        errors = np.array([row.get(f"{name}_se") or 0.0 for row in rows], np.float64)
         largest = max(largest, float(values.max(initial=0.0)))
         is_control = not one.copies
         axes.errorbar(
@@ -327,5 +320,5 @@ def _words(one: SetPicture) -> str:
 
 
 def _kept(n: int) -> np.ndarray:
-    """Places of the points that are drawn: all, or so many with both ends."""
+    """Indices of the plotted points: all, or evenly spaced ones with both ends."""
     return np.unique(np.linspace(0, n - 1, min(n, _MOST_POINTS)).astype(np.int64))

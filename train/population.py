@@ -3,7 +3,7 @@
 Question: how often does an order test find a set that a model saw 0, 1, 2, 4 or 10
 times? Command: `python -m train.population --corpus DOCS.jsonl --sets POOL.jsonl`.
 Hardware: every core makes its own models, one after the other; on an accelerator
-models are made side by side. A killed run goes on where it stopped.
+models are trained side by side. A killed run resumes.
 """
 
 import contextlib
@@ -13,9 +13,9 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from jaxcontam.cli import EXIT_PARTIAL, parse, run_command
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
@@ -26,6 +26,7 @@ from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.report.document import make_folder, replace_bytes
 from jaxcontam.report.provenance import library_versions, utc_now
+from jaxcontam.scoring.compiled import keep_compiled
 from jaxcontam.scoring.identity import cpu_name
 from jaxcontam.terminal import Terminal
 from train.allocator import keep_freed_memory
@@ -40,7 +41,7 @@ from train.population_job import (
     save_texts,
     source_digest,
 )
-from train.population_models import finisher, scan_maker, trained_together
+from train.population_models import TrainedModel, open_maker, trained_together
 from train.population_plan import Design, Texts, draw_sets, plan_model, read_pool
 from train.population_table import power_rows, print_power
 from train.population_workers import Failure, n_cores, over_processes
@@ -61,13 +62,13 @@ class Population:
     corpus: tuple[str, ...]
     """Background: files or folders of text, tfds:NAME/SPLIT or hf:NAME:SPLIT."""
     sets: tuple[Path, ...]
-    """Pool of examples, one a line: each model draws its own disjoint sets from it."""
+    """Pool of examples, one a line: each model samples disjoint sets from it."""
     copies: tuple[int, ...] = (0, 1, 2, 4, 10)
-    """How often each set of a model is planted; one set a number."""
+    """Duplication counts: one set for each number."""
     n_examples: int = 120
-    """Of each set."""
+    """Examples in each set."""
     models: int = 40
-    """How many to make."""
+    """Number of models."""
     preset: str = "0.16m"
     """Shape of the models."""
     steps: int | None = None
@@ -85,12 +86,12 @@ class Population:
     form: Literal["auto", "scan", "vmap"] = "auto"
     """One model after the other in each process, or models side by side."""
     processes: int | None = None
-    """Processes that make models, or analyse those made side by side (default: one a
-    core)."""
+    """Processes that train models, or analyse those trained side by side (default:
+    one a core)."""
     together: int = _TOGETHER
     """Models side by side of the form vmap."""
     seed: int = 0
-    """Of the first model; the others count up."""
+    """Seed of the first model; the others count up."""
     out: Path = Path("runs/population")
     """Folder for the models and population.json; finished models are kept."""
     tiny: bool = False
@@ -110,7 +111,7 @@ class Population:
             )
 
     def run(self) -> int:
-        """Make what is missing, print the table; returns the exit code."""
+        """Train what is missing, print the table; returns the exit code."""
         started, clock = utc_now(), time.monotonic()
         console = Terminal(highlight=False)
         job = self._prepare(self._pool())
@@ -201,7 +202,7 @@ class Population:
         return list(pool)
 
     def _prepare(self, pool: Sequence[str]) -> Job:
-        """Tokenise once for all processes; refuse what no model could be made of."""
+        """Tokenise once for all processes; refuse an impossible design."""
         from train.tokenizer import prefix_id, tokenizer_digest, train_tokenizer
 
         preset = PRESETS["pulse" if self.tiny else self.preset]
@@ -251,7 +252,7 @@ class Population:
         )
 
     def _n_steps(self, design: Design, texts: Texts) -> int:
-        """One number for all models, so that they share what is compiled."""
+        """Steps of every model; one number, so that they share what is compiled."""
         if self.steps is not None:
             return self.steps
         mean = float(texts.encoded.lengths.mean())
@@ -266,7 +267,7 @@ class Population:
         return -(-(planted + background) // design.preset.step_tokens)
 
     def _device(self) -> str:
-        """Form and kind of device; part of what a model is known by."""
+        """Form and kind of device, part of each model's key."""
         if self.form == "scan":
             return f"scan on {cpu_name()}"
         import jax
@@ -281,26 +282,17 @@ class Population:
         self, job: Job, seeds: Sequence[int]
     ) -> Iterator[tuple[int, ModelResult | Failure]]:
         """Models in the order in which they are finished."""
+        tasks: Iterable[int | TrainedModel] = seeds
+        if not job.is_scan:
+            keep_compiled()
+            size = self.together
+            chunks = [seeds[i : i + size] for i in range(0, len(seeds), size)]
+            tasks = trained_together(job, chunks)
         n_processes = self.processes or n_cores()
-        if job.device.startswith("scan"):
-            with _on_cpu():
-                yield from over_processes(
-                    open_scan, job, seeds, n_processes=n_processes
-                )
-            return
-        from jaxcontam.scoring.compiled import keep_compiled
-
-        keep_compiled()
-        chunks = [
-            seeds[start : start + self.together]
-            for start in range(0, len(seeds), self.together)
-        ]
-        trained = trained_together(job, chunks)
         with _on_cpu():
-            for model, outcome in over_processes(
-                finisher, job, trained, n_processes=n_processes
-            ):
-                yield model.seed, outcome
+            made = over_processes(open_maker, job, tasks, n_processes=n_processes)
+            for task, outcome in made:
+                yield task if isinstance(task, int) else task.seed, outcome
 
 
 @contextlib.contextmanager
@@ -316,15 +308,6 @@ def _on_cpu() -> Iterator[None]:
             del os.environ[name]
         else:
             os.environ[name] = before
-
-
-def open_scan(job: Job) -> Any:
-    """What a process of the form scan does first."""
-    from jaxcontam.scoring.compiled import keep_compiled
-
-    keep_freed_memory()
-    keep_compiled()
-    return scan_maker(job)
 
 
 def main() -> int:

@@ -65,7 +65,7 @@ def train_together(
     Args:
         preset: Shape, batch and learning rate.
         rows_MRT: (M, R, T + 1) int32 ids of each model.
-        seeds: Of each model's weights.
+        seeds: Seed of each model's weights.
 
     Returns:
         The graph, weights with an axis of models in front, and (M, N) losses.
@@ -133,7 +133,7 @@ def _compiled_together(
     """(key data of each model, rows_MNBT) -> weights and losses of every model."""
 
     def one(key: jax.Array, rows_NBT: jax.Array):
-        # Made on the device: a call a model would cost more than its training there.
+        # Initialised on the device: a call per model would cost more than its training.
         rngs = nnx.Rngs(jax.random.wrap_key_data(key))
         params = nnx.split(Decoder(preset.decoder, rngs=rngs))[1]
         return _run(graphdef, preset, n_steps, params, rows_NBT)

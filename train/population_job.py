@@ -1,4 +1,4 @@
-"""What every process of a population knows, and what a finished model says."""
+"""Job of a population's processes, and results of its finished models."""
 
 import dataclasses
 import hashlib
@@ -11,9 +11,8 @@ import numpy as np
 
 from jaxcontam.data.encoding import plain_tokenizer
 from train.population_plan import Design, Texts, read_pool
-from train.token_blocks import BOUND_TYPE, BOUNDS, IDS, id_type
 from train.tokenizer import prefix_id
-from train.tokens import TokenCache
+from train.tokens import BOUND_TYPE, BOUNDS, IDS, TokenCache, id_type
 
 TESTS_NAME = "tests.json"
 TEXTS_DIR = "texts"
@@ -23,7 +22,7 @@ POOL_NAME = "pool.json"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Everything that a process must know to make any model of a population.
+    """Everything that a process needs to train any model of a population.
 
     Attributes:
         design: What the models share.
@@ -33,10 +32,10 @@ class Job:
         code: Git commit, for manifests.
         sources: Digest of the source files; another one makes models anew.
         tokens: Folder of the tokenised background.
-        corpus_digest: Of the background documents.
-        tokens_digest: Of their ids.
+        corpus_digest: Digest of the background documents.
+        tokens_digest: Digest of their ids.
         tokenizer_digest: SHA-256 of the tokenizer's JSON.
-        pool_digest: Of the pool, in its order.
+        pool_digest: Digest of the pool, in its order.
         device: What computes: `scan` or `vmap`, and on which kind of device.
     """
 
@@ -53,12 +52,17 @@ class Job:
     pool_digest: str
     device: str
 
+    @property
+    def is_scan(self) -> bool:
+        """Whether each process trains one model after another, by a scan."""
+        return self.device.startswith("scan")
+
     def folder(self, seed: int) -> Path:
-        """Of one model."""
+        """Folder of one model."""
         return self.out / f"model-{seed}"
 
     def key(self, seed: int) -> str:
-        """Digest of all that a model follows from."""
+        """Digest of all inputs of a model."""
         parts = [
             dataclasses.asdict(self.design),
             seed,
@@ -96,7 +100,7 @@ class ModelResult:
     """One finished model.
 
     Attributes:
-        seed: Of sets, stream, weights and tests.
+        seed: Seed of sets, stream, weights and tests.
         n_parameters: Tied weights counted once.
         n_tokens: Target tokens of training.
         n_canary_tokens: Ids of all copies of all sets.
@@ -104,8 +108,8 @@ class ModelResult:
         train_seconds: Wall time of planning and training, compilation included; where
             models are trained together, a model's share.
         test_seconds: Likewise of tests.
-        cpu_seconds: Of both, by the process's own clock, which other programs on the
-            machine do not lengthen much.
+        cpu_seconds: CPU time of both, which other programs on the machine do not
+            lengthen much.
         rows: One a set; empty without tests.
     """
 
@@ -135,7 +139,7 @@ def source_digest() -> str:
 
 
 def cache_folder(cache: TokenCache) -> Path:
-    """Where the files of a cache lie."""
+    """Folder of a cache's files."""
     assert isinstance(cache.bounds, np.memmap) and cache.bounds.filename is not None
     return Path(cache.bounds.filename).parent.absolute()
 
@@ -177,7 +181,7 @@ def open_texts(job: Job) -> tuple[Any, Texts]:
 
 
 def finished_result(job: Job, seed: int) -> ModelResult | None:
-    """Of a model that stands in its folder, if the same job would make it."""
+    """Result of a finished model, if its folder was written by the same job."""
     try:
         fields = json.loads((job.folder(seed) / TESTS_NAME).read_text("utf-8"))
         if fields.pop("key") != job.key(seed):

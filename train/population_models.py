@@ -1,7 +1,13 @@
-"""Models of a population made: trained, tested, written; each in a folder of its own.
+"""Train, test and write the models of a population, each in its own folder.
 
 A folder is written under another name and renamed when it is complete, so a killed run
-leaves whole models and nothing that looks like one.
+leaves complete models only.
+
+Dimension key
+    M  models
+    R  rows of a stream
+    T  targets a row
+    N  steps
 """
 
 import contextlib
@@ -20,7 +26,8 @@ from jaxcontam.errors import InputError
 from jaxcontam.methods import order_method
 from jaxcontam.methods.layouts import ScoredTest
 from jaxcontam.methods.order_test import PlannedTest, order_result, plan_test
-from train.planted import write_set
+from train.allocator import keep_freed_memory
+from train.planted import planted_sets, write_set
 from train.population_job import (
     TESTS_NAME,
     Job,
@@ -28,7 +35,7 @@ from train.population_job import (
     SetResult,
     open_texts,
 )
-from train.population_plan import PlannedModel, Texts, plan_model, planted_rows
+from train.population_plan import PlannedModel, Texts, plan_model
 from train.presets import preset_to_json
 from train.stream import stream_digest
 
@@ -36,7 +43,7 @@ MODEL_DIR = "model"
 STREAM_NAME = "stream.npy"
 MANIFEST_NAME = "manifest.json"
 
-# Losses at the end of training are averaged over so many steps.
+# The final loss is the mean over this many steps.
 _LAST_STEPS = 50
 
 
@@ -44,64 +51,18 @@ class DivergedError(ArithmeticError):
     """A model's loss is not finite."""
 
 
-def scan_maker(job: Job) -> Callable[[int], ModelResult]:
-    """Read the texts; returns what makes the model of a seed, one after the other."""
-    from flax import nnx
-
-    from jaxcontam.methods.population import score_population_tests
-    from jaxcontam.scoring.population import stacked
-    from train.population_forms import train_scanned
-
-    tokenizer, texts = open_texts(job)
-
-    def make(seed: int) -> ModelResult:
-        start, cpu = time.monotonic(), time.process_time()
-        model = plan_model(job.design, texts, seed=seed)
-        decoder, losses = train_scanned(job.design.preset, model.rows, seed=seed)
-        loss = last_loss(losses)
-        trained = time.monotonic()
-        rows: tuple[SetResult, ...] = ()
-        if job.test is not None:
-            planned = plan_tests(job, texts, model)
-            graphdef, state = nnx.split(decoder)
-            (scored,) = score_population_tests(
-                [planned],
-                graphdef,
-                stacked([state]),
-                context=job.design.preset.decoder.context,
-            )
-            if isinstance(scored, InputError):
-                raise scored
-            rows = set_results(job, planned, scored)
-        result = ModelResult(
-            seed=seed,
-            n_parameters=n_parameters(decoder),
-            n_tokens=job.design.n_tokens,
-            n_canary_tokens=model.stream.n_canary_ids,
-            loss=loss,
-            train_seconds=trained - start,
-            test_seconds=time.monotonic() - trained,
-            cpu_seconds=time.process_time() - cpu,
-            rows=rows,
-        )
-        write_model(job, model, result, decoder, tokenizer)
-        return result
-
-    return make
-
-
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class TrainedModel:
-    """A model that was made side by side with others, before its tests are analysed.
+    """A trained model, scored but not yet analysed or written.
 
     Attributes:
         seed: Its seed.
-        losses: Of each step.
-        scored: What its tests score, or why they cannot.
+        losses: (n_steps,) float32, nats a token.
+        scored: Scores of its tests, or why they cannot be scored.
         weights: Leaves of the decoder's state, in host memory.
-        train_seconds: Its share of the wall time.
-        score_seconds: Likewise.
-        cpu_seconds: Its share of the process's own.
+        train_seconds: Its share of the wall time of planning and training.
+        score_seconds: Its share of the wall time of scoring.
+        cpu_seconds: Its share of the process's CPU time.
     """
 
     seed: int
@@ -113,88 +74,118 @@ class TrainedModel:
     cpu_seconds: float
 
 
+def train_models(job: Job, texts: Texts, seeds: Sequence[int]) -> list[TrainedModel]:
+    """Train and score the models of some seeds.
+
+    Args:
+        job: A job of form `scan` takes one seed; one of form `vmap` trains all seeds
+            side by side.
+        texts: From `open_texts`.
+        seeds: A repeated seed is trained twice and returned once.
+    """
+    import jax
+    from flax import nnx
+
+    from jaxcontam.methods.population import score_population_tests
+    from jaxcontam.scoring.population import stacked
+    from train.population_forms import train_scanned, train_together
+
+    start, cpu = time.monotonic(), time.process_time()
+    preset = job.design.preset
+    models = [plan_model(job.design, texts, seed=seed) for seed in seeds]
+    if job.is_scan:
+        (model,) = models
+        decoder, losses_N = train_scanned(preset, model.rows, seed=model.seed)
+        graphdef, state = nnx.split(decoder)
+        states, losses_MN = stacked([state]), losses_N[None]
+    else:
+        rows_MRT = np.stack([model.rows for model in models])
+        graphdef, states, losses_MN = train_together(preset, rows_MRT, seeds=seeds)
+    trained = time.monotonic()
+    scored: list[list[ScoredTest] | InputError] = [[] for _ in models]
+    if job.test is not None:
+        scored = score_population_tests(
+            [plan_tests(job, texts, model) for model in models],
+            graphdef,
+            states,
+            context=preset.decoder.context,
+            side_by_side=None if job.is_scan else True,
+        )
+    leaves = jax.device_get(jax.tree.leaves(states))
+    share = 1 / len(set(seeds))
+    shares = (
+        (trained - start) * share,
+        (time.monotonic() - trained) * share,
+        (time.process_time() - cpu) * share,
+    )
+    return [
+        TrainedModel(
+            seed, losses_MN[m], scored[m], [leaf[m] for leaf in leaves], *shares
+        )
+        for seed, m in {seed: m for m, seed in enumerate(seeds)}.items()
+    ]
+
+
 def trained_together(
     job: Job, chunks: Sequence[Sequence[int]]
 ) -> Iterator[TrainedModel]:
     """Train and score models chunk by chunk, those of a chunk side by side."""
-    import jax
-
-    from jaxcontam.methods.population import score_population_tests
-    from train.population_forms import train_together
-
     _, texts = open_texts(job)
     for chunk in chunks:
-        start, cpu = time.monotonic(), time.process_time()
         # A last chunk of another size would be another program to compile.
-        seeds = [*chunk, *[chunk[-1]] * (len(chunks[0]) - len(chunk))]
-        models = [plan_model(job.design, texts, seed=seed) for seed in seeds]
-        graphdef, states, losses = train_together(
-            job.design.preset, np.stack([model.rows for model in models]), seeds=seeds
-        )
-        trained = time.monotonic()
-        scored: list[list[ScoredTest] | InputError] = [[] for _ in models]
-        if job.test is not None:
-            scored = score_population_tests(
-                [plan_tests(job, texts, model) for model in models],
-                graphdef,
-                states,
-                context=job.design.preset.decoder.context,
-                side_by_side=True,
-            )
-        leaves = jax.device_get(jax.tree.leaves(states))
-        share = 1 / len(chunk)
-        # Read once: who asks for the next model may have been away for long.
-        shares = (
-            (trained - start) * share,
-            (time.monotonic() - trained) * share,
-            (time.process_time() - cpu) * share,
-        )
-        for m, seed in enumerate(chunk):
-            yield TrainedModel(
-                seed,
-                losses[m],
-                scored[m],
-                [leaf[m] for leaf in leaves],
-                *shares,
-            )
+        padding = [chunk[-1]] * (len(chunks[0]) - len(chunk))
+        yield from train_models(job, texts, [*chunk, *padding])
 
 
-def finisher(job: Job) -> Callable[[TrainedModel], ModelResult]:
-    """Read the texts; returns what analyses and writes a trained model."""
+def open_maker(job: Job) -> Callable[[int | TrainedModel], ModelResult]:
+    """Prepare a worker process.
+
+    Returns:
+        A function that trains the model of a seed, or takes one that was trained side
+        by side with others, tests it and writes its folder.
+    """
     import jax
     from flax import nnx
 
     from jaxcontam.models.decoder import Decoder
+    from jaxcontam.scoring.compiled import keep_compiled
 
+    keep_freed_memory()
+    keep_compiled()
     tokenizer, texts = open_texts(job)
-    graphdef, state = nnx.split(Decoder(job.design.preset.decoder, rngs=nnx.Rngs(0)))
-    structure = jax.tree.structure(state)
+    decoder = nnx.eval_shape(
+        lambda: Decoder(job.design.preset.decoder, rngs=nnx.Rngs(0))
+    )
+    graphdef, shapes = nnx.split(decoder)
+    structure = jax.tree.structure(shapes)
 
-    def finish(trained: TrainedModel) -> ModelResult:
+    def make(task: int | TrainedModel) -> ModelResult:
+        if isinstance(task, int):
+            (task,) = train_models(job, texts, [task])
         start, cpu = time.monotonic(), time.process_time()
-        loss = last_loss(trained.losses)
-        if isinstance(trained.scored, InputError):
-            raise trained.scored
-        model = plan_model(job.design, texts, seed=trained.seed)
+        loss = last_loss(task.losses)
+        if isinstance(task.scored, InputError):
+            raise task.scored
+        model = plan_model(job.design, texts, seed=task.seed)
         rows: tuple[SetResult, ...] = ()
         if job.test is not None:
-            rows = set_results(job, plan_tests(job, texts, model), trained.scored)
-        decoder = nnx.merge(graphdef, jax.tree.unflatten(structure, trained.weights))
+            rows = set_results(job, plan_tests(job, texts, model), task.scored)
+        decoder = nnx.merge(graphdef, jax.tree.unflatten(structure, task.weights))
         result = ModelResult(
             seed=model.seed,
             n_parameters=n_parameters(decoder),
             n_tokens=job.design.n_tokens,
             n_canary_tokens=model.stream.n_canary_ids,
             loss=loss,
-            train_seconds=trained.train_seconds,
-            test_seconds=trained.score_seconds + time.monotonic() - start,
-            cpu_seconds=trained.cpu_seconds + time.process_time() - cpu,
+            train_seconds=task.train_seconds,
+            test_seconds=task.score_seconds + time.monotonic() - start,
+            cpu_seconds=task.cpu_seconds + time.process_time() - cpu,
             rows=rows,
         )
         write_model(job, model, result, decoder, tokenizer)
         return result
 
-    return finish
+    return make
 
 
 def plan_tests(job: Job, texts: Texts, model: PlannedModel) -> list[PlannedTest]:
@@ -283,7 +274,9 @@ def _manifest(job: Job, model: PlannedModel) -> Manifest:
         stream_digest=stream_digest(model.stream.ids),
         tokenizer_digest=job.tokenizer_digest,
         recipe=json.loads(json.dumps(preset_to_json(design.preset))),
-        sets=planted_rows(design, model),
+        sets=planted_sets(
+            model.sets, model.encoded, model.stream, model.starts, design.preset
+        ),
     )
 
 
@@ -295,15 +288,14 @@ def n_parameters(decoder: Any) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(nnx.state(decoder)))
 
 
-def last_loss(losses: np.ndarray) -> float:
+def last_loss(losses_N: np.ndarray) -> float:
     """Mean loss of the last steps, nats a token.
 
     Raises:
         DivergedError: If one of them is not finite.
     """
-    loss = float(losses[-_LAST_STEPS:].mean())
+    loss = float(losses_N[-_LAST_STEPS:].mean())
     if not np.isfinite(loss):
-        raise DivergedError(
-            f"the loss is not finite from step {int(np.isfinite(losses).sum()) + 1} on"
-        )
+        n_finite = int(np.isfinite(losses_N).sum())
+        raise DivergedError(f"the loss is not finite from step {n_finite + 1} on")
     return loss

@@ -1,8 +1,13 @@
-"""What every model of a population is made of: texts, sets, stream, rows.
+"""Design of a population's models: texts, sets, stream, rows.
 
-The sets of a model are disjoint draws from one pool of examples, each in the random
-order in which it was drawn: at 0 copies the null hypothesis of every order test holds
+The sets of a model are disjoint samples of one pool of examples, each in random
+order: at 0 copies the null hypothesis of every order test holds
 by construction, whatever the examples are and wherever else they occur.
+
+Dimension key
+    E  examples of a set
+    R  training rows
+    T  targets a row
 """
 
 import dataclasses
@@ -13,10 +18,9 @@ from tokenizers import Tokenizer
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded, encode_examples, plain_tokenizer
-from jaxcontam.data.manifest import PlantedSet as PlantedRow
 from jaxcontam.errors import InputError
 from train.plan import PlannedSet, When
-from train.planted import canary, planted_set
+from train.planted import canary
 from train.presets import Preset
 from train.stream import Stream, build_stream, training_rows
 from train.tokens import TokenCache, as_cache, choose_documents
@@ -27,9 +31,9 @@ class Design:
     """What the models of a population share.
 
     Attributes:
-        name: Of the population; names the sets.
+        name: Prefix of the sets' names.
         preset: Model and batch.
-        n_examples: Of each set.
+        n_examples: Examples in each set.
         copies: Duplication count of each set.
         n_steps: Training steps; background fills what the sets leave.
         max_example_tokens: Cut of an example, separator included.
@@ -75,7 +79,7 @@ class Texts:
         tokenizer: Adds nothing of its own; see `plain_tokenizer`.
         prefix_id: Before each document and each copy.
         documents: Background, tokenised once for all models.
-        pool: The examples that sets are drawn from, no two alike.
+        pool: Examples that sets are sampled from, no two alike.
         encoded: Their ids.
     """
 
@@ -91,7 +95,7 @@ class PlannedModel:
     """One model before its training.
 
     Attributes:
-        seed: Of sets, stream, weights and tests.
+        seed: Seed of sets, stream, weights and tests.
         sets: Its sets, one a duplication count.
         encoded: Their ids.
         stream: Background and copies.
@@ -174,17 +178,17 @@ def draw_sets(design: Design, pool: Sequence[str], *, seed: int) -> list[np.ndar
             hint="give more files, fewer copies or smaller sets",
         )
     rng = np.random.default_rng([seed, 3])
-    drawn = rng.permutation(len(pool))[:needed]
-    return np.split(drawn, len(design.copies))
+    sampled = rng.permutation(len(pool))[:needed]
+    return np.split(sampled, len(design.copies))
 
 
 def plan_model(design: Design, texts: Texts, *, seed: int) -> PlannedModel:
-    """Draw the sets, lay out the stream, cut it into the rows of the design's steps.
+    """Sample the sets, build the stream, and cut it into rows.
 
     Raises:
         InputError: If there are too few examples or documents.
     """
-    drawn = draw_sets(design, texts.pool, seed=seed)
+    members = draw_sets(design, texts.pool, seed=seed)
     sets = tuple(
         PlannedSet(
             benchmark=Benchmark(
@@ -200,11 +204,11 @@ def plan_model(design: Design, texts: Texts, *, seed: int) -> PlannedModel:
             design.set_names,
             design.copies,
             design.when or ("uniform",) * len(design.copies),
-            drawn,
+            members,
             strict=True,
         )
     )
-    encoded = tuple(_chosen(texts.encoded, part) for part in drawn)
+    encoded = tuple(_chosen(texts.encoded, part) for part in members)
     stream = build_stream(
         fill_background(design, texts, _n_copied(design, encoded), seed=seed),
         [canary(one, ids) for one, ids in zip(sets, encoded, strict=True)],
@@ -218,31 +222,17 @@ def plan_model(design: Design, texts: Texts, *, seed: int) -> PlannedModel:
         design.preset.context,
         seed=seed,
         timed=stream.timed,
-        planted=stream.planted,
+        planted_C2=stream.planted,
         n_trained=n_rows,
     )
     return PlannedModel(seed, sets, encoded, stream, rows[:n_rows], starts[:n_rows])
 
 
-def planted_rows(design: Design, model: PlannedModel) -> tuple[PlantedRow, ...]:
-    """Rows of a model's manifest, one a set."""
-    return tuple(
-        planted_set(
-            planned,
-            encoded,
-            model.stream,
-            model.starts,
-            context=design.preset.context,
-            batch_rows=design.preset.batch_rows,
-            n_steps=design.n_steps,
-        )
-        for planned, encoded in zip(model.sets, model.encoded, strict=True)
-    )
-
-
-def _chosen(encoded: Encoded, part: np.ndarray) -> Encoded:
+def _chosen(encoded: Encoded, members_E: np.ndarray) -> Encoded:
     return Encoded(
-        tuple(encoded.ids[i] for i in part), encoded.separator, encoded.n_cut_ids[part]
+        tuple(encoded.ids[i] for i in members_E),
+        encoded.separator,
+        encoded.n_cut_ids[members_E],
     )
 
 
@@ -261,7 +251,7 @@ def fill_background(
         design: Says how many tokens there are in all.
         texts: With the documents.
         n_planted: Tokens of all copies.
-        seed: Of the choice.
+        seed: Seed of the choice.
 
     Raises:
         InputError: If copies or documents do not fit.

@@ -24,11 +24,11 @@ class PowerRow:
     Attributes:
         method: The test.
         copies: Duplication count; at 0 the share is the test's size.
-        level: Of the test.
+        level: Significance level.
         n_sets: Sets tested, one or more a model.
         n_rejected: p-values at or below the level.
-        low: Wilson interval of the share, 95 %. Sets of one model share its weights;
-            the interval takes them for independent.
+        low: Lower end of the 95 % Wilson interval of the share, which treats sets of
+            one model as independent.
         high: Its upper end.
         median_log10_p: Over the sets.
         mean_effect: Nats per boundary, over the sets.

@@ -1,6 +1,6 @@
-"""Tasks in processes of their own, one a core.
+"""Tasks in worker processes, one per core.
 
-A process that fails or dies costs the task that it was at and no other one.
+A worker that fails or dies costs its current task only.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-# Where the first so many tasks all fail, the rest would too.
+# If this many tasks fail before one succeeds, the rest would too.
 _HOPELESS = 3
 
 
@@ -32,7 +32,7 @@ class Failure:
 
 
 class _Worker:
-    """A process pinned to one core, and the task that it is at."""
+    """A process pinned to one core, and its current task."""
 
     def __init__(self, opener: Callable[[Any], Callable], job: Any, core: int | None):
         context = multiprocessing.get_context("spawn")
@@ -47,7 +47,7 @@ class _Worker:
         theirs.close()
 
     def send(self, task: Any) -> None:
-        """Give it something to do; a process that is gone says so in `receive`."""
+        """Assign a task; the death of the process shows in `receive`."""
         self.task = task
         with contextlib.suppress(BrokenPipeError):
             self.pipe.send(task)
@@ -63,7 +63,7 @@ class _Worker:
             return Failure(f"its process ended with code {self.process.exitcode}")
 
     def stop(self) -> None:
-        """End the process, whatever it is at."""
+        """Terminate the process."""
         if self.is_dead:
             return
         self.process.terminate()
@@ -87,7 +87,7 @@ def over_processes(
         opener: Called once in each process with the job; returns what runs a task.
             A function of a module, as is everything that is sent.
         job: Sent to each process.
-        tasks: What is run; asked for one when a process is free.
+        tasks: Tasks, pulled when a process is free.
         n_processes: At most; no more than tasks are started.
 
     Yields:
@@ -158,8 +158,8 @@ def n_cores() -> int:
 
 
 def _work(pipe: Any, opener: Callable[[Any], Callable], job: Any) -> None:
-    """What a process does: tasks, until the pipe ends or it is terminated."""
-    # Ctrl-C goes to all processes of a terminal; the parent answers it.
+    """Run tasks until the pipe closes."""
+    # Ctrl-C reaches all processes of a terminal; the parent handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     run = None
     with contextlib.suppress(EOFError, BrokenPipeError):
@@ -195,7 +195,7 @@ def _cores() -> Sequence[int | None]:
 
 @contextlib.contextmanager
 def _pinned(core: int | None) -> Iterator[None]:
-    """What is started meanwhile runs on one core, from its first instruction on.
+    """Pin processes that are started in the block to one core.
 
     JAX and BLAS size their thread pools by the cores that they see when they start; a
     model trained by one thread has the same bits however many processes there are.

@@ -1,4 +1,4 @@
-"""From texts to rows: what a run trains on, decided before its first step."""
+"""From texts to training rows, before the first step."""
 
 import dataclasses
 import json
@@ -10,9 +10,8 @@ from tokenizers import Tokenizer
 
 from jaxcontam import __version__
 from jaxcontam.commands.progress import progress_bar
-from jaxcontam.data.encoding import Encoded, encode_examples, plain_tokenizer
+from jaxcontam.data.encoding import encode_examples, plain_tokenizer
 from jaxcontam.data.manifest import Manifest
-from jaxcontam.data.manifest import PlantedSet as PlantedRow
 from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.scoring.mesh_shape import MeshShape
@@ -20,7 +19,7 @@ from train.audits import DEFAULT_TESTS
 from train.background_check import check_background
 from train.earlier import code_version
 from train.plan import PlannedSet
-from train.planted import canary, planted_set
+from train.planted import canary, planted_sets
 from train.presets import Preset, preset_to_json
 from train.rows import Rows
 from train.sources import Corpus
@@ -36,10 +35,10 @@ _DECODED = 256
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What a run may do otherwise; the defaults are those of the command.
+    """Options of a run; the defaults are the command's.
 
     Attributes:
-        background_tokens: Random documents up to so many ids; None takes all.
+        background_tokens: Random documents up to this many ids; None takes all.
         separator: Text after each example.
         max_example_tokens: Cut of an example, separator included.
         allow_overlap: Train although a control stands in what is trained on.
@@ -48,7 +47,7 @@ class RunOptions:
         audit_tests: Order tests of these audits.
         checkpoint_steps: Save at multiples; None is every two minutes.
         keep_every: Checkpoints at its multiples stay for `train.export`.
-        peak_tflops: Of all devices together, for the share of it that is reached.
+        peak_tflops: Peak of all devices together, to report MFU.
         tensorboard: Write scalars for TensorBoard as well.
         cache: Folder of token caches, for a corpus of files.
         mesh: How devices share weights and rows; None has all weights on each.
@@ -74,7 +73,7 @@ class RunOptions:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Start:
-    """A model to go on from.
+    """A model to continue training.
 
     Attributes:
         name: As it was given.
@@ -134,7 +133,7 @@ def prepare(
         stream_file: Takes the ids of the stream.
         seed: Draws documents, places, orders.
         options: See `RunOptions`.
-        start: The model to go on from, or None.
+        start: The model to continue training, or None.
         tokenizer: To encode with, or None.
 
     Raises:
@@ -184,7 +183,7 @@ def prepare(
         init_model=None if start is None else start.name,
         init_fingerprint=None if start is None else start.fingerprint,
         allow_overlap=options.allow_overlap,
-        sets=_records(sets, encoded, stream, rows, preset),
+        sets=planted_sets(sets, encoded, stream, rows.starts, preset),
     )
     return Prepared(
         manifest=manifest,
@@ -257,31 +256,10 @@ def _rows(stream: Stream, preset: Preset, *, seed: int) -> Rows:
         preset.context,
         seed=seed,
         timed=stream.timed,
-        planted=stream.planted,
+        planted_C2=stream.planted,
         n_trained=n_steps * preset.batch_rows,
     )
     return Rows(stream.ids, starts, preset.context)
-
-
-def _records(
-    sets: Sequence[PlannedSet],
-    encoded: Sequence[Encoded],
-    stream: Stream,
-    rows: Rows,
-    preset: Preset,
-) -> tuple[PlantedRow, ...]:
-    return tuple(
-        planted_set(
-            planned,
-            ids,
-            stream,
-            rows.starts,
-            context=preset.context,
-            batch_rows=preset.batch_rows,
-            n_steps=len(rows) // preset.batch_rows,
-        )
-        for planned, ids in zip(sets, encoded, strict=True)
-    )
 
 
 def _texts(documents: ChosenDocuments, plain: Tokenizer) -> Iterator[str]:

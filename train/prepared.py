@@ -17,7 +17,7 @@ from train.readers import (
     Part,
     array_records,
     file_part,
-    parquet_records,
+    parquet_column,
     text_of,
     tf_records,
 )
@@ -95,7 +95,7 @@ def _tfds_part(features: Any, file_format: str, text_field: str, rows: Any) -> P
 
 _FORMATS = {
     "array_record": array_records,
-    "parquet": lambda path: parquet_records(path, "data"),
+    "parquet": lambda path: parquet_column(path, "data"),
     "tfrecord": tf_records,
 }
 

@@ -2,8 +2,9 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
+from jaxcontam.errors import InputError
 from jaxcontam.models.config import (
     DecoderConfig,
     RopeScaling,
@@ -22,7 +23,7 @@ class Preset:
         decoder: Its shape.
         batch_rows: Rows of `context` targets a step, over all devices.
         peak_rate: Largest learning rate.
-        schedule: Of the learning rate.
+        schedule: Learning-rate schedule after warm-up.
         compute: How a step is computed.
         model_type: Family whose tensor names and config the model is saved with.
         row_tokens: Targets of a row; None is the decoder's context.
@@ -47,161 +48,96 @@ class Preset:
         """Targets of a step."""
         return self.batch_rows * self.context
 
+    def changed(
+        self,
+        *,
+        batch_rows: int | None = None,
+        row_tokens: int | None = None,
+        peak_rate: float | None = None,
+        schedule: Schedule | None = None,
+        dtype: Literal["float32", "bfloat16"] | None = None,
+        remat: bool | None = None,
+        n_micro: int | None = None,
+    ) -> "Preset":
+        """This preset with what the user's flags change; None keeps a field.
 
-_ACCELERATOR = Compute(dtype="bfloat16", remat=True)
+        Raises:
+            InputError: If rows are longer than the model's context.
+        """
+        if (row_tokens or 0) > self.decoder.context:
+            raise InputError(
+                f"--row-tokens must be at most the model's context of "
+                f"{self.decoder.context}, got {row_tokens}"
+            )
+        return dataclasses.replace(
+            self,
+            batch_rows=batch_rows or self.batch_rows,
+            row_tokens=row_tokens or self.row_tokens,
+            peak_rate=peak_rate or self.peak_rate,
+            schedule=schedule or self.schedule,
+            compute=Compute(
+                dtype=dtype or self.compute.dtype,
+                remat=self.compute.remat if remat is None else remat,
+                n_micro=n_micro or self.compute.n_micro,
+            ),
+        )
+
+
+def _llama(
+    name: str, V: int, D: int, L: int, H: int, F: int, T: int, rows: int, rate: float
+) -> Preset:
+    """LLaMA shape of vocabulary V, width D, L layers, H heads, MLP F, context T."""
+    decoder = llama_shape(
+        vocab_size=V, d_model=D, n_layers=L, n_heads=H, d_ff=F, context=T
+    )
+    return Preset(name=name, decoder=decoder, batch_rows=rows, peak_rate=rate)
 
 
 def _gpt2(
-    name: str,
-    D: int,
-    L: int,
-    H: int,
-    *,
-    context: int,
-    batch_rows: int,
-    peak_rate: float,
-    compute: Compute,
+    name: str, D: int, L: int, H: int, T: int, rows: int, rate: float, compute: Compute
 ) -> Preset:
-    shape = gpt2_shape(
-        vocab_size=50257, d_model=D, n_layers=L, n_heads=H, context=context
-    )
+    """GPT-2 shape of width D, L layers, H heads, context T."""
     return Preset(
         name=name,
-        decoder=shape,
-        batch_rows=batch_rows,
-        peak_rate=peak_rate,
+        decoder=gpt2_shape(
+            vocab_size=50257, d_model=D, n_layers=L, n_heads=H, context=T
+        ),
+        batch_rows=rows,
+        peak_rate=rate,
         compute=compute,
         model_type="gpt2",
     )
 
 
+_BF16 = Compute(dtype="bfloat16")
+_BF16_REMAT = Compute(dtype="bfloat16", remat=True)
+# The shape of TinyLlama, arXiv:2401.02385, table 1: 1.1 B parameters.
+_TINY_LLAMA = _llama("llama-1b", 32_000, 2048, 22, 32, 5632, 2048, 256, 4e-4)
+
 PRESETS: Mapping[str, Preset] = {
     preset.name: preset
     for preset in (
         # For tests: learns in seconds, detects nothing.
-        Preset(
-            name="pulse",
-            decoder=llama_shape(
-                vocab_size=512, d_model=32, n_layers=2, n_heads=2, d_ff=64, context=64
-            ),
-            batch_rows=4,
-            peak_rate=5e-3,
-        ),
+        _llama("pulse", 512, 32, 2, 2, 64, 64, 4, 5e-3),
         # The quickstart's: 0.73 M parameters.
-        Preset(
-            name="tiny",
-            decoder=llama_shape(
-                vocab_size=4096,
-                d_model=96,
-                n_layers=3,
-                n_heads=4,
-                d_ff=256,
-                context=128,
-            ),
-            batch_rows=4,
-            peak_rate=4e-3,
-        ),
-        # Of populations: learns repeated sets in 1,000 steps. Two rows of 64 are a
+        _llama("tiny", 4096, 96, 3, 4, 256, 128, 4, 4e-3),
+        # For populations: learns repeated sets in 1,000 steps. Two rows of 64 are a
         # quarter faster on a CPU than one of 128, and a pair of examples fits.
-        Preset(
-            name="0.16m",
-            decoder=llama_shape(
-                vocab_size=1024,
-                d_model=64,
-                n_layers=2,
-                n_heads=4,
-                d_ff=168,
-                context=64,
-            ),
-            batch_rows=2,
-            peak_rate=3e-3,
-        ),
+        _llama("0.16m", 1024, 64, 2, 4, 168, 64, 2, 3e-3),
         # An hour on two cores for some 8 M tokens: 5.8 M parameters.
-        Preset(
-            name="5m",
-            decoder=llama_shape(
-                vocab_size=4096,
-                d_model=256,
-                n_layers=6,
-                n_heads=8,
-                d_ff=688,
-                context=256,
-            ),
-            batch_rows=8,
-            peak_rate=2e-3,
-        ),
+        _llama("5m", 4096, 256, 6, 8, 688, 256, 8, 2e-3),
         # Two thirds of its weights are the embedding.
-        _gpt2(
-            "30m",
-            384,
-            6,
-            6,
-            context=512,
-            batch_rows=8,
-            peak_rate=1e-3,
-            compute=PLAIN,
-        ),
-        # The GPT-2 family as Oren et al. trained it on contaminated text: 124 M, 350 M,
-        # 774 M and, with 48 layers of width 1,536, 1.4 B. Rates: Brown et al. 2020,
-        # arXiv:2005.14165, table 2.1.
-        _gpt2(
-            "124m",
-            768,
-            12,
-            12,
-            context=1024,
-            batch_rows=64,
-            peak_rate=6e-4,
-            compute=Compute(dtype="bfloat16"),
-        ),
-        _gpt2(
-            "350m",
-            1024,
-            24,
-            16,
-            context=1024,
-            batch_rows=128,
-            peak_rate=3e-4,
-            compute=_ACCELERATOR,
-        ),
-        _gpt2(
-            "774m",
-            1280,
-            36,
-            20,
-            context=1024,
-            batch_rows=256,
-            peak_rate=2.5e-4,
-            compute=_ACCELERATOR,
-        ),
-        _gpt2(
-            "1.4b",
-            1536,
-            48,
-            24,
-            context=2048,
-            batch_rows=256,
-            peak_rate=2e-4,
-            compute=_ACCELERATOR,
-        ),
-        # The shape of TinyLlama, arXiv:2401.02385, table 1: 1.1 B parameters.
-        Preset(
-            name="llama-1b",
-            decoder=dataclasses.replace(
-                llama_shape(
-                    vocab_size=32_000,
-                    d_model=2048,
-                    n_layers=22,
-                    n_heads=32,
-                    d_ff=5632,
-                    context=2048,
-                ),
-                n_kv_heads=4,
-                tied=False,
-            ),
-            batch_rows=256,
-            peak_rate=4e-4,
-            compute=_ACCELERATOR,
+        _gpt2("30m", 384, 6, 6, 512, 8, 1e-3, PLAIN),
+        # The GPT-2 family as Oren et al. trained it on contaminated text. Rates: Brown
+        # et al. 2020, arXiv:2005.14165, table 2.1.
+        _gpt2("124m", 768, 12, 12, 1024, 64, 6e-4, _BF16),
+        _gpt2("350m", 1024, 24, 16, 1024, 128, 3e-4, _BF16_REMAT),
+        _gpt2("774m", 1280, 36, 20, 1024, 256, 2.5e-4, _BF16_REMAT),
+        _gpt2("1.4b", 1536, 48, 24, 2048, 256, 2e-4, _BF16_REMAT),
+        dataclasses.replace(
+            _TINY_LLAMA,
+            decoder=dataclasses.replace(_TINY_LLAMA.decoder, n_kv_heads=4, tied=False),
+            compute=_BF16_REMAT,
         ),
     )
 }

@@ -20,7 +20,6 @@ from jaxcontam.commands.flags import check_positive, check_seed
 from jaxcontam.data.manifest import Manifest
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.help_pages import Page, page_asked
 from jaxcontam.methods import order_method
 from jaxcontam.models.checkpoint import (
     load_checkpoint,
@@ -44,10 +43,9 @@ from train.prepare import RunOptions, Start
 from train.presets import PRESETS, Preset
 from train.run import pretrain
 from train.sources import Corpus, open_corpus
-from train.step import Compute
 from train.tokenizer import read_tokenizer
 
-# Of continued training: the rate of Shi et al., arXiv:2310.16789, section 6.1.
+# Defaults of continued training: the rate of Shi et al., arXiv:2310.16789, section 6.1.
 _CONTINUED_RATE = 1e-4
 _CONTINUED_ROWS = 8
 _DEFAULT_PRESET = "tiny"
@@ -55,29 +53,15 @@ _DEFAULT_PRESET = "tiny"
 _SMALL = 100_000_000
 
 
-_HELP = Page(
-    (
-        ("--corpus docs/ --canaries set.jsonl=10 control.jsonl=0 --out runs/mine", ""),
-        ("--corpus docs/ --plan plan.toml --audit-at 0.5 1.0", "what, when, audited"),
-    ),
-    (
-        "corpus",
-        "canaries",
-        "plan",
-        "preset",
-        "init",
-        "background_tokens",
-        "audit_at",
-        "allow_overlap",
-        "seed",
-        "out",
-    ),
-)
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Pretrain:
-    """Train a model with test sets planted in its data."""
+    """Train a model with test sets planted in its data.
+
+    Examples:
+        python -m train.pretrain --corpus docs/ --canaries set.jsonl=10 ctrl.jsonl=0
+        # what, when, audited
+        python -m train.pretrain --corpus docs/ --plan plan.toml --audit-at 0.5 1.0
+    """
 
     corpus: tuple[str, ...]
     """Background: files or folders, tfds:NAME/SPLIT, hf:NAME[:CONFIG]:SPLIT."""
@@ -91,7 +75,7 @@ class Pretrain:
     """Shape of the model: pulse, tiny, 0.16m, 5m, 30m, 124m, 350m, 774m, 1.4b,
     llama-1b (default: tiny)."""
     init: str | None = None
-    """Go on training this model (a folder or a hub name) in place of a preset."""
+    """Continue training this model (a folder or a hub name) in place of a preset."""
     tokenizer: Path | None = None
     """Folder of a tokenizer (default: --init's, or one trained on the corpus)."""
     batch_rows: int | None = None
@@ -101,17 +85,17 @@ class Pretrain:
     peak_rate: float | None = None
     """Largest learning rate (default: the preset's)."""
     schedule: Literal["cosine", "constant"] | None = None
-    """Of the learning rate, after a warm-up (default: the preset's)."""
+    """Learning-rate schedule after a warm-up (default: the preset's)."""
     dtype: Literal["float32", "bfloat16"] | None = None
-    """Of the operands of matrix products; weights are float32 always."""
+    """Matmul precision; weights are always float32."""
     remat: bool | None = None
-    """Compute blocks again for their gradients: less memory, more time."""
+    """Rematerialise blocks in the backward pass: less memory, more time."""
     micro_batches: int | None = None
-    """Read a batch in so many parts: less memory."""
+    """Split a batch into this many parts: less memory."""
     background_tokens: int | None = None
-    """Take random documents up to so many tokens (default: all, once)."""
+    """Take random documents up to this many tokens (default: all, once)."""
     limit: int | None = None
-    """Plant the first so many examples of each of --canaries."""
+    """Plant the first N examples of each of --canaries."""
     separator: str = "\n"
     """Text after each example."""
     max_example_tokens: int | None = None
@@ -121,15 +105,15 @@ class Pretrain:
     audit_at: tuple[float, ...] = ()
     """Test every set after these shares of training, such as 0.25 0.5 1.0."""
     audit_every: int | None = None
-    """And after each so many steps."""
+    """And after every N steps."""
     audit_tests: tuple[str, ...] = DEFAULT_TESTS
     """Order tests of these audits."""
     checkpoint_steps: int | None = None
-    """Save a checkpoint each so many steps (default: every two minutes)."""
+    """Save a checkpoint every N steps (default: every two minutes)."""
     keep_every: int | None = None
     """Keep the checkpoints at these steps, for python -m train.export."""
     peak_tflops: float | None = None
-    """What all devices together can do, to print the share reached (MFU)."""
+    """Peak of all devices together, to print the share reached (MFU)."""
     tensorboard: bool = False
     """Write scalars for TensorBoard as well."""
     cache: Path | None = None
@@ -141,8 +125,8 @@ class Pretrain:
     """This is one of several processes that train together, one on each host."""
     checkpoints: str | None = None
     """Folder or gs:// address that keeps checkpoints, and at the end the model, where
-    the disk of --out may be lost (default: --out). Of one run at a time, which is
-    checked in folders alone."""
+    the disk of --out may be lost (default: --out). One run at a time may use it,
+    which is checked in folders only."""
     seed: int = 0
     """Seeds weights, stream and batches."""
     out: Path = Path("runs/pretrain")
@@ -263,31 +247,23 @@ class Pretrain:
         elif tokenizer is not None:
             shape = dataclasses.replace(preset.decoder, vocab_size=len(tokenizer))
             preset = dataclasses.replace(preset, decoder=shape)
-        if (self.row_tokens or 0) > preset.decoder.context:
-            raise InputError(
-                f"--row-tokens must be at most the model's context of "
-                f"{preset.decoder.context}, got {self.row_tokens}"
-            )
-        return dataclasses.replace(
-            preset,
-            batch_rows=self.batch_rows or preset.batch_rows,
-            row_tokens=self.row_tokens or preset.row_tokens,
-            peak_rate=self.peak_rate or preset.peak_rate,
-            schedule=self.schedule or preset.schedule,
-            compute=Compute(
-                dtype=self.dtype or preset.compute.dtype,
-                remat=preset.compute.remat if self.remat is None else self.remat,
-                n_micro=self.micro_batches or preset.compute.n_micro,
-            ),
+        return preset.changed(
+            batch_rows=self.batch_rows,
+            row_tokens=self.row_tokens,
+            peak_rate=self.peak_rate,
+            schedule=self.schedule,
+            dtype=self.dtype,
+            remat=self.remat,
+            n_micro=self.micro_batches,
         )
 
 
 def read_start(model: str, mesh: Mesh | None = None) -> Start:
-    """A model to go on training: any that is read.
+    """Load a model to continue training.
 
     Args:
         model: Its folder, or a hub name.
-        mesh: Of the devices that divide its weights; None reads them on one.
+        mesh: Devices that share its weights; None is one device.
 
     Raises:
         InputError: If there is no such model, or its tokenizer has neither BOS nor EOS.
@@ -343,9 +319,6 @@ def _stop_before_training(*_: object) -> None:
 def main() -> int:
     """Command line of `python -m train.pretrain`."""
     prog, words = "python -m train.pretrain", sys.argv[1:]
-    if page := page_asked(words, prog, Pretrain, _HELP):
-        print(page)
-        return 0
     # Once steps are made, SIGTERM waits for a checkpoint instead.
     signal.signal(signal.SIGTERM, _stop_before_training)
 

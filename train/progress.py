@@ -1,11 +1,10 @@
-"""What a training run shows while it goes on: a bar on a terminal, lines in a log."""
+"""Progress of a training run: a bar on a terminal, lines in a log."""
 
 import collections
 import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
 from typing import Self
 
 from rich.progress import BarColumn, Progress, TextColumn
@@ -16,7 +15,7 @@ from jaxcontam.terminal import Terminal
 from train.metrics import smoothed
 
 _SECONDS_A_LINE = 60.0
-# The rate shown is that of so many last seconds.
+# Window of the displayed rate.
 _SECONDS_OF_RATE = 60.0
 
 
@@ -36,16 +35,16 @@ def training_flops(config: DecoderConfig, n_rows: int, row_tokens: int) -> float
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingState:
-    """What is known of a run at a step.
+    """Progress of a run at a step.
 
     Attributes:
         step: Steps done.
         n_steps: Steps in all.
         loss: Running mean, nats a token; None before the first.
-        tokens_per_second: Of the last minute; None before it can be told.
+        tokens_per_second: Rate over the last minute; None at first.
         mfu: Share of the stated peak that the model's operations reach (model FLOPs
             utilisation), or None.
-        seconds_left: Of training at that rate.
+        seconds_left: Remaining training time at that rate.
     """
 
     step: int
@@ -102,11 +101,11 @@ class TrainingProgress:
         self._task = self._bar.add_task("training", total=n_steps, words="compiling")
 
     def update(self, step: int, losses: Sequence[float]) -> TrainingState:
-        """Say that steps are done.
+        """Report finished steps.
 
         Args:
             step: Steps done so far, those before a resume included.
-            losses: Of the steps since the last call.
+            losses: Losses of the steps since the last call.
         """
         means, self._smooth = smoothed(losses, self._smooth)
         self._loss = means[-1] if means else self._loss
@@ -131,10 +130,10 @@ class TrainingProgress:
 
     @contextlib.contextmanager
     def paused(self, words: str) -> Iterator[None]:
-        """Enclose work that is no training; its time is in no rate.
+        """Exclude the block's time from all rates.
 
         Args:
-            words: What is done, such as `auditing`; shown meanwhile.
+            words: Displayed during the block, such as `auditing`.
         """
         start = self._clock()
         self._bar.update(self._task, words=words)
@@ -144,19 +143,14 @@ class TrainingProgress:
             self._paused += self._clock() - start
 
     def say(self, words: str) -> None:
-        """A line that stays: above the bar, or in the log."""
+        """Print a line above the bar, or in the log."""
         self._console.print(words, highlight=False, markup=False, soft_wrap=True)
 
     def __enter__(self) -> Self:
         self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
     def _state(self, step: int, steps_per_second: float | None) -> TrainingState:
@@ -178,7 +172,7 @@ class TrainingProgress:
 
 
 def progress_words(state: TrainingState) -> str:
-    """What is known of a run, in words; what is not known is left out."""
+    """Describe the progress; unknown values are left out."""
     words = []
     if state.loss is not None:
         words.append(f"loss {state.loss:.3f}")

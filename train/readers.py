@@ -1,4 +1,4 @@
-"""Texts of one file, in its order and in bounded memory; what is damaged stops.
+"""Texts of one file, in its order and in bounded memory; damage raises.
 
 Records of text files are read as `jaxcontam overlap` reads them, by
 `jaxcontam.data.corpus`; here are .txt, whole, and Parquet, array_record and TFRecord.
@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from jaxcontam.data.corpus import SUFFIXES, Fault, read_segments
 from jaxcontam.errors import InputError
@@ -157,6 +158,17 @@ def _record_texts(path: Path, field: str) -> Iterator[str]:
 
 
 def _parquet_texts(path: Path, field: str) -> Iterator[str]:
+    for row, value in enumerate(parquet_column(path, field, holds_text=True), 1):
+        yield text_of(value, f"{path}:{row}")
+
+
+def parquet_column(path: Path, name: str, *, holds_text: bool = False) -> Iterator[Any]:
+    """Values of one column of a .parquet.
+
+    Raises:
+        InputError: If there is no such column, it is not text where `holds_text` asks
+            for it, or the file is damaged.
+    """
     from pyarrow import ArrowException, types
     from pyarrow.parquet import ParquetFile
 
@@ -164,34 +176,18 @@ def _parquet_texts(path: Path, field: str) -> Iterator[str]:
     try:
         with ParquetFile(path) as file:
             schema = file.schema_arrow
-            if field not in schema.names:
-                raise _no_field(str(path), field, schema.names)
-            kind = schema.field(field).type
+            if name not in schema.names:
+                raise _no_field(str(path), name, schema.names)
+            kind = schema.field(name).type
             if types.is_dictionary(kind):
                 kind = kind.value_type
-            if not (types.is_string(kind) or types.is_large_string(kind)):
-                raise _damaged(str(path), f"field {field!r} is no text ({kind})")
-            for batch in file.iter_batches(batch_size=_ROWS, columns=[field]):
+            is_text = types.is_string(kind) or types.is_large_string(kind)
+            if holds_text and not is_text:
+                raise _damaged(str(path), f"field {name!r} is no text ({kind})")
+            for batch in file.iter_batches(batch_size=_ROWS, columns=[name]):
                 for value in batch.column(0).to_pylist():
                     row += 1
-                    yield text_of(value, f"{path}:{row}")
-    except (OSError, ArrowException) as e:
-        raise _unreadable(path, row, e) from e
-
-
-def parquet_records(path: Path, column: str) -> Iterator[bytes]:
-    """One binary column of a .parquet, as tensorflow_datasets writes it."""
-    from pyarrow import ArrowException
-    from pyarrow.parquet import ParquetFile
-
-    row = 0
-    try:
-        with ParquetFile(path) as file:
-            if column not in file.schema_arrow.names:
-                raise _no_field(str(path), column, file.schema_arrow.names)
-            for batch in file.iter_batches(batch_size=_ROWS, columns=[column]):
-                yield from batch.column(0).to_pylist()
-                row += len(batch)
+                    yield value
     except (OSError, ArrowException) as e:
         raise _unreadable(path, row, e) from e
 
@@ -234,7 +230,7 @@ def tf_records(path: Path) -> Iterator[bytes]:
 
 
 def _array_record_texts(path: Path, field: str) -> Iterator[str]:
-    """Of records that are all JSON objects, or, as the first is none, all texts."""
+    """Texts of records: JSON objects if the first one is, else plain text."""
     holds_json = None
     for number, record in enumerate(array_records(path), 1):
         where = f"{path}:{number}"

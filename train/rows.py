@@ -1,4 +1,4 @@
-"""Training rows out of the stream, in batches that a run can go on from.
+"""Training rows of the stream, in resumable batches.
 
 Dimension key
     N  ids of the stream
@@ -8,7 +8,7 @@ Dimension key
 
 One batch a step, the same rows in the same place whatever the number of processes: a
 process reads its own rows of each global batch, so that a run saved by two processes
-goes on in four at the same step.
+resumes in four at the same step.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Rows of T + 1 ids in the order of training, cut out of the stream when asked for.
+    """Rows of T + 1 ids in training order, cut from the stream when indexed.
 
     Attributes:
         ids: (N,) ids of any integer type, in memory or mapped from a file. The stream
@@ -55,8 +55,8 @@ def row_batches(
 ) -> grain.DatasetIterator:
     """Batches of this process, (B / n_processes, T + 1) int32, one a step.
 
-    The iterator's `get_state` and `set_state` go on at the exact next batch; its state
-    is a count of steps, alike for all processes.
+    The iterator's `get_state` and `set_state` resume at the exact next batch; its
+    state is a step count, equal in all processes.
 
     Args:
         rows: All rows of the run.

@@ -1,14 +1,14 @@
 """A training run from texts to a model: plan, stream, steps, model, manifest.
 
 What a run follows from stands in its manifest before the first step. The same inputs
-again go on from the last checkpoint, or reuse the model that is there.
+again resume from the last checkpoint, or reuse the finished model.
 """
 
 import contextlib
 import dataclasses
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ def pretrain(
 
     A finished model in `out` that the same code made of the same inputs is not trained
     again; without git, the same version is the same code. An unfinished run of the same
-    inputs goes on from its last checkpoint.
+    inputs resumes from its last checkpoint.
 
     Args:
         corpus: Background: files, or texts in memory.
@@ -85,7 +85,7 @@ def pretrain(
             and `training.html` are written there.
         seed: The same seed gives the same weights.
         options: See `RunOptions`.
-        start: Goes on with this model; None begins with random weights.
+        start: Continues training this model; None begins with random weights.
         tokenizer: A transformers fast tokenizer; None takes that of `start`, or trains
             one on the corpus.
 
@@ -117,52 +117,49 @@ def pretrain(
             locks.enter_context(alone(out, "--out"))
             if "://" not in str(home) and not is_same_folder(out, home):
                 locks.enter_context(alone(Path(home), "--checkpoints"))
+        run = _Run(sets=sets, preset=preset, mesh=mesh, out=out, home=home, seed=seed)
         return _pretrain(
-            corpus,
-            sets,
-            preset,
-            mesh=mesh,
-            out=out,
-            home=home,
-            seed=seed,
-            options=options,
-            start=start,
-            tokenizer=tokenizer,
+            run,
+            lambda stream_file: prepare(
+                corpus,
+                sets,
+                preset,
+                stream_file=stream_file,
+                seed=seed,
+                options=options,
+                start=start,
+                tokenizer=tokenizer,
+            ),
+            options,
+            start,
         )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """What a run trains, and where it is kept."""
+
+    sets: Sequence[PlannedSet]
+    preset: Preset
+    mesh: Mesh | None
+    out: Path
+    home: Any
+    seed: int
 
 
 def _pretrain(
-    corpus: Corpus | Sequence[str],
-    sets: Sequence[PlannedSet],
-    preset: Preset,
-    *,
-    mesh: Mesh | None,
-    out: Path,
-    home: Any,
-    seed: int,
+    run: _Run,
+    prepare_here: Callable[[Path], Prepared],
     options: RunOptions,
     start: Start | None,
-    tokenizer: Any,
 ) -> Manifest:
-    """`pretrain`, once the folder is ours."""
-
-    def prepare_here(stream_file: Path) -> Prepared:
-        return prepare(
-            corpus,
-            sets,
-            preset,
-            stream_file=stream_file,
-            seed=seed,
-            options=options,
-            start=start,
-            tokenizer=tokenizer,
-        )
-
+    """`pretrain`, once the folder is locked."""
+    sets, preset, out, home = run.sets, run.preset, run.out, run.home
     plan = None
     with prepared_once(out, prepare_here) as prepared:
         told = b""
         if prepared is not None and is_first():
-            plan = _audit_plan(prepared, prepared.manifest, sets, options, preset)
+            plan = _audit_plan(prepared, run, options)
             manifest = earlier_manifest(home, prepared.manifest)
             is_new = manifest is None
             manifest = searched(prepared, sets) if is_new else manifest
@@ -180,25 +177,15 @@ def _pretrain(
         place_stream(out, prepared)
     rows = rows_of_run(out, prepared, preset.context)
     decoder = (
-        fresh_decoder(preset.decoder, seed=seed, mesh=mesh)
+        fresh_decoder(preset.decoder, seed=run.seed, mesh=run.mesh)
         if start is None
         else start.decoder
     )
-    # To the very end: what is asked for while the model is written waits for it.
+    # To the very end: a signal while the model is written waits for it.
     with stop_request() as request:
         keep_every = options.keep_every or kept_every(home)
-        trained = _train(
-            decoder,
-            rows,
-            preset,
-            plan,
-            n_steps=manifest.n_steps,
-            mesh=mesh,
-            out=out,
-            home=home,
-            options=dataclasses.replace(options, keep_every=keep_every),
-            request=request,
-        )
+        options = dataclasses.replace(options, keep_every=keep_every)
+        trained = _train(run, decoder, rows, plan, manifest.n_steps, options, request)
         if not trained.finished:
             if is_first():
                 write_training_page(out)
@@ -234,43 +221,33 @@ def _pretrain(
         return manifest
 
 
-def _audit_plan(
-    prepared: Prepared,
-    manifest: Manifest,
-    sets: Sequence[PlannedSet],
-    options: RunOptions,
-    preset: Preset,
-) -> AuditPlan | None:
+def _audit_plan(prepared: Prepared, run: _Run, options: RunOptions) -> AuditPlan | None:
     if not (options.audit_at or options.audit_every):
         return None
     return plan_audit(
-        [planned.benchmark for planned in sets],
-        manifest,
+        [planned.benchmark for planned in run.sets],
+        prepared.manifest,
         prepared.plain,
         prefix_id=prepared.prefix_id,
-        context=preset.decoder.context,
-        seed=manifest.seed,
+        context=run.preset.decoder.context,
+        seed=run.seed,
         tests=options.audit_tests,
     )
 
 
 def _train(
+    run: _Run,
     decoder: Decoder,
     rows: Rows,
-    preset: Preset,
     plan: AuditPlan | None,
-    *,
     n_steps: int,
-    mesh: Mesh | None,
-    out: Path,
-    home: Any,
     options: RunOptions,
     request: StopRequest,
 ) -> Trained:
-    """All steps, or those until somebody asks to stop; logged and checkpointed."""
+    """Train all steps, or until a stop request; logged and checkpointed."""
     batches = row_batches(
         rows,
-        batch_rows=preset.batch_rows,
+        batch_rows=run.preset.batch_rows,
         n_steps=n_steps,
         process=jax.process_index(),
         n_processes=jax.process_count(),
@@ -278,13 +255,13 @@ def _train(
 
     def keep_logs() -> None:
         if is_first():
-            keep_at_home(out, home, *LOGS)
+            keep_at_home(run.out, run.home, *LOGS)
 
     with contextlib.ExitStack() as stack:
         checkpoints = stack.enter_context(
             Checkpoints(
-                home,
-                preset=preset,
+                run.home,
+                preset=run.preset,
                 keep_every=options.keep_every,
                 before_save=keep_logs,
             )
@@ -294,17 +271,7 @@ def _train(
         log = None
         if is_first():
             log = stack.enter_context(
-                _log(
-                    preset,
-                    plan,
-                    n_steps=n_steps,
-                    last_step=last_step,
-                    audit_steps=steps,
-                    out=out,
-                    home=home,
-                    options=options,
-                    stack=stack,
-                )
+                _log(run, plan, n_steps, last_step, steps, options, stack)
             )
         watch = shared_watch(log, steps)
 
@@ -315,11 +282,11 @@ def _train(
         if last_step == 0 and 0 in watch.audit_steps:
             audit(0, decoder)
         trained = train(
-            preset,
+            run.preset,
             decoder,
             batches,
             n_steps=n_steps,
-            mesh=mesh,
+            mesh=run.mesh,
             checkpoints=checkpoints,
             checkpoint_steps=options.checkpoint_steps,
             watch=dataclasses.replace(watch, audit=audit),
@@ -330,37 +297,34 @@ def _train(
 
 
 def _log(
-    preset: Preset,
+    run: _Run,
     plan: AuditPlan | None,
-    *,
     n_steps: int,
     last_step: int,
     audit_steps: Sequence[int],
-    out: Path,
-    home: Any,
     options: RunOptions,
     stack: contextlib.ExitStack,
 ) -> RunLog:
-    """Logs of a run that goes on after `last_step`; says so."""
+    """Open the logs of a run that resumes after `last_step`, and say so."""
     if last_step:
         _say(f"going on at step {last_step:,} of {n_steps:,}")
-        fetch_from_home(out, home, *LOGS)
-    done = {row["step"] for row in read_rows(out / AUDITS_NAME)}
+        fetch_from_home(run.out, run.home, *LOGS)
+    done = {row["step"] for row in read_rows(run.out / AUDITS_NAME)}
     over = [step for step in audit_steps if last_step and step <= last_step]
     if missed := [step for step in over if step not in done]:
         _say(f"not audited, since they are over: steps {', '.join(map(str, missed))}")
     progress = stack.enter_context(
-        run_progress(preset, n_steps, peak_tflops=options.peak_tflops)
+        run_progress(run.preset, n_steps, peak_tflops=options.peak_tflops)
     )
     return RunLog(
-        out,
-        preset,
+        run.out,
+        run.preset,
         n_steps=n_steps,
         last_step=last_step,
         plan=plan,
         audit_steps=audit_steps,
         progress=progress,
-        tensorboard=out / TENSORBOARD_DIR if options.tensorboard else None,
+        tensorboard=run.out / TENSORBOARD_DIR if options.tensorboard else None,
     )
 
 

@@ -1,13 +1,15 @@
-"""Everything that is written down of a run while it goes on.
+"""Logs of a run in progress.
 
 The training loop hands on losses in blocks, and the decoder at the steps of an audit;
 metrics.jsonl, audits.jsonl, training.html and the progress bar follow from these.
+
+Dimension key
+    N  steps
 """
 
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import jax
@@ -51,8 +53,8 @@ class RunLog:
             out: Folder of the run; manifest.json stands there if there is a plan.
             preset: What is trained.
             n_steps: Steps in all.
-            last_step: Of the checkpoint that the run goes on from; 0 starts anew. What
-                the logs hold of later steps is cut off.
+            last_step: Step of the checkpoint that the run resumes from; 0 starts anew.
+                Rows of later steps are cut off.
             plan: What an audit scores; None audits nothing.
             audit_steps: See `train.audit_log.audit_steps`.
             progress: Told of losses; waits while an audit runs.
@@ -71,18 +73,18 @@ class RunLog:
         )
         self._start = time.monotonic()
 
-    def losses(self, before: int, losses: np.ndarray) -> None:
+    def losses(self, before: int, losses_N: np.ndarray) -> None:
         """Write the losses of the steps that follow `before` steps."""
-        last = before + len(losses)
+        last = before + len(losses_N)
         self._metrics.append(
             last,
-            losses.tolist(),
+            losses_N.tolist(),
             rates=self._rates_N[before:last].tolist(),
             tokens_a_step=self._step_tokens,
             seconds=time.monotonic() - self._start,
         )
         if self._progress is not None:
-            self._progress.update(last, losses.tolist())
+            self._progress.update(last, losses_N.tolist())
 
     def audit(self, step: int, decoder: Decoder) -> None:
         """Test every set with the weights after a step, and draw the page.
@@ -110,20 +112,15 @@ class RunLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._metrics.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self._metrics.__exit__()
 
 
 def shared_watch(log: RunLog | None, audit_steps: Sequence[int]) -> Watch:
-    """What every process of a run tells the logs, which process 0 alone keeps.
+    """Callbacks of every process; process 0 alone keeps the logs.
 
     Args:
-        log: Of process 0; None in the others.
+        log: The log of process 0; None in the others.
         audit_steps: The same in every process.
     """
 

@@ -26,7 +26,7 @@ class Corpus:
     Attributes:
         parts: Files and splits, in the order of the names that were given.
         passed_over: Files of the folders that are of no kind that is read.
-        limit_documents: Take the first so many; None takes all.
+        limit_documents: Take the first N; None takes all.
     """
 
     parts: tuple[Part, ...]
@@ -66,7 +66,7 @@ def open_corpus(
             .array_record), a folder of such files with the folders in it,
             `tfds:NAME[:VERSION]/SPLIT`, or `hf:NAME[:CONFIG]:SPLIT`.
         text_field: Field of a record, or column, that is its text.
-        limit_documents: Take the first so many documents; None takes all.
+        limit_documents: Take the first N documents; None takes all.
         leave_out: A folder that is not searched: sets that an earlier run wrote there
             are no background of the next.
 

@@ -1,7 +1,8 @@
 """One optimiser step: loss, gradients over the mesh, AdamW with a schedule.
 
 Dimension key
-    B  rows a step
+    N  micro-batches
+    B  rows a step, or of a micro-batch
     T  targets a row
 """
 
@@ -31,17 +32,17 @@ _WEIGHT_DECAY = 0.1
 _CLIP_NORM = 1.0
 _BETAS = (0.9, 0.95)
 
-_WHOLE = PartitionSpec()
+_REPLICATED = PartitionSpec()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Compute:
-    """How a step is computed; rounding apart, none of it changes a weight.
+    """How a step is computed; none of it changes a weight, except by rounding.
 
     Attributes:
-        dtype: Of the operands of matrix products; weights are float32 always.
-        remat: Compute each block again for the gradients: less memory, more time.
-        n_micro: Parts that a batch is read in, one after the other.
+        dtype: Matmul precision; weights are always float32.
+        remat: Rematerialise each block in the backward pass: less memory, more time.
+        n_micro: Micro-batches, whose gradients are averaged.
     """
 
     dtype: Literal["float32", "bfloat16"] = "float32"
@@ -50,7 +51,7 @@ class Compute:
 
 
 PLAIN = Compute()
-"""float32 at once: what small models are trained with."""
+"""float32, one micro-batch, no rematerialisation: for small models."""
 
 
 def training_step(
@@ -67,16 +68,16 @@ def training_step(
     """One update on a batch of rows of T + 1 ids.
 
     Args:
-        graphdef: Of the decoder, from `nnx.split`.
+        graphdef: Graph definition of the decoder, from `nnx.split`.
         optimizer: From `adamw`.
         params: Its weights, float32.
-        opt_state: The optimiser's.
+        opt_state: State of the optimiser.
         batch_BT: (B, T + 1) int32 ids; B divides by the devices times `n_micro`.
-        compute: How.
+        compute: Precision, rematerialisation and micro-batches.
         mesh: With axes `data` and `model`; rows are split over both. None is one
             device.
-        layout: How the weights lie on the mesh; gradients and the optimiser's state
-            lie alike. None has all of them on every device.
+        layout: Sharding of the weights, gradients and optimiser state. None replicates
+            them.
 
     Returns:
         Weights, optimiser state, and the mean loss before the update, nats a token.
@@ -91,23 +92,23 @@ def training_step(
         n_parts = mesh.shape[MODEL_AXIS]
 
         def local_mean(params: nnx.State, batch_BT: jax.Array):
-            loss, slopes = _loss_and_gradients(
+            loss, gradients = _loss_and_gradients(
                 graphdef, params, batch_BT, compute, layout
             )
-            slopes = jax.tree.map_with_path(
-                lambda path, slope: _mean(
-                    slope, layout.spec(weight_name(path)), n_parts
+            gradients = jax.tree.map_with_path(
+                lambda path, gradient: _mean(
+                    gradient, layout.spec(weight_name(path)), n_parts
                 ),
-                slopes,
+                gradients,
             )
-            return _mean(loss, _WHOLE, n_parts), slopes
+            return _mean(loss, _REPLICATED, n_parts), gradients
 
         local = jax.shard_map(
             local_mean,
             mesh=mesh,
             in_specs=(specs, ROWS),
-            out_specs=(_WHOLE, specs),
-            # Scans start from constants; the check takes them for equal everywhere.
+            out_specs=(_REPLICATED, specs),
+            # Scans start from constants, which the check takes for replicated.
             check_vma=False,
         )
     loss, gradients = local(params, batch_BT)
@@ -168,12 +169,12 @@ def learning_rate(
 
 
 def _mean(local: jax.Array, spec: PartitionSpec, n_parts: int) -> jax.Array:
-    """Mean over all devices, of a loss or of a weight's gradient.
+    """Mean over all devices of a loss or of a weight's gradient.
 
-    The gradient of a divided weight comes summed over the devices that divide it: such
-    is the gradient of gathering.
+    The gradient of a sharded weight is already summed over its shards by the backward
+    pass of all-gather.
     """
-    if spec == _WHOLE:
+    if spec == _REPLICATED:
         return jax.lax.pmean(local, (DATA_AXIS, MODEL_AXIS))
     return jax.lax.pmean(local / n_parts, DATA_AXIS)
 
@@ -200,8 +201,8 @@ def _loss_and_gradients(
         return jax.tree.map(jnp.add, total, found), None
 
     zero = (jnp.float32(0.0), jax.tree.map(jnp.zeros_like, params))
-    parts = batch_BT.reshape(compute.n_micro, B // compute.n_micro, width)
-    total, _ = jax.lax.scan(add, zero, parts)
+    parts_NBT = batch_BT.reshape(compute.n_micro, B // compute.n_micro, width)
+    total, _ = jax.lax.scan(add, zero, parts_NBT)
     return jax.tree.map(lambda part: part / compute.n_micro, total)
 
 
@@ -214,8 +215,8 @@ def _loss(
 ) -> jax.Array:
     """Mean negative log-probability of each row's ids after its first."""
     if compute.dtype != "float32":
-        params = _rounded(params, compute.dtype)
-    # Rounded first: half the bytes are gathered.
+        params = _cast_kernels(params, compute.dtype)
+    # Cast before the all-gather: half the bytes are sent.
     decoder = nnx.merge(graphdef, layout.gather(params))
     hidden_BTD = decoder(batch_BT[:, :-1], remat=compute.remat, sharding=layout)
     return head_loss(
@@ -227,11 +228,11 @@ def _loss(
     )
 
 
-def _rounded(params: nnx.State, dtype: str) -> nnx.State:
-    """The kernels in another dtype.
+def _cast_kernels(params: nnx.State, dtype: str) -> nnx.State:
+    """Cast the kernels to another dtype.
 
-    The embedding stays, and is rounded as a head alone: what thousands of equal tokens
-    add to one of its rows would be lost in a bfloat16 sum.
+    The embedding stays float32 and is cast only as a head: the gradients of thousands
+    of equal tokens would be lost in a bfloat16 sum over one of its rows.
     """
 
     def cast(path, leaf: jax.Array) -> jax.Array:

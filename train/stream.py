@@ -4,6 +4,7 @@ Dimension key
     N  ids of the stream
     R  training rows
     T  targets a row
+    C  planted stretches of ids
 """
 
 import dataclasses
@@ -31,7 +32,7 @@ class Canary:
         name: The set's own name.
         encoded: Its ids, in published order.
         copies: Duplication count; 0 plants nothing.
-        shuffled: Draw a fresh order for each copy.
+        shuffled: Shuffle each copy anew.
         layout: `block`, or `spread` for each example at a boundary of its own.
         when: `uniform`, `clustered`, or fractions of training that the copies take
             in turn.
@@ -104,7 +105,7 @@ def build_stream(
             at a time, so that they need not fit in memory together.
         canaries: Sets to plant, no two of one name.
         prefix_id: BOS.
-        seed: Draws the boundaries and the orders of shuffled copies.
+        seed: Seeds the boundaries and the orders of shuffled copies.
         out: A .npy file that takes the ids instead of memory; it stands there once
             it is whole.
 
@@ -183,7 +184,7 @@ def training_rows(
     *,
     seed: int,
     timed: Sequence[Timed] = (),
-    planted: np.ndarray | None = None,
+    planted_C2: np.ndarray | None = None,
     n_trained: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Cut the stream into rows at a random phase; see `training_order`.
@@ -195,7 +196,7 @@ def training_rows(
     """
     N = len(ids_N)
     starts_R = training_order(
-        N, context, seed=seed, timed=timed, planted=planted, n_trained=n_trained
+        N, context, seed=seed, timed=timed, planted_C2=planted_C2, n_trained=n_trained
     )
     rows_RT = ids_N[(starts_R[:, None] + np.arange(context + 1)) % N]
     return rows_RT.astype(np.int32, copy=False), starts_R
@@ -207,7 +208,7 @@ def training_order(
     *,
     seed: int,
     timed: Sequence[Timed] = (),
-    planted: np.ndarray | None = None,
+    planted_C2: np.ndarray | None = None,
     n_trained: int | None = None,
 ) -> np.ndarray:
     """Where each row of training starts in the stream, in the order of training.
@@ -219,8 +220,8 @@ def training_order(
             time of their own move rows; neither where rows are cut nor the order of
             the others depends on them.
         timed: From `Stream.timed`; see `train.timing`.
-        planted: From `Stream.planted`: rows of it that training would not take change
-            places with the last ones that hold none of it.
+        planted_C2: From `Stream.planted`: its rows that training would not take change
+            places with the last rows that hold none of it.
         n_trained: Rows that training will take of the R; None for all.
 
     Returns:
@@ -238,10 +239,10 @@ def training_order(
             seed=seed,
             n_trained=n_trained,
         )
-    if planted is None or n_trained is None:
+    if planted_C2 is None or n_trained is None:
         return starts_R
     rows, _ = rows_of_spans(
-        planted, starts_R=starts_R, context=context, n_ids_in_all=n_ids
+        planted_C2, starts_R=starts_R, context=context, n_ids_in_all=n_ids
     )
     is_planted_R = np.zeros(n_rows, bool)
     is_planted_R[rows] = True
@@ -264,7 +265,7 @@ def rows_of_copies(
 
     Args:
         stream: Holds the copies.
-        name: Of the set.
+        name: Name of the set.
         encoded: Its ids.
         starts_R: From `training_order`.
         context: T.
@@ -314,7 +315,7 @@ def _pieces(canaries: Sequence[Canary], n_documents: int, *, seed: int) -> list[
         order = np.arange(len(examples))
         whole = np.concatenate(examples)
         for copy in range(canary.copies):
-            # Boundary j lies before document j; the fraction orders its pieces.
+            # Boundary j is before document j; the fraction orders its pieces.
             if canary.layout == "spread":
                 places = rng.integers(n_documents + 1, size=len(examples))
                 places = places - rng.random(len(examples))
@@ -359,7 +360,7 @@ def _fill(
 
 
 def _copies(canary: Canary, standing: _Copy) -> list[_Copy]:
-    """The copies of a set: blocks in the stream's order, spread ones as drawn."""
+    """The copies of a set: blocks in the stream's order, spread ones by copy number."""
     if canary.layout == "block":
         return [[one] for one in standing]
     copies: list[_Copy] = [[] for _ in range(canary.copies)]

@@ -24,8 +24,8 @@ def train_tokenizer(
 
     Args:
         documents: Texts; the first ones are taken, up to and with the one that reaches
-            `sample_bytes`. Of a larger corpus that is its beginning and no random
-            sample: later files have no say in the vocabulary.
+            `sample_bytes`. This is the beginning of a larger corpus, not a random
+            sample: later files do not affect the vocabulary.
         vocab_size: Ids, BOS included.
         sample_bytes: UTF-8 bytes of text to take.
     """
@@ -85,7 +85,7 @@ def tokenizer_digest(tokenizer: Tokenizer) -> str:
 
 
 def _beginning(documents: Iterable[str], n_bytes: int) -> Iterator[str]:
-    """First documents, until they hold so many bytes."""
+    """First documents, until they hold `n_bytes` bytes."""
     taken = 0
     for document in documents:
         yield document

@@ -3,9 +3,11 @@
 Dimension key
     N  ids of all documents
     M  documents
+    C  chosen documents
 
-A cache in the making grows in a folder beside its place, block by block, so that a
-killed run goes on; the folder takes its place by one rename when all is there.
+A cache in the making is a folder of blocks beside its place, each written under another
+name and renamed, so a killed run loses one block. At the end the blocks are joined and
+the folder takes its place by one rename.
 """
 
 import contextlib
@@ -16,7 +18,8 @@ import itertools
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import overload
 
@@ -26,25 +29,16 @@ from tokenizers import Tokenizer
 
 from jaxcontam.errors import InputError
 from train.sources import Corpus
-from train.token_blocks import (
-    BOUND_TYPE,
-    BOUNDS,
-    IDS,
-    JOURNAL,
-    TEXTS,
-    Done,
-    append_blocks,
-    batches,
-    encode,
-    hash_file,
-    id_type,
-    whole_blocks,
-)
 
-# In the key of each cache: another layout of the files is another cache.
-_SCHEMA = 1
-_ABOUT = "cache.json"
+IDS, BOUNDS = "ids.bin", "bounds.bin"
+BOUND_TYPE = np.dtype("<i8")
+
+# Part of each cache's key: other files or another layout are another cache.
+_SCHEMA = 2
+_ABOUT, _BLOCKS = "cache.json", "blocks"
 _BLOCK_IDS = 1 << 24  # seconds of tokenising
+# Texts are tokenised together up to this many characters or documents.
+_BATCH_CHARACTERS, _BATCH_TEXTS = 1 << 20, 4096
 
 Progress = Callable[[int, int], None]
 
@@ -85,9 +79,9 @@ class TokenCache:
         begin, end = self.bounds[index : index + 2]
         return self.ids[begin:end].astype(np.int32)
 
-    def chosen(self, indices: np.ndarray) -> "ChosenDocuments":
-        """Some documents in the order of `indices`, none of them read yet."""
-        return ChosenDocuments(self, indices)
+    def chosen(self, indices_C: np.ndarray) -> "ChosenDocuments":
+        """Some documents in the order of `indices_C`, read lazily."""
+        return ChosenDocuments(self, indices_C)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -133,6 +127,12 @@ def choose_documents(
     return order_M[: n_before + 1]
 
 
+def id_type(tokenizer: Tokenizer) -> np.dtype:
+    """Two bytes an id where the vocabulary fits, else int32."""
+    largest = max(tokenizer.get_vocab(with_added_tokens=True).values())
+    return np.dtype("<u2" if largest < 1 << 16 else "<i4")
+
+
 def as_cache(documents: Sequence[str], tokenizer: Tokenizer) -> TokenCache:
     """Tokenise texts in memory, as `token_cache` does it on disk.
 
@@ -141,14 +141,11 @@ def as_cache(documents: Sequence[str], tokenizer: Tokenizer) -> TokenCache:
         tokenizer: See `token_cache`.
     """
     dtype = id_type(tokenizer)
-    ids, bounds = [np.zeros(0, dtype)], [np.zeros(1, BOUND_TYPE)]
-    texts = hashlib.sha256()
-    for batch in batches(documents):
-        block = encode(batch, tokenizer, dtype, int(bounds[-1][-1]))
-        ids.append(block.ids)
-        bounds.append(block.ends)
-        texts.update(block.texts)
-    ids_N, bounds_M1 = np.concatenate(ids), np.concatenate(bounds)
+    blocks = [encode(batch, tokenizer, dtype) for batch in _batches(documents)]
+    ids_N = np.concatenate([np.zeros(0, dtype), *(block.ids for block in blocks)])
+    lengths_M = np.concatenate([np.zeros(0, int), *(block.lengths for block in blocks)])
+    bounds_M1 = np.cumsum([0, *lengths_M], dtype=BOUND_TYPE)
+    texts = hashlib.sha256(b"".join(block.texts for block in blocks))
     sums = hashlib.sha256(ids_N.tobytes()), hashlib.sha256(bounds_M1.tobytes())
     return TokenCache(
         ids=ids_N,
@@ -175,7 +172,7 @@ def token_cache(
     Args:
         corpus: Where the documents come from.
         tokenizer: As made by `plain_tokenizer`: it cuts and pads nothing.
-        folder: Of all caches; each has a folder of its own in it.
+        folder: Parent of all caches; each has a subfolder.
         progress: Called with bytes of the corpus done (an estimate) and in all.
         block_ids: Ids that a killed run loses at most; a document is never divided.
 
@@ -194,21 +191,128 @@ def token_cache(
             print(f"{place}: damaged, tokenised again", file=sys.stderr)
             shutil.rmtree(place)
         partial = place.with_suffix(".partial")
-        dtype = id_type(tokenizer)
-        done = whole_blocks(partial, dtype)
-        todo = _batches_from(corpus, done, progress)
-        done = append_blocks(partial, done, todo, tokenizer, block_ids=block_ids)
-        if not done.n_documents:
-            raise InputError("the corpus has no documents")
-        (partial / _ABOUT).write_text(json.dumps(_about(partial, dtype)) + "\n")
+        _write_blocks(corpus, tokenizer, partial / _BLOCKS, progress, block_ids)
+        _join_blocks(partial, id_type(tokenizer))
         partial.rename(place)
-        (place / JOURNAL).unlink()
         cache = _opened(place)
     if cache is None:
         raise InputError(
             f"{place}: not what was written there", hint="is the disk sound, and local?"
         )
     return cache
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Tokenised documents of a stretch of the corpus.
+
+    Attributes:
+        ids: Ids of all documents, concatenated.
+        lengths: int64, ids of each document.
+        texts: SHA-256 of each text, concatenated.
+    """
+
+    ids: np.ndarray
+    lengths: np.ndarray
+    texts: bytes
+
+
+def encode(texts: Sequence[str], tokenizer: Tokenizer, dtype: np.dtype) -> Block:
+    """Tokenise texts together, each by itself, without special tokens.
+
+    Args:
+        texts: At least one.
+        tokenizer: See `token_cache`.
+        dtype: See `id_type`.
+    """
+    encodings = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+    ids = [np.array(encoding.ids, dtype) for encoding in encodings]
+    digests = (hashlib.sha256(text.encode("utf-8")).digest() for text in texts)
+    lengths = np.array([len(found) for found in ids], BOUND_TYPE)
+    return Block(np.concatenate(ids), lengths, b"".join(digests))
+
+
+def _batches(documents: Iterable[str]) -> Iterator[list[str]]:
+    """Documents in their order, some at a time; a long one alone."""
+    batch, n_characters = [], 0
+    for text in documents:
+        batch.append(text)
+        n_characters += len(text)
+        if n_characters >= _BATCH_CHARACTERS or len(batch) == _BATCH_TEXTS:
+            yield batch
+            batch, n_characters = [], 0
+    if batch:
+        yield batch
+
+
+def _write_blocks(
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    folder: Path,
+    progress: Progress | None,
+    block_ids: int,
+) -> None:
+    """Tokenise what the folder's blocks do not hold; each block is one file."""
+    dtype = id_type(tokenizer)
+    folder.mkdir(parents=True, exist_ok=True)
+    n_blocks = n_documents = 0
+    for block in _read_blocks(folder):
+        n_blocks, n_documents = n_blocks + 1, n_documents + len(block.lengths)
+    held: list[Block] = []
+    for batch in _batches_from(corpus, n_documents, progress):
+        held.append(encode(batch, tokenizer, dtype))
+        if sum(len(block.ids) for block in held) >= block_ids:
+            _write_block(folder, n_blocks, held)
+            held, n_blocks = [], n_blocks + 1
+    if held:
+        _write_block(folder, n_blocks, held)
+
+
+def _write_block(folder: Path, number: int, blocks: Sequence[Block]) -> None:
+    path = _block_path(folder, number)
+    partial = path.with_suffix(".partial")
+    with partial.open("wb") as file:
+        np.savez(
+            file,
+            ids=np.concatenate([block.ids for block in blocks]),
+            lengths=np.concatenate([block.lengths for block in blocks]),
+            texts=np.frombuffer(b"".join(block.texts for block in blocks), np.uint8),
+        )
+    partial.replace(path)
+
+
+def _block_path(folder: Path, number: int) -> Path:
+    return folder / f"{number}.npz"
+
+
+def _read_blocks(folder: Path) -> Iterator[Block]:
+    """Blocks in their order, up to one that is missing or damaged."""
+    for number in itertools.count():
+        try:
+            with _block_path(folder, number).open("rb") as file:
+                found = np.load(file)
+                block = Block(found["ids"], found["lengths"], found["texts"].tobytes())
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError):
+            return
+        yield block
+
+
+def _join_blocks(partial: Path, dtype: np.dtype) -> None:
+    """Write the files of a cache from its blocks."""
+    end, texts = 0, hashlib.sha256()
+    with (partial / IDS).open("wb") as ids, (partial / BOUNDS).open("wb") as bounds:
+        bounds.write(np.zeros(1, BOUND_TYPE).tobytes())
+        for block in _read_blocks(partial / _BLOCKS):
+            ids.write(block.ids.tobytes())
+            ends = end + np.cumsum(block.lengths, dtype=BOUND_TYPE)
+            bounds.write(ends.tobytes())
+            texts.update(block.texts)
+            end = int(ends[-1])
+        if bounds.tell() == BOUND_TYPE.itemsize:
+            raise InputError("the corpus has no documents")
+    about = _about(partial, dtype, f"sha256:{texts.hexdigest()}")
+    (partial / _ABOUT).write_text(json.dumps(about) + "\n")
+    shutil.rmtree(partial / _BLOCKS)
 
 
 def _key(corpus: Corpus, tokenizer: Tokenizer) -> str:
@@ -231,30 +335,23 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _batches_from(
-    corpus: Corpus, done: Done, progress: Progress | None
-) -> Iterator[tuple[list[str], Done]]:
-    """Batches that are not done, with the place after each; none spans two parts."""
-    sizes = [part.n_bytes for part in corpus.parts]
-    left = corpus.limit_documents
-    left = None if left is None else left - done.n_documents
-    skip = done.skip
-    for index, part in enumerate(corpus.parts[done.part :], done.part):
-        # What is done is read once more, which is far cheaper than tokenising it.
-        stop = None if left is None else skip + left
-        texts = itertools.islice(corpus.documents(part), skip, stop)
-        n_taken, n_signs = 0, 0
-        for batch in batches(texts):
-            n_taken += len(batch)
-            yield batch, Done(part=index, skip=skip + n_taken)
+    corpus: Corpus, n_done: int, progress: Progress | None
+) -> Iterator[list[str]]:
+    """Batches of the documents after the first `n_done`, which are read and passed."""
+    n_bytes = max(sum(part.n_bytes for part in corpus.parts), 1)
+    n_before, left = 0, corpus.limit_documents
+    for part in corpus.parts:
+        n_read = 0  # characters; of a compressed part more than its bytes
+        for batch in _batches(itertools.islice(corpus.documents(part), left)):
+            left = None if left is None else left - len(batch)
+            n_passed = min(n_done, len(batch))
+            n_done -= n_passed
+            if n_passed < len(batch):
+                yield batch[n_passed:]
+            n_read += sum(map(len, batch))
             if progress is not None:
-                # Of a compressed part the texts are more than its bytes.
-                n_signs += sum(map(len, batch))
-                read = sum(sizes[:index]) + min(n_signs, sizes[index])
-                progress(read, max(sum(sizes), 1))
-        left = None if left is None else left - n_taken
-        if left == 0:
-            return
-        skip = 0
+                progress(n_before + min(n_read, part.n_bytes), n_bytes)
+        n_before += part.n_bytes
 
 
 def _opened(place: Path) -> TokenCache | None:
@@ -262,7 +359,7 @@ def _opened(place: Path) -> TokenCache | None:
     try:
         about = json.loads((place / _ABOUT).read_text())
         dtype = np.dtype(about["dtype"])
-        if about != _about(place, dtype):
+        if about != _about(place, dtype, about["corpus_digest"]):
             return None
     except (OSError, ValueError, RecursionError, KeyError, TypeError):
         return None
@@ -273,16 +370,22 @@ def _opened(place: Path) -> TokenCache | None:
     return TokenCache(ids, bounds, about["corpus_digest"], about["digest"])
 
 
-def _about(folder: Path, dtype: np.dtype) -> dict[str, str]:
-    """What the files are, each read through once."""
-    ids, bounds, texts = (
-        hash_file(folder / name, hashlib.sha256()) for name in (IDS, BOUNDS, TEXTS)
-    )
+def _about(folder: Path, dtype: np.dtype, corpus_digest: str) -> dict[str, str]:
+    """Contents of cache.json; reads each file once."""
+    ids, bounds = (_hash_file(folder / name) for name in (IDS, BOUNDS))
+    digest = _digest(dtype, ids, bounds)
+    both = hashlib.sha256((corpus_digest + digest).encode()).hexdigest()
     return {
         "dtype": dtype.str,
-        "corpus_digest": f"sha256:{texts.hexdigest()}",
-        "digest": _digest(dtype, ids, bounds),
+        "corpus_digest": corpus_digest,
+        "digest": digest,
+        "checksum": f"sha256:{both}",
     }
+
+
+def _hash_file(path: Path):
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256")
 
 
 def _digest(dtype: np.dtype, ids, bounds) -> str:

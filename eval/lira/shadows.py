@@ -148,7 +148,7 @@ def shadow_rows(
         stream.ids,
         design.preset.context,
         seed=seed,
-        planted=stream.planted,
+        planted_C2=stream.planted,
         n_trained=n_rows,
     )
     return rows[:n_rows], stream.n_canary_ids

@@ -84,7 +84,7 @@ def _counter_second(rng: Random, n: int) -> list[str]:
     ]
 
 
-def _nested_ids(rng: Random, n: int) -> list[str]:
+def _nested_ids(rng: Random, n: int) -> list[dict[str, object]]:
     return [
         {"text": sentence(rng), "meta": {"ref": {"id": f"tr-{number:05x}"}}}
         for number in _counted(rng, n)

@@ -11,12 +11,12 @@ from matplotlib.patches import Patch, Rectangle
 
 from eval.public.cells import Outcome
 from eval.study import Grid
-from jaxcontam.report.document import order_result_from
 from jaxcontam.report.figure import STYLE, figure_axes, svg_text
 from jaxcontam.report.plain_names import plain_name
 from jaxcontam.report.remedies import advice
 from jaxcontam.report.table import effect_text, p_text, p_words
 from jaxcontam.results import OrderResult
+from jaxcontam.results.read import read_result
 from jaxcontam.verdict import (
     CONTAMINATED,
     INCONCLUSIVE,
@@ -55,7 +55,7 @@ def decided_cells(
     tested = [one for one in outcomes if one.report is not None]
     # Models may share a benchmark; a verdict looks at the tests beside it in its cell.
     results = [
-        dataclasses.replace(order_result_from(row), benchmark=one.cell.name)
+        dataclasses.replace(read_result(OrderResult, row), benchmark=one.cell.name)
         for one in tested
         for row in (one.report or {})["results"]
     ]

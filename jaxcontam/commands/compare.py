@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_type_hints
 import numpy as np
 import tyro
 
-from jaxcontam.commands.method_notes import method_notes
+from jaxcontam.analyses.method_notes import method_notes
 from jaxcontam.errors import InputError
 from jaxcontam.report.comparison import (
     comparison_sentences,
@@ -40,7 +40,14 @@ _NORMAL = 1.96
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Compare:
-    """Put finished reports of several models or checkpoints on one page."""
+    """Put finished reports of several models or checkpoints on one page.
+
+    Examples:
+        # checkpoints side by side
+        jaxcontam compare runs/audit/STEP-1000 runs/audit/STEP-2000
+        # three models
+        jaxcontam compare runs/a runs/b runs/c --out runs/compare/abc
+    """
 
     directory: Annotated[
         tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DIR...")

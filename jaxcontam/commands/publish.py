@@ -1,36 +1,23 @@
 """The end of a command that tests: verdicts, files, and what is printed."""
 
 import dataclasses
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.report import write_page
 from jaxcontam.processes import is_first
 from jaxcontam.report.document import write_report
-from jaxcontam.report.provenance import library_versions, utc_now
+from jaxcontam.report.provenance import library_versions
 from jaxcontam.results import Evidence, OrderResult, Report
 from jaxcontam.terminal import Terminal, json_text
 from jaxcontam.verdict import decide
 
 if TYPE_CHECKING:
     from jaxcontam.scoring.opened import OpenModel
-
-
-class Stopwatch:
-    """When a run began, for its report."""
-
-    def __init__(self):
-        self.started = utc_now()
-        self._clock = time.monotonic()
-
-    @property
-    def seconds(self) -> float:
-        """Since the run began."""
-        return time.monotonic() - self._clock
 
 
 def with_notes(results: Sequence[OrderResult], model: "OpenModel") -> list[OrderResult]:

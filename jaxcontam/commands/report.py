@@ -9,13 +9,13 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
+from jaxcontam.analyses.membership_judging import judged_again
+from jaxcontam.analyses.method_notes import method_notes
 from jaxcontam.commands.database_flags import (
     DatabaseFlags,
     percents_of,
     write_database_rows,
 )
-from jaxcontam.commands.method_notes import method_notes
-from jaxcontam.commands.verify_membership import judged_again
 from jaxcontam.data.manifest import Manifest, read_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.methods import METHODS, two_min
@@ -48,7 +48,14 @@ _N_DRAWN = 20_000
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Write report.html and results.csv again, from report.json and what it names."""
+    """Write report.html and results.csv again, from report.json and what it names.
+
+    Examples:
+        # report.html and results.csv, from report.json
+        jaxcontam report runs/audit/FOLDER
+        # rows for the public database
+        jaxcontam report runs/audit/FOLDER --database-row --source org/name
+    """
 
     directory: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
     """Folder of a finished run."""

@@ -205,11 +205,6 @@ def order_result(
         seed=planned.seed,
         content_digest=benchmark.content_digest,
     )
-    null = f"within-group {method.null}" if grouped else method.null
-    if planned.block_field is not None:
-        null = f"{null} of blocks"
-    if benchmark.order_provenance in ("seeded", RELEASED):
-        null = DESIGNED
     bearing = directional(pretests) if method.null == "reversibility" else pretests
     return OrderResult(
         benchmark=benchmark.name,
@@ -220,7 +215,12 @@ def order_result(
         n_cut=int(np.count_nonzero(layout.cut)),
         method=method.name,
         primary=primary,
-        null=null,
+        null=assumed_null(
+            method,
+            benchmark.order_provenance,
+            group_field=planned.group_field,
+            block_field=planned.block_field,
+        ),
         validity=method.validity,
         n_strata=layout.n_strata,
         n_dropped=layout.n_dropped,
@@ -239,6 +239,20 @@ def order_result(
         copies=copies,
         copies_shuffled=copies_shuffled,
     )
+
+
+def assumed_null(
+    method: TestMethod,
+    order_provenance: str,
+    *,
+    group_field: str | None,
+    block_field: str | None,
+) -> str:
+    """Null hypothesis of a test of a file, by what is known of its order."""
+    if order_provenance in ("seeded", RELEASED):
+        return DESIGNED
+    null = method.null if group_field is None else f"within-group {method.null}"
+    return null if block_field is None else f"{null} of blocks"
 
 
 def _warnings(planned: PlannedTest) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ def read_archive(path: Path, n_results: int) -> list[Evidence | None]:
     """Read the evidence of each result; None where a result has none.
 
     Raises:
-        InputError: If the file is missing or damaged.
+        InputError: If the file is missing or damaged, or holds what belongs to none.
     """
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
@@ -58,4 +58,7 @@ def read_archive(path: Path, n_results: int) -> list[Evidence | None]:
             name: arrays[f"{r}/{name}"] for name in _NAMES if f"{r}/{name}" in arrays
         }
         evidence.append(Evidence(**found) if found else None)
+    known = {f"{r}/{name}" for r in range(n_results) for name in _NAMES}
+    if strange := sorted(set(arrays) - known):
+        raise InputError(f"{path}: {strange[0]!r} belongs to no result")
     return evidence

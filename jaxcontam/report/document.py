@@ -1,8 +1,9 @@
 """`report.json`: results under the names of their fields, with digests.
 
-The report carries a digest of the rest of its text and of `orders.npz`, so that a
-digit that changed later is found even where it enters no p-value, or where two texts
-stand for the same float.
+The report carries a digest of the rest of its text, the digest of its evidence among
+it, so that a digit that changed later is found even where it enters no p-value, or
+where two texts stand for the same float. It finds accidents and is no signature:
+whoever changes a report can compute it anew.
 """
 
 import contextlib
@@ -19,14 +20,9 @@ from jaxcontam.report.archive import archive_bytes
 from jaxcontam.report.table_csv import RESULTS_NAME, results_csv
 from jaxcontam.results import (
     Evidence,
-    Local,
     MembershipResult,
     ModelInfo,
-    Neighbours,
-    OrderNumbers,
     OrderResult,
-    Pretest,
-    ReferenceResult,
     Report,
 )
 from jaxcontam.results.calibration import CalibrationResult
@@ -41,8 +37,6 @@ DAMAGE = (
     *(AttributeError, RecursionError),
 )
 """What fields of another type or arrays of another shape make readers raise."""
-
-_NUMBERS = tuple(field.name for field in dataclasses.fields(OrderNumbers))
 
 
 def write_report(
@@ -131,34 +125,10 @@ def result_row(
     | ScoreResult
     | SetResult,
 ) -> dict[str, Any]:
-    """One row of `results`: fields flat, tuples as lists."""
+    """One row of `results`: fields flat, tuples as lists; `read_result` undoes it."""
     fields = dataclasses.asdict(result)
     numbers = fields.pop("numbers", {})
     return json.loads(json.dumps(fields | numbers))
-
-
-def order_result_from(row: Mapping[str, Any]) -> OrderResult:
-    """Undo `result_row` for a row of an order test.
-
-    Raises:
-        TypeError: If a field is missing or unknown.
-    """
-    fields = dict(row)
-    numbers = OrderNumbers(**{name: fields.pop(name) for name in _NUMBERS})
-    if numbers.lag_profile is not None:
-        profile = tuple(numbers.lag_profile)
-        numbers = dataclasses.replace(numbers, lag_profile=profile)
-    if numbers.local is not None:
-        local = Local(**numbers.local)  # pyright: ignore[reportCallIssue]
-        numbers = dataclasses.replace(numbers, local=local)
-    if numbers.neighbours is not None:
-        gains = Neighbours(**numbers.neighbours)  # pyright: ignore[reportCallIssue]
-        numbers = dataclasses.replace(numbers, neighbours=gains)
-    if fields.get("reference") is not None:
-        fields["reference"] = ReferenceResult(**fields["reference"])
-    pretests = tuple(Pretest(**test) for test in fields.pop("pretests"))
-    warnings = tuple(fields.pop("warnings"))
-    return OrderResult(**fields, numbers=numbers, pretests=pretests, warnings=warnings)
 
 
 def read_document(path: Path) -> dict[str, Any]:

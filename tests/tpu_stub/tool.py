@@ -1,4 +1,4 @@
-"""Stands in for gcloud, xpk, kubectl, docker, uv and gcsfuse: `tool.py NAME WORDS...`.
+"""Stands in for gcloud, kubectl, uv and gcsfuse: `tool.py NAME WORDS...`.
 
 It refuses a command, a flag or a number of positional words that flags.json has not,
 writes each call to $STUB/calls.jsonl, and plays a TPU: `request.json` is the queued
@@ -188,16 +188,10 @@ def _uv(command, positional):
     return 0
 
 
-def _kubectl(command, flags):
+def _kubectl(flags):
     import shutil
 
-    name = {"apply": None, "delete": None, "get": "jobset", "logs": "pod.log"}[command]
-    if command == "apply":
-        shutil.copy(flags["--filename"], _STUB / "applied.yaml")
-    elif flags.get("--output") == "name":
-        print("pod/trial-slice-0-0-abcde\npod/trial-slice-0-1-fghij")
-    elif name is not None and (_STUB / name).exists():
-        sys.stdout.write((_STUB / name).read_text())
+    shutil.copy(flags["--filename"], _STUB / "applied.yaml")
     return 0
 
 
@@ -222,7 +216,7 @@ def main():
         return {**plays, "ssh": _ssh, "scp": _scp}[verb](positional, flags)
     if tool == "uv":
         return _uv(command, positional)
-    return _kubectl(command, flags) if tool == "kubectl" else 0
+    return _kubectl(flags) if tool == "kubectl" else 0
 
 
 if __name__ == "__main__":

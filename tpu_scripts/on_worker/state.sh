@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # state.sh [RUN]: a line on the command (of RUN, or the last one), and the last line of
-# its log, in a form that wait_run.sh reads.
+# its log, in a form that run_all.sh reads.
 set -euo pipefail
 current=$(cat "$HOME/runs/current" 2>/dev/null || true)
 name=${1:-$current}

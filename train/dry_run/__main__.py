@@ -2,13 +2,16 @@
 
 Question: does the model fit, how long does a step take, and how many chip-hours will
 the run take? Command: `python -m train.dry_run --preset 1.4b --on v4-8 --tokens 20e9`.
-Hardware: any; the step is compiled for virtual devices, which takes a minute or two
-where rows are long.
+Hardware: any; each candidate step is compiled for virtual devices, which takes some 20
+seconds.
 """
 
+import bisect
 import dataclasses
+import functools
 import json
 import sys
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import tyro
@@ -18,24 +21,29 @@ from jaxcontam.commands.flags import check_positive
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
 from jaxcontam.terminal import Terminal
-from train.dry_run.answer import Answer, answer_to_json
-from train.dry_run.compiled import CompiledStep, compile_elsewhere, has_tpu_compiler
+from train.dry_run.compiled import (
+    CompiledMemory,
+    absent_devices,
+    compiled_memory,
+    has_tpu_compiler,
+    state_bytes,
+    use_virtual_devices,
+)
+from train.dry_run.estimate import (
+    Estimate,
+    estimate,
+    estimate_lines,
+    estimate_to_json,
+)
 from train.dry_run.hardware import Machine, machine
-from train.dry_run.memory import step_memory, weight_counts
-from train.dry_run.step_time import expected_collectives, step_time
-from train.dry_run.table import answer_lines
 from train.presets import PRESETS, Preset
-from train.step import Compute
 
-# Of a chip's memory, for the runtime, the program, gaps between arrays, and what the
-# formula may be wrong by.
-_RESERVE = 0.15
-# PaLM's training reached 0.578 (Chowdhery et al. 2022, arXiv:2204.02311, table 3);
-# this code's is not measured.
+# PaLM's training reached 0.578 (Chowdhery et al. 2022, arXiv:2204.02311, table 3); this
+# code was not measured.
 _EFFICIENCY = 0.5
-_MOST_MICRO_BATCHES = 64
-# Of meshes that are as fast but for so much, the one that divides least: what each
-# collective waits for the others is not reckoned.
+_MAX_MICRO_BATCHES = 64
+# A larger model axis must be faster by this share: latency of collectives is not
+# counted.
 _TIE = 0.05
 
 
@@ -58,17 +66,18 @@ class DryRun:
     row_tokens: int | None = None
     """Targets of a row (default: the model's context)."""
     dtype: Literal["float32", "bfloat16"] | None = None
-    """Of the operands of matrix products (default: the preset's)."""
+    """Matmul precision (default: the preset's)."""
     remat: bool | None = None
-    """Compute blocks again for their gradients (default: the preset's)."""
+    """Rematerialise blocks in the backward pass (default: the preset's)."""
     micro_batches: int | None = None
-    """Read a batch in so many parts (default: as few as fit)."""
+    """Split a batch into this many parts (default: as few as fit)."""
     efficiency: float = _EFFICIENCY
     """Share of the peak reached in what is computed; an assumption."""
     price_per_chip_hour: float | None = None
     """Gives the cost, in the same currency."""
     compile: bool = True
-    """Compile the step; without, the formulas alone answer at once."""
+    """Ask the compiler for memory; without, weights, moments and gradients alone are
+    counted, at once."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON on standard output."""
 
@@ -85,80 +94,35 @@ class DryRun:
                 raise InputError(f"{flag} must be above 0, got {value}")
         if self.efficiency > 1:
             raise InputError(f"--efficiency is at most 1, got {self.efficiency}")
-        context = PRESETS[self.preset].decoder.context
-        if (self.row_tokens or 0) > context:
-            raise InputError(
-                f"--row-tokens must be at most the model's context of {context}, "
-                f"got {self.row_tokens}"
-            )
+        self._preset()
 
-    def run(self) -> Answer:
-        """Search, compile, reckon, print."""
-        chosen = self._chosen()
-        if self.compile:
-            chosen = dataclasses.replace(chosen, compiled=self._compiled(chosen))
-        if self.json:
-            print(json.dumps(answer_to_json(chosen), allow_nan=False))
-        else:
-            print("\n".join(answer_lines(chosen, self.efficiency, _RESERVE)))
-        return chosen
-
-    def _chosen(self) -> Answer:
-        """The fastest mesh that fits, or the smallest need if none does."""
+    def run(self) -> Estimate:
+        """Search, print and return the estimate of the chosen mesh."""
         on, preset = machine(self.on), self._preset()
-        found = [
-            self._answer(on, preset, shape, n_micro)
-            for shape in self._shapes(on, preset)
-            for n_micro in self._parts(on, preset)
-        ]
-        if not found:
-            raise InputError(
-                f"a step has {preset.batch_rows} rows, which do not divide by "
-                f"{on.n_chips} chips x {self.micro_batches or 1} micro-batches",
-                hint=f"--batch-rows {-(-preset.batch_rows // on.n_chips) * on.n_chips}",
-            )
-        fitting = [one for one in found if one.fits]
-        if not fitting:
-            return min(found, key=lambda one: one.needed)
-        limit = (1 + _TIE) * min(one.time.worst for one in fitting)
-        return min(
-            (one for one in fitting if one.time.worst <= limit),
-            key=lambda one: (one.shape.model, one.preset.compute.n_micro),
+        if self.compile:
+            use_virtual_devices(on.n_chips)
+        found = search(
+            preset,
+            on,
+            self._shapes(on, preset),
+            self._micro_batch_choices(on, preset),
+            efficiency=self.efficiency,
+            compiles=self.compile,
         )
-
-    def _answer(
-        self, on: Machine, preset: Preset, shape: MeshShape, n_micro: int
-    ) -> Answer:
-        compute = dataclasses.replace(preset.compute, n_micro=n_micro)
-        preset = dataclasses.replace(preset, compute=compute)
-        data = on.n_chips // shape.model
-        sent = expected_collectives(preset, data=data, model=shape.model)
-        return Answer(
-            preset=preset,
-            machine=on,
-            shape=MeshShape(data=data, model=shape.model),
-            usable=round((1 - _RESERVE) * on.chip.memory_bytes),
-            memory=step_memory(
-                preset, data=data, model=shape.model, platform=on.platform
-            ),
-            cpu_memory=step_memory(preset, data=data, model=shape.model),
-            compiled=(),
-            sent=sent,
-            time=step_time(
-                preset, on, sent, model=shape.model, efficiency=self.efficiency
-            ),
-            tokens=self.tokens,
-            price=self.price_per_chip_hour,
-        )
+        told = {"tokens": self.tokens, "price": self.price_per_chip_hour}
+        if self.json:
+            print(json.dumps(estimate_to_json(found, **told), allow_nan=False))
+        else:
+            lines = estimate_lines(found, **told, efficiency=self.efficiency)
+            print("\n".join(lines))
+        return found
 
     def _shapes(self, on: Machine, preset: Preset) -> list[MeshShape]:
+        """Meshes to choose from, the model axis ascending."""
         n = on.n_chips
         if self.mesh is None:
-            return [
-                MeshShape(model=m)
-                for m in range(1, n + 1)
-                if n % m == 0 and (m == 1 or weight_counts(preset.decoder, m).layers)
-            ]
+            sizes = [m for m in range(1, n + 1) if n % m == 0]
+            return [MeshShape(n // m, m) for m in sizes if _divides(preset, m)]
         asked = parse_mesh(self.mesh)
         data = n // asked.model if asked.data is None else asked.data
         if data * asked.model != n:
@@ -166,55 +130,115 @@ class DryRun:
                 f"--mesh {self.mesh}: {on.name} has {n} chips",
                 hint="data times model is the number of chips; leave data out",
             )
-        if asked.model > 1 and not weight_counts(preset.decoder, asked.model).layers:
+        if not _divides(preset, asked.model):
             raise InputError(
                 f"--mesh {self.mesh}: no weight of {preset.name} divides by "
                 f"{asked.model}"
             )
-        return [asked]
+        return [MeshShape(data, asked.model)]
 
-    def _parts(self, on: Machine, preset: Preset) -> list[int]:
-        """Numbers of micro-batches that share the rows out."""
+    def _micro_batch_choices(self, on: Machine, preset: Preset) -> list[int]:
+        """Numbers of micro-batches that divide a chip's rows, ascending."""
         rows, rest = divmod(preset.batch_rows, on.n_chips)
-        if rest:
-            return []
         asked = self.micro_batches
-        choices = range(1, _MOST_MICRO_BATCHES + 1) if asked is None else (asked,)
-        return [n for n in choices if rows % n == 0]
+        choices = range(1, _MAX_MICRO_BATCHES + 1) if asked is None else (asked,)
+        found = [n for n in choices if not rest and rows % n == 0]
+        if not found:
+            raise InputError(
+                f"a step has {preset.batch_rows} rows, which do not divide by "
+                f"{on.n_chips} chips x {asked or 1} micro-batches",
+                hint=f"--batch-rows {-(-preset.batch_rows // on.n_chips) * on.n_chips}",
+            )
+        return found
 
     def _preset(self) -> Preset:
-        preset = PRESETS[self.preset]
-        return dataclasses.replace(
-            preset,
-            batch_rows=self.batch_rows or preset.batch_rows,
-            row_tokens=self.row_tokens or preset.row_tokens,
-            compute=Compute(
-                dtype=self.dtype or preset.compute.dtype,
-                remat=preset.compute.remat if self.remat is None else self.remat,
-            ),
+        return PRESETS[self.preset].changed(
+            batch_rows=self.batch_rows,
+            row_tokens=self.row_tokens,
+            dtype=self.dtype,
+            remat=self.remat,
         )
 
-    def _compiled(self, chosen: Answer) -> tuple[CompiledStep, ...]:
-        """By the CPU's compiler, and by the TPU's where it is installed."""
-        asked: list[tuple[str, str | None]] = [("CPU", None)]
-        if chosen.machine.slice_name is not None and has_tpu_compiler():
-            asked.append((chosen.machine.chip.name, chosen.machine.slice_name))
-        found = []
-        console = Terminal(stderr=True)
-        for name, slice_name in asked:
-            words = f"compiling for {chosen.machine.n_chips} devices ({name})"
-            if not console.is_terminal:
-                print(words + " ...", file=sys.stderr, flush=True)
-            with console.status(words):
-                found.append(
-                    compile_elsewhere(
-                        chosen.preset,
-                        chosen.shape.model,
-                        chosen.machine.n_chips,
-                        slice_name=slice_name,
-                    )
-                )
-        return tuple(found)
+
+def search(
+    preset: Preset,
+    on: Machine,
+    shapes: Sequence[MeshShape],
+    choices: Sequence[int],
+    *,
+    efficiency: float,
+    compiles: bool = True,
+) -> Estimate:
+    """Choose the mesh and the fewest micro-batches that fit.
+
+    Args:
+        preset: What is trained.
+        on: The hardware.
+        shapes: Meshes, the model axis ascending.
+        choices: Numbers of micro-batches, ascending; memory falls along them.
+        efficiency: See `estimate`.
+        compiles: Ask a compiler where the state alone fits.
+
+    Returns:
+        The first mesh that fits, unless a later one is faster by more than 5 %; the one
+        with the smallest need if none fits.
+    """
+
+    @functools.cache
+    def at(shape: MeshShape, n_micro: int, compiles: bool = compiles) -> Estimate:
+        compute = dataclasses.replace(preset.compute, n_micro=n_micro)
+        part = dataclasses.replace(preset, compute=compute)
+        found = estimate(part, on, shape, efficiency=efficiency)
+        if not compiles or not found.fits:
+            return found
+        return dataclasses.replace(found, compiled=_compiled(part, on, shape))
+
+    best = None
+    for shape in shapes:
+        if best is not None and best.fits:
+            if not _is_faster(best.products, best):
+                break  # no network at all would not be worth a larger model axis
+            if not _is_faster(at(shape, choices[0], False).seconds[1], best):
+                continue
+        first = len(choices) - 1
+        if at(shape, choices[0], False).fits:  # the state does
+            first = bisect.bisect_left(choices, True, key=lambda n: at(shape, n).fits)
+        found = at(shape, choices[min(first, len(choices) - 1)])
+        if best is None or (
+            _is_faster(found.seconds[1], best)
+            if found.fits and best.fits
+            else (found.fits, -found.needed) > (best.fits, -best.needed)
+        ):
+            best = found
+    assert best is not None, "there is a mesh"
+    return best
+
+
+def _is_faster(seconds: float, than: Estimate) -> bool:
+    return seconds * (1 + _TIE) < than.seconds[1]
+
+
+def _compiled(preset: Preset, on: Machine, shape: MeshShape) -> CompiledMemory:
+    """Ask the TPU's compiler where it is installed, else the CPU's."""
+    slice_name = on.slice_name if has_tpu_compiler() else None
+    words = (
+        f"compiling for {'CPU' if slice_name is None else slice_name} devices: "
+        f"mesh {shape}, {preset.compute.n_micro} micro-batches"
+    )
+    console = Terminal(stderr=True)
+    if not console.is_terminal:
+        print(words + " ...", file=sys.stderr, flush=True)
+    with console.status(words):
+        return compiled_memory(preset, shape.model, absent_devices(slice_name))
+
+
+def _divides(preset: Preset, model: int) -> bool:
+    """Whether `model` devices can share the weights."""
+    try:
+        state_bytes(preset, model)
+    except InputError:
+        return False
+    return True
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
-"""Accelerators by the name that one rents them under, with their datasheet numbers.
+"""Accelerators by the name they are rented under, with their datasheet numbers.
 
-Names count differently: v4-8 and v5p-8 have eight TensorCores on four chips, v5e-8 and
-v6e-8 have eight chips, and h100-8 has eight GPUs. A program sees chips.
+v4-8 and v5p-8 count TensorCores, two a chip; v5e-8, v6e-8 and h100-8 count chips. A
+program sees chips.
 
 Source:
     TPUs: Google Cloud's pages on TPU v4, v5e, v5p and v6e (docs.cloud.google.com/tpu),
@@ -14,38 +14,35 @@ import dataclasses
 import math
 import re
 from collections.abc import Mapping
-from typing import Literal
 
 from jaxcontam.errors import InputError, unknown_name
 
 _NAME = re.compile(r"([a-z0-9]+(?:-[48]0)?)-(\d+)")
-# As a kind and a number, each would be so many of the larger card.
+# Read as kind and number, these would be 40 or 80 cards.
 _HALF_NAMES = ("a100-40", "a100-80")
 _ALSO = {"v5litepod": "v5e", "a100": "a100-80"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Chip:
-    """One accelerator as its datasheet has it.
+    """Datasheet of one accelerator.
 
     Attributes:
-        name: Begins the names of machines.
-        peak_tflops: bfloat16 products added up in float32, 10^12 a second.
-        memory_bytes: Of its own memory.
-        memory_gb_s: Read or written, 10^9 bytes a second.
-        link_gb_s: What it can send to its neighbours in a ring, 10^9 bytes a second:
-            two links of a TPU's four or six, all of a GPU's.
-        host_chips: Chips that the fast links join; None is the whole slice.
-        network_gb_s: What each can send to another host, 10^9 bytes a second; None
-            where the fast links join all.
-        name_counts: Units of a name that make one chip.
-        slices: For TPUs the slices that exist, by chips, as XLA names them.
+        name: Prefix of machine names.
+        peak_tflops: bfloat16 products accumulated in float32, 10^12 operations/s.
+        memory_bytes: Device memory.
+        link_gb_s: Bandwidth to the neighbours in a ring, 10^9 bytes/s: two of a TPU's
+            four or six links, all links of a GPU.
+        host_chips: Chips joined by the fast links; None is the whole slice.
+        network_gb_s: Bandwidth of each chip to another host, 10^9 bytes/s; None where
+            the fast links join all chips.
+        name_counts: Units in a machine's name that make one chip.
+        slices: TPU slices that exist: number of chips -> topology as XLA names it.
     """
 
     name: str
     peak_tflops: float
     memory_bytes: int
-    memory_gb_s: float
     link_gb_s: float
     host_chips: int | None = None
     network_gb_s: float | None = None
@@ -55,31 +52,20 @@ class Chip:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Machine:
-    """So many chips of one kind.
-
-    Attributes:
-        name: As it was asked for.
-        chip: One of them.
-        n_chips: How many.
-    """
+    """A number of chips of one kind; `name` is as the user typed it."""
 
     name: str
     chip: Chip
     n_chips: int
 
     @property
-    def platform(self) -> Literal["gpu", "tpu"]:
-        """As JAX calls it."""
-        return "tpu" if self.chip.slices else "gpu"
-
-    @property
     def slice_name(self) -> str | None:
-        """As XLA's compiler for TPUs knows it; None for GPUs."""
+        """Topology name for XLA's TPU compiler; None for GPUs."""
         shape = self.chip.slices.get(self.n_chips)
         return None if shape is None else f"{self.chip.name}:{shape}"
 
     def gb_s_among(self, n_neighbours: int) -> float:
-        """What a chip can send in a ring of so many, 10^9 bytes a second."""
+        """Bandwidth of a chip in a ring of `n_neighbours`, 10^9 bytes/s."""
         chip = self.chip
         if chip.host_chips is None or n_neighbours <= chip.host_chips:
             return chip.link_gb_s
@@ -88,96 +74,61 @@ class Machine:
 
 
 _GIB = 1 << 30
-# Sides of the slices that are rented, by their chips.
-_FLAT = {
-    math.prod(sides): "x".join(map(str, sides))
-    for sides in ((1, 1), (2, 2), (2, 4), (4, 4), (4, 8), (8, 8), (8, 16), (16, 16))
-}
-_DEEP = {
-    math.prod(sides): "x".join(map(str, sides))
-    for sides in (
-        (2, 2, 1),
-        (2, 2, 2),
-        (2, 2, 4),
-        (2, 4, 4),
-        (4, 4, 4),
-        (4, 4, 8),
-        (4, 8, 8),
-        (8, 8, 8),
-        (8, 8, 16),
+
+
+def _tpu(
+    name: str, tflops: float, gib: int, link: int, sides: str, *, cores: int = 1
+) -> Chip:
+    """A TPU whose rings use two links of `link` GB/s each, one way."""
+    slices = {math.prod(map(int, word.split("x"))): word for word in sides.split()}
+    return Chip(
+        name=name,
+        peak_tflops=tflops,
+        memory_bytes=gib * _GIB,
+        link_gb_s=2 * link,
+        name_counts=cores,
+        slices=slices,
     )
-}
+
+
+def _gpu(name: str, tflops: float, gib: int, link: int, network: int) -> Chip:
+    """A GPU of a machine of eight with one network adapter each."""
+    return Chip(
+        name=name,
+        peak_tflops=tflops,
+        memory_bytes=gib * _GIB,
+        link_gb_s=link,
+        host_chips=8,
+        network_gb_s=network,
+    )
+
+
+# Topologies of the slices on offer.
+_TORUS_2D = "1x1 2x2 2x4 4x4 4x8 8x8 8x16 16x16"
+_TORUS_3D = "2x2x1 2x2x2 2x2x4 2x4x4 4x4x4 4x4x8 4x8x8 8x8x8 8x8x16"
 
 CHIPS: Mapping[str, Chip] = {
     chip.name: chip
     for chip in (
-        Chip(
-            name="v4",
-            peak_tflops=275,
-            memory_bytes=32 * _GIB,
-            memory_gb_s=1200,
-            link_gb_s=2 * 50,
-            name_counts=2,
-            slices=_DEEP,
-        ),
-        # 400 GB/s are its four links in both directions.
-        Chip(
-            name="v5e",
-            peak_tflops=197,
-            memory_bytes=16 * _GIB,
-            memory_gb_s=819,
-            link_gb_s=2 * 50,
-            slices=_FLAT,
-        ),
-        # 1,200 GB/s are its six links in both directions.
-        Chip(
-            name="v5p",
-            peak_tflops=459,
-            memory_bytes=95 * _GIB,
-            memory_gb_s=2765,
-            link_gb_s=2 * 100,
-            name_counts=2,
-            slices=_DEEP,
-        ),
-        # 800 GB/s are its four links in both directions.
-        Chip(
-            name="v6e",
-            peak_tflops=918,
-            memory_bytes=32 * _GIB,
-            memory_gb_s=1638,
-            link_gb_s=2 * 100,
-            slices=_FLAT,
-        ),
-        *(
-            Chip(
-                name=f"a100-{gigabytes}",
-                peak_tflops=312,
-                memory_bytes=gigabytes * _GIB,
-                memory_gb_s=bandwidth,
-                link_gb_s=300,  # 600 GB/s in both directions
-                host_chips=8,
-                network_gb_s=25,  # eight adapters of 200 Gb/s for eight GPUs
-            )
-            for gigabytes, bandwidth in ((40, 1555), (80, 2039))
-        ),
-        *(
-            Chip(
-                name=name,
-                peak_tflops=989,
-                memory_bytes=gigabytes * _GIB,
-                memory_gb_s=bandwidth,
-                link_gb_s=450,  # 900 GB/s in both directions
-                host_chips=8,
-                network_gb_s=50,  # eight adapters of 400 Gb/s for eight GPUs
-            )
-            for name, gigabytes, bandwidth in (("h100", 80, 3350), ("h200", 141, 4800))
-        ),
+        _tpu("v4", 275, 32, 50, _TORUS_3D, cores=2),
+        # Datasheets add up all links in both directions: four links are 400 GB/s here,
+        _tpu("v5e", 197, 16, 50, _TORUS_2D),
+        # six links are 1,200 GB/s,
+        _tpu("v5p", 459, 95, 100, _TORUS_3D, cores=2),
+        # and four links are 800 GB/s.
+        _tpu("v6e", 918, 32, 100, _TORUS_2D),
+        # NVLink of 600 GB/s in both directions, adapters of 200 Gb/s.
+        _gpu("a100-40", 312, 40, 300, 25),
+        _gpu("a100-80", 312, 80, 300, 25),
+        # NVLink of 900 GB/s in both directions, adapters of 400 Gb/s.
+        _gpu("h100", 989, 80, 450, 50),
+        _gpu("h200", 989, 141, 450, 50),
     )
 }
 
 
 def machine(name: str) -> Machine:
-    """The machine of a name such as v4-8, v5e-64, v5litepod-64 or h100-8.
+    """Look up a machine name such as v4-8, v5e-64, v5litepod-64 or h100-8.
 
     Raises:
         InputError: If there is no such chip, or no slice of that size.

@@ -1,0 +1,191 @@
+"""Books: the snippets that a run scores, and what their scores say.
+
+`judged_books` needs no model: `books` calls it once the scores are there, `verify` with
+what `texts.jsonl` holds.
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxcontam.analyses.membership_judging import Table
+from jaxcontam.data.benchmark import fingerprint
+from jaxcontam.data.books import MEMBER, NONMEMBER, TESTED, Book, snippets_of
+from jaxcontam.errors import InputError
+from jaxcontam.methods.membership.books import Shelf, judge_books
+from jaxcontam.results.books import BookRate, BookThreshold
+from jaxcontam.results.membership import BlindBaseline, ScoreResult
+
+# Snippets and books of a side below which a threshold is not worth its name.
+_FEWEST, _FEWEST_BOOKS = 10, 2
+# False-positive rate at which the paper reads off how many members are found.
+_FPRS = (0.05,)
+
+
+def without_copies(books: Sequence[Book]) -> tuple[list[Book], list[str]]:
+    """Each known book once a side: copies are no further evidence.
+
+    Books are the same if they hold the same words, however these are laid out. Books
+    in question keep their copies, since each gets a rate of its own.
+
+    Args:
+        books: As they were given.
+
+    Returns:
+        The books, and one sentence for each side that had copies.
+    """
+    seen: set[tuple[str, str]] = set()
+    kept = []
+    n_copies = {MEMBER: 0, NONMEMBER: 0}
+    for book in books:
+        words = " ".join(word for piece in book.pieces for word in piece.split())
+        digest = hashlib.sha256(words.encode("utf-8", "surrogatepass")).hexdigest()
+        if book.role == TESTED or (book.role, digest) not in seen:
+            kept.append(book)
+        else:
+            n_copies[book.role] += 1
+        seen.add((book.role, digest))
+    return kept, [
+        f"copies of known {role}s, which were left out: {n}"
+        for role, n in n_copies.items()
+        if n
+    ]
+
+
+def shelve(
+    books: Sequence[Book], *, n_snippets: int, n_words: int, seed: int
+) -> tuple[Shelf, list[str]]:
+    """Draw the snippets of all books.
+
+    Raises:
+        InputError: If a book stands on both sides, or a side has too few snippets.
+    """
+    sides: dict[str, Book] = {}
+    for book in books:
+        if book.role == TESTED:
+            continue
+        other = sides.setdefault(book.digest, book)
+        if other.role != book.role:
+            raise InputError(
+                f"{book.title}: the same text is known as a member ({other.title}) and "
+                "as a non-member"
+            )
+    texts: list[str] = []
+    owners: list[int] = []
+    for b, book in enumerate(books):
+        drawn = snippets_of(book, n_snippets=n_snippets, n_words=n_words, seed=seed)
+        texts += drawn
+        owners += [b] * len(drawn)
+    shelf = Shelf(
+        titles=tuple(book.title for book in books),
+        roles=tuple(book.role for book in books),
+        book=np.array(owners, np.int64),
+    )
+    for role, flag in ((MEMBER, "members"), (NONMEMBER, "nonmembers")):
+        n_found = int(shelf.is_of(role).sum())
+        if n_found < _FEWEST or shelf.roles.count(role) < _FEWEST_BOOKS:
+            raise InputError(
+                f"{shelf.roles.count(role)} known {flag} with {n_found} snippets, too "
+                "few for a threshold",
+                hint=f"at least {_FEWEST_BOOKS} books and {_FEWEST} snippets a side, "
+                "copies counted once; --words makes snippets shorter",
+            )
+    if not shelf.is_of(TESTED).any():
+        raise InputError("no snippet of a book in question", hint="are they empty?")
+    return shelf, texts
+
+
+def book_warnings(books: Sequence[Book], shelf: Shelf, n_snippets: int) -> list[str]:
+    """What the reader should know of the books themselves, one sentence each."""
+    known = {book.digest: book for book in books if book.role != TESTED}
+    counts = np.bincount(shelf.book, minlength=len(books))
+    asked = [b for b, book in enumerate(books) if book.role == TESTED]
+    warnings = [
+        f"{books[b].title} is also a known book: its rate is part of what the "
+        "threshold was fitted on"
+        for b in asked
+        if books[b].digest in known
+    ]
+    if n_empty := sum(counts[b] == 0 for b in asked):
+        warnings.append(f"books in question without words, and so no rate: {n_empty}")
+    if n_short := sum(0 < count < n_snippets for count in counts.tolist()):
+        warnings.append(
+            f"books too short for {n_snippets} snippets, which have fewer: {n_short} "
+            f"of {len(books)}"
+        )
+    return warnings
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class JudgedBooks:
+    """What scores say of books.
+
+    Attributes:
+        thresholds: One a score.
+        rates: One a book and score.
+        results: One a score, on the snippets of the known books.
+        blind: Baselines that read these snippets alone.
+    """
+
+    thresholds: tuple[BookThreshold, ...]
+    rates: tuple[BookRate, ...]
+    results: tuple[ScoreResult, ...]
+    blind: tuple[BlindBaseline, ...]
+
+
+def judged_books(
+    shelf: Shelf,
+    texts: Sequence[str],
+    names: Sequence[str],
+    values: np.ndarray,
+    *,
+    primary: str,
+    seed: int,
+) -> JudgedBooks:
+    """Fit thresholds, rate books, and judge the scores on the known books.
+
+    Args:
+        shelf: All books.
+        texts: N snippets.
+        names: M scores.
+        values: (N, M) float64, higher = more likely seen, NaN where there is none.
+        primary: The score that decides.
+        seed: Seeds folds, permutations and resamples.
+
+    Raises:
+        InputError: If no snippet of a known side has a score.
+    """
+    from jaxcontam.methods.membership.blind import blind_baselines
+    from jaxcontam.methods.membership.judging import judge
+
+    scored_N = np.isfinite(values).all(axis=1)
+    for role in (MEMBER, NONMEMBER):
+        if not (shelf.is_of(role) & scored_N).any():
+            raise InputError(
+                f"no snippet of a known {role} has a score", hint="use more --words"
+            )
+    thresholds, rates = judge_books(shelf, names, values, primary=primary)
+    known_N = shelf.is_of(MEMBER) | shelf.is_of(NONMEMBER)
+    known = [texts[i] for i in np.flatnonzero(known_N).tolist()]
+    labels, documents = shelf.is_of(MEMBER)[known_N], shelf.book[known_N].tolist()
+    blind = blind_baselines(known, labels, clusters=documents, seed=seed)
+    results = judge(
+        "known books",
+        fingerprint(known),
+        Table(tuple(names), values[known_N]),
+        labels,
+        texts=known,
+        clusters=documents,
+        blind=blind,
+        primary=primary,
+        fprs=_FPRS,
+        seed=seed,
+    )
+    return JudgedBooks(
+        thresholds=tuple(thresholds),
+        rates=tuple(rates),
+        results=tuple(results),
+        blind=blind.rows,
+    )

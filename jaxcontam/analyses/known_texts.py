@@ -1,0 +1,326 @@
+"""Read: the texts of a membership run, what is known of each, and its prefixes."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from jaxcontam.data.benchmark import content_digest, fingerprint
+from jaxcontam.data.labelled import (
+    LABEL_FIELD,
+    LabelledTexts,
+    has_field,
+    load_labelled,
+)
+from jaxcontam.errors import InputError
+
+Source = str | Path | Sequence[str]
+"""Texts, the path of a file of them, or `hf:ORG/NAME[:CONFIG]:SPLIT`."""
+
+TEXT, MEMBER, NONMEMBER = "text", "member", "nonmember"
+"""What is known of a text: nothing, or the side on which it is."""
+
+FEWEST = 10
+"""Texts of a side below which no comparison is worth its name."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class RunTexts:
+    """Texts of one run, those in question first.
+
+    Attributes:
+        name: Of the file in question.
+        texts: N texts in the order of their files.
+        roles: What is known of each: `TEXT`, `MEMBER` or `NONMEMBER`.
+        clusters: The document that each comes from, or None.
+        sources: The file of each.
+        warnings: What the reader should know of how they were read.
+    """
+
+    name: str
+    texts: tuple[str, ...]
+    roles: tuple[str, ...]
+    clusters: tuple[str, ...] | None
+    sources: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of the texts and their roles, in their order."""
+        return fingerprint(
+            [f"{r} {t}" for r, t in zip(self.roles, self.texts, strict=True)]
+        )
+
+    def with_role(self, role: str) -> np.ndarray:
+        """(N,) bool: the texts of a role."""
+        return np.array([one == role for one in self.roles])
+
+    def texts_of(self, chosen_N: np.ndarray) -> list[str]:
+        """Some of the texts."""
+        return [
+            text for text, is_one in zip(self.texts, chosen_N, strict=True) if is_one
+        ]
+
+    def clusters_of(self, chosen_N: np.ndarray) -> list[str] | None:
+        """Documents of some of the texts; None where none are known."""
+        if self.clusters is None:
+            return None
+        return [
+            one for one, is_one in zip(self.clusters, chosen_N, strict=True) if is_one
+        ]
+
+    def number_of(self, i: int) -> int:
+        """Number of a text within its own file, from 1."""
+        return 1 + sum(source == self.sources[i] for source in self.sources[:i])
+
+    @property
+    def n_on_both_sides(self) -> int:
+        """Distinct texts that are members and non-members at once."""
+        sides = [
+            {t for t, r in zip(self.texts, self.roles, strict=True) if r == role}
+            for role in (MEMBER, NONMEMBER)
+        ]
+        return len(sides[0] & sides[1])
+
+
+def read_texts(
+    texts: Source | None,
+    *,
+    members: Source | None = None,
+    nonmembers: Source | None = None,
+    template: str | None = None,
+    text_field: str | None = None,
+    label_field: str | None = None,
+    document_field: str | None = None,
+    limit: int | None = None,
+    length: int | None = None,
+) -> RunTexts:
+    """Read texts with labels, two sides, or texts in question with non-members.
+
+    Args:
+        texts: In question, or with a label each; None where `members` are given.
+        members: Known to have been seen; `nonmembers` are then the other side.
+        nonmembers: Cannot have been seen; of the same kind.
+        template: Text of a record, with fields in braces.
+        text_field: Field of a record that is its text.
+        label_field: Field of 1 for members and 0 for others.
+        document_field: Field that names the document of a text.
+        limit: Keep the first so many texts of each source.
+        length: Cut each text to its first so many words.
+
+    Raises:
+        InputError: If the sources contradict each other, nothing can be read, labels
+            name one side only, or the texts of two files are in different fields.
+    """
+    check_sources(texts, members, nonmembers, label_field)
+
+    def read(source: Source, *, with_labels: bool = False) -> LabelledTexts:
+        if not isinstance(source, str | Path):
+            found = tuple(source)
+            return LabelledTexts(
+                name="texts",
+                texts=found,
+                labels=None,
+                clusters=None,
+                rows=(None,) * len(found),
+            )
+        return load_labelled(
+            source,
+            template=template,
+            text_field=text_field,
+            label_field=label_field if with_labels else None,
+            cluster_field=document_field,
+            limit=limit,
+            length=length,
+            with_labels=with_labels,
+        )
+
+    if nonmembers is None:
+        assert texts is not None
+        one = read(texts, with_labels=True)
+        return (
+            _joined([(one, TEXT)], length)
+            if one.labels is None
+            else _labelled(one, length)
+        )
+    first = members if texts is None else texts
+    assert first is not None
+    role = MEMBER if texts is None else TEXT
+    return _joined([(read(first), role), (read(nonmembers), NONMEMBER)], length)
+
+
+def check_sources(
+    texts: object, members: object, nonmembers: object, label_field: object
+) -> None:
+    """Refuse sources of texts that contradict each other, before any is read.
+
+    Raises:
+        InputError: Names them as flags.
+    """
+    if texts is None and (members is None or nonmembers is None):
+        raise InputError(
+            "no texts to score",
+            hint="name a file of texts, or give --members and --nonmembers",
+        )
+    if texts is not None and members is not None:
+        raise InputError(
+            "TEXTS and --members are both given",
+            hint="--members with --nonmembers compares two files and takes no "
+            "TEXTS; TEXTS with --nonmembers asks of each text",
+        )
+    if label_field is not None and nonmembers is not None:
+        raise InputError(
+            "--label-field and --nonmembers contradict each other",
+            hint="labels stand in one file, or two files are the two sides",
+        )
+
+
+def _labelled(texts: LabelledTexts, length: int | None) -> RunTexts:
+    """Texts of one file that says of each whether it is a member, or says nothing."""
+    assert texts.labels is not None
+    sides = {label for label in texts.labels if label is not None}
+    if len(sides) == 1:
+        (only,) = sides
+        raise InputError(
+            f"{texts.name}: every label says {MEMBER if only else NONMEMBER}",
+            hint="a comparison needs both sides; without labels, give known "
+            "non-members with --nonmembers",
+        )
+    role = {True: MEMBER, False: NONMEMBER, None: TEXT}
+    warnings = _short_texts(texts, length)
+    if n_unknown := texts.labels.count(None):
+        warnings += (
+            f"{texts.name}: {n_unknown} of {len(texts)} texts have no label: they take "
+            "no part in the comparison",
+        )
+    return RunTexts(
+        name=texts.name,
+        texts=texts.texts,
+        roles=tuple(role[label] for label in texts.labels),
+        clusters=texts.clusters,
+        sources=(texts.name,) * len(texts.texts),
+        warnings=warnings,
+    )
+
+
+def _joined(parts: Sequence[tuple[LabelledTexts, str]], length: int | None) -> RunTexts:
+    """Texts of several files, each of one role; named after the first."""
+    fields = {p.text_field: p.name for p, _ in parts if p.text_field is not None}
+    if len(fields) > 1:
+        said = " and ".join(f"{field!r} in {name}" for field, name in fields.items())
+        raise InputError(
+            f"the text is {said}: two fields may hold two kinds of text",
+            hint="name one that both files have with --text-field, or rename one",
+        )
+    warnings = [words for part, _ in parts for words in _short_texts(part, length)]
+    if len(parts) == 1 and has_field(parts[0][0].rows, LABEL_FIELD):
+        warnings.append(
+            f"the field '{LABEL_FIELD}' of {parts[0][0].name} is not read: "
+            f"--label-field {LABEL_FIELD} takes it for members (1) and non-members (0)"
+        )
+    clusters: tuple[str, ...] | None = None
+    if any(part.clusters is not None for part, _ in parts):
+        # A document of one file is no document of another.
+        clusters = tuple(
+            f"{number}/{i if part.clusters is None else part.clusters[i]}"
+            for number, (part, _) in enumerate(parts)
+            for i in range(len(part.texts))
+        )
+    return RunTexts(
+        name=parts[0][0].name,
+        texts=tuple(text for part, _ in parts for text in part.texts),
+        roles=tuple(role for part, role in parts for _ in part.texts),
+        clusters=clusters,
+        sources=tuple(part.name for part, _ in parts for _ in part.texts),
+        warnings=tuple(warnings),
+    )
+
+
+def _short_texts(texts: LabelledTexts, length: int | None) -> tuple[str, ...]:
+    """Scores of short texts differ by themselves, so a reader should know of them."""
+    if length is None or not texts.n_short:
+        return ()
+    return (
+        f"{texts.name}: {texts.n_short} of {len(texts)} texts have fewer than {length} "
+        "words and are scored as they are",
+    )
+
+
+def check_sides(run: RunTexts, left_out_N: np.ndarray) -> None:
+    """Refuse a side of which too little is left, before anything slow.
+
+    Args:
+        run: The texts.
+        left_out_N: Texts that stand in a prefix, with their copies and documents.
+
+    Raises:
+        InputError: If fewer than 2 texts, or documents, of a side that is known remain.
+    """
+    for role in (MEMBER, NONMEMBER):
+        side_N = run.with_role(role)
+        kept_N = side_N & ~left_out_N
+        documents = run.clusters_of(kept_N)
+        n = int(kept_N.sum()) if documents is None else len(set(documents))
+        if not side_N.any() or n >= 2:
+            continue
+        unit = "text" if documents is None else "document"
+        shots = " beside the --shots" if (side_N & left_out_N).any() else ""
+        raise InputError(
+            f"{run.name}: {n} {unit}{'' if n == 1 else 's'} of {role}s{shots}, "
+            "at least 2 are needed",
+            hint="give more of them"
+            + (", or leave recall and con_recall out" if shots else ""),
+        )
+
+
+def draw_shots(run: RunTexts, role: str, n_shots: int, *, seed: int) -> np.ndarray:
+    """Indices of the texts that stand before all others as a prefix.
+
+    They are drawn from their side at random, whatever the order of the file, and are
+    left out of every comparison: a text that stands in its own prefix is known to it.
+    Where texts come from documents, the rest of the drawn documents is left out, too.
+
+    Args:
+        run: The texts.
+        role: The side to draw from.
+        n_shots: How many; enough must remain on that side.
+        seed: The run's seed.
+
+    Returns:
+        (n_shots,) indices, sorted by their draw.
+
+    Raises:
+        InputError: If fewer than `FEWEST` texts would remain.
+    """
+    candidates = np.flatnonzero(run.with_role(role))
+    seen: set[str] = set()
+    distinct = []
+    for i in candidates.tolist():
+        if run.texts[i].strip() and run.texts[i] not in seen:
+            seen.add(run.texts[i])
+            distinct.append(i)
+    if len(distinct) < n_shots + FEWEST:
+        raise InputError(
+            f"{run.name}: {len(distinct)} distinct {role}s, too few to take "
+            f"{n_shots} of them as a prefix",
+            hint=f"give more {role}s or fewer --shots, or leave these scores out",
+        )
+    digest = content_digest([run.texts[i] for i in distinct])
+    words = np.frombuffer(bytes.fromhex(digest.removeprefix("sha256:")), np.uint32)
+    drawn = np.random.default_rng([seed, *words.tolist()])
+    # Sorted by text, so that the draw does not depend on the order of the file.
+    by_text = sorted(distinct, key=lambda i: run.texts[i])
+    return np.array([by_text[j] for j in drawn.permutation(len(by_text))[:n_shots]])
+
+
+def left_out(run: RunTexts, shots: Sequence[int]) -> np.ndarray:
+    """(N,) bool: texts that a prefix holds, with their copies and their documents."""
+    shown = {run.texts[i] for i in shots}
+    documents = set() if run.clusters is None else {run.clusters[i] for i in shots}
+    return np.array(
+        [
+            text in shown or (run.clusters is not None and run.clusters[i] in documents)
+            for i, text in enumerate(run.texts)
+        ]
+    )

@@ -1,0 +1,321 @@
+"""What the scores of a run say: from texts and scores alone, without a model.
+
+`membership` calls it once the scores are there, `verify` with what `texts.jsonl` holds.
+
+Dimension key
+    N  texts of a run
+    M  scores
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from jaxcontam.analyses.known_texts import MEMBER, NONMEMBER, TEXT, RunTexts
+from jaxcontam.errors import InputError
+from jaxcontam.methods.membership.sweep import sweep_methods, sweep_min_k
+from jaxcontam.report.membership import reference_column, score_columns
+from jaxcontam.results.membership import (
+    BlindBaseline,
+    ScorePicture,
+    ScoreResult,
+    SetResult,
+    TextThreshold,
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Scores of some texts.
+
+    Attributes:
+        names: The M scores.
+        values: (N, M) float64, higher = member; NaN where a text has none.
+        reference: (N, 2) what a model that saw none of the texts says of each, see
+            `fluency_of`; NaN where it says nothing; None without one.
+    """
+
+    names: tuple[str, ...]
+    values: np.ndarray
+    reference: np.ndarray | None = None
+
+    def rows(self, chosen_N: np.ndarray) -> "Table":
+        """The scores of some of the texts."""
+        reference = self.reference
+        return Table(
+            self.names,
+            self.values[chosen_N],
+            None if reference is None else reference[chosen_N],
+        )
+
+    def among(self, chosen_N: np.ndarray) -> "Table":
+        """These scores as those of the chosen ones among N texts, NaN elsewhere."""
+
+        def spread(rows: np.ndarray) -> np.ndarray:
+            whole = np.full((len(chosen_N), rows.shape[1]), np.nan)
+            whole[chosen_N] = rows
+            return whole
+
+        reference = self.reference
+        return Table(
+            self.names,
+            spread(self.values),
+            None if reference is None else spread(reference),
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """A share of tokens for Min-K%, chosen on one half and judged on the other.
+
+    Attributes:
+        held_out_aucs: AUC of each on the half that chose.
+        chosen: The best of them.
+        auc: Its AUC on the other half.
+        auc_se: DeLong standard error.
+    """
+
+    held_out_aucs: dict[str, float]
+    chosen: str
+    auc: float
+    auc_se: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Judged:
+    """What the scores of a run say.
+
+    Attributes:
+        results: One a score where both sides are known; one for the set where texts are
+            in question; none where nothing is known of any text.
+        blind: Baselines that read the texts alone.
+        thresholds: Scores above which a text in question counts as a member.
+        p_values: (N,) conformal p-values of the primary score for the texts in
+            question, NaN elsewhere; or None.
+        p_adjusted: (N,) the same after Benjamini and Hochberg.
+        warnings: What the reader should know of the run as a whole.
+        pictures: Curves of the scores where both sides are known.
+        sweep: Share of tokens chosen on a half of the texts; None where the table
+            does not hold Min-K% at every share of the sweep.
+    """
+
+    results: tuple[ScoreResult | SetResult, ...] = ()
+    blind: tuple[BlindBaseline, ...] = ()
+    thresholds: tuple[TextThreshold, ...] = ()
+    p_values: np.ndarray | None = None
+    p_adjusted: np.ndarray | None = None
+    warnings: tuple[str, ...] = ()
+    pictures: tuple[ScorePicture, ...] = ()
+    sweep: Sweep | None = None
+
+
+def judged(
+    run: RunTexts,
+    table: Table,
+    left_out_N: np.ndarray,
+    *,
+    primary: str,
+    fprs: tuple[float, ...],
+    convention: Literal["le", "lt"],
+    seed: int,
+) -> Judged:
+    """Rank members against non-members, or ask of texts in question.
+
+    Args:
+        run: N texts and what is known of each.
+        table: Their M scores.
+        left_out_N: Texts that stand in a prefix and take part in nothing.
+        primary: The score that decides.
+        fprs: False-positive rates of operating points and thresholds.
+        convention: See `tpr_at_fpr`.
+        seed: Seeds folds, permutations and resamples.
+
+    Raises:
+        InputError: If too few texts have a score.
+    """
+    members, nonmembers, asked = (
+        run.with_role(role) & ~left_out_N for role in (MEMBER, NONMEMBER, TEXT)
+    )
+    found = Judged()
+    if members.any() and nonmembers.any():
+        found = _ranked(
+            run,
+            table,
+            members | nonmembers,
+            primary=primary,
+            fprs=fprs,
+            convention=convention,
+            seed=seed,
+        )
+    if asked.any() and nonmembers.any():
+        found = _asked(run, table, asked, nonmembers, found, primary, fprs, seed)
+    return dataclasses.replace(
+        found, warnings=run.warnings + _warnings(run) + found.warnings
+    )
+
+
+def judged_again(
+    document: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+) -> tuple[RunTexts, Judged]:
+    """What the rows of `texts.jsonl` say under the settings of their report.
+
+    Raises:
+        KeyError: If a field is missing.
+        InputError: If too few texts have a score.
+    """
+    study = document["study"]
+    clusters = [row["cluster"] for row in rows if "cluster" in row]
+    run = RunTexts(
+        name=study["name"],
+        texts=tuple(row["text"] for row in rows),
+        roles=tuple(row["role"] for row in rows),
+        clusters=tuple(clusters) or None,
+        sources=tuple(row["source"] for row in rows),
+    )
+    again = judged(
+        run,
+        table_from_rows(rows),
+        np.array([row["left_out"] for row in rows], bool),
+        primary=study["primary"],
+        fprs=tuple(study["fprs"]),
+        convention=study["convention"],
+        seed=document["seed"],
+    )
+    return run, again
+
+
+def table_from_rows(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """The scores that `texts.jsonl` holds."""
+    columns = score_columns(rows)
+    values = np.stack(list(columns.values()), axis=1)
+    return Table(tuple(columns), values, reference_column(rows))
+
+
+def _ranked(
+    run: RunTexts,
+    table: Table,
+    chosen_N: np.ndarray,
+    *,
+    primary: str,
+    fprs: tuple[float, ...],
+    convention: Literal["le", "lt"],
+    seed: int,
+) -> Judged:
+    from jaxcontam.methods.membership.blind import blind_baselines
+    from jaxcontam.methods.membership.documents import independent_codes
+    from jaxcontam.methods.membership.judging import judge, score_pictures
+
+    labels = run.with_role(MEMBER)[chosen_N]
+    clusters = run.clusters_of(chosen_N)
+    texts = run.texts_of(chosen_N)
+    scores = table.rows(chosen_N)
+    blind = blind_baselines(
+        texts, labels, clusters=clusters, reference=scores.reference, seed=seed
+    )
+    codes = independent_codes(texts, clusters)
+    results = judge(
+        run.name,
+        run.fingerprint,
+        scores,
+        labels,
+        texts=texts,
+        clusters=clusters,
+        blind=blind,
+        primary=primary,
+        fprs=fprs,
+        convention=convention,
+        seed=seed,
+    )
+    return Judged(
+        results=tuple(results),
+        blind=blind.rows,
+        pictures=score_pictures(scores, labels),
+        sweep=_swept(scores, labels, codes, seed),
+    )
+
+
+def _swept(
+    table: Table, labels: np.ndarray, clusters: np.ndarray | None, seed: int
+) -> Sweep | None:
+    names = [method.name for method in sweep_methods()]
+    if not set(names) <= set(table.names):
+        return None
+    columns = [table.names.index(name) for name in names]
+    try:
+        found = sweep_min_k(
+            names, table.values[:, columns], labels, seed=seed, clusters=clusters
+        )
+    except ValueError as e:
+        raise InputError(
+            f"--sweep-k: {e}", hint="give more texts, or leave it out"
+        ) from e
+    return Sweep(
+        held_out_aucs=dict(zip(names, found.held_out_aucs.tolist(), strict=True)),
+        chosen=found.chosen,
+        auc=found.auc,
+        auc_se=found.auc_se,
+    )
+
+
+def _asked(
+    run: RunTexts,
+    table: Table,
+    asked_N: np.ndarray,
+    pool_N: np.ndarray,
+    found: Judged,
+    primary: str,
+    fprs: tuple[float, ...],
+    seed: int,
+) -> Judged:
+    from jaxcontam.methods.membership.pool_judging import judge_texts
+
+    suspected, pool = table.rows(asked_N), table.rows(pool_N)
+    judgement = judge_texts(
+        run.name,
+        run.fingerprint,
+        suspected,
+        pool,
+        texts=run.texts_of(asked_N),
+        pool_texts=run.texts_of(pool_N),
+        clusters=run.clusters_of(asked_N),
+        pool_clusters=run.clusters_of(pool_N),
+        reference=suspected.reference,
+        pool_reference=pool.reference,
+        fprs=fprs,
+        seed=seed,
+    )
+    column = judgement.names.index(primary)
+    p_N, adjusted_N = np.full((2, len(run.texts)), np.nan)
+    p_N[asked_N] = judgement.p_values[:, column]
+    adjusted_N[asked_N] = judgement.adjusted[:, column]
+    thresholds = tuple(row for row in judgement.thresholds if row.method == primary)
+    if found.results:
+        # Labelled texts decide; the others get a p-value each, and no second verdict.
+        return dataclasses.replace(
+            found,
+            thresholds=thresholds,
+            p_values=p_N,
+            p_adjusted=adjusted_N,
+            warnings=found.warnings + judgement.warnings,
+        )
+    results = () if judgement.set_result is None else (judgement.set_result,)
+    return Judged(
+        results=results,
+        blind=judgement.blind.rows,
+        thresholds=thresholds,
+        p_values=p_N,
+        p_adjusted=adjusted_N,
+        warnings=judgement.warnings,
+    )
+
+
+def _warnings(run: RunTexts) -> tuple[str, ...]:
+    n = run.n_on_both_sides
+    if not n:
+        return ()
+    return (
+        f"{n} distinct {'text is' if n == 1 else 'texts are'} among the members and "
+        "among the non-members, which pulls every AUC towards 0.5",
+    )

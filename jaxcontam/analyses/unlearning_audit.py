@@ -1,0 +1,255 @@
+"""One task of an unlearning run: its scores, its samples, and its rows."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxcontam.analyses.unlearning_samples import (
+    ELSEWHERE,
+    Sampled,
+    measured,
+    rouge_similarities,
+    sample_fields,
+)
+from jaxcontam.analyses.unlearning_texts import Item, Screened
+from jaxcontam.errors import InputError
+from jaxcontam.methods.unlearning import (
+    Similarities,
+    is_suspicious,
+    perplexity_ratios,
+    score_ratios,
+    screen_result,
+    similarity_result,
+)
+from jaxcontam.results.unlearning import ScreenResult, SimilarityResult
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class TaskAudit:
+    """What is known of one task's texts so far.
+
+    Attributes:
+        task: The texts.
+        scores: Score and model -> (N,) float64, nats; NaN without a score.
+        ratios: Screen -> (N,), unlearned over original.
+        bound: See `is_suspicious`.
+        sampled: What the unlearned model wrote, or None.
+        found: Measures of it, the leading one first.
+    """
+
+    task: Screened
+    scores: dict[str, np.ndarray]
+    ratios: dict[str, np.ndarray]
+    bound: float
+    sampled: Sampled | None = None
+    found: list[Similarities] = dataclasses.field(default_factory=list)
+
+    def suspicious(self, method: str) -> np.ndarray:
+        """(N,) bool: the suspicious texts of a screen."""
+        return is_suspicious(self.ratios[method], self.bound)
+
+    def results(
+        self, *, k: float, words: int, n_samples: int, seed: int
+    ) -> list[ScreenResult | SimilarityResult]:
+        """Rows of the report: the screens, then what the samples say.
+
+        Args:
+            k: Percentage that Min-K% keeps.
+            words: Of a chunk.
+            n_samples: Of each text.
+            seed: Of the resamples.
+        """
+        shared = {
+            "name": self.task.name,
+            "fingerprint": self.task.fingerprint,
+            "task": self.task.task,
+        }
+        rows: list[ScreenResult | SimilarityResult] = []
+        for method in self.ratios:
+            row = screen_result(
+                self.ratios[method],
+                **shared,
+                method=method,
+                setting=f"k={k:g}%" if method == "min_k" else "",
+                primary=method == "min_k",
+                bound=self.bound,
+            )
+            if row.primary:
+                notes = (*row.warnings, *self._left_out(words))
+                row = dataclasses.replace(row, warnings=notes)
+            rows.append(row)
+        for number, one in enumerate(self.found):
+            row = similarity_result(
+                one,
+                **shared,
+                primary=number == 0,
+                n_samples=n_samples,
+                seed=seed,
+            )
+            if number == 0:
+                notes = (*row.warnings, *self._not_sampled())
+                row = dataclasses.replace(row, warnings=notes)
+            rows.append(row)
+        return rows
+
+    def _left_out(self, words: int) -> list[str]:
+        """What of the texts that came in is not screened."""
+        notes = []
+        if self.task.n_empty:
+            notes.append(
+                f"texts without words, which give no chunk: {self.task.n_empty}"
+            )
+        if self.task.n_left_out:
+            notes.append(
+                f"ends of texts that are shorter than {words} words, which are left "
+                f"out: {self.task.n_left_out}"
+            )
+        return notes
+
+    def _not_sampled(self) -> list[str]:
+        """What of the screened texts the model could not be given as it is."""
+        notes = []
+        scored_N = ~np.isnan(self.ratios["min_k"])
+        bare_N = np.array([not item.has_truth for item in self.task.items])
+        if n_bare := int((scored_N & bare_N).sum()):
+            notes.append(
+                f"{self.task.task} with nothing to compare a sample with, which are "
+                f"not sampled from: {n_bare}"
+            )
+        if self.sampled is not None and self.sampled.n_cut_prompts:
+            notes.append(
+                "prompts that lost their beginning for want of context: "
+                f"{self.sampled.n_cut_prompts}"
+            )
+        return notes
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Rows of `texts.jsonl`, one a text in their order."""
+        flags = {method: self.suspicious(method) for method in self.ratios}
+        return [
+            {
+                "id": i,
+                "task": self.task.task,
+                "source": item.source,
+                "text": item.text,
+                "scores": {name: _number(v[i]) for name, v in self.scores.items()},
+                "ratios": {name: _number(v[i]) for name, v in self.ratios.items()},
+                "suspicious": {name: bool(v[i]) for name, v in flags.items()},
+                "prompt": item.prompt,
+                **(
+                    {}
+                    if self.sampled is None
+                    else sample_fields(i, self.sampled, self.found)
+                ),
+            }
+            for i, item in enumerate(self.task.items)
+        ]
+
+
+def screened_audit(
+    task: Screened, original_N2: np.ndarray, unlearned_N2: np.ndarray, bound: float
+) -> TaskAudit:
+    """Ratios of both scores.
+
+    Raises:
+        InputError: If no text has a score.
+    """
+    if np.isnan(original_N2 + unlearned_N2).any(axis=1).all():
+        raise InputError(
+            f"{task.name}: no text has a score",
+            hint="texts need a token, or two where the tokenizer has no BOS or EOS",
+        )
+    return TaskAudit(
+        task=task,
+        scores={
+            f"{score}_{which}": values_N2[:, column]
+            for which, values_N2 in (
+                ("original", original_N2),
+                ("unlearned", unlearned_N2),
+            )
+            for column, score in enumerate(("min_k", "loss"))
+        },
+        ratios={
+            "min_k": score_ratios(original_N2[:, 0], unlearned_N2[:, 0]),
+            "perplexity": perplexity_ratios(original_N2[:, 1], unlearned_N2[:, 1]),
+        },
+        bound=bound,
+    )
+
+
+def audit_from_rows(
+    stated: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]
+) -> TaskAudit:
+    """Undo `TaskAudit.rows`; what can be measured without a model is measured again.
+
+    Args:
+        stated: Rows of the report that are of one task.
+        rows: Rows of `texts.jsonl` that are.
+
+    Raises:
+        KeyError: If a field is missing.
+        InputError: If no text has a score.
+    """
+    items = (
+        Item(
+            source=row["source"],
+            text=row["text"],
+            prompt=row["prompt"],
+            truth=row.get("truth", ""),
+        )
+        for row in rows
+    )
+    name, task = stated[0]["benchmark"], stated[0]["task"]
+    original, unlearned = (
+        np.array(
+            [
+                _floats([row["scores"][f"{one}_{which}"] for one in ("min_k", "loss")])
+                for row in rows
+            ]
+        )
+        for which in ("original", "unlearned")
+    )
+    audit = screened_audit(
+        Screened(task=task, name=name, items=tuple(items)),
+        original,
+        unlearned,
+        stated[0]["bound"],
+    )
+    measures = [row for row in stated if "n_samples" in row]
+    if not measures:
+        return audit
+    has_samples = np.array(["samples" in row for row in rows])
+    suspicious = audit.suspicious("min_k")
+    chosen: list[int] = np.flatnonzero(has_samples).tolist()
+    sampled = Sampled(
+        selected=np.flatnonzero(has_samples & suspicious),
+        unselected=np.flatnonzero(has_samples & ~suspicious),
+        samples={i: tuple(rows[i]["samples"]) for i in chosen},
+        truths={i: rows[i]["truth"] for i in chosen},
+        n_cut_prompts=0,
+        new_tokens=0,
+    )
+    found = [rouge_similarities(sampled)]
+    for row in measures[1:]:
+        method = row["method"]
+        one = measured(
+            method,
+            sampled,
+            lambda i, j, method=method: _floats(
+                rows[i][method if i == j else method + ELSEWHERE]
+            ),
+            elsewhere=any(method + ELSEWHERE in text for text in rows),
+        )
+        found.append(dataclasses.replace(one, n_refused=row.get("n_refused", 0)))
+    return dataclasses.replace(audit, sampled=sampled, found=found)
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _floats(values: Sequence[float | None]) -> list[float]:
+    return [math.nan if value is None else value for value in values]

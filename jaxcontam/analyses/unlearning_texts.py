@@ -1,0 +1,230 @@
+"""What an unlearning run screens: chunks of texts, and questions with their answers."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jaxcontam.data.benchmark import fingerprint
+from jaxcontam.data.books import TESTED, load_books
+from jaxcontam.data.chunks import consecutive_chunks, count_words, cut_words
+from jaxcontam.data.hub_splits import is_hub_split
+from jaxcontam.data.labelled import load_labelled
+from jaxcontam.data.templates import fill_template, text_of_field, typed_newlines
+from jaxcontam.errors import InputError
+from jaxcontam.results.unlearning import CHUNKS, QUESTIONS
+
+if TYPE_CHECKING:
+    from jaxcontam.models.checkpoint import Identity
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One text that is screened.
+
+    Attributes:
+        source: The text that it is a part of, or the row of its question.
+        text: What both models score.
+        prompt: What the unlearned model goes on from.
+        truth: What would follow if it knew the text; "" where nothing is left of it.
+    """
+
+    source: str
+    text: str
+    prompt: str
+    truth: str
+
+    @property
+    def has_truth(self) -> bool:
+        """Whether a sample can be compared with anything."""
+        return bool(self.prompt.strip()) and bool(self.truth.strip())
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Screened:
+    """All texts of one task.
+
+    Attributes:
+        task: `CHUNKS` or `QUESTIONS`.
+        name: Of the file.
+        items: In the order of the file.
+        n_left_out: Ends of texts that are shorter than a chunk.
+        n_empty: Texts without words, which give no item.
+    """
+
+    task: str
+    name: str
+    items: tuple[Item, ...]
+    n_left_out: int = 0
+    n_empty: int = 0
+
+    @property
+    def texts(self) -> list[str]:
+        """What both models score."""
+        return [item.text for item in self.items]
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of the screened texts in their order."""
+        return fingerprint(self.texts)
+
+
+def load_chunks(
+    source: str,
+    *,
+    n_words: int,
+    prompt_words: int,
+    text_field: str | None,
+    limit: int | None,
+) -> Screened:
+    """Chunks of so many words of each text of a file.
+
+    The end of a text that is shorter than a chunk is left out, so that all scores are
+    of equally long texts; a text that is shorter as a whole is one chunk.
+
+    Args:
+        source: A .txt file (one text), a folder of them, a table, or
+            `hf:ORG/NAME[:CONFIG]:SPLIT` (a text a row).
+        n_words: Of a chunk.
+        prompt_words: Of its beginning, from which the model goes on.
+        text_field: Of a table; None recognises it.
+        limit: The first so many texts.
+
+    Raises:
+        InputError: If nothing can be read, or no text has a word.
+    """
+    texts = _whole_texts(source, text_field, limit)
+    items, n_left_out, n_empty = [], 0, 0
+    for name, text in texts:
+        chunks = list(consecutive_chunks(text, n_words))
+        n_empty += not chunks
+        if len(chunks) > 1 and count_words(chunks[-1]) < n_words:
+            chunks.pop()
+            n_left_out += 1
+        for chunk in chunks:
+            prompt = cut_words(chunk, prompt_words)
+            truth = chunk[len(prompt) :].lstrip()
+            items.append(Item(source=name, text=chunk, prompt=prompt, truth=truth))
+    if not items:
+        raise InputError(f"{source}: no words", hint="nothing to screen in these texts")
+    return Screened(
+        task=CHUNKS,
+        name=Path(source).stem if not is_hub_split(source) else source,
+        items=tuple(items),
+        n_left_out=n_left_out,
+        n_empty=n_empty,
+    )
+
+
+def load_questions(
+    source: str,
+    *,
+    question_field: str,
+    answer_field: str,
+    template: str,
+    limit: int | None,
+) -> Screened:
+    """Questions and their answers, a pair a row.
+
+    Args:
+        source: A table.
+        question_field: Field of the question, which both models score.
+        answer_field: Field of the true answer.
+        template: What the unlearned model goes on from, `{question}` in it.
+        limit: The first so many rows.
+
+    Raises:
+        InputError: If a row lacks a field, or its answer is neither text nor number.
+    """
+    found = load_labelled(
+        source, text_field=question_field, limit=limit, with_labels=False
+    )
+    items = []
+    for number, (text, row) in enumerate(zip(found.texts, found.rows, strict=True), 1):
+        where = f"{source}: row {number}"
+        if row is None or answer_field not in row:
+            has = "plain text" if row is None else f"it has: {', '.join(row)}"
+            raise InputError(
+                f"{where}: no field {answer_field!r} ({has})",
+                hint="--answer-field names the field of the true answer",
+            )
+        prompt = fill_template(typed_newlines(template), {"question": text}, where)
+        items.append(
+            Item(
+                source=where,
+                text=text,
+                prompt=prompt,
+                truth=_answer(row, answer_field, where),
+            )
+        )
+    return Screened(task=QUESTIONS, name=found.name, items=tuple(items))
+
+
+def _answer(row: dict[str, object], field: str, where: str) -> str:
+    """The true answer; "" where there is none."""
+    value = row[field]
+    if value is None:
+        return ""
+    if not isinstance(value, str | int | float):
+        raise InputError(
+            f"{where}: field {field!r} is neither text nor number "
+            f"(but {type(value).__name__})",
+            hint="write one answer a row",
+        )
+    return text_of_field(field, row, where)
+
+
+def _whole_texts(
+    source: str, text_field: str | None, limit: int | None
+) -> Sequence[tuple[str, str]]:
+    """Name and text of each text of a source."""
+    path = Path(source)
+    if not is_hub_split(source) and (path.is_dir() or path.suffix.lower() == ".txt"):
+        books = load_books([path], TESTED)[:limit]
+        return [(book.title, "\n".join(book.pieces)) for book in books]
+    found = load_labelled(source, text_field=text_field, limit=limit, with_labels=False)
+    return [(f"row {i}", text) for i, text in enumerate(found.texts, 1)]
+
+
+def check_pair(
+    original: "Identity", unlearned: "Identity", tasks: Sequence[Screened]
+) -> None:
+    """Refuse two models whose scores of a text are of other tokens, or the same.
+
+    Raises:
+        InputError: If they are one model, put another token before a text, or cut a
+            text into other tokens; names the first such text.
+    """
+    if original.fingerprint == unlearned.fingerprint:
+        raise InputError(
+            "ORIGINAL and UNLEARNED are the same model", hint="all ratios would be 1"
+        )
+    hint = "ratios need two models with one tokenizer"
+    if original.prefix_id != unlearned.prefix_id:
+        raise InputError(
+            "ORIGINAL and UNLEARNED put different tokens before a text "
+            f"({original.prefix_id} and {unlearned.prefix_id})",
+            hint=hint,
+        )
+    if original.tokenizer.to_str() == unlearned.tokenizer.to_str():
+        return
+    for task in tasks:
+        pair = (
+            one.tokenizer.encode_batch(task.texts, add_special_tokens=False)
+            for one in (original, unlearned)
+        )
+        for item, before, after in zip(task.items, *pair, strict=True):
+            if before.ids != after.ids:
+                raise InputError(
+                    f"{item.source}: ORIGINAL and UNLEARNED read different tokens",
+                    hint=hint,
+                )
+
+
+def run_name(
+    original: "Identity", unlearned: "Identity", tasks: Sequence[Screened]
+) -> str:
+    """Folder of a run: another model on either side, or other texts, have another."""
+    parts = [task.fingerprint for task in tasks]
+    digest = fingerprint([*parts, original.fingerprint, unlearned.fingerprint])
+    return f"{original.name}-{unlearned.name}-{digest[7:15]}"

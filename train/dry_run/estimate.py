@@ -1,0 +1,256 @@
+"""What a training run needs on named hardware: memory, time, chip-hours.
+
+Memory is the compiler's own analysis. Time follows from datasheet numbers: products at
+an assumed share of the peak, and collectives in rings over the links. Reading and
+writing device memory is not counted, and nothing is measured.
+"""
+
+import dataclasses
+from typing import Any
+
+from jaxcontam.models.flops import forward_flops
+from jaxcontam.scoring.mesh_shape import MeshShape
+from train.dry_run.collectives import Collective
+from train.dry_run.compiled import CompiledMemory, state_bytes, step_collectives
+from train.dry_run.hardware import Machine
+from train.presets import PRESETS, Preset
+from train.progress import training_flops
+
+RESERVE = 0.15
+"""Share of a chip's memory left for the runtime, the program and fragmentation."""
+_GIB = 1 << 30
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """One training run on one mesh.
+
+    Attributes:
+        preset: What is trained, micro-batches included.
+        machine: The hardware.
+        data: Copies of the weights.
+        model: Devices that share one copy.
+        state: Bytes of weights, moments and gradients on a chip; no step needs less.
+        compiled: The compiler's analysis; None if it was not asked.
+        collectives: Collectives of one step.
+        products: Seconds of a step's matrix products.
+        network: Seconds of its collectives.
+        mfu: Share of the peak that the model's own operations reach if products take
+            all the time; rematerialised blocks lower it.
+    """
+
+    preset: Preset
+    machine: Machine
+    data: int
+    model: int
+    state: int
+    compiled: CompiledMemory | None
+    collectives: tuple[Collective, ...]
+    products: float
+    network: float
+    mfu: float
+
+    @property
+    def usable(self) -> int:
+        """Bytes of a chip's memory that a step may take."""
+        return round((1 - RESERVE) * self.machine.chip.memory_bytes)
+
+    @property
+    def needed(self) -> int:
+        """Bytes on a chip: the compiler's peak, or the state alone without one."""
+        peak = None if self.compiled is None else self.compiled.peak_bytes
+        return self.state if peak is None else peak
+
+    @property
+    def fits(self) -> bool:
+        """Whether a step leaves the reserve free and no compiler refuses it."""
+        refused = self.compiled is not None and self.compiled.refused is not None
+        return not refused and self.needed <= self.usable
+
+    @property
+    def seconds(self) -> tuple[float, float]:
+        """Seconds of a step: if products and collectives overlap, and if not."""
+        return max(self.products, self.network), self.products + self.network
+
+    def hours(self, tokens: float) -> tuple[float, float]:
+        """Hours of a run on `tokens` tokens, for both `seconds`."""
+        fast, slow = self.seconds
+        n_steps = tokens / self.preset.step_tokens
+        return n_steps * fast / 3600, n_steps * slow / 3600
+
+
+def estimate(
+    preset: Preset,
+    machine: Machine,
+    shape: MeshShape,
+    *,
+    efficiency: float,
+    compiled: CompiledMemory | None = None,
+) -> Estimate:
+    """Estimate the memory and time of one step.
+
+    Args:
+        preset: Model, rows, precision and micro-batches.
+        machine: The hardware.
+        shape: Shape of the mesh; `data` follows from the number of chips.
+        efficiency: Share of the peak reached in all that is computed, in (0, 1].
+        compiled: The compiler's analysis, if it was asked.
+    """
+    data = machine.n_chips // shape.model
+    collectives = step_collectives(preset, data=data, model=shape.model)
+    model_flops = training_flops(preset.decoder, preset.batch_rows, preset.context)
+    flops = model_flops
+    if preset.compute.remat:
+        # The forward pass is computed once more, without the head.
+        rows = [preset.context] * preset.batch_rows
+        head = 2.0 * preset.decoder.vocab_size * preset.decoder.d_model
+        flops += forward_flops(preset.decoder, rows) - head * preset.step_tokens
+    peak = machine.n_chips * machine.chip.peak_tflops * 1e12
+    return Estimate(
+        preset=preset,
+        machine=machine,
+        data=data,
+        model=shape.model,
+        state=state_bytes(preset, shape.model),
+        compiled=compiled,
+        collectives=collectives,
+        products=flops / (efficiency * peak),
+        network=sum(ring_seconds(one, machine) for one in collectives),
+        mfu=efficiency * model_flops / flops,
+    )
+
+
+def ring_seconds(one: Collective, machine: Machine) -> float:
+    """Seconds in a ring: each chip sends all parts but one, twice in an all-reduce."""
+    # Neighbours along `data` are a whole copy of the model apart.
+    span = machine.n_chips if "data" in one.axes else one.group
+    sent = one.bytes * (one.group - 1) / one.group
+    if one.kind == "all-reduce":
+        sent *= 2
+    return sent / (machine.gb_s_among(span) * 1e9)
+
+
+def train_flags(found: Estimate) -> tuple[str, ...]:
+    """Flags with which `train.pretrain` trains what was estimated."""
+    preset, usual = found.preset, PRESETS[found.preset.name]
+    flags = ["--preset", preset.name]
+    flags += ["--mesh", f"data={found.data},model={found.model}"]
+    flags += ["--micro-batches", str(preset.compute.n_micro)]
+    for flag, now, before in (
+        ("--batch-rows", preset.batch_rows, usual.batch_rows),
+        ("--row-tokens", preset.context, usual.context),
+        ("--dtype", preset.compute.dtype, usual.compute.dtype),
+        ("--remat", preset.compute.remat, usual.compute.remat),
+    ):
+        if now != before:
+            flags += [flag, str(now)]
+    return tuple(flags)
+
+
+def estimate_to_json(
+    found: Estimate, *, tokens: float, price: float | None
+) -> dict[str, Any]:
+    """JSON values; bytes, seconds and hours. `price` is of a chip-hour, or None."""
+    on, compiled = found.machine, found.compiled
+    hours = found.hours(tokens)
+    chip_hours = [on.n_chips * one for one in hours]
+    return {
+        "preset": found.preset.name,
+        "hardware": on.name,
+        "chip": on.chip.name,
+        "n_chips": on.n_chips,
+        "mesh": {"data": found.data, "model": found.model},
+        "batch_rows": found.preset.batch_rows,
+        "row_tokens": found.preset.context,
+        "compute": dataclasses.asdict(found.preset.compute),
+        "fits": found.fits,
+        "train_flags": train_flags(found),
+        "usable_bytes": found.usable,
+        "needed_bytes": found.needed,
+        "state_bytes": found.state,
+        "compiled": None if compiled is None else dataclasses.asdict(compiled),
+        "collectives": [dataclasses.asdict(one) for one in found.collectives],
+        "step_seconds": {
+            "products": found.products,
+            "network": found.network,
+            "overlapping": found.seconds[0],
+            "one_after_another": found.seconds[1],
+        },
+        "mfu_if_products_bind": found.mfu,
+        "tokens": tokens,
+        "hours": hours,
+        "chip_hours": chip_hours,
+        "cost": None if price is None else [one * price for one in chip_hours],
+    }
+
+
+def estimate_lines(
+    found: Estimate, *, tokens: float, price: float | None, efficiency: float
+) -> list[str]:
+    """Lines for people: verdict, memory, collectives, time, cost."""
+    on, preset = found.machine, found.preset
+    compute = preset.compute
+    rows = preset.batch_rows // (on.n_chips * compute.n_micro)
+    lines = [
+        f"{preset.name} on {on.name} ({on.n_chips} chips of "
+        f"{on.chip.memory_bytes / _GIB:.0f} GiB): "
+        + ("fits" if found.fits else "DOES NOT FIT"),
+        f"  needs {found.needed / _GIB:.1f} GiB a chip of {found.usable / _GIB:.1f} "
+        f"({RESERVE:.0%} are left free)",
+        f"  mesh data={found.data},model={found.model}; {preset.batch_rows} rows of "
+        f"{preset.context:,} tokens a step, {rows} a chip at once in "
+        f"{compute.n_micro} micro-batches; {compute.dtype}"
+        + (", rematerialised" if compute.remat else ""),
+    ]
+    if found.fits:
+        lines.append(f"  flags of train.pretrain: {' '.join(train_flags(found))}")
+    lines += ["", "memory a chip, GiB", *_memory_lines(found)]
+    lines += ["", "collectives in one step"]
+    for one in found.collectives:
+        lines.append(
+            f"  {one.kind:16}{one.count:7,} times {one.bytes / 1e9:9.2f} GB   among "
+            f"{one.group} along {' and '.join(one.axes)}"
+        )
+    if not found.collectives:
+        lines.append("  none: one chip")
+    fast, slow = (preset.step_tokens / one for one in found.seconds)
+    hours = found.hours(tokens)
+    lines += [
+        "",
+        "seconds a step, from the datasheet (nothing was measured)",
+        f"  products {found.products:.3f}   network {found.network:.3f}",
+        f"  assumed: {efficiency:.0%} of the peak of {on.chip.peak_tflops:.0f} TFLOP/s "
+        f"in what is computed, so {found.mfu:.0%} MFU if products take all the time",
+    ]
+    if compute.dtype == "float32":
+        lines.append("  the peak is bfloat16's: float32 takes longer than this")
+    lines += [
+        f"  tokens a second {slow:,.0f} to {fast:,.0f}",
+        f"{tokens:,.0f} tokens: {hours[0]:,.1f} to {hours[1]:,.1f} hours, "
+        f"{on.n_chips * hours[0]:,.0f} to {on.n_chips * hours[1]:,.0f} chip-hours",
+    ]
+    if price is not None:
+        low, high = (on.n_chips * one * price for one in hours)
+        lines.append(f"  at {price:g} each: {low:,.0f} to {high:,.0f}")
+    return lines
+
+
+def _memory_lines(found: Estimate) -> list[str]:
+    compiled = found.compiled
+    lines = [f"  {'weights, moments, gradients':36}{found.state / _GIB:8.2f}"]
+    if compiled is None:
+        return [
+            *lines,
+            "  activations are not counted: ask the compiler, without --no-compile",
+        ]
+    if compiled.peak_bytes is None:
+        return [*lines, f"  {compiled.compiler.upper()} compiler: {compiled.refused}"]
+    words = f"peak, {compiled.compiler.upper()} compiler ({compiled.seconds:.0f} s)"
+    lines.append(f"  {words:36}{compiled.peak_bytes / _GIB:8.2f}")
+    if compiled.compiler == "cpu":
+        lines.append(
+            "  an upper bound: a CPU keeps attention's scores and widens bfloat16"
+        )
+        if found.machine.slice_name is not None:
+            lines.append("  pip install libtpu: the TPU's own compiler answers instead")
+    return lines
