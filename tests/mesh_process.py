@@ -27,7 +27,7 @@ from jaxcontam.models import weights
 from jaxcontam.models.checkpoint import load_decoder
 from jaxcontam.models.config import llama_shape
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.sharding import ROWS, mesh_layout, weight_name
+from jaxcontam.models.sharding import ROWS, mesh_sharding, weight_name
 from jaxcontam.scoring import mesh as mesh_module
 from jaxcontam.scoring.gradients import gradient_norms
 from jaxcontam.scoring.local import local_scorer
@@ -137,22 +137,20 @@ def compiled(shape, mesh, n_rows=16):
     """The kernel's compiled program for a decoder of a shape; nothing is allocated."""
     made = nnx.eval_shape(lambda: Decoder(shape, rngs=nnx.Rngs(0)))
     graphdef, state = nnx.split(made)
-    layout = mesh_layout(state, mesh)
+    sharding = mesh_sharding(state, mesh)
     state = jax.tree.map(
         lambda leaf, spec: jax.ShapeDtypeStruct(
             leaf.shape, leaf.dtype, sharding=NamedSharding(mesh, spec)
         ),
         state,
-        layout.specs(state),
+        sharding.specs(state),
     )
     ids = jax.ShapeDtypeStruct(
         (n_rows, LENGTH), np.int32, sharding=NamedSharding(mesh, ROWS)
     )
-    return (
-        mesh_module._compiled(graphdef, mesh, layout, False)
-        .lower(state, ids, ids)
-        .compile()
-    )
+    return mesh_module._tokens.lower(
+        graphdef, mesh, sharding, False, state, ids, ids
+    ).compile()
 
 
 def _flat(arrays):
@@ -230,7 +228,7 @@ def families(out, folder):
                 weight_name(path): leaf
                 for path, leaf in jax.tree.leaves_with_path(nnx.state(decoder))
             }
-            layout = dict(mesh_layout(nnx.state(decoder), mesh).axes)
+            sharding = dict(mesh_sharding(nnx.state(decoder), mesh).axes)
             found[place.name] = {
                 "equal": [
                     name
@@ -243,7 +241,7 @@ def families(out, folder):
                     if {shard.data.size for shard in part.addressable_shards}
                     == {part.size // 2}
                 ],
-                "divided": list(layout),
+                "divided": list(sharding),
                 "all": list(whole),
                 "read_whole": read_whole,
                 "read": sum(read),

@@ -354,5 +354,5 @@ def test_half_a_character_in_a_field_is_refused_where_fields_are_read(tmp_path):
     path = tmp_path / "b.jsonl"
     path.write_text('{"text": "whole"}\n{"text": ["half \\ud83d"]}\n')
     assert len(load_benchmark(path)) == 2
-    with pytest.raises(InputError, match=r"b\.jsonl:2: half a character"):
+    with pytest.raises(InputError, match=r"b\.jsonl:2: unpaired surrogate"):
         load_benchmark(path, check_fields=True)

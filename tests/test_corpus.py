@@ -115,7 +115,7 @@ def test_text_line_without_end_comes_in_parts(tmp_path, monkeypatch):
     path.write_text(text, encoding="utf-8")
     items = read(path)
     assert documents(items) == [text]
-    assert max(len(item.text.encode()) for item in items) <= 16
+    assert max(len(item.text.encode()) for item in items) <= 16 + 1
     assert items[-1].line == 2
 
 
@@ -123,7 +123,7 @@ DAMAGE = {
     "json": (b'{"text": "x"', "not JSON (Expecting ',' delimiter, column 13)"),
     "bytes": (b'{"text": "\xff"}', "not UTF-8 (byte 10: 0xff)"),
     "field": (b'{"body": "x"}', "no field 'text' (it has: body)"),
-    "number": (b'{"text": 3}', "field 'text' is no text (3)"),
+    "number": (b'{"text": 3}', "field 'text' is not a string (3)"),
     "list": (b"[1]", "neither an object nor a string (list)"),
 }
 
@@ -173,6 +173,17 @@ def test_open_quote_ends_in_bounded_memory(tmp_path, monkeypatch):
     assert isinstance(fault, Fault)
     assert fault.line == 3 and fault.after is None
     assert "is a quote left open?" in fault.reason
+
+
+def test_damaged_line_of_text_is_named_and_the_rest_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "BLOCK", 8)
+    path = tmp_path / "docs.txt"
+    path.write_bytes(b"a line\nanother" + b" \xff line\nthe end")
+    items = read(path)
+    assert documents(items) == ["a line\nanother ", "the end"]
+    (fault,) = [item for item in items if isinstance(item, Fault)]
+    assert (fault.line, fault.reason) == (2, "not UTF-8 (0xff)")
+    assert read(path, fault.after) == [items[-1]]
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_fields_that_are_left_out_are_the_familys_defaults(model_type):
                     "sliding_attention": {"rope_type": "linear", "factor": 2.0}
                 }
             },
-            "slowed rotations in layers with a window",
+            "rope scaling in layers with a window",
         ),
         ("gemma3_text", {"sliding_window": None}, "must be a number of tokens"),
         (
@@ -80,8 +80,8 @@ def test_fields_that_are_left_out_are_the_familys_defaults(model_type):
         ("olmo2", {"rope_scaling": {"rope_type": "yarn"}}, "rope_type 'yarn'"),
         ("mixtral", {"num_experts_per_tok": 4}, "must be 1 to 3, got 4"),
         ("mixtral", {"hidden_act": "quick_gelu"}, "unknown activation"),
-        ("qwen2_moe", {"decoder_sparse_step": 2}, "layers without experts between"),
-        ("qwen3_moe", {"mlp_only_layers": [0]}, "layers without experts between"),
+        ("qwen2_moe", {"decoder_sparse_step": 2}, "dense layers among expert layers"),
+        ("qwen3_moe", {"mlp_only_layers": [0]}, "dense layers among expert layers"),
         ("qwen3_moe", {"norm_topk_prob": "no"}, "norm_topk_prob must be true or"),
     ],
 )

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from jax.sharding import AbstractMesh, AxisType, PartitionSpec
 
-from jaxcontam.models.sharding import layout_of, weight_name
+from jaxcontam.models.sharding import weight_name, weight_sharding
 from train.placement import abstract_params, state_shardings
 from train.presets import PRESETS
 from train.step import adamw
@@ -60,18 +60,18 @@ def test_the_optimizers_averages_lie_as_their_weights_and_counters_everywhere():
     shapes = abstract_params(PRESETS["pulse"].decoder)
     mesh: Any = AbstractMesh((2, 4), ("data", "model"), (AxisType.Auto,) * 2)
     lie = state_shardings(adamw(1e-3, 10, shapes), shapes, mesh)
-    layout = layout_of(shapes, 4)
+    sharding = weight_sharding(shapes, 4)
     names = {weight_name(path) for path, _ in jax.tree.leaves_with_path(shapes)}
     n_averages = 0
     for path, sharding in jax.tree.leaves_with_path(lie):
         state, _, name = weight_name(path).partition("u.")
         if name in names:
             n_averages += 1
-            assert sharding.spec == layout.spec(name), (state, name)
+            assert sharding.spec == sharding.spec(name), (state, name)
         else:
             assert sharding.spec == PartitionSpec()
     assert n_averages == 2 * len(names)
-    assert len(layout.axes) == 5, "four kernels a layer and the embedding"
+    assert len(sharding.axes) == 5, "four kernels a layer and the embedding"
 
 
 # Six compilations for 8 devices; test_train_processes divides weights by default.

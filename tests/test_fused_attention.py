@@ -15,7 +15,6 @@ import pytest
 from flax import nnx
 
 from jaxcontam.models import attention, fused_attention
-from jaxcontam.models.attention import View
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.fused_attention import (
     Hardware,
@@ -104,8 +103,8 @@ def test_hardware_here_has_no_fused_kernel():
 def blocks(q, k, v, config):
     (window,) = fused_attention._windows(config, q.shape[1])
     window = None if window is None else jnp.int32(window)
-    view = View(None, jnp.arange(q.shape[1]), window, None)
-    return attention._attend_own(q, k, v, view.positions, view.window, config)
+    positions_T = jnp.arange(q.shape[1])
+    return attention._attend_own(q, k, v, positions_T, window, config)
 
 
 @pytest.fixture
@@ -163,13 +162,11 @@ def test_splash_gives_the_numbers_and_gradients_of_blocks(case, interpreted):
 
 # Compiles two decoders; its attention has this law alone.
 @pytest.mark.slow
-def test_a_whole_decoder_gives_the_same_hidden_states(interpreted, monkeypatch):
+def test_a_whole_decoder_gives_the_same_hidden_states(interpreted):
     config = dataclasses.replace(LLAMA, n_heads=2, n_kv_heads=1)
-    decoder = Decoder(config, rngs=nnx.Rngs(0))
     tokens_BT = jax.random.randint(jax.random.key(1), (2, 140), 0, 300)
-    wanted = decoder(tokens_BT)
-    monkeypatch.setattr(attention, "hardware", lambda: TPU)
-    found = decoder(tokens_BT)
+    wanted = Decoder(config, rngs=nnx.Rngs(0))(tokens_BT)
+    found = Decoder(config, rngs=nnx.Rngs(0), on=TPU)(tokens_BT)
     assert np.abs(found - wanted).max() > 0, "another kernel"
     # Two layers of sums in another order, normalised to a size of 1.
     np.testing.assert_allclose(found, wanted, atol=2e-5)

@@ -11,13 +11,12 @@ from flax import nnx
 from jax._src.cudnn import fused_attention_stablehlo
 from jax.sharding import AxisType
 
-from jaxcontam.models import attention
-from jaxcontam.models.attention import View
+from jaxcontam.models.attention import AttentionContext, attend
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.fused_attention import (
     attend_cudnn,
 )
-from jaxcontam.models.sharding import Layout
+from jaxcontam.models.sharding import WeightSharding
 from jaxcontam.scoring.gradients import _mean_loss
 from jaxcontam.scoring.kernel import PRECISION, target_scores
 from tests.attention_shapes import (
@@ -33,22 +32,14 @@ from tests.attention_shapes import (
 from train.step import Compute, adamw, training_step
 
 
-@pytest.fixture
-def on(monkeypatch):
-    """Pretend that what is traced will run on another device."""
-
-    def pretend(device):
-        monkeypatch.setattr(attention, "hardware", lambda: device)
-        # cuDNN's version decides nothing that is used here.
-        monkeypatch.setattr(
-            fused_attention_stablehlo, "check_cudnn_version", lambda: 91100
-        )
-
-    return pretend
+@pytest.fixture(autouse=True)
+def cudnn(monkeypatch):
+    """Let cuDNN's version, which decides nothing that is used here, be known."""
+    monkeypatch.setattr(fused_attention_stablehlo, "check_cudnn_version", lambda: 91100)
 
 
-def decoder_of(config, dtype):
-    shapes = nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0)))
+def decoder_of(config, dtype, device):
+    shapes = nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0), on=device))
     graphdef, state = nnx.split(shapes)
 
     def cast(path, leaf):
@@ -59,7 +50,7 @@ def decoder_of(config, dtype):
 
 
 def scores(graphdef, state, inputs_BS, targets_BS):
-    """As `score_tokens` computes them, without its cache of what was traced."""
+    """As `score_tokens` computes them, in blocks of a CPU's width."""
     decoder = nnx.merge(graphdef, state)
     with jax.default_matmul_precision(PRECISION):
         hidden = decoder(inputs_BS).reshape(inputs_BS.size, -1)
@@ -72,10 +63,11 @@ def lowered(f, platform, *args):
     return jax.jit(f).trace(*args).lower(lowering_platforms=(platform,)).as_text()
 
 
-def scorer_text(config, dtype, platform, T=256):
-    graphdef, state = decoder_of(config, dtype)
+def scorer_text(config, dtype, device, T=256):
+    graphdef, state = decoder_of(config, dtype, device)
     ids = jax.ShapeDtypeStruct((2, T), jnp.int32)
-    return lowered(functools.partial(scores, graphdef), platform, state, ids, ids)
+    score = functools.partial(scores, graphdef)
+    return lowered(score, device.platform, state, ids, ids)
 
 
 def products(jaxpr):
@@ -99,10 +91,9 @@ def products(jaxpr):
     ids=["gpt2", "llama", "mixture"],
 )
 def test_float32_scorer_on_a_tpu_multiplies_at_the_highest_precision(
-    config, n_products, on
+    config, n_products
 ):
-    on(TPU)
-    graphdef, state = decoder_of(config, "float32")
+    graphdef, state = decoder_of(config, "float32", TPU)
     ids = jax.ShapeDtypeStruct((2, 256), jnp.int32)
     traced = jax.jit(functools.partial(scores, graphdef)).trace(state, ids, ids)
     found = list(products(traced.jaxpr.jaxpr))
@@ -116,14 +107,13 @@ def test_float32_scorer_on_a_tpu_multiplies_at_the_highest_precision(
     assert all("precision = [HIGHEST, HIGHEST]" in line for line in outside)
 
 
-def test_bfloat16_kernel_of_a_tpu_asks_for_one_pass(on):
+def test_bfloat16_kernel_of_a_tpu_asks_for_one_pass():
     """At any other precision its compiler refuses operands of bfloat16."""
-    on(TPU)
     inputs = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in operands(SHAPE, 256)]
     inputs = [x.update(dtype=jnp.bfloat16) for x in inputs[:3]]
 
     def total(q, k, v):
-        return jnp.sum(attention.attend(q, k, v, NO_VIEW, SHAPE))
+        return jnp.sum(attend(q, k, v, CONTEXT, SHAPE))
 
     with jax.default_matmul_precision("highest"):
         traced = jax.jit(jax.grad(total, argnums=(0, 1, 2))).trace(*inputs)
@@ -135,7 +125,7 @@ def test_bfloat16_kernel_of_a_tpu_asks_for_one_pass(on):
     assert traced.lower(lowering_platforms=("tpu",)).as_text().count("tpu_custom") == 3
 
 
-NO_VIEW = View(None, jnp.arange(256), None, None)
+CONTEXT = AttentionContext(None, jnp.arange(256), None, None, TPU)
 
 
 def custom_calls(text):
@@ -143,18 +133,16 @@ def custom_calls(text):
 
 
 @pytest.mark.parametrize("windows", [(), (100, 100)])
-def test_bfloat16_scorer_on_a_gpu_asks_for_cudnn(windows, on):
-    on(H100)
-    text = scorer_text(change(windows=windows), "bfloat16", "cuda")
+def test_bfloat16_scorer_on_a_gpu_asks_for_cudnn(windows):
+    text = scorer_text(change(windows=windows), "bfloat16", H100)
     assert custom_calls(text) == ["__cudnn$fmhaSoftmax"]
     (size,) = re.findall(r"sliding_window_length\\22: (\d+)", text)
     assert int(size) == (100 if windows else 0)
     assert "256x256" not in text, "no array of all pairs of tokens"
 
 
-def test_float32_scorer_on_a_gpu_asks_for_no_library(on):
-    on(H100)
-    text = scorer_text(SHAPE, "float32", "cuda")
+def test_float32_scorer_on_a_gpu_asks_for_no_library():
+    text = scorer_text(SHAPE, "float32", H100)
     assert custom_calls(text) == []
     assert "256x256" in text, "a block of queries and its keys"
 
@@ -167,12 +155,9 @@ def test_float32_scorer_on_a_gpu_asks_for_no_library(on):
         (TPU, "tpu", {"tpu_custom_call"}),
     ],
 )
-def test_training_step_is_fused_forward_and_backward(
-    device, platform, calls, remat, on
-):
-    on(device)
+def test_training_step_is_fused_forward_and_backward(device, platform, calls, remat):
     config = dataclasses.replace(GROUPED, context=256)
-    graphdef, params = decoder_of(config, "float32")
+    graphdef, params = decoder_of(config, "float32", device)
     optimizer = adamw(1e-3, 10, params)
     step = functools.partial(
         training_step,
@@ -191,15 +176,14 @@ def test_training_step_is_fused_forward_and_backward(
     assert "256x256" not in text
 
 
-def test_gradient_norms_of_rows_side_by_side_are_fused(on):
-    on(H100)
-    graphdef, state = decoder_of(SHAPE, "bfloat16")
+def test_gradient_norms_of_rows_side_by_side_are_fused():
+    graphdef, state = decoder_of(SHAPE, "bfloat16", H100)
 
     def norms(state, inputs_BS, lengths_B):
         def one(row):
             ids_S, length = row
             gradients = jax.grad(_mean_loss, argnums=1)(
-                graphdef, state, ids_S, ids_S, length, Layout()
+                graphdef, state, ids_S, ids_S, length, WeightSharding()
             )
             return sum(jnp.sum(leaf) for leaf in jax.tree.leaves(gradients))
 

@@ -6,6 +6,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from jaxcontam.data import hub_splits
 from jaxcontam.data.hub_splits import files_of_split, parse_hub_split
 from jaxcontam.data.labelled import load_labelled, parse_label
 from jaxcontam.errors import InputError
@@ -148,7 +149,7 @@ def test_a_label_is_read_in_every_common_spelling(value, label):
 @pytest.mark.parametrize("value", [2, -1, 0.5, "maybe", [1], {"a": 1}])
 def test_any_other_label_names_its_row(tmp_path, value):
     rows = [{"input": "a", "label": 1}, {"input": "b", "label": value}]
-    with pytest.raises(InputError, match=r"t: row 2: label .* says neither") as caught:
+    with pytest.raises(InputError, match=r"t: row 2: label .* is neither") as caught:
         load_labelled(write_lines(tmp_path / "t.jsonl", rows))
     assert "--label-field" in caught.value.hint
 
@@ -162,7 +163,7 @@ def test_any_other_label_names_its_row(tmp_path, value):
         ([{"text": "x"}, {"text": None}], {}, "t: row 2: field 'text' is null"),
         ([{"text": "x"}], {"length": 0}, "--length must be at least 1, got 0"),
         ([{"text": "x"}], {"limit": 0}, "--limit must be at least 1, got 0"),
-        ([{"text": "x\ud800"}], {}, "t: row 1: half a character"),
+        ([{"text": "x\ud800"}], {}, "t: row 1: unpaired surrogate"),
         (["x"], {"label_field": "y"}, r"t: row 1: no field 'y' \(the row is plain"),
     ],
 )
@@ -208,9 +209,10 @@ class Hub:
         return str(write(target, WIKIMIA))
 
     def load(self, source, **flags):
-        return load_labelled(
-            source, list_files=self.list_files, download=self.download, **flags
-        )
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(hub_splits, "_list_files", self.list_files)
+            patch.setattr(hub_splits, "_download", self.download)
+            return load_labelled(source, **flags)
 
 
 def test_a_split_of_the_hub_is_its_files_in_order(tmp_path):
@@ -289,12 +291,13 @@ def test_numbered_parts_are_one_table(paths):
     assert files_of_split(paths, parse_hub_split("hf:o/n:train")) == paths
 
 
-def test_without_the_hub_one_line_says_what_to_do():
+def test_without_the_hub_one_line_says_what_to_do(monkeypatch):
     def offline(dataset, revision):
         raise ConnectionError("no route to host\nmore\nlines")
 
+    monkeypatch.setattr(hub_splits, "_list_files", offline)
     with pytest.raises(InputError) as caught:
-        load_labelled("hf:swj0419/WikiMIA:WikiMIA_length64", list_files=offline)
+        load_labelled("hf:swj0419/WikiMIA:WikiMIA_length64")
     assert str(caught.value) == (
         "hf:swj0419/WikiMIA:WikiMIA_length64: not readable from the hub "
         "(no route to host)"

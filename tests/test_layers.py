@@ -16,8 +16,8 @@ from jaxcontam.models.config import ExpertShape, llama_shape
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES
 from jaxcontam.models.layers import Experts
-from jaxcontam.models.rope import rotate, rotation
-from jaxcontam.models.sharding import divided_axis, layout_of, weight_name
+from jaxcontam.models.rope import rotary_cos_sin, rotate
+from jaxcontam.models.sharding import divided_axis, weight_name, weight_sharding
 from jaxcontam.scoring.local import local_scorer
 from tests.test_decoder import spread
 from tests.test_family_writing import RAW, raw_config
@@ -141,7 +141,7 @@ def test_a_token_takes_one_to_all_experts(change, message):
 def test_rotated_neighbours_are_rotated_halves_in_another_order():
     halves = dataclasses.replace(PLAIN, rotary_dim=4)
     neighbours = dataclasses.replace(halves, rotary_pairs="neighbours")
-    turn = rotation(halves, jnp.arange(5))
+    turn = rotary_cos_sin(halves, jnp.arange(5))
     x_BTHE = hidden(2, 5, 3, 6)
     order = np.array([0, 2, 1, 3, 4, 5])
     found = rotate(x_BTHE[..., order], turn, neighbours)
@@ -155,7 +155,9 @@ def test_local_rotations_are_those_of_a_model_with_that_base():
     other = dataclasses.replace(PLAIN, rope_theta=700.0)
     places_T = jnp.arange(9)
     for found, expected in zip(
-        rotation(both, places_T, local=True), rotation(other, places_T), strict=True
+        rotary_cos_sin(both, places_T, local=True),
+        rotary_cos_sin(other, places_T),
+        strict=True,
     ):
         np.testing.assert_array_equal(found, expected)
 
@@ -180,7 +182,7 @@ def test_every_large_weight_of_every_family_is_divided(model_type):
     decoder = nnx.eval_shape(
         lambda: Decoder(FAMILIES[model_type].read_config(raw), rngs=nnx.Rngs(0))
     )
-    axes = dict(layout_of(nnx.state(decoder), 2).axes)
+    axes = dict(weight_sharding(nnx.state(decoder), 2).axes)
     found = jax.tree.leaves_with_path(nnx.state(decoder))
     sizes = {weight_name(path): leaf.shape for path, leaf in found}
     wide = [name for name, shape in sizes.items() if len(shape) > 1]

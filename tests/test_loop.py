@@ -16,7 +16,7 @@ from orbax.checkpoint._src.path import gcs_utils
 
 from jaxcontam.errors import InputError, StorageError
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.sharding import Layout
+from jaxcontam.models.sharding import WeightSharding
 from train import step
 from train.checkpoints import CHECKPOINTS_DIR, Checkpoints, restore_params, saved_steps
 from train.loop import Watch, train
@@ -324,7 +324,7 @@ def test_bfloat16_loses_nothing_of_a_token_that_stands_everywhere():
     graphdef, params = nnx.split(Decoder(untied, rngs=nnx.Rngs(0)))
     slopes = [
         step._loss_and_gradients(
-            graphdef, params, batch, Compute(dtype=dtype), Layout()
+            graphdef, params, batch, Compute(dtype=dtype), WeightSharding()
         )[1]
         for dtype in ("float32", "bfloat16")
     ]

@@ -17,7 +17,7 @@ from jaxcontam.methods.membership.dc_pdd import dc_pdd
 from jaxcontam.methods.membership.frequencies import token_frequencies
 from jaxcontam.methods.membership.gap_k import gap_k
 from jaxcontam.methods.membership.min_k import METHOD as MIN_K
-from jaxcontam.methods.membership.min_k import min_k, min_k_at
+from jaxcontam.methods.membership.min_k import min_k, min_k_at, n_lowest
 from jaxcontam.methods.membership.min_k_pp import min_k_pp, min_k_pp_at
 from jaxcontam.methods.membership.plan import Inputs, score_texts
 from jaxcontam.methods.membership.score import ScoredText
@@ -97,14 +97,14 @@ def plain_scores(text, logits_TV, ids_T):
         )
         for t in range(T)
     ]
-    k = math.ceil(T / 5)
+    k = max(1, int(T * 0.2))
     mean = sum(x) / T
     lowest = sorted(range(T), key=lambda t: x[t])[:k]
     sure = [t for t in lowest if -mu[t] < 2.0] or lowest
     gaps = [(x[t] - max(logs_TV[t])) / sigma[t] for t in range(T)]
     if T >= 3:
         gaps = [sum(gaps[t : t + 3]) / 3 for t in range(T - 2)]
-    n_gaps = math.ceil(len(gaps) / 5)
+    n_gaps = max(1, int(len(gaps) * 0.2))
     seen, rarities = set(), []
     for t, i in enumerate(ids_T.tolist()):
         if i not in seen:
@@ -128,7 +128,7 @@ def plain_scores(text, logits_TV, ids_T):
     }
 
 
-# One token, fewer than the window of gap_k, and a fifth that is no whole number.
+# One token, fewer than the window of gap_k, and fifths that are no whole number.
 @pytest.mark.parametrize("T", [1, 2, 3, 15, 64])
 @pytest.mark.parametrize("method", ROWS, ids=lambda row: row.name)
 def test_every_score_is_its_formula_on_random_logits(method, T):
@@ -158,10 +158,21 @@ def test_min_k_and_its_successor_take_any_share_of_tokens(fraction):
     mu_T = (np.exp(logs_TV) * logs_TV).sum(axis=1)
     second_T = (np.exp(logs_TV) * logs_TV**2).sum(axis=1)
     z_T = (x_T - mu_T) / np.sqrt(second_T - mu_T**2)
-    keep = round(fraction * 30 + 0.499)
+    keep = int(30 * fraction)
     for method, values in ((min_k_at, x_T), (min_k_pp_at, z_T)):
         expected = np.sort(values)[:keep].mean()
         np.testing.assert_allclose(method(fraction).score(text), expected, **CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("n", "fraction", "kept"),
+    # 100 * 0.29 is a hair below 29 in binary.
+    [(1, 0.2, 1), (9, 0.2, 1), (10, 0.2, 2), (64, 0.2, 12), (100, 0.29, 28)],
+)
+def test_the_number_of_tokens_is_rounded_down_as_in_the_released_code(
+    n, fraction, kept
+):
+    assert n_lowest(n, fraction) == kept
 
 
 def test_names_of_other_shares_carry_percent():

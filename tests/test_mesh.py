@@ -13,7 +13,7 @@ from test_family_writing import RAW
 
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import save_checkpoint
-from jaxcontam.models.sharding import mesh_layout
+from jaxcontam.models.sharding import mesh_sharding
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.mesh import MeshShape, device_mesh, parse_mesh
 
@@ -149,9 +149,9 @@ def test_misspelled_mesh_is_one_line(word):
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("data=4,model=2", "--mesh data=4,model=2 needs 8 devices, here are 6"),
-        ("data=2", "--mesh data=2,model=1 needs 2 devices, here are 6"),
-        ("model=4", "--mesh model=4 needs a multiple of 4 devices, here are 6"),
+        ("data=4,model=2", "--mesh data=4,model=2 needs 8 devices, found 6"),
+        ("data=2", "--mesh data=2,model=1 needs 2 devices, found 6"),
+        ("model=4", "--mesh model=4 needs a multiple of 4 devices, found 6"),
     ],
 )
 def test_devices_that_do_not_make_the_mesh_are_counted(word, message):
@@ -169,7 +169,7 @@ def test_devices_that_do_not_make_the_mesh_are_counted(word, message):
 def test_a_model_of_which_little_divides_is_refused(d_ff, share):
     mesh = AbstractMesh((1, 3), ("data", "model"))
     with pytest.raises(InputError) as caught:
-        mesh_layout(nnx.state(decoder(d_ff=d_ff)), mesh)
+        mesh_sharding(nnx.state(decoder(d_ff=d_ff)), mesh)
     assert str(caught.value) == (
         f"--mesh model=3: only {share} of this model's weights can be divided by 3"
     )
@@ -190,7 +190,7 @@ def test_mesh_of_more_devices_than_there_are_is_refused_before_loading(
     assert main([*words, "--mesh", f"data=1,model={n + 1}"]) == 2
     assert capsys.readouterr().err == (
         f"jaxcontam: error: --mesh data=1,model={n + 1} needs {n + 1} devices, "
-        f"here are {n}\n  hint: leave data out to use all\n"
+        f"found {n}\n  hint: leave data out to use all\n"
     )
 
 

@@ -251,7 +251,7 @@ def test_template_takes_option_fields_by_name(tmp_path):
         (
             [PIQA],
             {"template": "{goal} {sol1}"},
-            "--template '{goal} {sol1}': not every option stands in it",
+            "--template '{goal} {sol1}': some options are missing",
             "{options} stands for lines A. ..., B. ...",
         ),
     ],

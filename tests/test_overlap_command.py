@@ -94,7 +94,7 @@ def test_interrupted_search_goes_on_and_reads_nothing_twice(tmp_path, monkeypatc
     true_read = command.read_segments
 
     def read(path, *, text_field, start):
-        starts.append((path.name, start.offset if start else 0))
+        starts.append((path.name, start.line if start else 0))
         return true_read(path, text_field=text_field, start=start)
 
     monkeypatch.setattr(command, "read_segments", read)
@@ -126,7 +126,7 @@ def test_interrupted_search_goes_on_and_reads_nothing_twice(tmp_path, monkeypatc
             n_cuts += 1
             if reached.place is not None:
                 name = files[reached.file].name
-                assert starts[n_before] == (name, reached.place.offset)
+                assert starts[n_before] == (name, reached.place.line)
             continue
         break
     assert n_cuts > 10

@@ -104,7 +104,7 @@ def test_moments_are_those_of_whole_sequences():
     decoder = sharp(SHAPES["llama"])
     prefix, ids = draw([16, 16], seed=1)
     graphdef, state = nnx.split(decoder)
-    shared = score_continuations(
+    shared = jax.jit(score_continuations, static_argnames=("graphdef", "moments"))(
         graphdef,
         state,
         prefix[None],
@@ -122,7 +122,7 @@ def test_prefix_is_never_copied_for_its_continuations():
     """No array of the compiled program has both the batch and the prefix's keys."""
     K, P, T = 5, 48, 3
     graphdef, state = nnx.split(Decoder(SHAPES["gpt2"], rngs=nnx.Rngs(0)))
-    lowered = score_continuations.lower(
+    lowered = jax.jit(score_continuations, static_argnames="graphdef").lower(
         graphdef,
         state,
         np.zeros((1, P), np.int32),

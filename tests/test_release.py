@@ -12,8 +12,12 @@ import numpy as np
 import pytest
 
 from jaxcontam.cli import main
-from jaxcontam.data.layout import layout_of, read_layout
-from jaxcontam.data.release import check_release, release_order
+from jaxcontam.data.release import (
+    check_release,
+    cut_records,
+    read_records,
+    release_order,
+)
 from jaxcontam.errors import InputError
 
 pytestmark = pytest.mark.unoptimised
@@ -53,7 +57,7 @@ def test_released_file_holds_the_same_raw_records_in_the_order_of_the_seed(
     release, name
 ):
     path, released, seed = release(name)
-    before, after = read_layout(path), read_layout(released)
+    before, after = read_records(path), read_records(released)
     assert before.encoded() == FILES[name], "cutting a file loses no byte"
     assert sorted(after.records) == sorted(before.records)
     assert after.gaps == before.gaps
@@ -75,7 +79,7 @@ def test_released_file_with_any_byte_changed_is_refused(release, name):
             check_release(released, seed)
     released.write_bytes(data)
     assert check_release(released, seed).n_examples == len(
-        read_layout(released).records
+        read_records(released).records
     )
 
 
@@ -245,7 +249,7 @@ def test_missing_benchmark_names_the_nearest_or_what_is_taken(
         ("one\n", [], "x.txt: fewer than two different examples"),
         ("one\none\n", [], "x.txt: fewer than two different examples"),
         ("", [], "x.txt: no examples"),
-        ("a\r\r\nb\n", [], "x.txt: a record ends in a carriage return of its own"),
+        ("a\r\r\nb\n", [], "x.txt: a record ends in a bare carriage return"),
         ("a\nb\n", ["--out", "{folder}/y.csv"], "y.csv: must end in .txt"),
         ("a\nb\n", ["--out", "{folder}/seed.json.txt", "--check"], "--check writes"),
         ("a\nb\n", ["--out", "{folder}/no/y.txt"], "cannot be written (No such file"),
@@ -267,7 +271,7 @@ def test_what_cannot_be_released_says_why(tmp_path, capsys, content, flags, mess
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"kind": "other"}, "no seed file of jaxcontam release"),
+        ({"kind": "other"}, "not a seed file of jaxcontam release"),
         ({"method_version": 2}, "unknown method 'hmac-sha256-sort' version 2"),
         ({"seed": "ab"}, "the seed is not 32 bytes in hexadecimal"),
         ({"n_examples": "4"}, "fields are missing or of the wrong type"),
@@ -338,10 +342,10 @@ def test_seed_files_are_as_many_as_benchmarks(capsys):
 
 
 def test_header_that_repeats_as_a_record_stays_in_place():
-    layout = layout_of_csv("q,a\nq,a\nq,b\n")
+    layout = records_of_csv("q,a\nq,a\nq,b\n")
     assert layout.records == ("q,a", "q,b")
     assert layout.encoded([1, 0]) == b"q,a\nq,b\nq,a\n"
 
 
-def layout_of_csv(text):
-    return layout_of(Path("x.csv"), text)
+def records_of_csv(text):
+    return cut_records(Path("x.csv"), text)

@@ -428,7 +428,7 @@ def test_half_a_character_is_refused_before_anything_is_asked(server, tmp_path, 
     path = tmp_path / "half.jsonl"
     path.write_text('{"text": "One. Two \\ud83d", "label": "a"}\n' * 2)
     assert main(["replicate", url, str(path), "--out", str(tmp_path / "out")]) == 2
-    assert "half.jsonl:1: half a character" in capsys.readouterr().err
+    assert "half.jsonl:1: unpaired surrogate" in capsys.readouterr().err
     assert not seen
 
 

@@ -125,7 +125,7 @@ def test_column_whose_name_begins_another_stays_itself(tmp_path):
     ("columns", "message"),
     [
         ([TEXT, TEXT], "two columns named 'q'"),
-        ([("image", [b"1"], pyarrow.binary())], r"all columns hold bytes \(image\)"),
+        ([("image", [b"1"], pyarrow.binary())], r"all columns are binary \(image\)"),
         ([("t", [2**60], pyarrow.timestamp("ms"))], "not a readable .parquet file"),
         ([("t", [2**30], pyarrow.date32())], "not a readable .parquet file"),
         ([("t", [1], pyarrow.timestamp("us", "No/Zone"))], "not a readable .parquet"),

@@ -222,11 +222,14 @@ def test_padding_of_rows_is_undone():
     [
         ('{"text": "a"}\n', "row 1: no field 'variants' (it has: text)"),
         ('{"t": "a"}\n', "row 1: no field 'text' (it has: t)"),
-        ('{"text": "a", "variants": [1]}\n', "row 1: 'variants' is no list of texts"),
+        (
+            '{"text": "a", "variants": [1]}\n',
+            "row 1: 'variants' is not a list of strings",
+        ),
         ('{"text": "a", "variants": [" "]}\n', "row 1: a version is blank"),
         (
             '{"text": "a", "variants": ["b"]}\n{"text": "a", "variants": ["\\ud800"]}',
-            "row 2: half a character ('\\ud800')",
+            "row 2: unpaired surrogate ('\\ud800')",
         ),
         (
             '{"text": "a", "variants": ["a"]}\n',

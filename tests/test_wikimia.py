@@ -179,7 +179,7 @@ def test_days_are_those_of_utc(created, day):
         ({"created": "last spring"}, "created is no date"),
         ({"created": 2023}, r"created is no text \(2023\)"),
         ({"text": None}, r"text is no text \(null\)"),
-        ({"text": "\ud800"}, "text: half a character"),
+        ({"text": "\ud800"}, "text: unpaired surrogate"),
         ({"event": "yes"}, "neither event"),
     ],
 )

@@ -20,7 +20,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.sharding import ROWS, mesh_layout
+from jaxcontam.models.sharding import ROWS, mesh_sharding
 from jaxcontam.processes import gather
 from jaxcontam.scoring.mesh import MeshShape, device_mesh
 from train.checkpoints import Checkpoints
@@ -212,7 +212,7 @@ def compiled_step(
         return optimizer(params).init(params)
 
     def update(params: nnx.State, opt_state: Any, batch_BT: jax.Array):
-        layout = None if mesh is None else mesh_layout(params, mesh)
+        layout = None if mesh is None else mesh_sharding(params, mesh)
         return training_step(
             graphdef,
             optimizer(params),

@@ -17,7 +17,6 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontam.models.attention import softcapped
-from jaxcontam.models.fused_attention import hardware
 
 # Bytes of a piece's logits; measured flat from 16 to 128 MB on a CPU. Each piece reads
 # and writes the head's gradient once. On an H100 that is 184 us for 50,257 words and a
@@ -27,12 +26,13 @@ PIECE_BYTES_CPU = 1 << 26
 PIECE_BYTES_ACCELERATOR = 1 << 29
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
 def head_loss(
     hidden_ND: jax.Array,
     head_VD: jax.Array,
     targets_N: jax.Array,
     softcap: float | None = None,
+    platform: str = "cpu",
 ) -> jax.Array:
     """Mean negative log-probability of targets, nats.
 
@@ -41,6 +41,7 @@ def head_loss(
         head_VD: Rows whose products with a hidden state are the logits.
         targets_N: int32 ids in [0, V).
         softcap: Logits x become cap * tanh(x / cap); None leaves them.
+        platform: Device type that the size of a piece is chosen for.
 
     Returns:
         float32 scalar, whatever the operands' dtype.
@@ -49,17 +50,19 @@ def head_loss(
         Gradients within the forward pass: Hsu et al. 2024, Liger Kernel,
         arXiv:2410.10989, section 3.2.
     """
-    return _by_pieces(hidden_ND, head_VD, targets_N, softcap, with_gradients=False)[0]
+    return _by_pieces(
+        hidden_ND, head_VD, targets_N, softcap, platform, with_gradients=False
+    )[0]
 
 
-def _forward(hidden_ND, head_VD, targets_N, softcap):
+def _forward(hidden_ND, head_VD, targets_N, softcap, platform):
     loss, *gradients = _by_pieces(
-        hidden_ND, head_VD, targets_N, softcap, with_gradients=True
+        hidden_ND, head_VD, targets_N, softcap, platform, with_gradients=True
     )
     return loss, tuple(gradients)
 
 
-def _backward(softcap, gradients, cotangent):
+def _backward(softcap, platform, gradients, cotangent):
     hidden_ND, head_VD = gradients
     return (
         (cotangent * hidden_ND).astype(hidden_ND.dtype),
@@ -76,13 +79,14 @@ def _by_pieces(
     head_VD: jax.Array,
     targets_N: jax.Array,
     softcap: float | None,
+    platform: str,
     *,
     with_gradients: bool,
 ):
     """The loss and, if asked, its gradients by the hidden states and by the head."""
     N, D = hidden_ND.shape
     V, _ = head_VD.shape
-    C = _piece_size(N, V)
+    C = _piece_size(N, V, platform)
     n_pieces = -(-N // C)
     padding = n_pieces * C - N
     pieces = (
@@ -124,10 +128,9 @@ def _by_pieces(
     return total / N, gradient_ND, head_gradient_VD.astype(head_VD.dtype)
 
 
-def _piece_size(n: int, vocab_size: int) -> int:
+def _piece_size(n: int, vocab_size: int, platform: str) -> int:
     """Positions of a piece: equal pieces, the largest within the budget."""
-    on_cpu = hardware().platform == "cpu"
-    n_bytes = PIECE_BYTES_CPU if on_cpu else PIECE_BYTES_ACCELERATOR
+    n_bytes = PIECE_BYTES_CPU if platform == "cpu" else PIECE_BYTES_ACCELERATOR
     largest = max(1, n_bytes // (4 * vocab_size))
     n_pieces = -(-n // largest)
     return -(-n // n_pieces)

@@ -15,7 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.sharding import mesh_layout, place
+from jaxcontam.models.sharding import mesh_sharding, place
 
 # A weight is gathered in pieces of at most this many bytes, or of one layer.
 _PIECE_BYTES = 1 << 27
@@ -29,7 +29,7 @@ def abstract_params(config: DecoderConfig) -> nnx.State:
 
 def param_shardings(params: Any, mesh: Mesh) -> Any:
     """Sharding of each weight, a tree like `params`, which may be shapes."""
-    return _on(mesh, mesh_layout(params, mesh).specs(params))
+    return _on(mesh, mesh_sharding(params, mesh).specs(params))
 
 
 def state_shardings(
@@ -46,7 +46,7 @@ def state_shardings(
         optimizer,
         lambda _, spec: spec,
         jax.eval_shape(optimizer.init, params),
-        mesh_layout(params, mesh).specs(params),
+        mesh_sharding(params, mesh).specs(params),
         transform_non_params=lambda _: _REPLICATED,
     )
     return _on(mesh, specs)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from jaxcontam.data.corpus import SUFFIXES, Fault, read_segments
-from jaxcontam.data.records import without_mark
 from jaxcontam.errors import InputError
 from jaxcontam.models.fingerprint import file_state
 
@@ -131,7 +130,7 @@ def _whole_text(path: Path) -> Iterator[str]:
     if len(data) > MAX_DOCUMENT:
         raise _too_long(str(path))
     try:
-        text = without_mark(data, 0).decode("utf-8")
+        text = data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as e:
         line = data.count(b"\n", 0, e.start) + 1
         raise _damaged(f"{path}:{line}", f"not UTF-8 ({data[e.start]:#04x})") from e

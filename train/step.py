@@ -19,7 +19,7 @@ from jaxcontam.models.sharding import (
     DATA_AXIS,
     MODEL_AXIS,
     ROWS,
-    Layout,
+    WeightSharding,
     weight_name,
 )
 from train.loss import head_loss
@@ -63,7 +63,7 @@ def training_step(
     *,
     compute: Compute = PLAIN,
     mesh: Mesh | None = None,
-    layout: Layout | None = None,
+    layout: WeightSharding | None = None,
 ) -> tuple[Any, Any, jax.Array]:
     """One update on a batch of rows of T + 1 ids.
 
@@ -82,7 +82,7 @@ def training_step(
     Returns:
         Weights, optimiser state, and the mean loss before the update, nats a token.
     """
-    layout = layout or Layout()
+    layout = layout or WeightSharding()
 
     def local(params: nnx.State, batch_BT: jax.Array):
         return _loss_and_gradients(graphdef, params, batch_BT, compute, layout)
@@ -184,7 +184,7 @@ def _loss_and_gradients(
     params: nnx.State,
     batch_BT: jax.Array,
     compute: Compute,
-    layout: Layout,
+    layout: WeightSharding,
 ) -> tuple[jax.Array, Any]:
     """Mean over the rows of this device, in `n_micro` equal parts."""
     differentiate = jax.value_and_grad(_loss)
@@ -211,19 +211,20 @@ def _loss(
     graphdef: nnx.GraphDef,
     batch_BT: jax.Array,
     compute: Compute,
-    layout: Layout,
+    layout: WeightSharding,
 ) -> jax.Array:
     """Mean negative log-probability of each row's ids after its first."""
     if compute.dtype != "float32":
         params = _cast_kernels(params, compute.dtype)
     # Cast before the all-gather: half the bytes are sent.
     decoder = nnx.merge(graphdef, layout.gather(params))
-    hidden_BTD = decoder(batch_BT[:, :-1], remat=compute.remat, layout=layout)
+    hidden_BTD = decoder(batch_BT[:, :-1], remat=compute.remat, sharding=layout)
     return head_loss(
         hidden_BTD.reshape(-1, hidden_BTD.shape[-1]),
         decoder.head_VD.astype(compute.dtype),
         batch_BT[:, 1:].reshape(-1),
         decoder.config.logit_softcap,
+        decoder.hardware.platform,
     )
 
 

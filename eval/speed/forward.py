@@ -34,6 +34,8 @@ from jaxcontam.scoring.pairs import score_continuations
 K = 20
 SHAPES = ((64, 64), (256, 64))
 
+_score_continuations = jax.jit(score_continuations, static_argnames="graphdef")
+
 
 def measure_pairs(rounds: int, *, tiny: bool) -> dict:
     """Seconds and ratios for prefixes of 64 and 256 ids, continuations of 64."""
@@ -61,7 +63,7 @@ def _measure(graphdef, state, P: int, T: int, rounds: int) -> dict:
 
     def shared() -> np.ndarray:
         lengths_I = np.array([P], np.int32)
-        found = score_continuations(
+        found = _score_continuations(
             graphdef, state, prefix_P[None], lengths_I, ids_KT[None]
         )
         return np.asarray(found.logprobs)[0]

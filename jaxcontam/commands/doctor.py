@@ -20,8 +20,8 @@ EXIT_FAULTS = 2
 _EXTRAS = {
     "hf": "datasets of the hub as benchmarks and corpora",
     "lm-eval": "models and tasks of lm-evaluation-harness",
-    "masked-lm": "masked language models for `neighbourhood`",
     "tensorboard": "training curves for TensorBoard",
+    "torch": "BLEURT, and masked language models for `neighbourhood`",
 }
 _GIB = 1 << 30
 # Below this a large model's store or a checkpoint soon has no room.

@@ -64,7 +64,7 @@ def save_state(
         }
         arrays = _arrays(search)
     buffer = io.BytesIO()
-    # No text in another encoding: half a character of a damaged record is escaped.
+    # No text in another encoding: unpaired surrogate of a damaged record is escaped.
     arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
     np.savez(buffer, **arrays)  # pyright: ignore[reportArgumentType]
     replace_bytes(out / STATE_NAME, buffer.getvalue())

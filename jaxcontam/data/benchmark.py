@@ -2,8 +2,8 @@
 
 An example is the raw line as published unless a template or a text field is given; a
 row of a .parquet file, which has no line, is written as a line of JSON.
-Nothing here shuffles or samples: a file whose order changed on the way in would make
-every p-value uniform and nobody would notice.
+Nothing here shuffles or samples: with another order than the published one every
+p-value would silently be uniform.
 """
 
 import csv
@@ -18,6 +18,7 @@ from pathlib import Path
 from jaxcontam.data.files import check_file
 from jaxcontam.data.hub_splits import download_split, is_hub_split, parse_hub_split
 from jaxcontam.data.lm_eval_tasks import TASK_PREFIX, read_task
+from jaxcontam.data.spans import element_spans
 from jaxcontam.data.tables import SUFFIX as TABLE_SUFFIX
 from jaxcontam.data.tables import is_table, read_table
 from jaxcontam.data.templates import fill_template, text_of_field
@@ -25,7 +26,7 @@ from jaxcontam.errors import InputError, nearest
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".txt")
-"""Of files of text."""
+"""Suffixes of text files."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -62,8 +63,8 @@ class Benchmark:
         """The value of `field` in each example.
 
         Args:
-            field: Of every record.
-            flag: What named it, for the error.
+            field: Field of every record.
+            flag: Flag that named it, for the error.
 
         Raises:
             InputError: If a record lacks the field, or examples are plain lines.
@@ -98,9 +99,9 @@ def load_benchmark(
             `read_task`.
         template: Text of an example with fields in braces.
         text_field: Or the one field that is the text.
-        limit: Keep the first so many, never a sample.
-        check_fields: Refuse half a character in any field, for callers that read
-            fields. Raw JSON lines spell it out, and so hold it unharmed.
+        limit: Most examples, from the start, never a sample.
+        check_fields: Refuse an unpaired surrogate in any field, for callers that read
+            fields; raw JSON lines keep it as an escape.
 
     Raises:
         InputError: If the file is missing, empty, not UTF-8 (names the byte), not
@@ -150,11 +151,11 @@ def _hub_records(word: str, limit: int | None) -> tuple[str, list["Record"]]:
 def _file_records(
     path: Path, limit: int | None, *, lines_in_json: bool = False
 ) -> list["Record"]:
-    """Examples of a file; of a table no more rows than are wanted.
+    """Examples of a file.
 
     Args:
         path: The file.
-        limit: Rows that are wanted.
+        limit: Most rows that are read of a table.
         lines_in_json: A .json file may also hold one value a line, as on the hub.
     """
     if is_table(path):
@@ -170,9 +171,9 @@ def _file_records(
 
 
 def check_characters(records: Sequence["Record"]) -> None:
-    """Refuse records with half a character in a field, as JSON's escapes can hold.
+    """Refuse records with an unpaired surrogate in a field, from a JSON escape.
 
-    No file in UTF-8 and no server takes it.
+    UTF-8 cannot encode it.
 
     Raises:
         InputError: Names the line.
@@ -183,11 +184,11 @@ def check_characters(records: Sequence["Record"]) -> None:
 
 
 def check_text(text: str, where: str) -> None:
-    """Refuse half a character, which no file in UTF-8 holds.
+    """Refuse an unpaired surrogate, which UTF-8 cannot encode.
 
     Args:
         text: Any.
-        where: It stands, for the message.
+        where: Place of the text, for the message.
 
     Raises:
         InputError: Shows the character.
@@ -195,7 +196,7 @@ def check_text(text: str, where: str) -> None:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as e:
-        raise InputError(f"{where}: half a character ({text[e.start]!a})") from e
+        raise InputError(f"{where}: unpaired surrogate ({text[e.start]!a})") from e
 
 
 def fingerprint(texts: Sequence[str]) -> str:
@@ -221,7 +222,7 @@ def read_text(path: Path, *, suffixes: Sequence[str] = SUFFIXES) -> str:
 
     Args:
         path: The file.
-        suffixes: Kinds that the caller takes, for hints.
+        suffixes: Suffixes that the caller accepts, for hints.
 
     Raises:
         InputError: If it is missing, of an unknown kind or not UTF-8.
@@ -253,7 +254,7 @@ def _suffix(path: Path) -> str:
 
 
 Record = tuple[str, str, dict[str, object] | None]
-"""Where an example stands, its raw text, and its parsed fields."""
+"""Place of an example in its file, its raw text, and its parsed fields."""
 
 
 def parse_records(
@@ -265,7 +266,7 @@ def parse_records(
         path: The file, for messages.
         text: Its content, see `read_text`.
         suffix: Names the format, such as `.jsonl`; None takes the file's own.
-        limit: Parse no more than the first so many; None parses all.
+        limit: Most examples that are parsed; None parses all.
 
     Raises:
         InputError: If the text is not of that format; names the line.
@@ -287,7 +288,7 @@ def parse_records(
 
 
 def _lines(text: str) -> list[str]:
-    """Lines split at line feeds alone: U+2028 may stand inside an example."""
+    """Lines, split at line feeds only: an example may contain U+2028."""
     return [line.removesuffix("\r") for line in text.split("\n")]
 
 
@@ -307,8 +308,8 @@ def _json_lines(path: Path, text: str) -> Iterator[Record]:
 
 
 def _json_array(path: Path, text: str) -> Iterator[Record]:
-    """Elements of one array: an object's own source text, a string's value."""
-    for number, (value, start, end) in enumerate(json_elements(path, text), 1):
+    """Elements of one array: an object as its source text, a string as its value."""
+    for number, (value, start, end) in enumerate(array_elements(path, text), 1):
         yield (
             f"{path}: element {number}",
             value if isinstance(value, str) else text[start:end],
@@ -316,17 +317,16 @@ def _json_array(path: Path, text: str) -> Iterator[Record]:
         )
 
 
-def json_elements(path: Path, text: str) -> Iterator[tuple[object, int, int]]:
-    """Elements of one array: value, and where its source text starts and ends.
+def array_elements(path: Path, text: str) -> Iterator[tuple[object, int, int]]:
+    """Elements of a file's array: value, start and end of its source text.
 
     Raises:
         InputError: If the text is no JSON array; names the line.
     """
-    decoder = json.JSONDecoder()
-    place = len(text) - len(text.lstrip())
+    start = len(text) - len(text.lstrip())
     try:
-        if text[place : place + 1] != "[":
-            raise json.JSONDecodeError("expected an array", text, place)
+        if text[start : start + 1] != "[":
+            raise json.JSONDecodeError("expected an array", text, start)
         json.loads(text)
     except (ValueError, RecursionError) as e:
         line = f":{e.lineno}" if isinstance(e, json.JSONDecodeError) else ""
@@ -334,23 +334,11 @@ def json_elements(path: Path, text: str) -> Iterator[tuple[object, int, int]]:
             f"{path}{line}: not a JSON array ({_json_fault(e)})",
             hint="a .json file holds one array; one value a line is .jsonl",
         ) from e
-    while True:
-        place += 1  # past '[' or ','
-        while text[place].isspace():
-            place += 1
-        if text[place] == "]":
-            return
-        value, end = decoder.raw_decode(text, place)
-        yield value, place, end
-        place = end
-        while text[place].isspace():
-            place += 1
-        if text[place] == "]":
-            return
+    return element_spans(text, start)
 
 
 def _json_fault(e: Exception) -> str:
-    """What is wrong; very long numbers and very deep values have no column."""
+    """Message and column; very long numbers and very deep values have no column."""
     return (
         f"{e.msg}, column {e.colno}" if isinstance(e, json.JSONDecodeError) else str(e)
     )

@@ -1,8 +1,8 @@
 """Blocks: runs of examples that belong together and are permuted as one.
 
-Questions on one passage stand next to each other in any order that a publisher could
-have chosen. Passages can be exchangeable where questions are not, so a block takes the
-place of an example, its inner order kept.
+Questions on one passage are adjacent in any order that a publisher could have chosen.
+Passages can be exchangeable where questions are not, so a block is permuted like one
+example, and its inner order is kept.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ def block_starts(benchmark: Benchmark, field: str) -> np.ndarray:
         (n_blocks,) int64.
 
     Raises:
-        InputError: If a record lacks the field, or a value stands in two separate
+        InputError: If a record lacks the field, or a value occurs in two separate
             runs: other orders of such blocks would join them, so the published order
             is not one of the orders that it is compared with.
     """
@@ -46,11 +46,11 @@ def block_starts(benchmark: Benchmark, field: str) -> np.ndarray:
 def whole_blocks(benchmark: Benchmark, field: str, limit: int) -> Benchmark:
     """The first examples, up to the last block that ends within the limit.
 
-    A block cut short would always stand last in the published order, and anywhere in
+    A truncated block would always be last in the published order, and anywhere in
     another one.
 
     Raises:
-        InputError: As `block_starts`; or if the first block is longer than the limit.
+        InputError: See `block_starts`; or if the first block exceeds the limit.
     """
     ends = np.append(block_starts(benchmark, field)[1:], len(benchmark))
     kept = ends[ends <= limit]
@@ -93,7 +93,7 @@ def _runs(starts: np.ndarray, n: int) -> list[np.ndarray]:
 def _shared(
     rows: list[dict[str, object] | None],
 ) -> dict[str, object] | None:
-    """Fields of equal value in all records of a block."""
+    """Fields with the same value in all records of a block."""
     first = rows[0]
     if first is None:
         return None

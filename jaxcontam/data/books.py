@@ -25,7 +25,7 @@ from jaxcontam.data.labelled import (
 from jaxcontam.errors import InputError
 
 TESTED, MEMBER, NONMEMBER = "text", "member", "nonmember"
-"""What is known of a book: nothing, or the side on which it is."""
+"""Role of a book: tested, or known to be a member or a non-member."""
 
 _TITLE_FIELD = "title"
 
@@ -66,9 +66,10 @@ def load_books(
         sources: .txt files, folders (every .txt file in them and below, sorted), tables
             (.jsonl, .json, .csv, .tsv, .parquet) with a text and a title, or
             `hf:ORG/NAME[:CONFIG]:SPLIT`.
-        role: Of all of them.
-        text_field: Of tables; None recognises it as in `load_labelled`.
-        title_field: Of tables; None takes `title`, or `book_id` and `book` of BookMIA.
+        role: Role of all of them.
+        text_field: Text field of tables; None recognises it as in `load_labelled`.
+        title_field: Title field of tables; None takes `title`, or `book_id` and `book`
+            of BookMIA.
 
     Raises:
         InputError: If a source is missing, holds no book or lacks a field.
@@ -133,8 +134,8 @@ def snippets_of(
 
     Args:
         book: The book.
-        n_snippets: At most so many; see `random_snippets` for short books. Of more
-            pieces than that, so many are drawn.
+        n_snippets: Most snippets; see `random_snippets` for short books. From more
+            pieces than that, a sample is drawn.
         n_words: Words of each; longer pieces are cut.
         seed: Seeds the draw, with the book's digest.
     """

@@ -1,7 +1,7 @@
-"""Texts as code points, for models whose tokenizer is not here.
+"""Code points as token ids, for models without a local tokenizer.
 
-Such a model takes text. Its scorer turns ids back into text, so that plans, windows and
-orders are made of ids for every kind of model.
+The scorer of such a model turns ids back into text, so that plans, windows and orders
+consist of ids for every kind of model.
 """
 
 import dataclasses
@@ -23,17 +23,17 @@ class Characters:
 
 
 class CharacterTokenizer:
-    """An `Encoder` whose ids are code points, of what the text of each id is alone."""
+    """An `Encoder` whose ids are code points."""
 
     def encode(self, sequence: Any, /, *, add_special_tokens: bool) -> Characters:
-        """The code points of a text; there are no special tokens to add."""
+        """Code points of a text; there are no special tokens."""
         del add_special_tokens
         return Characters([ord(character) for character in sequence])
 
     def encode_batch(
         self, input: Any, /, *, add_special_tokens: bool
     ) -> Sequence[Characters]:
-        """The same of each text."""
+        """Code points of each text."""
         return [
             self.encode(text, add_special_tokens=add_special_tokens) for text in input
         ]

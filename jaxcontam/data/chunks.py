@@ -1,8 +1,8 @@
-"""Parts of a text that end between words: cuts, chunks, and snippets at random places.
+"""Parts of a text at word boundaries: its beginning, chunks, and random snippets.
 
 A word is a run of characters without white space. A part is a slice of the text, with
-the line breaks and spaces that stand inside it, since that is what a model was trained
-on; white space around a part is left out.
+the line breaks and spaces inside it, since a model was trained on those; white space
+around it is stripped.
 """
 
 import hashlib
@@ -37,10 +37,10 @@ def count_words(text: str) -> int:
 
 
 def consecutive_chunks(text: str, n_words: int) -> tuple[str, ...]:
-    """A text in chunks of so many words, one after the other.
+    """Consecutive chunks of `n_words` words.
 
-    Every word stands in one chunk. The last chunk holds what is left; it is shorter
-    than the others unless the words divide evenly.
+    Every word is in one chunk. The last chunk is shorter than the others unless the
+    words divide evenly.
 
     Args:
         text: Any; without words it has no chunk.
@@ -69,13 +69,13 @@ def random_snippets(
 
     Args:
         text: A book, say; without words it has no snippet.
-        n_snippets: At most so many, at least 1.
+        n_snippets: Most snippets, at least 1.
         n_words: Words of each, at least 1.
         seed: With the digest of the text it seeds the places, so that they depend
             neither on the name of the book nor on the books beside it.
 
     Returns:
-        The snippets in the order in which they stand in the text.
+        The snippets in the order of the text.
 
     Raises:
         ValueError: If a count is below 1.

@@ -1,10 +1,11 @@
-"""A training corpus as a stream of text in bounded memory, with places to go on from.
+"""A training corpus as a resumable stream of texts, in bounded memory.
 
 Documents are the lines of .jsonl, the elements of a .json array (a .json file that
 starts with anything else is read as .jsonl), the rows of .csv and .tsv, and whole .txt
 files; each also as .gz. What cannot be read is skipped, and named by a `Fault`.
 """
 
+import codecs
 import dataclasses
 import gzip
 import json
@@ -20,10 +21,10 @@ from jaxcontam.data.records import (
     Refusal,
     UnreadableError,
     csv_rows,
+    escaped_byte,
     is_array,
     json_elements,
     json_lines,
-    without_mark,
 )
 from jaxcontam.errors import InputError
 
@@ -34,11 +35,11 @@ _PIECE = 1 << 16  # characters
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CorpusFile:
-    """A file of a corpus as it stood when it was listed.
+    """A file of a corpus at the time it was listed.
 
     Attributes:
         path: Where it is.
-        name: How results name it: below the corpus, with forward slashes.
+        name: Name in results: path below the corpus, with forward slashes.
         size: Bytes as stored.
         modified: Nanoseconds.
     """
@@ -51,13 +52,13 @@ class CorpusFile:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Segment:
-    """A document, or a part of one that ends between two words.
+    """A document, or a part of one that ends at a word boundary.
 
     Attributes:
         text: Its text.
         line: Line, or element of a .json array, from 1.
         joins: Whether it continues the document of the segment before it.
-        after: Where to go on once it is dealt with; None within a record.
+        after: Place to continue from once it is processed; None within a record.
     """
 
     text: str
@@ -73,7 +74,7 @@ class Fault:
     Attributes:
         line: Where it begins, as in `Segment`.
         reason: Why.
-        after: Where to go on; None if nothing after it can be read.
+        after: Place to continue from; None if nothing after it can be read.
     """
 
     line: int
@@ -96,7 +97,7 @@ def list_corpus(
         leave_out: A folder to pass over: the output of this very run.
         also: Suffixes besides `SUFFIXES`, of files that the caller reads by itself;
             these have no form with .gz.
-        missing_hint: What to say where there is no such file.
+        missing_hint: Hint of the error for a missing file.
 
     Raises:
         InputError: If there is no such file, or none that can be read.
@@ -146,7 +147,7 @@ def read_segments(
     Args:
         path: A file of a kind in `SUFFIXES`, perhaps with .gz.
         text_field: Field of a record that is its text; a plain string is a text.
-        start: `after` of what was dealt with last.
+        start: `after` of the last item that was processed.
 
     Yields:
         Segments of some 10^5 characters at most, and faults for what is skipped. A
@@ -188,14 +189,14 @@ def text_segments(
 
     Args:
         text: A document, or a part of one.
-        line: Where it stands.
-        after: Where to go on once it is dealt with.
+        line: Line of the document.
+        after: Place to continue from once it is processed.
         joins: Whether it continues the document before it.
     """
     begin = 0
     while len(text) - begin > _PIECE:
         end = begin + _PIECE
-        # A run of so many characters without a space holds no words to keep whole.
+        # Without a space there are no words to keep whole.
         space = max(text.rfind(" ", begin, end), text.rfind("\n", begin, end))
         end = space + 1 if space >= begin else end
         yield Segment(text[begin:end], line, joins, None)
@@ -238,7 +239,9 @@ def _text_of(value: object, field: str) -> str | Refusal:
         names = ", ".join(map(str, value)) or "nothing"
         return Refusal(f"no field {field!r} (it has: {names[:200]})")
     if not isinstance(value[field], str):
-        return Refusal(f"field {field!r} is no text ({json.dumps(value[field])[:40]})")
+        return Refusal(
+            f"field {field!r} is not a string ({json.dumps(value[field])[:40]})"
+        )
     return value[field]
 
 
@@ -246,31 +249,22 @@ def _text_lines(
     stream: BinaryIO, stored: BinaryIO, start: Place
 ) -> Iterator[Segment | Fault]:
     """Lines of a .txt file, which are one document; long ones in parts."""
-    stream.seek(start.offset)
-    offset, line, joins, held = start.offset, start.line, start.joins, b""
+    decoder = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
+    line, joins, held, fault = 0, start.joins, b"", ""
     while data := held + stream.readline(BLOCK - len(held)):
-        if not data.endswith(b"\n") and len(data) >= BLOCK:
-            # Cut after the last space; without any, before the last character, whose
-            # bytes may not all be here yet.
-            end = data.rfind(b" ") + 1 or _last_character(data)
+        is_end, held = data.endswith(b"\n") or len(data) < BLOCK, b""
+        if not is_end:
+            end = data.rfind(b" ") + 1 or len(data)
             data, held = data[:end], data[end:]
-        else:
-            held = b""
-        offset += len(data)
-        data = without_mark(data, offset - len(data))
-        ends = data.endswith(b"\n")
-        after = Place(offset, line + ends, stored.tell(), joins=True)
-        try:
-            yield from text_segments(data.decode("utf-8"), line + 1, after, joins=joins)
-        except UnicodeDecodeError as e:
-            after = dataclasses.replace(after, joins=False)
-            yield Fault(line + 1, f"not UTF-8 ({data[e.start]:#04x})", after)
-        line, joins = after.line, after.joins
-
-
-def _last_character(data: bytes) -> int:
-    """Where the last UTF-8 character of some bytes begins; at least 1."""
-    end = len(data) - 1
-    while end > 1 and data[end] & 0xC0 == 0x80:
-        end -= 1
-    return end
+        text = decoder.decode(data, is_end)
+        byte = escaped_byte(text)
+        fault = fault or ("" if byte is None else f"not UTF-8 ({byte:#04x})")
+        after = Place(line + 1, stored.tell(), joins=not fault) if is_end else None
+        if line >= start.line and not fault:
+            yield from text_segments(text, line + 1, after, joins=joins)
+            joins = True
+        elif line >= start.line and is_end:
+            yield Fault(line + 1, fault, after)
+            joins = False
+        if is_end:
+            line, fault = line + 1, ""

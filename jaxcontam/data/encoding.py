@@ -16,14 +16,14 @@ from jaxcontam.errors import InputError
 
 
 class Encoder(Protocol):
-    """What turns texts into ids: `plain_tokenizer`'s Tokenizer, or one of its form."""
+    """Interface of a tokenizer, such as the result of `plain_tokenizer`."""
 
     def encode(self, sequence: Any, /, *, add_special_tokens: bool) -> Any:
-        """Something with `ids`."""
+        """Encode one text; the result has `ids`."""
         ...
 
     def encode_batch(self, input: Any, /, *, add_special_tokens: bool) -> Sequence[Any]:
-        """The same of each text."""
+        """Encode each text."""
         ...
 
 
@@ -47,7 +47,7 @@ class Encoded:
         return np.array([len(ids) for ids in self.ids], np.int64)
 
     def cut(self, index: int, length: int | None) -> np.ndarray:
-        """Ids of one example cut to `length` in all; the separator is never removed."""
+        """Ids of one example, truncated to `length` but with its separator."""
         ids = self.ids[index]
         if length is None or len(ids) <= length:
             return ids
@@ -95,7 +95,7 @@ def encode_examples(
 
 
 def encode_texts(tokenizer: Encoder, texts: Sequence[str]) -> list[np.ndarray]:
-    """Ids of texts, each alone and without anything added; an empty text has none.
+    """Ids of each text alone, without special tokens; an empty text has none.
 
     Args:
         tokenizer: As made by `plain_tokenizer`.

@@ -1,4 +1,4 @@
-"""Files that a user names: whether they are there, and which one was meant."""
+"""Checks of files that a user names, with hints for misspelt paths."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -9,15 +9,15 @@ from jaxcontam.errors import InputError
 
 
 def check_file(path: Path, suffixes: Sequence[str]) -> None:
-    """Refuse what is no file.
+    """Refuse a path that is not a readable file.
 
     Args:
-        path: As the user named it.
-        suffixes: Of files that could have been meant, with the dot.
+        path: Path from the user.
+        suffixes: Suffixes of files to suggest, with the dot.
 
     Raises:
-        InputError: If it is missing (names the nearest one there is), a folder, or out
-            of reach.
+        InputError: If it is missing (suggests the nearest name), a folder, or not
+            accessible.
     """
     try:
         if path.is_dir():
@@ -49,11 +49,11 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 
 def similar_path(path: Path, could_be: Callable[[Path], bool]) -> str:
-    """A hint: what has nearly this name beside a path that is missing; "" if nothing.
+    """Hint with the nearest name to a missing path in its folder; "" if none is near.
 
     Args:
-        path: As the user named it.
-        could_be: Whether a path beside it could have been meant.
+        path: Path from the user.
+        could_be: Whether a path is a candidate.
     """
     import difflib
 

@@ -1,7 +1,8 @@
-"""Files of one split of a dataset on the hub: found by name, downloaded, not unpickled.
+"""Data files of one split of a dataset on the hub, found by name and downloaded.
 
-No code of the dataset runs. A split's files are those whose path names it; a dataset
-whose files name no split at all is one split called train, as the hub itself has it.
+No code of the dataset runs and nothing is unpickled. A split's files are those whose
+path names it; a dataset whose files name no split is one split called train, as on the
+hub.
 """
 
 import dataclasses
@@ -20,15 +21,11 @@ _CONVERTED = "refs/convert/parquet"
 _DEFAULT = "default"
 
 _Answer = TypeVar("_Answer")
-ListFiles = Callable[[str, str | None], Sequence[str]]
-"""(dataset, revision or None) -> paths of its files."""
-Download = Callable[[str, str, str | None], str]
-"""(dataset, path, revision or None) -> where the file stands on this machine."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HubSplit:
-    """What `hf:ORG/NAME[:CONFIG]:SPLIT` names.
+    """A split of a dataset on the hub: `hf:ORG/NAME[:CONFIG]:SPLIT`.
 
     Attributes:
         dataset: ORG/NAME.
@@ -42,7 +39,7 @@ class HubSplit:
 
     @property
     def name(self) -> str:
-        """For reports."""
+        """Name in reports."""
         parts = [self.dataset.split("/")[-1], self.config, self.split]
         return "-".join(part for part in parts if part)
 
@@ -70,31 +67,19 @@ def parse_hub_split(source: str) -> HubSplit:
     return HubSplit(dataset, rest[0] if len(rest) == 2 else None, rest[-1])
 
 
-def download_split(
-    wanted: HubSplit,
-    *,
-    list_files: ListFiles | None = None,
-    download: Download | None = None,
-) -> tuple[Path, ...]:
+def download_split(wanted: HubSplit) -> tuple[Path, ...]:
     """Download a split's files, in the order of their names.
-
-    Args:
-        wanted: The split.
-        list_files: Stands for the hub in tests.
-        download: Likewise.
 
     Raises:
         InputError: If the hub cannot be reached, has no such dataset or no such split.
     """
-    listed: ListFiles = list_files or _list_files
-    fetched: Download = download or _download
     source = ":".join(p for p in (wanted.dataset, wanted.config, wanted.split) if p)
-    paths = _asked(source, lambda: listed(wanted.dataset, None))
+    paths = _asked(source, lambda: _list_files(wanted.dataset, None))
     found, revision = files_of_split(paths, wanted), None
     if not found:
         revision = _CONVERTED
         try:
-            converted = list(listed(wanted.dataset, revision))
+            converted = list(_list_files(wanted.dataset, revision))
         except Exception:  # it has none, which is no fault of the user's
             converted = []
         found = _converted_files(converted, wanted)
@@ -106,7 +91,7 @@ def download_split(
             hint="a file that names no split can be downloaded and given by its path",
         )
     return tuple(
-        Path(_asked(source, lambda p=path: fetched(wanted.dataset, p, revision)))
+        Path(_asked(source, lambda p=path: _download(wanted.dataset, p, revision)))
         for path in found
     )
 
@@ -140,10 +125,10 @@ def files_of_split(paths: Sequence[str], wanted: HubSplit) -> list[str]:
 
 
 def _check_one_subset(paths: Sequence[str], wanted: HubSplit) -> None:
-    """Refuse files that are no numbered parts of one table.
+    """Refuse files that are not the numbered parts of one table.
 
     Raises:
-        InputError: If they stand in several folders, or carry several names.
+        InputError: If they are in several folders, or have several names.
     """
     kinds = sorted({_without_number(path, wanted.split) for path in paths})
     if len(kinds) > 1:
@@ -157,12 +142,12 @@ def _check_one_subset(paths: Sequence[str], wanted: HubSplit) -> None:
 
 
 def _without_number(path: str, split: str) -> str:
-    """A path without suffix, and without what tells the parts of one table apart."""
+    """A path without its suffix and the number of a part."""
     stem = path.rsplit(".", 1)[0]
     whole, n_found = re.subn(r"[-_.]?\d+-of-\d+(-[0-9a-f]+)?$", "", stem)
     if n_found:
         return whole
-    # Of names that are no split's, WikiMIA_32 and WikiMIA_64 are two tables.
+    # WikiMIA_32 and WikiMIA_64 are two tables, for they name no split.
     number = r"\d+" if _names(path, split) else r"(0\d+|\d{5,})"
     return re.sub(rf"((?<=/)|^|[-_.]){number}$", "", stem)
 
@@ -175,7 +160,7 @@ def _subset_word(kinds: Sequence[str], split: str) -> str:
 
 
 def _converted_files(paths: Sequence[str], wanted: HubSplit) -> list[str]:
-    """Of the hub's own copy: CONFIG/SPLIT/NUMBER.parquet."""
+    """Files of the hub's own copy: CONFIG/SPLIT/NUMBER.parquet."""
     configs = {path.split("/")[0] for path in paths if path.count("/") == 2}
     config = wanted.config
     if config is None:
@@ -199,7 +184,7 @@ def _names(path: str, word: str) -> bool:
 
 
 def _asked(source: str, ask: Callable[[], _Answer]) -> _Answer:
-    """What the hub answers; its many errors become one."""
+    """Answer of the hub, with any error as one `InputError`."""
     try:
         return ask()
     except Exception as e:  # requests, httpx and the hub each have types of their own

@@ -18,13 +18,7 @@ from pathlib import Path
 
 from jaxcontam.data.benchmark import check_text, fingerprint, load_benchmark
 from jaxcontam.data.chunks import count_words, cut_words
-from jaxcontam.data.hub_splits import (
-    Download,
-    ListFiles,
-    download_split,
-    is_hub_split,
-    parse_hub_split,
-)
+from jaxcontam.data.hub_splits import download_split, is_hub_split, parse_hub_split
 from jaxcontam.data.tables import is_table, read_table
 from jaxcontam.data.templates import fill_template, text_of_field
 from jaxcontam.errors import InputError
@@ -48,7 +42,7 @@ class LabelledTexts:
 
     Attributes:
         name: The file's name without its suffix, or the dataset's with its split.
-        texts: (N,) texts, cut to `length` words where one was asked for.
+        texts: (N,) texts, truncated to `length` words if it is given.
         labels: (N,) True for a member, None where a row has no label; or None if the
             source has no labels at all.
         clusters: (N,) name of the document that each text comes from; or None if each
@@ -86,8 +80,6 @@ def load_labelled(
     length: int | None = None,
     with_labels: bool = True,
     cluster_flag: str = "--document-field",
-    list_files: ListFiles | None = None,
-    download: Download | None = None,
 ) -> LabelledTexts:
     """Read texts and their labels.
 
@@ -99,23 +91,20 @@ def load_labelled(
         cluster_field: Field that names the document of a text; None takes that of
             BookMIA's rows.
         template: Text of an example with fields in braces, instead of `text_field`.
-        limit: Keep the first so many rows.
-        length: Cut each text to its first so many words.
-        with_labels: False ignores a field `label`: which file a text stands in says
-            what it is.
+        limit: Most rows, from the start.
+        length: Most words of a text, from its start.
+        with_labels: False ignores a field `label`: the file says what its texts are.
         cluster_flag: Flag of the command that names `cluster_field`, for the error.
-        list_files: Stands for the hub in tests.
-        download: Likewise.
 
     Raises:
-        InputError: If there is nothing to read, a field is missing, or a label is none;
-            names the row.
+        InputError: If there is nothing to read, a field is missing, or a label is
+            unknown; names the row.
     """
     if template is not None and text_field is not None:
         raise InputError("--template and --text-field exclude each other")
     if length is not None and length < 1:
         raise InputError(f"--length must be at least 1, got {length}")
-    name, raw, rows = _read(source, limit, list_files, download)
+    name, raw, rows = _read(source, limit)
     if template is None and text_field is None:
         text_field = _text_field(rows, name)
     # A template does not change whose rows they are.
@@ -165,8 +154,8 @@ def labels_of(rows: Sequence[Row], field: str, name: str) -> tuple[bool | None, 
 
     Args:
         rows: N records.
-        field: Of their labels.
-        name: Of the source, for errors.
+        field: Field of the label.
+        name: Name of the source, for errors.
 
     Raises:
         InputError: If no row has the field, or a value says neither.
@@ -200,17 +189,14 @@ def parse_label(value: object, where: str) -> bool | None:
         if word in _NONMEMBER:
             return False
     raise InputError(
-        f"{where}: label {value!r} says neither member nor non-member",
+        f"{where}: label {value!r} is neither member nor non-member",
         hint="labels are 1 or 0, true or false, member or nonmember; "
         "--label-field names their field",
     )
 
 
 def _read(
-    source: str | Path,
-    limit: int | None,
-    list_files: ListFiles | None,
-    download: Download | None,
+    source: str | Path, limit: int | None
 ) -> tuple[str, list[str] | None, list[Row]]:
     """Name, raw texts (None where a record has no text of its own) and records."""
     if limit is not None and limit < 1:
@@ -221,7 +207,7 @@ def _read(
     raw: list[str] = []
     rows: list[Row] = []
     has_raw = True
-    for path in download_split(wanted, list_files=list_files, download=download):
+    for path in download_split(wanted):
         _, texts, found = _read_file(path, limit)
         has_raw = has_raw and texts is not None
         raw += texts or []

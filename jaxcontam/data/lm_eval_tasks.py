@@ -14,15 +14,15 @@ from typing import Any
 from jaxcontam.errors import InputError, unknown_name
 
 TASK_PREFIX = "lm_eval:"
-"""Begins the word for a task that stands in place of a benchmark file."""
+"""Prefix of a task's name where a benchmark file is expected."""
 
 INSTALL = "pip install 'jaxcontam[lm-eval]'"
 
 TaskRecord = tuple[str, str, dict[str, object] | None]
-"""Where an example stands, its text, and its document."""
+"""Place of an example, its text, and its document."""
 
 _MOST_NAMED = 8
-# Of a column that shows what a task's code does to the order of rows.
+# Name of an added column that shows how a task's code reorders rows.
 _ROW = "_jaxcontam_row"
 
 
@@ -93,12 +93,12 @@ def _loaded(name: str, word: str) -> Any:
         raise _is_group(name, list(tasks))
     (task,) = tasks.values()
     if getattr(task, "MULTIMODAL", False):
-        raise InputError(f"{word}: the task has images or sounds; only texts are read")
+        raise InputError(f"{word}: the task has images or audio; only text is read")
     return task
 
 
 def _check_name(name: str, manager: Any) -> None:
-    """Before a group is loaded, whose tasks would all be downloaded."""
+    """Refuse a group of tasks before all of them are downloaded."""
     if name in manager.all_subtasks:
         return
     if name in manager.all_groups or name in manager.all_tags:
@@ -141,7 +141,7 @@ def _numbered_split(
 
 
 def _numbered(rows: Any) -> Any:
-    """With a column that says where each row stands, if rows can have one."""
+    """Rows with a column of their numbers, if they can have one."""
     from datasets import Dataset
 
     if not isinstance(rows, Dataset):
@@ -178,14 +178,16 @@ def _text(task: Any, doc: Any, where: str) -> str:
     has_choices = getattr(task.config, "doc_to_choice", None) is not None
     choices = list(task.doc_to_choice(doc)) if has_choices else []
     try:
-        # Of tasks whose options stand inside the question, the question is one of them.
+        # If the options are inside the question, `doc_to_text` is an index into them.
         question = choices[question] if isinstance(question, int) else question
         if choices and isinstance(target, int):
             target = choices[target]
         elif isinstance(target, Iterable) and not isinstance(target, str):
             target = next(iter(target), "")
     except IndexError as e:
-        raise InputError(f"{where}: no option of the number of its answer") from e
+        raise InputError(
+            f"{where}: the number of the answer exceeds the options"
+        ) from e
     question, target = (
         "" if part is None else str(part) for part in (question, target)
     )

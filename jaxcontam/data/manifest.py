@@ -1,4 +1,4 @@
-"""The record of what was planted where: written by training, read by audits."""
+"""Manifest of a training run: which sets were planted where."""
 
 import dataclasses
 import json
@@ -11,21 +11,21 @@ from jaxcontam.errors import InputError
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SetOverlap:
-    """How many examples of a set stand in other texts that training may read.
+    """Overlap of a set's examples with other texts of the training run.
 
-    Examples are found by the rules of `jaxcontam overlap`, each alone and whatever
-    its form. What is not found may still be there as a paraphrase.
+    Examples are found by the rules of `jaxcontam overlap`, each alone and in any form;
+    paraphrases are not found.
 
     Attributes:
-        n_compared: Examples of at least 8 words; shorter ones stand anywhere by
-            chance and are not looked for.
+        n_compared: Examples of at least 8 words; shorter ones occur by chance and are
+            not searched for.
         background: By rule, examples found in the background documents; one example
-            may meet several.
+            may meet several rules.
         n_background: Examples found there by any rule.
-        n_frame: Examples, not in `n_background`, of which only words were found there
-            that 10 or more examples share: the frame around them.
-        sets: By name of another set, examples found in what of it is planted, or, if
-            it is a control, in its examples; frames do not count.
+        n_frame: Other examples, of which only words were found there that 10 or more
+            examples share: the frame around them.
+        sets: By name of another set, examples found in its planted texts, or in its
+            examples if it is a control; frames do not count.
     """
 
     n_compared: int
@@ -46,8 +46,7 @@ class PlantedSet:
         n_examples: Examples in the set.
         fingerprint: Digest of the examples in published order.
         content_digest: Digest of the examples whatever their order.
-        token_offsets: Where each copy's first id stands in the stream; empty for a
-            set that is spread.
+        token_offsets: Stream index of each copy's first id; empty for a spread set.
         orders: Order of each copy: one list of example indices a copy for shuffled
             sets, empty when every copy has the published order.
         steps: For each copy, the optimiser steps (from 1) that trained on any of it.
@@ -55,20 +54,20 @@ class PlantedSet:
         file: The set's file beside the manifest: the examples as audits read them.
         text_field: Field of that file's records which is the text; None where the
             line is.
-        layout: `block` for copies in one piece; `spread` for copies of which each
-            example stands at a place of its own, so that there is no order to keep.
-        example_offsets: For a set that is spread, by copy, where the first id of each
-            example stands in the stream, in the order of `file`.
-        when: When the copies were to be trained on: `uniform` (in random order with
-            all else), `clustered` (together, at a random time), or fractions of
-            training that the copies took in turn. What became of it is in `steps`.
-        form: What was planted: `raw` lines, texts of a `template`, or a `paraphrase`
-            of each example.
-        template: Made the texts from records; None for raw lines.
-        planted_file: File of the texts that were planted, records with a field
-            `text`, where they are not those of `file`.
+        layout: `block` for copies in one piece; `spread` if each example of a copy has
+            a place of its own, and so no order.
+        example_offsets: For a spread set, by copy, the stream index of each example's
+            first id, in the order of `file`.
+        when: Planned time of the copies: `uniform` (in random order with all else),
+            `clustered` (together, at a random time), or a fraction of training for each
+            copy in turn. `steps` has the result.
+        form: Planted form: `raw` lines, texts of a `template`, or a `paraphrase` of
+            each example.
+        template: Template of the texts; None for raw lines.
+        planted_file: File of the planted texts, records with a field `text`, if they
+            differ from those of `file`.
         held_out_of: For a control, the planted set whose other half it is.
-        overlap: What a search before training found; None if there was none.
+        overlap: Result of the search before training; None if there was none.
     """
 
     name: str
@@ -95,7 +94,7 @@ class PlantedSet:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What a model was trained on.
+    """Training data and settings of a model.
 
     Attributes:
         schema: Version of this file's layout.
@@ -109,7 +108,7 @@ class Manifest:
         max_example_tokens: Cut of an example; None for no cut.
         context: Tokens a training row predicts at once.
         n_tokens: Length of the stream.
-        n_canary_tokens: Of which in canary copies.
+        n_canary_tokens: Ids of the stream in canary copies.
         n_steps: Optimiser steps.
         finished: False until the last step is done.
         stream: File of the packed stream (NumPy array of ids).
@@ -147,14 +146,14 @@ class Manifest:
 
 
 def write_manifest(manifest: Manifest, path: Path) -> None:
-    """Write as JSON, whole or not at all."""
+    """Write as JSON, atomically."""
     partial = path.with_name(path.name + ".partial")
     partial.write_text(manifest_json(manifest))
     partial.replace(path)
 
 
 def manifest_json(manifest: Manifest) -> str:
-    """What stands in the file."""
+    """Content of the manifest's file."""
     return json.dumps(dataclasses.asdict(manifest), indent=1) + "\n"
 
 

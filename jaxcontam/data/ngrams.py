@@ -1,4 +1,4 @@
-r"""N-grams of words: how texts become words, and a table that finds n-grams exactly.
+r"""Word n-grams: splitting texts into words, and a hash table with exact matches.
 
 Words are the runs of `\w` in the lower-cased NFKC form of a text: case, punctuation,
 white space and width of characters do not count. A language that is written without
@@ -75,8 +75,7 @@ def _add_hashes(by_length: dict[int, np.ndarray], n: int) -> None:
     """Add the hashes of n-grams, from two parts that other n share: 13 = 8 + 5."""
     if n in by_length:
         return
-    # No inner function that calls itself: such a cycle would keep large arrays alive
-    # until some later collection.
+    # A recursive closure would be a reference cycle that keeps large arrays alive.
     left = 1 << ((n - 1).bit_length() - 1)
     right = n - left
     _add_hashes(by_length, left)
@@ -94,12 +93,11 @@ class NgramTable:
     Attributes:
         n: Words of an n-gram.
         ids: (P,) int32, the texts' word ids, one after the other.
-        shown_at: (G,) int64, where in `ids` each distinct n-gram stands first.
-        starts: All places in `ids` at which an n-gram of the table stands, n-gram
-            by n-gram.
-        bounds: (G + 1,) where each n-gram's own part of `starts` begins.
+        shown_at: (G,) int64, index in `ids` of the first occurrence of each n-gram.
+        starts: Indices in `ids` of all occurrences, n-gram by n-gram.
+        bounds: (G + 1,) bounds of each n-gram's part of `starts`.
         hashes: (G,) uint64, ascending.
-        slots: bool, True where the top bits of some hash point.
+        slots: bool, True at the top bits of every hash.
         shift: Bits to drop from a hash to get its slot.
         n_same: Most n-grams that share one hash.
         dropped_bits: Bits that hashes lose; for tests of collisions.
@@ -120,15 +118,15 @@ class NgramTable:
         return len(self.hashes)
 
     def find(self, hashes: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Every place of a text that holds an n-gram of the table.
+        """Find all occurrences of the table's n-grams in a text.
 
         Args:
             hashes: (T - n + 1,) uint64 from `ngram_hashes` with the same keys.
             ids: (T,) int32 word ids of the text, `UNKNOWN` where in no vocabulary.
 
         Returns:
-            (places, ngrams): where in the text, ascending, and which of the table.
-            A hash that agrees by chance is never among them.
+            (places, ngrams): index in the text, ascending, and number in the table.
+            Hash collisions are excluded.
         """
         if self.dropped_bits:
             hashes = hashes >> np.uint64(self.dropped_bits)
@@ -150,10 +148,10 @@ class NgramTable:
         return places[order], ngrams[order]
 
     def held_at(self, ngrams: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """All places in `ids` at which given n-grams stand.
+        """All occurrences of given n-grams in `ids`.
 
         Returns:
-            (places, rows): where in `ids`, and for which entry of `ngrams`.
+            (places, rows): index in `ids`, and index in `ngrams`.
         """
         counts = np.diff(self.bounds)[ngrams]
         rows = np.repeat(np.arange(len(ngrams)), counts)
@@ -170,11 +168,11 @@ def ngram_table(
     *,
     hash_bits: int = 64,
 ) -> NgramTable:
-    """Table of the n-grams that start at given places.
+    """Table of the n-grams that start at given indices.
 
     Args:
         ids: (P,) int32 word ids, none `UNKNOWN` within an n-gram.
-        starts: Places in `ids`, each at most P - n, at least one.
+        starts: Indices in `ids`, each at most P - n, at least one.
         n: Words of an n-gram.
         keys: From `word_keys`.
         hash_bits: Bits of a hash to keep.
@@ -216,7 +214,7 @@ def ngram_table(
 def _first_of_each(
     hashes: np.ndarray, ids: np.ndarray, starts: np.ndarray, n: int
 ) -> tuple[np.ndarray, bool]:
-    """Which n-grams differ from the one before, and whether two share a hash."""
+    """Mask of n-grams that differ from the one before, and whether two share a hash."""
     has_new_hash, has_new_words = np.ones((2, len(starts)), bool)
     has_new_hash[1:] = hashes[1:] != hashes[:-1]
     has_new_words[1:] = ~same_words(ids, starts[1:], ids, starts[:-1], n)

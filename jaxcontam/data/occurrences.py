@@ -1,4 +1,4 @@
-"""What a search says of each example: which rules it meets, where, in which words."""
+"""Result of an overlap search: rules that each example meets, place and words."""
 
 import dataclasses
 from collections.abc import Collection, Sequence
@@ -17,22 +17,22 @@ RULES = {
     "near-duplicate": "80 % of its 5-word shingles in one stretch of its length",
     "8-grams": "70 % of its runs of 8 words, each anywhere (PaLM)",
 }
-"""What each rule asks of an example, the strongest first."""
+"""Condition of each rule, the strongest first."""
 
-# Compared as whole numbers: a share of 7 in 10 is met at the border exactly.
+# Compared as integers, so that a share of exactly 7 in 10 passes.
 _SHARE = 7, 10
 _CONTAINMENT = 8, 10
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Form:
-    """A text to look for on behalf of examples.
+    """A text to search for, with the examples that it belongs to.
 
     Attributes:
         text: The text.
-        kind: `text` of a plain line, template or field; of a record, `line` as it is
-            published or `strings`, its values that are text, one a line.
-        examples: Numbers of the examples that read so, from 0.
+        kind: `text` (a plain line, template or field), `line` (a record as published)
+            or `strings` (a record's string values, one per line).
+        examples: Numbers of the examples with this text, from 0.
     """
 
     text: str
@@ -42,22 +42,22 @@ class Form:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Occurrence:
-    """What was found of one example.
+    """Search result of one example.
 
     Attributes:
         id: Number of the example in its file, from 0.
         rule: The strongest rule that it meets; None if it meets none.
-        rules: All that it meets, the strongest first.
-        form: Which of its texts is meant below: see `Form.kind`.
-        n_words: Words of that text; with 0 there is nothing to look for.
-        matched: Words found in a row: a 13-gram, or all of a shorter text, or an
-            8-gram. Of several the one that the fewest examples hold.
-        matched_examples: Examples that hold these words.
-        matched_documents: Documents of the corpus that do.
+        rules: All rules that it meets, the strongest first.
+        form: `Form.kind` of the text that the fields below describe.
+        n_words: Words of that text; a text with 0 is not searched for.
+        matched: Consecutive words found: a 13-gram, all of a shorter text, or an
+            8-gram; the one that the fewest examples contain.
+        matched_examples: Examples that contain these words.
+        matched_documents: Documents of the corpus that contain them.
         share_8grams: Share of its 8-grams that occur anywhere; None below 8 words.
         containment: Largest share of its distinct shingles within one stretch of the
             corpus; None below 13 words.
-        file: Where the closest stretch stands, or else the matched words.
+        file: File of the closest stretch, or else of the matched words.
         line: Line, row or element there, from 1.
     """
 
@@ -76,14 +76,14 @@ class Occurrence:
 
 
 def forms_of(benchmark: Benchmark, *, is_chosen: bool) -> tuple[Form, ...]:
-    """Texts to look for, each once.
+    """Distinct texts to search for.
 
-    A record is looked for as the line that was published and as the text in its
-    fields: a corpus may hold the file, or pages that the file was made from.
+    A record is searched for as its published line and as the text in its fields: a
+    corpus may contain the file, or pages that the file was made from.
 
     Args:
         benchmark: The examples.
-        is_chosen: Whether a template or a field already says what the text is.
+        is_chosen: Whether a template or a field already chose the text.
     """
     examples: dict[tuple[str, str], list[int]] = {}
     for i, (text, row) in enumerate(zip(benchmark.texts, benchmark.rows, strict=True)):
@@ -104,20 +104,20 @@ def occurrences(
     files: Sequence[str],
     among: Collection[int] | None = None,
 ) -> tuple[Occurrence, ...]:
-    """One row an example, in order.
+    """Result of each example, in order.
 
     Args:
-        forms: The texts that `search` looked for, in its order.
+        forms: Texts of the search, in its order.
         search: The finished search.
         files: Names of the corpus's files by number.
-        among: Numbers of the forms that are asked about; None for all. Examples
-            without such a form get no row.
+        among: Numbers of the forms to report; None for all. Examples without such a
+            form have no result.
     """
     index = search.index
     long, short = index.tables.get(LONG), index.tables.get(SHORT)
     n_found, n_all = _counts_of_found(index, search.ngrams.get(SHORT), short)
     matched: dict[int, _Matched] = {}
-    # What stands later wins: an 8-gram is shown for want of anything longer.
+    # Later entries win: an 8-gram is shown only if nothing longer was found.
     if short is not None:
         marks = search.ngrams[SHORT]
         matched |= _matched(index, short, marks, forms, whole=False)
@@ -176,7 +176,7 @@ def occurrences(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Matched:
-    """An n-gram that was found of a text."""
+    """An n-gram of a text that was found."""
 
     n: int
     words: list[int]
@@ -187,7 +187,7 @@ class _Matched:
 
 
 def _strings(value: object) -> list[str]:
-    """All strings in a value, in its order; names of fields are none."""
+    """All string values inside a JSON value, in its order."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, dict):
@@ -200,7 +200,7 @@ def _strings(value: object) -> list[str]:
 def _counts_of_found(
     index: OverlapIndex, marks: NgramMarks | None, table: NgramTable | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """For each text, SHORT-grams found and in all, both counted as often as held."""
+    """(F,) SHORT-grams found of each text, and in all, repeats included."""
     n_texts = len(index.texts)
     if marks is None or table is None:
         return np.zeros(n_texts, np.int64), np.zeros(n_texts, np.int64)

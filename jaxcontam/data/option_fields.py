@@ -1,4 +1,4 @@
-"""Which fields of a record hold its options and its answer.
+"""Recognition of the fields of a record that hold its options and its answer.
 
 Shapes that are known: a list of texts or of objects with a text, an object with a
 list of texts or with a member for each letter, and runs of fields such as A, B, C, D
@@ -196,7 +196,7 @@ def answer_place(
 
 
 def _labels(row: Mapping[str, object], paths: list[Path]) -> list[object]:
-    """Labels that stand beside the options, as in ARC and CommonsenseQA."""
+    """Labels beside the options, as in ARC and CommonsenseQA."""
     if paths[0][-1] == "text":
         return [value_at(row, (*path[:-1], "label")) for path in paths]
     if paths[0][-2:-1] == ("text",):

@@ -1,9 +1,9 @@
-"""Multiple-choice items: where their options stand, and which one is right.
+"""Multiple-choice items: spans of their options, and the right one.
 
-An item's text is its published source up to the end of the last option, with the
-answer left out: an answer such as `B` names a place, so in another order of the
-options it would name another option, and a model that merely knows the subject would
-prefer the published order.
+The text of an item is its published source up to the end of the last option, without
+the answer: an answer such as `B` names a place, which in another order of the options
+is another option, and a model that merely knows the subject would prefer the published
+order.
 """
 
 import csv
@@ -34,7 +34,7 @@ class Item:
     Attributes:
         number: 1-based, in the file.
         options: In published order.
-        sources: Text of each option as it stands in `parts`.
+        sources: Source text of each option.
         parts: Text of the item: literals, and the places of options as integers.
         answer: Place of the right option, 0-based; None if no field tells it.
     """
@@ -198,7 +198,7 @@ def _template_parts(
             parts.append(text_of_field(field, row, where))
     if {part for part in parts if isinstance(part, int)} != set(range(len(paths))):
         raise InputError(
-            f"--template {template!r}: not every option stands in it",
+            f"--template {template!r}: some options are missing",
             hint="{options} stands for lines A. ..., B. ...",
         )
     return tuple(options), tuple(part for part in parts if part != "")

@@ -1,8 +1,8 @@
-"""The search of a corpus for the texts of an index.
+"""Streaming search of a corpus for the texts of an `OverlapIndex`.
 
-The corpus goes by in batches; what was found is kept as one count and one place an
-n-gram, and the closest stretch to each text. A batch repeats the end of the document
-before it, so that where batches are cut changes nothing.
+The corpus is read in batches. The state is one count and one place per n-gram, and the
+closest stretch to each text. A batch repeats the end of an unfinished document, so that
+the result does not depend on where batches are cut.
 """
 
 import dataclasses
@@ -26,25 +26,24 @@ from jaxcontam.data.overlap_index import (
     collapsed,
 )
 
-# Stretches are compared where they share a SHORT-gram that the texts hold at most so
-# often in all: one that is more frequent is the frame around a benchmark's examples,
-# or one word over and over.
+# Most occurrences in the texts of a SHORT-gram that starts a comparison. More frequent
+# ones are the frame around a benchmark's examples, or one word repeated.
 _MAX_HELD = 100
-# Pairs of a place of the corpus and a place of a text that are looked at together.
+# Most pairs of a place of the corpus and a place of a text in memory.
 _PAIRS = 1 << 18
-# A text with fewer words stands everywhere; how it is written is not compared.
+# Least words of a text for an exact comparison; shorter ones occur everywhere.
 _MIN_COMPARED = 5
 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class NgramMarks:
-    """What was found of the n-grams of one table; G n-grams.
+    """Occurrences of the G n-grams of one table.
 
     Attributes:
-        n_documents: (G,) int64, documents that hold each; 0 if it was not found.
+        n_documents: (G,) int64, documents that contain each; 0 if none does.
         last_document: (G,) int64, the last such document, counted from 1.
-        file: (G,) int32 and
-        line: (G,) int64, where each stands first.
+        file: (G,) int32, file of its first occurrence.
+        line: (G,) int64, line of its first occurrence.
     """
 
     n_documents: np.ndarray
@@ -55,14 +54,14 @@ class NgramMarks:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class TextMarks:
-    """The closest stretch to each text; F texts.
+    """Closest stretch to each of F texts.
 
     Attributes:
         n_shingles: (F,) int64, distinct shingles of the text in that stretch.
-        level: (F,) int8, 2 if the text stands there character for character but for
-            white space, 1 if all its words do, in order, 0 if neither.
-        file: (F,) int32 and
-        line: (F,) int64, where the stretch begins.
+        level: (F,) int8, 2 if the stretch contains the text up to white space, 1 if it
+            contains all its words in order, else 0.
+        file: (F,) int32, file of the stretch.
+        line: (F,) int64, line where the stretch begins.
     """
 
     n_shingles: np.ndarray
@@ -83,11 +82,11 @@ class _Part:
 
 
 class OverlapSearch:
-    """The search through one corpus, fed in the corpus's order.
+    """State of the search through one corpus, fed in the corpus's order.
 
     Attributes:
-        index: What is looked for.
-        ngrams: By n, what was found of the n-grams.
+        index: Texts to search for.
+        ngrams: By n, occurrences of the n-grams.
         texts: The closest stretches.
         n_documents: Documents so far.
         n_words: Words so far.
@@ -133,14 +132,14 @@ class OverlapSearch:
         self._carried = self._tail(parts)
 
     def carried(self) -> list[tuple[int, str, int, int, int]]:
-        """The end of the last document: what `resume` needs to go on within it."""
+        """End of the last document, for `resume`."""
         return [
             (part.file, part.segment.text, part.segment.line, part.document, part.word)
             for part in self._carried
         ]
 
     def resume(self, carried: Sequence[tuple[int, str, int, int, int]]) -> None:
-        """Take up a search where `carried` was called."""
+        """Continue a search from its `carried` state."""
         self._carried = [
             _Part(file, Segment(text, line, True, None), self._ids(text), number, word)
             for file, text, line, number, word in carried
@@ -159,7 +158,7 @@ class OverlapSearch:
         return _Part(file, segment, ids, self.n_documents, 0)
 
     def _tail(self, parts: list[_Part]) -> list[_Part]:
-        """The last parts of the last document that a stretch or a text can reach."""
+        """Last parts of the last document that a stretch or a text can overlap."""
         kept, n_words, n_characters = len(parts), 0, 0
         while kept and parts[kept - 1].document == parts[-1].document:
             if n_words >= self._carry_words and n_characters >= self._carry_characters:
@@ -208,7 +207,7 @@ class OverlapSearch:
         places: np.ndarray,
         ngrams: np.ndarray,
     ) -> None:
-        """Texts that are one n-gram: whether they also stand there as written."""
+        """Check texts that are one n-gram for an exact occurrence."""
         index, marks = self.index, self.texts
         held_at, rows = table.held_at(ngrams)
         texts = index.owner[held_at].astype(np.int64)
@@ -334,7 +333,7 @@ class _Batch:
         self._around = (0, 0), ""
 
     def part_at(self, places: np.ndarray) -> np.ndarray:
-        """Which part each place of `ids` belongs to."""
+        """Number of the part of each place of `ids`."""
         return np.searchsorted(self._ends, places, side="right")
 
     def word_at(self, places: np.ndarray) -> np.ndarray:
@@ -376,7 +375,7 @@ def _pair_keys(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def _contains(stretch: np.ndarray, words: np.ndarray) -> bool:
-    """Whether the words stand in the stretch one after the other."""
+    """Whether the stretch contains the words consecutively."""
     whole, part, size = stretch.tobytes(), words.tobytes(), words.itemsize
     at = whole.find(part)
     while at >= 0 and at % size:

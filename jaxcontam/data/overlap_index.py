@@ -1,4 +1,4 @@
-"""The texts of a benchmark as tables of n-grams, to be looked for in a corpus."""
+"""Index of the n-grams of a benchmark's texts, for the search of a corpus."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -15,26 +15,26 @@ from jaxcontam.data.ngrams import (
 )
 
 LONG = 13
-"""Words of the n-gram that marks an example, and of the longest whole short one."""
+"""Words of the n-gram that marks an example; shorter texts are matched whole."""
 
 SHORT = 8
-"""Words of the n-grams whose share is taken."""
+"""Words of the n-grams whose share found is reported."""
 
 SHINGLE = 5
-"""Words of the shingles whose containment is taken."""
+"""Words of the shingles whose containment is reported."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class OverlapIndex:
-    """N-grams of all texts to look for; F texts, P words in all with gaps.
+    """N-grams of F texts, of P words including gaps.
 
     Attributes:
-        texts: (F,) each with runs of white space as one space.
+        texts: (F,) texts with each run of white space as one space.
         vocabulary: Word -> id from 1.
-        keys: uint64, a random key an id.
-        ids: (P,) int32, the texts' words with one `UNKNOWN` after each text.
-        owner: (P,) int32, the text that a word belongs to.
-        first: (F,) where each text begins.
+        keys: uint64, a random key for each id.
+        ids: (P,) int32 word ids of the texts, each followed by one `UNKNOWN`.
+        owner: (P,) int32, number of the text of each word.
+        first: (F,) index of each text's first word.
         n_words: (F,) words of each text.
         tables: By n: `LONG` and `SHORT` for longer texts, n for texts of n words.
     """
@@ -54,11 +54,11 @@ class OverlapIndex:
 
 
 def overlap_index(texts: Sequence[str], *, hash_bits: int = 64) -> OverlapIndex:
-    """Index texts; one with fewer than `LONG` words is looked for as a whole.
+    """Index texts; one with fewer than `LONG` words is searched for as a whole.
 
     Args:
-        texts: What to look for.
-        hash_bits: Fewer make hashes collide, for tests.
+        texts: Texts to search for.
+        hash_bits: Bits of a hash; few make hashes collide, for tests.
     """
     vocabulary: dict[str, int] = {}
     parts: list[np.ndarray] = []

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tokenizers import Tokenizer
 
-# Ids before a continuation that decide how it begins (a space, the rest of a letter).
+# Ids of left context that a continuation is decoded with (a space, a split letter).
 _BEFORE = 8
 # Most bytes of a letter.
 _LETTER = 4

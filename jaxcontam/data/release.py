@@ -1,4 +1,4 @@
-"""A secret seed puts a benchmark in order, and later proves that it did.
+"""Release of a benchmark in an order drawn with a secret seed, and its later proof.
 
 Each record's sort key is a keyed hash of the record itself, so the order follows from
 the seed and the set of records alone: whoever has the seed can check a released file
@@ -14,8 +14,13 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from jaxcontam.data.benchmark import content_digest, fingerprint
-from jaxcontam.data.layout import Layout, layout_of, read_layout
+from jaxcontam.data.benchmark import (
+    array_elements,
+    content_digest,
+    fingerprint,
+    parse_records,
+    read_text,
+)
 from jaxcontam.errors import InputError
 
 METHOD = "hmac-sha256-sort"
@@ -23,22 +28,24 @@ METHOD_VERSION = 1
 KIND = "jaxcontam release"
 SEED_BYTES = 32
 
+_MARK = "\ufeff"
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SeedFile:
-    """What a seed file holds: a secret until the proof.
+    """Content of a seed file, a secret until the proof.
 
     Attributes:
-        kind: `jaxcontam release`, so that no other file passes for one.
-        method: How the seed gives the order; never changes its meaning.
-        method_version: Of the method.
+        kind: `jaxcontam release`, to recognise seed files.
+        method: Name of the method from seed to order; its meaning never changes.
+        method_version: Version of the method.
         seed: 256 random bits, hexadecimal.
         n_examples: Records of the file.
         content_digest: SHA-256 of the records' digests, sorted.
         released_digest: The same digests in the released order.
         file_digest: SHA-256 of the released file's bytes.
         jaxcontam: Version that made it.
-        made: When, UTC.
+        made: Time of the release, UTC.
     """
 
     kind: str = KIND
@@ -58,7 +65,7 @@ class SeedFile:
 
 
 def commitment(seed_file: bytes) -> str:
-    """SHA-256 of a seed file: binds its owner, and tells nobody the seed."""
+    """SHA-256 of a seed file: commits its owner without revealing the seed."""
     return _sha256(seed_file)
 
 
@@ -66,10 +73,10 @@ def release_order(records: Sequence[str], seed: bytes) -> list[int]:
     """Indices of the records in released order.
 
     Args:
-        records: Source texts; equal ones are told apart by their count alone, since
-            nobody can see which of them stands where.
-        seed: Secret bytes, uniform: then every order of the records is equally
-            likely, and no other property of the method matters.
+        records: Source texts; equal ones differ by their count only, since their
+            order cannot be seen.
+        seed: Uniform secret bytes, so that every order of the records is equally
+            likely.
 
     Returns:
         Indices into `records`, ascending in HMAC-SHA256(seed, digest, count).
@@ -91,30 +98,31 @@ def make_release(
     Args:
         path: The benchmark.
         seed: 32 secret random bytes.
-        version: Of the package.
-        made: When.
+        version: Version of the package.
+        made: Time of the release.
 
     Raises:
         InputError: If the file cannot be read, has fewer than two different records,
             or has line ends that do not survive another order.
     """
-    layout = read_layout(path)
-    if len(set(layout.records)) < 2:
+    file = read_records(path)
+    if len(set(file.records)) < 2:
         raise InputError(
-            f"{path}: fewer than two different examples", hint="they have one order"
+            f"{path}: fewer than two different examples",
+            hint="there is only one order of them",
         )
-    if any(record.endswith("\r") for record in layout.records):
+    if any(record.endswith("\r") for record in file.records):
         # Before another line end it would become part of that one.
         raise InputError(
-            f"{path}: a record ends in a carriage return of its own",
+            f"{path}: a record ends in a bare carriage return",
             hint="write every line end as a line feed",
         )
-    data = layout.encoded(release_order(layout.records, seed))
-    found = layout_of(path, data.decode())
-    assert sorted(found.records) == sorted(layout.records)
+    data = file.encoded(release_order(file.records, seed))
+    found = cut_records(path, data.decode())
+    assert sorted(found.records) == sorted(file.records)
     return data, SeedFile(
         seed=seed.hex(),
-        n_examples=len(layout.records),
+        n_examples=len(file.records),
         content_digest=content_digest(found.records),
         released_digest=fingerprint(found.records),
         file_digest=_sha256(data),
@@ -136,11 +144,11 @@ def read_release(path: Path) -> SeedFile:
             f"{path}: no seed file ({e.strerror})", hint="jaxcontam release makes one"
         ) from e
     except (ValueError, RecursionError) as e:
-        raise InputError(f"{path}: no seed file (not JSON)") from e
+        raise InputError(f"{path}: not a seed file (not JSON)") from e
     known = {field.name: field.type for field in dataclasses.fields(SeedFile)}
     # What is wrong is named, never shown: the file is a secret.
     if not isinstance(fields, dict) or fields.get("kind") != KIND:
-        raise InputError(f"{path}: no seed file of jaxcontam release")
+        raise InputError(f"{path}: not a seed file of jaxcontam release")
     if fields.keys() != known.keys() or not all(
         type(fields[name]) is kind for name, kind in known.items()
     ):
@@ -163,18 +171,18 @@ def check_release(path: Path, seed_file: Path) -> SeedFile:
         InputError: Says whether records, their order or other bytes differ.
     """
     release = read_release(seed_file)
-    layout: Layout = read_layout(path)
+    file = read_records(path)
     place = f"{path}: not the file that {seed_file} released"
-    if content_digest(layout.records) != release.content_digest:
+    if content_digest(file.records) != release.content_digest:
         raise InputError(f"{place} (its records differ)")
-    order = release_order(layout.records, bytes.fromhex(release.seed))
-    in_order = [layout.records[i] for i in order]
-    if list(layout.records) != in_order:
+    order = release_order(file.records, bytes.fromhex(release.seed))
+    in_order = [file.records[i] for i in order]
+    if list(file.records) != in_order:
         raise InputError(
             f"{place} (the same records in another order)",
             hint="test the file exactly as it was released",
         )
-    if fingerprint(layout.records) != release.released_digest:
+    if fingerprint(file.records) != release.released_digest:
         raise InputError(f"{seed_file}: its seed and its digests do not agree")
     if _sha256(path.read_bytes()) != release.file_digest:
         raise InputError(
@@ -182,6 +190,85 @@ def check_release(path: Path, seed_file: Path) -> SeedFile:
             hint="a header or line ends were changed since",
         )
     return release
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class RecordFile:
+    """The text of a benchmark file, cut at its records.
+
+    Moving records changes nothing else: quotes, escapes, spaces, line ends, a header
+    and a byte order mark stay as published.
+
+    Attributes:
+        records: Source text of each example, in the order of the file.
+        gaps: Text before the first record, between records and after the last one:
+            one more than records.
+    """
+
+    records: tuple[str, ...]
+    gaps: tuple[str, ...]
+
+    def encoded(self, order: Sequence[int] | None = None) -> bytes:
+        """The file with its records in another order; by default its own bytes."""
+        places = range(len(self.records)) if order is None else order
+        parts = [self.gaps[0]]
+        for place, gap in zip(places, self.gaps[1:], strict=True):
+            parts += [self.records[place], gap]
+        return "".join(parts).encode()
+
+
+def read_records(path: Path) -> RecordFile:
+    """Cut a .jsonl, .json, .csv, .tsv or .txt file at its examples.
+
+    Raises:
+        InputError: As `load_benchmark`, or if the file holds no example.
+    """
+    text = read_text(path)
+    mark = _MARK if path.read_bytes().startswith(_MARK.encode()) else ""
+    return cut_records(path, mark + text)
+
+
+def cut_records(path: Path, text: str) -> RecordFile:
+    """Cut the text of a file, which may start with a byte order mark.
+
+    Args:
+        path: Its suffix names the format.
+        text: Its content.
+
+    Raises:
+        InputError: If the text is not of that format or holds no example.
+    """
+    body = text.removeprefix(_MARK)
+    n_mark = len(text) - len(body)
+    if path.suffix.lower() == ".json":
+        spans = [(start, end) for _, start, end in array_elements(path, body)]
+    else:
+        spans = _spans(body, [raw for _, raw, _ in parse_records(path, body)])
+    if not spans:
+        raise InputError(f"{path}: no examples", hint="nothing to test in this file")
+    starts = [start + n_mark for start, _ in spans]
+    ends = [end + n_mark for _, end in spans]
+    return RecordFile(
+        records=tuple(text[a:b] for a, b in zip(starts, ends, strict=True)),
+        gaps=tuple(
+            text[a:b] for a, b in zip([0, *ends], [*starts, len(text)], strict=True)
+        ),
+    )
+
+
+def _spans(text: str, raws: Sequence[str]) -> list[tuple[int, int]]:
+    """Span of each raw record.
+
+    Records are separated by line ends and blank lines only, so the nearest occurrence
+    is the record itself. The search goes backwards, because a header may contain the
+    text of the first record.
+    """
+    spans, end = [], len(text)
+    for raw in reversed(raws):
+        start = text.rindex(raw, 0, end)
+        spans.append((start, start + len(raw)))
+        end = start
+    return spans[::-1]
 
 
 def _sha256(data: bytes) -> str:

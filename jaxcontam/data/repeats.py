@@ -1,4 +1,4 @@
-"""Exact repeats of an example: the first one stays."""
+"""Removal of exact repeats of an example."""
 
 import dataclasses
 from collections.abc import Hashable, Sequence
@@ -15,7 +15,7 @@ def first_of_equals(texts: Sequence[Hashable]) -> np.ndarray:
     same order into many strata, which are then not independent of each other.
 
     Args:
-        texts: One an example: its text, or its ids as a tuple.
+        texts: Text of each example, or its ids as a tuple.
 
     Returns:
         (n,) int64, ascending; all indices if no two examples are equal.
@@ -27,7 +27,7 @@ def first_of_equals(texts: Sequence[Hashable]) -> np.ndarray:
 
 
 def without_repeats(benchmark: Benchmark) -> Benchmark:
-    """A benchmark of the first of equal texts alone, in its order."""
+    """A benchmark without repeats: the first of equal texts, in order."""
     kept = first_of_equals(benchmark.texts)
     return dataclasses.replace(
         benchmark,

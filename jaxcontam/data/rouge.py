@@ -23,11 +23,11 @@ class RougeL:
 
 
 def rouge_l(reference: str, candidate: str) -> RougeL:
-    """How much of a reference a candidate repeats, in its order, with gaps.
+    """ROUGE-L of a candidate against a reference.
 
     Args:
-        reference: Such as the true continuation.
-        candidate: Such as a model's.
+        reference: Reference text, such as the true continuation.
+        candidate: Candidate text, such as a model's completion.
 
     Source:
         Lin 2004, "ROUGE: A Package for Automatic Evaluation of Summaries". Words and
@@ -53,10 +53,10 @@ def rouge_words(text: str) -> list[str]:
 
 
 def has_rouge_words(text: str) -> bool:
-    """Whether ROUGE-L can read a text: half of its letters or more are Latin ones.
+    """Whether at least half of a text's letters are Latin, as ROUGE-L requires.
 
-    Of a text in another alphabet it sees no word, or the few Latin ones, and its score
-    would say nothing about the text. Accents only cut words in two.
+    ROUGE-L finds no words, or only the few Latin ones, in a text of another alphabet,
+    and its score would be meaningless. Accents only split words.
     """
     letters = list(filter(str.isalnum, text))
     n_latin = sum(one < "\u0250" or "\u1e00" <= one < "\u1f00" for one in letters)

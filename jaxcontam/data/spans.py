@@ -1,4 +1,4 @@
-"""Where values stand in the source text of one record: JSON objects and CSV rows.
+"""Spans of values in the source text of JSON documents and CSV rows.
 
 A value can then be moved while every other byte of the record stays as published.
 """
@@ -28,7 +28,7 @@ def json_span(raw: str, path: Path) -> tuple[int, int]:
 
     Args:
         raw: Valid JSON.
-        path: Of a value that exists.
+        path: Path of a value that exists.
 
     Raises:
         KeyError: If it does not.
@@ -43,9 +43,9 @@ def json_span(raw: str, path: Path) -> tuple[int, int]:
                 if key == step:
                     found = (a, b)
         else:
-            for number, span in enumerate(_elements(raw, start)):
+            for number, (_, a, b) in enumerate(element_spans(raw, start)):
                 if number == step:
-                    found = span
+                    found = (a, b)
         if found is None:
             raise KeyError(path)
         start, end = found
@@ -92,14 +92,14 @@ def csv_spans(
     return spans
 
 
-def _elements(raw: str, start: int) -> Iterator[tuple[int, int]]:
-    """Spans of the elements of an array."""
+def element_spans(raw: str, start: int) -> Iterator[tuple[Any, int, int]]:
+    """Elements of an array that starts at `start`: value, start and end."""
     if raw[start] != "[":
         return
     place = _skip_space(raw, start + 1)
     while raw[place] != "]":
-        _, end = _DECODER.raw_decode(raw, place)
-        yield place, end
+        value, end = _DECODER.raw_decode(raw, place)
+        yield value, place, end
         place = _skip_space(raw, end)
         if raw[place] == ",":
             place = _skip_space(raw, place + 1)

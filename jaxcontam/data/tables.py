@@ -1,4 +1,4 @@
-"""Rows of .parquet files: records as parsed JSON would give them."""
+"""Rows of .parquet files, with values as in parsed JSON."""
 
 import datetime
 from collections import Counter
@@ -26,18 +26,18 @@ def is_table(path: Path) -> bool:
 
 
 def read_table(path: Path, *, limit: int | None = None) -> list[dict[str, Any]]:
-    """The first rows of a file, in its order.
+    """Rows of a file, in order.
 
-    Columns of bytes, such as images, are left out and not read; what JSON does not
-    have, such as dates, decimal numbers and UUIDs, becomes text.
+    Columns of bytes, such as images, are not read; types that JSON lacks, such as
+    dates, decimal numbers and UUIDs, become strings.
 
     Args:
         path: A .parquet file.
-        limit: Read no more rows than these; None reads all.
+        limit: Most rows that are read; None reads all.
 
     Raises:
         InputError: If there is no such file, it cannot be read, two columns have one
-            name, or it has no rows or columns of bytes alone.
+            name, or it has no rows or only columns of bytes.
     """
     check_file(path, (SUFFIX,))
     import pyarrow
@@ -72,7 +72,7 @@ def _columns(path: Path, fields: "pyarrow.Schema") -> list[str]:
     kept = [field.name for field in fields if not _has_bytes(field.type)]
     if fields.names and not kept:
         raise InputError(
-            f"{path}: all columns hold bytes ({', '.join(fields.names)})",
+            f"{path}: all columns are binary ({', '.join(fields.names)})",
             hint="texts must be in columns of strings",
         )
     return kept

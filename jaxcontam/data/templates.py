@@ -1,4 +1,4 @@
-"""Texts of examples from the fields of their records."""
+"""Texts of examples made from the fields of their records."""
 
 import string
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ def template_pieces(template: str) -> list[tuple[str, str | None]]:
 
 
 def typed_newlines(text: str) -> str:
-    r"""Line feeds for `\n` typed as two characters, as a shell passes it on."""
+    r"""Replace `\n` typed as two characters by a line feed."""
     return text.replace("\\n", "\n")
 
 

@@ -20,14 +20,14 @@ def load_versions(
         path: The file.
         text_field: Field of the published text.
         variants_field: Field of its rewrites, a list of strings.
-        limit: Keep the first so many rows.
+        limit: Most rows, from the start.
 
     Returns:
-        The versions of each row, the published one first; where each row stands; and
-        how many rows were left out because they hold no rewrite that differs.
+        The versions of each row, the published one first; the place of each row; and
+        the number of rows left out because no rewrite differs from the text.
 
     Raises:
-        InputError: If a row lacks a field or a rewrite is no text; names the row.
+        InputError: If a row lacks a field or a rewrite is not a string; names the row.
     """
     benchmark = load_benchmark(path, limit=limit)
     rows, places, n_left_out = [], [], 0
@@ -47,7 +47,7 @@ def load_versions(
             isinstance(variant, str) for variant in variants
         ):
             raise InputError(
-                f"{where}: {variants_field!r} is no list of texts",
+                f"{where}: {variants_field!r} is not a list of strings",
                 hint='write "variants": ["first rewrite", "second rewrite"]',
             )
         for version in [text, *variants]:

@@ -1,9 +1,8 @@
-"""Causal attention: blocks of queries over their own prefixes, and over a shared one.
+"""Causal attention in blocks of queries: over their own tokens, and a shared prefix.
 
 Where the hardware has a fused kernel for the case, that one is used instead; see
-`fused_attention`. Gradients are taken of the tokens' own attention alone, block by
-block too: weights are computed again from the logarithms of their sums, so none are
-kept.
+`fused_attention`. Only attention without a prefix has gradients. They are computed
+block by block from the logarithms of the softmax sums, so no weights are kept.
 
 Dimension key
     B  sequences in the batch
@@ -25,11 +24,12 @@ import jax.numpy as jnp
 
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.fused_attention import (
+    Hardware,
     attend_fused,
     attention_scale,
-    hardware,
     kernel_of_rows,
 )
+from jaxcontam.models.rope import CosSin
 
 # Queries attend in blocks of this many, each to its own prefix: most of the upper
 # triangle of the score matrix is never computed. Blocks of 128 are as fast and take
@@ -37,16 +37,16 @@ from jaxcontam.models.fused_attention import (
 _QUERY_BLOCK = 256
 # Smaller where gradients are taken: more of the triangle is left out.
 _GRADIENT_BLOCK = 128
-_NEVER = -1e30
+_MASKED_SCORE = -1e30
 
 
-class Memory(NamedTuple):
-    """What is kept of a prefix that stands before every sequence of a batch.
+class KVCache(NamedTuple):
+    """Keys and values of a prefix that precedes every sequence of a batch.
 
     Attributes:
         keys: `[L, P, G, E]` after rotation, or one layer's `[P, G, E]`.
-        values: Likewise.
-        length: int32, tokens of the prefix that are no padding; `[L]`, or a scalar in
+        values: Same shape.
+        length: int32, tokens of the prefix that are not padding; `[L]`, or a scalar in
             one layer.
     """
 
@@ -55,77 +55,96 @@ class Memory(NamedTuple):
     length: jax.Array
 
 
-class View(NamedTuple):
-    """What attention in one layer is told besides the residual stream.
+class AttentionContext(NamedTuple):
+    """Inputs of attention in one layer besides queries, keys and values.
 
     Attributes:
-        turn: Cosines and sines of `rotation`, or None where positions are learned.
-        positions: `[T]`, place of each token in its sequence, prefix included.
-        window: Tokens that a position sees, or None where no layer has a window.
-        memory: The prefix of this layer, or None.
+        rotary: Cosines and sines from `rotary_cos_sin`; None where positions are
+            learned.
+        positions: `[T]` int32, position of each token, prefix included.
+        window: int32 scalar, tokens that a position sees; None where no layer has a
+            window.
+        cache: Keys and values of the prefix in this layer, or None.
+        hardware: Device that the attention kernel is chosen for.
     """
 
-    turn: tuple[jax.Array, jax.Array] | None
+    rotary: CosSin | None
     positions: jax.Array
     window: jax.Array | None
-    memory: Memory | None
+    cache: KVCache | None
+    hardware: Hardware = Hardware("cpu")
 
 
 def attend(
     q_BTGRE: jax.Array,
     k_BTGE: jax.Array,
     v_BTGE: jax.Array,
-    view: View,
+    context: AttentionContext,
     config: DecoderConfig,
 ) -> jax.Array:
-    """Softmax attention to the shared prefix and to the tokens up to the query's own.
+    """Softmax attention to the shared prefix and to all tokens up to the query's own.
 
-    Products add up in float32, and the softmax is float32, whatever the operands are.
-    The prefix's keys have no batch axis and are never copied for the rows.
+    Products accumulate in float32, and the softmax is float32, whatever the operands
+    are. The prefix's keys have no batch axis and are never copied for the rows.
+
+    Args:
+        q_BTGRE: Queries, after rotation.
+        k_BTGE: Keys, after rotation.
+        v_BTGE: Values.
+        context: Positions, window, prefix and hardware.
+        config: Scale and soft cap of the scores.
 
     Returns:
         Mixed values, `[B, T, G, R, E]` float32.
     """
-    if view.memory is None:
-        T = q_BTGRE.shape[1]
-        kernel = kernel_of_rows(config, str(q_BTGRE.dtype), T, hardware())
-        if kernel != "blocks":
-            return attend_fused(kernel, q_BTGRE, k_BTGE, v_BTGE, config)
-        return _attend_own(q_BTGRE, k_BTGE, v_BTGE, view.positions, view.window, config)
-    return _attend_blocks(q_BTGRE, k_BTGE, v_BTGE, view, config)
+    positions_T, window = context.positions, context.window
+    if context.cache is not None:
+        return _attend_blocks(
+            q_BTGRE, k_BTGE, v_BTGE, positions_T, window, config, context.cache
+        )
+    kernel = kernel_of_rows(
+        config, str(q_BTGRE.dtype), q_BTGRE.shape[1], context.hardware
+    )
+    if kernel != "blocks":
+        return attend_fused(kernel, q_BTGRE, k_BTGE, v_BTGE, config)
+    return _attend_own(q_BTGRE, k_BTGE, v_BTGE, positions_T, window, config)
 
 
 def _attend_blocks(
     q_BTGRE: jax.Array,
     k_BTGE: jax.Array,
     v_BTGE: jax.Array,
-    view: View,
+    positions_T: jax.Array,
+    window: jax.Array | None,
     config: DecoderConfig,
+    cache: KVCache | None = None,
 ) -> jax.Array:
     T = q_BTGRE.shape[1]
     blocks = []
     for start in range(0, T, _QUERY_BLOCK):
         stop = min(start + _QUERY_BLOCK, T)
         q_BQGRE = q_BTGRE[:, start:stop]
-        places_Q = view.positions[start:stop]
-        scores = _product("bqgre,bsge->bgrqs", q_BQGRE, k_BTGE[:, :stop])
-        seen_QS = _seen(places_Q, view.positions[:stop], view.window)
-        parts = [_masked(scores, seen_QS, config)]
-        if view.memory is not None:
-            memory = view.memory
-            scores = _product("bqgre,sge->bgrqs", q_BQGRE, memory.keys)
-            places_S = jnp.arange(memory.keys.shape[0])
-            seen_QS = _seen(places_Q, places_S, view.window)
-            seen_QS &= places_S[None] < memory.length
-            parts.insert(0, _masked(scores, seen_QS, config))
-        weights = jax.nn.softmax(jnp.concatenate(parts, axis=-1), axis=-1)
-        weights = weights.astype(v_BTGE.dtype)
-        own = weights[..., -stop:]
-        mixed = _product("bgrqs,bsge->bqgre", own, v_BTGE[:, :stop])
-        if view.memory is not None:
-            before = weights[..., :-stop]
-            mixed += _product("bgrqs,sge->bqgre", before, view.memory.values)
-        blocks.append(mixed)
+        positions_Q = positions_T[start:stop]
+        raw_BGRQS = _product("bqgre,bsge->bgrqs", q_BQGRE, k_BTGE[:, :stop])
+        seen_QS = _seen(positions_Q, positions_T[:stop], window)
+        scores = [_masked(raw_BGRQS, seen_QS, config)]
+        if cache is not None:
+            raw_BGRQP = _product("bqgre,sge->bgrqs", q_BQGRE, cache.keys)
+            positions_P = jnp.arange(cache.keys.shape[0])
+            seen_QP = _seen(positions_Q, positions_P, window)
+            seen_QP &= positions_P[None] < cache.length
+            scores.insert(0, _masked(raw_BGRQP, seen_QP, config))
+        # S here counts the prefix's keys, then the block's own.
+        weights_BGRQS = jax.nn.softmax(jnp.concatenate(scores, axis=-1), axis=-1)
+        weights_BGRQS = weights_BGRQS.astype(v_BTGE.dtype)
+        mixed_BQGRE = _product(
+            "bgrqs,bsge->bqgre", weights_BGRQS[..., -stop:], v_BTGE[:, :stop]
+        )
+        if cache is not None:
+            mixed_BQGRE += _product(
+                "bgrqs,sge->bqgre", weights_BGRQS[..., :-stop], cache.values
+            )
+        blocks.append(mixed_BQGRE)
     return jnp.concatenate(blocks, axis=1)
 
 
@@ -138,67 +157,74 @@ def _attend_own(
     window: jax.Array | None,
     config: DecoderConfig,
 ) -> jax.Array:
-    """Attention without a prefix, whose gradients are written out below."""
-    view = View(None, positions_T, window, None)
-    return _attend_blocks(q_BTGRE, k_BTGE, v_BTGE, view, config)
+    """Attention without a prefix, with the gradient defined below."""
+    return _attend_blocks(q_BTGRE, k_BTGE, v_BTGE, positions_T, window, config)
 
 
 def _own_forward(q_BTGRE, k_BTGE, v_BTGE, positions_T, window, config):
-    """Mixed values, and what `_own_backward` needs: `[B, G, R, T]` log-sums for all."""
+    """Mixed values, and the residuals of `_own_backward`: `[B, G, R, T]` log-sums."""
     q_BGRTE = jnp.moveaxis(q_BTGRE, 1, 3)
     k_BGTE, v_BGTE = jnp.moveaxis(k_BTGE, 1, 2), jnp.moveaxis(v_BTGE, 1, 2)
     T = positions_T.shape[0]
     mixed, log_sums = [], []
     for start in range(0, T, _GRADIENT_BLOCK):
         stop = min(start + _GRADIENT_BLOCK, T)
-        scores = _own_scores(q_BGRTE, k_BGTE, start, stop, positions_T, window, config)[
-            0
-        ]
-        log_sums.append(jax.nn.logsumexp(scores, axis=-1))
-        weights = jnp.exp(scores - log_sums[-1][..., None]).astype(v_BTGE.dtype)
-        mixed.append(_product("bgrqs,bgse->bgrqe", weights, v_BGTE[:, :, :stop]))
+        scores_BGRQS, _ = _own_scores(
+            q_BGRTE, k_BGTE, start, stop, positions_T, window, config
+        )
+        log_sums_BGRQ = jax.nn.logsumexp(scores_BGRQS, axis=-1)
+        weights_BGRQS = jnp.exp(scores_BGRQS - log_sums_BGRQ[..., None])
+        weights_BGRQS = weights_BGRQS.astype(v_BTGE.dtype)
+        log_sums.append(log_sums_BGRQ)
+        mixed.append(_product("bgrqs,bgse->bgrqe", weights_BGRQS, v_BGTE[:, :, :stop]))
     mixed_BGRTE = jnp.concatenate(mixed, axis=3)
     log_sums_BGRT = jnp.concatenate(log_sums, axis=3)
     kept = (q_BGRTE, k_BGTE, v_BGTE, mixed_BGRTE, log_sums_BGRT, positions_T, window)
     return jnp.moveaxis(mixed_BGRTE, 3, 1), kept
 
 
-def _own_backward(config, kept, slope_BTGRE):
-    """Gradients by queries, keys and values.
+def _own_backward(config, kept, cotangent_BTGRE):
+    """Cotangents of queries, keys and values.
 
     Source:
         Dao et al. 2022, arXiv:2205.14135, appendix B.4.
     """
     q_BGRTE, k_BGTE, v_BGTE, mixed_BGRTE, log_sums_BGRT, positions_T, window = kept
-    slope_BGRTE = jnp.moveaxis(slope_BTGRE, 1, 3)
-    mean_BGRT = jnp.sum(slope_BGRTE * mixed_BGRTE, axis=-1)
+    cotangent_BGRTE = jnp.moveaxis(cotangent_BTGRE, 1, 3)
+    mean_BGRT = jnp.sum(cotangent_BGRTE * mixed_BGRTE, axis=-1)
     dtype = v_BGTE.dtype
-    slope_BGRTE = slope_BGRTE.astype(dtype)
-    by_k_BGTE = jnp.zeros(k_BGTE.shape, jnp.float32)
-    by_v_BGTE = jnp.zeros(v_BGTE.shape, jnp.float32)
-    by_q = []
+    cotangent_BGRTE = cotangent_BGRTE.astype(dtype)
+    dk_BGTE = jnp.zeros(k_BGTE.shape, jnp.float32)
+    dv_BGTE = jnp.zeros(v_BGTE.shape, jnp.float32)
+    dq = []
     T = positions_T.shape[0]
     for start in range(0, T, _GRADIENT_BLOCK):
         stop = min(start + _GRADIENT_BLOCK, T)
         block = (..., slice(start, stop), slice(None))
-        scores, inner = _own_scores(
+        scores_BGRQS, slope = _own_scores(
             q_BGRTE, k_BGTE, start, stop, positions_T, window, config
         )
-        weights = jnp.exp(scores - log_sums_BGRT[..., start:stop, None])
-        slope = slope_BGRTE[block]
-        by_v = _product("bgrqs,bgrqe->bgse", weights.astype(dtype), slope)
-        by_v_BGTE = by_v_BGTE.at[:, :, :stop].add(by_v)
-        by_weights = _product("bgrqe,bgse->bgrqs", slope, v_BGTE[:, :, :stop])
-        by_scores = weights * (by_weights - mean_BGRT[..., start:stop, None])
-        by_scores = (by_scores * inner).astype(dtype)
-        by_q.append(_product("bgrqs,bgse->bgrqe", by_scores, k_BGTE[:, :, :stop]))
-        by_k = _product("bgrqs,bgrqe->bgse", by_scores, q_BGRTE[block])
-        by_k_BGTE = by_k_BGTE.at[:, :, :stop].add(by_k)
-    by_q_BGRTE = jnp.concatenate(by_q, axis=3)
+        weights_BGRQS = jnp.exp(scores_BGRQS - log_sums_BGRT[..., start:stop, None])
+        cotangent_BGRQE = cotangent_BGRTE[block]
+        dv_BGSE = _product(
+            "bgrqs,bgrqe->bgse", weights_BGRQS.astype(dtype), cotangent_BGRQE
+        )
+        dv_BGTE = dv_BGTE.at[:, :, :stop].add(dv_BGSE)
+        dweights_BGRQS = _product(
+            "bgrqe,bgse->bgrqs", cotangent_BGRQE, v_BGTE[:, :, :stop]
+        )
+        dscores_BGRQS = weights_BGRQS * (
+            dweights_BGRQS - mean_BGRT[..., start:stop, None]
+        )
+        dscores_BGRQS = (dscores_BGRQS * slope).astype(dtype)
+        dq.append(_product("bgrqs,bgse->bgrqe", dscores_BGRQS, k_BGTE[:, :, :stop]))
+        dk_BGSE = _product("bgrqs,bgrqe->bgse", dscores_BGRQS, q_BGRTE[block])
+        dk_BGTE = dk_BGTE.at[:, :, :stop].add(dk_BGSE)
+    dq_BGRTE = jnp.concatenate(dq, axis=3)
     return (
-        jnp.moveaxis(by_q_BGRTE, 3, 1).astype(q_BGRTE.dtype),
-        jnp.moveaxis(by_k_BGTE, 2, 1).astype(dtype),
-        jnp.moveaxis(by_v_BGTE, 2, 1).astype(dtype),
+        jnp.moveaxis(dq_BGRTE, 3, 1).astype(q_BGRTE.dtype),
+        jnp.moveaxis(dk_BGTE, 2, 1).astype(dtype),
+        jnp.moveaxis(dv_BGTE, 2, 1).astype(dtype),
         None,
         None,
     )
@@ -216,35 +242,40 @@ def _own_scores(
     window: jax.Array | None,
     config: DecoderConfig,
 ) -> tuple[jax.Array, jax.Array | float]:
-    """Masked scores of a block of queries, and their slope by the raw products."""
-    raw = _product(
+    """Masked scores of a block of queries, and their derivative by the raw products."""
+    raw_BGRQS = _product(
         "bgrqe,bgse->bgrqs", q_BGRTE[..., start:stop, :], k_BGTE[:, :, :stop]
     )
     seen_QS = _seen(positions_T[start:stop], positions_T[:stop], window)
-    scores = _masked(raw, seen_QS, config)
-    scale = attention_scale(config)
-    if config.attention_softcap is None:
-        return scores, scale
-    capped = softcapped(raw * scale, config.attention_softcap)
-    return scores, scale * (1.0 - jnp.square(capped / config.attention_softcap))
+    scores_BGRQS = _masked(raw_BGRQS, seen_QS, config)
+    scale, cap = attention_scale(config), config.attention_softcap
+    if cap is None:
+        return scores_BGRQS, scale
+    capped_BGRQS = softcapped(raw_BGRQS * scale, cap)
+    return scores_BGRQS, scale * (1.0 - jnp.square(capped_BGRQS / cap))
 
 
 def _product(subscripts: str, a: jax.Array, b: jax.Array) -> jax.Array:
     return jnp.einsum(subscripts, a, b, preferred_element_type=jnp.float32)
 
 
-def _seen(places_Q: jax.Array, places_S: jax.Array, window) -> jax.Array:
-    """Whether each query sees each key, `[Q, S]`."""
-    distance_QS = places_Q[:, None] - places_S[None]
+def _seen(
+    positions_Q: jax.Array, positions_S: jax.Array, window: jax.Array | None
+) -> jax.Array:
+    """Whether each query sees each key, `[Q, S]` bool."""
+    distance_QS = positions_Q[:, None] - positions_S[None]
     seen_QS = distance_QS >= 0
     return seen_QS if window is None else seen_QS & (distance_QS < window)
 
 
-def _masked(scores: jax.Array, seen_QS: jax.Array, config: DecoderConfig) -> jax.Array:
-    scores = softcapped(scores * attention_scale(config), config.attention_softcap)
-    return jnp.where(seen_QS[None, None, None], scores, _NEVER)
+def _masked(
+    raw_BGRQS: jax.Array, seen_QS: jax.Array, config: DecoderConfig
+) -> jax.Array:
+    scaled_BGRQS = raw_BGRQS * attention_scale(config)
+    scores_BGRQS = softcapped(scaled_BGRQS, config.attention_softcap)
+    return jnp.where(seen_QS[None, None, None], scores_BGRQS, _MASKED_SCORE)
 
 
 def softcapped(x: jax.Array, cap: float | None) -> jax.Array:
-    """Smoothly limit `x` to plus and minus `cap`; None leaves it."""
+    """Limit `x` smoothly to [-cap, cap]: cap * tanh(x / cap); None leaves it."""
     return x if cap is None else cap * jnp.tanh(x / cap)

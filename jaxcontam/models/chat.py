@@ -1,4 +1,4 @@
-"""Messages of a chat as the ids that a model reads."""
+"""Chat messages to token ids."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -17,21 +17,21 @@ Message = Mapping[str, str]
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class ChatLayout:
-    """How messages become one text.
+    """Chat template of a model, or the plain layout of a base model.
 
     Attributes:
         tokenizer: A transformers tokenizer with a chat template; None is the plain
-            layout: the messages' contents, joined by line ends, and nothing else. A
-            base model so reads a single message as it reads the prompt of a completion.
+            layout: the messages' contents joined by newlines, so that a base model
+            reads a single message like the prompt of a completion.
     """
 
     tokenizer: Any = None
 
     def ids(self, checkpoint: Checkpoint, messages: Sequence[Message]) -> np.ndarray:
-        """Ids that the model goes on from.
+        """Prompt ids of the messages.
 
-        A template writes what stands before a text itself; before the plain layout
-        stands the tokenizer's BOS or EOS, as before any text that is scored.
+        A template writes its own prefix; the plain layout starts with the tokenizer's
+        BOS or EOS, as every scored text does.
 
         Raises:
             InputError: If the template refuses the messages.

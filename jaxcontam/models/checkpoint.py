@@ -25,7 +25,7 @@ from jaxcontam.models.fingerprint import file_state, fingerprint_files
 from jaxcontam.models.hub import download_model
 from jaxcontam.models.weights import read_weights, weight_files, write_weights
 
-# Words for models that run elsewhere.
+# Prefixes of models that run elsewhere.
 _NO_WEIGHTS = ("api:", "lm_eval:")
 # `dtype` under its older name, and names of code files that are not written.
 _NOT_KEPT = ("torch_dtype", "auto_map")
@@ -66,10 +66,10 @@ class Checkpoint:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Identity:
-    """Which model a directory holds, known before its weights are read.
+    """Identity of a model, known before its weights are read.
 
     Attributes:
-        name: As `Checkpoint` has it, like all others.
+        name: See `Checkpoint`, as for all fields.
         tokenizer: Adds no special tokens.
         prefix_id: Before a text, or None.
         fingerprint: SHA-256 of the config, the weights and the tokenizer.
@@ -88,7 +88,7 @@ def read_identity(model: str) -> Identity:
         model: The directory or name.
 
     Raises:
-        InputError: As `load_checkpoint`, but for what weights hold.
+        InputError: As `load_checkpoint`, except that tensors are not checked.
     """
     directory = model_directory(model)
     raw = read_config_fields(directory)
@@ -150,12 +150,12 @@ def load_decoder(
     """Read config.json and the weights of a directory.
 
     Args:
-        directory: Of the model.
+        directory: Folder of the model.
         dtype: See `read_weights`.
         mesh: See `read_weights`.
 
     Raises:
-        InputError: As `load_checkpoint`, but for the tokenizer.
+        InputError: As `load_checkpoint`, except that the tokenizer is not read.
     """
     family, config = read_decoder_config(directory)
     return read_weights(
@@ -296,7 +296,7 @@ def read_tokenizer(
 
 
 def quiet_transformers() -> None:
-    """Before its first import: no word about torch, which nothing here needs."""
+    """Silence transformers' warning that torch is missing; call before its import."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
 
@@ -311,15 +311,15 @@ def model_directory(model: str) -> Path:
         return directory
     if model.startswith(_NO_WEIGHTS):
         raise InputError(
-            f"{model}: the weights are needed here, and such a model gives "
-            "log-probabilities and texts alone",
+            f"{model}: the weights are needed here, and such a model gives only "
+            "log-probabilities and texts",
             hint="name a model directory",
         )
     if directory.exists():
         raise InputError(f"{model}: not a model directory", hint="name its folder")
     if model.startswith(("http://", "https://")):
         hint = f"for a model behind it: api:{model}{'' if '#' in model else '#NAME'}"
-        raise InputError(f"{model}: an address is no model directory", hint=hint)
+        raise InputError(f"{model}: a URL is not a model directory", hint=hint)
     is_hub_name = model.count("/") == 1 and not directory.parent.exists()
     if not is_hub_name or model.startswith((".", "/")):
         raise InputError(
@@ -338,13 +338,13 @@ def _folder_hint(directory: Path) -> str:
 
 
 def _name(model: str) -> str:
-    """A name that tells models apart: training here calls every folder `model`."""
+    """Name of a model's folder, or of its parent where the folder is called `model`."""
     path = Path(model).resolve()
     return path.parent.name if path.name == "model" else path.name
 
 
 def _new_fields(family: Family, config: DecoderConfig) -> dict[str, Any]:
-    """Fields of config.json for a model that was made here."""
+    """Fields of config.json for a model that was not read from a file."""
     if family.write_config is None:
         raise ValueError(
             f"{family.model_type} is written only with the config.json fields that the "
@@ -374,7 +374,7 @@ def _kept_fields(
 
 
 def _labels(family: Family) -> dict[str, Any]:
-    """What is true of every model that is written here."""
+    """Fields that are the same for every model written here."""
     return {
         "architectures": [family.architecture],
         "model_type": family.model_type,

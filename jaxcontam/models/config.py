@@ -1,4 +1,4 @@
-"""Shape of a decoder: everything that differs between families, as data."""
+"""Shape of a decoder: everything that differs between model families, as data."""
 
 import dataclasses
 from typing import Literal
@@ -6,18 +6,18 @@ from typing import Literal
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RopeScaling:
-    """How rotary frequencies are slowed for contexts longer than first trained on.
+    """Scaling of rotary frequencies for contexts longer than the first training's.
 
     Attributes:
-        kind: `linear` (all of them), `llama3` (the slow ones alone) or `each` (every
-            pair by a factor of its own).
-        factor: Slowed by so much; 1 for `each`.
-        low_factor: `llama3`: periods over `first_context / low_factor` are slowed.
+        kind: `linear` (all frequencies), `llama3` (low ones only) or `each` (one factor
+            per pair).
+        factor: Frequencies are divided by it; 1 for `each`.
+        low_factor: `llama3`: periods over `first_context / low_factor` are scaled.
         high_factor: `llama3`: periods under `first_context / high_factor` are kept;
-            between the two lies a ramp.
-        first_context: `llama3`: the context of the first training.
-        factors: `each`: of every pair, the fastest first.
-        magnitude: Cosines and sines are multiplied by it.
+            those between are interpolated linearly.
+        first_context: `llama3`: context of the first training.
+        factors: `each`: factor of every pair, the highest frequency first.
+        magnitude: Factor of cosines and sines.
     """
 
     kind: Literal["linear", "llama3", "each"]
@@ -31,14 +31,14 @@ class RopeScaling:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ExpertShape:
-    """Feed-forward layers of which each token takes a few.
+    """Mixture of experts in the feed-forward layers.
 
     Attributes:
         n: Experts of a block, each of width `d_ff`.
-        n_used: Those that a token takes: the likeliest ones of a softmax over all.
-        normalised: Their probabilities are divided by their sum.
-        d_shared: Width of one more layer that all tokens take, times a gate of its own;
-            0 is none.
+        n_used: Experts per token: the likeliest of a softmax over all.
+        normalised: Divide their probabilities by their sum.
+        d_shared: Width of a shared expert that all tokens use, with its own gate; 0 is
+            none.
     """
 
     n: int
@@ -68,18 +68,18 @@ class DecoderConfig:
         context: Most tokens that one forward pass reads.
         positions: `rotary` (queries and keys are rotated) or `learned`.
         rope_theta: Base of the rotary frequencies.
-        rope_scaling: How they are slowed, or None.
-        local_rope_theta: Base in layers with a window, where nothing is slowed; None is
-            as in all layers.
-        rotary_dim: First so many dimensions of a head are rotated; None is all.
-        rotary_pairs: Dimensions that turn together: one of the first half of those
-            rotated with one of the second (`halves`), or `neighbours`.
-        norm: `rms` (scale alone) or `layer` (scale and bias).
+        rope_scaling: Scaling of the frequencies, or None.
+        local_rope_theta: Base in layers with a window, without scaling; None is the
+            base of all layers.
+        rotary_dim: Rotated dimensions at the start of a head; None is all.
+        rotary_pairs: Dimensions that are rotated together: `halves` (one of the first
+            half with one of the second) or `neighbours`.
+        norm: `rms` (scale only) or `layer` (scale and bias).
         norm_eps: Added to the variance.
-        norm_offset: Added to the scale of every norm. A scale near 1 that is kept as
-            its distance from 1 has more bits, and a file's come back as they were.
-        query_key_norm: Queries and keys are normalised, each `head` for itself, or all
-            heads of a position as a `whole`; None: they are not.
+        norm_offset: Added to the scale of every norm. A scale near 1 that is stored as
+            its distance from 1 keeps more bits.
+        query_key_norm: Norm of queries and keys: of each `head`, or of all heads of a
+            position as a `whole`; None is no norm.
         pre_norms: Attention and the feed-forward layer read a normalised stream.
         post_norms: A norm after attention and one after the feed-forward layer, before
             they are added to the stream.
@@ -87,7 +87,7 @@ class DecoderConfig:
         shared_norm: They read it after the same norm; parallel blocks alone.
         activation: `silu`, `gelu` (erf), `gelu_tanh` or `relu`.
         gated: Multiply the activation by a second projection.
-        experts: Of the feed-forward layers; None: each is one.
+        experts: Mixture of experts; None is one dense feed-forward layer per block.
         qkv_bias: Biases of the query, key and value projections.
         output_bias: Bias of attention's output projection.
         mlp_bias: Biases of the feed-forward projections.
@@ -166,7 +166,7 @@ class DecoderConfig:
 
     @property
     def n_rotated(self) -> int:
-        """Dimensions of a head that rotary positions turn."""
+        """Dimensions of a head that are rotated."""
         return self.head_dim if self.rotary_dim is None else self.rotary_dim
 
 
@@ -179,7 +179,7 @@ def llama_shape(
     d_ff: int,
     context: int,
 ) -> DecoderConfig:
-    """A LLaMA-shaped decoder with tied embeddings: what is trained here."""
+    """A LLaMA-shaped decoder with tied embeddings, as the trainer makes."""
     return DecoderConfig(
         vocab_size=vocab_size,
         d_model=d_model,

@@ -1,4 +1,4 @@
-"""Steps of generation on the device: read prompts once, then one id a step.
+"""Generation on the device: prefill of a batch of prompts, then one token per step.
 
 Dimension key
     B  prompts of a batch
@@ -17,28 +17,28 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from jaxcontam.models.attention import Memory, softcapped
+from jaxcontam.models.attention import KVCache, softcapped
 from jaxcontam.models.decoder import Decoder
 
-# Float32 means float32, as in scoring.
+# Full float32 products, as in scoring.
 _PRECISION = "highest"
 
 
 class Written(NamedTuple):
-    """Where the samples of a batch stand.
+    """State of the generation of a batch.
 
     Attributes:
-        step: Ids that were drawn for each row.
-        hidden_BKD: After the last id of each.
-        memory: Of all ids of each.
-        ids_BKN: What was drawn.
-        counts_BK: How many of them count.
+        step: int32, ids drawn for each sample so far.
+        hidden_BKD: Hidden state after the last id of each sample.
+        cache: Keys and values of all ids of each sample.
+        ids_BKN: int32 ids drawn.
+        counts_BK: int32, how many of them count.
         going_BK: Whether the next one counts too.
     """
 
     step: jax.Array
     hidden_BKD: jax.Array
-    memory: Memory
+    cache: KVCache
     ids_BKN: jax.Array
     counts_BK: jax.Array
     going_BK: jax.Array
@@ -54,37 +54,37 @@ def read_prompts(
     *,
     room: int,
 ) -> Written:
-    """Read the prompts of a batch, and leave room for new ids.
+    """Prefill the prompts of a batch, with room for new ids in the cache.
 
     Args:
-        graphdef: Of the decoder, from `nnx.split`.
-        state: Its weights.
+        graphdef: Graph definition of the decoder, from `nnx.split`.
+        state: Weights of the decoder.
         prompts_BP: int32 ids, padding at the end.
-        lengths_B: int32, ids of each that are no padding, at least 1.
+        lengths_B: int32, ids of each that are not padding, at least 1.
         wanted_BK: Which samples are drawn; the others are padding.
-        room: N, new ids that each row has room for.
+        room: N, new ids that each sample has room for.
     """
     B, K = wanted_BK.shape
     decoder: Decoder = nnx.merge(graphdef, state)
 
-    def read(prompt_P: jax.Array, length: jax.Array) -> tuple[jax.Array, Memory]:
-        hidden_PD, memory = decoder.remember(prompt_P, length)
+    def read(prompt_P: jax.Array, length: jax.Array) -> tuple[jax.Array, KVCache]:
+        hidden_PD, cache = decoder.prefill(prompt_P, length)
         after = ((0, 0), (0, room), (0, 0), (0, 0))
-        longer = Memory(
-            jnp.pad(memory.keys, after), jnp.pad(memory.values, after), memory.length
+        longer = KVCache(
+            jnp.pad(cache.keys, after), jnp.pad(cache.values, after), cache.length
         )
         return hidden_PD[length - 1], longer
 
     with jax.default_matmul_precision(_PRECISION):
         read_B = jax.vmap(read)(prompts_BP, lengths_B)
-    # The samples of a prompt part from the same cache.
-    hidden_BKD, memory = jax.tree.map(
+    # The samples of a prompt start from the same cache.
+    hidden_BKD, cache = jax.tree.map(
         lambda part: jnp.broadcast_to(part[:, None], (B, K, *part.shape[1:])), read_B
     )
     return Written(
         jnp.int32(0),
         hidden_BKD,
-        memory,
+        cache,
         jnp.zeros((B, K, room), jnp.int32),
         jnp.zeros((B, K), jnp.int32),
         wanted_BK,
@@ -107,16 +107,16 @@ def go_on(
     *,
     is_greedy: bool,
 ) -> Written:
-    """Draw ids until there are `until` of each row, or every row has ended.
+    """Decode until each sample has `until` ids, or all samples have ended.
 
     Args:
-        graphdef: Of the decoder.
-        state: Its weights.
-        written: Where the rows stand; its memory is used again and cannot be read.
+        graphdef: Graph definition of the decoder.
+        state: Weights of the decoder.
+        written: State to go on from; its buffers are donated.
         keys_BK2: uint32, key data of each sample.
         until: int32, at most the room.
-        temperature: float32, divides the logits; of no meaning if `is_greedy`.
-        stops_M: int32, ids that end a row; they are written and do not count.
+        temperature: float32, divides the logits; unused if `is_greedy`.
+        stops_M: int32, ids that end a sample; they are written and do not count.
         is_greedy: Take the likeliest id.
     """
     decoder: Decoder = nnx.merge(graphdef, state)
@@ -137,21 +137,21 @@ def go_on(
         return jax.random.categorical(key, logits_V / temperature).astype(jnp.int32)
 
     each_row = functools.partial(jax.vmap, in_axes=(0, 0, None))
-    each_next = each_row(each_row(next_id))
-    each_extended = jax.vmap(jax.vmap(decoder.extend))
+    next_ids = each_row(each_row(next_id))
+    decode = jax.vmap(jax.vmap(decoder.decode))
 
     def is_unfinished(now: Written) -> jax.Array:
         return (now.step < until) & now.going_BK.any()
 
     def one_more(now: Written) -> Written:
-        next_BK = each_next(now.hidden_BKD, keys_BK2, now.step)
+        next_BK = next_ids(now.hidden_BKD, keys_BK2, now.step)
         is_stop_BK = (next_BK[..., None] == stops_M[None, None]).any(axis=-1)
         going_BK = now.going_BK & ~is_stop_BK
-        hidden_BKD, memory = each_extended(next_BK, now.memory)
+        hidden_BKD, cache = decode(next_BK, now.cache)
         return Written(
             now.step + 1,
             hidden_BKD,
-            memory,
+            cache,
             jax.lax.dynamic_update_index_in_dim(now.ids_BKN, next_BK, now.step, axis=2),
             now.counts_BK + going_BK.astype(jnp.int32),
             going_BK,

@@ -36,10 +36,10 @@ def fingerprint_files(files: Sequence[Path], tokenizer: str) -> str:
 
 
 def file_state(path: Path) -> str:
-    """Path, size, times of change and inode: another text has another state.
+    """Path, size, modification and change times, and inode of a file.
 
-    The time of the last modification alone can be set, and archives set it alike for
-    all their files; the inode's own time cannot.
+    The modification time alone can be set, and archives set it alike for all their
+    files; the change time cannot.
     """
     stat = path.stat()
     times = f"{stat.st_mtime_ns}:{stat.st_ctime_ns}"
@@ -75,7 +75,7 @@ def _is_digest(value: object) -> bool:
 
 
 def _write_cache(digests: dict[str, str]) -> None:
-    """Write whole or not at all; a cache that cannot be written is done without."""
+    """Replace the cache atomically; ignore a cache that cannot be written."""
     with contextlib.suppress(OSError, RuntimeError):
         path = _cache_path()
         path.parent.mkdir(parents=True, exist_ok=True)

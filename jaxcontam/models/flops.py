@@ -10,7 +10,7 @@ from jaxcontam.models.config import DecoderConfig
 
 
 def forward_flops(config: DecoderConfig, lengths: Sequence[int]) -> float:
-    """Floating-point operations that one pass over sequences takes at least.
+    """Least floating-point operations of one forward pass over sequences.
 
     Two for each weight of a matrix product at each position, the head's included, and
     attention over the keys that a position sees, T / 2 of them on average. Norms,
@@ -37,9 +37,9 @@ def forward_flops(config: DecoderConfig, lengths: Sequence[int]) -> float:
 
 
 def product_weights(config: DecoderConfig) -> int:
-    """Weights of the blocks' products that a token meets; no biases or embeddings.
+    """Weights of the blocks' products per token; no biases or embeddings.
 
-    Of experts those count that a token takes.
+    Only the experts that a token uses count.
     """
     D, E = config.d_model, config.head_dim
     attention = (2 * config.n_heads + 2 * config.n_kv_heads) * E * D
@@ -52,7 +52,7 @@ def product_weights(config: DecoderConfig) -> int:
 
 
 def _keys_seen(T: int, window: int | None) -> float:
-    """Keys that the positions of one sequence see in one layer, in all."""
+    """Query-key pairs of one sequence in one layer."""
     if window is None or window >= T:
         return T * T / 2
     return window * T - window * window / 2

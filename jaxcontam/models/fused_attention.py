@@ -1,7 +1,7 @@
 """Attention as one kernel, on the hardware that has one for the case.
 
 A fused kernel keeps the scores on the chip: no `[T, T]` array is written to memory, and
-blocks that the mask hides are not computed. cuDNN's serves bfloat16 on NVIDIA GPUs, the
+masked blocks are skipped. cuDNN's serves bfloat16 on NVIDIA GPUs, the
 splash kernel both dtypes on TPUs. All else is computed in blocks (`attention`).
 
 Dimension key
@@ -46,11 +46,11 @@ _WIDE_BYTES = 512
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hardware:
-    """What decides which kernels there are.
+    """Device properties that decide between attention kernels.
 
     Attributes:
         platform: `cpu`, `cuda`, `rocm` or `tpu`.
-        kind: As its maker names it.
+        kind: Name of the device, as JAX reports it.
         capability: Compute capability of a CUDA device; (0, 0) elsewhere.
     """
 
@@ -60,7 +60,10 @@ class Hardware:
 
 
 def hardware() -> Hardware:
-    """Of the device that what is traced now will run on."""
+    """Hardware of JAX's default device.
+
+    Global state: read it outside of traced functions, and pass it to them.
+    """
     chosen = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
     # Another process's devices are of the same kind, and do not say all of it.
     device = chosen
@@ -75,13 +78,11 @@ def hardware() -> Hardware:
 
 
 def kernel_of(config: DecoderConfig, dtype: str, on: Hardware) -> Kernel:
-    """The kernel that long rows of a decoder are attended with.
-
-    A row without a prefix, that is, and where no two layers have different windows.
+    """Attention kernel for long rows without a prefix, where all windows are equal.
 
     Args:
         config: Shape of the decoder.
-        dtype: Of the operands of matrix products.
+        dtype: Matmul precision of the decoder.
         on: The device.
     """
     if on.platform == "tpu" and on.kind not in _OLD_TPUS:
@@ -100,7 +101,7 @@ def kernel_of(config: DecoderConfig, dtype: str, on: Hardware) -> Kernel:
 
 
 def kernel_of_rows(config: DecoderConfig, dtype: str, T: int, on: Hardware) -> Kernel:
-    """The kernel that rows of so many tokens are attended with."""
+    """Attention kernel for rows of T tokens."""
     if T < _SHORTEST or len(_windows(config, T)) > 1:
         return "blocks"
     return kernel_of(config, dtype, on)
@@ -115,15 +116,15 @@ def attend_fused(
 ) -> jax.Array:
     """Causal attention of whole sequences with `cudnn` or `splash`.
 
-    Scores and the softmax are float32. What comes out has the operands' dtype, which is
-    what the output projection reads.
+    Scores and the softmax are float32. The mixed values are rounded to the operands'
+    dtype, which is what the output projection reads.
 
     Args:
         kernel: From `kernel_of_rows`.
         q_BTGRE: Queries, after rotation.
         k_BTGE: Keys, after rotation.
         v_BTGE: Values.
-        config: All of its layers see equally far at T.
+        config: All of its layers have the same window at T.
 
     Returns:
         Mixed values, `[B, T, G, R, E]` float32.
@@ -142,12 +143,12 @@ def attend_fused(
 
 
 def attention_scale(config: DecoderConfig) -> float:
-    """Factor of the products of queries and keys."""
+    """Scale of the products of queries and keys."""
     return config.attention_scale or config.head_dim**-0.5
 
 
 def _windows(config: DecoderConfig, T: int) -> set[int | None]:
-    """What the layers' windows are at T tokens; those that hide nothing are None."""
+    """Distinct windows of the layers at T tokens; None where nothing is masked."""
     sizes = config.windows or (None,)
     return {None if size is None or size >= T else size for size in sizes}
 
@@ -161,7 +162,7 @@ def attend_cudnn(
     softcap: float | None,
     window: int | None,
 ) -> jax.Array:
-    """`[B, T, H, E]` by cuDNN, asked for explicitly: JAX's own choice is `xla`."""
+    """Attention by cuDNN, `[B, T, H, E]`; JAX itself would choose `xla`."""
     if softcap is not None:
         raise ValueError("cuDNN's attention has no soft cap")
     return jax.nn.dot_product_attention(
@@ -186,21 +187,21 @@ def attend_splash(
     window: int | None,
     interpret: bool = False,
 ) -> jax.Array:
-    """`[B, T, H, E]` by the splash kernel of Pallas.
+    """Attention by the splash kernel of Pallas, `[B, T, H, E]`.
 
     Rows are padded to whole blocks, and the padding is a segment of its own. float32
-    operands are multiplied at the precision that stands where this is traced (the
-    scorer's is the highest, six passes of the matrix unit), bfloat16 ones exactly, and
-    the weights of the values are rounded to bfloat16 with them.
+    operands are multiplied at the default matmul precision at tracing (the scorer sets
+    the highest, six passes of the matrix unit); bfloat16 operands are multiplied
+    exactly, and the softmax weights are rounded to bfloat16.
 
     Args:
         q_BTHE: Queries.
         k_BTGE: Keys.
         v_BTGE: Values.
-        scale: Of the scores; rounded with the queries to their dtype.
+        scale: Scale of the scores, applied to the queries before they are rounded.
         softcap: Scores x become cap * tanh(x / cap).
         window: Tokens that a position sees; None is all before it.
-        interpret: Run it on any device, slowly.
+        interpret: Interpret the kernel: slow, on any device.
     """
     attend = functools.partial(
         _splash, softcap=softcap, window=window, interpret=interpret
@@ -212,7 +213,7 @@ def attend_splash(
 
 
 def _splash(q_BTHE, k_BTGE, v_BTGE, *, softcap, window, interpret):
-    # Pallas takes seconds to import and is of use on a TPU alone.
+    # Pallas takes seconds to import, and only a TPU needs it.
     from jax.experimental.pallas.ops.tpu.splash_attention import (
         splash_attention_kernel as splash,
     )
@@ -222,7 +223,7 @@ def _splash(q_BTHE, k_BTGE, v_BTGE, *, softcap, window, interpret):
 
     _, T, H, E = q_BTHE.shape
     padded_T = -(-T // _LANES) * _LANES
-    # Half the lanes or all of them: widths that the kernel is used with elsewhere.
+    # Half the lanes or a multiple of them: widths that the kernel is known to support.
     padded_E = _LANES // 2 if E <= _LANES // 2 else -(-E // _LANES) * _LANES
     wide = padded_E * q_BTHE.dtype.itemsize > _WIDE_BYTES
     block = math.gcd(padded_T, _SPLASH_BLOCK_WIDE if wide else _SPLASH_BLOCK)
@@ -232,7 +233,7 @@ def _splash(q_BTHE, k_BTGE, v_BTGE, *, softcap, window, interpret):
         if window is None
         else masks.LocalMask(shape, window_size=(window - 1, 0), offset=0)
     )
-    # Typed as what it gives when it is asked for log-sums as well.
+    # Its declared type is that of a call that returns log-sums, too.
     kernel: Any = splash.make_splash_mha_single_device(
         masks.MultiHeadMask([mask] * H),
         block_sizes=splash.BlockSizes(
@@ -267,8 +268,8 @@ def _at_one_pass(
 ) -> jax.Array:
     """`attend` with one pass of the matrix unit, forward and backward.
 
-    A product of bfloat16 operands at any higher precision does not compile
-    (jax-ml/jax issue 21408), and one pass of it is exact.
+    bfloat16 products at a higher precision do not compile (jax-ml/jax issue 21408), and
+    one pass is exact.
     """
     with _one_pass():
         return attend(q, k, v)
@@ -279,9 +280,9 @@ def _one_pass_forward(attend, q, k, v):
         return jax.vjp(attend, q, k, v)
 
 
-def _one_pass_backward(attend, pull_back, slope):
+def _one_pass_backward(attend, vjp, cotangent):
     with _one_pass():
-        return pull_back(slope)
+        return vjp(cotangent)
 
 
 _at_one_pass.defvjp(_one_pass_forward, _one_pass_backward)

@@ -1,13 +1,14 @@
-"""Continuations of prompts: a prompt is read once, its samples go on from its cache.
+"""Sampling of continuations: one prefill per prompt, whose KV cache its samples share.
 
-Each row has a cache, a length and random numbers of its own, so texts of different
-length stand in one batch without padding between a prompt and what follows it.
+Each sample has a cache, a length and a random key of its own, so prompts of different
+length share a batch without padding between a prompt and its continuation.
 
 Dimension key
     B  prompts of a batch
     K  samples of each prompt
     P  ids of a prompt, padding at the end
     N  new ids that there is room for
+    M  ids that end a text
 """
 
 import dataclasses
@@ -24,17 +25,17 @@ from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.decoding import go_on, read_prompts
 
 VERSION = 2
-"""Changes when the same seed could give other samples."""
+"""Version of the samples: raised when the same seed could give others."""
 
 # Prompts, the room for new ids and the stop ids are padded to multiples of these, so
 # that few shapes are compiled.
 _PROMPT_STEP = 64
 _ROOM_STEP = 32
 _STOP_STEP = 4
-# New ids between two looks of the host at whether a text has ended.
+# New ids between two checks of the host whether a text has ended.
 _LOOK_STEPS = 16
-# Most bytes of all caches of a batch: so many, or this share of an accelerator's
-# memory, of which XLA may hold two copies. And most rows of a batch.
+# Most bytes of all KV caches of a batch: the larger of this number and this share of an
+# accelerator's memory, of which XLA may hold two copies. And most samples of a batch.
 _CACHE_BYTES = 2**28
 _CACHE_SHARE = 1 / 8
 _ROWS = {"cpu": 32}
@@ -43,14 +44,14 @@ _ROWS_ACCELERATOR = 256
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How continuations are drawn.
+    """Settings of the sampler.
 
     Attributes:
         n_samples: Continuations of each prompt.
         new_tokens: Most ids of a continuation.
         temperature: Divides the logits; 0 takes the likeliest id.
         stop_ids: Ids that end a continuation; they are not part of it.
-        seed: With the prompt's ids and the sample's index the seed of each sample.
+        seed: Seeds each sample, together with the prompt's ids and the sample's index.
     """
 
     n_samples: int
@@ -71,10 +72,10 @@ class Sampling:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Continuation:
-    """What a model wrote after a prompt.
+    """One sampled continuation.
 
     Attributes:
-        ids: New int32 ids, the stop id not among them.
+        ids: New int32 ids, without the stop id.
         stop_id: The stop id that ended it; None if it reached `new_tokens`, or
             `has_ended` ended it.
     """
@@ -86,11 +87,7 @@ class Continuation:
 def generate(
     decoder: Decoder, prompts: Sequence[np.ndarray], sampling: Sampling
 ) -> Iterator[tuple[int, list[np.ndarray]]]:
-    """`continuations`, their ids alone.
-
-    Raises:
-        ValueError: As there.
-    """
+    """Ids of `continuations`, with the same arguments and errors."""
     for index, found in continuations(decoder, prompts, sampling):
         yield index, [one.ids for one in found]
 
@@ -104,28 +101,26 @@ def continuations(
     has_ended: Callable[[int, np.ndarray], bool] | None = None,
     most_rows: int | None = None,
 ) -> Iterator[tuple[int, list[Continuation]]]:
-    """Draw continuations from the model's own distribution (multinomial sampling).
+    """Sample continuations from the model's own distribution (multinomial sampling).
 
-    A sample's random numbers follow from the seed, the prompt's ids and the sample's
-    index alone, and every batch of one padded length has one shape: what is drawn does
-    not depend on which other prompts are asked for, or in which order. One device is
-    used. Another device, or another shape, rounds differently and can flip a draw that
-    is almost a tie.
+    The random numbers of a sample depend on the seed, the prompt's ids and the sample's
+    index alone, and every batch of one padded length has one shape: a sample does not
+    depend on the other prompts or their order. One device is used. Another device, or
+    another shape, rounds differently and can flip a draw that is almost a tie.
 
     Args:
         decoder: The model.
-        prompts: int32 ids, at least one each. A prompt longer than the context leaves
-            room for keeps its end.
-        sampling: How.
-        seeds: One a prompt, in place of the one of `sampling`.
-        has_ended: (index of the prompt, new ids so far) -> whether no more are wanted.
-            Asked every few ids, so that a continuation may hold some too many.
-        most_rows: Most rows of a batch; None chooses by platform. Another number is
+        prompts: int32 ids, at least one each. A prompt that exceeds the context less
+            `new_tokens` loses its beginning.
+        sampling: Settings of the sampler.
+        seeds: One per prompt, instead of the seed of `sampling`.
+        has_ended: (index of the prompt, new ids so far) -> whether to stop. Called
+            every few ids, so a continuation may be some ids too long.
+        most_rows: Most samples of a batch; None chooses by platform. Another number is
             another shape.
 
     Yields:
-        (index of the prompt, its `n_samples` continuations), batch by batch in an
-        order of its own.
+        (index of the prompt, its `n_samples` continuations), in order of batches.
 
     Raises:
         ValueError: If a prompt is empty or `new_tokens` leaves no room for one.
@@ -177,9 +172,9 @@ def _ask(
     has_ended: Callable[[int, np.ndarray], bool],
     batch: Sequence[int],
     row: int,
-    ids: np.ndarray,
+    ids_N: np.ndarray,
 ) -> bool:
-    return has_ended(batch[row], ids)
+    return has_ended(batch[row], ids_N)
 
 
 def _write(
@@ -240,7 +235,7 @@ def _stops(stop_ids: Sequence[int]) -> np.ndarray:
 def _batch_shape(
     decoder: Decoder, P: int, sampling: Sampling, most_rows: int | None
 ) -> tuple[int, int]:
-    """Prompts and samples of each that go through the model side by side."""
+    """(B, K) of a batch: prompts, and samples of each."""
     config = decoder.config
     platform = jax.default_backend()
     width = 2 * config.n_layers * config.n_kv_heads * config.head_dim
@@ -271,12 +266,12 @@ def _keys(
 
 
 def prompt_ids(ids: Sequence[int], *, prefix_id: int | None, room: int) -> np.ndarray:
-    """Ids of a prompt behind the token that texts start with, where there is one.
+    """Ids of a prompt, after the token that texts start with if there is one.
 
     Args:
-        ids: Of the text, at least one where there is no prefix.
+        ids: Ids of the text, at least one where there is no prefix.
         prefix_id: BOS or EOS, or None.
-        room: Most ids in all; a longer text keeps its end, and the prefix before it.
+        room: Most ids in all; a longer text loses its beginning, never the prefix.
 
     Raises:
         ValueError: If there is no room for an id of the text.

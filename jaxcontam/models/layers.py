@@ -1,12 +1,15 @@
-"""What a decoder's blocks are made of: feed-forward layers, linear maps and norms.
+"""Layers of a decoder's blocks: feed-forward, mixture of experts, linear maps, norms.
 
 Dimension key
     B  sequences in the batch
     T  tokens in a sequence
     D  model width
-    F  feed-forward width, twice that where it is gated
+    F  feed-forward width
+    W  width of the first product, 2 F where it is gated, else F
     X  experts
-    K  experts that a token takes
+    K  experts that a token uses
+    I  inputs of a linear map
+    O  its outputs
 """
 
 from collections.abc import Callable
@@ -41,16 +44,16 @@ class Mlp(nnx.Module):
         self.down = Linear(F, D, bias=config.mlp_bias, rngs=rngs)
 
     def __call__(self, hidden_BTD: jax.Array) -> jax.Array:
-        """The layer's output, `[B, T, D]`."""
+        """Output of the layer, `[B, T, D]` float32."""
         return self.down(_activated(self.up(hidden_BTD), self.config))
 
 
 class Experts(nnx.Module):
-    """Feed-forward layers of which each token takes a few, by its own choice.
+    """Mixture of experts: a router sends each token to a few feed-forward layers.
 
-    Every expert is computed for every token, one expert after the other, and weighted
-    by 0 where it was not chosen: no token depends on its batch mates, but the work is
-    that of all experts. (Mixtral: 4 times what its choices need.)
+    Every expert is computed for every token, one expert after the other, with weight 0
+    where the router did not choose it: no token depends on its batch mates, but the
+    work is that of all experts. (Mixtral: 4 times what routing needs.)
     """
 
     def __init__(self, config: DecoderConfig, *, rngs: nnx.Rngs):
@@ -65,32 +68,32 @@ class Experts(nnx.Module):
             self.shared_gate = Linear(D, 1, bias=False, rngs=rngs)
 
     def __call__(self, hidden_BTD: jax.Array) -> jax.Array:
-        """The weighted sum of the outputs, `[B, T, D]`."""
+        """Weighted sum of the experts' outputs, `[B, T, D]` float32."""
         experts = self.config.experts
         assert experts is not None
         shares_BTX = _shares(self.router(hidden_BTD), experts)
 
-        # For gradients an expert's steps are computed again: kept, they would be wide
+        # The backward pass recomputes an expert: its saved activations would be wide
         # arrays of all experts.
         @jax.checkpoint
         def add(total_BTD: jax.Array, expert):
-            up_DF, down_FD, share_BT = expert
-            wide = _activated(_product(hidden_BTD, up_DF), self.config)
-            out_BTD = _product(wide, down_FD) * share_BT[..., None]
-            # An output that overflowed for a token that did not choose it is no nan.
+            up_DW, down_FD, share_BT = expert
+            hidden_BTF = _activated(_product(hidden_BTD, up_DW), self.config)
+            out_BTD = _product(hidden_BTF, down_FD) * share_BT[..., None]
+            # An overflow of an expert that the token does not use makes no nan.
             return total_BTD + jnp.where(share_BT[..., None] > 0, out_BTD, 0.0), None
 
         shares_XBT = jnp.moveaxis(shares_BTX, -1, 0)
         layers = (self.up.kernel[...], self.down.kernel[...], shares_XBT)
         mixed_BTD, _ = jax.lax.scan(add, jnp.zeros_like(hidden_BTD), layers)
         if experts.d_shared:
-            opened_BT1 = jax.nn.sigmoid(self.shared_gate(hidden_BTD))
-            mixed_BTD += opened_BT1 * self.shared(hidden_BTD)
+            gate_BT1 = jax.nn.sigmoid(self.shared_gate(hidden_BTD))
+            mixed_BTD += gate_BT1 * self.shared(hidden_BTD)
         return mixed_BTD
 
 
 def _shares(logits_BTX: jax.Array, experts: ExpertShape) -> jax.Array:
-    """Weight of each expert for each token, 0 where it is not chosen."""
+    """Weight of each expert for each token, `[B, T, X]`; 0 where it is not used."""
     probs_BTX = jax.nn.softmax(logits_BTX, axis=-1)
     chosen_BTK, index_BTK = jax.lax.top_k(probs_BTX, experts.n_used)
     if experts.normalised:
@@ -100,29 +103,29 @@ def _shares(logits_BTX: jax.Array, experts: ExpertShape) -> jax.Array:
 
 
 class Kernels(nnx.Module):
-    """Kernels of several linear maps: `kernel` is [maps, inputs, outputs]."""
+    """Kernels of X linear maps: `kernel` is `[X, I, O]`."""
 
     def __init__(self, n: int, n_in: int, n_out: int, rngs: nnx.Rngs):
-        self.kernel = drawn(rngs, (n, n_in, n_out))
+        self.kernel = init_weight(rngs, (n, n_in, n_out))
 
 
 class Linear(nnx.Module):
-    """Affine map; `kernel` is [inputs, outputs]."""
+    """Affine map; `kernel` is `[I, O]`."""
 
     def __init__(self, n_in: int, n_out: int, *, bias: bool, rngs: nnx.Rngs):
-        self.kernel = drawn(rngs, (n_in, n_out))
+        self.kernel = init_weight(rngs, (n_in, n_out))
         if bias:
             self.bias = nnx.Param(jnp.zeros((n_out,)))
         self.has_bias = bias
 
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """`x @ kernel + bias` over the last axis, float32."""
-        y = _product(x, self.kernel[...])
-        return y + self.bias[...][None, None] if self.has_bias else y
+    def __call__(self, x_BTI: jax.Array) -> jax.Array:
+        """`x @ kernel + bias`, `[B, T, O]` float32."""
+        y_BTO = _product(x_BTI, self.kernel[...])
+        return y_BTO + self.bias[...][None, None] if self.has_bias else y_BTO
 
 
 class Norm(nnx.Module):
-    """RMS norm or layer norm over the last axis; starts at a scale of 1."""
+    """RMS norm or layer norm over the last axis of an array of any rank."""
 
     def __init__(self, config: DecoderConfig, width: int):
         self.kind, self.eps = config.norm, config.norm_eps
@@ -132,7 +135,7 @@ class Norm(nnx.Module):
             self.bias = nnx.Param(jnp.zeros((width,)))
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        """Normalised `x`, float32."""
+        """Normalised `x`, of its shape, float32."""
         outer = tuple(range(x.ndim - 1))
         if self.kind == "layer":
             x = x - x.mean(axis=-1, keepdims=True)
@@ -144,22 +147,22 @@ class Norm(nnx.Module):
         return x + jnp.expand_dims(self.bias[...], outer) if self.kind == "layer" else x
 
 
-def drawn(rngs: nnx.Rngs, shape: tuple[int, ...]) -> nnx.Param:
-    """A weight at GPT-2's initial scale."""
+def init_weight(rngs: nnx.Rngs, shape: tuple[int, ...]) -> nnx.Param:
+    """A normal weight at GPT-2's initial scale."""
     return nnx.Param(_INIT_STD * jax.random.normal(rngs.params(), shape))
 
 
-def _activated(wide: jax.Array, config: DecoderConfig) -> jax.Array:
-    """The activation of a feed-forward layer's first product, gated or not."""
-    # For gradients its steps are computed again: they cost less than to be kept.
+def _activated(up_BTW: jax.Array, config: DecoderConfig) -> jax.Array:
+    """Activation of a feed-forward layer's first product, gated or not, `[B, T, F]`."""
+    # Recomputed in the backward pass: that costs less than to save its steps.
     activate = jax.checkpoint(_ACTIVATIONS[config.activation])
     if config.gated:
-        gate, up = jnp.split(wide, 2, axis=-1)
-        return activate(gate) * up
-    return activate(wide)
+        gate_BTF, up_BTF = jnp.split(up_BTW, 2, axis=-1)
+        return activate(gate_BTF) * up_BTF
+    return activate(up_BTW)
 
 
-def _product(x: jax.Array, kernel: jax.Array) -> jax.Array:
+def _product(x_BTI: jax.Array, kernel_IO: jax.Array) -> jax.Array:
     return jnp.matmul(
-        x.astype(kernel.dtype), kernel, preferred_element_type=jnp.float32
+        x_BTI.astype(kernel_IO.dtype), kernel_IO, preferred_element_type=jnp.float32
     )

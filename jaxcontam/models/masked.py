@@ -1,6 +1,5 @@
-"""A masked language model that replaces words of a text by likely other ones.
+"""Masked language models (BERT, RoBERTa) that make neighbours of a text, in torch.
 
-It runs in torch, since it only makes texts: what is scored is scored by our own models.
 Nothing is unpickled and no remote code runs.
 """
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from jaxcontam.errors import InputError, first_line
 from jaxcontam.models.checkpoint import quiet_transformers
+from jaxcontam.models.torch_extra import need_torch
 
 _HINT = "a folder with config.json, model.safetensors and tokenizer.json"
 # Masked copies of a text that the model reads at once.
@@ -24,7 +24,7 @@ class MaskedModel:
     """A BERT-like model and its tokenizer.
 
     Attributes:
-        name: Of its folder.
+        name: Name of its folder.
         model: torch module, in evaluation mode.
         tokenizer: transformers fast tokenizer with a mask token.
         context: Most tokens that it reads, special ones included.
@@ -46,13 +46,7 @@ class MaskedModel:
         # A name that is no folder would be asked of the hub, for most of a minute.
         if not Path(directory).is_dir():
             raise InputError(f"{directory}: no such folder", hint=_HINT)
-        try:
-            import torch  # noqa: F401
-        except ImportError as e:
-            raise InputError(
-                "a masked model needs torch, which is not installed",
-                hint="pip install -e .[masked-lm], or leave --masked-lm out",
-            ) from e
+        need_torch("a masked model")
         quiet_transformers()
         from transformers import AutoModelForMaskedLM, AutoTokenizer
         from transformers.utils.logging import disable_progress_bar
@@ -68,7 +62,7 @@ class MaskedModel:
         # transformers raises many types for a folder that is none, or broken.
         except Exception as e:
             raise InputError(
-                f"{directory}: no masked model opens "
+                f"{directory}: cannot load a masked model "
                 f"({type(e).__name__}: {first_line(e)})",
                 hint=_HINT,
             ) from e
@@ -155,7 +149,7 @@ class MaskedModel:
         return [others[i % len(others)] for i in range(n)]
 
     def _candidates(self, logits_V: np.ndarray, original: int, n: int) -> list[str]:
-        """Likeliest tokens for a place, best first, as they stand in a text.
+        """Texts of the likeliest tokens for a place, best first.
 
         1 - p(original) is one number for a place, so the order of the ratios is that of
         the candidates' own likelihoods.

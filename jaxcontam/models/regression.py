@@ -1,9 +1,9 @@
-"""Folders with an encoder and a regression head: BLEURT, in three layouts.
+"""BLEURT checkpoints: an encoder with a regression head, in transformers' torch.
 
-Read are what transformers writes for a sequence classifier of one label (model_type
-`bert` or `rembert`), the layout of the public PyTorch port (`bleurt`), and the folder
-of an official checkpoint whose TensorFlow variables were written to
-`model.safetensors` under their own names. `docs/bleurt.md` says how to get each.
+Three layouts are read: what transformers writes for a sequence classifier of one label
+(model_type `bert` or `rembert`), the public PyTorch port (`bleurt`), and the folder of
+an official checkpoint whose TensorFlow variables were written to `model.safetensors`
+under their own names. `docs/bleurt.md` says how to get each. Nothing is unpickled.
 """
 
 import dataclasses
@@ -12,47 +12,40 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
-import ml_dtypes  # noqa: F401 - lets safetensors return bfloat16 as NumPy arrays
-import numpy as np
 from safetensors import SafetensorError, safe_open
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from jaxcontam.data.files import read_json_object
-from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.models.encoder import STACKED, EncoderConfig, Weights, weight_shapes
-from jaxcontam.models.families.family import activation, need
+from jaxcontam.errors import InputError, first_line, unknown_name
+from jaxcontam.models.checkpoint import quiet_transformers
+from jaxcontam.models.families.family import need
 from jaxcontam.models.fingerprint import fingerprint_files
-from jaxcontam.models.sentencepiece import HIDDEN, read_sentencepiece
+from jaxcontam.models.torch_extra import need_torch
 from jaxcontam.models.weights import weight_files
 
 _HINT = "docs/bleurt.md says which files a checkpoint needs and how to convert one"
-# Field of the embedding's width, and its default where that is not the stream's.
-_EMBEDDING = {
-    "bert": ("hidden_size", None),
-    "rembert": ("input_embedding_size", 256),
-    "bleurt": ("embedding_size", None),
-}
+_KINDS = ("bert", "rembert", "bleurt")
+# Fields that give a shape; the others have the defaults of BERT's own code.
+_SHAPE = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+)
+_DEFAULTS = {"type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_act": "gelu"}
 _SENTENCEPIECE_NAMES = ("sent_piece.model", "spm.model", "sentencepiece.model")
-# Our name of a part -> its name on disk, after `canonical_name`.
-_PARTS = {
-    "embedding_norm": "embeddings.LayerNorm",
-    "mapping": "encoder.embedding_projection",
-    "pooler": "pooler.dense",
-    "head": "classifier",
-    "query": "attention.self.query",
-    "key": "attention.self.key",
-    "value": "attention.self.value",
-    "attention_output": "attention.output.dense",
-    "attention_norm": "attention.output.LayerNorm",
-    "up": "intermediate.dense",
-    "down": "output.dense",
-    "output_norm": "output.LayerNorm",
-}
 # Tensors that a file may hold and no forward pass reads.
 _IGNORED = re.compile(r".*(position_ids|token_type_ids|global_step|adam_[mv])")
 # Longer words are one unknown token, as in BERT's own code.
 _LONGEST_WORD = 200
+# Prefix of pieces that no text contains, such as `[CLS]`, in the vocabulary: a text
+# that spells one is read as plain characters.
+_HIDDEN = "\U0010ffff"
+# Types of SentencePiece's pieces that are text, and its unigram model.
+_NORMAL, _UNKNOWN, _USER_DEFINED, _BYTE = 1, 2, 4, 6
+_UNIGRAM = 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -60,10 +53,10 @@ class RegressionModel:
     """An encoder with a head, ready to score pairs.
 
     Attributes:
-        name: Of its folder.
+        name: Name of its folder.
         fingerprint: SHA-256 of the config, the weights and the tokenizer.
-        config: Shape of the encoder.
-        weights: Float32 arrays, see `weight_shapes`.
+        model: transformers' sequence classifier of one label, in evaluation mode, in
+            float32, on a GPU where torch finds one.
         tokenizer: Neither adds nor reads special tokens.
         first_id: `[CLS]`, before a pair.
         separator_id: `[SEP]`, after each text.
@@ -72,8 +65,7 @@ class RegressionModel:
 
     name: str
     fingerprint: str
-    config: EncoderConfig
-    weights: Weights
+    model: Any
     tokenizer: Tokenizer
     first_id: int
     separator_id: int
@@ -85,19 +77,18 @@ def load_regression(directory: str | Path) -> RegressionModel:
 
     Raises:
         InputError: If there is none, it holds no config, weights or tokenizer, or they
-            do not fit together; names the tensor.
+            do not fit together (names the tensor); or if torch is not installed.
     """
     directory = Path(directory)
     if not directory.is_dir():
         raise InputError(f"{directory}: no such folder", hint=_HINT)
+    need_torch("BLEURT")
     config_path, raw = _read_config(directory)
     settings = _json_object(directory / "bleurt_config.json")
     try:
-        config = _encoder_config(raw)
+        kind, fields = _shape(raw)
     except InputError as e:
         raise InputError(f"{config_path}: {e}", hint=e.hint) from e
-    except (ValueError, TypeError, KeyError) as e:
-        raise InputError(f"{config_path}: {e}") from e
     try:
         files = weight_files(directory)
     except InputError as e:
@@ -107,28 +98,28 @@ def load_regression(directory: str | Path) -> RegressionModel:
         _special_id(tokenizer, name, directory) for name in ("[CLS]", "[SEP]")
     )
     token, largest = max(tokenizer.get_vocab().items(), key=lambda item: item[1])
-    if largest >= config.vocab_size:
+    if largest >= fields["vocab_size"]:
         raise InputError(
             f"{directory}: the tokenizer's token {token!r} has id {largest}, "
-            f"the model has {config.vocab_size} rows"
+            f"the model has {fields['vocab_size']} rows"
         )
+    limit = min(fields["max_position_embeddings"], limit)
     return RegressionModel(
         name=directory.resolve().name,
         fingerprint=fingerprint_files([config_path, *files], tokenizer.to_str()),
-        config=config,
-        weights=_read_weights(directory, files, config),
+        model=_read_model(directory, config_path, files, kind, fields),
         tokenizer=tokenizer,
         first_id=first_id,
         separator_id=separator_id,
-        context=min(config.context, limit, settings.get("max_seq_length") or limit),
+        context=min(limit, settings.get("max_seq_length") or limit),
     )
 
 
 def canonical_name(name: str) -> str:
     """One name for a tensor, whichever of the three layouts it comes from.
 
-    The parts of a name are those of transformers' BERT, without the model's own prefix;
-    a TensorFlow `kernel` keeps its name, since it lies the other way round.
+    The name within transformers' BERT, without the model's own prefix. A TensorFlow
+    `kernel` keeps its name, since it is transposed.
     """
     name = name.split(":")[0].replace("/", ".")
     name = re.sub(r"\blayer_(\d+)", r"layer.\1", name)
@@ -160,90 +151,109 @@ def _json_object(path: Path) -> dict[str, Any]:
     return read_json_object(path) if path.is_file() else {}
 
 
-def _encoder_config(raw: Mapping[str, Any]) -> EncoderConfig:
+def _shape(raw: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """`bert` or `rembert`, and the fields of its transformers config.
+
+    The two differ in one matrix: RemBERT's token embeddings are narrower than the
+    stream and are mapped into it.
+    """
     kind = raw.get("model_type")
-    if kind not in _EMBEDDING:
-        raise unknown_name("model_type", str(kind), _EMBEDDING)
+    if kind not in _KINDS:
+        raise unknown_name("model_type", str(kind), _KINDS)
     if raw.get("position_embedding_type", "absolute") != "absolute":
         raise InputError("only absolute positions are read")
-    d_model = need(raw, "hidden_size")
-    field, default = _EMBEDDING[kind]
-    return EncoderConfig(
-        vocab_size=need(raw, "vocab_size"),
-        embedding_size=need(raw, field, default or d_model),
-        d_model=d_model,
-        n_layers=need(raw, "num_hidden_layers"),
-        n_heads=need(raw, "num_attention_heads"),
-        d_ff=need(raw, "intermediate_size"),
-        context=need(raw, "max_position_embeddings"),
-        n_segments=need(raw, "type_vocab_size", 2),
-        norm_eps=float(raw.get("layer_norm_eps", 1e-12)),
-        activation=activation(raw.get("hidden_act", "gelu")),
-    )
+    fields = {name: need(raw, name) for name in _SHAPE}
+    fields |= {name: raw.get(name, default) for name, default in _DEFAULTS.items()}
+    if kind == "bleurt":
+        width = raw.get("embedding_size") or fields["hidden_size"]
+        kind = "bert" if width == fields["hidden_size"] else "rembert"
+    else:
+        width = raw.get("input_embedding_size", 256)
+    return kind, fields | ({} if kind == "bert" else {"input_embedding_size": width})
 
 
-def _read_weights(
-    directory: Path, files: list[Path], config: EncoderConfig
-) -> dict[str, jax.Array]:
-    """Each weight, those of the layers stacked.
+def _read_model(
+    directory: Path,
+    config_path: Path,
+    files: list[Path],
+    kind: str,
+    fields: Mapping[str, Any],
+) -> Any:
+    """The torch module with the tensors of the files.
 
     Raises:
-        InputError: If a tensor is missing, unknown or of a wrong shape.
+        InputError: If the config makes no model, or a tensor is missing, unknown or of
+            a wrong shape.
     """
-    places: dict[str, tuple[Path, str]] = {}
+    import torch
+
+    quiet_transformers()
+    import transformers
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()
+    classes: tuple[Any, Any] = (
+        transformers.BertConfig,
+        transformers.BertForSequenceClassification,
+    )
+    if kind == "rembert":
+        classes = (
+            transformers.RemBertConfig,
+            transformers.RemBertForSequenceClassification,
+        )
+    try:
+        config = classes[0](**fields, num_labels=1)
+        # Shapes alone: nothing is drawn that the file then replaces.
+        with torch.device("meta"):
+            wanted = classes[1](config).state_dict()
+    # transformers raises many types for fields that make no model.
+    except Exception as e:
+        raise InputError(f"{config_path}: {first_line(e)}") from e
+    tensors = _read_tensors(directory, files, wanted)
+    model = classes[1].from_pretrained(None, config=config, state_dict=tensors)
+    return model.eval().to("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _read_tensors(
+    directory: Path, files: list[Path], wanted: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Tensors by transformers' names, float32.
+
+    Raises:
+        InputError: If one is missing, unknown or of another shape than wanted.
+    """
+    ours = {canonical_name(name): name for name in wanted}
+    found: dict[str, Any] = {}
+    unknown: list[str] = []
     for path in files:
         try:
-            with safe_open(path, "np") as handle:
+            with safe_open(path, "pt") as handle:
                 for name in handle.keys():  # noqa: SIM118 - no mapping
-                    places[canonical_name(name)] = (path, name)
+                    key = canonical_name(name)
+                    is_kernel = key.endswith(".kernel")
+                    key = ours.get(key.removesuffix(".kernel") + ".weight" * is_kernel)
+                    if key is None:
+                        unknown.append(name)
+                        continue
+                    value = handle.get_tensor(name).float()
+                    found[key] = value.T.contiguous() if is_kernel else value
+                    if found[key].shape != wanted[key].shape:
+                        raise InputError(
+                            f"{directory}: {name} has shape {tuple(value.shape)}, "
+                            f"where the config says {tuple(wanted[key].shape)}"
+                        )
         except SafetensorError as e:
             raise InputError(f"{path}: not a safetensors file ({e})") from e
-
-    used: set[str] = set()
-
-    def read(ours: str, shape: tuple[int, ...], layer: int | None) -> np.ndarray:
-        wanted = _name_on_disk(ours, layer)
-        kernel = wanted.removesuffix(".weight") + ".kernel"
-        found = kernel if ours.endswith(".kernel") and kernel in places else wanted
-        if found not in places:
-            raise InputError(
-                f"{directory}: missing tensor {wanted}",
-                hint="it must be a model with a regression head; " + _HINT,
-            )
-        used.add(found)
-        path, name = places[found]
-        with safe_open(path, "np") as handle:
-            value = np.asarray(handle.get_tensor(name), np.float32)
-        if ours.endswith(".kernel") and found == wanted:
-            value = value.T
-        if value.shape != shape:
-            raise InputError(
-                f"{directory}: {name} has shape {value.shape}, where "
-                f"the config says {shape}"
-            )
-        return value
-
-    weights = {}
-    for ours, shape in weight_shapes(config).items():
-        if ours.startswith(STACKED):
-            value = np.stack([read(ours, shape, i) for i in range(config.n_layers)])
-        else:
-            value = read(ours, shape, None)
-        weights[ours] = jax.device_put(value)
-    if unknown := sorted(n for n in places.keys() - used if not _IGNORED.fullmatch(n)):
+    if missing := [name for name, key in ours.items() if key not in found]:
         raise InputError(
-            f"{directory}: unknown tensors: {', '.join(unknown[:5])}", hint=_HINT
+            f"{directory}: missing tensor {missing[0]}",
+            hint="it must be a model with a regression head; " + _HINT,
         )
-    return weights
-
-
-def _name_on_disk(ours: str, layer: int | None) -> str:
-    if "." not in ours:
-        kind = "token_type" if ours == "segment" else ours
-        return f"embeddings.{kind}_embeddings.weight"
-    part, _, kind = ours.removeprefix(STACKED).rpartition(".")
-    before = "" if layer is None else f"encoder.layer.{layer}."
-    return f"{before}{_PARTS[part]}.{'bias' if kind == 'bias' else 'weight'}"
+    if strange := sorted(name for name in unknown if not _IGNORED.fullmatch(name)):
+        raise InputError(
+            f"{directory}: unknown tensors: {', '.join(strange[:5])}", hint=_HINT
+        )
+    return found
 
 
 def _read_tokenizer(
@@ -271,7 +281,7 @@ def _read_tokenizer(
         except Exception as e:  # tokenizers raises its own bare Exception
             raise InputError(f"{own}: no tokenizer ({e})") from e
     elif pieces:
-        tokenizer = read_sentencepiece(pieces[0])
+        tokenizer = _sentence_pieces(pieces[0])
     elif words.is_file():
         lower = settings.get("do_lower_case", fields.get("do_lower_case", True))
         tokenizer = _word_pieces(words, lower=bool(lower))
@@ -303,8 +313,56 @@ def _word_pieces(path: Path, *, lower: bool) -> Tokenizer:
     return made
 
 
+def _sentence_pieces(path: Path) -> Tokenizer:
+    """A tokenizer that gives the ids SentencePiece would give, without its library.
+
+    Raises:
+        InputError: If the file is no SentencePiece model, or not of the unigram kind.
+    """
+    from google.protobuf.message import DecodeError
+    from transformers.convert_slow_tokenizer import import_protobuf
+
+    proto: Any = import_protobuf().ModelProto()
+    try:
+        proto.ParseFromString(path.read_bytes())
+        if not proto.pieces:
+            raise ValueError("it holds no pieces")
+        unknown = [piece.type for piece in proto.pieces].index(_UNKNOWN)
+    except (DecodeError, ValueError) as e:
+        raise InputError(
+            f"{path}: not a SentencePiece model ({e})",
+            hint="copy the .model file again, or use a tokenizer.json",
+        ) from e
+    if proto.trainer_spec.model_type != _UNIGRAM:
+        raise InputError(
+            f"{path}: not a unigram model",
+            hint="only that kind is read without a tokenizer.json",
+        )
+    is_text = (_NORMAL, _USER_DEFINED, _BYTE)
+    vocab = [
+        (piece.piece if piece.type in is_text else _HIDDEN + piece.piece, piece.score)
+        for piece in proto.pieces
+    ]
+    made = Tokenizer(
+        models.Unigram(
+            vocab, unk_id=unknown, byte_fallback=proto.trainer_spec.byte_fallback
+        )
+    )
+    spec = proto.normalizer_spec
+    steps: list[normalizers.Normalizer] = []
+    if spec.precompiled_charsmap:
+        steps.append(normalizers.Precompiled(spec.precompiled_charsmap))
+    if spec.remove_extra_whitespaces:
+        steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
+    if spec.add_dummy_prefix:
+        steps.append(normalizers.Prepend("\u2581"))
+    steps.append(normalizers.Replace(" ", "\u2581"))
+    made.normalizer = normalizers.Sequence(steps)
+    return made
+
+
 def _special_id(tokenizer: Tokenizer, name: str, directory: Path) -> int:
-    for spelled in (name, HIDDEN + name):
+    for spelled in (name, _HIDDEN + name):
         if (found := tokenizer.token_to_id(spelled)) is not None:
             return found
     raise InputError(f"{directory}: the tokenizer has no {name}", hint=_HINT)

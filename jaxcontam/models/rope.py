@@ -1,8 +1,12 @@
-"""Rotary positions: frequencies, with the ways of slowing them for long contexts.
+"""Rotary position embeddings: frequencies, and how long contexts scale them.
 
 Dimension key
+    B  sequences in the batch
     T  tokens in a sequence
+    H  heads
+    E  width of a head
     R  rotated dimensions of a head
+    F  rotated pairs, F = R / 2
 """
 
 import math
@@ -13,66 +17,75 @@ import numpy as np
 
 from jaxcontam.models.config import DecoderConfig, RopeScaling
 
-Turn = tuple[jax.Array, jax.Array]
-"""Cosines and sines of the angle of each position, `[T, R / 2]` each."""
+CosSin = tuple[jax.Array, jax.Array]
+"""Cosines and sines of the angle of each position, `[T, F]` float32 each."""
 
 
-def rotation(
+def rotary_cos_sin(
     config: DecoderConfig, positions_T: jax.Array, *, local: bool = False
-) -> Turn:
-    """How far positions turn; `local`: in layers with a window."""
-    rates = frequencies(config, local=local)
-    angles = positions_T.astype(jnp.float32)[:, None] * rates[None]
-    turn = jnp.cos(angles), jnp.sin(angles)
+) -> CosSin:
+    """Cosines and sines of the angles by which queries and keys are rotated.
+
+    Args:
+        config: Frequencies and their scaling.
+        positions_T: int32.
+        local: For layers with a window, whose frequencies are not scaled.
+    """
+    rates_F = frequencies(config, local=local)
+    angles_TF = positions_T.astype(jnp.float32)[:, None] * rates_F[None]
+    cos_TF, sin_TF = jnp.cos(angles_TF), jnp.sin(angles_TF)
     scaling = None if local else config.rope_scaling
     if scaling is None or scaling.magnitude == 1.0:
-        return turn
-    return turn[0] * scaling.magnitude, turn[1] * scaling.magnitude
+        return cos_TF, sin_TF
+    return cos_TF * scaling.magnitude, sin_TF * scaling.magnitude
 
 
-def rotate(x_BTHE: jax.Array, turn: Turn, config: DecoderConfig) -> jax.Array:
-    """Rotate the pairs of each head by the position's angle; keep the rest."""
-    cos, sin = (part[None, :, None, :] for part in turn)
-    R = 2 * cos.shape[-1]
-    rotated, rest = x_BTHE[..., :R], x_BTHE[..., R:]
+def rotate(x_BTHE: jax.Array, rotary: CosSin, config: DecoderConfig) -> jax.Array:
+    """Rotate the first R dimensions of each head by the position's angle."""
+    cos_1T1F, sin_1T1F = (part[None, :, None, :] for part in rotary)
+    R = 2 * cos_1T1F.shape[-1]
+    rotated_BTHR, rest = x_BTHE[..., :R], x_BTHE[..., R:]
     if config.rotary_pairs == "neighbours":
-        first, second = rotated[..., ::2], rotated[..., 1::2]
-        turned = [first * cos - second * sin, second * cos + first * sin]
-        pairs = jnp.stack(turned, axis=-1).reshape(rotated.shape)
-        return jnp.concatenate([pairs, rest], axis=-1)
-    first, second = jnp.split(rotated, 2, axis=-1)
-    turned = [first * cos - second * sin, second * cos + first * sin]
-    return jnp.concatenate([*turned, rest], axis=-1)
+        first_BTHF, second_BTHF = rotated_BTHR[..., ::2], rotated_BTHR[..., 1::2]
+    else:
+        first_BTHF, second_BTHF = jnp.split(rotated_BTHR, 2, axis=-1)
+    pairs = [
+        first_BTHF * cos_1T1F - second_BTHF * sin_1T1F,
+        second_BTHF * cos_1T1F + first_BTHF * sin_1T1F,
+    ]
+    if config.rotary_pairs == "neighbours":
+        pairs = [jnp.stack(pairs, axis=-1).reshape(rotated_BTHR.shape)]
+    return jnp.concatenate([*pairs, rest], axis=-1)
 
 
 def frequencies(config: DecoderConfig, *, local: bool = False) -> np.ndarray:
-    """Radians a position of each pair, `[R / 2]` float32, the fastest first."""
+    """Radians per position of each pair, `[F]` float32, the fastest first."""
     # On the host: XLA's float32 power is off by several units in the last place, which
     # thousands of positions multiply.
     R = config.n_rotated
-    powers = np.arange(0, R, 2, dtype=np.float32) / np.float32(R)
+    powers_F = np.arange(0, R, 2, dtype=np.float32) / np.float32(R)
     theta, scaling = config.rope_theta, config.rope_scaling
     if local:
         theta, scaling = config.local_rope_theta or theta, None
-    periods = np.float32(theta) ** powers
-    plain = np.float32(1) / periods
+    periods_F = np.float32(theta) ** powers_F
+    plain_F = np.float32(1) / periods_F
     if scaling is None:
-        return plain
+        return plain_F
     if scaling.kind == "each":
-        return np.float32(1) / (np.array(scaling.factors, np.float32) * periods)
-    return _SLOWED[scaling.kind](plain, scaling)
+        return np.float32(1) / (np.array(scaling.factors, np.float32) * periods_F)
+    return _SCALED[scaling.kind](plain_F, scaling)
 
 
-def _linear(plain: np.ndarray, scaling: RopeScaling) -> np.ndarray:
-    return plain / np.float32(scaling.factor)
+def _linear(plain_F: np.ndarray, scaling: RopeScaling) -> np.ndarray:
+    return plain_F / np.float32(scaling.factor)
 
 
-def _llama3(plain: np.ndarray, scaling: RopeScaling) -> np.ndarray:
-    """Slow long periods, keep short ones, with a ramp in turns a context between."""
-    turns = scaling.first_context * plain / np.float32(2 * math.pi)
+def _llama3(plain_F: np.ndarray, scaling: RopeScaling) -> np.ndarray:
+    """Scale long periods, keep short ones, and interpolate linearly between them."""
+    turns_F = scaling.first_context * plain_F / np.float32(2 * math.pi)
     low, high = scaling.low_factor, scaling.high_factor
-    kept = np.clip((turns - low) / (high - low), 0, 1).astype(np.float32)
-    return (1 - kept) * plain / np.float32(scaling.factor) + kept * plain
+    kept_F = np.clip((turns_F - low) / (high - low), 0, 1).astype(np.float32)
+    return (1 - kept_F) * plain_F / np.float32(scaling.factor) + kept_F * plain_F
 
 
-_SLOWED = {"linear": _linear, "llama3": _llama3}
+_SCALED = {"linear": _linear, "llama3": _llama3}

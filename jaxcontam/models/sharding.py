@@ -1,9 +1,9 @@
-"""Weights divided among devices, and made whole again where they are used.
+"""Weights sharded over devices (ZeRO stage 3, or FSDP), gathered layer by layer.
 
-The devices of a mesh's `model` axis keep a part of each large weight. Rows are divided
+The devices of a mesh's `model` axis keep a shard of each large weight. Rows are divided
 among all devices, as if every one had the whole model; before a layer is computed its
-weights are gathered, and dropped after it. So a model needs the memory of its parts,
-of one whole layer and of the embedding. (ZeRO stage 3, or FSDP.)
+weights are gathered, and dropped after it. A model needs the memory of its shards, one
+whole layer and the embedding.
 
 Source:
     Rajbhandari et al. 2020, arXiv:1910.02054, section 5.3.
@@ -25,10 +25,10 @@ from jaxcontam.errors import InputError
 DATA_AXIS, MODEL_AXIS = "data", "model"
 """Axes of a mesh: rows are divided among all of its devices, weights along `model`."""
 ROWS = PartitionSpec((DATA_AXIS, MODEL_AXIS))
-"""Of arrays whose first axis is rows."""
+"""Spec of arrays whose first axis is rows."""
 
 _STACKED = "blocks."
-# Of a model's weights, in numbers; a width that divides makes it nearly all.
+# Least share of a model's weights that a mesh must divide.
 _LEAST_SHARE = 0.5
 
 
@@ -39,15 +39,15 @@ def weight_name(path) -> str:
 
 
 def divided_axis(name: str, shape: tuple[int, ...], n_parts: int) -> int | None:
-    """Axis along which a weight is divided; None where each device keeps the whole.
+    """Axis along which a weight is sharded; None where each device keeps the whole.
 
-    Kernels are divided by their inputs, which no file joins or reorders, so that a part
+    Kernels are sharded by their inputs, which no file joins or reorders, so that a part
     is a range of each tensor on disk; the embedding and the head by the model's width.
 
     Args:
-        name: As `blocks.mlp.up.kernel`.
-        shape: Of the whole weight, layers first where blocks are stacked.
-        n_parts: Devices that divide it.
+        name: Dotted name, such as `blocks.mlp.up.kernel`.
+        shape: Shape of the whole weight, layers first where blocks are stacked.
+        n_parts: Devices on the axis.
     """
     if name.endswith(".kernel"):
         axis = len(shape) - 2
@@ -59,37 +59,37 @@ def divided_axis(name: str, shape: tuple[int, ...], n_parts: int) -> int | None:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Layout:
-    """How the weights of one decoder lie on the devices of a mesh.
+class WeightSharding:
+    """Axis of each weight of a decoder that is sharded over a mesh's `model` axis.
 
     Attributes:
-        axes: Of each divided weight its name and axis.
+        axes: Name and axis of each sharded weight; all others are replicated.
     """
 
     axes: tuple[tuple[str, int], ...] = ()
 
     def spec(self, name: str) -> PartitionSpec:
-        """Of one weight."""
+        """Partition spec of one weight."""
         axis = dict(self.axes).get(name)
         if axis is None:
             return PartitionSpec()
         return PartitionSpec(*(None,) * axis, MODEL_AXIS)
 
     def specs(self, state: Any) -> Any:
-        """Of all weights: a tree of the state's form."""
+        """Partition specs of all weights, in the structure of the state."""
         return jax.tree.map_with_path(
             lambda path, _: self.spec(weight_name(path)), state
         )
 
     def gather(self, state: nnx.State) -> nnx.State:
-        """All whole but the layers, from this device's parts; within `shard_map`."""
+        """Gather all weights but the layers', within `shard_map`."""
         axes = {k: v for k, v in self.axes if not k.startswith(_STACKED)}
         return jax.tree.map_with_path(
             lambda path, leaf: _gathered(leaf, axes.get(weight_name(path))), state
         )
 
     def gather_layer(self, weights: nnx.State) -> nnx.State:
-        """One layer's weights whole, from this device's parts; within `shard_map`."""
+        """Gather one layer's weights, within `shard_map`."""
         axes = dict(self.axes)
 
         def whole(path, leaf: jax.Array) -> jax.Array:
@@ -99,26 +99,28 @@ class Layout:
         return jax.tree.map_with_path(whole, weights)
 
 
-def layout_of(state: Any, n_parts: int) -> Layout:
-    """The layout of a decoder's weights, or of their shapes, on so many devices."""
+def weight_sharding(state: Any, n_parts: int) -> WeightSharding:
+    """Sharding of a decoder's weights, or of their shapes, over `n_parts` devices."""
     found = [
         (name, divided_axis(name, leaf.shape, n_parts))
         for path, leaf in jax.tree.leaves_with_path(state)
         for name in [weight_name(path)]
     ]
-    return Layout(tuple((name, axis) for name, axis in found if axis is not None))
+    return WeightSharding(
+        tuple((name, axis) for name, axis in found if axis is not None)
+    )
 
 
-def mesh_layout(state: Any, mesh: Mesh) -> Layout:
-    """The layout of a decoder's weights, or of their shapes, on a mesh.
+def mesh_sharding(state: Any, mesh: Mesh) -> WeightSharding:
+    """Sharding of a decoder's weights, or of their shapes, on a mesh.
 
     Raises:
         InputError: If the mesh has a model axis and less than half of the weights can
             be divided along it: each device would keep nearly the whole model.
     """
     n_parts = mesh.shape[MODEL_AXIS]
-    layout = layout_of(state, n_parts)
-    divided = [name for name, _ in layout.axes]
+    sharding = weight_sharding(state, n_parts)
+    divided = [name for name, _ in sharding.axes]
     sizes = {
         weight_name(path): leaf.size for path, leaf in jax.tree.leaves_with_path(state)
     }
@@ -131,7 +133,7 @@ def mesh_layout(state: Any, mesh: Mesh) -> Layout:
             hint=f"take a divisor of the model's width {width:,}, such as a power of "
             "two",
         )
-    return layout
+    return sharding
 
 
 def place(
@@ -139,15 +141,15 @@ def place(
     part: Callable[[tuple[slice, ...]], np.ndarray],
     sharding: NamedSharding,
 ) -> jax.Array:
-    """An array of which this process makes the parts that its own devices keep.
+    """A sharded array; this process makes the shards of its own devices.
 
-    One part is in the host's memory at a time, and it is made once, however many
+    One shard is in the host's memory at a time, and it is made once, however many
     devices keep it.
 
     Args:
-        shape: Of the whole array.
-        part: The values at these slices, one for each axis.
-        sharding: On devices of this process and perhaps of others, which make theirs.
+        shape: Shape of the whole array.
+        part: Returns the values at these slices, one for each axis.
+        sharding: Over devices of this process and perhaps of others, which make theirs.
     """
     devices_of: dict[tuple[tuple[int, int, int], ...], list[Any]] = {}
     for device, index in sharding.addressable_devices_indices_map(shape).items():
@@ -166,11 +168,11 @@ def place(
     return jax.make_array_from_single_device_arrays(shape, sharding, arrays)
 
 
-def keeps_no_gathered(primitive: Any, *_: Any, **__: Any) -> bool:
-    """What a layer keeps for its gradients: all but its whole weights.
+def saves_no_gathered(primitive: Any, *_: Any, **__: Any) -> bool:
+    """Policy of `jax.checkpoint`: save everything but gathered weights.
 
-    A policy of `jax.checkpoint`. Naming the weights would not do: what they are named
-    from is a value of its own, and would be kept.
+    `save_anything_except_these_names` would not do: the value that is named from is
+    another one, and would be saved.
     """
     return primitive.name != "all_gather"
 
@@ -188,12 +190,12 @@ def _gather_forward(leaf: jax.Array, axis: int) -> tuple[jax.Array, None]:
     return jax.lax.all_gather(leaf, MODEL_AXIS, axis=axis, tiled=True), None
 
 
-def _gather_backward(axis: int, _: None, slope: jax.Array) -> tuple[jax.Array]:
-    """Each device's part, summed over devices in float32 whatever the dtype."""
+def _gather_backward(axis: int, _: None, cotangent: jax.Array) -> tuple[jax.Array]:
+    """Each device's shard, summed over devices in float32 whatever the dtype."""
     summed = jax.lax.psum_scatter(
-        slope.astype(jnp.float32), MODEL_AXIS, scatter_dimension=axis, tiled=True
+        cotangent.astype(jnp.float32), MODEL_AXIS, scatter_dimension=axis, tiled=True
     )
-    return (summed.astype(slope.dtype),)
+    return (summed.astype(cotangent.dtype),)
 
 
 _gather.defvjp(_gather_forward, _gather_backward)

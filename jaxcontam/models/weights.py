@@ -1,4 +1,4 @@
-"""Weights in safetensors: files of a directory, names, shapes, in and out.
+"""Safetensors weights: files of a directory, tensor names and shapes, reading, writing.
 
 A pickle is refused rather than opened: it can run any code.
 """
@@ -23,7 +23,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import Family, Tensor
-from jaxcontam.models.sharding import mesh_layout, place, weight_name
+from jaxcontam.models.sharding import mesh_sharding, place, weight_name
 
 _INDEX = "model.safetensors.index.json"
 _CONVERT = (
@@ -85,25 +85,25 @@ def read_weights(
     dtype: str = "float32",
     mesh: Mesh | None = None,
 ) -> Decoder:
-    """Fill a decoder from files.
+    """Read a decoder from files.
 
-    One weight of ours after the other, so that the host holds no second copy; and of
-    each the parts alone that devices of this process keep.
+    Weights are read one after the other, so that the host holds no second copy, and
+    only the shards of this process's devices are read.
 
     Args:
-        directory: Of the model, for messages.
+        directory: Folder of the model, for messages.
         files: From `weight_files`.
-        family: The model's.
-        config: Its shape.
-        dtype: Of the operands of matrix products, float32 or bfloat16. Norms, biases
-            and learned positions are float32 always.
-        mesh: Of the devices among which weights are divided, with the axes `data` and
-            `model`; None puts them whole on the first device.
+        family: Family of the model.
+        config: Shape of the model.
+        dtype: Matmul precision, float32 or bfloat16, which is faster but less accurate.
+            Norms, biases and learned positions are always float32.
+        mesh: Mesh with the axes `data` and `model` that weights are sharded over; None
+            puts them whole on the first device.
 
     Raises:
         InputError: If a tensor is missing, unknown, of a wrong shape, or a head that
-            config.json calls tied differs from the embedding; names the tensor. Or if
-            the mesh has a model axis that divides no weight.
+            config.json calls tied differs from the embedding (names the tensor); or if
+            the mesh's model axis divides no weight.
     """
     places: dict[str, Path] = {}
     for path in files:
@@ -112,7 +112,7 @@ def read_weights(
     _check_size(directory, files, config)
     decoder = nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0)))
     shapes = {path: leaf.shape for path, leaf in _flat_state(decoder).items()}
-    layout = None if mesh is None else mesh_layout(nnx.state(decoder), mesh)
+    sharding = None if mesh is None else mesh_sharding(nnx.state(decoder), mesh)
     names = _names_on_disk(list(places), family, config, directory)
 
     def read(name: str, shape: tuple[int, ...], cut: Slices) -> np.ndarray:
@@ -144,10 +144,10 @@ def read_weights(
                 )
             return host
 
-        if mesh is None or layout is None:
+        if mesh is None or sharding is None:
             whole = tuple(slice(0, size) for size in shape)
             return jax.block_until_ready(jax.device_put(part(whole)))
-        return place(shape, part, NamedSharding(mesh, layout.spec(ours)))
+        return place(shape, part, NamedSharding(mesh, sharding.spec(ours)))
 
     tensors = _tensors(family, config)
     loaded = {ours: load(ours, tensor) for ours, tensor in tensors.items()}
@@ -161,11 +161,11 @@ def read_weights(
 
 
 def _check_size(directory: Path, files: list[Path], config: DecoderConfig) -> None:
-    """Refuse a config of far more weights than there are bytes, before memory ends."""
+    """Refuse a config with more weights than the files have bytes."""
     n_least = config.d_model * (config.vocab_size + config.n_layers * config.d_ff)
     n_least += config.n_layers * config.d_model * config.n_heads * config.head_dim
     n_bytes = sum(path.stat().st_size for path in files)
-    # Of the narrowest type a weight takes one byte.
+    # The narrowest type has one byte per weight.
     if n_least > n_bytes:
         raise InputError(
             f"{directory}: config.json describes more than {n_least:,} weights, the "
@@ -175,9 +175,9 @@ def _check_size(directory: Path, files: list[Path], config: DecoderConfig) -> No
 
 
 def is_operand(name: str) -> bool:
-    """Whether a weight of ours, such as `blocks.mlp.up.kernel`, is multiplied with.
+    """Whether a weight, such as `blocks.mlp.up.kernel`, is a matmul operand.
 
-    Such weights may be bfloat16; norms, biases and learned positions are float32.
+    Operands may be bfloat16; norms, biases and learned positions are float32.
     """
     return name.endswith((".kernel", "head")) or name == "embedding"
 
@@ -185,8 +185,8 @@ def is_operand(name: str) -> bool:
 def write_weights(decoder: Decoder, family: Family, path: Path) -> None:
     """Write one float32 safetensors file under the family's own tensor names.
 
-    The inverse of `read_weights`, bit by bit, but for what it does not keep: rows that
-    no token reads are zeros, and buffers and a tied head are left out.
+    The inverse of `read_weights`, bit by bit, except that rows that no token reads are
+    zeros, and buffers and a tied head are left out.
     """
     state = _flat_state(decoder)
     config = decoder.config
@@ -210,7 +210,7 @@ def _open(path: Path) -> Iterator[Any]:
 
 
 def _aligned(shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """Uninitialised memory that a CPU device takes over without a copy."""
+    """Uninitialised memory, aligned so that a CPU device adopts it without a copy."""
     kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.float32
     n_bytes = np.dtype(kind).itemsize * math.prod(shape)
     raw = np.empty(n_bytes + _ALIGNMENT, np.uint8)
@@ -219,7 +219,7 @@ def _aligned(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 
 def _tensors(family: Family, config: DecoderConfig) -> dict[str, Tensor]:
-    """Each of our weights with its full names on disk."""
+    """Each weight of the decoder with its full names on disk."""
     tensors = {
         ours: dataclasses.replace(
             tensor, names=tuple(family.prefix + name for name in tensor.names)
@@ -234,9 +234,9 @@ def _tensors(family: Family, config: DecoderConfig) -> dict[str, Tensor]:
 def _stacked(
     ours: str, tensor: Tensor, value: np.ndarray
 ) -> Iterator[tuple[dict[str, int], np.ndarray]]:
-    """Views of a weight, one for each layer and expert that has tensors of its own.
+    """Views of a weight, one for each layer and expert with tensors of its own.
 
-    Each comes with what stands for `{i}`, the layer, and `{x}`, the expert, in names.
+    Each comes with the values of `{i}`, the layer, and `{x}`, the expert, in names.
     """
     axes = ["i"] if ours.startswith(_STACKED) else []
     if "{x}" in tensor.names[0]:
@@ -258,13 +258,13 @@ def _fill(
     """Copy a part of one layer's weight, or one expert's, from its tensors on disk.
 
     Args:
-        target: What the part becomes.
-        tensor: Where the weight lives.
-        index: Of the layer and the expert, as `_stacked` gives it.
-        read: Takes a name on disk, the whole tensor's shape and the part of it.
-        config: Of the model.
-        shape: Of the whole weight of one layer or expert.
-        cut: The part; all outputs, where a weight is joined or in another order.
+        target: Receives the part.
+        tensor: Place of the weight on disk.
+        index: Indices of the layer and the expert, from `_stacked`.
+        read: Takes a name on disk, the whole tensor's shape and the part to read.
+        config: Shape of the model.
+        shape: Shape of the whole weight of one layer or expert.
+        cut: The part; all outputs, where a weight is joined or reordered.
     """
     stop = 0
     sizes = _output_sizes(tensor.names, config, shape[-1])
@@ -288,7 +288,7 @@ def _fill(
 
 
 def _on_disk(part: np.ndarray, tensor: Tensor, config: DecoderConfig) -> np.ndarray:
-    """What `_fill` reads this part of a weight from."""
+    """Inverse of `_fill` for a part of a weight."""
     if tensor.conversion is not None:
         part = tensor.conversion.to_disk(part, config)
     if tensor.skipped_rows:
@@ -314,7 +314,7 @@ def _check_tie(
     name: str,
     directory: Path,
 ) -> None:
-    """Refuse a head that config.json calls tied and the file holds with other values.
+    """Refuse a head that config.json calls tied but that differs from the embedding.
 
     Raises:
         InputError: If the two differ; scoring with either could be wrong.

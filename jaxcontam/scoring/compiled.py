@@ -1,4 +1,4 @@
-"""Compiled programs on disk, so that a second process does not compile them again."""
+"""JAX's persistent compilation cache in the user's cache folder."""
 
 import hashlib
 import os
@@ -13,10 +13,10 @@ _MIN_SECONDS = 0.1
 
 
 def keep_compiled() -> None:
-    """Let JAX keep what it compiles in the user's cache folder.
+    """Turn on JAX's persistent compilation cache.
 
-    A folder that the user chose (JAX_COMPILATION_CACHE_DIR, or `jax.config`) stays, and
-    a folder that cannot be written is done without. The folder may be deleted.
+    A folder that the user chose (JAX_COMPILATION_CACHE_DIR, or `jax.config`) stays; a
+    folder that cannot be written turns it off. The folder may be deleted.
     """
     if jax.config.values["jax_compilation_cache_dir"] is not None:
         return
@@ -34,17 +34,16 @@ def keep_compiled() -> None:
 
 
 def compiled_in() -> str | None:
-    """The folder in which JAX keeps what it compiles now; None if it keeps nothing."""
+    """Folder of the compilation cache; None if it is off."""
     return jax.config.values["jax_compilation_cache_dir"]
 
 
 def compiled_folder() -> Path:
     """`jaxcontam/xla/DIGEST` in the user's cache folder.
 
-    The digest is of the CPU and of how many of its cores this process has. JAX's own
-    key has no core count, by which XLA splits sums when it compiles, so a program of
-    another count could give other bits; and a home that machines share may hold
-    programs with instructions that another CPU lacks.
+    The digest covers the CPU and the number of cores of this process. JAX's own key has
+    no core count, by which XLA splits sums, so a program compiled for another count
+    could give other bits; and machines with other CPUs may share the home.
     """
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     where = f"{cpu_kind()}\n{cpu_cores()}\n{os.environ.get('NPROC', '')}"

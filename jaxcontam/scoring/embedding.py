@@ -1,4 +1,4 @@
-"""Texts as points: the mean of a decoder's final hidden states.
+"""Text embeddings: the mean of a decoder's final hidden states.
 
 Dimension key
     N  texts
@@ -22,15 +22,15 @@ from jaxcontam.scoring.local import default_batch_tokens
 
 
 def text_embeddings(checkpoint: Checkpoint, texts: Sequence[str]) -> np.ndarray:
-    """A unit vector a text: the mean of the hidden states after its tokens.
+    """Unit vector of each text: the normalised mean of its tokens' hidden states.
 
     The cosine of two texts is the product of their vectors. Cosines of a plain language
-    model are high for any two texts of one language: read them beside those of texts
-    that have nothing to do with each other.
+    model are high for any two texts of one language: compare them with those of
+    unrelated texts.
 
     Args:
-        checkpoint: Any decoder that is read here.
-        texts: Cut to the context where they are longer.
+        checkpoint: Any decoder.
+        texts: Texts, truncated to the context.
 
     Returns:
         (N, D) float32; zeros for a text without tokens, whose cosines are 0.
@@ -77,7 +77,7 @@ def _mean_states(
     _, T = tokens_BT.shape
     decoder: Decoder = nnx.merge(graphdef, state)
     with jax.default_matmul_precision(PRECISION):
-        # Where the head has a bias, the decoder adds a 1 for it.
+        # Without the trailing 1 of a head with a bias.
         hidden_BTD = decoder(tokens_BT)[..., : decoder.config.d_model]
     counts_BT1 = (jnp.arange(T)[None] < lengths_B[:, None])[..., None]
     sums_BD = jnp.sum(hidden_BTD, axis=1, where=counts_BT1)

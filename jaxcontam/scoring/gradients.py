@@ -1,4 +1,4 @@
-"""Norm of the gradient of each sequence's own loss, in bounded memory.
+"""Per-sequence gradient norms in bounded memory.
 
 Dimension key
     B  sequences of a batch, a multiple of the copies of the weights
@@ -10,7 +10,7 @@ Dimension key
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -24,14 +24,14 @@ from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.sharding import (
     DATA_AXIS,
     MODEL_AXIS,
-    Layout,
+    WeightSharding,
     weight_name,
 )
 from jaxcontam.scoring.batching import Batch, plan_batches
 from jaxcontam.scoring.kernel import PRECISION
 from jaxcontam.scoring.mesh import (
-    compiled_over,
     on_mesh,
+    over_mesh,
     rows_on_mesh,
     weights_mesh,
 )
@@ -45,11 +45,11 @@ from jaxcontam.scoring.shares import (
 from jaxcontam.scoring.store import RowKeys, ScoreStore
 from jaxcontam.scoring.stored import NonFiniteScoreError, Progress, Work
 
-# Gradients of as many sequences side by side as fit this many bytes, at least one.
+# Most bytes of the gradients of sequences in one batch, at least one sequence.
 _MOST_BYTES = 1 << 28
 _POSITIONS = 128
-# Devices that divide the weights take the same row, so that a sum over them is of one
-# sequence's gradient.
+# Devices that share the weights take the same row, so that a sum over them is the
+# gradient of one sequence.
 _ROWS = PartitionSpec(DATA_AXIS)
 # Name of these values in the store's keys.
 _KEPT = "gradient_norm"
@@ -57,11 +57,11 @@ _KEPT = "gradient_norm"
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class GradientNorms:
-    """Norms of sequences' gradients.
+    """Gradient norms of sequences.
 
     Attributes:
         norms: (n_sequences,) float64; L2, over all weights.
-        n_cached: Target tokens in all of sequences whose norm the store held.
+        n_cached: Target tokens of the sequences whose norm was in the store.
     """
 
     norms: np.ndarray
@@ -88,7 +88,7 @@ def gradient_norms(
         batch_tokens: Tokens of a batch on one device.
         store: Where scores of this very decoder are kept.
         division: How batches are divided among processes; None where there is one.
-        progress: Told of target tokens.
+        progress: Called with target tokens scored and in all.
 
     Raises:
         NonFiniteScoreError: Names the sequence.
@@ -105,15 +105,15 @@ def gradient_norms(
         n_devices=mesh.shape[DATA_AXIS],
     )
     at_once = _at_once(state)
-    placed, layout = on_mesh(state, mesh)
-    forward = _compiled(graphdef, mesh, layout, at_once)
+    placed, sharding = on_mesh(state, mesh)
 
     def start(batch: Batch) -> jax.Array:
         inputs_BS, targets_BS = fill(batch, rows, read)
         lengths_B = np.ones(batch.n_rows, np.int32)
         lengths_B[: len(batch.rows)] = [rows[i].length for i in batch.rows]
         inputs = (inputs_BS, targets_BS, lengths_B)
-        return forward(placed, *rows_on_mesh(mesh, _ROWS, *inputs))
+        rows_on = rows_on_mesh(mesh, _ROWS, *inputs)
+        return _norms(graphdef, mesh, sharding, at_once, placed, *rows_on)
 
     def finish(batch: Batch, found: Any) -> list[np.ndarray]:
         norms_B = np.asarray(found)
@@ -148,33 +148,40 @@ def gradient_norms(
 
 
 def _at_once(state: nnx.State) -> int:
-    """Sequences whose gradients are in memory side by side."""
+    """Sequences whose gradients are in memory at once."""
     n_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
     return max(1, _MOST_BYTES // n_bytes)
 
 
-@functools.lru_cache(maxsize=8)
-def _compiled(
-    graphdef: nnx.GraphDef, mesh: Mesh, layout: Layout, at_once: int
-) -> Callable[..., jax.Array]:
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _norms(
+    graphdef: nnx.GraphDef,
+    mesh: Mesh,
+    sharding: WeightSharding,
+    at_once: int,
+    state: nnx.State,
+    *batch: jax.Array,
+) -> jax.Array:
     """Norms of a batch, `[B]`; each copy of the weights takes its own rows."""
 
     def norms(state, inputs_BS, targets_BS, lengths_B) -> jax.Array:
         def one(row: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
-            gradients = jax.grad(_mean_loss, argnums=1)(graphdef, state, *row, layout)
-            return jnp.sqrt(_square_sum(gradients, layout, mesh.shape[MODEL_AXIS]))
+            gradients = jax.grad(_mean_loss, argnums=1)(graphdef, state, *row, sharding)
+            return jnp.sqrt(_square_sum(gradients, sharding, mesh.shape[MODEL_AXIS]))
 
         with jax.default_matmul_precision(PRECISION):
             return jax.lax.map(
                 one, (inputs_BS, targets_BS, lengths_B), batch_size=at_once
             )
 
-    return compiled_over(mesh, layout, _ROWS, norms)
+    return over_mesh(mesh, sharding, _ROWS, norms)(state, *batch)
 
 
-def _square_sum(gradients: nnx.State, layout: Layout, n_parts: int) -> jax.Array:
-    """Sum of all squares, whole on every device; within `shard_map`."""
-    divided = dict(layout.axes)
+def _square_sum(
+    gradients: nnx.State, sharding: WeightSharding, n_parts: int
+) -> jax.Array:
+    """Sum of squares of the whole gradient, on every device; within `shard_map`."""
+    divided = dict(sharding.axes)
     whole, parts = jnp.zeros(()), jnp.zeros(())
     for path, leaf in jax.tree.leaves_with_path(gradients):
         square = jnp.square(leaf.astype(jnp.float32)).sum()
@@ -193,12 +200,12 @@ def _mean_loss(
     inputs_S: jax.Array,
     targets_S: jax.Array,
     length: jax.Array,
-    layout: Layout,
+    sharding: WeightSharding,
 ) -> jax.Array:
     """Mean of minus log p over the first `length` targets, nats."""
     (S,) = inputs_S.shape
-    decoder: Decoder = nnx.merge(graphdef, layout.gather(state))
-    hidden_SD = decoder(inputs_S[None], remat=True, layout=layout)[0]
+    decoder: Decoder = nnx.merge(graphdef, sharding.gather(state))
+    hidden_SD = decoder(inputs_S[None], remat=True, sharding=sharding)[0]
     head_VD = decoder.head_VD
     n_blocks = -(-S // _POSITIONS)
     P = min(S, _POSITIONS)
@@ -206,7 +213,7 @@ def _mean_loss(
     blocks_BPD = jnp.pad(hidden_SD, ((0, pad), (0, 0))).reshape(n_blocks, P, -1)
     targets_BP = jnp.pad(targets_S, (0, pad)).reshape(n_blocks, P)
 
-    # Its logits are made again for the gradient: kept, they would be [S, V].
+    # The backward pass recomputes the logits: saved, they would be [S, V].
     @jax.checkpoint
     def logprobs(block: tuple[jax.Array, jax.Array]) -> jax.Array:
         hidden_PD, targets_P = block

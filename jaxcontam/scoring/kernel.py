@@ -1,9 +1,9 @@
-"""The log-likelihood kernel that every detector reads.
+"""Log-likelihood kernel behind every detector.
 
-One pass gives, for each target token, its log-probability and, if asked, the mean
-and variance of the log-probability under the model's own distribution, and that of
-the likeliest token. The head is applied in blocks of the vocabulary, so no `[B, S, V]`
-array exists.
+One pass computes, for each target token, its log-probability and, if asked, the mean
+and variance of the log-probability under the model's own distribution, and the log-
+probability of the likeliest token. The head is applied in blocks of the vocabulary, so
+no `[B, S, V]` array exists.
 
 Dimension key
     B  sequences in the batch
@@ -16,7 +16,6 @@ Dimension key
 Log-probabilities are float32 and in nats throughout the package.
 """
 
-import functools
 from typing import NamedTuple
 
 import jax
@@ -24,14 +23,13 @@ import jax.numpy as jnp
 from flax import nnx
 
 from jaxcontam.models.attention import softcapped
-from jaxcontam.models.fused_attention import hardware
-from jaxcontam.models.sharding import Layout
+from jaxcontam.models.sharding import WeightSharding
 
 VERSION = 3
-"""Changes when the same inputs could give other numbers."""
+"""Version of the numbers: raised when the same inputs could give others."""
 
 PRECISION = "highest"
-"""float32 means float32: accelerators otherwise round dots to fewer bits."""
+"""Full float32 products: accelerators otherwise round operands to fewer bits."""
 
 # Widest block of logits that stays in cache on CPUs; measured flat from 256 to 2048.
 _VOCAB_BLOCK = 1024
@@ -47,8 +45,8 @@ class TokenScores(NamedTuple):
 
     Attributes:
         logprobs: log p(target | inputs up to its position), nats, at most 0.
-        means: Mean of log p under the model's distribution at that position.
-        variances: Its variance, at least 0.
+        means: Mean of log p under the model's distribution at that position, nats.
+        variances: Variance of log p there, at least 0.
         tops: log p of the likeliest token there, at most 0 and at least `logprobs`.
     """
 
@@ -58,7 +56,6 @@ class TokenScores(NamedTuple):
     tops: jax.Array | None
 
 
-@functools.partial(jax.jit, static_argnames=("graphdef", "moments", "layout"))
 def score_tokens(
     graphdef: nnx.GraphDef,
     state: nnx.State,
@@ -66,20 +63,22 @@ def score_tokens(
     targets_BS: jax.Array,
     *,
     moments: bool,
-    layout: Layout | None = None,
+    sharding: WeightSharding | None = None,
 ) -> TokenScores:
     """Score every target of a batch.
 
+    Not compiled: the caller jits it, with everything but the arrays static.
+
     Args:
-        graphdef: Of the decoder, from `nnx.split`.
-        state: Its weights.
+        graphdef: Graph definition of the decoder, from `nnx.split`.
+        state: Weights of the decoder.
         inputs_BS: int32 ids in [0, V).
-        targets_BS: int32 ids; padding may hold any id, its scores are to be ignored.
+        targets_BS: int32 ids; any id at padding, whose scores are to be ignored.
         moments: Also return means, variances and tops.
-        layout: The state holds this device's parts of the weights, within `shard_map`.
+        sharding: How the weights are sharded, within `shard_map`.
 
     Returns:
-        Scores of shape `[B, S]`. A row does not depend on its batch mates.
+        Scores of shape `[B, S]`; a row does not depend on the other rows.
 
     Raises:
         ValueError: If the shapes differ or S exceeds the context.
@@ -87,17 +86,18 @@ def score_tokens(
     B, S = inputs_BS.shape
     if targets_BS.shape != (B, S):
         raise ValueError(f"targets must have shape {(B, S)}, got {targets_BS.shape}")
-    if layout is not None:
-        state = layout.gather(state)
+    if sharding is not None:
+        state = sharding.gather(state)
     decoder = nnx.merge(graphdef, state)
     with jax.default_matmul_precision(PRECISION):
-        hidden_ND = decoder(inputs_BS, layout=layout).reshape(B * S, -1)
+        hidden_ND = decoder(inputs_BS, sharding=sharding).reshape(B * S, -1)
         scores = target_scores(
             hidden_ND,
             decoder.head_VD,
             targets_BS.reshape(-1),
             moments=moments,
             softcap=decoder.config.logit_softcap,
+            platform=decoder.hardware.platform,
         )
     return jax.tree.map(lambda part: part.reshape(B, S), scores)
 
@@ -109,11 +109,20 @@ def target_scores(
     *,
     moments: bool,
     softcap: float | None = None,
+    platform: str = "cpu",
 ) -> TokenScores:
     """Log-probabilities of targets from hidden states, block of vocabulary by block.
 
     The log-sum-exp is kept online. Moments are merged block by block around each
     block's own mean, so a variance is a sum of squares and never negative.
+
+    Args:
+        hidden_ND: Hidden states after the inputs; cast to the head's dtype.
+        head_VD: Output embedding, float32 or bfloat16.
+        targets_N: int32 ids.
+        moments: Also return means, variances and tops.
+        softcap: Logits x become cap * tanh(x / cap); None leaves them.
+        platform: Device type that the block width is chosen for, see `vocab_block`.
 
     Returns:
         Scores of shape `[N]`.
@@ -124,11 +133,11 @@ def target_scores(
     """
     N, _ = hidden_ND.shape
     V, _ = head_VD.shape
-    C = vocab_block(V, hardware().platform)
+    C = vocab_block(V, platform)
     hidden_ND = hidden_ND.astype(head_VD.dtype)
     n_blocks = -(-V // C)
 
-    def step(carry, block: jax.Array):
+    def step(carry: tuple[jax.Array, ...], block: jax.Array):
         # The last block reaches back into the one before it; those columns are masked.
         start = jnp.minimum(block * C, V - C)
         head_CD = jax.lax.dynamic_slice_in_dim(head_VD, start, C, 0)
@@ -169,9 +178,9 @@ def target_scores(
 def vocab_block(V: int, platform: str) -> int:
     """C, columns of a block of logits.
 
-    On accelerators blocks are of nearly equal width, so that the last one hardly
-    repeats columns of the one before: 50,257 are 13 blocks of 3,968, 3 % too many,
-    where blocks of 4,096 would be 6 %.
+    Accelerators take blocks of nearly equal width, so that the last one repeats few
+    columns of the one before: 50,257 columns are 13 blocks of 3,968, 3 % too many;
+    blocks of 4,096 would be 6 % too many.
     """
     if platform == "cpu":
         return min(_VOCAB_BLOCK, V)
@@ -180,7 +189,13 @@ def vocab_block(V: int, platform: str) -> int:
     return min(lanes * _LANES, V)
 
 
-def _merge(carry, logits_NC: jax.Array, fresh_C: jax.Array, *, moments: bool):
+def _merge(
+    carry: tuple[jax.Array, ...],
+    logits_NC: jax.Array,
+    fresh_C: jax.Array,
+    *,
+    moments: bool,
+) -> tuple[jax.Array, ...]:
     """Add a block to (largest logit, sum of exp, mean logit, weighted squares)."""
     top_N, total_N, mean_N, square_N = carry
     new_top_N = jnp.maximum(top_N, logits_NC.max(axis=-1))

@@ -1,28 +1,27 @@
-"""What to say when a device has no memory for a batch."""
+"""One-line error for an exhausted device memory."""
 
 import contextlib
 from collections.abc import Iterator
 
 from jaxcontam.errors import InputError
 
-# What XLA says on every platform, where a program is loaded or run.
+# Status of XLA on every platform, when a program is loaded or run.
 _EXHAUSTED = "RESOURCE_EXHAUSTED"
 
 
 class NoRoomError(InputError):
-    """The device has no memory for a batch; scored in halves where that can be."""
+    """The device has no memory for a batch; the scorer retries with half batches."""
 
 
 @contextlib.contextmanager
 def room_for(what: str) -> Iterator[None]:
-    """Tell exhausted memory of a device from all other errors of the block.
+    """Turn a device's out-of-memory error in the block into `NoRoomError`.
 
     Args:
-        what: Is computed, such as `8 rows of 512 ids`.
+        what: What is computed, such as `8 rows of 512 ids`.
 
     Raises:
-        NoRoomError: In place of the device's error, whose pages of text and whose
-            arrays are dropped.
+        NoRoomError: Instead of the device's error and its arrays.
     """
     try:
         yield

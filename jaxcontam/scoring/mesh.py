@@ -1,9 +1,9 @@
-"""Scoring on every device: rows split over all of a mesh, weights along `model`.
+"""Scoring over a device mesh: rows over all devices, weights along the axis `model`.
 
-With one device on the axis `model` each has all weights, and none talks to another.
-With more, a device gathers the weights of a layer before it computes it, and drops
-them after it. A mesh may span processes: each calls with the same rows, puts its own
-devices' on them, and receives all scores.
+With one device on the axis `model` the weights are replicated, and devices do not
+communicate. With more, a device gathers a layer's weights before it computes the layer,
+and drops them after it. A mesh may span processes: each calls with the same rows, puts
+its own devices' rows on them, and receives all scores.
 
 `jax.pmap` is today a wrapper over `jit` and `shard_map`, so these are used directly.
 
@@ -26,8 +26,8 @@ from jaxcontam.models.sharding import (
     DATA_AXIS,
     MODEL_AXIS,
     ROWS,
-    Layout,
-    mesh_layout,
+    WeightSharding,
+    mesh_sharding,
     place,
 )
 from jaxcontam.scoring.kernel import TokenScores, score_tokens
@@ -42,21 +42,21 @@ def device_mesh(shape: MeshShape, devices: Sequence[Any] | None = None) -> Mesh:
 
     Args:
         shape: Without a number of copies, all devices are used.
-        devices: Those of the mesh; None is all, of all processes.
+        devices: Devices of the mesh; None takes those of all processes.
 
     Raises:
-        InputError: If so many devices do not make this shape.
+        InputError: If the number of devices does not fit the shape.
     """
     devices = jax.devices() if devices is None else devices
     n = len(devices)
     if shape.data is None and n % shape.model:
         raise InputError(
-            f"--mesh {shape} needs a multiple of {shape.model} devices, here are {n}"
+            f"--mesh {shape} needs a multiple of {shape.model} devices, found {n}"
         )
     data = n // shape.model if shape.data is None else shape.data
     if data * shape.model != n:
         raise InputError(
-            f"--mesh {shape} needs {data * shape.model} devices, here are {n}",
+            f"--mesh {shape} needs {data * shape.model} devices, found {n}",
             hint="leave data out to use all",
         )
     sizes, names = (data, shape.model), (DATA_AXIS, MODEL_AXIS)
@@ -75,7 +75,7 @@ def data_mesh(devices: Sequence[Any] | None = None) -> Mesh:
 
 
 def weights_mesh(state: Any) -> Mesh:
-    """The mesh on which weights lie; all devices here, where they lie on none."""
+    """Mesh that the weights are sharded over; all local devices if over none."""
     for leaf in jax.tree.leaves(state):
         sharding = getattr(leaf, "sharding", None)
         if isinstance(sharding, NamedSharding):
@@ -91,8 +91,8 @@ def sharded_forward(
     """The kernel over a mesh: each device scores its own rows.
 
     Args:
-        graphdef: Of the decoder, from `nnx.split`.
-        state: Its weights; put on the mesh, where they do not lie there.
+        graphdef: Graph definition of the decoder, from `nnx.split`.
+        state: Weights of the decoder; put on the mesh unless they are there.
         mesh: From `device_mesh`.
         moments: Also return means, variances and tops.
 
@@ -102,11 +102,11 @@ def sharded_forward(
     Raises:
         InputError: If the mesh has a model axis that divides no weight.
     """
-    placed, layout = on_mesh(state, mesh)
-    sharded = _compiled(graphdef, mesh, layout, moments)
+    placed, sharding = on_mesh(state, mesh)
 
     def forward(inputs_BS, targets_BS) -> TokenScores:
-        return sharded(placed, *rows_on_mesh(mesh, ROWS, inputs_BS, targets_BS))
+        rows = rows_on_mesh(mesh, ROWS, inputs_BS, targets_BS)
+        return _tokens(graphdef, mesh, sharding, moments, placed, *rows)
 
     return forward
 
@@ -121,47 +121,47 @@ def sharded_pairs(
         `[I, K, T]`; I is a multiple of the number of devices.
 
     Raises:
-        InputError: As `sharded_forward`.
+        InputError: If the mesh has a model axis that divides no weight.
     """
-    placed, layout = on_mesh(state, mesh)
+    placed, sharding = on_mesh(state, mesh)
 
     def forward(prefixes_IP, lengths_I, continuations_IKT, at_once: int) -> jax.Array:
-        sharded = _compiled_pairs(graphdef, mesh, layout, at_once)
         inputs = (prefixes_IP, lengths_I, continuations_IKT)
-        return sharded(placed, *rows_on_mesh(mesh, ROWS, *inputs))
+        rows = rows_on_mesh(mesh, ROWS, *inputs)
+        return _pairs(graphdef, mesh, sharding, at_once, placed, *rows)
 
     return forward
 
 
-def on_mesh(state: nnx.State, mesh: Mesh) -> tuple[nnx.State, Layout]:
-    """Weights divided among the devices of a mesh, and how; what lies there stays.
+def on_mesh(state: nnx.State, mesh: Mesh) -> tuple[nnx.State, WeightSharding]:
+    """Shard weights over a mesh; those that are so already are not copied.
 
     Raises:
-        InputError: As `sharded_forward`.
+        InputError: If the mesh has a model axis that divides no weight.
     """
-    layout = mesh_layout(state, mesh)
+    sharding = mesh_sharding(state, mesh)
 
     def put(leaf: Any, spec: PartitionSpec) -> jax.Array:
-        sharding = NamedSharding(mesh, spec)
+        wanted = NamedSharding(mesh, spec)
         found = getattr(leaf, "sharding", None)
-        if found is not None and found.is_equivalent_to(sharding, leaf.ndim):
+        if found is not None and found.is_equivalent_to(wanted, leaf.ndim):
             return leaf
-        if sharding.is_fully_addressable:
-            return jax.device_put(leaf, sharding)
+        if wanted.is_fully_addressable:
+            return jax.device_put(leaf, wanted)
         host = np.asarray(leaf)
-        return place(host.shape, lambda cut: host[cut], sharding)
+        return place(host.shape, lambda cut: host[cut], wanted)
 
-    return jax.tree.map(put, state, layout.specs(state)), layout
+    return jax.tree.map(put, state, sharding.specs(state)), sharding
 
 
 def rows_on_mesh(
     mesh: Mesh, rows: PartitionSpec, *arrays: np.ndarray
 ) -> tuple[Any, ...]:
-    """Rows of the host, each on the device that computes it.
+    """Put rows of the host on the devices that compute them.
 
     Args:
         mesh: From `device_mesh`.
-        rows: How their first axis is divided.
+        rows: Spec of their first axis.
         *arrays: The same on every process.
     """
     sharding = NamedSharding(mesh, rows)
@@ -173,17 +173,18 @@ def rows_on_mesh(
     )
 
 
-def compiled_over(
-    mesh: Mesh, layout: Layout, rows: PartitionSpec, score: Callable[..., Any]
+def over_mesh(
+    mesh: Mesh, sharding: WeightSharding, rows: PartitionSpec, score: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """`score(state, *arrays)` of each device's own rows, jitted over a mesh.
+    """`score(state, *arrays)` mapped over a mesh: each device scores its own rows.
 
-    Where devices of other processes take part, every process receives all rows.
+    Where devices of other processes take part, every process receives all rows. The
+    result is not compiled; its caller is.
 
     Args:
         mesh: From `device_mesh`.
-        layout: Of the weights on it.
-        rows: How the first axis of every array and of every result is divided.
+        sharding: Sharding of the weights on it.
+        rows: Spec of the first axis of every array and of every result.
         score: Takes this device's parts of the weights and its rows.
     """
 
@@ -195,43 +196,51 @@ def compiled_over(
             lambda part: jax.lax.all_gather(part, rows[0], tiled=True), found
         )
 
-    def over_mesh(state: nnx.State, *arrays: jax.Array) -> Any:
+    def mapped(state: nnx.State, *arrays: jax.Array) -> Any:
         sharded = jax.shard_map(
             whole,
             mesh=mesh,
-            in_specs=(layout.specs(state), *(rows for _ in arrays)),
+            in_specs=(sharding.specs(state), *(rows for _ in arrays)),
             out_specs=PartitionSpec() if mesh.is_multi_process else rows,
             # Scans start from constants; the check takes them for equal everywhere.
             check_vma=False,
         )
         return sharded(state, *arrays)
 
-    return jax.jit(over_mesh)
+    return mapped
 
 
-@functools.lru_cache(maxsize=8)
-def _compiled(graphdef: nnx.GraphDef, mesh: Mesh, layout: Layout, moments: bool):
-    """One jitted function a model shape, so that its scorers share what is compiled."""
-
+# Static arguments compare by value: scorers of one shape share what is compiled.
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _tokens(
+    graphdef: nnx.GraphDef,
+    mesh: Mesh,
+    sharding: WeightSharding,
+    moments: bool,
+    state: nnx.State,
+    inputs_BS: jax.Array,
+    targets_BS: jax.Array,
+) -> TokenScores:
     def score(state: nnx.State, inputs_BS: jax.Array, targets_BS: jax.Array):
         return score_tokens(
-            graphdef, state, inputs_BS, targets_BS, moments=moments, layout=layout
+            graphdef, state, inputs_BS, targets_BS, moments=moments, sharding=sharding
         )
 
-    return compiled_over(mesh, layout, ROWS, score)
+    return over_mesh(mesh, sharding, ROWS, score)(state, inputs_BS, targets_BS)
 
 
-@functools.lru_cache(maxsize=32)
-def _compiled_pairs(graphdef: nnx.GraphDef, mesh: Mesh, layout: Layout, at_once: int):
-    def score(state: nnx.State, prefixes_IP, lengths_I, continuations_IKT):
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _pairs(
+    graphdef: nnx.GraphDef,
+    mesh: Mesh,
+    sharding: WeightSharding,
+    at_once: int,
+    state: nnx.State,
+    *pairs: jax.Array,
+) -> jax.Array:
+    def score(state: nnx.State, *pairs: jax.Array) -> jax.Array:
         return score_continuations(
-            graphdef,
-            state,
-            prefixes_IP,
-            lengths_I,
-            continuations_IKT,
-            at_once=at_once,
-            layout=layout,
+            graphdef, state, *pairs, at_once=at_once, sharding=sharding
         ).logprobs
 
-    return compiled_over(mesh, layout, ROWS, score)
+    return over_mesh(mesh, sharding, ROWS, score)(state, *pairs)

@@ -1,4 +1,4 @@
-"""Many continuations of one prefix: the prefix is read once, its cache is shared.
+"""Many continuations of one prefix, from one prefill whose KV cache they share.
 
 Dimension key
     I  prefixes
@@ -8,20 +8,15 @@ Dimension key
     D  model width
 """
 
-import functools
-
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.sharding import Layout
+from jaxcontam.models.sharding import WeightSharding
 from jaxcontam.scoring.kernel import PRECISION, TokenScores, target_scores
 
 
-@functools.partial(
-    jax.jit, static_argnames=("graphdef", "moments", "at_once", "layout")
-)
 def score_continuations(
     graphdef: nnx.GraphDef,
     state: nnx.State,
@@ -31,23 +26,24 @@ def score_continuations(
     *,
     moments: bool = False,
     at_once: int = 1,
-    layout: Layout | None = None,
+    sharding: WeightSharding | None = None,
 ) -> TokenScores:
     """Score every id of every continuation after its prefix.
 
     A few prefixes at a time, so memory does not grow with I. The head is applied to the
     K x T scored places alone: the first id of a continuation is scored from the
-    prefix's last hidden state, and the last id is never read.
+    prefix's last hidden state, and the last id is never read. Not compiled: the caller
+    jits it, with everything but the arrays static.
 
     Args:
-        graphdef: Of the decoder, from `nnx.split`.
-        state: Its weights.
+        graphdef: Graph definition of the decoder, from `nnx.split`.
+        state: Weights of the decoder.
         prefixes_IP: int32 ids, padding at the end.
-        lengths_I: int32, ids of each prefix that are no padding, at least 1.
-        continuations_IKT: int32 ids, padding at the end; its scores are to be ignored.
+        lengths_I: int32, ids of each prefix that are not padding, at least 1.
+        continuations_IKT: int32 ids, padding at the end; ignore the padding's scores.
         moments: Also return means, variances and tops.
-        at_once: Prefixes that are scored side by side.
-        layout: The state holds this device's parts of the weights, within `shard_map`.
+        at_once: Prefixes in one batch.
+        sharding: How the weights are sharded, within `shard_map`.
 
     Returns:
         Scores of shape `[I, K, T]`.
@@ -58,17 +54,17 @@ def score_continuations(
     _, K, T = continuations_IKT.shape
     if T == 0:
         raise ValueError("continuations must have at least one id")
-    if layout is not None:
-        state = layout.gather(state)
+    if sharding is not None:
+        state = sharding.gather(state)
     decoder: Decoder = nnx.merge(graphdef, state)
 
     def score(one: tuple[jax.Array, jax.Array, jax.Array]) -> TokenScores:
         prefix_P, length, ids_KT = one
-        hidden_PD, memory = decoder.remember(prefix_P, length, layout=layout)
+        hidden_PD, cache = decoder.prefill(prefix_P, length, sharding=sharding)
         last_KD = jnp.broadcast_to(hidden_PD[length - 1], (K, hidden_PD.shape[-1]))
         hidden_KTD = last_KD[:, None]
         if T > 1:
-            read_KTD = decoder(ids_KT[:, :-1], memory, layout=layout)
+            read_KTD = decoder(ids_KT[:, :-1], cache, sharding=sharding)
             hidden_KTD = jnp.concatenate([hidden_KTD, read_KTD], axis=1)
         scores = target_scores(
             hidden_KTD.reshape(K * T, -1),
@@ -76,6 +72,7 @@ def score_continuations(
             ids_KT.reshape(-1),
             moments=moments,
             softcap=decoder.config.logit_softcap,
+            platform=decoder.hardware.platform,
         )
         return jax.tree.map(lambda part: part.reshape(K, T), scores)
 

@@ -1,4 +1,4 @@
-"""Texts after one prefix that they share: the prefix is read once a batch.
+"""Scores of texts after a shared prefix, with one prefill of the prefix per batch.
 
 Dimension key
     I  devices
@@ -21,10 +21,9 @@ from jaxcontam.scoring.shares import divided_batches
 from jaxcontam.scoring.store import RowKeys
 from jaxcontam.scoring.stored import NonFiniteScoreError, Progress, Work
 
-# So many times the prefix's ids are read after it, so that reading it again for each
-# batch costs a quarter at most.
+# Least ratio of a batch's ids to the prefix's: prefills cost at most a quarter more.
 _PER_PREFIX = 4
-# Attention from a batch's ids to the prefix, all heads, float32: so many bytes at most.
+# Most bytes of the attention scores from a batch's ids to the prefix, all heads.
 _MOST_BYTES = 1 << 28
 # Name of these values in the store's keys.
 _KEPT = "prefixed"
@@ -35,8 +34,9 @@ class PrefixedSums:
     """Log-probabilities of texts after a prefix.
 
     Attributes:
-        loglik: (n_texts,) float64, nats, summed over a text's ids but the first `skip`.
-        n_cached: Ids in all whose scores the store held.
+        loglik: (n_texts,) float64, nats, summed over a text's ids after the first
+            `skip`.
+        n_cached: Number of ids whose scores were in the store.
         n_scored: (n_texts,) int64, log-probabilities in each sum.
     """
 
@@ -47,7 +47,7 @@ class PrefixedSums:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PrefixedBatch:
-    """Texts that are scored together.
+    """A batch of texts.
 
     Attributes:
         texts: Their indices; at most I times K.
@@ -58,7 +58,7 @@ class PrefixedBatch:
     shape: tuple[int, int, int, int]
 
     def __str__(self) -> str:
-        """Its size."""
+        """Size of the batch."""
         n_devices, K, P, T = self.shape
         return f"{n_devices * K} rows of {T} ids after a prefix of {P}"
 
@@ -87,13 +87,13 @@ def prefixed_sums(
     """Sum the log-probabilities of each text after the prefix.
 
     Args:
-        scorer: Of a `PairScorer` the forward function, sizes and store are used, so
-            that the prefix is read once a batch; others are asked for one group.
+        scorer: A `PairScorer` prefills the prefix once per batch; any other source
+            scores one group.
         prefix: int32 ids, at least one.
         texts: int32 ids, at least one each.
-        n_heads: Query heads of the model, by which memory grows.
-        skip: Ids at the start of each text that are read and not counted.
-        progress: Told of ids.
+        n_heads: Query heads of the model, to which memory is proportional.
+        skip: Ids at the start of each text that are read but not summed.
+        progress: Called with ids scored and in all.
 
     Raises:
         ValueError: If the prefix or a text is empty, or the two exceed the context.
@@ -102,7 +102,7 @@ def prefixed_sums(
     if not len(prefix) or not all(len(ids) for ids in texts):
         raise ValueError("the prefix and every text must have at least one id")
     if not isinstance(scorer, PairScorer):
-        return _of_one_group(scorer, prefix, texts, skip, progress)
+        return _group_sums(scorer, prefix, texts, skip, progress)
     longest = max((len(ids) for ids in texts), default=0)
     if len(prefix) + longest > scorer.context + 1:
         raise ValueError(
@@ -167,14 +167,14 @@ def prefixed_sums(
     return PrefixedSums(loglik, n_cached, n_scored)
 
 
-def _of_one_group(
+def _group_sums(
     scorer: PairSource,
     prefix: np.ndarray,
     texts: Sequence[np.ndarray],
     skip: int,
     progress: Progress | None,
 ) -> PrefixedSums:
-    """Texts as continuations of one prefix; arguments as of `prefixed_sums`."""
+    """Sums from any source, with the texts as continuations of one prefix."""
     group = PairGroup(prefix, tuple(texts), 0, tuple(range(1, 1 + len(texts))))
     if not texts:
         return PrefixedSums(np.zeros(0), 0, np.zeros(0, np.int64))
@@ -195,7 +195,7 @@ def _of_one_group(
 def plan_prefixed(
     scorer: PairScorer, n_prefix: int, lengths: Sequence[int], *, n_heads: int = 1
 ) -> list[PrefixedBatch]:
-    """Batches of few shapes; they follow from the lengths alone."""
+    """Batches of few shapes, determined by the lengths alone."""
     buckets = bucket_lengths(scorer.context)
     of_bucket: dict[int, list[int]] = {}
     for i, length in enumerate(lengths):

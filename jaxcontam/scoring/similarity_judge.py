@@ -1,4 +1,4 @@
-"""A chat model that says how alike two continuations of a text are, from 1 to 5."""
+"""Similarity of two continuations of a text, from 1 to 5, graded by a chat model."""
 
 import dataclasses
 import re
@@ -45,12 +45,12 @@ _NAMED = re.compile(
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What the judge said.
+    """Grades of the judge.
 
     Attributes:
-        numbers: One a triple; None where the answer holds none, or there is none.
-        refusals: What the server said of each triple that it refused.
-        note: That the judge changed while it was asked; "" if it did not.
+        numbers: One per triple; None where there is no answer, or no grade in it.
+        refusals: Message of the server for each triple that it refused.
+        note: Warning that the judge changed during the run; "" if it did not.
     """
 
     numbers: tuple[int | None, ...]
@@ -67,18 +67,18 @@ def judge_similarities(
     retry_refused: bool = False,
     progress: Progress | None = None,
 ) -> Judged:
-    """Ask for a number from 1 (nothing in common) to 5 (the same) of each triple.
+    """Grade each triple from 1 (nothing in common) to 5 (the same).
 
-    An empty sample gets a 1 without being asked for. Each answer is kept as it comes
-    in, whether or not it holds a number, and so is each refusal of the server.
+    An empty sample gets a 1 without a request. Answers, with a grade or without, and
+    refusals of the server are stored in the journal as they come in.
 
     Args:
         judge: The chat model.
         triples: (beginning, original continuation, sample).
-        journal: Where answers are kept.
+        journal: Store of the answers.
         api_key: See `key_from_environment`.
-        retry_refused: Ask again what the server refused in an earlier run.
-        progress: Told of answers and of all.
+        retry_refused: Send again what the server refused in an earlier run.
+        progress: Called with answers received and in all.
 
     Raises:
         InputError: If the server refuses everything, or keeps failing.
@@ -126,10 +126,10 @@ def judge_similarities(
 
 
 def parse_number(answer: str) -> int | None:
-    """The grade from 1 to 5 that an answer gives, or None where it gives none.
+    """Grade from 1 to 5 in an answer, or None.
 
-    A number alone on a line or at the beginning, as it was asked for; else the last one
-    that is called a score, a rating or a grade. Other numbers may be anything.
+    A number alone on a line or at the beginning, as the prompt asks; else the last
+    number that is called a score, a rating or a grade.
     """
     words = without_thoughts(answer)
     if match := _ALONE.search(words) or _FIRST.search(words):

@@ -68,7 +68,7 @@ def model(pulse, tmp_path):
             "x.jsonl",
             '{"q": "a"}\n{"q": "\\ud800"}\n',
             ["--text-field", "q"],
-            "x.jsonl:2: half a character ('\\ud800')",
+            "x.jsonl:2: unpaired surrogate ('\\ud800')",
         ),
         ("x.csv", "q,q\na,b\nc,d\n", [], "x.csv:1: two columns named 'q'"),
     ],

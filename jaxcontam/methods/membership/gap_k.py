@@ -22,7 +22,7 @@ def gap_k(
 
     Args:
         text: Its log-probabilities and moments are read.
-        fraction: Share of runs to keep, in (0, 1], rounded up.
+        fraction: Share of runs to keep, in (0, 1]; see `n_lowest`.
         window: Tokens a run, at least 1.
 
     Raises:
@@ -30,8 +30,7 @@ def gap_k(
             moments.
 
     Source:
-        Kwak and Kim, arXiv:2601.19936. Their code clamps the variance at 1e-8 and
-        rounds the number of runs down, to at least one.
+        Kwak and Kim, arXiv:2601.19936. Their code clamps the variance at 1e-8.
     """
     _, variances_T, tops_T = moments_of(text)
     gaps_T = (text.logprobs - tops_T) / np.sqrt(np.maximum(variances_T, LEAST_VARIANCE))
@@ -49,5 +48,5 @@ METHOD = ScoreMethod(
     cost="1 pass",
     finds="as min_k_pp, against the likeliest token, in runs of tokens",
     source="Kwak and Kim 2026, arXiv:2601.19936",
-    departure="variance at least 1e-12, not 1e-8; rounds the number of runs up",
+    departure="variance at least 1e-12, not 1e-8",
 )

@@ -1,7 +1,5 @@
 """Min-K% Prob: how surprising a text's least likely tokens are."""
 
-import math
-
 import numpy as np
 
 from jaxcontam.methods.membership.score import ScoredText, ScoreMethod
@@ -19,7 +17,7 @@ def min_k(text: ScoredText, *, fraction: float = FRACTION) -> float:
 
     Args:
         text: Its log-probabilities are read.
-        fraction: Share of tokens to keep, in (0, 1], rounded up.
+        fraction: Share of tokens to keep, in (0, 1]; see `n_lowest`.
 
     Returns:
         Nats per token, at most 0.
@@ -28,8 +26,8 @@ def min_k(text: ScoredText, *, fraction: float = FRACTION) -> float:
         ValueError: If `fraction` is outside (0, 1] or there is no token.
 
     Source:
-        Shi et al., arXiv:2310.16789. Rounds up where the authors' code rounds down,
-        so that a short text keeps at least one token.
+        Shi et al., arXiv:2310.16789. Rounds down as the authors' code does, but keeps
+        at least one token of a short text.
     """
     if fraction == 1:
         # The same sum in the same order as `loss`, so that the two are equal.
@@ -47,7 +45,10 @@ def mean_of_lowest(values: np.ndarray, fraction: float) -> float:
 
 
 def n_lowest(n: int, fraction: float) -> int:
-    """How many of `n` tokens a fraction keeps: rounded up, at least one.
+    """Number of tokens that a fraction of `n` keeps: rounded down, at least one.
+
+    Rounds the float product, as the released code of Min-K% and Min-K%++ does: 29 % of
+    100 tokens are 28, because 100 * 0.29 is a hair below 29 in binary.
 
     Raises:
         ValueError: If `fraction` is outside (0, 1] or there is no token.
@@ -56,8 +57,7 @@ def n_lowest(n: int, fraction: float) -> int:
         raise ValueError(f"fraction must be in (0, 1], got {fraction}")
     if n == 0:
         raise ValueError("a text must have at least one scored token")
-    # 0.2 * 15 is a hair above 3 in binary and must still keep 3 tokens.
-    return max(1, math.ceil(fraction * n - 1e-9))
+    return max(1, int(n * fraction))
 
 
 def name_at(name: str, fraction: float) -> str:
@@ -79,8 +79,8 @@ def min_k_at(fraction: float) -> ScoreMethod:
         cost="1 pass",
         finds="presence in any order, as a ranking beside unseen texts; proves nothing",
         source="Shi et al. 2023, arXiv:2310.16789",
-        departure="rounds the number of tokens up, so that a short text keeps one; "
-        "theirs rounds down to none",
+        departure="keeps at least one token; theirs keeps none of a text shorter than "
+        "1 / k",
     )
 
 

@@ -23,7 +23,7 @@ def min_k_pp(text: ScoredText, *, fraction: float = FRACTION) -> float:
 
     Args:
         text: Its log-probabilities and moments are read.
-        fraction: Share of tokens to keep, in (0, 1], rounded up.
+        fraction: Share of tokens to keep, in (0, 1]; see `n_lowest`.
 
     Returns:
         Standard deviations.
@@ -57,8 +57,7 @@ def min_k_pp_at(fraction: float) -> ScoreMethod:
         cost="1 pass",
         finds="as min_k, with places where everything is unlikely counting less",
         source="Zhang et al. 2024, arXiv:2404.02936",
-        departure="variance as a centred sum, at least 1e-12; rounds the number of "
-        "tokens up",
+        departure="variance as a centred sum, at least 1e-12; keeps at least one token",
     )
 
 

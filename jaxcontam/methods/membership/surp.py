@@ -21,7 +21,8 @@ def surp(
 
     Args:
         text: Its log-probabilities and means are read.
-        fraction: Share of tokens among which the surprising ones are, in (0, 1].
+        fraction: Share of tokens among which the surprising ones are, in (0, 1];
+            see `n_lowest`.
         most_entropy: Nats; an entropy must be below it.
 
     Raises:
@@ -48,6 +49,5 @@ METHOD = ScoreMethod(
     cost="1 pass",
     finds="as min_k, reading only places where the model was sure",
     source="Zhang and Wu 2024, arXiv:2407.21248",
-    departure="a text without a surprising token gets its Min-K% score, not -100; "
-    "rounds the number of tokens up",
+    departure="a text without a surprising token gets its Min-K% score, not -100",
 )

@@ -1,9 +1,9 @@
 """Model families as data: config mapping and tensor names of each `model_type`.
 
-A family says how its config.json reads, and where on disk each of our weights
-lives; both ways, so that a model that is read can be written. Names carry `{i}` for
-the layer and `{x}` for the expert. Several names in one row stand side by side along
-the output axis of ours (query, key and value; gate and up).
+A family maps its config.json to a `DecoderConfig`, and our weights to names on disk;
+both ways, so that a model that is read can be written. Names carry `{i}` for
+the layer and `{x}` for the expert. Several names in one row are joined along our
+output axis (query, key and value; gate and up).
 """
 
 from collections.abc import Mapping

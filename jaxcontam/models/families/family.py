@@ -1,7 +1,7 @@
-"""What a row of FAMILIES is made of, and how fields of a config.json are read."""
+"""Types of a row of FAMILIES, and readers for fields of a config.json."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from jaxcontam.models.config import DecoderConfig, RopeScaling
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Conversion:
-    """Another order of values on disk than ours, both ways without loss.
+    """Lossless reordering of a tensor between disk and decoder.
 
     Attributes:
         to_ours: (outputs in the file's order on the last axis, config) -> same shape.
@@ -25,7 +25,7 @@ class Conversion:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tensor:
-    """Where one of our weights lives on disk.
+    """Place of one weight of the decoder on disk.
 
     Attributes:
         names: Tensor names; more than one are joined along our output axis.
@@ -65,8 +65,49 @@ class Family:
     tensors: Callable[[DecoderConfig], dict[str, Tensor]]
     head: str = "lm_head.weight"
     head_bias: str = "lm_head.bias"
-    prefix: str
-    ignored: tuple[str, ...] = ()
+    prefix: str = "model."
+    ignored: tuple[str, ...] = (".rotary_emb.inv_freq",)
+
+
+def linear_tensors(
+    config: DecoderConfig,
+    layer: str,
+    names: Mapping[str, Sequence[str]],
+    *,
+    transposed: bool = True,
+) -> dict[str, Tensor]:
+    """Kernels of a block's linear maps and, where the config has them, biases.
+
+    Args:
+        config: Shape of the decoder.
+        layer: Prefix on disk, such as `layers.{i}.`.
+        names: Map in our block, such as `mlp.up` -> its names on disk.
+        transposed: True where the file holds [outputs, inputs].
+    """
+    biased = {
+        "attention.qkv": config.qkv_bias,
+        "attention.out": config.output_bias,
+        "mlp.up": config.mlp_bias,
+        "mlp.down": config.mlp_bias,
+    }
+    tensors = {}
+    for ours, theirs in names.items():
+        weights = tuple(f"{layer}{name}.weight" for name in theirs)
+        tensors[f"blocks.{ours}.kernel"] = Tensor(weights, transposed=transposed)
+        if biased.get(ours):
+            biases = tuple(f"{layer}{name}.bias" for name in theirs)
+            tensors[f"blocks.{ours}.bias"] = Tensor(biases)
+    return tensors
+
+
+def norm_tensors(config: DecoderConfig, names: Mapping[str, str]) -> dict[str, Tensor]:
+    """Scales of norms, and biases of layer norms, from our name -> name on disk."""
+    tensors = {}
+    for ours, theirs in names.items():
+        tensors[f"{ours}.scale"] = Tensor((f"{theirs}.weight",))
+        if config.norm == "layer":
+            tensors[f"{ours}.bias"] = Tensor((f"{theirs}.bias",))
+    return tensors
 
 
 _ACTIVATION_NAMES = {
@@ -136,7 +177,7 @@ def switch(raw: Mapping[str, Any], field: str, default: bool) -> bool:
 
 
 def refuse(raw: Mapping[str, Any], **unsupported: Any) -> None:
-    """Stop at a switch that would change the numbers and that nothing here knows.
+    """Refuse a config that turns on a feature the decoder lacks.
 
     Args:
         raw: config.json.

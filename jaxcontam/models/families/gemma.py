@@ -2,7 +2,7 @@
 
 Scales of norms are kept as their distance from 1, and embeddings are scaled. Gemma 2
 adds soft caps, a window in every second layer and norms after; Gemma 3 has norms of
-queries and keys instead of caps, and rotates more slowly where there is no window.
+queries and keys instead of caps, and lower rotary frequencies where there is no window.
 """
 
 import dataclasses
@@ -17,6 +17,7 @@ from jaxcontam.models.families.family import (
     activation,
     layer_windows,
     need,
+    norm_tensors,
     number,
     refuse,
     rope_scaling,
@@ -27,12 +28,12 @@ from jaxcontam.models.families.llama import llama_tensors, read_llama
 def _read_gemma(raw: Mapping[str, Any]) -> DecoderConfig:
     raw = {"num_key_value_heads": 16, **raw}
     name = raw.get("hidden_act") or "gelu_pytorch_tanh"
-    # The first files say gelu of models that were trained with its tanh form.
+    # The first files say gelu, but the models were trained with its tanh form.
     return _read(raw, "gelu_pytorch_tanh" if name == "gelu" else name)
 
 
 def _read(raw: Mapping[str, Any], activation_name: str) -> DecoderConfig:
-    """What the three share."""
+    """Fields that the three share."""
     refuse(raw, use_bidirectional_attention=True)
     # What a file leaves out is the family's default, not LLaMA's.
     raw = {"tie_word_embeddings": True, "head_dim": 256, **raw}
@@ -101,7 +102,7 @@ def _two_ropes(
     }
     local = {"rope_theta": number(raw, "rope_local_base_freq", 1e4), **both[1]}
     if rope_scaling(raw, local) is not None:
-        raise InputError("slowed rotations in layers with a window are not supported")
+        raise InputError("rope scaling in layers with a window is not supported")
     return everywhere, local
 
 
@@ -111,14 +112,12 @@ def _cap(raw: Mapping[str, Any], field: str, default: float | None) -> float | N
 
 
 def _tensors_with_post_norms(config: DecoderConfig) -> dict[str, Tensor]:
-    tensors = llama_tensors(config)
-    for ours, theirs in {
-        "attention_post_norm": "post_attention_layernorm",
-        "mlp_norm": "pre_feedforward_layernorm",
-        "mlp_post_norm": "post_feedforward_layernorm",
-    }.items():
-        tensors[f"blocks.{ours}.scale"] = Tensor((f"layers.{{i}}.{theirs}.weight",))
-    return tensors
+    norms = {
+        "blocks.attention_post_norm": "layers.{i}.post_attention_layernorm",
+        "blocks.mlp_norm": "layers.{i}.pre_feedforward_layernorm",
+        "blocks.mlp_post_norm": "layers.{i}.post_feedforward_layernorm",
+    }
+    return llama_tensors(config) | norm_tensors(config, norms)
 
 
 GEMMA = Family(
@@ -126,20 +125,16 @@ GEMMA = Family(
     architecture="GemmaForCausalLM",
     read_config=_read_gemma,
     tensors=llama_tensors,
-    prefix="model.",
-    ignored=(".rotary_emb.inv_freq",),
 )
 GEMMA2 = Family(
     model_type="gemma2",
     architecture="Gemma2ForCausalLM",
     read_config=_read_gemma2,
     tensors=_tensors_with_post_norms,
-    prefix="model.",
 )
 GEMMA3_TEXT = Family(
     model_type="gemma3_text",
     architecture="Gemma3ForCausalLM",
     read_config=_read_gemma3,
     tensors=_tensors_with_post_norms,
-    prefix="model.",
 )

@@ -8,7 +8,9 @@ from jaxcontam.models.families.family import (
     Family,
     Tensor,
     activation,
+    linear_tensors,
     need,
+    norm_tensors,
     number,
     refuse,
     switch,
@@ -64,25 +66,24 @@ def _write(config: DecoderConfig) -> dict[str, Any]:
 
 
 def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
-    tensors = {
+    linears = {
+        "attention.qkv": ["attn.c_attn"],
+        "attention.out": ["attn.c_proj"],
+        "mlp.up": ["mlp.c_fc"],
+        "mlp.down": ["mlp.c_proj"],
+    }
+    norms = {
+        "blocks.attention_norm": "h.{i}.ln_1",
+        "blocks.mlp_norm": "h.{i}.ln_2",
+        "final_norm": "ln_f",
+    }
+    return {
         "embedding": Tensor(("wte.weight",)),
         "position_embedding": Tensor(("wpe.weight",)),
+        # GPT-2 keeps its kernels as [inputs, outputs], like ours.
+        **linear_tensors(config, "h.{i}.", linears, transposed=False),
+        **norm_tensors(config, norms),
     }
-    # GPT-2 keeps its kernels as [inputs, outputs], like ours.
-    for ours, theirs in {
-        "attention_norm": "ln_1",
-        "attention.qkv": "attn.c_attn",
-        "attention.out": "attn.c_proj",
-        "mlp_norm": "ln_2",
-        "mlp.up": "mlp.c_fc",
-        "mlp.down": "mlp.c_proj",
-    }.items():
-        weight = "scale" if ours.endswith("norm") else "kernel"
-        tensors[f"blocks.{ours}.{weight}"] = Tensor((f"h.{{i}}.{theirs}.weight",))
-        tensors[f"blocks.{ours}.bias"] = Tensor((f"h.{{i}}.{theirs}.bias",))
-    tensors["final_norm.scale"] = Tensor(("ln_f.weight",))
-    tensors["final_norm.bias"] = Tensor(("ln_f.bias",))
-    return tensors
 
 
 GPT2 = Family(

@@ -9,7 +9,9 @@ from jaxcontam.models.families.family import (
     Family,
     Tensor,
     activation,
+    linear_tensors,
     need,
+    norm_tensors,
     number,
     switch,
 )
@@ -42,7 +44,7 @@ def _read(raw: Mapping[str, Any]) -> DecoderConfig:
 
 
 def _windows(raw: Mapping[str, Any]) -> tuple[int | None, ...]:
-    """Of each layer, from groups of layer types and how often each group comes."""
+    """Window of each layer, from groups of layer types and their repeats."""
     groups = raw.get("attention_types") or [[["global", "local"], 12]]
     try:
         kinds = [
@@ -51,7 +53,7 @@ def _windows(raw: Mapping[str, Any]) -> tuple[int | None, ...]:
         unknown = sorted({*kinds} - {"global", "local"})
     except (TypeError, ValueError) as e:
         raise InputError(
-            f"attention_types must be groups and their numbers, got {groups!r}"
+            f"attention_types must be groups of types with repeats, got {groups!r}"
         ) from e
     if unknown:
         raise InputError(f"attention type {unknown[0]!r} is not supported")
@@ -61,30 +63,23 @@ def _windows(raw: Mapping[str, Any]) -> tuple[int | None, ...]:
 
 
 def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
-    tensors = {
-        "embedding": Tensor(("wte.weight",)),
-        "position_embedding": Tensor(("wpe.weight",)),
+    linears = {
+        "attention.qkv": [f"attn.attention.{part}_proj" for part in "qkv"],
+        "attention.out": ["attn.attention.out_proj"],
+        "mlp.up": ["mlp.c_fc"],
+        "mlp.down": ["mlp.c_proj"],
     }
-    qkv = tuple(f"attn.attention.{part}_proj" for part in "qkv")
-    rows = {
-        "attention.qkv": (qkv, False),
-        "attention.out": (("attn.attention.out_proj",), True),
-        "mlp.up": (("mlp.c_fc",), True),
-        "mlp.down": (("mlp.c_proj",), True),
-    }
-    for ours, (theirs, bias) in rows.items():
-        weights = tuple(f"h.{{i}}.{name}.weight" for name in theirs)
-        tensors[f"blocks.{ours}.kernel"] = Tensor(weights, transposed=True)
-        if bias:
-            tensors[f"blocks.{ours}.bias"] = Tensor((f"h.{{i}}.{theirs[0]}.bias",))
-    for ours, theirs in {
+    norms = {
         "blocks.attention_norm": "h.{i}.ln_1",
         "blocks.mlp_norm": "h.{i}.ln_2",
         "final_norm": "ln_f",
-    }.items():
-        tensors[f"{ours}.scale"] = Tensor((f"{theirs}.weight",))
-        tensors[f"{ours}.bias"] = Tensor((f"{theirs}.bias",))
-    return tensors
+    }
+    return {
+        "embedding": Tensor(("wte.weight",)),
+        "position_embedding": Tensor(("wpe.weight",)),
+        **linear_tensors(config, "h.{i}.", linears),
+        **norm_tensors(config, norms),
+    }
 
 
 GPT_NEO = Family(

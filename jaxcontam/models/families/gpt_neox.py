@@ -1,5 +1,6 @@
 """GPT-NeoX and Pythia: parallel blocks, rotary positions on a part of each head."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +12,9 @@ from jaxcontam.models.families.family import (
     Family,
     Tensor,
     activation,
+    linear_tensors,
     need,
+    norm_tensors,
     number,
     rope_fields,
     rope_scaling,
@@ -52,31 +55,31 @@ def _read(raw: Mapping[str, Any]) -> DecoderConfig:
 
 
 def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
-    tensors = {"embedding": Tensor(("embed_in.weight",))}
-    rows = {
-        "attention.qkv": ("attention.query_key_value", config.qkv_bias),
-        "attention.out": ("attention.dense", config.output_bias),
-        "mlp.up": ("mlp.dense_h_to_4h", True),
-        "mlp.down": ("mlp.dense_4h_to_h", True),
-    }
-    for ours, (theirs, bias) in rows.items():
-        conversion = _HEADS if ours == "attention.qkv" else None
-        name = f"layers.{{i}}.{theirs}"
-        tensors[f"blocks.{ours}.kernel"] = Tensor(
-            (f"{name}.weight",), transposed=True, conversion=conversion
-        )
-        if bias:
-            tensors[f"blocks.{ours}.bias"] = Tensor(
-                (f"{name}.bias",), conversion=conversion
-            )
-    for ours, theirs in {
+    linears = linear_tensors(
+        config,
+        "layers.{i}.",
+        {
+            "attention.qkv": ["attention.query_key_value"],
+            "attention.out": ["attention.dense"],
+            "mlp.up": ["mlp.dense_h_to_4h"],
+            "mlp.down": ["mlp.dense_4h_to_h"],
+        },
+    )
+    norms = {
         "blocks.attention_norm": "layers.{i}.input_layernorm",
         "blocks.mlp_norm": "layers.{i}.post_attention_layernorm",
         "final_norm": "final_layer_norm",
-    }.items():
-        tensors[f"{ours}.scale"] = Tensor((f"{theirs}.weight",))
-        tensors[f"{ours}.bias"] = Tensor((f"{theirs}.bias",))
-    return tensors
+    }
+    for name in linears.keys() & {
+        "blocks.attention.qkv.kernel",
+        "blocks.attention.qkv.bias",
+    }:
+        linears[name] = dataclasses.replace(linears[name], conversion=_HEADS)
+    return {
+        "embedding": Tensor(("embed_in.weight",)),
+        **linears,
+        **norm_tensors(config, norms),
+    }
 
 
 def _heads_apart(fused: np.ndarray, config: DecoderConfig) -> np.ndarray:

@@ -8,7 +8,9 @@ from jaxcontam.models.families.family import (
     Family,
     Tensor,
     activation,
+    linear_tensors,
     need,
+    norm_tensors,
     number,
     switch,
 )
@@ -44,25 +46,18 @@ def _read(raw: Mapping[str, Any]) -> DecoderConfig:
 
 
 def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
-    tensors = {"embedding": Tensor(("wte.weight",))}
-    rows = {
-        "attention.qkv": tuple(f"attn.{part}_proj" for part in "qkv"),
-        "attention.out": ("attn.out_proj",),
-        "mlp.up": ("mlp.fc_in",),
-        "mlp.down": ("mlp.fc_out",),
+    linears = {
+        "attention.qkv": [f"attn.{part}_proj" for part in "qkv"],
+        "attention.out": ["attn.out_proj"],
+        "mlp.up": ["mlp.fc_in"],
+        "mlp.down": ["mlp.fc_out"],
     }
-    for ours, theirs in rows.items():
-        weights = tuple(f"h.{{i}}.{name}.weight" for name in theirs)
-        tensors[f"blocks.{ours}.kernel"] = Tensor(weights, transposed=True)
-        if ours.startswith("mlp"):
-            tensors[f"blocks.{ours}.bias"] = Tensor((f"h.{{i}}.{theirs[0]}.bias",))
-    for ours, theirs in {
-        "blocks.attention_norm": "h.{i}.ln_1",
-        "final_norm": "ln_f",
-    }.items():
-        tensors[f"{ours}.scale"] = Tensor((f"{theirs}.weight",))
-        tensors[f"{ours}.bias"] = Tensor((f"{theirs}.bias",))
-    return tensors
+    norms = {"blocks.attention_norm": "h.{i}.ln_1", "final_norm": "ln_f"}
+    return {
+        "embedding": Tensor(("wte.weight",)),
+        **linear_tensors(config, "h.{i}.", linears),
+        **norm_tensors(config, norms),
+    }
 
 
 GPTJ = Family(

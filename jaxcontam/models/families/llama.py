@@ -10,7 +10,9 @@ from jaxcontam.models.families.family import (
     Tensor,
     activation,
     layer_windows,
+    linear_tensors,
     need,
+    norm_tensors,
     number,
     rope_fields,
     rope_scaling,
@@ -100,32 +102,25 @@ def _write(config: DecoderConfig) -> dict[str, Any]:
 
 def llama_tensors(config: DecoderConfig) -> dict[str, Tensor]:
     """Tensor names that LLaMA and its relatives share."""
-    tensors = {"embedding": Tensor(("embed_tokens.weight",))}
-    qkv = tuple(f"self_attn.{part}_proj" for part in "qkv")
-    rows = {
-        "attention.qkv": (qkv, config.qkv_bias),
-        "attention.out": (("self_attn.o_proj",), config.output_bias),
-        "mlp.up": (("mlp.gate_proj", "mlp.up_proj"), config.mlp_bias),
-        "mlp.down": (("mlp.down_proj",), config.mlp_bias),
-    }
-    for ours, (theirs, bias) in rows.items():
-        weights = tuple(f"layers.{{i}}.{name}.weight" for name in theirs)
-        tensors[f"blocks.{ours}.kernel"] = Tensor(weights, transposed=True)
-        if bias:
-            biases = tuple(f"layers.{{i}}.{name}.bias" for name in theirs)
-            tensors[f"blocks.{ours}.bias"] = Tensor(biases)
     norms = {
-        "attention_norm": "input_layernorm",
-        "mlp_norm": "post_attention_layernorm",
+        "blocks.attention_norm": "layers.{i}.input_layernorm",
+        "blocks.mlp_norm": "layers.{i}.post_attention_layernorm",
+        "final_norm": "norm",
     }
     if config.query_key_norm:
-        norms["attention.query_norm"] = "self_attn.q_norm"
-        norms["attention.key_norm"] = "self_attn.k_norm"
-    for ours, theirs in norms.items():
-        name = f"layers.{{i}}.{theirs}.weight"
-        tensors[f"blocks.{ours}.scale"] = Tensor((name,))
-    tensors["final_norm.scale"] = Tensor(("norm.weight",))
-    return tensors
+        norms["blocks.attention.query_norm"] = "layers.{i}.self_attn.q_norm"
+        norms["blocks.attention.key_norm"] = "layers.{i}.self_attn.k_norm"
+    linears = {
+        "attention.qkv": [f"self_attn.{part}_proj" for part in "qkv"],
+        "attention.out": ["self_attn.o_proj"],
+        "mlp.up": ["mlp.gate_proj", "mlp.up_proj"],
+        "mlp.down": ["mlp.down_proj"],
+    }
+    return {
+        "embedding": Tensor(("embed_tokens.weight",)),
+        **linear_tensors(config, "layers.{i}.", linears),
+        **norm_tensors(config, norms),
+    }
 
 
 LLAMA = Family(
@@ -134,29 +129,22 @@ LLAMA = Family(
     read_config=read_llama,
     write_config=_write,
     tensors=llama_tensors,
-    prefix="model.",
-    ignored=(".rotary_emb.inv_freq",),
 )
 MISTRAL = Family(
     model_type="mistral",
     architecture="MistralForCausalLM",
     read_config=_read_mistral,
     tensors=llama_tensors,
-    prefix="model.",
-    ignored=(".rotary_emb.inv_freq",),
 )
 QWEN2 = Family(
     model_type="qwen2",
     architecture="Qwen2ForCausalLM",
     read_config=_read_qwen2,
     tensors=llama_tensors,
-    prefix="model.",
-    ignored=(".rotary_emb.inv_freq",),
 )
 QWEN3 = Family(
     model_type="qwen3",
     architecture="Qwen3ForCausalLM",
     read_config=_read_qwen3,
     tensors=llama_tensors,
-    prefix="model.",
 )

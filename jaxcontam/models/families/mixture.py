@@ -10,6 +10,7 @@ from jaxcontam.models.families.family import (
     Family,
     Tensor,
     layer_windows,
+    linear_tensors,
     need,
     switch,
 )
@@ -38,7 +39,7 @@ def _read_qwen2_moe(raw: Mapping[str, Any]) -> DecoderConfig:
     raw = {"num_key_value_heads": 16, **raw}
     config = _read_qwen(raw, n_experts=60, n_used=4, width=1408)
     assert config.experts is not None
-    # Zero, that no layer has a window, is as good as any number.
+    # Zero is valid, too: then no layer has a window.
     last = (
         0 if raw.get("max_window_layers") == 0 else need(raw, "max_window_layers", 28)
     )
@@ -66,9 +67,9 @@ def _read_qwen3_moe(raw: Mapping[str, Any]) -> DecoderConfig:
 def _read_qwen(
     raw: Mapping[str, Any], *, n_experts: int, n_used: int, width: int
 ) -> DecoderConfig:
-    """What the two share; the arguments are the family's defaults."""
+    """Fields that the two share; the arguments are the family's defaults."""
     if raw.get("decoder_sparse_step", 1) != 1 or raw.get("mlp_only_layers"):
-        raise InputError("layers without experts between those with are not supported")
+        raise InputError("dense layers among expert layers are not supported")
     # Newer files write num_local_experts.
     n = need(raw, "num_experts", need(raw, "num_local_experts", n_experts))
     return dataclasses.replace(
@@ -94,37 +95,28 @@ def _windows(
 
 def _tensors_mixtral(config: DecoderConfig) -> dict[str, Tensor]:
     experts = "block_sparse_moe.experts.{x}"
-    return llama_tensors(config) | _rows(
-        router=("block_sparse_moe.gate",),
-        up=(f"{experts}.w1", f"{experts}.w3"),
-        down=(f"{experts}.w2",),
-    )
+    linears = {
+        "mlp.router": ["block_sparse_moe.gate"],
+        "mlp.up": [f"{experts}.w1", f"{experts}.w3"],
+        "mlp.down": [f"{experts}.w2"],
+    }
+    return llama_tensors(config) | linear_tensors(config, "layers.{i}.", linears)
 
 
 def _tensors_qwen(config: DecoderConfig) -> dict[str, Tensor]:
     experts, shared = "mlp.experts.{x}", "mlp.shared_expert"
-    rows = {
-        "router": ("mlp.gate",),
-        "up": (f"{experts}.gate_proj", f"{experts}.up_proj"),
-        "down": (f"{experts}.down_proj",),
+    linears = {
+        "mlp.router": ["mlp.gate"],
+        "mlp.up": [f"{experts}.gate_proj", f"{experts}.up_proj"],
+        "mlp.down": [f"{experts}.down_proj"],
     }
     if config.experts is not None and config.experts.d_shared:
-        rows |= {
-            "shared.up": (f"{shared}.gate_proj", f"{shared}.up_proj"),
-            "shared.down": (f"{shared}.down_proj",),
-            "shared_gate": ("mlp.shared_expert_gate",),
+        linears |= {
+            "mlp.shared.up": [f"{shared}.gate_proj", f"{shared}.up_proj"],
+            "mlp.shared.down": [f"{shared}.down_proj"],
+            "mlp.shared_gate": ["mlp.shared_expert_gate"],
         }
-    return llama_tensors(config) | _rows(**rows)
-
-
-def _rows(**rows: tuple[str, ...]) -> dict[str, Tensor]:
-    """Kernels of a block's feed-forward layer by names on disk."""
-    return {
-        f"blocks.mlp.{ours}.kernel": Tensor(
-            tuple(f"layers.{{i}}.{name}.weight" for name in theirs), transposed=True
-        )
-        for ours, theirs in rows.items()
-    }
+    return llama_tensors(config) | linear_tensors(config, "layers.{i}.", linears)
 
 
 MIXTRAL = Family(
@@ -132,20 +124,16 @@ MIXTRAL = Family(
     architecture="MixtralForCausalLM",
     read_config=_read_mixtral,
     tensors=_tensors_mixtral,
-    prefix="model.",
-    ignored=(".rotary_emb.inv_freq",),
 )
 QWEN2_MOE = Family(
     model_type="qwen2_moe",
     architecture="Qwen2MoeForCausalLM",
     read_config=_read_qwen2_moe,
     tensors=_tensors_qwen,
-    prefix="model.",
 )
 QWEN3_MOE = Family(
     model_type="qwen3_moe",
     architecture="Qwen3MoeForCausalLM",
     read_config=_read_qwen3_moe,
     tensors=_tensors_qwen,
-    prefix="model.",
 )

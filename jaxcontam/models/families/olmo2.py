@@ -5,7 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxcontam.models.config import DecoderConfig
-from jaxcontam.models.families.family import Family, Tensor
+from jaxcontam.models.families.family import (
+    Family,
+    Tensor,
+    norm_tensors,
+)
 from jaxcontam.models.families.llama import llama_tensors, read_llama
 
 
@@ -23,14 +27,12 @@ def _read(raw: Mapping[str, Any]) -> DecoderConfig:
 
 def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
     tensors = llama_tensors(config)
-    for ours, theirs in {
-        "attention": "post_attention_layernorm",
-        "mlp": "post_feedforward_layernorm",
-    }.items():
-        del tensors[f"blocks.{ours}_norm.scale"]
-        name = f"layers.{{i}}.{theirs}.weight"
-        tensors[f"blocks.{ours}_post_norm.scale"] = Tensor((name,))
-    return tensors
+    del tensors["blocks.attention_norm.scale"], tensors["blocks.mlp_norm.scale"]
+    norms = {
+        "blocks.attention_post_norm": "layers.{i}.post_attention_layernorm",
+        "blocks.mlp_post_norm": "layers.{i}.post_feedforward_layernorm",
+    }
+    return tensors | norm_tensors(config, norms)
 
 
 OLMO2 = Family(
@@ -38,5 +40,4 @@ OLMO2 = Family(
     architecture="Olmo2ForCausalLM",
     read_config=_read,
     tensors=_tensors,
-    prefix="model.",
 )

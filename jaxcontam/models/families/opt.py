@@ -9,7 +9,9 @@ from jaxcontam.models.families.family import (
     Family,
     Tensor,
     activation,
+    linear_tensors,
     need,
+    norm_tensors,
     refuse,
     switch,
 )
@@ -52,34 +54,25 @@ def _read(raw: Mapping[str, Any]) -> DecoderConfig:
 
 
 def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
-    tensors = {
+    linears = {
+        "attention.qkv": [f"self_attn.{part}_proj" for part in "qkv"],
+        "attention.out": ["self_attn.out_proj"],
+        "mlp.up": ["fc1"],
+        "mlp.down": ["fc2"],
+    }
+    norms = {
+        "blocks.attention_norm": "decoder.layers.{i}.self_attn_layer_norm",
+        "blocks.mlp_norm": "decoder.layers.{i}.final_layer_norm",
+        "final_norm": "decoder.final_layer_norm",
+    }
+    return {
         "embedding": Tensor(("decoder.embed_tokens.weight",)),
         "position_embedding": Tensor(
             ("decoder.embed_positions.weight",), skipped_rows=_UNUSED_ROWS
         ),
+        **linear_tensors(config, "decoder.layers.{i}.", linears),
+        **norm_tensors(config, norms),
     }
-    qkv = tuple(f"self_attn.{part}_proj" for part in "qkv")
-    rows = {
-        "attention.qkv": (qkv, config.qkv_bias),
-        "attention.out": (("self_attn.out_proj",), config.output_bias),
-        "mlp.up": (("fc1",), config.mlp_bias),
-        "mlp.down": (("fc2",), config.mlp_bias),
-    }
-    for ours, (theirs, bias) in rows.items():
-        names = tuple(f"decoder.layers.{{i}}.{name}" for name in theirs)
-        weights = tuple(f"{name}.weight" for name in names)
-        tensors[f"blocks.{ours}.kernel"] = Tensor(weights, transposed=True)
-        if bias:
-            biases = tuple(f"{name}.bias" for name in names)
-            tensors[f"blocks.{ours}.bias"] = Tensor(biases)
-    for ours, theirs in {
-        "blocks.attention_norm": "decoder.layers.{i}.self_attn_layer_norm",
-        "blocks.mlp_norm": "decoder.layers.{i}.final_layer_norm",
-        "final_norm": "decoder.final_layer_norm",
-    }.items():
-        tensors[f"{ours}.scale"] = Tensor((f"{theirs}.weight",))
-        tensors[f"{ours}.bias"] = Tensor((f"{theirs}.bias",))
-    return tensors
 
 
 OPT = Family(
@@ -87,5 +80,4 @@ OPT = Family(
     architecture="OPTForCausalLM",
     read_config=_read,
     tensors=_tensors,
-    prefix="model.",
 )

@@ -12,7 +12,9 @@ from jaxcontam.models.families.family import (
     Tensor,
     activation,
     layer_windows,
+    linear_tensors,
     need,
+    norm_tensors,
     number,
     rope_fields,
     rope_scaling,
@@ -61,18 +63,12 @@ def _rotary_dim(
 
 
 def _tensors_phi(config: DecoderConfig) -> dict[str, Tensor]:
-    tensors = {"embedding": Tensor(("embed_tokens.weight",))}
-    rows = {
-        "attention.qkv": tuple(f"self_attn.{part}_proj" for part in "qkv"),
-        "attention.out": ("self_attn.dense",),
-        "mlp.up": ("mlp.fc1",),
-        "mlp.down": ("mlp.fc2",),
+    linears = {
+        "attention.qkv": [f"self_attn.{part}_proj" for part in "qkv"],
+        "attention.out": ["self_attn.dense"],
+        "mlp.up": ["mlp.fc1"],
+        "mlp.down": ["mlp.fc2"],
     }
-    for ours, theirs in rows.items():
-        names = tuple(f"layers.{{i}}.{name}" for name in theirs)
-        weights = tuple(f"{name}.weight" for name in names)
-        tensors[f"blocks.{ours}.kernel"] = Tensor(weights, transposed=True)
-        tensors[f"blocks.{ours}.bias"] = Tensor(tuple(f"{name}.bias" for name in names))
     norms = {
         "blocks.attention_norm": "layers.{i}.input_layernorm",
         "final_norm": "final_layernorm",
@@ -80,10 +76,11 @@ def _tensors_phi(config: DecoderConfig) -> dict[str, Tensor]:
     if config.query_key_norm is not None:
         norms["blocks.attention.query_norm"] = "layers.{i}.self_attn.q_layernorm"
         norms["blocks.attention.key_norm"] = "layers.{i}.self_attn.k_layernorm"
-    for ours, theirs in norms.items():
-        tensors[f"{ours}.scale"] = Tensor((f"{theirs}.weight",))
-        tensors[f"{ours}.bias"] = Tensor((f"{theirs}.bias",))
-    return tensors
+    return {
+        "embedding": Tensor(("embed_tokens.weight",)),
+        **linear_tensors(config, "layers.{i}.", linears),
+        **norm_tensors(config, norms),
+    }
 
 
 def _read_phi3(raw: Mapping[str, Any]) -> DecoderConfig:
@@ -146,14 +143,11 @@ def _with_long_rope(
 
 def _tensors_phi3(config: DecoderConfig) -> dict[str, Tensor]:
     # Query, key and value, and gate and up, are joined on disk in our order.
-    return llama_tensors(config) | {
-        "blocks.attention.qkv.kernel": Tensor(
-            ("layers.{i}.self_attn.qkv_proj.weight",), transposed=True
-        ),
-        "blocks.mlp.up.kernel": Tensor(
-            ("layers.{i}.mlp.gate_up_proj.weight",), transposed=True
-        ),
+    joined = {
+        "attention.qkv": ["self_attn.qkv_proj"],
+        "mlp.up": ["mlp.gate_up_proj"],
     }
+    return llama_tensors(config) | linear_tensors(config, "layers.{i}.", joined)
 
 
 PHI = Family(
@@ -161,14 +155,10 @@ PHI = Family(
     architecture="PhiForCausalLM",
     read_config=_read_phi,
     tensors=_tensors_phi,
-    prefix="model.",
-    ignored=(".rotary_emb.inv_freq",),
 )
 PHI3 = Family(
     model_type="phi3",
     architecture="Phi3ForCausalLM",
     read_config=_read_phi3,
     tensors=_tensors_phi3,
-    prefix="model.",
-    ignored=(".rotary_emb.inv_freq",),
 )
