@@ -1,8 +1,8 @@
 """`report.json`: results under the names of their fields, with digests.
 
-The report carries a digest of the rest of its text and of `orders.npz`, so that a
-digit that changed later is found even where it enters no p-value, or where two texts
-stand for the same float.
+The report carries a digest of the rest of its text and of the file that its numbers
+follow from, so that a digit that changed later is found even where it enters no
+p-value, or where two texts stand for the same float.
 """
 
 import contextlib
@@ -10,31 +10,20 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from jaxcontam.errors import InputError
-from jaxcontam.report.archive import archive_bytes
-from jaxcontam.report.table_csv import RESULTS_NAME, results_csv
-from jaxcontam.results import (
-    Evidence,
-    Local,
-    MembershipResult,
-    ModelInfo,
-    Neighbours,
-    OrderNumbers,
-    OrderResult,
-    Pretest,
-    ReferenceResult,
-    Report,
-)
-from jaxcontam.results.calibration import CalibrationResult
-from jaxcontam.results.membership import ScoreResult, SetResult
+from jaxcontam.report.archive import ARCHIVE_NAME
+from jaxcontam.report.table_csv import RESULTS_NAME, results_csv, result_row
+from jaxcontam.results import ModelInfo, Report
+from jaxcontam.results.read import read_result
+from jaxcontam.results.report import SCHEMA
 
-SCHEMA = 1
+__all__ = ["ARCHIVE_NAME", "result_row"]
+
 REPORT_NAME = "report.json"
-ARCHIVE_NAME = "orders.npz"
 
 DAMAGE = (
     *(TypeError, ValueError, KeyError, IndexError, ArithmeticError),
@@ -42,77 +31,58 @@ DAMAGE = (
 )
 """What fields of another type or arrays of another shape make readers raise."""
 
-_NUMBERS = tuple(field.name for field in dataclasses.fields(OrderNumbers))
+# Fields that stand in every report; others only where they hold something.
+_ALWAYS = (
+    *("schema", "jaxcontam", "command", "seed", "started", "wall_seconds", "model"),
+    *("device", "versions", "min_effect", "results"),
+)
+_OF_BOOKS = ("book_thresholds", "books", "book_warnings")
 
 
-def write_report(
-    report: Report, evidence: Sequence[Evidence | None], out: Path
-) -> dict[str, Any]:
-    """Write `orders.npz` and then `report.json`, each whole or not at all.
+def write_report(report: Report, data: Mapping[str, bytes], out: Path) -> Report:
+    """Write report.json, results.csv and what the numbers follow from.
 
     Args:
         report: What was found.
-        evidence: One a result, None where a result has no orders.
-        out: Folder, created if missing.
+        data: Name of a file beside `report.json` -> its bytes, for `jaxcontam verify`.
+        out: Folder, created if missing; all files are written, or none.
 
     Returns:
-        The document as written.
+        The report as written, with its digests.
     """
+    from jaxcontam import __version__
+
     make_folder(out)
-    archive = archive_bytes(evidence)
+    digests = {name: data_digest(content) for name, content in data.items()}
+    report = dataclasses.replace(report, jaxcontam=__version__, digests=digests)
     document = to_document(report)
-    save_document(document, ARCHIVE_NAME, archive, out)
-    return document
-
-
-def save_document(document: dict[str, Any], name: str, data: bytes, out: Path) -> None:
-    """Seal a document with the data that it was found from, and write both.
-
-    Args:
-        document: Rows and provenance; takes the digest of `data`, then its own.
-        name: File of the data beside `report.json`.
-        data: What `jaxcontam verify` reads.
-        out: Folder that is there; takes these two files and `results.csv`.
-    """
-    document["digests"] = {name: data_digest(data)}
     files = {
-        name: data,
+        **data,
         REPORT_NAME: sealed_text(document).encode(),
-        RESULTS_NAME: results_csv(document).encode(),
+        RESULTS_NAME: results_csv(report).encode(),
     }
     replace_files({out / file: content for file, content in files.items()})
+    return dataclasses.replace(report, digest=document["digest"])
 
 
 def to_document(report: Report) -> dict[str, Any]:
-    """The report as JSON values, before digests."""
-    from jaxcontam import __version__
-
-    model, device = report.model, report.device
-    document: dict[str, Any] = {
-        "schema": SCHEMA,
-        "jaxcontam": __version__,
-        "command": list(report.command),
-        "seed": report.seed,
-        "started": report.started,
-        "wall_seconds": round(report.wall_seconds, 3),
-        "model": None if model is None else _model_fields(model),
-        "device": None if device is None else dataclasses.asdict(device),
-        "versions": report.versions,
-        "min_effect": report.min_effect,
-        "results": [result_row(result) for result in report.results],
-    }
-    if report.screening:
-        document["screening"] = [dataclasses.asdict(row) for row in report.screening]
-    for name in ("blind", "thresholds"):
-        if rows := getattr(report, name):
-            document[name] = [dataclasses.asdict(row) for row in rows]
-    if report.study is not None:
-        document["study"] = report.study
-    if report.unscored:
-        document["unscored"] = [dataclasses.asdict(file) for file in report.unscored]
-    if report.reference is not None:
-        document["reference"] = _model_fields(report.reference)
-    return document
+    """The report as JSON values."""
+    fields: dict[str, Any] = {}
+    for field in dataclasses.fields(report):
+        name, value = field.name, getattr(report, field.name)
+        if name not in _ALWAYS and not value and not (name in _OF_BOOKS and report.books):
+            continue
+        if name == "results":
+            value = [result_row(result) for result in value]
+        elif isinstance(value, tuple):
+            value = [one if isinstance(one, str) else dataclasses.asdict(one) for one in value]
+        elif isinstance(value, ModelInfo):
+            value = _model_fields(value)
+        elif dataclasses.is_dataclass(value):
+            value = dataclasses.asdict(value)
+        fields[name] = value
+    fields["wall_seconds"] = round(report.wall_seconds, 3)
+    return json.loads(json.dumps(fields))
 
 
 def _model_fields(model: ModelInfo) -> dict[str, Any]:
@@ -124,45 +94,26 @@ def _model_fields(model: ModelInfo) -> dict[str, Any]:
     return fields
 
 
-def result_row(
-    result: OrderResult
-    | MembershipResult
-    | CalibrationResult
-    | ScoreResult
-    | SetResult,
-) -> dict[str, Any]:
-    """One row of `results`: fields flat, tuples as lists."""
-    fields = dataclasses.asdict(result)
-    numbers = fields.pop("numbers", {})
-    return json.loads(json.dumps(fields | numbers))
-
-
-def order_result_from(row: Mapping[str, Any]) -> OrderResult:
-    """Undo `result_row` for a row of an order test.
+def read_report(path: Path) -> Report:
+    """Read a report as the dataclasses that it was written from.
 
     Raises:
-        TypeError: If a field is missing or unknown.
+        InputError: If there is none, it is not a report of this schema, or a field is
+            missing, unknown or of another type.
     """
-    fields = dict(row)
-    numbers = OrderNumbers(**{name: fields.pop(name) for name in _NUMBERS})
-    if numbers.lag_profile is not None:
-        profile = tuple(numbers.lag_profile)
-        numbers = dataclasses.replace(numbers, lag_profile=profile)
-    if numbers.local is not None:
-        local = Local(**numbers.local)  # pyright: ignore[reportCallIssue]
-        numbers = dataclasses.replace(numbers, local=local)
-    if numbers.neighbours is not None:
-        gains = Neighbours(**numbers.neighbours)  # pyright: ignore[reportCallIssue]
-        numbers = dataclasses.replace(numbers, neighbours=gains)
-    if fields.get("reference") is not None:
-        fields["reference"] = ReferenceResult(**fields["reference"])
-    pretests = tuple(Pretest(**test) for test in fields.pop("pretests"))
-    warnings = tuple(fields.pop("warnings"))
-    return OrderResult(**fields, numbers=numbers, pretests=pretests, warnings=warnings)
+    document = read_document(path)
+    try:
+        return read_result(Report, document, "report")
+    except InputError as e:
+        raise InputError(
+            f"{path}: {e}",
+            hint="it is damaged, or not of this version; jaxcontam verify says what "
+            "differs",
+        ) from e
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """Read a report.
+    """Read a report as JSON values.
 
     Raises:
         InputError: If there is none, or it is not a report of this schema.
