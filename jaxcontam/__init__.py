@@ -1,7 +1,8 @@
 """jaxcontam: proves, ranks and explains test-set contamination of language models.
 
-Every command of the command line is a frozen dataclass here, under the same words:
-`jaxcontam.Audit(model="DIR", benchmark=("test.jsonl",)).run()`.
+`jaxcontam.audit(model, texts)` and its kin are functions that print and write nothing.
+Commands of the command line are frozen dataclasses under their own names, such as
+`jaxcontam.Audit`.
 """
 
 import importlib
@@ -10,6 +11,10 @@ from typing import Any
 __version__ = "0.1.0"
 
 _EXPORTS = {
+    "audit": "jaxcontam.analyses.audit",
+    "order_test": "jaxcontam.analyses.prove",
+    "prove": "jaxcontam.analyses.prove",
+    "load": "jaxcontam.analyses.model",
     "Audit": "jaxcontam.commands.audit",
     "Books": "jaxcontam.commands.books",
     "Calibrate": "jaxcontam.commands.calibrate",

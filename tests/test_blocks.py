@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from jaxcontam.analyses.order_files import order_checks
 from jaxcontam.cli import main
-from jaxcontam.commands.order_checks import order_checks
 from jaxcontam.commands.verify_orders import verify_report
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.blocks import (

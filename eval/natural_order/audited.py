@@ -18,7 +18,7 @@ from eval.natural_order.copying import (
     remember,
 )
 from eval.natural_order.kinds import KINDS
-from jaxcontam.commands.order_checks import order_checks
+from jaxcontam.analyses.order_files import order_checks
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.data.repeats import without_repeats
 from jaxcontam.methods import adjacency, direction

@@ -233,7 +233,7 @@ def model_findings(model: str) -> Iterator[Finding]:
 
 def benchmark_findings(benchmark: str) -> Iterator[Finding]:
     """Whether a file is read as examples, and which tests its own order allows."""
-    from jaxcontam.commands.order_checks import order_checks
+    from jaxcontam.analyses.order_files import order_checks
     from jaxcontam.data.benchmark import load_benchmark
     from jaxcontam.data.repeats import without_repeats
     from jaxcontam.report.plain_names import plain_name

@@ -1,31 +1,20 @@
 """`jaxcontam prove`: p-values for a matrix that any engine filled."""
 
 import dataclasses
-import hashlib
-import time
 from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
 import tyro
 
+from jaxcontam.analyses.prove import check_boundaries, check_cells, prove
+from jaxcontam.analyses.saved import write_files
 from jaxcontam.commands.flags import check_shared_flags, flags_of
-from jaxcontam.commands.report import write_page
 from jaxcontam.errors import InputError
 from jaxcontam.report.archive import DAMAGED_ARRAY
-from jaxcontam.report.document import write_report
-from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.report.table import p_text, print_results
-from jaxcontam.results import Evidence, OrderResult, Report
-from jaxcontam.stats.randomisation import MATRIX_TOLERANCE, randomisation_test
 from jaxcontam.terminal import Terminal, json_text
-from jaxcontam.verdict import MIN_EFFECT, decide
-
-# Largest number that a cell may hold.
-_LARGEST = 1e100
-
-METHOD_NAME = "matrix"
-"""`method` of these results: no orders are known, only their scores."""
+from jaxcontam.verdict import MIN_EFFECT
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,85 +41,43 @@ class Prove:
 
     def run(self) -> dict:
         """Test, write the report, print; returns the report."""
-        started, clock = utc_now(), time.monotonic()
         matrix_KM = read_matrix(self.matrix)
-        boundaries_K = self._boundaries(len(matrix_KM))
-        digest = f"sha256:{hashlib.sha256(matrix_KM.tobytes()).hexdigest()}"
-        has_unit = self.boundaries is not None
-        result = OrderResult(
-            benchmark=self.matrix.name,
-            fingerprint=digest,
-            content_digest=digest,
-            order_provenance="declared",
-            n_examples=0,
-            n_cut=0,
-            method=METHOD_NAME,
-            primary=True,
-            null="exchangeability (declared)",
-            validity="exact",
-            n_strata=len(matrix_KM),
-            n_dropped=0,
-            n_orders=matrix_KM.shape[1] - 1,
-            group_field=None,
-            tokens_scored=0,
-            cached_tokens=0,
-            numbers=randomisation_test(
-                matrix_KM,
-                boundaries_K,
-                scores=self.scores,
-                relative_tolerance=MATRIX_TOLERANCE,
-                seed=self.seed,
-            ),
-            effect_unit="nats per example boundary" if has_unit else "score units",
-        )
-        decided = decide([result], min_effect=self.min_effect)
-        out = self.out or Path("runs/prove") / f"{self.matrix.stem}-{digest[7:15]}"
-        report = Report(
-            command=("prove", str(self.matrix), *flags_of(self)),
-            seed=self.seed,
-            started=started,
-            wall_seconds=time.monotonic() - clock,
-            model=None,
-            device=None,
-            versions=library_versions(),
+        result = prove(
+            matrix_KM,
+            boundaries=self._boundaries(len(matrix_KM)),
+            scores=self.scores,
             min_effect=self.min_effect,
-            results=tuple(decided),
+            seed=self.seed,
+            name=self.matrix.name,
+            command=("prove", str(self.matrix), *flags_of(self)),
         )
-        evidence = Evidence(scores=matrix_KM, boundaries=boundaries_K)
-        document = write_report(report, [evidence], out)
-        page = write_page(document, out)
+        (row,) = result.results
+        digest = row.fingerprint
+        out = self.out or Path("runs/prove") / f"{self.matrix.stem}-{digest[7:15]}"
+        document, page = write_files(result.report, result.evidence, out)
         if self.json:
             print(json_text(document))
             return document
         console = Terminal()
-        print_results(decided, console)
-        numbers = decided[0].numbers
+        print_results([row], console)
         console.print(
-            f"\np <= {p_text(decided[0])} by an exact test of {len(matrix_KM)} rows "
-            f"(Monte Carlo {numbers.p_monte_carlo:.2g}, floor {numbers.p_floor:.2g}), "
-            "if every column was equally likely before the model was trained.",
+            f"\np <= {p_text(row)} by an exact test of {len(matrix_KM)} rows "
+            f"(Monte Carlo {row.numbers.p_monte_carlo:.2g}, floor "
+            f"{row.numbers.p_floor:.2g}), if every column was equally likely before "
+            "the model was trained.",
             highlight=False,
         )
         console.print(f"report: {page}", soft_wrap=True)
         return document
 
-    def _boundaries(self, n_rows: int) -> np.ndarray:
+    def _boundaries(self, n_rows: int) -> np.ndarray | None:
         if self.boundaries is None:
-            return np.ones(n_rows)
+            return None
         try:
             values = np.full(n_rows, float(self.boundaries))
         except ValueError:
             values = read_matrix(Path(self.boundaries), columns=1)[:, 0]
-        if len(values) != n_rows:
-            raise InputError(
-                f"--boundaries {self.boundaries}: {len(values)} numbers for "
-                f"{n_rows} rows"
-            )
-        if not (np.isfinite(values).all() and (values > 0).all()):
-            raise InputError(f"--boundaries {self.boundaries}: must be positive")
-        if values.min() < 1e-9:
-            raise InputError(f"--boundaries {self.boundaries}: smaller than 1e-9")
-        return values
+        return check_boundaries(values, n_rows, f"--boundaries {self.boundaries}")
 
 
 def read_matrix(path: Path, *, columns: int | None = None) -> np.ndarray:
@@ -170,15 +117,7 @@ def read_matrix(path: Path, *, columns: int | None = None) -> np.ndarray:
         raise InputError(f"{path}: no numbers", hint="the file is empty")
     if n_columns != columns if columns else n_columns < 2:
         raise InputError(f"{path}: {n_columns} columns (needs {wanted})")
-    # Squares of larger numbers overflow; a log-likelihood is far below them.
-    bad = np.argwhere(~(np.abs(matrix) <= _LARGEST))
-    if len(bad):
-        row, column = bad[0]
-        value = matrix[row, column]
-        fault = "too large" if np.isfinite(value) else "not a finite number"
-        raise InputError(
-            f"{path}: row {row + 1}, column {column + 1}: {value} is {fault}"
-        )
+    check_cells(matrix, str(path))
     return matrix
 
 

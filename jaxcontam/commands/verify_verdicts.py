@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from jaxcontam.analyses.audit_design import chosen_tests
 from jaxcontam.commands import canary as canary_command
-from jaxcontam.commands.audit_flags import chosen_tests
 from jaxcontam.commands.prove import METHOD_NAME
 from jaxcontam.data.lm_eval_tasks import TASK_PREFIX
 from jaxcontam.methods import METHODS, canary, options, two_min, variants

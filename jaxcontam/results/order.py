@@ -286,6 +286,16 @@ class OrderResult:
     copies: int | None = None
     copies_shuffled: bool | None = None
 
+    @property
+    def p_value(self) -> float:
+        """One-sided p-value, before any correction."""
+        return self.numbers.p_value
+
+    @property
+    def effect(self) -> float | None:
+        """Effect in `effect_unit`; None where the test has none."""
+        return self.numbers.effect
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class UnscoredFile:

@@ -1,0 +1,227 @@
+"""What an audit asks of a file, fixed before anything is scored."""
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from jaxcontam.errors import InputError
+from jaxcontam.methods import (
+    METHODS,
+    adjacency,
+    direction,
+    methods_to_score,
+    options,
+    two_min,
+)
+from jaxcontam.methods.method import PairMethod
+from jaxcontam.scoring.pair_plan import ALL_TOKENS
+from jaxcontam.verdict import MIN_EFFECT
+
+Effort = Literal["quick", "standard", "thorough"]
+
+# Beside direction; where the order is known to be random they decide.
+_TESTS_OF_EFFORT: dict[str, tuple[str, ...]] = {
+    "quick": (),
+    "standard": (adjacency.METHOD.name,),
+    "thorough": (two_min.METHOD.name,),
+}
+# A memorised order shows in more tokens, and noise grows with them, too.
+_FIRST_TOKENS = {"all": (ALL_TOKENS,), "auto": (4, 8, 16, 32, ALL_TOKENS)}
+
+
+# No slots: the command joins these fields to those of devices.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AuditDesign:
+    """Tests, orders and texts of an audit; the fields are flags of `jaxcontam audit`.
+
+    Raises:
+        InputError: If fields exclude each other or are out of range; names the flag.
+    """
+
+    tests: str | None = None
+    """Order tests, comma-separated, the deciding one first (see: methods)."""
+    effort: Effort = "standard"
+    """quick: direction, 2.5 passes; standard: and adjacency, 7; thorough: and
+    stratified, 21. Direction decides unless the order is known to be random."""
+    shuffled: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """You know that the published order was drawn at random: adjacency decides, and the
+    report quotes you."""
+    score_anyway: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Score files whose order fails its checks, too."""
+    n_orders: int | None = None
+    """Random orders a stratum (default: 9; permutation 99; sharded_t 49; options 3;
+    at most, permutation_sequential 5,114 and permutation_besag_clifford 1,999)."""
+    first_tokens: str = "all"
+    """For adjacency: tokens of each example that count, after those that all examples
+    share: all, a number, or auto (the best of several, at the price of p >= 1e-5)."""
+    group_field: str | None = None
+    """Permute only within equal values of this field."""
+    block_field: str | None = None
+    """Permute whole runs of equal values of this field, such as a shared passage."""
+    template: str | None = None
+    r"""Text of an example, such as "Question: {question}\nAnswer: {answer}"."""
+    text_field: str | None = None
+    """Field that is the text (default: the raw line)."""
+    separator: str = "\n"
+    """Text after each example, as in the training data."""
+    max_example_tokens: int | None = None
+    """Cut longer examples, separator included."""
+    limit: int | None = None
+    """Take the first so many examples, never a sample."""
+    options_field: str | None = None
+    """For --tests options: field of the options, or several: A,B,C,D (default: known
+    names)."""
+    answer_field: str | None = None
+    """For --tests options: field that tells the right option (default: known names)."""
+    fix_answer: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """For --tests options: right options keep their places, only wrong ones move."""
+    seed_file: tuple[Path, ...] = ()
+    """For files made by `jaxcontam release`: the secret seed of each, in their
+    order."""
+    min_effect: float = MIN_EFFECT
+    """Nats a boundary that `no evidence` must have been able to find."""
+    seed: int = 0
+    """Seeds every random choice."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be run."""
+        for name in ("n_orders", "max_example_tokens", "limit"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{_flag(name)} must be at least 1, got {value}")
+        if self.seed < 0:
+            raise InputError(f"--seed must be at least 0, got {self.seed}")
+        if not (math.isfinite(self.min_effect) and self.min_effect > 0):
+            raise InputError(f"--min-effect must be positive, got {self.min_effect}")
+        methods_to_score(self.test_names)
+        first_token_choices(self.first_tokens)
+        if self.group_field is not None and self.group_field == self.block_field:
+            raise InputError(
+                "--group-field and --block-field name the same field",
+                hint="choose two different fields: within a block the group never "
+                "varies",
+            )
+        if self.block_field is not None and self.tests_options:
+            raise InputError("--block-field does not go with --tests options")
+        if self.shuffled and self.seed_file:
+            raise InputError(
+                "--shuffled and --seed-file exclude each other",
+                hint="a seed says more: drop --shuffled",
+            )
+        for name in ("options_field", "answer_field", "fix_answer"):
+            if getattr(self, name) and not self.tests_options:
+                raise InputError(f"{_flag(name)} goes with --tests options")
+        if self.tests_options and self.text_field is not None:
+            raise InputError(
+                "--text-field leaves no options to --tests options",
+                hint='use --template, such as "{question}\\n{options}"',
+            )
+
+    @property
+    def test_names(self) -> tuple[str, ...]:
+        """Tests to run, the deciding one first."""
+        known = self.shuffled or bool(self.seed_file)
+        return chosen_tests(self.tests, effort=self.effort, known=known)
+
+    @property
+    def deciding(self) -> tuple[str, ...]:
+        """The test that decides, or the parts that it is made of."""
+        return tuple(method.name for method in methods_to_score(self.test_names[:1]))
+
+    @property
+    def tests_options(self) -> bool:
+        """Whether options of items are moved, too."""
+        return options.METHOD.name in self.test_names
+
+    @property
+    def tests_options_alone(self) -> bool:
+        """Whether no order of examples is tested."""
+        return self.test_names == (options.METHOD.name,)
+
+    def check_files(self, n_files: int) -> None:
+        """Refuse a number of files that the design does not fit.
+
+        Raises:
+            InputError: If there is none, or not a seed for each.
+        """
+        if not n_files:
+            raise InputError("no benchmark file", hint="name at least one")
+        if self.seed_file and len(self.seed_file) != n_files:
+            raise InputError(
+                f"--seed-file names {len(self.seed_file)} files for "
+                f"{n_files} benchmarks",
+                hint="it takes one for each, in their order",
+            )
+
+    def check_reference(self) -> None:
+        """Refuse a reference model beside tests that score no pairs.
+
+        Raises:
+            InputError: If no test is a pair test.
+        """
+        if not any(
+            isinstance(METHODS.get(method.name), PairMethod)
+            for method in methods_to_score(self.test_names)
+        ):
+            raise InputError(
+                "--reference goes with direction or adjacency",
+                hint="--tests direction",
+            )
+
+
+def chosen_tests(tests: str | None, *, effort: str, known: bool) -> tuple[str, ...]:
+    """Order tests that flags ask for, the deciding one first.
+
+    Args:
+        tests: Names, comma-separated; None where they were left out.
+        effort: Chooses then.
+        known: The order is known to be random: by `--shuffled` or `--seed-file`.
+
+    Raises:
+        KeyError: If there is no such effort.
+    """
+    if tests is None:
+        beside = _TESTS_OF_EFFORT[effort]
+        names = (*beside, direction.METHOD.name)
+        return names if known else (direction.METHOD.name, *beside)
+    names = [name.strip() for name in tests.split(",")]
+    if {adjacency.METHOD.name, two_min.METHOD.name} & set(names):
+        # Its pairs tell the direction, too.
+        names.append(direction.METHOD.name)
+    return tuple(dict.fromkeys(names))
+
+
+def first_token_choices(words: str) -> tuple[int, ...]:
+    """How many tokens of an example may count, as `--first-tokens` says it.
+
+    Raises:
+        InputError: If it is no number above 0 and no word that is known.
+    """
+    if words in _FIRST_TOKENS:
+        return _FIRST_TOKENS[words]
+    if words.isdecimal() and int(words) > 0:
+        return (int(words),)
+    raise InputError(
+        f"--first-tokens must be all, auto or a number above 0, got {words!r}"
+    )
+
+
+def design_of(fields: dict[str, Any]) -> AuditDesign:
+    """A design from keyword arguments of `audit`.
+
+    Args:
+        fields: `tests` may be a sequence of names, `seed_file` one path.
+    """
+    tests, seed_file = fields.get("tests"), fields.get("seed_file")
+    if tests is not None and not isinstance(tests, str):
+        fields["tests"] = ",".join(tests)
+    if isinstance(seed_file, str | Path):
+        fields["seed_file"] = (Path(seed_file),)
+    return AuditDesign(**fields)
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

@@ -1,0 +1,218 @@
+"""Files of an audit: read in published order, and their order checked."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from jaxcontam.analyses.audit_design import AuditDesign
+from jaxcontam.data.benchmark import Benchmark, check_text, load_benchmark
+from jaxcontam.data.blocks import as_blocks, block_starts, whole_blocks
+from jaxcontam.data.options import Item, read_items
+from jaxcontam.data.release import check_release
+from jaxcontam.data.repeats import without_repeats
+from jaxcontam.errors import InputError
+from jaxcontam.methods import METHODS
+from jaxcontam.results import DECLARED, DESIGNED, RELEASED, Pretest, UnscoredFile
+from jaxcontam.stats.pretests import columns, directional, pretest_battery
+from jaxcontam.verdict import INVALID_DESIGN
+
+Texts = str | Path | Benchmark | Sequence[str] | Sequence[Path | Benchmark]
+"""A file or hub name; strings in published order; or several files."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class AuditFiles:
+    """Files as read.
+
+    Attributes:
+        benchmarks: Examples in published order.
+        items: Questions and options of each file, by name, for the test `options`.
+    """
+
+    benchmarks: tuple[Benchmark, ...]
+    items: Mapping[str, list[Item]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class CheckedFiles:
+    """Files whose order was checked.
+
+    Attributes:
+        benchmarks: Those to be scored.
+        pretests: For each file that was read, by name.
+        n_repeats: Examples of each file that repeat an earlier one and were left out.
+        unscored: Files that are not worth a pass.
+    """
+
+    benchmarks: tuple[Benchmark, ...]
+    pretests: Mapping[str, tuple[Pretest, ...]]
+    n_repeats: Mapping[str, int]
+    unscored: tuple[UnscoredFile, ...]
+
+
+def read_files(texts: Texts, design: AuditDesign) -> AuditFiles:
+    """Read every file, or take texts that are there.
+
+    Raises:
+        InputError: If a file is not readable, lacks a field that the design names, was
+            not made with its seed, or shares its name with another.
+    """
+    sources = _sources(texts)
+    design.check_files(len(sources))
+    benchmarks, items = [], {}
+    for i, source in enumerate(sources):
+        benchmark = _read(source, design)
+        if design.seed_file:
+            if isinstance(source, Benchmark):
+                raise InputError("--seed-file goes with a file that was released")
+            check_release(Path(source), design.seed_file[i])
+            benchmark = dataclasses.replace(benchmark, order_provenance=RELEASED)
+        elif design.shuffled:
+            benchmark = dataclasses.replace(benchmark, order_provenance=DECLARED)
+        if design.group_field is not None:
+            # A slip is told before a model loads.
+            benchmark.groups(design.group_field)
+        if design.tests_options:
+            items[benchmark.name] = _items(source, design)
+        benchmarks.append(benchmark)
+    names = [benchmark.name for benchmark in benchmarks]
+    if repeated := {name for name in names if names.count(name) > 1}:
+        raise InputError(
+            f"two benchmarks are named {min(repeated)!r}", hint="rename a file"
+        )
+    return AuditFiles(tuple(benchmarks), items)
+
+
+def check_files(files: AuditFiles, design: AuditDesign) -> CheckedFiles:
+    """Leave out repeats, run the pre-tests, and say what is to be scored.
+
+    Needs no model. What `options` asks does not depend on the order of the file.
+    """
+    if design.tests_options_alone:
+        return CheckedFiles(files.benchmarks, {}, {}, ())
+    kept, n_repeats, pretests = [], {}, {}
+    for benchmark in files.benchmarks:
+        # Blocks keep what they hold, repeats too.
+        is_blocks = design.block_field is not None
+        file = benchmark if is_blocks else without_repeats(benchmark)
+        kept.append(file)
+        n_repeats[file.name] = len(benchmark) - len(file)
+        pretests[file.name] = order_checks(
+            file,
+            seed=design.seed,
+            group_field=design.group_field,
+            block_field=design.block_field,
+        )
+    if design.score_anyway or design.tests_options:
+        return CheckedFiles(tuple(kept), pretests, n_repeats, ())
+    deciding = design.test_names[0]
+    refused = {
+        file.name: found
+        for file in kept
+        if (
+            found := _refused(file, pretests[file.name], deciding, n_repeats[file.name])
+        )
+    }
+    return CheckedFiles(
+        tuple(file for file in kept if file.name not in refused),
+        pretests,
+        n_repeats,
+        tuple(refused.values()),
+    )
+
+
+def order_checks(
+    benchmark: Benchmark,
+    *,
+    seed: int,
+    group_field: str | None = None,
+    block_field: str | None = None,
+) -> tuple[Pretest, ...]:
+    """The battery on a file as it is tested: in groups, or with blocks for examples."""
+    if block_field is not None:
+        benchmark = as_blocks(benchmark, block_starts(benchmark, block_field))
+    groups = None if group_field is None else benchmark.groups(group_field)
+    return pretest_battery(
+        benchmark.texts, columns(benchmark.rows), seed=seed, groups=groups
+    )
+
+
+def _sources(texts: Texts) -> list[str | Path | Benchmark]:
+    """Each file or set of texts that was given."""
+    if isinstance(texts, str | Path | Benchmark):
+        return [texts]
+    found = list(texts)
+    if found and all(isinstance(text, str) for text in found):
+        for i, text in enumerate(found):
+            check_text(str(text), f"example {i + 1}")
+        return [Benchmark("texts", tuple(map(str, found)), (None,) * len(found))]
+    if all(isinstance(source, Path | Benchmark) for source in found):
+        return found
+    raise InputError(
+        "texts must be strings in published order, a path, or several paths",
+        hint="[Path('a.jsonl'), Path('b.jsonl')] names two files",
+    )
+
+
+def _read(source: str | Path | Benchmark, design: AuditDesign) -> Benchmark:
+    if isinstance(source, Benchmark):
+        if design.template is not None or design.text_field is not None:
+            raise InputError(
+                "--template and --text-field go with files", hint="texts are texts"
+            )
+        benchmark = dataclasses.replace(
+            source,
+            texts=source.texts[: design.limit],
+            rows=source.rows[: design.limit],
+        )
+        if not len(benchmark):
+            raise InputError(f"{source.name}: no examples", hint="nothing to test")
+    else:
+        benchmark = load_benchmark(
+            source,
+            # The template of options may hold {options}, which no field is called.
+            template=None if design.tests_options_alone else design.template,
+            text_field=design.text_field,
+            limit=None if design.block_field else design.limit,
+        )
+    if design.block_field is not None:
+        limit = len(benchmark) if design.limit is None else design.limit
+        benchmark = whole_blocks(benchmark, design.block_field, limit)
+    return benchmark
+
+
+def _items(source: str | Path | Benchmark, design: AuditDesign) -> list[Item]:
+    file = (
+        source
+        if isinstance(source, Benchmark)
+        else load_benchmark(source, limit=design.limit)
+    )
+    return read_items(
+        file,
+        options_field=design.options_field,
+        answer_field=design.answer_field,
+        template=design.template,
+    )
+
+
+def _refused(
+    benchmark: Benchmark, pretests: Sequence[Pretest], method: str, n_repeats: int
+) -> UnscoredFile | None:
+    """What is said of a file that fails the checks of its deciding test; else None."""
+    null = getattr(METHODS[method], "null", "")
+    if benchmark.order_provenance in ("seeded", RELEASED):
+        null = DESIGNED
+    bearing = directional(pretests) if null == "reversibility" else tuple(pretests)
+    if null == DESIGNED or all(test.passed for test in bearing):
+        return None
+    return UnscoredFile(
+        benchmark=benchmark.name,
+        fingerprint=benchmark.fingerprint,
+        order_provenance=benchmark.order_provenance,
+        n_examples=len(benchmark),
+        n_repeats=n_repeats,
+        method=method,
+        null=null,
+        pretests=bearing,
+        verdict=INVALID_DESIGN,
+    )

@@ -1,0 +1,216 @@
+"""Tests of an audit planned for a model, and scored by it."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from jaxcontam.analyses.audit_design import AuditDesign, first_token_choices
+from jaxcontam.analyses.order_files import AuditFiles, CheckedFiles
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.data.blocks import as_blocks, block_starts, encoded_blocks
+from jaxcontam.data.encoding import encode_examples
+from jaxcontam.data.templates import typed_newlines
+from jaxcontam.methods import METHODS, direction, methods_to_score, two_min
+from jaxcontam.methods.method import PairMethod, TestMethod
+from jaxcontam.methods.options import PlannedOptions, options_result, plan_options
+from jaxcontam.methods.order_test import (
+    NothingToPermuteError,
+    PlannedTest,
+    order_result,
+    plan_test,
+    score_test,
+)
+from jaxcontam.methods.reference_model import reference_result
+from jaxcontam.methods.two_min import combined_results
+from jaxcontam.methods.version_method import VersionMethod
+from jaxcontam.results import Evidence, ModelInfo, OrderResult
+from jaxcontam.scoring.scorer import Progress
+from jaxcontam.stats.effect import LEVEL
+
+if TYPE_CHECKING:
+    from jaxcontam.scoring.opened import OpenModel, SequenceScorer
+
+Planned = PlannedTest | PlannedOptions
+Row = tuple[OrderResult, Evidence | None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class AuditPlan:
+    """Tests ready to be scored.
+
+    Attributes:
+        tests: Those of all benchmarks.
+        left_out: Why tests that do not decide are missing, one line each.
+    """
+
+    tests: tuple[Planned, ...]
+    left_out: tuple[str, ...]
+
+
+def plan_audit(
+    benchmarks: Sequence[Benchmark],
+    files: AuditFiles,
+    model: "OpenModel",
+    design: AuditDesign,
+) -> AuditPlan:
+    """Design and lay out the tests of every benchmark; scores nothing.
+
+    Args:
+        benchmarks: Those to be scored.
+        files: All that were read, with their items.
+        model: Gives the tokenizer and the context.
+        design: What is asked.
+
+    Raises:
+        InputError: If the deciding test does not fit a file.
+    """
+    tests: list[Planned] = []
+    left_out: list[str] = []
+    methods = methods_to_score(design.test_names)
+    if any(has_all_pairs(method) for method in methods):
+        # Direction is read from these pairs.
+        methods = [method for method in methods if method is not direction.METHOD]
+    for benchmark in benchmarks:
+        items = files.items.get(benchmark.name)
+        encoded = encode_examples(
+            model.tokenizer,
+            benchmark.texts,
+            separator=typed_newlines(design.separator),
+            max_example_tokens=design.max_example_tokens,
+        )
+        if design.block_field is not None:
+            starts = block_starts(benchmark, design.block_field)
+            benchmark = as_blocks(benchmark, starts)
+            encoded = encoded_blocks(encoded, starts)
+        for method in methods:
+            if isinstance(method, VersionMethod):
+                assert items is not None
+                test = plan_options(
+                    benchmark,
+                    items,
+                    model.tokenizer,
+                    prefix_id=model.prefix_id,
+                    seed=design.seed,
+                    n_orders=design.n_orders,
+                    fixed=design.fix_answer,
+                )
+                tests.append(test)
+                continue
+            try:
+                test = plan_test(
+                    benchmark,
+                    encoded,
+                    method,
+                    prefix_id=model.prefix_id,
+                    context=model.context,
+                    seed=design.seed,
+                    n_orders=design.n_orders,
+                    group_field=design.group_field,
+                    block_field=design.block_field,
+                    first_tokens=first_token_choices(design.first_tokens),
+                    # Holm may multiply a p-value by the number of benchmarks.
+                    level=LEVEL / len(files.benchmarks),
+                )
+            except NothingToPermuteError as e:
+                if method.name in design.deciding:
+                    raise
+                left_out.append(str(e))
+                continue
+            tests.append(test)
+    return AuditPlan(tuple(tests), tuple(left_out))
+
+
+def scored_rows(
+    planned: Sequence[Planned],
+    scorer: "SequenceScorer",
+    *,
+    names: Sequence[str],
+    checked: CheckedFiles,
+    progress: Progress | None = None,
+) -> list[Row]:
+    """Score every test; direction is read from the pairs of a test that has them all.
+
+    Args:
+        planned: Tests of all benchmarks.
+        scorer: Scores for the model.
+        names: The tests asked for, the deciding one first.
+        checked: The files and what their pre-tests said.
+        progress: Called with target tokens done and in all.
+    """
+    total, done = sum(test.n_targets for test in planned), 0
+    rows: list[Row] = []
+    for test in planned:
+        scored = score_test(test, scorer, _after(progress, done, total))
+        done += test.n_targets
+        if isinstance(test, PlannedOptions):
+            primary = test.method.name == names[0]
+            result = options_result(test, scored, primary=primary)
+            rows.append((result, scored.evidence))
+            continue
+        own: TestMethod = test.method
+        read: list[TestMethod | None] = [None]
+        if direction.METHOD.name in names and has_all_pairs(own):
+            read.append(direction.METHOD)
+        for method in read:
+            result = order_result(
+                test,
+                scored,
+                primary=(method or own).name == names[0],
+                pretests=checked.pretests[test.benchmark.name],
+                method=method,
+            )
+            n_repeats = checked.n_repeats[test.benchmark.name]
+            result = dataclasses.replace(result, n_repeats=n_repeats)
+            rows.append((result, scored.evidence))
+    if two_min.METHOD.name in names:
+        parts = [result for result, _ in rows]
+        primary = two_min.METHOD.name == names[0]
+        rows += [(row, None) for row in combined_results(parts, primary=primary)]
+    return rows
+
+
+def _after(progress: Progress | None, done: int, total: int) -> Progress | None:
+    """Progress of one test as progress of all."""
+    if progress is None:
+        return None
+    return lambda now, _: progress(done + now, total)
+
+
+def has_all_pairs(method: object) -> bool:
+    """Whether a test scores all pairs of its strata."""
+    return isinstance(method, PairMethod) and method.whole
+
+
+def with_reference(
+    rows: Sequence[Row], reference: Sequence[Row], info: ModelInfo, *, seed: int
+) -> list[Row]:
+    """Rows of pair tests beside the same tests of a reference model.
+
+    Args:
+        rows: Rows of the model.
+        reference: Rows of the reference, from the same benchmarks and tests.
+        info: The reference model.
+        seed: The run's seed.
+    """
+    of_reference = {
+        (result.benchmark, result.method): evidence for result, evidence in reference
+    }
+    found: list[Row] = []
+    for result, evidence in rows:
+        method = METHODS.get(result.method)
+        other = of_reference.get((result.benchmark, result.method))
+        if isinstance(method, PairMethod) and evidence is not None and other:
+            evidence = dataclasses.replace(evidence, reference_pairs=other.pairs)
+            result = dataclasses.replace(
+                result,
+                reference=reference_result(
+                    method,
+                    evidence,
+                    name=info.name,
+                    fingerprint=info.fingerprint,
+                    seed=seed,
+                    content_digest=result.content_digest,
+                ),
+            )
+        found.append((result, evidence))
+    return found

@@ -1,0 +1,306 @@
+"""Models that are there already: a function, a torch model, an nnx decoder, vLLM.
+
+None of these packages is imported here unless the caller did: a model says by its
+class where it comes from.
+"""
+
+import functools
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxcontam.data.characters import CharacterTokenizer, text_of
+from jaxcontam.data.encoding import Encoder, plain_tokenizer
+from jaxcontam.errors import InputError
+from jaxcontam.results import ModelInfo
+from jaxcontam.scoring.asked import (
+    Ask,
+    AskedScorer,
+    Request,
+    check_answers,
+    make_asked_scorer,
+)
+from jaxcontam.scoring.opened import OpenModel, opened_checkpoint
+
+LogLikelihoods = Callable[[list[tuple[str, str]]], Any]
+"""(context, continuation) strings -> log p(continuation | context) of each, nats."""
+
+# What a config says of its context, and what is assumed where it says nothing.
+_CONTEXT_FIELDS = ("max_position_embeddings", "n_positions", "n_ctx")
+_CONTEXT = 2_048
+# Texts of a function are not windowed: it must read what it is given.
+_UNBOUNDED = 2**31 - 1
+# Positions of a batch of a torch model; its logits are [positions, vocabulary].
+_BATCH_TOKENS = 2_048
+# Values of each weight that enter a digest in memory, beside its sum.
+_DIGEST_VALUES = 1_024
+
+
+def opened_function(function: LogLikelihoods) -> OpenModel:
+    """A function as a model; lengths are characters, for it needs no tokenizer.
+
+    Args:
+        function: See `LogLikelihoods`.
+
+    Raises:
+        InputError: If its answers are no log-probabilities.
+    """
+    name = getattr(function, "__name__", type(function).__name__).strip("<>")
+
+    def ask(requests: Sequence[Request]) -> list[np.ndarray]:
+        pairs = [(text_of(context), text_of(own)) for context, own in requests]
+        return [np.array([float(value)]) for value in function(pairs)]
+
+    return _opened_asked(
+        ask,
+        name=name,
+        fingerprint=_digest(name),
+        tokenizer=CharacterTokenizer(),
+        prefix_id=None,
+        context=_UNBOUNDED,
+        has_tokens=False,
+        info_context=None,
+    )
+
+
+def opened_torch(model: Any, tokenizer: Any) -> OpenModel:
+    """A causal language model of transformers that is in memory, on its own device.
+
+    Args:
+        model: A `PreTrainedModel` that gives logits; its mode is put back afterwards.
+        tokenizer: Its fast tokenizer.
+
+    Raises:
+        InputError: If the tokenizer is no fast one, or the model gives no logits.
+    """
+    config = model.config.to_dict()
+    context = next(
+        (config[f] for f in _CONTEXT_FIELDS if isinstance(config.get(f), int)),
+        _CONTEXT,
+    )
+    encoder, prefix_id = _tokenizer(tokenizer, config)
+    weights = ((name, value) for name, value in model.state_dict().items())
+    return _opened_asked(
+        functools.partial(_torch_logprobs, model),
+        name=getattr(model, "name_or_path", "") or type(model).__name__,
+        fingerprint=_digest(
+            str(sorted(config.items(), key=str)),
+            *(part for name, value in weights for part in _torch_parts(name, value)),
+        ),
+        tokenizer=encoder,
+        prefix_id=prefix_id,
+        context=context,
+        has_tokens=True,
+        dtype=str(model.dtype).removeprefix("torch."),
+        n_parameters=sum(value.numel() for value in model.parameters()),
+        vocab_size=config.get("vocab_size"),
+    )
+
+
+def opened_vllm(llm: Any) -> OpenModel:
+    """An offline `vllm.LLM`, asked for the log-probabilities of its prompts.
+
+    Args:
+        llm: The engine; its prefix cache must be off, since vLLM gives no
+            log-probabilities of cached prompt tokens.
+
+    Raises:
+        InputError: If its tokenizer is no fast one.
+    """
+    tokenizer = llm.get_tokenizer()
+    encoder, prefix_id = _tokenizer(tokenizer, {})
+    config = llm.llm_engine.model_config
+    return _opened_asked(
+        functools.partial(_vllm_logprobs, llm),
+        name=str(config.model),
+        fingerprint=_digest("vllm", str(config.model), str(config.dtype)),
+        tokenizer=encoder,
+        prefix_id=prefix_id,
+        # One id is written, and stands in the context, too.
+        context=int(config.max_model_len) - 1,
+        has_tokens=True,
+        dtype=str(config.dtype).removeprefix("torch."),
+    )
+
+
+def opened_decoder(decoder: Any, tokenizer: Any, *, name: str = "decoder") -> OpenModel:
+    """A decoder of `jaxcontam.models`, such as one that is being trained.
+
+    Args:
+        decoder: A `Decoder`.
+        tokenizer: The `tokenizers.Tokenizer` or fast tokenizer of its ids.
+        name: What reports call it.
+
+    Raises:
+        InputError: If the tokenizer is no fast one.
+    """
+    import jax
+    from flax import nnx
+
+    from jaxcontam.models.checkpoint import Checkpoint
+
+    encoder, prefix_id = _tokenizer(tokenizer, {})
+    leaves = jax.tree.leaves_with_path(nnx.state(decoder))
+    parts = [
+        part
+        for path, leaf in leaves
+        for part in (
+            f"{jax.tree_util.keystr(path)} {leaf.shape} {leaf.dtype}",
+            np.asarray(leaf.ravel()[:_DIGEST_VALUES], np.float64).tobytes().hex(),
+            float(leaf.astype("float32").sum()).hex(),
+        )
+    ]
+    fingerprint = _digest(repr(decoder.config), *parts)
+    return opened_checkpoint(
+        Checkpoint(name, decoder, encoder, prefix_id, fingerprint)  # pyright: ignore
+    )
+
+
+def _opened_asked(
+    ask: Ask,
+    *,
+    name: str,
+    fingerprint: str,
+    tokenizer: Encoder,
+    prefix_id: int | None,
+    context: int,
+    has_tokens: bool,
+    dtype: str = "unknown",
+    n_parameters: int | None = None,
+    vocab_size: int | None = None,
+    **info: Any,
+) -> OpenModel:
+    """A model that is asked, checked by a few requests."""
+    scorer = AskedScorer(
+        ask,
+        context=context,
+        ids=not isinstance(tokenizer, CharacterTokenizer),
+        has_tokens=has_tokens,
+    )
+    notes = check_answers(scorer, tokenizer, prefix_id, name)
+    return OpenModel(
+        name="".join(c if c.isalnum() or c in "-._" else "-" for c in name),
+        fingerprint=fingerprint,
+        tokenizer=tokenizer,
+        prefix_id=prefix_id,
+        context=context,
+        info=ModelInfo(
+            name=name,
+            fingerprint=fingerprint,
+            n_parameters=n_parameters,
+            dtype=dtype,
+            precision="unknown",
+            context=info.get("info_context", context),
+        ),
+        device=None,
+        checkpoint=None,
+        make_scorer=functools.partial(make_asked_scorer, scorer),
+        vocab_size=vocab_size,
+        notes=lambda: notes,
+    )
+
+
+def _tokenizer(tokenizer: Any, config: dict[str, Any]) -> tuple[Any, int | None]:
+    """The plain tokenizer, and the id before a text, chosen as for a checkpoint.
+
+    Raises:
+        InputError: If it is missing or no fast one.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    if not hasattr(backend, "to_str"):
+        raise InputError(
+            "a model in memory needs its fast tokenizer "
+            f"(got {type(tokenizer).__name__})",
+            hint="tokenizer=AutoTokenizer.from_pretrained(...)",
+        )
+    for prefix_id in (
+        getattr(tokenizer, "bos_token_id", None),
+        config.get("bos_token_id"),
+        getattr(tokenizer, "eos_token_id", None),
+    ):
+        if isinstance(prefix_id, int):
+            return plain_tokenizer(backend), prefix_id
+    return plain_tokenizer(backend), None
+
+
+def _torch_logprobs(model: Any, requests: Sequence[Request]) -> list[np.ndarray]:
+    """Log-probabilities of continuations, in padded batches of like lengths."""
+    import torch
+
+    lengths = [len(context) + len(own) for context, own in requests]
+    by_length = sorted(range(len(requests)), key=lambda i: lengths[i])
+    found: list[np.ndarray] = [np.empty(0)] * len(requests)
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            while by_length:
+                # The longest first: memory is known to suffice from there on.
+                n_rows = max(1, _BATCH_TOKENS // lengths[by_length[-1]])
+                batch, by_length = by_length[-n_rows:], by_length[:-n_rows]
+                longest = max(lengths[i] for i in batch)
+                ids_BT = np.zeros((len(batch), longest), np.int64)
+                mask_BT = np.zeros((len(batch), longest), np.int64)
+                for row, i in enumerate(batch):
+                    ids_BT[row, : lengths[i]] = np.concatenate(requests[i])
+                    mask_BT[row, : lengths[i]] = 1
+                ids = torch.from_numpy(ids_BT).to(model.device)
+                mask = torch.from_numpy(mask_BT).to(model.device)
+                logits_BTV = model(input_ids=ids, attention_mask=mask).logits
+                for row, i in enumerate(batch):
+                    first = len(requests[i][0])
+                    # The logits at t score the id at t + 1.
+                    logprobs_TV = torch.log_softmax(
+                        logits_BTV[row, first - 1 : lengths[i] - 1].float(), dim=-1
+                    )
+                    own = ids[row, first : lengths[i], None]
+                    found[i] = logprobs_TV.gather(1, own)[:, 0].cpu().numpy()
+    finally:
+        model.train(was_training)
+    return found
+
+
+def _vllm_logprobs(llm: Any, requests: Sequence[Request]) -> list[np.ndarray]:
+    """Log-probabilities of continuations from `prompt_logprobs`."""
+    from vllm import SamplingParams  # pyright: ignore[reportMissingImports]
+
+    params = SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=0)
+    prompts = [
+        {"prompt_token_ids": np.concatenate(request).tolist()} for request in requests
+    ]
+    found = []
+    outputs = llm.generate(prompts, params, use_tqdm=False)
+    for request, prompt, output in zip(requests, prompts, outputs, strict=True):
+        ids, n = prompt["prompt_token_ids"], len(request[0])
+        entries = output.prompt_logprobs[n:]
+        if any(entry is None for entry in entries):
+            raise InputError(
+                "vLLM gave no log-probabilities of cached prompt tokens",
+                hint="LLM(..., enable_prefix_caching=False)",
+            )
+        found.append(
+            np.array(
+                [entry[i].logprob for entry, i in zip(entries, ids[n:], strict=True)]
+            )
+        )
+    return found
+
+
+def _torch_parts(name: str, value: Any) -> list[str]:
+    """What of a tensor enters the digest: shape, type, first values and sum."""
+    flat = value.detach().reshape(-1)
+    return [
+        f"{name} {tuple(value.shape)} {value.dtype}",
+        flat[:_DIGEST_VALUES].double().cpu().numpy().tobytes().hex(),
+        float(flat.double().sum()).hex(),
+    ]
+
+
+def _digest(*parts: str) -> str:
+    """SHA-256 of parts; of weights in memory it tells versions apart, not forgeries."""
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(part.encode() + b"\0")
+    return f"sha256:{found.hexdigest()}"
