@@ -22,8 +22,8 @@ from jaxcontam.commands.flags import (
     flags_of,
     store_of,
 )
-from jaxcontam.commands.order_checks import print_checks, print_unscored
-from jaxcontam.commands.outcome import print_outcome
+from jaxcontam.commands.order_checks import print_checks
+from jaxcontam.commands.outcome import print_outcome, print_unscored
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.errors import InputError

@@ -18,7 +18,7 @@ from jaxcontam.data.books import MEMBER, NONMEMBER
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.books import Shelf, judge_books
 from jaxcontam.report.document import REPORT_NAME
-from jaxcontam.report.membership import TEXTS_NAME, score_columns
+from jaxcontam.report.texts import TEXTS_NAME, score_columns
 from jaxcontam.results.books import BookRate, BookThreshold
 from jaxcontam.results.membership import BlindBaseline, ScoreResult
 

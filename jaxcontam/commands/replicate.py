@@ -8,9 +8,11 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from jaxcontam.analyses.method_notes import report_words
+from jaxcontam.analyses.saved import write_texts
+from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
-from jaxcontam.commands.method_notes import method_notes
-from jaxcontam.commands.publish import Stopwatch
+from jaxcontam.commands.publish import shown
 from jaxcontam.commands.replicate_judged import check_recorded, recorded_partition
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.report.document import replace_bytes
@@ -18,17 +20,15 @@ from jaxcontam.report.provenance import library_versions
 from jaxcontam.report.replication import (
     COMMAND,
     comparison_cells,
-    is_comparison,
-    is_judge,
     judge_cells,
     overlap_cells,
+    replication_rows,
     replication_sentences,
-    write_replication,
 )
 from jaxcontam.results import DeviceInfo, ModelInfo, Report
 from jaxcontam.results.replication import COMPARISONS
 from jaxcontam.scoring.api.address import PREFIX, parse_api
-from jaxcontam.terminal import Terminal, json_text
+from jaxcontam.terminal import Terminal
 
 if TYPE_CHECKING:
     from jaxcontam.commands.replicate_partition import Arm, Partition
@@ -200,8 +200,6 @@ class Replicate:
         device: DeviceInfo | None,
         out: Path,
     ) -> dict[str, Any]:
-        from jaxcontam.report.replication_page import write_replication_page
-
         words = [str(w) for w in (self.model, self.benchmark) if w is not None]
         report = Report(
             command=(COMMAND, *words, *flags_of(self)),
@@ -212,21 +210,15 @@ class Replicate:
             device=device,
             versions=library_versions(),
             min_effect=None,
-            results=(),
+            results=(*partition.results(seed=self.seed), *comparisons),
         )
-        document = write_replication(
-            report,
-            [*partition.results(seed=self.seed), *comparisons],
-            [*partition.rows(), *comparison_rows],
-            out,
-        )
-        page = write_replication_page(document, out, method_notes(document))
+        written = write_texts(report, [*partition.rows(), *comparison_rows], out)
         self._write_sheet(partition.arm, out)
-        if self.json:
-            print(json_text(document))
-        else:
-            print_replication(document, page, Terminal())
-        return document
+        return shown(
+            written,
+            lambda console: print_replication(report, console),
+            as_json=self.json,
+        )
 
     def _write_sheet(self, arm: "Arm", out: Path) -> None:
         """The blind sheet; one that somebody may have filled in is never replaced."""
@@ -259,28 +251,31 @@ class Replicate:
             )
 
 
-def print_replication(document: dict[str, Any], page: Path, console: Console) -> None:
+def print_replication(report: Report, console: Console) -> None:
     """Tables of judges, overlaps and comparisons, then sentences."""
-    rows = document["results"]
-    tables = (
-        (is_judge, judge_cells, "judge judged exact near copies control verdict"),
+    words = report_words(report)
+    judges, overlaps, comparisons = replication_rows(report)
+    for names, rows in (
         (
-            lambda row: not is_judge(row) and not is_comparison(row),
-            overlap_cells,
-            "overlap test pairs guided general p below-0.05",
+            "judge judged exact near copies control verdict",
+            [judge_cells(row, words) for row in judges],
         ),
-        (is_comparison, comparison_cells, "asked-for n found share chance finding"),
-    )
-    for chosen, cells, names in tables:
+        (
+            "overlap test pairs guided general p below-0.05",
+            [overlap_cells(row) for row in overlaps],
+        ),
+        (
+            "asked-for n found share chance finding",
+            [comparison_cells(row, words) for row in comparisons],
+        ),
+    ):
         table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
         for name in names.split():
             table.add_column(name.replace("-", " "))
         for row in rows:
-            if chosen(row):
-                table.add_row(*cells(row))
+            table.add_row(*row)
         if table.row_count:
             console.print(table)
             console.print()
-    for sentence in replication_sentences(rows):
+    for sentence in replication_sentences(report, words):
         console.print(sentence, highlight=False, markup=False, soft_wrap=True)
-    console.print(f"\nreport: {page}", soft_wrap=True, highlight=False, markup=False)

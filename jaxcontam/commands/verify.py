@@ -11,11 +11,10 @@ from jaxcontam.commands.verify_membership import verify_membership
 from jaxcontam.commands.verify_orders import verify_report
 from jaxcontam.commands.verify_replication import verify_replication
 from jaxcontam.commands.verify_unlearning import verify_unlearning
-from jaxcontam.report.books import is_books
-from jaxcontam.report.document import ARCHIVE_NAME, REPORT_NAME, read_document
-from jaxcontam.report.membership import TEXTS_NAME, is_membership
-from jaxcontam.report.replication import is_replication
-from jaxcontam.report.unlearning import is_unlearning
+from jaxcontam.report import books, membership, replication, unlearning
+from jaxcontam.report.archive import ARCHIVE_NAME
+from jaxcontam.report.document import REPORT_NAME, is_report_of, read_document
+from jaxcontam.report.texts import TEXTS_NAME
 from jaxcontam.terminal import Terminal
 
 
@@ -30,7 +29,7 @@ class Verify:
         """Print what was checked; 0 if all agrees, 3 if anything does not."""
         console = Terminal(highlight=False, soft_wrap=True)
         document = read_document(self.directory / REPORT_NAME)
-        if is_membership(document):
+        if is_report_of(document, membership.COMMAND):
             faults, n_tests = verify_membership(self.directory, document)
             what = (
                 f"{_count(n_tests, 'result')} judged again from {TEXTS_NAME}: AUCs, "
@@ -38,21 +37,21 @@ class Verify:
                 "agree; the scores themselves need the model and were not computed "
                 "again"
             )
-        elif is_books(document):
+        elif is_report_of(document, books.COMMAND):
             faults, n_books = verify_books(self.directory, document)
             what = (
                 f"{_count(n_books, 'book')} judged again from {TEXTS_NAME}: "
                 "thresholds, rates, AUCs, blind baselines, verdicts and digests agree; "
                 "the scores themselves need the model and were not computed again"
             )
-        elif is_unlearning(document):
+        elif is_report_of(document, unlearning.COMMAND):
             faults, n_tests = verify_unlearning(self.directory, document)
             what = (
                 f"{_count(n_tests, 'result')} counted again from {TEXTS_NAME}: ratios, "
                 "recalls, means, intervals and digests agree; scores, samples, cosines "
                 "and what a judge said need the models and were not computed again"
             )
-        elif is_replication(document):
+        elif is_report_of(document, replication.COMMAND):
             faults, n_tests = verify_replication(self.directory, document)
             what = (
                 f"{_count(n_tests, 'result')} judged again from {TEXTS_NAME}: ROUGE-L, "

@@ -13,7 +13,7 @@ from jaxcontam.commands.membership_texts import RunTexts
 from jaxcontam.commands.verify_texts import checked_rows
 from jaxcontam.errors import InputError
 from jaxcontam.report.document import REPORT_NAME
-from jaxcontam.report.membership import TEXTS_NAME, reference_column, score_columns
+from jaxcontam.report.texts import TEXTS_NAME, reference_column, score_columns
 
 # Sums in another version of NumPy, and trees and regressions in another one of
 # scikit-learn, may differ in the last digits; a difference of AUCs may be near 0.

@@ -24,13 +24,9 @@ from jaxcontam.methods.replication.local_judge import judge_version
 from jaxcontam.methods.replication.people import People
 from jaxcontam.methods.replication.split import instances_fingerprint
 from jaxcontam.report.document import REPORT_NAME
-from jaxcontam.report.membership import TEXTS_NAME
-from jaxcontam.report.replication import (
-    ASKED,
-    is_comparison,
-    is_judge,
-    measure_and_test,
-)
+from jaxcontam.report.replication import measure_and_test
+from jaxcontam.report.texts import ASKED, TEXTS_NAME
+from jaxcontam.results.replication import COMPARISONS
 
 # Sums in another version of NumPy may differ in the last digits.
 _TOLERANCE = 1e-9
@@ -53,7 +49,7 @@ def verify_replication(directory: Path, document: Row) -> tuple[list[str], int]:
     texts, faults = checked_rows(directory, document, ASKED)
     try:
         rows = document["results"]
-        own = [row for row in rows if not is_comparison(row)]
+        own = [row for row in rows if row["method"] not in COMPARISONS]
         again, wrong = _again(texts, own, document["seed"])
         faults += wrong
         if [row["method"] for row in own] != [one.method for one in again]:
@@ -82,7 +78,7 @@ def _again(texts: Sequence[Row], rows: Sequence[Row], seed: int):
         faults.append(f"{REPORT_NAME}: its fingerprint is not that of {TEXTS_NAME}")
     overlaps = {}
     for row in rows:
-        if is_judge(row):
+        if row["method"] in (LOCAL, LLM, HUMAN):
             continue
         name, _ = measure_and_test(row["method"])
         overlaps[name] = tuple(

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxcontam.report.document import REPORT_NAME, archive_digest, is_sealed
-from jaxcontam.report.membership import SCORED, TEXTS_NAME, read_text_rows
+from jaxcontam.report.texts import SCORED, TEXTS_NAME, read_text_rows
 
 
 def checked_rows(

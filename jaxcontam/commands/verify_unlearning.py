@@ -21,7 +21,7 @@ from jaxcontam.methods.unlearning import (
     similarity_result,
 )
 from jaxcontam.report.document import REPORT_NAME
-from jaxcontam.report.membership import TEXTS_NAME
+from jaxcontam.report.texts import TEXTS_NAME
 
 # Sums in another version of NumPy may differ in the last digits.
 _TOLERANCE = 1e-9

@@ -10,7 +10,7 @@ from jaxcontam.data.encoding import Encoded
 from jaxcontam.methods.layouts import Layout, PairLayout, SequenceLayout
 from jaxcontam.methods.where import where_in_orders, where_in_pairs
 from jaxcontam.results import Evidence, OrderNumbers, OrderResult
-from jaxcontam.results.terms import Null, ProofWords, Validity
+from jaxcontam.results.terms import ORDER_WORDS, Null, ProofWords, Validity
 from jaxcontam.scoring.pair_plan import ALL_TOKENS, plan_pairs
 from jaxcontam.scoring.plan import plan_orders
 from jaxcontam.stats.adjacency import FEWEST_EXAMPLES
@@ -94,7 +94,7 @@ class OrderMethod:
     cost: str
     finds: str
     source: str
-    words: ProofWords = ProofWords()
+    words: ProofWords = ORDER_WORDS
 
     def lay_out(
         self,
@@ -186,7 +186,7 @@ class PairMethod:
     cost: str
     finds: str
     source: str
-    words: ProofWords = ProofWords()
+    words: ProofWords = ORDER_WORDS
 
     def lay_out(
         self,
@@ -290,7 +290,7 @@ class SequentialMethod:
     cost: str
     finds: str
     source: str
-    words: ProofWords = ProofWords()
+    words: ProofWords = ORDER_WORDS
 
     def lay_out(
         self,

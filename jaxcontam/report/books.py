@@ -143,9 +143,7 @@ def books_page(report: Report, words: Words) -> Page:
 def ranked_books(report: Report, role: str) -> list[BookRate]:
     """Books of a role by the primary score, highest rate first, then by title."""
     rows = [row for row in report.books if row.primary and row.role == role]
-    return sorted(
-        rows, key=lambda row: (row.rate is None, -(row.rate or 0), row.title)
-    )
+    return sorted(rows, key=lambda row: (row.rate is None, -(row.rate or 0), row.title))
 
 
 def book_aucs(report: Report) -> list[tuple[str, ScoreResult | BlindBaseline]]:
@@ -207,5 +205,8 @@ def _accuracies(report: Report, method: str) -> list[str]:
     for cut in report.book_thresholds:
         if cut.method == method:
             held_out = cut.accuracy_held_out
-            return [f"{cut.accuracy:.3f}", "-" if held_out is None else f"{held_out:.3f}"]
+            return [
+                f"{cut.accuracy:.3f}",
+                "-" if held_out is None else f"{held_out:.3f}",
+            ]
     return ["-", "-"]

@@ -68,7 +68,8 @@ class AuditedFile:
             (
                 other
                 for other in self.beside
-                if base_null(other.null) == "reversibility" and other.validity == "exact"
+                if base_null(other.null) == "reversibility"
+                and other.validity == "exact"
             ),
             None,
         )

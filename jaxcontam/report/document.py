@@ -16,7 +16,7 @@ from typing import Any
 
 from jaxcontam.errors import InputError
 from jaxcontam.report.archive import ARCHIVE_NAME
-from jaxcontam.report.table_csv import RESULTS_NAME, results_csv, result_row
+from jaxcontam.report.table_csv import RESULTS_NAME, result_row, results_csv
 from jaxcontam.results import ModelInfo, Report
 from jaxcontam.results.read import read_result
 from jaxcontam.results.report import SCHEMA
@@ -70,12 +70,19 @@ def to_document(report: Report) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for field in dataclasses.fields(report):
         name, value = field.name, getattr(report, field.name)
-        if name not in _ALWAYS and not value and not (name in _OF_BOOKS and report.books):
+        if (
+            name not in _ALWAYS
+            and not value
+            and not (name in _OF_BOOKS and report.books)
+        ):
             continue
         if name == "results":
             value = [result_row(result) for result in value]
         elif isinstance(value, tuple):
-            value = [one if isinstance(one, str) else dataclasses.asdict(one) for one in value]
+            value = [
+                one if isinstance(one, str) else dataclasses.asdict(one)
+                for one in value
+            ]
         elif isinstance(value, ModelInfo):
             value = _model_fields(value)
         elif dataclasses.is_dataclass(value):

@@ -296,7 +296,13 @@ def _plots(
         svg = roc_plot(best[:_N_CURVES], primary=primary)
         parts.append(Figure(svg, _ROC, "wide", "ROC curves"))
     members, nonmembers, asked = (
-        np.array([v for row in texts if row.role == role and (v := row.scores[primary]) is not None])
+        np.array(
+            [
+                v
+                for row in texts
+                if row.role == role and (v := row.scores[primary]) is not None
+            ]
+        )
         for role in ("member", "nonmember", "text")
     )
     if len(nonmembers) and (len(members) or len(asked)):

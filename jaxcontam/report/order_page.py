@@ -61,7 +61,13 @@ from jaxcontam.report.section import (
     Table,
 )
 from jaxcontam.report.table import ResultTable, result_table
-from jaxcontam.results import MembershipResult, OrderResult, Pretest, Report, UnscoredFile
+from jaxcontam.results import (
+    MembershipResult,
+    OrderResult,
+    Pretest,
+    Report,
+    UnscoredFile,
+)
 from jaxcontam.results.terms import Words
 
 _CHECK = (
@@ -76,9 +82,7 @@ _COPIES = (
     "Each point is one planted set. Above the dashed line a single test rejects at "
     "0.001; the dotted line is the smallest p-value that this design could have given."
 )
-_LOSS = (
-    "Loss of each step; marks below show when a copy of each set was trained on."
-)
+_LOSS = "Loss of each step; marks below show when a copy of each set was trained on."
 _GAINS = (
     "What an example gains beside its published neighbours, with 95 % intervals. "
     "Memory of the file adds to the upper bar alone; likeness of neighbours adds to "
@@ -124,9 +128,7 @@ def order_page(
     )
     own = [proof_words(words, file.test.method) for file in files]
     meanings = dict.fromkeys(one.meaning + one.silence for one in own)
-    sentences = [
-        verdict_sentence(file.test, words, file.attracting) for file in files
-    ]
+    sentences = [verdict_sentence(file.test, words, file.attracting) for file in files]
     screening = screening_sentence(report)
     rows = [
         row for row in report.results if isinstance(row, OrderResult | MembershipResult)
@@ -225,9 +227,7 @@ def _file_section(
     """All that is said of one file."""
     test, words = file.test, advice.words
     own = proof_words(words, test.method)
-    parts: list[Part] = [
-        Paragraph(verdict_sentence(test, words, file.attracting))
-    ]
+    parts: list[Part] = [Paragraph(verdict_sentence(test, words, file.attracting))]
     # Of an invalid design the sentence says it all.
     if test.verdict != "invalid design" and (reason := why(file)):
         parts.append(Paragraph(reason))
@@ -237,7 +237,10 @@ def _file_section(
     if picture is not None:
         null = null_plot(picture, own.version, own.unit)
         evidence = evidence_plot(picture, own.row, own.unit)
-        figures = [Figure(null, own.null_caption), Figure(evidence, own.evidence_caption)]
+        figures = [
+            Figure(null, own.null_caption),
+            Figure(evidence, own.evidence_caption),
+        ]
         parts += [Heading("The test"), Figures(figures)]
     parts += [
         Paragraph(assumed_sentence(test, words)),

@@ -9,7 +9,7 @@ from jaxcontam.report.decision import failed_checks, is_of_order
 from jaxcontam.report.numbers import p_of, p_words
 from jaxcontam.report.plain_names import plain_name
 from jaxcontam.results import DESIGNED, OrderResult, Pretest, Report, UnscoredFile
-from jaxcontam.results.terms import ProofWords, Validity, Words, base_null
+from jaxcontam.results.terms import ORDER_WORDS, ProofWords, Validity, Words, base_null
 
 # A run of examples is named where the chance of one as good is no larger than this.
 _LOCAL_LEVEL = 0.05
@@ -45,7 +45,7 @@ _ENDED = {
 def proof_words(words: Words, method: str) -> ProofWords:
     """What a report says of a test; a study's own test is one of orders of a file."""
     found = words.get(method)
-    return (found and found.proof) or ProofWords()
+    return (found and found.proof) or ORDER_WORDS
 
 
 def verdict_sentence(

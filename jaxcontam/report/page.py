@@ -57,7 +57,7 @@ def report_page(
         subtitle=f"{subtitle}. {made}" if subtitle else made,
         sections=sections,
         assumed=kind.assumed,
-        methods=method_rows(words[name] for name in named_methods(report, words)),
+        methods=method_rows(words[n] for n in named_methods(report) if n in words),
         limits=kind.limits,
         command=command_line(report.command),
         check=check,
@@ -70,8 +70,8 @@ def method_rows(words: Iterable[MethodWords]) -> list[tuple[str, str, str]]:
     return [(one.name, one.finds, one.source) for one in words]
 
 
-def named_methods(report: Report, words: Words) -> list[str]:
-    """Methods of a report about which there are words, in the order of its rows."""
+def named_methods(report: Report) -> list[str]:
+    """Methods that the numbers of a report come from, in the order of its rows."""
     names: dict[str, None] = {}
     for row in report.results:
         # A set of texts is judged by several scores at once.
@@ -79,7 +79,7 @@ def named_methods(report: Report, words: Words) -> list[str]:
     # Scores without labels stand in no row.
     if report.study is not None:
         names.setdefault(str(report.study.get("primary")))
-    return [name for name in names if name in words]
+    return list(names)
 
 
 def render(page: Page) -> str:

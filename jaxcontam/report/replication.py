@@ -378,7 +378,11 @@ def _closest(
     """Copies first, then the completions that come closest; the first may be open."""
     chosen = sorted(
         instances,
-        key=lambda one: (_RANK[_label(one, judge)], -(one.rouge_l_guided or 0.0), one.id),
+        key=lambda one: (
+            _RANK[_label(one, judge)],
+            -(one.rouge_l_guided or 0.0),
+            one.id,
+        ),
     )
     found = []
     for one in chosen[:_MOST_SHOWN]:

@@ -79,7 +79,10 @@ def _with_intervals(result: Result) -> dict[str, Any]:
     row = result_row(result)
     gains = gains_of(result) if isinstance(result, OrderResult) else None
     for gain in gains or ():
-        row["neighbours"] |= {f"{gain.name}_low": gain.low, f"{gain.name}_high": gain.high}
+        row["neighbours"] |= {
+            f"{gain.name}_low": gain.low,
+            f"{gain.name}_high": gain.high,
+        }
     return row
 
 

@@ -115,7 +115,9 @@ def histogram(
         figure, axes = figure_axes(_SMALL)
         if band is not None:
             axes.axvspan(*band, color=GREY, alpha=0.25, lw=0, label="suspicious")
-        colours = itertools.cycle((GREY, ORANGE, BLUE) if band is None else (ORANGE, BLUE))
+        colours = itertools.cycle(
+            (GREY, ORANGE, BLUE) if band is None else (ORANGE, BLUE)
+        )
         for (label, values), colour in zip(groups.items(), colours, strict=False):
             weight = 1 / max(1, len(values)) if shares else 1
             axes.hist(

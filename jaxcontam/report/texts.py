@@ -1,4 +1,4 @@
-"""`texts.jsonl`: one row a text with all that was found of it, the evidence of a run."""
+"""`texts.jsonl`: one row a text, the evidence that a run's numbers follow from."""
 
 import json
 import math
@@ -141,7 +141,10 @@ def score_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
     """Method -> (N,) float64, NaN where a text has no score."""
     return {
         name: np.array(
-            [math.nan if row["scores"][name] is None else row["scores"][name] for row in rows],
+            [
+                math.nan if row["scores"][name] is None else row["scores"][name]
+                for row in rows
+            ],
             np.float64,
         )
         for name in rows[0]["scores"]

@@ -206,7 +206,7 @@ def _leading_sentences(row: SimilarityResult) -> list[str]:
         sentences.append(
             "The same samples repeat "
             f"{_points(row.above_elsewhere, *ends)} less of another suspicious text's "
-            "truth; a beginning gives away its subject, so part of this needs no memory."
+            "truth; a beginning gives away its subject, so part needs no memory."
         )
     return sentences
 

@@ -131,6 +131,10 @@ class ProofWords:
     flags: Mapping[str, bool] = dataclasses.field(default_factory=dict)
 
 
+ORDER_WORDS = ProofWords()
+"""Words of a test of whole orders."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MethodWords:
     """What a report says of a method; made from a row of METHODS.
@@ -139,7 +143,7 @@ class MethodWords:
         name: As it stands in report.json.
         finds: What it can and cannot see.
         source: Paper, and where the code departs from the authors'.
-        label: Name in the tables of a page.
+        label: Name in tables and sentences.
         null: What a test assumes; empty for scores.
         validity: What vouches for its p-value; empty for scores.
         proof: Words of a test of orders or versions; else None.
