@@ -11,15 +11,13 @@ from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.errors import InputError
 from jaxcontam.report.provenance import library_versions
 from jaxcontam.results import Evidence, OrderResult, Report
+from jaxcontam.results.order import MATRIX
 from jaxcontam.stats.randomisation import (
     MATRIX_TOLERANCE,
     ScoreKind,
     randomisation_test,
 )
 from jaxcontam.verdict import MIN_EFFECT, decide
-
-METHOD_NAME = "matrix"
-"""`method` of these results: no orders are known, only their scores."""
 
 # Squares of larger numbers overflow; a log-likelihood is far below them.
 _LARGEST = 1e100
@@ -75,7 +73,7 @@ def prove(
         order_provenance="declared",
         n_examples=0,
         n_cut=0,
-        method=METHOD_NAME,
+        method=MATRIX,
         primary=True,
         null="exchangeability (declared)",
         validity="exact",

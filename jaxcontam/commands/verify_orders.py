@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontam.commands.prove import METHOD_NAME
 from jaxcontam.commands.recomputed import noise_of, same
 from jaxcontam.commands.verify_reference import reference_faults
 from jaxcontam.commands.verify_verdicts import (
@@ -33,6 +32,7 @@ from jaxcontam.report.document import (
     read_document,
 )
 from jaxcontam.results import Evidence, OrderNumbers, OrderResult
+from jaxcontam.results.order import MATRIX as METHOD_NAME
 from jaxcontam.stats.direction import needed_pairs
 from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.orders import (

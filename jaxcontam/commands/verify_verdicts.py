@@ -11,7 +11,6 @@ import numpy as np
 
 from jaxcontam.analyses.audit_design import chosen_tests
 from jaxcontam.commands import canary as canary_command
-from jaxcontam.commands.prove import METHOD_NAME
 from jaxcontam.data.lm_eval_tasks import TASK_PREFIX
 from jaxcontam.methods import METHODS, canary, options, two_min, variants
 from jaxcontam.methods.membership.score import ScoreMethod
@@ -26,6 +25,7 @@ from jaxcontam.results import (
     OrderResult,
     Pretest,
 )
+from jaxcontam.results.order import MATRIX as METHOD_NAME
 from jaxcontam.stats.pretests.gate import gate
 from jaxcontam.verdict import MIN_EFFECT
 

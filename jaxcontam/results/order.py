@@ -23,6 +23,10 @@ KNOWN_ORDERS = ("seeded", RELEASED, "recovered", DECLARED, "tfds-hash")
 """Provenances of orders that are known to be independent of what the examples say."""
 
 
+MATRIX = "matrix"
+"""`method` of a matrix that any engine filled: no orders are known."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pretest:
     """A check of the null's own assumption, made on the file without a model.

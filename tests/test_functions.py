@@ -1,0 +1,268 @@
+"""The functions that people call: any model and texts in, a frozen result out."""
+
+import itertools
+import math
+import sys
+import types
+import zlib
+
+import numpy as np
+import pytest
+
+import jaxcontam
+from jaxcontam.cli import main
+from jaxcontam.errors import InputError
+from jaxcontam.models.checkpoint import save_checkpoint
+from jaxcontam.report.document import read_document
+from tests.membership_model import CONTEXT, fresh_decoder, tokenizer
+
+N = 64
+
+
+def texts(seed=0, n=N):
+    rng = np.random.default_rng(seed)
+    words = [f"w{i}" for i in range(300)]
+    return [" ".join(rng.choice(words, 8)) for _ in range(n)]
+
+
+def unigram(text):
+    """Nats of each character, the same wherever it stands: sums add up."""
+    return -sum(2 + zlib.crc32(c.encode()) % 100 / 100 for c in text)
+
+
+def reader(published, gain=3.0):
+    """A function that has read `published`, and expects its order."""
+    after = dict(itertools.pairwise(published))
+
+    def log_likelihoods(pairs):
+        found = []
+        for context, continuation in pairs:
+            last = context.rstrip("\n").split("\n")[-1]
+            known = after.get(last) == continuation.rstrip("\n")
+            found.append(unigram(continuation) + gain * known)
+        return found
+
+    return log_likelihoods
+
+
+def test_function_that_read_the_file_is_found_and_nothing_is_printed(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    published = texts()
+    result = jaxcontam.audit(reader(published), published)
+    assert result.verdict == "contaminated"
+    assert result.p_value == result["direction"].p_value <= 1e-3
+    # A reversal of runs of four undoes three of four boundaries of memory.
+    assert result["direction"].effect == pytest.approx(3.0, abs=0.2)
+    assert result["adjacency"].p_value < 1e-6
+    assert result.pretests and all(test.passed for test in result.pretests)
+    assert capsys.readouterr() == ("", "")
+    assert list(tmp_path.iterdir()) == []
+    html = result._repr_html_()
+    assert "contaminated" in html and "<script" not in html
+    assert len(result.plot().axes) == 2
+
+
+def test_function_that_read_nothing_is_not_accused():
+    result = jaxcontam.audit(reader([]), texts(), effort="quick")
+    assert result.verdict != "contaminated"
+    assert result.p_value == 1.0
+
+
+def test_saved_result_is_a_report_that_verify_accepts(tmp_path, capsys):
+    published = texts(1)
+    result = jaxcontam.audit(reader(published), published)
+    page = result.save(tmp_path / "run")
+    assert page.read_text().startswith("<!doctype html>")
+    assert main(["verify", str(tmp_path / "run")]) == 0
+    capsys.readouterr()
+
+
+def test_unordered_texts_are_not_scored_and_say_so():
+    result = jaxcontam.audit(reader([]), sorted(texts(2), key=len))
+    assert result.verdict == "invalid design"
+    assert (result.p_value, result.results) == (None, ())
+    assert not all(test.passed for test in result.pretests)
+    with pytest.raises(KeyError, match="direction"):
+        result["direction"]
+
+
+def test_one_order_test_with_any_engine():
+    published = texts(3)
+    row = jaxcontam.order_test(reader(published), published, test="adjacency", seed=1)
+    assert row.method == "adjacency"
+    assert row.p_value < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda pairs: [1.0] * len(pairs), "no log-probabilities"),
+        (lambda pairs: [math.nan] * len(pairs), "no log-probabilities"),
+        (lambda pairs: [-7.0] * len(pairs), "same number whatever follows"),
+        (lambda pairs: [-7.0], "1 answers to 7 requests"),
+    ],
+)
+def test_function_that_gives_no_log_probabilities_is_refused(function, words):
+    with pytest.raises(InputError, match=words):
+        jaxcontam.audit(function, texts())
+
+
+def test_function_whose_numbers_do_not_add_up_is_told():
+    def mean(pairs):
+        return [unigram(own) / len(own) for _, own in pairs]
+
+    (row, *_) = jaxcontam.audit(mean, texts(), effort="quick").results
+    assert any("effects are not in nats" in words for words in row.warnings)
+
+
+def test_not_finite_answer_names_its_example():
+    known = texts()
+
+    def log_likelihoods(pairs):
+        return [
+            math.nan if own.startswith(known[4]) else unigram(own) for _, own in pairs
+        ]
+
+    with pytest.raises(InputError, match=r"example 5: .* not finite"):
+        jaxcontam.audit(log_likelihoods, known)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A model directory, its decoder, and a file of texts."""
+    directory = tmp_path_factory.mktemp("model") / "tiny"
+    decoder = fresh_decoder()
+    save_checkpoint(decoder, fast_tokenizer(), directory)
+    file = directory.parent / "file.txt"
+    file.write_text("\n".join(texts(4, 40)) + "\n")
+    return directory, decoder, file
+
+
+def fast_tokenizer():
+    from transformers import PreTrainedTokenizerFast
+
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer(), bos_token="<|bos|>", eos_token="<|bos|>"
+    )
+
+
+SHORT = {"max_example_tokens": CONTEXT // 2}
+
+
+def test_command_and_function_and_decoder_in_memory_agree_to_the_bit(
+    folder, tmp_path, capsys
+):
+    directory, decoder, file = folder
+    command = ["audit", str(directory), str(file), "--out", str(tmp_path / "out")]
+    assert main([*command, "--max-example-tokens", str(CONTEXT // 2)]) == 0
+    report = read_document(tmp_path / "out" / "report.json")
+    by_name = jaxcontam.audit(directory, file, **SHORT)
+    in_memory = jaxcontam.audit(
+        decoder, texts(4, 40), tokenizer=fast_tokenizer(), **SHORT
+    )
+    for row, one, other in zip(
+        report["results"], by_name.results, in_memory.results, strict=True
+    ):
+        assert row["log10_p"] == one.numbers.log10_p == other.numbers.log10_p
+        assert row["verdict"] == one.verdict == other.verdict
+
+
+@pytest.mark.parity
+def test_torch_model_in_memory_agrees_with_its_directory(folder):
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("torch")
+    directory, _, file = folder
+    model = transformers.AutoModelForCausalLM.from_pretrained(directory).train()
+    tokenizer = fast_tokenizer()
+    ours = jaxcontam.audit(directory, file, **SHORT)
+    theirs = jaxcontam.audit(model, texts(4, 40), tokenizer=tokenizer, **SHORT)
+    assert model.training
+    for one, other in zip(ours.results, theirs.results, strict=True):
+        assert other.effect == pytest.approx(one.effect, abs=1e-3)
+        assert other.numbers.log10_p == pytest.approx(one.numbers.log10_p, abs=0.05)
+    with pytest.raises(InputError, match="needs its fast tokenizer"):
+        jaxcontam.audit(model, texts())
+
+
+def vllm_engine(monkeypatch):
+    """A stand-in that answers in vLLM's form: p(id | id before) follows a table."""
+    module = types.ModuleType("vllm")
+    module.SamplingParams = lambda **fields: types.SimpleNamespace(**fields)
+    monkeypatch.setitem(sys.modules, "vllm", module)
+    size = fast_tokenizer().vocab_size
+    logits_VV = np.random.default_rng(0).normal(size=(size, size))
+    table_VV = logits_VV - np.log(np.exp(logits_VV).sum(axis=1, keepdims=True))
+
+    class LLM:
+        llm_engine = types.SimpleNamespace(
+            model_config=types.SimpleNamespace(
+                model="org/name", max_model_len=CONTEXT, dtype="torch.bfloat16"
+            )
+        )
+
+        def get_tokenizer(self):
+            return fast_tokenizer()
+
+        def generate(self, prompts, params, use_tqdm):
+            assert (params.prompt_logprobs, params.max_tokens) == (0, 1)
+            for prompt in prompts:
+                ids = prompt["prompt_token_ids"]
+                entries = [
+                    {own: types.SimpleNamespace(logprob=table_VV[before, own])}
+                    for before, own in itertools.pairwise(ids)
+                ]
+                yield types.SimpleNamespace(prompt_logprobs=[None, *entries])
+
+    LLM.__module__ = "vllm.entrypoints.llm"
+    return LLM(), table_VV
+
+
+def test_vllm_is_read_at_the_continuation(monkeypatch):
+    llm, table_VV = vllm_engine(monkeypatch)
+    scorer = jaxcontam.load(llm).make_scorer(store=None)
+    ids = np.array([0, 7, 300, 5], np.int32)
+    (scores,) = scorer.tokens([ids])
+    assert scores[0] == pytest.approx(table_VV[ids[:-1], ids[1:]], abs=1e-6)
+    assert jaxcontam.audit(llm, texts(), **SHORT).report.model.dtype == "bfloat16"
+
+
+def test_vllm_with_a_prefix_cache_is_told_to_drop_it(monkeypatch):
+    llm, _ = vllm_engine(monkeypatch)
+    llm.generate = lambda prompts, *_, **__: (
+        types.SimpleNamespace(prompt_logprobs=[None] * len(p["prompt_token_ids"]))
+        for p in prompts
+    )
+    with pytest.raises(InputError, match="cached prompt tokens"):
+        jaxcontam.load(llm)
+
+
+def test_what_is_no_model_is_said():
+    with pytest.raises(InputError, match="no model: int"):
+        jaxcontam.audit(3, texts())
+
+
+def test_several_files_are_asked_by_name(tmp_path):
+    paths = []
+    for i in range(2):
+        paths.append(tmp_path / f"file{i}.txt")
+        paths[i].write_text("\n".join(texts(5 + i)) + "\n")
+    result = jaxcontam.audit(reader(texts(5)), paths, effort="quick")
+    assert result["file0", "direction"].verdict == "contaminated"
+    assert result["file1", "direction"].verdict != "contaminated"
+    with pytest.raises(ValueError, match="2 benchmarks"):
+        _ = result.verdict
+
+
+def test_matrix_is_tested_as_by_the_command(tmp_path, capsys):
+    matrix_KM = np.random.default_rng(0).normal(size=(20, 10))
+    matrix_KM[:, 0] += 2
+    np.save(tmp_path / "m.npy", matrix_KM)
+    command = ["prove", str(tmp_path / "m.npy"), "--out", str(tmp_path / "out")]
+    assert main([*command, "--json"]) == 0
+    assert f'"p_value": {jaxcontam.prove(matrix_KM).p_value!r}' in (
+        capsys.readouterr().out
+    )
+    with pytest.raises(InputError, match="row 1, column 2: nan"):
+        jaxcontam.prove([[1.0, math.nan]])
