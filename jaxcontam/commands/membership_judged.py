@@ -20,6 +20,7 @@ from jaxcontam.results.membership import (
     ScorePicture,
     ScoreResult,
     SetResult,
+    Sweep,
     TextThreshold,
 )
 
@@ -62,23 +63,6 @@ class Table:
             spread(self.values),
             None if reference is None else spread(reference),
         )
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Sweep:
-    """A share of tokens for Min-K%, chosen on one half and judged on the other.
-
-    Attributes:
-        held_out_aucs: AUC of each on the half that chose.
-        chosen: The best of them.
-        auc: Its AUC on the other half.
-        auc_se: DeLong standard error.
-    """
-
-    held_out_aucs: dict[str, float]
-    chosen: str
-    auc: float
-    auc_se: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)

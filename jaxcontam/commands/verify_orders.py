@@ -21,18 +21,19 @@ from jaxcontam.methods import direction, reported_method, two_min
 from jaxcontam.methods.method import PairMethod, SequentialMethod, stratum_runs
 from jaxcontam.methods.two_min import combined_numbers
 from jaxcontam.methods.version_method import VersionMethod
+from jaxcontam.report import calibration
 from jaxcontam.report.archive import read_archive
-from jaxcontam.report.calibration import is_calibration
 from jaxcontam.report.document import (
     ARCHIVE_NAME,
     REPORT_NAME,
     archive_digest,
+    is_report_of,
     is_sealed,
-    order_result_from,
     read_document,
 )
 from jaxcontam.results import Evidence, OrderNumbers, OrderResult
 from jaxcontam.results.order import MATRIX as METHOD_NAME
+from jaxcontam.results.read import read_result
 from jaxcontam.stats.direction import needed_pairs
 from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.orders import (
@@ -61,7 +62,9 @@ def verify_report(directory: Path) -> tuple[list[str], int]:
         InputError: If the folder has no readable report and archive.
     """
     document = read_document(directory / REPORT_NAME)
-    if isinstance(document.get("command"), list) and is_calibration(document):
+    if isinstance(document.get("command"), list) and is_report_of(
+        document, calibration.COMMAND
+    ):
         raise InputError(
             f"{directory}: a calibration, whose orders were not kept",
             hint="run it again: the same seed gives the same p-values",
@@ -99,7 +102,7 @@ def verify_report(directory: Path) -> tuple[list[str], int]:
             faults += [f"{where}: {fault}" for fault in score_faults(row)]
             continue
         try:
-            result = order_result_from(row)
+            result = read_result(OrderResult, row)
             found = row_faults(
                 result, command, scored=document.get("model") is not None
             )

@@ -15,13 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from jaxcontam.errors import InputError
-from jaxcontam.report.archive import ARCHIVE_NAME
+from jaxcontam.report.archive import ARCHIVE_NAME as ARCHIVE_NAME
 from jaxcontam.report.table_csv import RESULTS_NAME, result_row, results_csv
 from jaxcontam.results import ModelInfo, Report
 from jaxcontam.results.read import read_result
 from jaxcontam.results.report import SCHEMA
-
-__all__ = ["ARCHIVE_NAME", "result_row"]
 
 REPORT_NAME = "report.json"
 
