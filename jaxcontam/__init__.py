@@ -11,6 +11,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _EXPORTS = {
+    "AuditResult": "jaxcontam.analyses.audit",
     "audit": "jaxcontam.analyses.audit",
     "order_test": "jaxcontam.analyses.prove",
     "prove": "jaxcontam.analyses.prove",

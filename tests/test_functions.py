@@ -98,10 +98,9 @@ def test_one_order_test_with_any_engine():
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (lambda pairs: [1.0] * len(pairs), "no log-probabilities"),
-        (lambda pairs: [math.nan] * len(pairs), "no log-probabilities"),
+        (lambda pairs: [1.0] * len(pairs), "1.0 is no log-probability"),
         (lambda pairs: [-7.0] * len(pairs), "same number whatever follows"),
-        (lambda pairs: [-7.0], "1 answers to 7 requests"),
+        (lambda pairs: [-7.0], "1 answers to 256 requests"),
     ],
 )
 def test_function_that_gives_no_log_probabilities_is_refused(function, words):
@@ -235,7 +234,7 @@ def test_vllm_with_a_prefix_cache_is_told_to_drop_it(monkeypatch):
         for p in prompts
     )
     with pytest.raises(InputError, match="cached prompt tokens"):
-        jaxcontam.load(llm)
+        jaxcontam.audit(llm, texts(), **SHORT)
 
 
 def test_what_is_no_model_is_said():

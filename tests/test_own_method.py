@@ -1,7 +1,7 @@
-"""A method of one's own is one file: no list, table or page has to know it."""
+"""A method of one's own is an entry point of one's own package."""
 
+import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,69 +11,64 @@ import pytest
 
 from jaxcontam.methods import METHODS
 from jaxcontam.methods.method import OrderFile, OrderMethod
-from jaxcontam.methods.own import own_methods
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs/how_to/own_method.md").read_text(encoding="utf-8")
+CODE, PROJECT = (
+    re.search(rf"```{kind}\n(.*?)```", PAGE, re.DOTALL)[1]
+    for kind in ("python", "toml")
+)
 
 
 @pytest.fixture
-def checkout(tmp_path):
-    """A copy of the library that may be written to; returns its folder of own ones."""
-    shutil.copytree(
-        ROOT / "jaxcontam",
-        tmp_path / "jaxcontam",
-        ignore=shutil.ignore_patterns("__pycache__"),
-    )
-    return tmp_path / "jaxcontam/methods/own"
+def package(tmp_path):
+    """A folder that holds `mine.py` of the how-to page as if it were installed."""
+    dist = tmp_path / "mine-1.0.dist-info"
+    dist.mkdir()
+    (dist / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+    (point,) = re.findall(r"^\w+ = \"\w+:\w+\"$", PROJECT, re.M)
+    group = re.search(r'entry-points."(.*?)"', PROJECT)[1]
+    (dist / "entry_points.txt").write_text(f"[{group}]\n" + point.replace('"', ""))
+    (tmp_path / "mine.py").write_text(CODE)
+    return tmp_path
 
 
-def run(checkout, *words):
+def run(package, *words):
     return subprocess.run(
         [sys.executable, "-m", "jaxcontam", *words],
-        cwd=checkout.parents[2],
-        env={"PYTHONPATH": str(checkout.parents[2]), "PATH": "", "HOME": str(checkout)},
+        cwd=package,
+        env={**os.environ, "PYTHONPATH": f"{package}{os.pathsep}{ROOT}"},
         capture_output=True,
         text=True,
     )
 
 
-def test_file_of_the_how_to_page_is_all_that_a_score_takes(checkout):
-    ((name, code),) = re.findall(
-        r"`jaxcontam/methods/own/(\w+\.py)`.*?```python\n(.*?)```", PAGE, re.DOTALL
-    )
-    (checkout / name).write_text(code)
-    table = run(checkout, "methods")
+def test_score_of_the_how_to_page_is_known_everywhere(package):
+    table = run(package, "methods")
     assert table.returncode == 0, table.stderr
     assert re.search(r"^spread .*texts that are read evenly", table.stdout, re.M | re.S)
-    texts = checkout / "texts.txt"
+    texts = package / "texts.txt"
     texts.write_text("one\ntwo\n")
-    mistyped = run(
-        checkout,
-        "membership",
-        "m",
-        "--members",
-        texts,
-        "--nonmembers",
-        texts,
-        "--scores",
-        "spraed",
-    )
-    assert "did you mean 'spread'?" in mistyped.stderr
+    flags = ("--members", texts, "--nonmembers", texts, "--scores", "spraed")
+    assert "did you mean 'spread'?" in run(package, "membership", "m", *flags).stderr
 
 
-def test_file_without_a_method_is_named(checkout):
-    (checkout / "mine.py").write_text("METHOD = 3\n")
-    ended = run(checkout, "methods")
-    assert "jaxcontam/methods/own/mine.py: METHOD must be a test" in ended.stderr
-
-
-def test_name_of_another_method_is_refused(checkout):
-    (checkout / "mine.py").write_text(
-        "from jaxcontam.methods.membership.loss import METHOD as METHOD\n"
-    )
-    ended = run(checkout, "methods")
-    assert "own/mine.py: the name 'loss' is taken" in ended.stderr
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (
+            "METHOD = 3",
+            "mine: jaxcontam.methods: mine:METHOD must be a test",
+        ),
+        (
+            "from jaxcontam.methods.membership.loss import METHOD as METHOD",
+            "the name 'loss' is taken",
+        ),
+    ],
+)
+def test_package_whose_method_is_none_is_named(package, code, words):
+    (package / "mine.py").write_text(code)
+    assert words in run(package, "methods").stderr
 
 
 def test_orders_of_a_report_are_drawn_again_by_the_method_that_drew_them():
@@ -90,7 +85,3 @@ def test_orders_of_a_report_are_drawn_again_by_the_method_that_drew_them():
             again = method.redraw(strata, m, seed=3, content_digest="c" * 64)
             assert np.array_equal(first.orders, again.orders), method.name
             assert np.array_equal(first.place, again.place), method.name
-
-
-def test_empty_folder_adds_nothing():
-    assert "__init__" not in own_methods(())

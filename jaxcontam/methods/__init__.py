@@ -75,7 +75,7 @@ _HERE: Mapping[str, TestMethod | VersionMethod | CombinedMethod | ScoreMethod] =
 }
 
 OWN: Mapping[str, TestMethod | ScoreMethod] = own_methods(_HERE)
-"""Those that stand in the folder `own`."""
+"""Those of other packages."""
 
 METHODS: Mapping[str, TestMethod | VersionMethod | CombinedMethod | ScoreMethod] = {
     **_HERE,

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxcontam.data.encoding import Encoder, encode_texts
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScores
@@ -25,12 +24,11 @@ Ask = Callable[[Sequence[Request]], Sequence[np.ndarray]]
 
 # Requests between two reports of progress; the engine batches them as it likes.
 _CHUNK = 256
-_PROBE = "The cat sat on the mat. The dog lay by the door. "
-# Each begins with an id of its own.
-_PROBE_ENDS = ("It", "One", "7", "?")
 # Nats between a sum and the sum of its parts: bfloat16 rounds by less; an engine that
 # forgets its context, or divides by the length, is nats apart.
 _CHAIN_TOLERANCE = 0.5
+# Rounding may lift log 1 so far.
+_ABOVE_0 = 1e-4
 
 
 class AskedScorer:
@@ -38,11 +36,14 @@ class AskedScorer:
 
     store = None
 
-    def __init__(self, ask: Ask, *, context: int, ids: bool, has_tokens: bool):
+    def __init__(
+        self, ask: Ask, *, name: str, context: int, ids: bool, has_tokens: bool
+    ):
         """Wrap an asking function.
 
         Args:
             ask: See `Ask`.
+            name: Of the model, to begin errors.
             context: Most ids of a request.
             ids: Sequences are a tokenizer's ids, of which the first of a sequence has
                 no score; else they are code points, and the first one counts, too.
@@ -50,8 +51,11 @@ class AskedScorer:
         """
         self.context = context
         self.has_tokens = has_tokens
+        self.notes: tuple[str, ...] = ()
         self._ask_engine = ask
+        self._name = name
         self._ids = ids
+        self._is_checked = False
 
     @property
     def pairs(self) -> "AskedPairs":
@@ -107,27 +111,79 @@ class AskedScorer:
         return TokenTable([np.concatenate(found)[None] for found in parts], 0)
 
     def ask(self, requests: Sequence[Request]) -> Iterator[np.ndarray]:
-        """Answers in the order of the requests.
+        """Answers in the order of the requests; the first few are checked.
 
         Raises:
-            InputError: If there is not one answer of the right length for each.
+            InputError: If there is not one answer of the right length for each, one is
+                above 0, or all are the same.
         """
         for start in range(0, len(requests), _CHUNK):
             chunk = requests[start : start + _CHUNK]
-            answers = list(self._ask_engine(chunk))
-            if len(answers) != len(chunk):
+            answers = self._answers(chunk)
+            if not self._is_checked:
+                self._is_checked = True
+                self._check_same(chunk, answers)
+                if not self._ids:
+                    self.notes += self._chain_note(chunk, answers)
+            yield from answers
+
+    def _answers(self, requests: Sequence[Request]) -> list[np.ndarray]:
+        answers = list(self._ask_engine(requests))
+        if len(answers) != len(requests):
+            raise InputError(
+                f"{self._name}: {len(answers)} answers to {len(requests)} requests"
+            )
+        found = []
+        for (_, continuation), answer in zip(requests, answers, strict=True):
+            values = np.atleast_1d(np.asarray(answer, np.float64))
+            wanted = len(continuation) if self.has_tokens else 1
+            if values.shape != (wanted,):
                 raise InputError(
-                    f"the model gave {len(answers)} answers to {len(chunk)} requests"
+                    f"{self._name}: {values.size} numbers for a continuation, "
+                    f"expected {wanted}"
                 )
-            for (_, continuation), answer in zip(chunk, answers, strict=True):
-                values = np.atleast_1d(np.asarray(answer, np.float64))
-                wanted = len(continuation) if self.has_tokens else 1
-                if values.shape != (wanted,):
-                    raise InputError(
-                        f"the model gave {values.size} numbers for a continuation, "
-                        f"expected {wanted}"
-                    )
-                yield values
+            if (values > _ABOVE_0).any():
+                raise InputError(
+                    f"{self._name}: {float(values.max())!r} is no log-probability",
+                    hint="log p(continuation | context) in nats is at most 0",
+                )
+            found.append(values)
+        return found
+
+    def _check_same(
+        self, requests: Sequence[Request], answers: Sequence[np.ndarray]
+    ) -> None:
+        """Refuse an engine that answers the same whatever it is asked."""
+        distinct = {continuation.tobytes() for _, continuation in requests}
+        sums = {float(answer.sum()) for answer in answers}
+        if len(distinct) > 2 and len(sums) == 1 and math.isfinite(min(sums)):
+            raise InputError(
+                f"{self._name}: the same number whatever follows a context "
+                f"({min(sums):.4f})",
+                hint="give log p(continuation | context) of each pair",
+            )
+
+    def _chain_note(
+        self, requests: Sequence[Request], answers: Sequence[np.ndarray]
+    ) -> tuple[str, ...]:
+        """What is said of texts whose two parts do not add up to the whole."""
+        for (context, own), answer in zip(requests, answers, strict=True):
+            spaces = np.flatnonzero(own[1:] == ord(" ")) + 1
+            if not len(context) or not len(spaces):
+                continue
+            # Before a space, where tokenizers begin a token anyway.
+            first, second = np.split(own, [int(spaces[len(spaces) // 2])])
+            after = np.concatenate([context, first])
+            parts = self._answers([(context, first), (after, second)])
+            whole, both = float(answer.sum()), sum(float(part.sum()) for part in parts)
+            if abs(whole - both) > _CHAIN_TOLERANCE:
+                return (
+                    f"{self._name} gives two parts of a text {both:.3f} nats and the "
+                    f"whole {whole:.3f}: p-values hold for any function of the texts, "
+                    "effects are not in nats",
+                )
+            return ()
+        return ()
 
     def _parts(
         self, sequences: Sequence[np.ndarray], progress: Progress | None
@@ -190,59 +246,6 @@ class AskedPairs:
             if progress is not None:
                 progress(done, total)
         return PairScores(found, 0)
-
-
-def check_answers(
-    scorer: AskedScorer, encoder: Encoder, prefix_id: int | None, name: str
-) -> tuple[str, ...]:
-    """Ask a few requests whose answers wrong numbers do not pass.
-
-    Args:
-        scorer: What is checked.
-        encoder: Makes the ids that it takes.
-        prefix_id: Put before each context, if the tokenizer has one.
-        name: Of the model, to begin an error.
-
-    Returns:
-        What the reader of a report should know, one sentence each.
-
-    Raises:
-        InputError: If answers are not finite, above 0, or the same whatever follows a
-            context, as where they belong to the token before.
-    """
-    start = [] if prefix_id is None else [prefix_id]
-
-    def ids(text: str) -> np.ndarray:
-        return np.array(encode_texts(encoder, [text])[0], np.int32)
-
-    context = np.concatenate([np.array(start, np.int32), ids(_PROBE)])
-    ends = [ids(end) for end in _PROBE_ENDS]
-    first, second = ends[0], ends[1]
-    requests = [
-        *((context, end[:1]) for end in ends),
-        (context, first),
-        (np.concatenate([context, first]), second),
-        (context, np.concatenate([first, second])),
-    ]
-    values = [float(answer.sum()) for answer in scorer.ask(requests)]
-    if not all(math.isfinite(value) and value <= 0 for value in values):
-        raise InputError(
-            f"{name}: answers are no log-probabilities (such as {values[0]!r})",
-            hint="log p(continuation | context) in nats is at most 0",
-        )
-    if len(set(values[: len(ends)])) == 1:
-        raise InputError(
-            f"{name}: the same number whatever follows a context ({values[0]:.4f})",
-            hint="its numbers may belong to the token before",
-        )
-    *_, one, other, both = values
-    if abs(one + other - both) > _CHAIN_TOLERANCE:
-        return (
-            f"{name} gives two parts of a text {one + other:.3f} nats and the whole "
-            f"{both:.3f}: p-values hold for any function of the texts, effects are not "
-            "in nats",
-        )
-    return ()
 
 
 def make_asked_scorer(

@@ -19,7 +19,6 @@ from jaxcontam.scoring.asked import (
     Ask,
     AskedScorer,
     Request,
-    check_answers,
     make_asked_scorer,
 )
 from jaxcontam.scoring.opened import OpenModel, opened_checkpoint
@@ -43,9 +42,6 @@ def opened_function(function: LogLikelihoods) -> OpenModel:
 
     Args:
         function: See `LogLikelihoods`.
-
-    Raises:
-        InputError: If its answers are no log-probabilities.
     """
     name = getattr(function, "__name__", type(function).__name__).strip("<>")
 
@@ -172,14 +168,14 @@ def _opened_asked(
     vocab_size: int | None = None,
     **info: Any,
 ) -> OpenModel:
-    """A model that is asked, checked by a few requests."""
+    """A model that is asked."""
     scorer = AskedScorer(
         ask,
+        name=name,
         context=context,
         ids=not isinstance(tokenizer, CharacterTokenizer),
         has_tokens=has_tokens,
     )
-    notes = check_answers(scorer, tokenizer, prefix_id, name)
     return OpenModel(
         name="".join(c if c.isalnum() or c in "-._" else "-" for c in name),
         fingerprint=fingerprint,
@@ -198,7 +194,7 @@ def _opened_asked(
         checkpoint=None,
         make_scorer=functools.partial(make_asked_scorer, scorer),
         vocab_size=vocab_size,
-        notes=lambda: notes,
+        notes=lambda: scorer.notes,
     )
 
 
