@@ -18,7 +18,7 @@ from jaxcontam.methods.membership.documents import (
 )
 from jaxcontam.methods.membership.judging import judge
 from jaxcontam.methods.membership.pool_judging import judge_texts
-from jaxcontam.report.membership_words import membership_sentence
+from jaxcontam.report.membership import membership_sentence
 
 WORDS = [f"{a}{b}{c}" for a in "bdfglm" for b in "aeiou" for c in "nrst"]
 

@@ -12,8 +12,9 @@ from rich.console import Console
 from eval.quickstart import Quickstart, print_headline
 from jaxcontam.cli import main
 from jaxcontam.commands.verify_orders import verify_report
-from jaxcontam.report.document import order_result_from, sealed_text
-from jaxcontam.results import MembershipResult
+from jaxcontam.report.document import sealed_text
+from jaxcontam.results import MembershipResult, OrderResult
+from jaxcontam.results.read import read_result
 
 pytestmark = pytest.mark.unoptimised
 
@@ -131,7 +132,7 @@ def test_natural_set_is_in_alphabetical_order_and_in_no_training_text(pulse):
 
 def test_headline_has_both_tests_and_the_effect_in_eighty_columns(pulse):
     results = [
-        MembershipResult(**row) if "auc" in row else order_result_from(row)
+        MembershipResult(**row) if "auc" in row else read_result(OrderResult, row)
         for row in read(pulse)["results"]
     ]
     out = io.StringIO()

@@ -2,26 +2,33 @@
 
 import csv
 import dataclasses
-import io
 import json
 import re
 
 import pytest
 
 from jaxcontam.cli import main
-from jaxcontam.commands.compare import compared
+from jaxcontam.commands import compare
 from jaxcontam.errors import InputError
 from jaxcontam.report.comparison import comparison_sentences
+from jaxcontam.report.figure import GREY
+from jaxcontam.report.text_plots import Interval, intervals_plot
 from jaxcontam.results.membership import SetResult
 from tests.page_laws import check_page
 from tests.report_documents import (
     audit_document,
     order_result,
     ranking_document,
+    report_of,
     save_document,
 )
 
 pytestmark = pytest.mark.unoptimised
+
+
+def compared(documents, folders):
+    """`compare.compared` of reports as JSON values."""
+    return compare.compared(list(map(report_of, documents)), folders)
 
 
 def two(**changes):
@@ -112,7 +119,7 @@ def of_command(name, **row):
     """A report of another command."""
     document = audit_document(order_result(**row), model="b", command=(name,))
     if name == "replicate":
-        document["results"] = [{"benchmark": "boolq", "primary": True, "n_exact": 3}]
+        document["results"] = []
     if name == "membership":
         found = SetResult(
             benchmark="boolq",
@@ -303,9 +310,24 @@ def test_one_report_is_refused_in_one_line(tmp_path, capsys):
 
 
 def test_figure_tells_verdicts_apart_by_shape():
-    from jaxcontam.report.comparison_plot import effects_plot
-
-    tests, _ = compared(two(verdict="inconclusive"), ["1", "2"])
-    svg = effects_plot(tests, nothing=0) or ""
-    assert "contaminated" in svg and "inconclusive" in svg
-    assert io.StringIO(svg).readline().startswith('<svg role="img" aria-label="Effects')
+    looks = {
+        verdict: (GREY, marker, "full") for verdict, marker in (("a", "o"), ("b", "x"))
+    }
+    rows = [
+        Interval(
+            name=f"m{i}",
+            group="boolq",
+            value=1.0 + i,
+            low=0.5,
+            high=2.5,
+            look=look,
+            label=verdict,
+        )
+        for i, (verdict, look) in enumerate(looks.items())
+    ]
+    svg = intervals_plot(rows, "effect", nothing=0.0)
+    assert svg.startswith(
+        '<svg role="img" aria-label="effect with 95 % intervals: boolq'
+    )
+    assert "boolq, m0: 1.00; boolq, m1: 2.00" in svg
+    assert svg == intervals_plot(rows, "effect", nothing=0.0)

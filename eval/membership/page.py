@@ -9,15 +9,15 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from eval.membership.table import TITLES, Document, grids
-from jaxcontam.commands.method_notes import method_notes
+from jaxcontam.analyses.method_notes import named_rows
 from jaxcontam.report.document import replace_bytes
 from jaxcontam.report.figure import BLUE, GREY, ORANGE, STYLE, figure_axes, svg_text
+from jaxcontam.report.page import render
 from jaxcontam.report.page_words import PageWords
 from jaxcontam.report.provenance import command_line
-from jaxcontam.report.template import render_fields
+from jaxcontam.report.section import Figure, Heading, Page, Part, Section, Table
 
 PAGE_NAME = "membership.html"
-_TEMPLATE = Path(__file__).with_name("page.html.j2")
 _WORDS = PageWords(
     assumed=(
         "Members and non-members were drawn at random from one pool, so that an AUC "
@@ -46,34 +46,36 @@ _LABELS = {
 
 def write_page(documents: Sequence[Document], out: Path) -> Path:
     """Write the page; returns where it stands."""
-    notes = {
-        note.name: note
-        for document in documents
-        for note in method_notes({"results": document["cells"]})
-    }
-    fields = {
-        "title": "Membership studies",
-        "subtitle": "Small models trained on texts that are known: what scores tell "
+    cells = [cell for document in documents for cell in document["cells"]]
+    page = Page(
+        title="Membership studies",
+        subtitle="Small models trained on texts that are known: what scores tell "
         "members from others, and when. Means over seeds and tasks; ± is one standard "
         "error.",
-        "studies": [
-            {
-                "title": TITLES[document["study"]],
-                "grids": grids(document),
-                "svg": study_figure(document),
-            }
-            for document in documents
-        ],
-        "methods": [[note.name, note.finds, note.source] for note in notes.values()],
-        "words": _WORDS,
-        "command": command_line(documents[-1]),
-        "provenance": [
+        sections=[_section(document) for document in documents],
+        assumed=_WORDS.assumed,
+        methods=named_rows([cell["method"] for cell in cells]),
+        limits=_WORDS.limits,
+        command=command_line(documents[-1]["command"]),
+        check="This line made the last study, those below the others; the JSON of each "
+        "stands beside this file.",
+        provenance=[
             (TITLES[document["study"]], _provenance(document)) for document in documents
         ],
-    }
-    page = render_fields(_TEMPLATE, fields)
-    replace_bytes(out / PAGE_NAME, page.encode())
+    )
+    replace_bytes(out / PAGE_NAME, render(page).encode())
     return out / PAGE_NAME
+
+
+def _section(document: Document) -> Section:
+    """The figure and the tables of one study."""
+    svg = study_figure(document)
+    parts: list[Part] = []
+    if svg is not None:
+        parts.append(Figure(svg, look="wide", label="figure of the study"))
+    for grid in grids(document):
+        parts += [Heading(grid.title), Table(grid.header, grid.rows, grid.title)]
+    return Section(parts, TITLES[document["study"]], boxed=True)
 
 
 def study_figure(document: Document) -> str | None:

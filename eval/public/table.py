@@ -8,11 +8,12 @@ from typing import Any
 
 from eval.public.cells import Outcome
 from eval.study import Grid
-from jaxcontam.report.document import order_result_from
+from jaxcontam.analyses.method_notes import method_words
+from jaxcontam.report.numbers import effect_words, p_text
 from jaxcontam.report.plain_names import plain_name
-from jaxcontam.report.remedies import advice
-from jaxcontam.report.table import effect_text, p_text, p_words
-from jaxcontam.results import OrderResult
+from jaxcontam.report.remedies import Advice
+from jaxcontam.results import OrderResult, UnscoredFile
+from jaxcontam.results.read import read_result
 from jaxcontam.verdict import (
     CONTAMINATED,
     INCONCLUSIVE,
@@ -51,7 +52,7 @@ def decided_cells(
     tested = [one for one in outcomes if one.report is not None]
     # Models may share a benchmark; a verdict looks at the tests beside it in its cell.
     results = [
-        dataclasses.replace(order_result_from(row), benchmark=one.cell.name)
+        dataclasses.replace(read_result(OrderResult, row), benchmark=one.cell.name)
         for one in tested
         for row in (one.report or {})["results"]
     ]
@@ -104,11 +105,22 @@ def refused_cells(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
             "failed_pretests": [
                 test["name"] for test in one.refused["pretests"] if not test["passed"]
             ],
-            "remedy": advice(one.refused, ("audit", *one.cell.words)),
+            "remedy": _advice(one),
         }
         for one in outcomes
         if one.refused is not None
     ]
+
+
+def _advice(one: Outcome) -> str:
+    """The first thing to do about a file that was not scored."""
+    refused = read_result(UnscoredFile, one.refused)
+    command = ("audit", *one.cell.words)
+    return Advice(command, method_words()).about_file(refused)[0].words
+
+
+def _p(result: OrderResult) -> str:
+    return p_text(result.numbers.log10_p, result.validity)
 
 
 def failed_cells(outcomes: Sequence[Outcome]) -> list[dict[str, str]]:
@@ -132,7 +144,7 @@ def wide_words(
 ) -> dict[tuple[str, str], str]:
     """(model, benchmark) -> p, if there is one, and the letter of the verdict."""
     return {
-        (row["model"], row["benchmark"]): f"{p_text(result)} {LETTERS[row['verdict']]}"
+        (row["model"], row["benchmark"]): f"{_p(result)} {LETTERS[row['verdict']]}"
         for row, result in zip(rows, decided, strict=True)
     } | {(row["model"], row["benchmark"]): LETTERS[row["verdict"]] for row in refused}
 
@@ -203,9 +215,9 @@ def _line(row: Mapping[str, Any], result: OrderResult) -> tuple[str, ...]:
         row["benchmark"],
         f"{row['n_examples']:,}",
         row["method"],
-        p_text(result),
-        p_words(math.log10(row["p_adjusted"]), result.validity),
-        effect_text(result, with_error=True),
+        _p(result),
+        p_text(math.log10(row["p_adjusted"]), result.validity),
+        effect_words(result.numbers.effect, result.numbers.effect_se),
         "-" if row["mde"] is None else f"{row['mde']:.2f}",
         verdict,
     )

@@ -6,13 +6,21 @@ from typing import Any
 
 from eval.replication.table import HEADER, note, table_lines
 from jaxcontam.report.document import replace_bytes
+from jaxcontam.report.page import PAGE_NAME as REPORT_PAGE
+from jaxcontam.report.page import render
 from jaxcontam.report.page_words import PageWords
 from jaxcontam.report.provenance import command_line
-from jaxcontam.report.template import PAGE_NAME as REPORT_PAGE
-from jaxcontam.report.template import render_fields
+from jaxcontam.report.section import (
+    Code,
+    Items,
+    Link,
+    Page,
+    Paragraph,
+    Section,
+    Table,
+)
 
 PAGE_NAME = "replication.html"
-_TEMPLATE = Path(__file__).with_name("page.html.j2")
 _WORDS = PageWords(
     limits=(
         "One recipe and one size of model. Larger models replicate after fewer copies "
@@ -26,25 +34,34 @@ _WORDS = PageWords(
 
 def write_page(document: Mapping[str, Any], out: Path) -> Path:
     """Write the page; returns where it stands."""
-    fields = {
-        "title": "Replication of planted instances",
-        "subtitle": f"{document['n_instances']} paragraphs, asked of small models that "
-        "read them and of models that did not.",
-        "header": HEADER,
-        "lines": table_lines(document),
-        "note": note(document),
-        "reports": [
-            (
+    label = "copies by set and way of asking"
+    table = Table(HEADER, table_lines(document), label, words=range(len(HEADER)))
+    links = [
+        (
+            Link(
                 f"seed {row['seed']}, {row['planted']}, {row['asked']}",
-                row["verdict"],
                 f"{row['folder']}/{REPORT_PAGE}",
-            )
-            for row in document["rows"]
+            ),
+            f": {row['verdict'] or 'no verdict'}",
+        )
+        for row in document["rows"]
+    ]
+    page = Page(
+        title="Replication of planted instances",
+        subtitle=f"{document['n_instances']} paragraphs, asked of small models that "
+        "read them and of models that did not.",
+        sections=[
+            Section([table, Paragraph(note(document))]),
+            Section([Items(links)], "Reports"),
         ],
-        "methods": [],
-        "words": _WORDS,
-        "command": command_line(document),
-        "provenance": [
+        limits=_WORDS.limits,
+        command=command_line(document["command"]),
+        check=(
+            "Finished work is not done again; ",
+            Code("report.json"),
+            " stands beside this file.",
+        ),
+        provenance=[
             ("code", document["code"] or "unknown"),
             (
                 "machine",
@@ -52,7 +69,6 @@ def write_page(document: Mapping[str, Any], out: Path) -> Path:
             ),
             ("digest of the corpus", document["corpus_digest"]),
         ],
-    }
-    page = render_fields(_TEMPLATE, fields)
-    replace_bytes(out / PAGE_NAME, page.encode())
+    )
+    replace_bytes(out / PAGE_NAME, render(page).encode())
     return out / PAGE_NAME

@@ -254,7 +254,7 @@ class Replicate:
 def print_replication(report: Report, console: Console) -> None:
     """Tables of judges, overlaps and comparisons, then sentences."""
     words = report_words(report)
-    judges, overlaps, comparisons = replication_rows(report)
+    judges, overlaps, comparisons = replication_rows(report.results)
     for names, rows in (
         (
             "judge judged exact near copies control verdict",
@@ -277,5 +277,5 @@ def print_replication(report: Report, console: Console) -> None:
         if table.row_count:
             console.print(table)
             console.print()
-    for sentence in replication_sentences(report, words):
+    for sentence in replication_sentences(report.results, words):
         console.print(sentence, highlight=False, markup=False, soft_wrap=True)

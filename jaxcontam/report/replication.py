@@ -23,6 +23,7 @@ from jaxcontam.results.replication import (
     JudgeResult,
     OverlapResult,
 )
+from jaxcontam.results.report import Result
 from jaxcontam.results.terms import Words
 
 COMMAND = "replicate"
@@ -92,7 +93,7 @@ def replication_page(
         instances: Rows of `texts.jsonl` that stand for instances, of both arms.
         words: Of the methods.
     """
-    judges, overlaps, comparisons = replication_rows(report)
+    judges, overlaps, comparisons = replication_rows(report.results)
     (deciding,) = (row for row in judges if row.primary)
     judge, model = deciding.method, report.model
     counted = [one for one in instances if not one.follows]
@@ -103,7 +104,9 @@ def replication_page(
         if one.arm == "control" and _label(one, judge) in ("exact", "near")
     ]
     sections = [
-        Section([Items(replication_sentences(report, words)), Paragraph(_MEANING)]),
+        Section(
+            [Items(replication_sentences(report.results, words)), Paragraph(_MEANING)]
+        ),
         Section(
             [
                 Table(
@@ -148,10 +151,9 @@ def replication_page(
 
 
 def replication_rows(
-    report: Report,
+    rows: Sequence[Result],
 ) -> tuple[list[JudgeResult], list[OverlapResult], list[ComparisonResult]]:
     """Judges, overlaps and comparisons of a report."""
-    rows = report.results
     return (
         [row for row in rows if isinstance(row, JudgeResult)],
         [row for row in rows if isinstance(row, OverlapResult)],
@@ -212,9 +214,9 @@ def measure_and_test(method: str) -> tuple[str, str]:
     raise ValueError(f"no overlap test: {method!r}")
 
 
-def replication_sentences(report: Report, words: Words) -> list[str]:
+def replication_sentences(rows: Sequence[Result], words: Words) -> list[str]:
     """What was found of one partition, and what speaks against it."""
-    judges, overlaps, comparisons = replication_rows(report)
+    judges, overlaps, comparisons = replication_rows(rows)
     sentences: list[str] = []
     for row in judges:
         sentences += _judge_sentences(row, words[row.method].label)
