@@ -130,7 +130,7 @@ def test_natural_order_is_called_by_its_name(tmp_path):
     assert "What the file's own order gives without any model" in text
     assert "finds no more in this order than chance gives" in text
     assert "neighbours attract" in page
-    assert "jaxcontam audit model boolq --reference DIR" in text
+    assert "boolq --reference DIR" in text
 
 
 REFERENCE = ReferenceResult(

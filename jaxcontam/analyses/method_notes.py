@@ -15,12 +15,14 @@ _SHI = "Shi et al. 2023, arXiv:2310.16789, section 7"
 _OTHERS = (
     MethodWords(
         name="matrix",
+        label="matrix",
         finds="a published column that scores better than the others, row by row; "
         "knows nothing of where the numbers come from",
         source="the randomisation test of Fisher, summed over rows, p counted exactly",
     ),
     MethodWords(
         name="set_level",
+        label="set_level",
         finds="a set of texts that as a whole is more familiar than the non-members, "
         "by the scores below together",
         source="Maini et al. 2024, arXiv:2406.06443; not as in the authors' code: "
@@ -29,6 +31,7 @@ _OTHERS = (
     ),
     MethodWords(
         name="perplexity",
+        label="perplexity",
         finds="texts whose perplexity unlearning left alone; as min_k",
         source=_SHI,
     ),
@@ -46,6 +49,7 @@ _OTHERS = (
     ),
     MethodWords(
         name="judge",
+        label="judge",
         finds="samples that a chat model finds like the text",
         source=_SHI,
     ),
