@@ -1,6 +1,5 @@
 """Second pieces that follow from the first: who only continues proves nothing."""
 
-
 import pytest
 
 from jaxcontam.analyses.method_notes import method_words

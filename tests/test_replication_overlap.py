@@ -1,6 +1,5 @@
 """Overlaps of completions, and the rows of tests about them."""
 
-
 import numpy as np
 import pytest
 

@@ -272,14 +272,16 @@ def _ranking(row: ScoreResult) -> dict[str, Any]:
 def _order_test(row: OrderResult) -> dict[str, Any]:
     """The columns of an order test."""
     effect, se = row.numbers.effect, row.numbers.effect_se
-    known = effect is not None and se is not None
+    low = high = None
+    if effect is not None and se is not None:
+        low, high = effect - _NORMAL * se, effect + _NORMAL * se
     return {
         "log10_p": row.numbers.log10_p,
         "p_floor": row.numbers.p_floor,
         "effect": effect,
         "effect_se": se,
-        "effect_low": effect - _NORMAL * se if known else None,
-        "effect_high": effect + _NORMAL * se if known else None,
+        "effect_low": low,
+        "effect_high": high,
         "mde": row.numbers.mde,
         "effect_unit": row.effect_unit,
         "validity": row.validity,

@@ -17,7 +17,7 @@ from typing import Any
 from jaxcontam.errors import InputError
 from jaxcontam.report.archive import ARCHIVE_NAME as ARCHIVE_NAME
 from jaxcontam.report.table_csv import RESULTS_NAME, result_row, results_csv
-from jaxcontam.results import ModelInfo, Report
+from jaxcontam.results import Report
 from jaxcontam.results.read import read_result
 from jaxcontam.results.report import SCHEMA
 
@@ -64,39 +64,18 @@ def write_report(report: Report, data: Mapping[str, bytes], out: Path) -> Report
 
 
 def to_document(report: Report) -> dict[str, Any]:
-    """The report as JSON values."""
-    fields: dict[str, Any] = {}
-    for field in dataclasses.fields(report):
-        name, value = field.name, getattr(report, field.name)
-        if (
-            name not in _ALWAYS
-            and not value
-            and not (name in _OF_BOOKS and report.books)
-        ):
-            continue
-        if name == "results":
-            value = [result_row(result) for result in value]
-        elif isinstance(value, tuple):
-            value = [
-                one if isinstance(one, str) else dataclasses.asdict(one)
-                for one in value
-            ]
-        elif isinstance(value, ModelInfo):
-            value = _model_fields(value)
-        elif dataclasses.is_dataclass(value):
-            value = dataclasses.asdict(value)
-        fields[name] = value
+    """The report as JSON values; what holds nothing is left out."""
+    fields = dataclasses.asdict(report)
+    fields["results"] = [result_row(result) for result in report.results]
     fields["wall_seconds"] = round(report.wall_seconds, 3)
+    always = _ALWAYS + _OF_BOOKS * bool(report.books)
+    fields = {name: value for name, value in fields.items() if value or name in always}
+    for name in ("model", "reference"):
+        # What is said of servers and of kernels only where there is one.
+        for part in ("attention", "served"):
+            if fields.get(name) and fields[name][part] is None:
+                del fields[name][part]
     return json.loads(json.dumps(fields))
-
-
-def _model_fields(model: ModelInfo) -> dict[str, Any]:
-    """Its fields; what is said of servers and of kernels only where there is one."""
-    fields = dataclasses.asdict(model)
-    for name in ("attention", "served"):
-        if fields[name] is None:
-            del fields[name]
-    return fields
 
 
 def read_report(path: Path) -> Report:

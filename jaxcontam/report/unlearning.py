@@ -212,9 +212,8 @@ def _leading_sentences(row: SimilarityResult) -> list[str]:
 
 
 def _points(value: float, low: float | None, high: float | None) -> str:
-    shown = (None if one is None else 100 * one for one in (value, low, high))
-    value_words, _, interval = interval_words(*shown, ".1f").partition(" ")
-    return f"{value_words} points {interval}".rstrip()
+    low, high = 100 * (low or 0.0), 100 * (high or 0.0)
+    return f"{100 * value:.1f} points ({low:.1f} to {high:.1f})"
 
 
 def _ratio_plot(screens: Sequence[ScreenResult], texts: Sequence[ScreenedText]) -> str:
