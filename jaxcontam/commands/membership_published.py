@@ -216,7 +216,7 @@ def _ranking(
             style="bold" if row.primary else None,
         )
     for one in blind:
-        table.add_row(f"blind: {blind_name(one['name'])}", auc_words(one), style="dim")
+        table.add_row(f"blind: {blind_name(one.name)}", auc_words(one), style="dim")
     return table
 
 

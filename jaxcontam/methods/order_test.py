@@ -16,6 +16,7 @@ from jaxcontam.methods.layouts import (
 from jaxcontam.methods.method import OrderFile, PairMethod, TestMethod
 from jaxcontam.methods.options import PlannedOptions
 from jaxcontam.results import DESIGNED, RELEASED, OrderResult, Pretest
+from jaxcontam.results.terms import restricted_null
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.pair_plan import ALL_TOKENS
 from jaxcontam.scoring.scorer import Progress
@@ -189,9 +190,8 @@ def order_result(
         seed=planned.seed,
         content_digest=benchmark.content_digest,
     )
-    null = f"within-group {method.null}" if grouped else method.null
-    if planned.block_field is not None:
-        null = f"{null} of blocks"
+    blocks = planned.block_field is not None
+    null = restricted_null(method.null, grouped=grouped, blocks=blocks)
     if benchmark.order_provenance in ("seeded", RELEASED):
         null = DESIGNED
     bearing = directional(pretests) if method.null == "reversibility" else pretests

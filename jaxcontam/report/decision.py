@@ -20,7 +20,6 @@ Reason = Literal["approximate", "templated", "attraction", "alone", "gate", "wea
 
 _LEVEL = 0.001
 _GATE_LEVEL = 0.05
-_REFERENCE_LEVEL = 0.01
 
 # Provenances of orders that are known to be random.
 _KNOWN: dict[Provenance, str] = {
@@ -127,7 +126,7 @@ def why(file: AuditedFile) -> str:
     if test.verdict is None or not is_of_order(test):
         return ""
     if test.verdict == "invalid design":
-        return _why_invalid(test)
+        return f"Nothing decides: {refusal(test)}"
     words = [_who_decides(file)]
     if test.verdict == "contaminated":
         words.append(_why_contaminated(file))
@@ -182,6 +181,29 @@ def failed_checks(test: OrderResult | UnscoredFile) -> list[Pretest]:
     return [check for check in test.pretests if not check.passed]
 
 
+def refusal(test: OrderResult | UnscoredFile, found: str | None = None) -> str:
+    """Why a design is invalid: failed checks, or a reference model.
+
+    Args:
+        test: An invalid test, or a file that was not scored.
+        found: What failed checks say of it; by default what its null says.
+    """
+    names = "; ".join(plain_name(check.name) for check in failed_checks(test))
+    if names:
+        points = base_null(test.null) == "reversibility"
+        order = "the file's own order is not random"
+        found = found or ("the file itself points forward" if points else order)
+        return f"{found} ({names}), so a model that never saw it may prefer it."
+    reference = test.reference if isinstance(test, OrderResult) else None
+    name, p = "a", ""
+    if reference is not None:
+        name, p = f"{reference.name}, the", f" ({p_words(reference.log10_p)})"
+    return (
+        f"{name} reference model, which cannot have seen the file, prefers its order, "
+        f"too{p}."
+    )
+
+
 def _who_decides(file: AuditedFile) -> str:
     test = file.test
     method, provenance = test.method, test.order_provenance
@@ -214,28 +236,6 @@ def _why_contaminated(file: AuditedFile) -> str:
         f"The model prefers the published direction to its reverse{beside}, which "
         "likeness of neighbours does not give."
     )
-
-
-def _why_invalid(test: OrderResult) -> str:
-    names = "; ".join(plain_name(check.name) for check in failed_checks(test))
-    if names and base_null(test.null) == "reversibility":
-        return (
-            f"Nothing decides: the file itself points forward ({names}), so a model "
-            "that never saw it may prefer its direction."
-        )
-    if names:
-        return (
-            f"Nothing decides: the file's own order is not random ({names}), so a "
-            "model that never saw it may prefer it."
-        )
-    reference = test.reference
-    if reference is not None and reference.p_value <= _REFERENCE_LEVEL:
-        p = p_words(reference.log10_p, test.validity)
-        return (
-            f"Nothing decides: {reference.name}, the reference model, which cannot "
-            f"have seen the file, prefers its order, too ({p})."
-        )
-    return "Nothing decides."
 
 
 def _said_of(reason: Reason, file: AuditedFile) -> str:

@@ -5,7 +5,7 @@ A method's own words are those of its row of METHODS; see `ProofWords`.
 
 import math
 
-from jaxcontam.report.decision import failed_checks, is_of_order
+from jaxcontam.report.decision import is_of_order, refusal
 from jaxcontam.report.numbers import p_of, p_words
 from jaxcontam.report.plain_names import plain_name
 from jaxcontam.results import DESIGNED, OrderResult, Pretest, Report, UnscoredFile
@@ -89,21 +89,8 @@ def verdict_sentence(
 
 def invalid_sentence(test: OrderResult | UnscoredFile, words: Words) -> str:
     """One sentence about a file or a test whose checks, or a reference, refuse it."""
-    failed = ", ".join(plain_name(check.name) for check in failed_checks(test))
-    if not failed:
-        return (
-            f"{test.benchmark}: invalid design: a reference model, which cannot have "
-            "seen the file, prefers its order, too."
-        )
-    found = proof_words(words, test.method).found
-    if found is None:
-        found = "the file's own order is not random"
-        if base_null(test.null) == "reversibility":
-            found = "the file itself points forward"
-    return (
-        f"{test.benchmark}: invalid design: {found} ({failed}), so a model that never "
-        "saw it could prefer it."
-    )
+    why = refusal(test, proof_words(words, test.method).found)
+    return f"{test.benchmark}: invalid design: {why}"
 
 
 def assumed_sentence(test: OrderResult, words: Words) -> str:

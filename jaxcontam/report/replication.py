@@ -259,40 +259,37 @@ def _flip_sentence(row: OverlapResult) -> str:
 
 
 def _judge_sentences(row: JudgeResult, name: str) -> list[str]:
-    sentences = []
+    found = [_verdict_sentence(row, name)] if row.primary else []
     if row.primary:
-        sentences.append(_verdict_sentence(row, name))
-        sentences += [
-            f"{where}{n} instances are left out: their second pieces follow from the "
-            "first by repeating or counting on."
-            for where, n in (
-                ("", row.n_follows),
-                ("In the control, ", row.n_control_follows),
-            )
-            if n
-        ]
-        sentences += _control_sentences(row)
+        for where, n in (
+            ("", row.n_follows),
+            ("In the control, ", row.n_control_follows),
+        ):
+            if n:
+                found.append(
+                    f"{where}{n} instances are left out: their second pieces follow "
+                    "from the first by repeating or counting on."
+                )
+        found += _control_sentences(row)
     elif row.n_short:
-        sentences.append(f"{_short_words(row)}.")
+        found.append(f"{_short_words(row)}.")
     if row.n_unparsed or row.n_refused:
-        sentences.append(
+        found.append(
             f"The {name} gave no readable answer to {row.n_unparsed} and refused, "
             f"or had nothing to judge in, {row.n_refused}."
         )
     if row.agreement is not None:
-        sentences.append(
-            f"Of people's labels the {name} agrees with {row.agreement:.1%}; always "
-            f"saying no would reach {row.agreement_of_always_no:.1%}"
-            + ("." if row.f1 is None else f". F1 of copies: {row.f1:.2f}.")
+        f1 = "" if row.f1 is None else f" F1 of copies: {row.f1:.2f}."
+        found.append(
+            f"The {name} agrees with {row.agreement:.1%} of people's labels; always "
+            f"saying no would reach {row.agreement_of_always_no:.1%}.{f1}"
         )
-    return sentences
+    return found
 
 
 def _verdict_sentence(row: JudgeResult, name: str) -> str:
     if not row.n_instances:
-        why = ""
-        if row.n_follows:
-            why = f"; {row.n_follows} follow from their first pieces"
+        why = f"; {row.n_follows} follow from their first pieces" * bool(row.n_follows)
         return f"No verdict: the {name} judged none of the completions{why}."
     counted = (
         f"{row.n_exact + row.n_near} of {row.n_instances} completions are copies "
@@ -320,6 +317,7 @@ def _short_words(row: JudgeResult) -> str:
 
 def _control_sentences(row: JudgeResult) -> list[str]:
     """What the control says, or why it says nothing."""
+    n, needed = row.n_instances, row.n_needed
     if not row.n_control:
         if row.n_control_unparsed + row.n_control_refused:
             return [
@@ -327,25 +325,20 @@ def _control_sentences(row: JudgeResult) -> list[str]:
                 f"({row.n_control_refused} refused, {row.n_control_unparsed} "
                 "answers of the judge not readable)."
             ]
-        if row.n_exact + row.n_near:
-            return ["No control was given, so copies of well-known texts count, too."]
-        return []
-    of_control, n = f"{row.control_copies} of {row.n_control}", row.n_instances
+        lacks = "No control was given, so copies of well-known texts count, too."
+        return [lacks] if row.n_exact + row.n_near else []
+    found = f"In the control, {row.control_copies} of {row.n_control} are copies"
     if row.p_control is None:
-        return [f"In the control, {of_control} are copies."]
-    found = f"In the control, {of_control} are copies (Fisher's p = "
-    found += f"{_p_text(row.p_control)})."
-    if row.n_needed is not None:
-        return [
-            f"{found} With this control it takes {row.n_needed} copies of {n} for p <= "
-            "0.001."
-        ]
-    if row.verdict is None:
-        return [
-            f"{found} It is too small: not even {n} copies of {n} would be "
-            f"significantly more than none of {row.n_control}."
-        ]
-    return [f"{found} Not even {n} copies of {n} would give p <= 0.001."]
+        return [f"{found}."]
+    enough = f"Not even {n} copies of {n} would give p <= 0.001."
+    if needed is not None:
+        enough = f"With this control it takes {needed} copies of {n} for p <= 0.001."
+    elif row.verdict is None:
+        enough = (
+            f"It is too small: not even {n} copies of {n} would be significantly more "
+            f"than none of {row.n_control}."
+        )
+    return [f"{found} (Fisher's p = {_p_text(row.p_control)}). {enough}"]
 
 
 def _overlap_sections(
