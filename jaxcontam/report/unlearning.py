@@ -204,9 +204,9 @@ def _leading_sentences(row: SimilarityResult) -> list[str]:
     if row.above_elsewhere is not None:
         ends = row.above_elsewhere_low, row.above_elsewhere_high
         sentences.append(
-            "The same samples repeat "
-            f"{_points(row.above_elsewhere, *ends)} less of another suspicious text's "
-            "truth; a beginning gives away its subject, so part needs no memory."
+            f"The same samples repeat {_points(row.above_elsewhere, *ends)} less of "
+            "another suspicious text's truth; a beginning gives away its subject, so "
+            "part of this needs no memory."
         )
     return sentences
 
