@@ -9,7 +9,6 @@ downloaded. Headline: mean rates of 19 % for books that were never read, 32, 68,
 """
 
 import dataclasses
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,15 +16,13 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from eval.planted import trained
 from eval.python_docs import read_python_docs
-from jaxcontam.cli import parse, run_command
+from eval.study import Grid, grouped, print_grid, run_study, write_json
 from jaxcontam.commands.books import Books
 from jaxcontam.commands.flags import check_positive, check_seed
 from jaxcontam.report.document import make_folder, replace_bytes
-from train.allocator import keep_freed_memory
 from train.earlier import MODEL_DIR
 from train.prepare import RunOptions
 from train.presets import PRESETS
@@ -101,9 +98,16 @@ class BooksStudy:
             out=self.out / "report",
         ).run()
         table = rates_by_copies(document)
-        text = json.dumps(table, indent=1) + "\n"
-        replace_bytes(self.out / "rates.json", text.encode())
-        _print(table, Console())
+        write_json(self.out / "rates.json", table)
+        columns = {
+            "copies": "{r[copies]}",
+            "books": "{r[n_books]}",
+            "mean rate": "{r[mean]:.0%}",
+            "least": "{r[least]:.0%}",
+            "largest": "{r[largest]:.0%}",
+        }
+        title = "Rates of books by how often the model read them:"
+        print_grid(Grid.of(title, table, columns), Console())
         return document
 
 
@@ -113,11 +117,16 @@ def rates_by_copies(document: Mapping[str, Any]) -> list[dict[str, float]]:
     Args:
         document: Report of `books`; titles begin with `copies_N-`.
     """
-    found: dict[int, list[float]] = {copies: [] for copies in _COPIES}
-    for row in document["books"]:
-        if row["primary"] and row["role"] == "text" and row["rate"] is not None:
-            copies = row["title"].split("-")[0].removeprefix("copies_")
-            found[int(copies)].append(row["rate"])
+    rated = [
+        row
+        for row in document["books"]
+        if row["primary"] and row["role"] == "text" and row["rate"] is not None
+    ]
+    by_name = grouped(rated, lambda row: row["title"].split("-")[0])
+    found = {
+        copies: [row["rate"] for row in by_name.get(f"copies_{copies}", [])]
+        for copies in _COPIES
+    }
     return [
         {
             "copies": copies,
@@ -139,27 +148,9 @@ def _write_books(out: Path, books: Mapping[str, Sequence[str]]) -> None:
             replace_bytes(folder / f"{name}-{i:02}.txt", text.encode())
 
 
-def _print(rows: Sequence[Mapping[str, float]], console: Console) -> None:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for name in ("copies", "books", "mean rate", "least", "largest"):
-        table.add_column(name, justify="right")
-    for row in rows:
-        table.add_row(
-            str(row["copies"]),
-            str(row["n_books"]),
-            *(f"{row[key]:.0%}" for key in ("mean", "least", "largest")),
-        )
-    console.print("\nRates of books by how often the model read them:")
-    console.print(table)
-
-
 def main() -> int:
     """Command line of `python -m eval.books`."""
-    keep_freed_memory()
-    return run_command(
-        lambda: parse(BooksStudy, sys.argv[1:], prog="python -m eval.books").run(),
-        name="eval.books",
-    )
+    return run_study("books", BooksStudy, trains=True)
 
 
 if __name__ == "__main__":

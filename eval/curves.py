@@ -1,11 +1,12 @@
 """Curves with intervals as SVG text, in the colours of reports."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import matplotlib
 from matplotlib.axes import Axes
 
+from eval.intervals import Share
 from jaxcontam.report.figure import BLUE, GREY, ORANGE, STYLE, figure_axes, svg_text
 
 # Told apart by marker too; the first ones also in grey print.
@@ -32,6 +33,20 @@ class Curve:
     low: Sequence[float] = ()
     high: Sequence[float] = ()
     dashed: bool = False
+
+    @classmethod
+    def of_shares(
+        cls, label: str, shares: Mapping[float, Share], *, dashed: bool = False
+    ) -> "Curve":
+        """A curve through shares with their intervals, by x."""
+        return cls(
+            label=label,
+            x=list(shares),
+            y=[share.value for share in shares.values()],
+            low=[share.low for share in shares.values()],
+            high=[share.high for share in shares.values()],
+            dashed=dashed,
+        )
 
 
 def curves_svg(

@@ -13,16 +13,14 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from eval.planted import trained
 from eval.python_docs import read_python_docs
-from jaxcontam.cli import parse, run_command
+from eval.study import Grid, print_grid, run_study
 from jaxcontam.commands.audit import Audit
 from jaxcontam.commands.flags import check_positive, check_seed
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.report.document import make_folder, replace_bytes
-from train.allocator import keep_freed_memory
 from train.earlier import MODEL_DIR
 from train.plan import PlannedSet
 from train.prepare import RunOptions
@@ -87,7 +85,7 @@ class Options:
             seed=self.seed,
             out=self.out / "audit",
         ).run()
-        _print_copies(document, Console())
+        print_grid(copies_grid(document), Console())
         return document
 
 
@@ -103,33 +101,26 @@ def _item(rng: np.random.Generator, words: list[str]) -> str:
     )
 
 
-def _print_copies(document: dict, console: Console) -> None:
+def copies_grid(document: dict) -> Grid:
     """p-values of both tests against the number of copies."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for name in ("copies", "p options", "nats an item", "p adjacency"):
-        table.add_column(name, justify="right")
     rows = {(row["benchmark"], row["method"]): row for row in document["results"]}
-    for copies in _COPIES:
-        options, order = (
-            rows[f"items-{copies}", method] for method in ("options", "adjacency")
-        )
-        table.add_row(
-            str(copies),
-            f"{options['p_value']:.2g}",
-            f"{options['effect']:.2f}",
-            f"{order['p_value']:.2g}",
-        )
-    console.print("\nEach copy was planted in an item order of its own:")
-    console.print(table)
+    return Grid.of(
+        "Each copy was planted in an item order of its own:",
+        _COPIES,
+        {
+            "copies": "{r}",
+            "p options": lambda n: f"{rows[f'items-{n}', 'options']['p_value']:.2g}",
+            "nats an item": lambda n: f"{rows[f'items-{n}', 'options']['effect']:.2f}",
+            "p adjacency": lambda n: (
+                f"{rows[f'items-{n}', 'adjacency']['p_value']:.2g}"
+            ),
+        },
+    )
 
 
 def main() -> int:
     """Command line of `python -m eval.options`."""
-    keep_freed_memory()
-    return run_command(
-        lambda: parse(Options, sys.argv[1:], prog="python -m eval.options").run(),
-        name="eval.options",
-    )
+    return run_study("options", Options, trains=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Tests and scores of planted sets: what the studies that train a model share."""
+"""Presets, tests and scores of planted sets: what studies that train a model share."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -18,11 +18,18 @@ from jaxcontam.stats.pretests import columns, pretest_battery
 from train.audits import encode_planted, text_scores, text_sequences
 from train.plan import PlannedSet
 from train.prepare import RunOptions, Start
-from train.presets import Preset
+from train.presets import PRESETS, Preset
 from train.run import pretrain
 
 # Test -> another one of the same scores, at no cost.
 _REUSED = {"adjacency": "direction", "stratified": "sharded_t"}
+
+
+def in_rows(name: str, context: int, batch_rows: int) -> Preset:
+    """A preset whose rows hold strata of several examples."""
+    preset = PRESETS[name]
+    decoder = dataclasses.replace(preset.decoder, context=context)
+    return dataclasses.replace(preset, decoder=decoder, batch_rows=batch_rows)
 
 
 def trained(

@@ -23,8 +23,8 @@ from rich.console import Console
 
 from eval.planted import order_tests, scored_texts, trained
 from eval.python_docs import Question, read_python_docs
+from eval.study import run_study
 from jaxcontam.analyses.saved import write_files
-from jaxcontam.cli import parse, run_command
 from jaxcontam.commands.flags import check_seed
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.benchmark import Benchmark
@@ -38,7 +38,6 @@ from jaxcontam.scoring.local import device_info, local_scorer, model_info
 from jaxcontam.scoring.scorer import Progress, Scorer
 from jaxcontam.stats.roc import auc_delong
 from jaxcontam.verdict import MIN_EFFECT, decide
-from train.allocator import keep_freed_memory
 from train.audits import MEMBERSHIP, encode_planted, references_of
 from train.earlier import MODEL_DIR
 from train.plan import PlannedSet
@@ -61,7 +60,7 @@ _SETS = (
 # another. Other entries of the second style are read, so that a model knows both.
 _NATURAL, _STYLE = "pydocs-natural", "pydocs-style"
 _STYLE_COPIES = 4
-# Of so many columns the effect would not fit into 80 characters.
+# With more columns the effect would not fit into 80 characters.
 _SHOWN = ("adjacency", "direction", MEMBERSHIP)
 
 
@@ -303,11 +302,7 @@ def _program() -> str:
 
 def main() -> int:
     """Command line of `python -m eval.quickstart`."""
-    keep_freed_memory()
-    return run_command(
-        lambda: parse(Quickstart, sys.argv[1:], prog="python -m eval.quickstart").run(),
-        name="eval.quickstart",
-    )
+    return run_study("quickstart", Quickstart, trains=True)
 
 
 if __name__ == "__main__":

@@ -15,12 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from eval.power.model import ModelRecord
-from eval.power.records import RECORDS_DIR, read_record
-from jaxcontam.cli import parse, run_command
+from eval.power.__main__ import RECORDS_DIR
+from eval.power.model import ModelRecord, record_of
+from eval.study import grouped, read_fields, run_study, write_json
 from jaxcontam.errors import InputError
 from jaxcontam.report import reference
-from jaxcontam.report.document import replace_bytes
 from jaxcontam.report.reference import CURVE_NAME, ReferenceCurve
 
 METHODS = ("stratified", "adjacency")
@@ -59,7 +58,7 @@ class ReferenceCurveCommand:
             "corpus_digest": study["corpus_digest"],
             "curves": [dataclasses.asdict(curve) for curve in curves],
         }
-        replace_bytes(self.out, (json.dumps(document, indent=1) + "\n").encode())
+        write_json(self.out, document)
         for curve in curves:
             print(f"{curve.population}, {curve.method}, {curve.n_models} models")
             for copies, *values in zip(
@@ -88,18 +87,17 @@ def _read_study(folder: Path) -> tuple[dict[str, Any], list[ModelRecord]]:
     for name in _POPULATIONS:
         for seed in seeds[name]:
             path = folder / RECORDS_DIR / f"{name}-{seed}.json"
-            record = read_record(path, None)
-            if record is None:
+            fields = read_fields(path)
+            if fields is None:
                 raise InputError(f"{path}: no record of a model", hint=hint)
-            records.append(record)
+            records.append(record_of(fields))
     return study, records
 
 
 def curves_of(records: Sequence[ModelRecord]) -> list[ReferenceCurve]:
     """Quantiles over models of every population and test that has effects."""
     curves = []
-    for design in dict.fromkeys(record.design for record in records):
-        found = [record for record in records if record.design == design]
+    for design, found in grouped(records, lambda record: record.design).items():
         for method in METHODS:
             effects: dict[int, list[float]] = {}
             for record in found:
@@ -134,12 +132,7 @@ def curves_of(records: Sequence[ModelRecord]) -> list[ReferenceCurve]:
 
 def main() -> int:
     """Command line of `python -m eval.reference_curve`."""
-    return run_command(
-        lambda: parse(
-            ReferenceCurveCommand, sys.argv[1:], prog="python -m eval.reference_curve"
-        ).run(),
-        name="eval.reference_curve",
-    )
+    return run_study("reference_curve", ReferenceCurveCommand)
 
 
 if __name__ == "__main__":

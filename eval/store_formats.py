@@ -18,9 +18,8 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
-from jaxcontam.cli import parse, run_command
+from eval.study import Grid, print_grid, run_study
 from jaxcontam.commands.flags import check_positive, check_seed
 from jaxcontam.scoring.records import head_line, read_records, record_bytes
 
@@ -59,7 +58,16 @@ class StoreFormats:
                 _measure(name, write, find, batches, Path(directory), self)
                 for name, (write, find) in _FORMATS.items()
             ]
-        _print(found, Console(highlight=False))
+        columns = {
+            "format": "{r.name}",
+            "commit us": "{r.commit_us:.0f}",
+            "find us": "{r.find_us:.0f}",
+            "bytes a row": "{r.bytes_a_row:.0f}",
+            "kept if cut": "{r.kept_after_cut:.0%}",
+            "wrong if bit": "{r.wrong_after_flip:.0%}",
+        }
+        title = f"{self.n_batches:,} batches of {self.n_rows} rows"
+        print_grid(Grid.of(title, found, columns), Console())
         return found
 
 
@@ -70,7 +78,7 @@ class FormatResult:
     Attributes:
         commit_us: Median time to write a batch.
         find_us: Time to open a file and find all batches, a batch.
-        bytes_a_row: Of the file.
+        bytes_a_row: Bytes of the file.
         kept_after_cut: Mean share of the rows before the cut that are still found.
         wrong_after_flip: Share of the flips after which a wrong value was served.
     """
@@ -225,31 +233,9 @@ _FORMATS = {
 }
 
 
-def _print(found: Sequence[FormatResult], console: Console) -> None:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("format")
-    for name in ("commit us", "find us", "bytes a row", "kept if cut", "wrong if bit"):
-        table.add_column(name, justify="right")
-    for row in found:
-        table.add_row(
-            row.name,
-            f"{row.commit_us:.0f}",
-            f"{row.find_us:.0f}",
-            f"{row.bytes_a_row:.0f}",
-            f"{row.kept_after_cut:.0%}",
-            f"{row.wrong_after_flip:.0%}",
-        )
-    console.print(table)
-
-
 def main() -> int:
     """Command line of `python -m eval.store_formats`."""
-    return run_command(
-        lambda: parse(
-            StoreFormats, sys.argv[1:], prog="python -m eval.store_formats"
-        ).run(),
-        name="eval.store_formats",
-    )
+    return run_study("store_formats", StoreFormats)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What every study leaves behind: numbers, tables, figures, and what it cost.
+"""The skeleton of a study: command line, records to resume from, files it leaves.
 
 `OUT/NAME.json` holds the raw numbers, `OUT/NAME.md` the tables in Markdown with the
 command that makes them again, `OUT/FIGURE.svg` each figure.
@@ -7,22 +7,62 @@ command that makes them again, `OUT/FIGURE.svg` each figure.
 import dataclasses
 import json
 import resource
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from jaxcontam.cli import parse, run_command
 from jaxcontam.report.document import data_digest, make_folder, replace_bytes
 from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.scoring.identity import cpu_name
+from train.allocator import keep_freed_memory
 from train.earlier import code_version
 
-# More columns than a table has; the words of one decide how wide it is.
+_Row = TypeVar("_Row")
+_Key = TypeVar("_Key", bound=Hashable)
+
+Column = str | Callable[[Any], str]
+"""A format string of the row `r`, such as `{r.copies}`, or a function of the row."""
+
+# Wider than any table; the words of a column decide its width.
 _ANY_WIDTH = 1_000_000
+
+
+def run_study(
+    name: str,
+    command: type,
+    *,
+    trains: bool = False,
+    compiles: bool = False,
+    exit_code: Callable[[Any], object] = lambda outcome: outcome,
+) -> int:
+    """Run a study from the command line; returns the exit code.
+
+    Args:
+        name: `power` for `python -m eval.power`.
+        command: Dataclass whose fields are the flags, with a method `run`.
+        trains: Keep freed memory, for small models that are trained in this process.
+        compiles: Keep compiled programs for the next process.
+        exit_code: What `run` returned -> the exit code; anything but an int is 0.
+    """
+    if trains:
+        keep_freed_memory()
+    if compiles:
+        from jaxcontam.scoring.compiled import keep_compiled
+
+        keep_compiled()
+    name = f"eval.{name}"
+
+    def run() -> object:
+        return exit_code(parse(command, sys.argv[1:], prog=f"python -m {name}").run())
+
+    return run_command(run, name=name)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,6 +78,36 @@ class Grid:
     title: str
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def of(
+        cls, title: str, rows: Iterable[Any], columns: Mapping[str, Column]
+    ) -> "Grid":
+        """A table with a line for each row.
+
+        Args:
+            title: Above it.
+            rows: Records of any kind.
+            columns: Header -> how the cell is made of a row.
+        """
+        lines = tuple(
+            tuple(
+                column.format(r=row) if isinstance(column, str) else column(row)
+                for column in columns.values()
+            )
+            for row in rows
+        )
+        return cls(title, tuple(columns), lines)
+
+
+def grouped(
+    rows: Iterable[_Row], key: Callable[[_Row], _Key]
+) -> dict[_Key, list[_Row]]:
+    """Rows by a key, in order of arrival."""
+    found: dict[_Key, list[_Row]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -70,32 +140,37 @@ def finish_study(
     out: Path,
     numbers: Mapping[str, Any],
     grids: Sequence[Grid],
-    figures: Mapping[str, str],
-    console: Console,
+    figures: Mapping[str, str] | None = None,
+    console: Console | None = None,
     earlier_seconds: float = 0.0,
+    part: str | None = None,
+    file: str | None = None,
 ) -> dict[str, Any]:
     """Write a study's files, print its tables and its cost.
 
     Args:
-        name: Of the study: `power` for `python -m eval.power`.
+        name: `power` for `python -m eval.power`.
         flags: As typed; see `flags_of`.
         clock: From the study's start.
         out: Folder; made if it is missing.
         numbers: Raw numbers, as JSON takes them; no NaN.
         grids: Tables.
         figures: Name -> text of an SVG.
-        console: Where tables are printed.
-        earlier_seconds: CPU seconds of work that earlier starts finished and this one
-            took over.
+        console: Where tables are printed (default: stdout).
+        earlier_seconds: CPU seconds of finished work that earlier runs left.
+        part: Name of this study, where a command has several.
+        file: Name of the files without suffix (default: the part, or else the name).
 
     Returns:
-        What stands in the JSON file.
+        What the JSON file holds.
 
     Raises:
         ValueError: If a number is not finite.
     """
+    figures, console, part = figures or {}, console or Console(), part or name
+    file = file or part
     document = {
-        "study": name,
+        "study": part,
         "command": [f"eval.{name}", *flags],
         **clock.cost(),
         "earlier_cpu_seconds": round(earlier_seconds, 1),
@@ -104,28 +179,96 @@ def finish_study(
         "versions": library_versions(),
         **numbers,
     }
-    text = json.dumps(document, indent=1, allow_nan=False) + "\n"
-    make_folder(out)
-    replace_bytes(out / f"{name}.json", text.encode())
+    write_json(out / f"{file}.json", document)
     for figure, svg in figures.items():
         replace_bytes(out / f"{figure}.svg", svg.encode())
     tables = "\n\n".join([*map(markdown, grids), _cost_words(document)])
-    replace_bytes(out / f"{name}.md", f"{tables}\n".encode())
+    replace_bytes(out / f"{file}.md", f"{tables}\n".encode())
     for grid in grids:
         print_grid(grid, console)
-    written = [f"{name}.md", *(f"{figure}.svg" for figure in figures), f"{name}.json"]
+    written = [f"{file}.md", *(f"{figure}.svg" for figure in figures), f"{file}.json"]
     for line in (f"\n{_cost_words(document)}", f"{out}: {', '.join(written)}"):
         console.print(Text(line), soft_wrap=True)
     return document
 
 
+def write_json(path: Path, document: Any) -> None:
+    """Write a JSON file whole or not at all; its folder is made.
+
+    Raises:
+        ValueError: If a number is not finite.
+    """
+    text = json.dumps(document, indent=1, allow_nan=False) + "\n"
+    make_folder(path.parent)
+    replace_bytes(path, text.encode())
+
+
 def inputs_digest(*inputs: Any) -> str:
-    """Digest of all that a record follows from: under another one it is made again.
+    """Digest of everything that determines a record.
 
     Args:
-        *inputs: Values that JSON takes.
+        *inputs: JSON values.
     """
     return data_digest(json.dumps(inputs, sort_keys=True).encode())
+
+
+class Records:
+    """Finished parts of a study, one JSON file each, from which a killed run resumes.
+
+    Attributes:
+        folder: Folder of the files.
+        any_code: Whether records that other code made are taken.
+        code: Git commit; None where git cannot tell.
+        earlier_seconds: CPU seconds of the records that `read` found.
+    """
+
+    def __init__(self, folder: Path, *, any_code: bool = False):
+        """Keep records in a folder, which is made when the first one is written."""
+        self.folder, self.any_code = folder, any_code
+        self.code = code_version()
+        self.earlier_seconds = 0.0
+
+    def read(self, name: str, *inputs: Any) -> dict[str, Any] | None:
+        """Fields of a finished record; None if there is none for these inputs.
+
+        Args:
+            name: Name of the file, without its suffix.
+            *inputs: Everything but code and CPU that determines it, as JSON values.
+        """
+        # Without git, an old record may be another code's.
+        if self.code is None and not self.any_code:
+            return None
+        by = "any_code_key" if self.any_code else "key"
+        fields = read_fields(self.folder / f"{name}.json")
+        if fields is None or fields.get(by) != self.keys(*inputs)[by]:
+            return None
+        self.earlier_seconds += fields.get("cpu_seconds", 0.0)
+        return {key: fields[key] for key in fields if key not in _KEYS}
+
+    def write(self, name: str, fields: Mapping[str, Any], *inputs: Any) -> None:
+        """Write a record whole or not at all; arguments as for `read`."""
+        text = json.dumps({**self.keys(*inputs), **fields}) + "\n"
+        make_folder(self.folder)
+        replace_bytes(self.folder / f"{name}.json", text.encode())
+
+    def keys(self, *inputs: Any) -> dict[str, str]:
+        """Digests of the inputs with this code and with any."""
+        return {
+            "key": inputs_digest(*inputs, self.code, cpu_name()),
+            "any_code_key": inputs_digest(*inputs, None, cpu_name()),
+        }
+
+
+_KEYS = ("key", "any_code_key")
+
+
+def read_fields(path: Path) -> dict[str, Any] | None:
+    """The object of a JSON file; None if it is missing or holds something else."""
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return fields if isinstance(fields, dict) else None
 
 
 def print_grid(grid: Grid, console: Console) -> None:

@@ -15,12 +15,13 @@ import datetime
 import json
 import re
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from eval.study import run_study
 from eval.wikimia_pages import (
     NOT_DRAWN,
     RULES,
@@ -30,15 +31,16 @@ from eval.wikimia_pages import (
     drop_near_duplicates,
     read_candidates,
 )
-from eval.wikimia_paraphrase import PROMPT, TEMPERATURE, Refusal, paraphrase
 from jaxcontam import __version__
-from jaxcontam.cli import EXIT_DONE, EXIT_PARTIAL, parse, run_command
+from jaxcontam.cli import EXIT_DONE, EXIT_PARTIAL
 from jaxcontam.commands.flags import check_seed
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.report.document import data_digest, make_folder, replace_bytes
-from jaxcontam.scoring.api.address import key_from_environment, parse_api
+from jaxcontam.scoring.api.address import ApiModel, key_from_environment, parse_api
+from jaxcontam.scoring.api.chat import ChatCompleter
+from jaxcontam.scoring.api.client import ApiClient
 
 MANIFEST = "manifest.json"
 REFUSED = "n_refused"
@@ -47,6 +49,23 @@ _FIRST_REFUSAL = "first_refusal"
 _JOURNAL = "paraphrases.journal.jsonl"
 _FILE_NAME = re.compile(r"WikiMIA_length[0-9]+(_paraphrased)?\.jsonl")
 _TINY_RECORDS = 200
+
+
+PROMPT = (
+    "Rewrite the text below in other words. Keep its meaning, every fact in it and "
+    "about its length. Answer with the rewritten text alone.\n\n{text}"
+)
+"""What the model is asked; a part of the journal's key, with model and temperature."""
+
+TEMPERATURE = 0.0
+_N_PARALLEL = 4
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a text has no paraphrase: what the server says, or that it says nothing."""
+
+    words: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,16 +302,58 @@ def _print(manifest: dict, out: Path, console: Console) -> None:
     )
 
 
-def main() -> int:
-    """Command line of `python -m eval.wikimia`."""
-    return run_command(lambda: _run(sys.argv[1:]), name="eval.wikimia")
-
-
-def _run(words: list[str]) -> int:
+def _exit_code(manifest: dict) -> int:
     """0, or 3 if some texts have no paraphrase."""
-    manifest = parse(WikiMIA, words, prog="python -m eval.wikimia").run()
     is_partial = any(row.get(REFUSED) for row in manifest["files"].values())
     return EXIT_PARTIAL if is_partial else EXIT_DONE
+
+
+def paraphrase(
+    texts: Sequence[str],
+    model: ApiModel,
+    journal: Journal,
+    *,
+    api_key: str | None,
+    retry_refused: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[str | Refusal]:
+    """One paraphrase a text, in the order of the texts, or why it has none.
+
+    What the journal holds is not asked for again, refusals too; what comes in is kept
+    at once. A paraphrase may be longer or shorter than its text, and is not cut.
+
+    Args:
+        texts: Texts; equal ones are asked for once.
+        model: The server and the model's name.
+        journal: Finished requests.
+        api_key: Sent to the server; in no file.
+        retry_refused: Ask again for what was refused or empty in an earlier run.
+        progress: Called with requests done and in all.
+
+    Raises:
+        InputError: If the server fails for good, or refuses everything. What came in
+            before is kept.
+    """
+    prompts = [PROMPT.replace("{text}", text) for text in texts]
+    with ApiClient(
+        model,
+        api_key=api_key,
+        journal=journal,
+        concurrency=_N_PARALLEL,
+        retry_refused=retry_refused,
+    ) as client:
+        answers = ChatCompleter(client, empty_is_refused=True).complete(
+            prompts, max_tokens=None, temperature=TEMPERATURE, progress=progress
+        )
+    return [
+        Refusal(answer.refused) if answer.refused else answer.text.strip()
+        for (answer,) in answers
+    ]
+
+
+def main() -> int:
+    """Command line of `python -m eval.wikimia`."""
+    return run_study("wikimia", WikiMIA, exit_code=_exit_code)
 
 
 if __name__ == "__main__":

@@ -86,9 +86,9 @@ class Cut:
 
     Attributes:
         length: Words.
-        texts: Of both, mixed.
+        texts: Texts of both, mixed.
         labels: True for a member.
-        titles: Of the pages.
+        titles: Titles of the pages.
     """
 
     length: int

@@ -31,7 +31,6 @@ _EXPORTS = {
     "Replicate": "jaxcontam.commands.replicate",
     "Report": "jaxcontam.commands.report",
     "Score": "jaxcontam.commands.score",
-    "Serve": "jaxcontam.commands.serve",
     "Unlearning": "jaxcontam.commands.unlearning",
     "Variants": "jaxcontam.commands.variants",
     "Verify": "jaxcontam.commands.verify",

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import io
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ from jaxcontam.commands.books import Books
 from jaxcontam.commands.calibrate import Calibrate
 from jaxcontam.commands.canary import Canary
 from jaxcontam.commands.compare import Compare
+from jaxcontam.commands.device_flags import MERGE, DeviceFlags
 from jaxcontam.commands.doctor import Doctor
 from jaxcontam.commands.membership import Membership
 from jaxcontam.commands.methods import Methods
@@ -27,19 +27,14 @@ from jaxcontam.commands.release import Release
 from jaxcontam.commands.replicate import Replicate
 from jaxcontam.commands.report import Report
 from jaxcontam.commands.score import Score
-from jaxcontam.commands.serve import Serve
 from jaxcontam.commands.unlearning import Unlearning
 from jaxcontam.commands.variants import Variants
 from jaxcontam.commands.verify import Verify
 from jaxcontam.completion import SHELLS, completion
-from jaxcontam.errors import (
-    InputError,
-    LostProcessError,
-    StorageError,
-    unknown_name,
-)
+from jaxcontam.errors import InputError, StorageError, unknown_name
 from jaxcontam.help_pages import PAGES, page_asked
-from jaxcontam.hosts import check_same, joined, refuse_together
+from jaxcontam.processes import is_first, joined
+from jaxcontam.scoring.shares import ShareScored
 from jaxcontam.terminal import visible
 
 EXIT_DONE, EXIT_INPUT, EXIT_PARTIAL, EXIT_INTERRUPTED = 0, 2, 3, 130
@@ -61,7 +56,6 @@ COMMANDS: dict[str, type] = {
     "books": Books,
     "unlearning": Unlearning,
     "release": Release,
-    "serve": Serve,
     "verify": Verify,
     "report": Report,
     "compare": Compare,
@@ -98,7 +92,7 @@ def run_command(command: Callable[[], object], *, name: str = "jaxcontam") -> in
     """
     try:
         outcome = command()
-    except (InputError, LostProcessError, StorageError) as e:
+    except (InputError, StorageError) as e:
         print(f"{name}: error: {_line(str(e))}", file=sys.stderr)
         if e.hint:
             print(f"  hint: {_line(e.hint)}", file=sys.stderr)
@@ -130,15 +124,6 @@ def parse(command: type, words: Sequence[str], *, prog: str) -> Any:
             a positional is missing.
         SystemExit: After `--help`.
     """
-    try:
-        return _parsed(command, words, prog)
-    except InputError as e:
-        if "--distributed" in words:
-            refuse_together(e)
-        raise
-
-
-def _parsed(command: type, words: Sequence[str], prog: str) -> Any:
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
@@ -195,10 +180,27 @@ def _run(words: list[str]) -> object:
         print(page)
         return EXIT_DONE
     command = parse(COMMANDS[name], rest, prog=prog)
-    with joined(getattr(command, "distributed", False)):
-        check_same("command", json.dumps(words))
-        outcome = command.run()
+    outcome = _run_share(command) if _is_shared(command) else command.run()
     return outcome if isinstance(outcome, int) else EXIT_DONE
+
+
+def _is_shared(command: Any) -> bool:
+    return isinstance(command, DeviceFlags) and (
+        command.shard is not None or command.distributed
+    )
+
+
+def _run_share(command: Any) -> object:
+    """Run a command of which each process scores a share; of a pod the first judges."""
+    with joined(command.distributed):
+        judges = command.distributed and is_first()
+        try:
+            return command.run()
+        except ShareScored as e:
+            print(e)
+    if judges:
+        return dataclasses.replace(command, distributed=False, shard=MERGE).run()
+    return None
 
 
 def _print_help() -> None:

@@ -19,15 +19,6 @@ class InputError(Exception):
         self.hint = hint
 
 
-class LostProcessError(Exception):
-    """Another process of a run on several is gone or has stopped.
-
-    No fault of the input and no bug here: one line, and exit code 3.
-    """
-
-    hint = "run the same command again on all hosts: it goes on from what is stored"
-
-
 class StorageError(Exception):
     """Storage that other runs of the command may well reach refuses or is silent.
 

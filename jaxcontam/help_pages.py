@@ -158,10 +158,6 @@ PAGES: Mapping[str, Page] = {
         ),
         ("seed_file", "out", "check"),
     ),
-    "serve": Page(
-        (("MODEL_DIR --port 8000", "completions and chat at localhost"),),
-        ("host", "port", "name", "dtype"),
-    ),
     "verify": Page((("runs/audit/FOLDER", "every number again, without the model"),)),
     "report": Page(
         (

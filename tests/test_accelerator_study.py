@@ -14,9 +14,8 @@ from flax import nnx
 from rich.console import Console
 
 from eval.accelerator import __main__ as study
-from eval.accelerator.fresh import _tried, in_fresh_process
-from eval.accelerator.subjects import random_decoder, subject
-from eval.accelerator.table import judge, print_measured
+from eval.accelerator.__main__ import judge, print_measured
+from eval.accelerator.subjects import _tried, in_fresh_process, random_decoder, subject
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import load_decoder, save_checkpoint
 

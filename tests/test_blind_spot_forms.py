@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from eval.blind_spots.deduplicated import what_is_left
 from eval.blind_spots.forms import (
     FORMS,
     UNSEEN,
@@ -15,6 +14,7 @@ from eval.blind_spots.forms import (
     eligible,
     question_text,
     sentence_of,
+    what_is_left,
 )
 from eval.blind_spots.seen import (
     controls_of,

@@ -1,10 +1,8 @@
 """What order tests cannot see: records, tables, a pulse run."""
 
-import dataclasses
 import json
 import math
 import xml.etree.ElementTree as ElementTree
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,18 +10,13 @@ from scipy import stats
 
 from eval.blind_spots import __main__ as study
 from eval.blind_spots import model as models
-from eval.blind_spots.__main__ import FIFTY, PULSE, TEN, BlindSpots
+from eval.blind_spots.__main__ import PULSE, BlindSpots
 from eval.blind_spots.forms import (
     FORMS,
     UNSEEN,
-    draw_sets,
-    eligible,
 )
 from eval.blind_spots.model import (
     ModelRecord,
-    read_record,
-    record_key,
-    write_record,
 )
 from eval.blind_spots.seen import (
     COPIED,
@@ -32,12 +25,11 @@ from eval.blind_spots.seen import (
     Seen,
     controls_of,
 )
-from eval.blind_spots.table import cells, grids, mean_interval, picture
+from eval.blind_spots.table import cells, grids, picture, share_interval
 from eval.python_docs import PythonDocs
 from jaxcontam.data.manifest import read_manifest
 from jaxcontam.errors import InputError
-from tests.blind_spot_questions import COPIES, N, made_up_questions
-from train.sources import corpus_digest
+from tests.blind_spot_questions import made_up_questions
 
 pytestmark = pytest.mark.unoptimised
 
@@ -86,7 +78,7 @@ def test_mean_and_interval_are_students_over_models():
 
 @pytest.mark.parametrize("values", [(0.4,), (1.0, 1.0), (0.0, 0.0, 0.0)])
 def test_models_that_agree_give_no_interval(values):
-    assert mean_interval(values) is None
+    assert share_interval(values) == (None, None)
 
 
 def test_copied_instances_are_a_share_and_a_test():
@@ -121,37 +113,6 @@ def test_tables_have_a_row_a_form_and_the_picture_a_word_a_cell():
     svg = picture(table, "s")
     ElementTree.fromstring(svg)
     assert svg.count(">2/2<") == 2 and svg.count(">.75<") == 1
-
-
-@pytest.mark.parametrize(
-    "change", [{"seed": 4001}, {"code": "b"}, {"corpus": "b"}, {"scale": FIFTY}]
-)
-def test_record_of_other_inputs_is_not_taken(tmp_path, change):
-    inputs = {"scale": TEN, "seed": 4000, "corpus": "a", "code": "a"}
-    record = made_up(
-        4000, [Seen(form="block", method="adjacency", log10_p=-1.0, tokens=1)]
-    )
-
-    def keys(**more):
-        found = inputs | more
-        scale, seed = found.pop("scale"), found.pop("seed")
-        code = found.pop("code")
-        return {
-            "key": record_key(scale, seed, **found, code=code),
-            "any_code_key": record_key(scale, seed, **found, code=None),
-        }
-
-    write_record(tmp_path, record, **keys())
-    assert read_record(tmp_path, keys()["key"], by="key") == record
-    assert read_record(tmp_path, keys(**change)["key"], by="key") is None
-    any_code = read_record(tmp_path, keys(**change)["any_code_key"], by="any_code_key")
-    assert any_code == (record if "code" in change else None)
-
-
-@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"key": "k", "record": {}}'])
-def test_broken_record_is_made_again(tmp_path, text):
-    (tmp_path / models.RECORD_NAME).write_text(text)
-    assert read_record(tmp_path, "k", by="key") is None
 
 
 def test_models_of_fifty_copies_stand_between_those_of_ten():
@@ -201,7 +162,7 @@ def with_pulse_model(pulse, monkeypatch):
     load = models.load_checkpoint
     docs = PythonDocs((), tuple(made_up_questions(PULSE.n_examples * len(FORMS))))
     monkeypatch.setattr(study, "read_python_docs", lambda: docs)
-    monkeypatch.setattr(study, "code_version", lambda: "a commit")
+    monkeypatch.setattr("eval.study.code_version", lambda: "a commit")
     monkeypatch.setattr(
         models, "trained", lambda *_, **__: read_manifest(pulse / "manifest.json")
     )
@@ -217,94 +178,6 @@ def test_every_method_looks_at_every_form_that_it_applies_to(
     again = BlindSpots(tiny=True, out=tmp_path).run()
     assert again["cells"] == document["cells"]
     assert again["earlier_cpu_seconds"] == document["models"][0]["cpu_seconds"]
-
-
-def planted_folder(folder, scale, sets, seed):
-    """What training writes of a model, with the quickstart's weights."""
-    rows = []
-    (folder / "model").mkdir(parents=True)
-    for one in sets:
-        planned, planted_file = one.planned, None
-        if planned.texts_planted is not None:
-            planted_file = f"{one.form.name}.jsonl"
-            lines = [json.dumps({"text": text}) for text in planned.texts_planted]
-            (folder / planted_file).write_text("\n".join(lines))
-        rows.append(
-            SimpleNamespace(
-                fingerprint=planned.benchmark.fingerprint,
-                copies=planned.copies,
-                shuffled=planned.shuffled or planned.layout == "spread",
-                layout=planned.layout,
-                planted_file=planted_file,
-            )
-        )
-    return SimpleNamespace(
-        seed=seed,
-        preset=scale.preset,
-        corpus_digest=corpus_digest(()),
-        finished=True,
-        sets=rows,
-    )
-
-
-def test_record_of_older_code_is_made_whole_and_the_rest_of_it_stays(
-    with_pulse_model, tmp_path, monkeypatch
-):
-    new = BlindSpots(tiny=True, out=tmp_path).run()["models"][0]["rows"]
-    folder = tmp_path / f"{PULSE.name}-4000"
-    file = folder / models.RECORD_NAME
-    fields = json.loads(file.read_text())
-    # As older code left it, and with a mark that tells it from one that is made anew.
-    rows = [r for r in fields["record"]["rows"] if r["method"] != VARIANTS_WITHOUT]
-    rows[0]["tokens"] = 12_345
-    fields["record"]["rows"] = rows
-    file.write_text(json.dumps(fields))
-    sets = draw_sets(
-        eligible(study.read_python_docs().questions),
-        n_examples=PULSE.n_examples,
-        copies=PULSE.copies,
-        seed=4000,
-    )
-    manifest = planted_folder(folder, PULSE, sets, 4000)
-    monkeypatch.setattr(models, "read_manifest", lambda _: manifest)
-    monkeypatch.setattr(study, "code_version", lambda: "another commit")
-    monkeypatch.setattr(models, "trained", None)
-    monkeypatch.setattr(study, "model_record", None)
-
-    def again():
-        return BlindSpots(tiny=True, out=tmp_path, any_code=True).run()["models"][0]
-
-    whole = list(again()["rows"])
-    assert whole[: len(rows)] == rows
-    added = [row for row in new if row["method"] == VARIANTS_WITHOUT]
-    assert len(added) == 2
-    assert whole[len(rows) :] == added
-    monkeypatch.setattr(models, "versions_seen", None)
-    assert list(again()["rows"]) == whole
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"finished": False}, {"seed": 1}, {"corpus_digest": "other"}, {"sets": []}, None],
-)
-def test_only_a_finished_model_of_these_texts_is_taken_from_other_code(
-    tmp_path, monkeypatch, change
-):
-    scale = dataclasses.replace(PULSE, n_examples=N, copies=COPIES)
-    questions = made_up_questions(N * len(FORMS))
-    sets = draw_sets(questions, n_examples=N, copies=COPIES, seed=3)
-    manifest = planted_folder(tmp_path, scale, sets, 3)
-    monkeypatch.setattr(models, "read_manifest", lambda _: manifest)
-
-    def found():
-        return models._finished(tmp_path, scale, sets, (), seed=3)
-
-    assert found() is manifest
-    if change is None:
-        (tmp_path / "reworded.jsonl").write_text('{"text": "other"}\n' * N)
-    else:
-        vars(manifest).update(change)
-    assert found() is None
 
 
 @pytest.mark.slow

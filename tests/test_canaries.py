@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-from eval.canaries import CANARIES, __main__, published
+from eval.canaries import CANARIES, __main__, runs
 from eval.canaries.__main__ import Canaries
 from jaxcontam.commands.verify_orders import verify_report
 from jaxcontam.data.manifest import read_manifest
@@ -67,7 +67,7 @@ def known_code(patch):
 
 
 def one_set(patch):
-    patch.setattr(published, "CANARIES", {name: CANARIES[name] for name in FEW})
+    patch.setattr(runs, "CANARIES", {name: CANARIES[name] for name in FEW})
 
 
 @pytest.fixture(autouse=True)
@@ -167,19 +167,17 @@ def test_run_leaves_tables_figures_and_raw_numbers(finished):
 
 def test_duplication_counts_are_those_of_both_models():
     """Table 1 of the paper, and the file names of the authors' second model."""
-    assert list(published.copies_of("published").values()) == [
+    assert list(runs.copies_of("published").values()) == [
         *(1, 1, 1, 10, 10, 10, 50, 50, 50, 100)
     ]
-    assert list(published.copies_of("lower").values()) == [
-        *(1, 1, 2, 2, 4, 4, 7, 7, 10, 10)
-    ]
+    assert list(runs.copies_of("lower").values()) == [*(1, 1, 2, 2, 4, 4, 7, 7, 10, 10)]
 
 
 @pytest.mark.parametrize("plan", ["published", "lower"])
 def test_plan_is_known_by_its_copies(plan):
-    copies = published.copies_of(plan)
-    assert published.plan_of(copies) == plan
-    assert published.plan_of(copies | {"piqa": 3}) is None
+    copies = runs.copies_of(plan)
+    assert runs.plan_of(copies) == plan
+    assert runs.plan_of(copies | {"piqa": 3}) is None
 
 
 def test_papers_figures_come_in_pairs():
@@ -265,7 +263,7 @@ def test_given_run_that_is_not_whole_is_refused(finished, tmp_path, fault):
 def test_all_ten_sets_are_planted_and_tested(files, tmp_path):
     document = study(files, tmp_path, limit=6).run()
     assert {row["benchmark"]: row["copies"] for row in document["results"]} == {
-        **published.copies_of("published"),
+        **runs.copies_of("published"),
         **{f"{name}-held": 0 for name in CANARIES},
     }
     assert verify_report(tmp_path) == ([], 100)

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from eval.canaries.__main__ import Canaries
-from eval.canaries.published import CANARIES, copies_of
 from eval.canaries.ranking import rank
-from eval.canaries.runs import read_runs
+from eval.canaries.runs import CANARIES, copies_of, read_runs
 from eval.canaries.tables import figures_of, grids_of
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded

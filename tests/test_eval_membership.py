@@ -6,17 +6,29 @@ import json
 import numpy as np
 import pytest
 
-from eval.membership.accuracy import accuracy_rows, right_answers, share_difference
 from eval.membership.bench import TINY, Bench, resized, score_methods
-from eval.membership.cells import Stratum, cell, trend
+from eval.membership.cells import (
+    Stratum,
+    accuracy_rows,
+    cell,
+    right_answers,
+    share_difference,
+    trend,
+)
 from eval.membership.downstream import accuracy_study, occurrence_study, rate_study
-from eval.membership.page import study_figure, write_page
-from eval.membership.tasks import Item, python_tasks, read_task
-from eval.membership.texts import Pool, drawn, pieces, without
+from eval.membership.table import grids, study_figure
+from eval.membership.texts import (
+    Item,
+    Pool,
+    drawn,
+    pieces,
+    python_tasks,
+    read_task,
+    without,
+)
 from eval.python_docs import Question
 from jaxcontam.errors import InputError
 from jaxcontam.stats.roc import auc_delong
-from tests.page_laws import check_page
 
 pytestmark = pytest.mark.unoptimised
 
@@ -300,21 +312,11 @@ def test_occurrences_rise_and_are_drawn_among_the_seen(bench):
     assert sum(one.n_members for one in of_loss) <= 60
 
 
-def test_page_shows_tables_and_plots_of_each_study(bench, rates, tmp_path):
-    document = {
-        "study": "rate",
-        "command": ["eval.membership"],
-        "started": "now",
-        "cpu": "a CPU",
-        "cpu_seconds": 1.0,
-        "wall_seconds": 1.0,
-        "code": None,
-        "seeds": [0],
-        **json.loads(json.dumps(dataclasses.asdict(rates))),
-    }
-    page = write_page([document], tmp_path).read_text()
-    assert "By learning rate: AUC" in page
-    assert page.count("<svg") == 1
-    assert "min_k_pp" in page
-    check_page(page)
-    assert study_figure({**document, "study": "tasks"}) is None
+def test_tables_and_figure_of_a_study(rates):
+    found = json.loads(json.dumps(dataclasses.asdict(rates)))
+    table, trends = (grid for grid in grids("rate", found) if "found" not in grid.title)
+    assert table.title == "By learning rate: AUC" and len(table.header) == 3
+    assert {"min_k_pp", "loss"} <= {row[0] for row in table.rows}
+    assert trends.header[0] == "score" and len(trends.rows) == len(table.rows)
+    assert study_figure("rate", found).startswith("<svg")
+    assert study_figure("tasks", found) is None

@@ -4,9 +4,15 @@ import json
 
 import pytest
 
-from eval.evidence.__main__ import Evidence
+from eval.evidence.__main__ import (
+    BLIND,
+    LIRA,
+    NOT_MEASURED,
+    Evidence,
+    claims,
+    evidence_grids,
+)
 from eval.evidence.sources import read_source
-from eval.evidence.table import BLIND, LIRA, NOT_MEASURED, claims, evidence_grids
 from jaxcontam.errors import InputError
 from jaxcontam.methods import METHODS
 from jaxcontam.methods.replication.catalogue import REPLICATION_METHODS

@@ -14,8 +14,8 @@ import pytest
 from eval.leaderboard import __main__ as leaderboard
 from eval.leaderboard.__main__ import FIELD, PULSE, Leaderboard
 from eval.leaderboard.detector import Entry, Finding, Subject
-from eval.leaderboard.find import built_in_entries, chosen_entries, entry_of_file
-from eval.leaderboard.order_tests import affordable_strata
+from eval.leaderboard.entries import built_in_entries, chosen_entries, entry_of_file
+from eval.leaderboard.methods import affordable_strata
 from eval.leaderboard.population import read_texts, subject_of, train_arena
 from eval.leaderboard.trials import EntryError, trial_sources, try_entry
 from eval.python_docs import PythonDocs, Question
@@ -362,7 +362,10 @@ def test_every_entry_keeps_to_the_budget(small, tmp_path):
 
 
 NO_ENTRY = "ENTRY = 3\n"
-TWICE = "from eval.leaderboard.entries.coin import ENTRY\n"
+TWICE = (
+    "from eval.leaderboard.entries import ENTRIES\n"
+    "ENTRY = next(one for one in ENTRIES if one.name == 'coin')\n"
+)
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,15 @@ import math
 import numpy as np
 import pytest
 
-from eval.leaderboard.budget import Budget, MeteredScorer, OverBudgetError
-from eval.leaderboard.detector import Entry, Finding, finding_of_p
-from eval.leaderboard.standings import COMPARED, Difference, refusals, standings
-from eval.leaderboard.table import grids
+from eval.leaderboard.detector import (
+    Budget,
+    Entry,
+    Finding,
+    MeteredScorer,
+    OverBudgetError,
+    finding_of_p,
+)
+from eval.leaderboard.table import COMPARED, Difference, grids, refusals, standings
 from eval.leaderboard.trials import Trial
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.pair_plan import PairGroup

@@ -95,7 +95,7 @@ def test_pairs_are_sums_of_our_own_pairs(harness, local):
 def test_a_server_asked_through_the_harness_gives_the_same_sums(folder, local):
     pytest.importorskip("aiohttp", reason="pip install -e '.[test,serving]'")
     pytest.importorskip("tenacity", reason="pip install -e '.[test,serving]'")
-    from jaxcontam.serving.server import running_server
+    from tests.model_server import running_server
 
     with running_server(load_checkpoint(str(folder)), name="model") as url:
         served = open_model(

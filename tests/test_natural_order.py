@@ -1,6 +1,7 @@
 """The study of natural order: files have what their names say, scorers are clean."""
 
 import collections
+import dataclasses
 import itertools
 import json
 import math
@@ -8,8 +9,8 @@ import math
 import numpy as np
 import pytest
 
-from eval.natural_order.__main__ import _finished, cases_of
-from eval.natural_order.audited import Case, audited_case, fields_of
+from eval.natural_order.__main__ import _finished, cases_of, figure, grids
+from eval.natural_order.audited import Case, audited_case
 from eval.natural_order.copying import (
     AFTER_ONE,
     AFTER_TWO,
@@ -21,7 +22,6 @@ from eval.natural_order.copying import (
     fit_bigrams,
 )
 from eval.natural_order.kinds import KINDS
-from eval.natural_order.table import figure, grids
 from jaxcontam.scoring.pair_plan import PairGroup
 
 
@@ -107,7 +107,7 @@ def test_a_file_that_points_forward_is_refused_whoever_read_it(records):
 
 def test_records_are_read_again_and_a_line_cut_short_is_not(records, tmp_path):
     path = tmp_path / "records.jsonl"
-    lines = [json.dumps(fields_of(record)) for record in records.values()]
+    lines = [json.dumps(dataclasses.asdict(record)) for record in records.values()]
     path.write_text("\n".join([*lines, lines[0][:50]]), encoding="utf-8")
     assert _finished(path) == {record.case: record for record in records.values()}
 

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from eval.open_questions import efforts, skew, symmetry
+from eval.intervals import mean_interval, ratio_interval
+from eval.intervals import plus_minus as words
+from eval.open_questions import efforts, orders
 from eval.open_questions.__main__ import QUESTIONS, OpenQuestions
 from eval.open_questions.efforts import (
     EFFORTS,
@@ -19,21 +21,21 @@ from eval.open_questions.efforts import (
     gains,
     reversal_of,
 )
-from eval.open_questions.lags import LagRow
-from eval.open_questions.lags import measure as lags_of
+from eval.open_questions.matrices import (
+    N_PLACES,
+    SymmetryRow,
+    lags_of,
+    places_of,
+    symmetry_answer,
+    symmetry_of,
+)
 from eval.open_questions.models import (
     BY_CONTEXT,
     LADDER,
     PULSE,
     TINY,
 )
-from eval.open_questions.places import N_PLACES
-from eval.open_questions.places import measure as places_of
-from eval.open_questions.records import Records
-from eval.open_questions.rows import mean_interval, ratio_interval, words
 from eval.open_questions.scores import Pairs
-from eval.open_questions.symmetry import SymmetryRow
-from eval.open_questions.symmetry import measure as symmetry_of
 from eval.python_docs import read_python_docs
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
@@ -125,7 +127,7 @@ def test_memory_two_places_on_stands_beyond_the_spike():
 
 def test_constant_scorer_answers_nothing_and_breaks_nothing():
     scores = made_up_scores(lambda a, b, j: -1.0, orders=np.zeros((5, 10)))
-    assert symmetry_of(scores) == lags_of(scores) == skew.measure(scores) == []
+    assert symmetry_of(scores) == lags_of(scores) == orders.skew_of(scores) == []
     (row,) = places_of(scores)
     assert row.all_z == 0 and set(row.alone_z) == {0.0}
 
@@ -148,11 +150,11 @@ def test_token_that_remembers_is_found_at_its_place():
 
 def test_skew_is_scipys_and_differences_are_from_the_other_orders():
     scores_KM = np.random.default_rng(0).gamma(1.0, size=(7, 10))
-    differences = skew.order_differences(scores_KM)
+    differences = orders.order_differences(scores_KM)
     others = scores_KM[:, 1:].mean(axis=1)
     assert differences[:, 0] == pytest.approx(scores_KM[:, 0] - others, abs=1e-12)
     values = differences.ravel()
-    assert skew.skewness(values) == pytest.approx(stats.skew(values), rel=1e-9)
+    assert orders.skewness(values) == pytest.approx(stats.skew(values), rel=1e-9)
 
 
 def test_t_test_finds_too_much_under_left_skew_and_its_level_under_a_normal_law():
@@ -161,7 +163,7 @@ def test_t_test_finds_too_much_under_left_skew_and_its_level_under_a_normal_law(
     found = []
     for law in (normal, left):
         sizes = [
-            skew.t_sizes(skew.order_differences(law[k : k + 20]), seed=k)[0]
+            orders.t_sizes(orders.order_differences(law[k : k + 20]), seed=k)[0]
             for k in range(0, 800, 20)
         ]
         found.append(np.mean(sizes))
@@ -172,12 +174,12 @@ def test_t_test_finds_too_much_under_left_skew_and_its_level_under_a_normal_law(
 
 
 def test_skew_of_a_planted_set_is_that_of_the_published_order_alone():
-    orders = np.random.default_rng(2).normal(size=(20, 10))
-    (clean,) = skew.measure(made_up_scores(chance(0), orders=orders))
-    (planted,) = skew.measure(made_up_scores(chance(0), orders=orders, copies=4))
+    drawn = np.random.default_rng(2).normal(size=(20, 10))
+    (clean,) = orders.skew_of(made_up_scores(chance(0), orders=drawn))
+    (planted,) = orders.skew_of(made_up_scores(chance(0), orders=drawn, copies=4))
     assert clean.published == planted.published
     assert planted.in_turn is None and planted.found is None
-    assert clean.in_turn is not None and len(clean.found) == len(skew.LEVELS)
+    assert clean.in_turn is not None and len(clean.found) == len(orders.LEVELS)
 
 
 def test_reversal_over_six_is_the_librarys_in_a_long_file_and_longer_in_a_short_one():
@@ -279,7 +281,7 @@ def test_by_context_plants_and_trains_on_equal_tokens():
 def use_little(patch, docs):
     """One test by pairs, one by orders: few shapes to compile; texts that were read."""
     patch.setattr("eval.open_questions.__main__.read_python_docs", lambda: docs)
-    patch.setattr("eval.open_questions.records.code_version", lambda: "a commit")
+    patch.setattr("eval.study.code_version", lambda: "a commit")
     few = {name: efforts.TESTS[name] for name in ("adjacency s=8", "stratified m=9")}
     patch.setattr(efforts, "TESTS", few)
     patch.setattr(efforts, "COMBINED", {"both": tuple(few)})
@@ -329,29 +331,6 @@ def test_finished_models_are_not_measured_again(finished, docs, monkeypatch):
     assert again["earlier_cpu_seconds"] > 0
 
 
-@pytest.mark.parametrize("change", [{"inputs": ["b"]}, {"code": "other"}])
-def test_record_of_other_inputs_or_code_is_not_taken(tmp_path, monkeypatch, change):
-    row = LagRow(
-        population="p", seed=1, name="n", copies=0, profile=(0.5,), beyond=(0.0,)
-    )
-    code = ["one"]
-    monkeypatch.setattr("eval.open_questions.records.code_version", lambda: code[0])
-
-    def rows(inputs, *, any_code=False, make=dict):
-        records = Records(tmp_path, QUESTIONS, any_code=any_code)
-        return records.of("m", inputs, make)
-
-    rows(["a"], make=lambda: {"lags": [row]})
-    (kept,) = rows(["a"])["lags"]
-    assert dataclasses.asdict(kept) | {"profile": (0.5,), "beyond": (0.0,)} == (
-        dataclasses.asdict(row)
-    )
-    code[0] = change.get("code", "one")
-    if "code" in change:
-        assert rows(["a"], any_code=True)["lags"]
-    assert rows(change.get("inputs", ["a"])) == {}
-
-
 def test_symmetry_says_how_many_models_its_sets_are_of():
     row = SymmetryRow(
         population="p",
@@ -367,7 +346,7 @@ def test_symmetry_says_how_many_models_its_sets_are_of():
         dataclasses.replace(row, name=name, rho=rho)
         for name, rho in (("a", 0.0), ("b", 1.0))
     ]
-    (grid,) = symmetry.answer(rows).grids
+    (grid,) = symmetry_answer(rows).grids
     line = dict(zip(grid.header, grid.rows[0], strict=True))
     assert (line["sets"], line["models"]) == ("2", "1")
     assert "each of another model" not in grid.title
@@ -380,4 +359,4 @@ def test_unknown_question_is_refused_with_the_nearest(tmp_path):
 
 
 def test_stratified_of_the_library_is_asked_for_its_own_orders():
-    assert stratified.METHOD.default_orders == skew.N_ORDERS
+    assert stratified.METHOD.default_orders == orders.N_ORDERS

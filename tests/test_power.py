@@ -8,19 +8,21 @@ import numpy as np
 import pytest
 
 from eval.power import __main__ as power
-from eval.power import model, workers
+from eval.power import model
 from eval.power.__main__ import Power
 from eval.power.designs import LADDER, POPULATIONS, PULSE, SHARES, Population
 from eval.power.model import (
+    Job,
     Variant,
     first_orders,
     method_of,
     n_read,
+    record_of,
 )
-from eval.power.records import read_record, record_key, record_path, write_record
 from eval.power.table import (
     LEVELS,
 )
+from eval.study import Records, read_fields
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.errors import InputError
@@ -135,7 +137,7 @@ def test_variant_without_strata_of_its_own_is_the_method():
 def finished(tmp_path_factory):
     out = tmp_path_factory.mktemp("power")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(power, "code_version", lambda: "a commit")
+        patch.setattr("eval.study.code_version", lambda: "a commit")
         code = Power(out=out, tiny=True, processes=1).run()
     return code, json.loads((out / "tiny/power.json").read_text()), out
 
@@ -159,13 +161,13 @@ def test_pulse_tests_every_set_of_every_model_at_every_level(finished):
 
 def test_finished_models_are_not_made_again(finished, monkeypatch):
     _, document, out = finished
-    monkeypatch.setattr(power, "code_version", lambda: "a commit")
+    monkeypatch.setattr("eval.study.code_version", lambda: "a commit")
     monkeypatch.setattr(power, "made", lambda job, tasks, **_: not_called(tasks))
     assert Power(out=out, tiny=True).run() == 0
     again = json.loads((out / "tiny/power.json").read_text())
     assert again["power"] == document["power"]
     assert again["earlier_cpu_seconds"] > 0
-    monkeypatch.setattr(power, "code_version", lambda: "another commit")
+    monkeypatch.setattr("eval.study.code_version", lambda: "another commit")
     with pytest.raises(AssertionError):
         Power(out=out, tiny=True).run()
     assert Power(out=out, tiny=True, any_code=True).run() == 0
@@ -183,12 +185,10 @@ def test_in_one_process_a_model_that_fails_is_named(monkeypatch, tmp_path):
 
         return make
 
-    monkeypatch.setattr(workers, "open_maker", failing)
-    job = workers.Job(
-        out=tmp_path, documents=(), questions=(), corpus="c", code="a commit"
-    )
+    monkeypatch.setattr(model, "open_maker", failing)
+    job = made_up_job(tmp_path)
     tasks = [(PULSE, 1), (PULSE, 2)]
-    found = list(workers.made(job, tasks, n_processes=1))
+    found = list(model.made(job, tasks, n_processes=1))
     assert [task for task, _ in found] == tasks
     assert {outcome.reason for _, outcome in found} == {"OSError: disk full"}
 
@@ -219,7 +219,7 @@ def test_populations_made_one_by_one_stand_in_one_table(
     finished, monkeypatch, tmp_path
 ):
     _, _, out = finished
-    made = read_record(record_path(out / "tiny", PULSE, 1000), None)
+    made = kept(out, 1000)
     small = {
         name: Population(
             study=dataclasses.replace(PULSE, name=name), n_models=1, first_seed=1
@@ -227,13 +227,12 @@ def test_populations_made_one_by_one_stand_in_one_table(
         for name in ("one", "two")
     }
     monkeypatch.setattr(power, "POPULATIONS", small)
-    monkeypatch.setattr(power, "code_version", lambda: "a commit")
+    monkeypatch.setattr("eval.study.code_version", lambda: "a commit")
 
     def make(job, tasks, **_):
         for study, seed in tasks:
             found = dataclasses.replace(made, design=study.name, seed=seed)
-            key = record_key(study, seed, corpus=job.corpus, code=job.code)
-            write_record(record_path(job.out, study, seed), key, found)
+            job.keep(study, found)
             yield (study, seed), found
 
     monkeypatch.setattr(power, "made", make)
@@ -245,10 +244,7 @@ def test_populations_made_one_by_one_stand_in_one_table(
 
 def test_a_model_that_fails_costs_the_others_nothing(finished, monkeypatch, tmp_path):
     _, document, out = finished
-    records = {
-        seed: read_record(record_path(out / "tiny", PULSE, seed), None)
-        for seed in (1000, 1001)
-    }
+    records = {seed: kept(out, seed) for seed in (1000, 1001)}
 
     def one_fails(job, tasks, **_):
         for task in tasks:
@@ -263,23 +259,24 @@ def test_a_model_that_fails_costs_the_others_nothing(finished, monkeypatch, tmp_
     assert document["failures"] == []
 
 
-@pytest.mark.parametrize("change", [{"seed": 1001}, {"code": "b"}, {"corpus": "b"}])
-def test_record_of_other_inputs_is_not_reused(tmp_path, change):
-    fields = {"seed": 1000, "corpus": "a", "code": "a"}
-    path = tmp_path / "r.json"
-    key = record_key(LADDER, **fields)
-    write_record(path, key, record(row("a", 4, 0.1)))
-    assert read_record(path, key) == record(row("a", 4, 0.1))
-    assert read_record(path, record_key(LADDER, **(fields | change))) is None
+def kept(out, seed):
+    """The record of a model of the finished pulse run."""
+    return record_of(read_fields(out / f"tiny/models/{PULSE.name}-{seed}.json"))
+
+
+def made_up_job(folder, corpus="c"):
+    return Job(records=Records(folder), documents=(), questions=(), corpus=corpus)
+
+
+def test_record_of_other_inputs_is_not_reused(tmp_path, monkeypatch):
+    monkeypatch.setattr("eval.study.code_version", lambda: "a commit")
+    made = record(row("a", 4, 0.1))
+    made_up_job(tmp_path).keep(LADDER, made)
+    assert made_up_job(tmp_path).finished(LADDER, made.seed) == made
+    assert made_up_job(tmp_path).finished(LADDER, made.seed + 1) is None
+    assert made_up_job(tmp_path, corpus="b").finished(LADDER, made.seed) is None
     shorter = dataclasses.replace(LADDER, n_steps=1)
-    assert read_record(path, record_key(shorter, **fields)) is None
-
-
-@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"key": "k", "rows": [{}]}'])
-def test_broken_record_is_made_again(tmp_path, text):
-    path = tmp_path / "r.json"
-    path.write_text(text)
-    assert read_record(path, "k") is None
+    assert made_up_job(tmp_path).finished(shorter, made.seed) is None
 
 
 def test_numbers_below_one_are_refused(tmp_path):

@@ -13,9 +13,9 @@ from eval.power.table import (
     dup50_rows,
     half_power_copies,
     monotone,
+    power_grids,
     power_table,
 )
-from eval.power.words import power_grids
 from jaxcontam.stats.shares import wilson_interval
 from tests.power_records import record, row
 

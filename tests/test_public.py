@@ -17,8 +17,7 @@ from eval.public import cells
 from eval.public.__main__ import Public
 from eval.public.cells import Outcome, plan_cell
 from eval.public.entries import read_entries
-from eval.public.picture import heat_map
-from eval.public.table import LETTERS, decided_cells, reading
+from eval.public.table import LETTERS, decided_cells, heat_map, reading
 from jaxcontam.cli import main as jaxcontam
 from jaxcontam.commands.verify_orders import verify_report
 from jaxcontam.models.checkpoint import save_checkpoint

@@ -11,8 +11,7 @@ from jaxcontam.cli import main
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.models.checkpoint import Checkpoint, save_checkpoint
 from jaxcontam.scoring.api.client import ApiClient
-from jaxcontam.serving import model as model_of_server
-from jaxcontam.serving.server import running_server
+from tests import model_server
 from tests.membership_model import CONTEXT, drawn_texts, fresh_decoder, tokenizer
 
 pytestmark = pytest.mark.unoptimised
@@ -58,7 +57,7 @@ def served(tmp_path_factory):
         prefix_id=0,
         fingerprint="sha256:tiny",
     )
-    with running_server(checkpoint) as url:
+    with model_server.running_server(checkpoint) as url:
         yield Served(
             folder=str(root / "here"),
             word=f"api:{url}#tiny",
@@ -278,14 +277,14 @@ def test_a_model_that_changes_behind_its_server_is_refused(
         *("--tokenizer", served.folder, "--store", tmp_path / "store"),
     )
     run(*words, "--out", tmp_path / "a.jsonl")
-    rank = model_of_server.rank_sequences
+    logprobs_of = model_server.logprobs_of
     decoder, n_before = fresh_decoder(5), [0]
 
-    def changed(first, sequences, *, n_top):
+    def changed(first, ids):
         n_before[0] -= 1
-        return rank(first if n_before[0] >= 0 else decoder, sequences, n_top=n_top)
+        return logprobs_of(first if n_before[0] >= 0 else decoder, ids)
 
-    monkeypatch.setattr(model_of_server, "rank_sequences", changed)
+    monkeypatch.setattr(model_server, "logprobs_of", changed)
     said = refused(capsys, *words, "--out", tmp_path / "b.jsonl")
     assert "another model than the one whose answers are in" in said
     assert "--store" in said

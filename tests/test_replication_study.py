@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+from eval.replication.__main__ import HEADER, reports_grid, table
 from eval.replication.models import (
     CONTROL,
     DATASET,
@@ -15,12 +16,11 @@ from eval.replication.models import (
     SPLIT,
     TINY,
     UNSEEN,
+    Paragraphs,
     planted_model,
+    take_paragraphs,
 )
-from eval.replication.page import write_page
 from eval.replication.recorded import recorded_partitions
-from eval.replication.table import HEADER, table_lines
-from eval.replication.texts import Paragraphs, take_paragraphs
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.tables import table_1, table_2
 from train.plan import PlannedSet
@@ -150,26 +150,17 @@ def row(planted, asked, seed, **more):
 
 
 @pytest.fixture
-def document():
+def rows():
     plain = {"guided": None, "general": None, "p_overlap": None}
-    return {
-        "command": ["eval.replication"],
-        "code": None,
-        "cpu": "a CPU",
-        "cpu_seconds": 1.0,
-        "n_instances": 835,
-        "corpus_digest": "sha256:0",
-        "scale": {"copies": 50},
-        "rows": [
-            row("formatted", "classification", 0),
-            row("formatted", "classification", 1, n_exact=38, verdict="no evidence"),
-            row("unseen", "plain", 0, **plain),
-        ],
-    }
+    return [
+        row("formatted", "classification", 0),
+        row("formatted", "classification", 1, n_exact=38, verdict="no evidence"),
+        row("unseen", "plain", 0, **plain),
+    ]
 
 
-def test_a_line_has_the_numbers_of_each_seed_and_one_where_they_agree(document):
-    first, second = table_lines(document)
+def test_a_line_has_the_numbers_of_each_seed_and_one_where_they_agree(rows):
+    first, second = table(rows, 50).rows
     assert len(first) == len(second) == len(HEADER)
     assert first == (
         "guided prompts, 50 x",
@@ -186,19 +177,18 @@ def test_a_line_has_the_numbers_of_each_seed_and_one_where_they_agree(document):
     assert second[5:8] == ("-", "-", "-")
 
 
-def test_numbers_of_many_models_are_a_range(document):
-    document["rows"] = [
+def test_numbers_of_many_models_are_a_range():
+    rows = [
         row("raw", "plain", seed, n_exact=40 + seed, guided=None)
         for seed in (3, 0, 7, 1, 2)
     ]
-    (line,) = table_lines(document)
+    (line,) = table(rows, 50).rows
     assert line[2:6] == ("42 to 49 of 50", "0 of 50", "1e-12 to 1e-05", "-")
 
 
-def test_the_page_links_every_report(document, tmp_path):
-    page = write_page(document, tmp_path).read_text()
-    for one in document["rows"]:
-        assert f'href="{one["folder"]}/report.html"' in page
+def test_every_report_is_named(rows):
+    named = [line[-1] for line in reports_grid(rows).rows]
+    assert named == [f"{one['folder']}/report.html" for one in rows]
 
 
 COLUMNS = (
@@ -281,7 +271,7 @@ def test_a_pulse_run_asks_every_set_in_both_ways_and_a_rerun_trains_nothing(
     assert (
         json.loads((tmp_path / "report.json").read_text())["rows"] == (document["rows"])
     )
-    assert (tmp_path / "replication.html").is_file()
+    assert (tmp_path / "report.md").is_file()
     weights = tmp_path / "seed-0" / "model" / "model" / "model.safetensors"
     before = weights.stat().st_mtime_ns
     assert study.run()["rows"] == document["rows"]

@@ -1,128 +1,266 @@
-"""Processes that score together: the same numbers, each batch once, nobody waits."""
+"""Shares of a run: the numbers of one process, each batch once, what is lost is named.
+
+The model is a table in NumPy, except where a command is named.
+"""
 
 import collections
+import dataclasses
 import json
-import subprocess
-import sys
-from pathlib import Path
+import shutil
 
+import numpy as np
 import pytest
+from store_process import (
+    BATCH_TOKENS,
+    CONTEXT,
+    IDENTITY,
+    TABLE,
+    batch_name,
+    drawn_sequences,
+)
 
-ROOT = Path(__file__).resolve().parent.parent
-NUMBERS = ("loglik", "tokens")
+from jaxcontam.cli import main
+from jaxcontam.errors import InputError
+from jaxcontam.models.checkpoint import save_checkpoint
+from jaxcontam.scoring.scorer import Scorer
+from jaxcontam.scoring.shares import (
+    Division,
+    Share,
+    ShareScored,
+    SharesMissingError,
+    each_scored,
+    parse_share,
+)
+from jaxcontam.scoring.store import ScoreStore
+from tests.served_model import byte_tokenizer, decoder, save
+
+SEQUENCES = drawn_sequences(300)
+WORDS = ["the", "one", "in", "then", "on", "inn", "thin", "tin", "note", "hint"]
+
+
+def scorer_of(folder, share=None, *, identity=IDENTITY):
+    """A scorer of a share, and the names of the batches that it asks the model for."""
+    asked = []
+
+    def forward(inputs_BS, targets_BS):
+        asked.append(batch_name(inputs_BS))
+        return (TABLE[inputs_BS, targets_BS],)
+
+    store = None if folder is None else ScoreStore(folder, identity)
+    scorer = Scorer(
+        forward,
+        context=CONTEXT,
+        batch_tokens=BATCH_TOKENS,
+        store=store,
+        division=Division(share),
+    )
+    return scorer, asked
+
+
+def calls_of(scorer):
+    """Two calls of one run; half of the second's batches were in the first."""
+    return (
+        lambda: scorer.sums(SEQUENCES),
+        lambda: scorer.sums([*SEQUENCES, *drawn_sequences(300, seed=1)]),
+    )
+
+
+def score_share(folder, index, count):
+    """What a share asks the model for."""
+    scorer, asked = scorer_of(folder, Share(index, count))
+    with pytest.raises(ShareScored):
+        list(each_scored(calls_of(scorer)))
+    return asked
+
+
+def alone():
+    scorer, asked = scorer_of(None)
+    return [call() for call in calls_of(scorer)], asked
+
+
+def assert_same_bits(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        assert one.loglik.tobytes() == other.loglik.tobytes()
+        assert one.first.tobytes() == other.first.tobytes()
+
+
+@pytest.mark.parametrize("count", [1, 3, 8])
+def test_shares_together_give_the_numbers_of_one_process_to_the_bit(tmp_path, count):
+    parts = [collections.Counter(score_share(tmp_path, i, count)) for i in range(count)]
+    asked = sum(parts, collections.Counter())
+    expected, of_one = alone()
+    # No batch is scored by two shares, whichever call asks for it.
+    assert max(asked.values()) == 1
+    assert set(asked) <= set(of_one)
+    sizes = [part.total() for part in parts]
+    assert max(sizes) - min(sizes) <= 2
+    merging, asked_again = scorer_of(tmp_path)
+    assert_same_bits([call() for call in calls_of(merging)], expected)
+    assert asked_again == []
+
+
+def test_lost_shares_are_named_once_and_finished(tmp_path, capsys):
+    parts = {i: score_share(tmp_path, i, 8) for i in range(8) if i not in (2, 5, 7)}
+    merging, asked = scorer_of(tmp_path)
+    found = [call() for call in calls_of(merging)]
+    assert capsys.readouterr().err == (
+        "jaxcontam: warning: 3 of 8 shares are missing: 2, 5, 7; they are scored here\n"
+    )
+    expected, of_one = alone()
+    assert_same_bits(found, expected)
+    scored = {name for part in parts.values() for name in part}
+    assert asked and set(asked) <= set(of_one) - scored
+
+
+def test_a_merge_names_all_that_is_missing_and_scores_nothing(tmp_path):
+    score_share(tmp_path, 0, 3)
+    scorer, asked = scorer_of(tmp_path)
+    scorer.division.merges = True
+    for count, names in ((2, "1, 2"), (1, "2")):
+        with pytest.raises(SharesMissingError) as e:
+            list(each_scored(calls_of(scorer)))
+        assert str(e.value) == f"{count} of 3 shares are missing: {names}"
+        assert asked == []
+        score_share(tmp_path, 3 - count, 3)
+        scorer.division = Division(merges=True)
+    expected, _ = alone()
+    assert_same_bits(each_scored(calls_of(scorer)), expected)
+    assert asked == []
+
+
+def test_a_killed_share_is_named_and_goes_on(tmp_path, capsys):
+    folder = tmp_path / "store"
+    score_share(folder, 0, 2)
+    scorer, asked = scorer_of(folder, Share(1, 2))
+
+    def interrupt(done, total):
+        if len(asked) > 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        scorer.sums(SEQUENCES, interrupt)
+    shutil.copytree(folder, tmp_path / "copy")
+    scorer_of(tmp_path / "copy")[0].sums(SEQUENCES)
+    assert "1 of 2 shares are missing: 1;" in capsys.readouterr().err
+    again = score_share(folder, 1, 2)
+    # Of what it was asked, the last batches were on their way.
+    assert again and not set(again) & set(asked[:-2])
+
+
+def test_scores_of_another_machine_are_told_apart(tmp_path, capsys):
+    score_share(tmp_path, 0, 1)
+    other = dataclasses.replace(IDENTITY, device="other")
+    scorer, _ = scorer_of(tmp_path, identity=other)
+    scorer.sums(SEQUENCES)
+    assert (
+        "holds scores of another model, machine or version" in capsys.readouterr().err
+    )
+
+
+def test_a_share_says_what_it_scored(tmp_path):
+    scorer, asked = scorer_of(tmp_path, Share(1, 2))
+    with pytest.raises(ShareScored) as e:
+        scorer.sums(SEQUENCES)
+    n = len(scorer.plan(SEQUENCES)[1])
+    assert (
+        str(e.value) == f"share 1 of 2: its {n // 2} of {n} batches are in {tmp_path}"
+    )
+    assert len(asked) == n // 2
+
+
+@pytest.mark.parametrize(
+    ("word", "environment", "expected"),
+    [
+        ("2/8", {}, Share(2, 8)),
+        ("auto", {"JAX_PROCESS_ID": "3", "JAX_NUM_PROCESSES": "4"}, Share(3, 4)),
+        ("auto", {"SLURM_PROCID": "1", "SLURM_NTASKS": "2"}, Share(1, 2)),
+        (
+            "auto",
+            {
+                "SLURM_ARRAY_TASK_ID": "5",
+                "SLURM_ARRAY_TASK_MIN": "1",
+                "SLURM_ARRAY_TASK_COUNT": "5",
+                "SLURM_PROCID": "0",
+                "SLURM_NTASKS": "1",
+            },
+            Share(4, 5),
+        ),
+        ("auto", {"JOB_COMPLETION_INDEX": "0", "JAX_NUM_PROCESSES": "2"}, Share(0, 2)),
+        ("auto", {"TPU_WORKER_ID": "1", "TPU_WORKER_HOSTNAMES": "a,b,c"}, Share(1, 3)),
+    ],
+)
+def test_a_scheduler_says_which_share_a_process_has(word, environment, expected):
+    assert parse_share(word, environment) == expected
+
+
+@pytest.mark.parametrize(
+    ("word", "environment", "message"),
+    [
+        ("8/8", {}, "(it is 8/8)"),
+        ("1", {}, "(it is 1)"),
+        ("-1/2", {}, "(it is -1/2)"),
+        ("0/0", {}, "(it is 0/0)"),
+        ("auto", {}, "no scheduler says which process this is"),
+        (
+            "auto",
+            {"SLURM_PROCID": "4", "SLURM_NTASKS": "4"},
+            "(it is auto, by SLURM_PROCID and SLURM_NTASKS: 4/4)",
+        ),
+    ],
+)
+def test_a_share_that_is_none_is_refused(word, environment, message):
+    with pytest.raises(InputError) as e:
+        parse_share(word, environment)
+    assert message in str(e.value)
 
 
 @pytest.fixture(scope="module")
-def scenario(tmp_path_factory):
-    """Runs a scenario of `host_process` in processes without JAX."""
-    known = {}
-
-    def run(name):
-        if name not in known:
-            folder = tmp_path_factory.mktemp(name)
-            done = subprocess.run(
-                [sys.executable, "-m", "tests.host_process", name, str(folder)],
-                cwd=ROOT,
-                capture_output=True,
-                text=True,
-                timeout=120,
-            )
-            assert done.returncode == 0, done.stderr
-            known[name] = json.loads(done.stdout)
-        return known[name]
-
-    return run
+def files(tmp_path_factory):
+    """A folder with a model, another one, and a benchmark."""
+    folder = tmp_path_factory.mktemp("shares")
+    save(folder / "model")
+    save_checkpoint(decoder(1), byte_tokenizer(), folder / "reference")
+    rng = np.random.default_rng(40)
+    lines = [" ".join(rng.choice(WORDS, rng.integers(2, 7))) for _ in range(40)]
+    (folder / "b.txt").write_text("".join(f"{line}\n" for line in lines))
+    return folder
 
 
-def assert_same_numbers(found, one):
-    for process in found:
-        for name in NUMBERS:
-            assert process[name] == one[name]
+def run(capsys, files, *words):
+    """What a command prints; it runs in the folder of the files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(files)
+        assert main([str(word) for word in words]) == 0
+    return capsys.readouterr()
 
 
-@pytest.mark.parametrize("name", ["three", "again", "apart", "apart_again", "nowhere"])
-def test_every_process_has_the_numbers_of_one_to_the_bit(scenario, name):
-    found = scenario("shared")
-    assert_same_numbers(found[name], found["one"])
+def results_of(out):
+    """Rows of a report without what depends on the store."""
+    document = json.loads((out / "report.json").read_text())
+    costs = {"tokens_scored", "cached_tokens"}
+    return [
+        {name: value for name, value in row.items() if name not in costs}
+        for row in document["results"]
+    ]
 
 
-@pytest.mark.parametrize("name", ["three", "apart", "nowhere"])
-def test_each_batch_is_scored_once_in_unequal_shares(scenario, name):
-    found = scenario("shared")
-    # The sums and the tokens of a batch are asked for apart.
-    whole = collections.Counter(found["one"]["asked"])
-    parts = [collections.Counter(process["asked"]) for process in found[name]]
-    assert sum(parts, collections.Counter()) == whole
-    sizes = [part.total() for part in parts]
-    assert len(set(sizes)) > 1, "shares are meant to be unequal here"
-    # Two calls, the last round of each uneven.
-    assert max(sizes) - min(sizes) <= 2
-
-
-@pytest.mark.parametrize("name", ["again", "apart_again"])
-def test_rerun_scores_nothing_whatever_the_number_of_processes(scenario, name):
-    found = scenario("shared")
-    total = found["one"]["steps"][-1]
-    for process in found[name]:
-        assert process["asked"] == []
-        assert process["n_cached"] == [total, total]
-
-
-def test_all_processes_count_alike_what_was_stored(scenario):
-    found = scenario("shared")
-    for name in ("three", "apart", "nowhere"):
-        assert [process["n_cached"] for process in found[name]] == [[0, 0]] * len(
-            found[name]
-        )
-
-
-def test_all_processes_are_told_of_the_same_progress(scenario):
-    found = scenario("shared")
-    for process in found["three"]:
-        assert process["steps"] == found["one"]["steps"]
-
-
-def test_processes_of_a_group_score_the_same_and_one_of_them_stores(scenario):
-    found = scenario("groups")
-    assert_same_numbers(found["four"], found["one"])
-    asked = [process["asked"] for process in found["four"]]
-    assert asked[0] == asked[1] and asked[2] == asked[3]
-    assert asked[0] != asked[2]
-    assert found["stored"] == ["0", "2"]
-
-
-def test_kill_of_one_process_ends_the_others_and_the_rest_is_scored_later(scenario):
-    found = scenario("killed")
-    assert found["three"][1] is None
-    for process in (0, 2):
-        assert found["three"][process] == {
-            "error": "LostProcessError",
-            "message": "process 1 of 3 is gone",
-        }
-    # The issue's limit; it is seen at once.
-    assert found["seconds"] < 60
-    assert_same_numbers(found["two"], found["one"])
-    n_asked = sum(len(process["asked"]) for process in found["two"])
-    assert 0 < n_asked < len(found["one"]["asked"])
-
-
-@pytest.mark.parametrize("name", ["changed", "fewer"])
-def test_processes_with_other_texts_are_refused(scenario, name):
-    for process in scenario("different")[name]:
-        assert process == {
-            "error": "InputError",
-            "message": "--distributed: process 1 scores other texts than process 0",
-        }
-
-
-def test_process_with_nothing_to_score_is_refused(scenario):
-    for process in scenario("different")["none"]:
-        assert process["error"] == "InputError"
-        assert "process 1 does other work than process 0" in process["message"]
-
-
-def test_score_that_is_not_finite_ends_all_processes(scenario):
-    found = scenario("not_finite")
-    own, other = sorted(found, key=lambda one: one["error"] == "LostProcessError")
-    assert own["error"] == "NonFiniteScoreError"
-    assert other["message"].endswith(f"stopped: NonFiniteScoreError: {own['message']}")
+def test_an_audit_in_shares_is_that_of_one_process_to_the_bit(files, capsys):
+    words = ["audit", "model", "b.txt", "--tests", "adjacency,stratified"]
+    words += ["--reference", "reference"]
+    run(capsys, files, *words, "--out", "one")
+    for i in range(2):
+        said = run(capsys, files, *words, "--out", "two", "--shard", f"{i}/2")
+        assert said.out.startswith(f"share {i} of 2: its ")
+        assert not (files / "two" / "report.json").exists()
+    said = run(capsys, files, *words, "--out", "two")
+    assert "missing" not in said.err
+    assert results_of(files / "two") == results_of(files / "one")
+    document = json.loads((files / "two" / "report.json").read_text())
+    assert all(row["tokens_scored"] == 0 for row in document["results"])
+    with (
+        np.load(files / "one" / "orders.npz") as one,
+        np.load(files / "two" / "orders.npz") as two,
+    ):
+        assert one.files == two.files
+        for name in one.files:
+            np.testing.assert_array_equal(one[name], two[name])

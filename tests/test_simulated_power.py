@@ -12,11 +12,14 @@ import pytest
 import scipy.stats
 
 from eval.simulated_power import __main__ as study
-from eval.simulated_power.cells import CONTEXT, LEVELS
+from eval.simulated_power.cells import CONTEXT, LEVELS, examples_needed, planner_cells
 from eval.simulated_power.laws import LAWS, Pairs, draw_pairs
-from eval.simulated_power.planned_cells import examples_needed, planner_cells
-from eval.simulated_power.statistics import is_reversal, order_parts, p_values
-from eval.simulated_power.tail import saddlepoint_tail
+from eval.simulated_power.statistics import (
+    is_reversal,
+    order_parts,
+    p_values,
+    saddlepoint_tail,
+)
 from jaxcontam.stats.adjacency import double_centred, path_moments
 from jaxcontam.stats.lattice import lattice_tail
 from jaxcontam.stats.power import drawn_design, pair_design, reversal_design

@@ -16,8 +16,14 @@ from eval.sizes.__main__ import (
     measure_drift,
     measure_size,
 )
-from eval.sizes.designs import LEVELS, TESTS, direction_p_value, needed_alone, strata_of
-from eval.sizes.kinds import KINDS
+from eval.sizes.designs import (
+    KINDS,
+    LEVELS,
+    TESTS,
+    direction_p_value,
+    needed_alone,
+    strata_of,
+)
 from jaxcontam.methods import METHODS
 from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.stats.pair_test import direction_test

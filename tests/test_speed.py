@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from eval.speed.__main__ import PARTS, main
-from eval.speed.measure import interleaved, median_ratio
-from eval.speed.orders import exact_p, fresh_p
-from eval.speed.subjects import real_lengths
-from eval.speed.targets import judge
+from eval.speed.host import exact_p, fresh_p
+from eval.speed.measure import interleaved, median_ratio, real_lengths
+from eval.speed.table import judge
 
 ROOT = Path(__file__).resolve().parent.parent
 

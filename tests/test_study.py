@@ -10,7 +10,7 @@ from eval.curves import Curve, curves_svg
 from eval.options import Options
 from eval.sizes.__main__ import Sizes
 from eval.store_formats import StoreFormats
-from eval.study import Clock, Grid, finish_study, markdown, print_grid
+from eval.study import Clock, Grid, Records, finish_study, markdown, print_grid
 from jaxcontam.errors import InputError
 
 GRID = Grid("A title", ("test", "power"), (("a | b", "0.5\n0.4"), ("c", "1")))
@@ -125,3 +125,31 @@ def test_numbers_that_cannot_be_are_refused_before_anything_is_made(study, flag)
     (name,) = flag
     with pytest.raises(InputError, match=f"--{name.replace('_', '-')} must be"):
         study(**flag)
+
+
+@pytest.mark.parametrize("change", [{"inputs": ["b"]}, {"code": "other"}])
+def test_record_of_other_inputs_or_code_is_not_taken(tmp_path, monkeypatch, change):
+    code = ["one"]
+    monkeypatch.setattr("eval.study.code_version", lambda: code[0])
+
+    def read(inputs, *, any_code=False):
+        return Records(tmp_path, any_code=any_code).read("m", *inputs)
+
+    fields = {"rows": [1, 2], "cpu_seconds": 3.0}
+    Records(tmp_path).write("m", fields, "a")
+    assert read(["a"]) == fields
+    code[0] = change.get("code", "one")
+    if "code" in change:
+        assert read(["a"], any_code=True) == fields
+    assert read(change.get("inputs", ["a"])) is None
+    # Without git nothing says whose record it is.
+    code[0] = None
+    assert read(["a"]) is None
+
+
+def test_damaged_record_is_made_again(tmp_path):
+    records = Records(tmp_path)
+    records.write("m", {"x": 1}, "a")
+    path = tmp_path / "m.json"
+    path.write_text(path.read_text()[:-10])
+    assert Records(tmp_path, any_code=True).read("m", "a") is None

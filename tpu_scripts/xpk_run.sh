@@ -19,8 +19,8 @@ for word in "$@"; do
   words+=" $word"
 done
 
-# XPK restarts after 42 and 127 to 255 alone (143 is a preempted host); 1 and 3 are what
-# the other hosts end with when one is lost. 2, bad input, is not tried again.
+# XPK restarts after 42 and 127 to 255 alone (143 is a preempted host, 134 what the others
+# end with when one is lost); 1 and 3 may pass, too. 2, bad input, is not tried again.
 command=(xpk workload create
   --project="$PROJECT" --zone="$ZONE" --cluster="$CLUSTER" --workload="$RUN_NAME"
   --tpu-type="$ACCELERATOR_TYPE" --num-slices=1 --docker-image="$IMAGE"

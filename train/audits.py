@@ -27,7 +27,6 @@ from jaxcontam.methods.order_test import (
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.scorer import Progress, Scorer, n_targets
-from jaxcontam.scoring.shares import ALONE
 from jaxcontam.scoring.stored import NonFiniteScoreError
 from jaxcontam.stats.roc import auc_delong
 from train.audit_log import AuditRow
@@ -139,7 +138,7 @@ def audit_model(
         InputError: If the model gives a number that is not finite.
     """
     # Other processes of the run wait meanwhile.
-    scorer = local_scorer(decoder, share=ALONE)
+    scorer = local_scorer(decoder)
     done, rows = 0, []
 
     def moved(now: int, _: int) -> None:

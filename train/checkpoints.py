@@ -17,8 +17,8 @@ import jax
 from flax import nnx
 
 from jaxcontam.errors import InputError, StorageError
-from jaxcontam.hosts import broadcast_bytes, is_first
 from jaxcontam.models.decoder import Decoder
+from jaxcontam.processes import broadcast_bytes, is_first
 from train.disks import is_of_bucket
 from train.presets import Preset, preset_from_json, preset_to_json
 
@@ -147,7 +147,7 @@ class Checkpoints:
         """Step of the newest checkpoint, the same in every process; None for none."""
         steps = saved_steps(self._run_dir)
         # A file system of several hosts may show a folder to one of them first.
-        told = broadcast_bytes(str(steps[-1] if steps else "").encode(), name="step")
+        told = broadcast_bytes(str(steps[-1] if steps else "").encode())
         return int(told) if told else None
 
     def restore(
@@ -260,7 +260,7 @@ def kept_every(run_dir: Any) -> int | None:
         path = run_dir / CHECKPOINTS_DIR / str(steps[-1]) / _META / "metadata"
         with contextlib.suppress(OSError, ValueError):
             found = json.loads(path.read_text()).get("keep_every")
-    return json.loads(broadcast_bytes(json.dumps(found).encode(), name="keep every"))
+    return json.loads(broadcast_bytes(json.dumps(found).encode()))
 
 
 def saved_steps(run_dir: Any) -> list[int]:

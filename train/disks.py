@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxcontam.errors import InputError, StorageError
-from jaxcontam.hosts import barrier, broadcast_bytes, process_count, process_index
+from jaxcontam.processes import barrier, broadcast_bytes, process_count, process_index
 
 LOCK_NAME = "run.lock"
 _SCHEMES = ("gs", "s3")
@@ -32,7 +32,7 @@ def disk_leader(folder: Path) -> int:
     """
     if process_count() == 1:
         return 0
-    nonce = broadcast_bytes(secrets.token_hex(8).encode(), name="nonce").decode()
+    nonce = broadcast_bytes(secrets.token_hex(8).encode()).decode()
     mark = folder / f".process-{nonce}-{process_index()}"
     mark.touch()
     try:

@@ -19,9 +19,9 @@ from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxcontam.errors import InputError
-from jaxcontam.hosts import gather_bytes
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.sharding import ROWS, mesh_layout
+from jaxcontam.processes import gather
 from jaxcontam.scoring.mesh import MeshShape, device_mesh
 from train.checkpoints import Checkpoints
 from train.placement import (
@@ -160,8 +160,8 @@ def _agreed(is_stopped: bool, is_due: bool) -> tuple[bool, bool]:
     One process alone may be told to stop, and hosts have clocks of their own; but all
     must save at the same step.
     """
-    told = gather_bytes(bytes([is_stopped, is_due]), name="step")
-    return any(stopped for stopped, _ in told), bool(told[0][1])
+    told = gather(np.array([is_stopped, is_due]))
+    return bool(told[:, 0].any()), bool(told[0, 1])
 
 
 def training_mesh(shape: MeshShape | None = None) -> Mesh | None:

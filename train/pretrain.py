@@ -21,7 +21,6 @@ from jaxcontam.data.manifest import Manifest
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.help_pages import Page, page_asked
-from jaxcontam.hosts import is_first, joined
 from jaxcontam.methods import order_method
 from jaxcontam.models.checkpoint import (
     load_checkpoint,
@@ -29,6 +28,7 @@ from jaxcontam.models.checkpoint import (
     read_config_fields,
     read_fast_tokenizer,
 )
+from jaxcontam.processes import is_first, joined
 from jaxcontam.scoring.compiled import keep_compiled
 from jaxcontam.scoring.mesh_shape import parse_mesh
 from jaxcontam.terminal import visible

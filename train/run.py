@@ -22,8 +22,8 @@ from jaxcontam.data.manifest import (
     write_manifest,
 )
 from jaxcontam.errors import InputError
-from jaxcontam.hosts import barrier, broadcast_bytes, is_first, process_count
 from jaxcontam.models.decoder import Decoder
+from jaxcontam.processes import barrier, broadcast_bytes, is_first, process_count
 from jaxcontam.report.document import make_folder
 from train.audit_log import AUDITS_NAME, audit_steps
 from train.audits import AuditPlan, plan_audit
@@ -171,7 +171,7 @@ def _pretrain(
             if is_new:
                 keep_at_home(out, home, *beginning_files(manifest))
             told = manifest_json(manifest).encode()
-        told = broadcast_bytes(told, name="manifest")
+        told = broadcast_bytes(told)
         manifest = manifest_from_json(told.decode(), "manifest of process 0")
         if manifest.finished:
             audits = "; it is not audited again" if plan is not None else ""

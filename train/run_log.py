@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontam.hosts import barrier, process_count
 from jaxcontam.models.decoder import Decoder
+from jaxcontam.processes import barrier, process_count
 from train.audit_log import AUDITS_NAME, AuditLog, AuditRow, audit_words
 from train.audits import AuditPlan, audit_model
 from train.loop import Watch

@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxcontam.data.manifest import read_manifest
 from jaxcontam.errors import InputError
-from jaxcontam.hosts import barrier, gather_bytes, process_count, process_index
+from jaxcontam.processes import barrier, gather, process_count, process_index
 from train.disks import disk_leader
 from train.earlier import MANIFEST_NAME, run_inputs
 from train.prepare import STREAM_NAME, Prepared
@@ -103,15 +103,15 @@ def _holds_finished(out: Path) -> bool:
 
 
 def _check_same(prepared: Prepared | None) -> None:
-    own = b""
+    own = bytes(hashlib.sha256().digest_size)
     if prepared is not None:
         inputs = json.dumps(run_inputs(prepared.manifest), sort_keys=True)
         digest = hashlib.sha256(inputs.encode())
         digest.update(prepared.rows.starts.tobytes())
         own = digest.digest()
-    told = gather_bytes(own, name="data")
+    told = gather(np.frombuffer(own, np.uint8))
     for process, other in enumerate(told):
-        if other and other != told[0]:
+        if other.any() and (other != told[0]).any():
             raise InputError(
                 f"process {process} prepared other data than process 0",
                 hint="the corpus, the sets, the flags and the code must be the same "

@@ -13,20 +13,21 @@ import dataclasses
 import importlib.metadata
 import json
 import os
+import statistics
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 
-from eval.accelerator.fresh import device as device_of
-from eval.accelerator.fresh import in_fresh_process
 from eval.accelerator.scoring import measure_scoring
-from eval.accelerator.subjects import KEPT
-from eval.accelerator.table import judge, print_measured
+from eval.accelerator.subjects import KEPT, in_fresh_process
+from eval.accelerator.subjects import device as device_of
 from eval.accelerator.training import measure_training
-from jaxcontam.cli import parse, run_command
+from eval.study import run_study
+from jaxcontam.commands.flags import check_positive
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.report.document import make_folder, replace_bytes
 from jaxcontam.report.provenance import utc_now
@@ -48,12 +49,7 @@ class Accelerator:
     """Folder for accelerator.json."""
 
     def __post_init__(self) -> None:
-        for name, value in (
-            ("rounds", self.rounds),
-            ("batch-tokens", self.batch_tokens),
-        ):
-            if value is not None and value < 1:
-                raise InputError(f"--{name} must be at least 1, got {value}")
+        check_positive(self, "rounds", "batch_tokens")
         for name in self.only:
             if name not in PARTS:
                 raise unknown_name("part", name, PARTS)
@@ -125,7 +121,7 @@ PARTS: Mapping[str, Callable[[Accelerator], dict[str, Any]]] = {
 
 
 def _versions() -> str:
-    """Of the two rivals and of what they stand on."""
+    """Versions of both rivals and of what they build on."""
     found = []
     for name in ("jax", "jaxlib", "torch", "transformers"):
         try:
@@ -137,12 +133,74 @@ def _versions() -> str:
 
 def main() -> int:
     """Command line of `python -m eval.accelerator`."""
-    return run_command(
-        lambda: parse(
-            Accelerator, sys.argv[1:], prog="python -m eval.accelerator"
-        ).run(),
-        name="eval.accelerator",
+    return run_study("accelerator", Accelerator)
+
+
+_TRAIN = ("train_1.4b", "train_1.4b_kept")
+GOALS = (
+    (("score_1.4b",), "utilisation", 0.55, "scoring 1.4 B: share of the peak"),
+    (("score_1.4b",), "ratio", 1.5, "scoring 1.4 B: times torch"),
+    (("train_124m",), "utilisation", 0.45, "training 124 M: share of the peak"),
+    (_TRAIN, "utilisation", 0.45, "training 1.4 B: share of the peak"),
+)
+"""Parts of which the best counts, number, least value, words."""
+
+
+def judge(measured: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Each goal whose number was measured, and whether it is met."""
+    rows = []
+    for parts, number, least, words in GOALS:
+        cells = [measured.get(part, {}) for part in parts]
+        known = [cell[number] for cell in cells if cell.get(number) is not None]
+        if number == "utilisation":
+            known = [of_side["jaxcontam"] for of_side in known]
+        if known:
+            found = max(known)
+            met = found >= least
+            rows.append({"goal": words, "least": least, "found": found, "met": met})
+    return rows
+
+
+def print_measured(measured: Mapping[str, Any], console: Console) -> None:
+    """Print one line a part, and the goals."""
+    device = measured["device"]
+    console.print(
+        f"{device['kind']} ({device['platform']}, {device['n']}); "
+        f"{measured['versions']}\n"
     )
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("part")
+    for column in ("tokens/s", "of peak", "torch", "of peak", "ratio", "peak", "GB"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for part, cell in measured.items():
+        if isinstance(cell, Mapping) and "utilisation" in cell:
+            table.add_row(part, *_numbers(cell))
+        elif isinstance(cell, Mapping) and "failed" in cell:
+            table.add_row(part, cell["failed"])
+    console.print(table)
+    for row in measured["goals"]:
+        console.print(
+            f"{row['goal']}: {row['found']:.2f}, goal {row['least']:.2f}, "
+            f"{'met' if row['met'] else 'not met'}"
+        )
+
+
+def _numbers(cell: Mapping[str, Any]) -> list[str]:
+    def rate(name: str) -> list[str]:
+        if name not in cell["tokens_per_second"]:
+            return ["", ""]
+        median = statistics.median(cell["tokens_per_second"][name])
+        return [f"{median:,.0f}", f"{cell['utilisation'][name]:.0%}"]
+
+    memory = cell["memory_gb"]
+    memory = memory["jaxcontam"] if isinstance(memory, Mapping) else memory
+    return [
+        *rate("jaxcontam"),
+        *rate("torch"),
+        "" if cell["ratio"] is None else f"{cell['ratio']:.2f}",
+        f"{max(cell['peak_tflops'].values()):,.1f} TF/s",
+        "" if memory is None else f"{memory:.1f}",
+    ]
 
 
 if __name__ == "__main__":

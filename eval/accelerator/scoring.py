@@ -6,23 +6,24 @@ from typing import Any
 
 import numpy as np
 
-from eval.accelerator.peak import jax_peak, torch_peak
 from eval.accelerator.subjects import (
+    jax_peak,
+    peak_memory_gb,
     random_decoder,
     same_decoder,
     subject,
     torch_device,
     torch_model,
+    torch_peak,
 )
-from eval.speed.measure import interleaved
-from eval.speed.subjects import random_ids
+from eval.speed.measure import interleaved, random_ids
 from jaxcontam.models.flops import forward_flops
 
 # The rival's batches and the positions whose logits it makes at a time: chosen as large
 # as ours. Whether others would be faster for torch was not measured.
 _TORCH_BATCH_TOKENS = 16_384
 _TORCH_CHUNK = 4096
-# Of the spread of the scores: bfloat16 operands and activations, 32 layers.
+# Share of the spread of the scores: bfloat16 operands and activations, 32 layers.
 _MOST_DIFFERENCE = 0.2
 
 
@@ -32,9 +33,9 @@ def measure_scoring(
     """One shape: rates, utilisation and the ratio to torch.
 
     Args:
-        size: Of `subjects`.
+        size: Name of a shape in `subjects`.
         rounds: Interleaved.
-        batch_tokens: Of ours; None is what users get.
+        batch_tokens: Tokens of our batches; None is what users get.
         tiny: On any device, a model whose numbers mean nothing.
 
     Returns:
@@ -45,8 +46,6 @@ def measure_scoring(
     Raises:
         RuntimeError: If the two sides do not score the same model.
     """
-    import jax
-
     from jaxcontam.models.fused_attention import hardware, kernel_of_rows
     from jaxcontam.scoring.local import local_scorer
 
@@ -74,7 +73,6 @@ def measure_scoring(
     if device is not None:
         _check_same(timed.last["jaxcontam"], timed.last["torch"])
     flops = forward_flops(config, lengths)
-    statistics = jax.local_devices()[0].memory_stats() or {}
     return {
         "n_texts": len(sequences),
         "n_targets": sum(lengths),
@@ -91,7 +89,7 @@ def measure_scoring(
             name: flops / timed.median(name) / max(peaks.values()) for name in ways
         },
         "ratio": None if device is None else timed.ratio("torch", "jaxcontam"),
-        "memory_gb": _gigabytes(statistics.get("peak_bytes_in_use")),
+        "memory_gb": peak_memory_gb(),
     }
 
 
@@ -135,7 +133,3 @@ def _check_same(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> Non
             f"the two sides do not score the same model: they differ by {difference} "
             f"on average, scores spread by {spread}"
         )
-
-
-def _gigabytes(n_bytes: int | None) -> float | None:
-    return None if n_bytes is None else 1e-9 * n_bytes

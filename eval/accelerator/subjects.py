@@ -1,7 +1,12 @@
-"""The shapes that are timed, and the same random weights for both rivals."""
+"""The shapes that are timed, the same weights for both rivals, and the device."""
 
 import dataclasses
+import math
+import multiprocessing
 import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -169,3 +174,109 @@ def random_decoder(config: DecoderConfig) -> Any:
         return jax.tree.map_with_path(rounded, state)
 
     return nnx.merge(graphdef, fill())
+
+
+# How JAX and torch say that a device's memory does not suffice, both by a RuntimeError.
+_EXHAUSTED = ("RESOURCE_EXHAUSTED", "out of memory")
+
+
+def in_fresh_process(work: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function returns, called in a process that ends after it.
+
+    Raises:
+        MemoryError: If the device's memory did not suffice.
+        BrokenProcessPool: If the process was killed.
+    """
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        found, fault = pool.submit(_tried, work, *arguments).result()
+    if fault is not None:
+        raise MemoryError(fault)
+    return found
+
+
+def _tried(work: Callable[..., Any], *arguments: Any) -> tuple[Any, str | None]:
+    """What it returns, or the first line of what memory was short of."""
+    try:
+        return work(*arguments), None
+    except RuntimeError as e:
+        if any(words in str(e) for words in _EXHAUSTED):
+            return None, str(e).splitlines()[0]
+        raise
+
+
+def peak_memory_gb() -> float | None:
+    """Most memory that JAX has used on the device; None where it is not counted."""
+    import jax
+
+    found = jax.local_devices()[0].memory_stats() or {}
+    n_bytes = found.get("peak_bytes_in_use")
+    return None if n_bytes is None else 1e-9 * n_bytes
+
+
+def device() -> dict[str, Any]:
+    """The device that JAX computes on."""
+    import jax
+
+    first = jax.devices()[0]
+    n = jax.device_count()
+    return {"platform": first.platform, "kind": first.device_kind, "n": n}
+
+
+_SIDE, _TINY_SIDE = 8192, 256
+# Products of one call: none waits for the host.
+_CHAIN = 16
+
+
+def jax_peak(rounds: int, *, tiny: bool) -> float:
+    """Best FLOP/s of JAX."""
+    import jax
+    import jax.numpy as jnp
+
+    n = _TINY_SIDE if tiny else _SIDE
+    a, b = (
+        jax.random.normal(key, (n, n), jnp.bfloat16)
+        for key in jax.random.split(jax.random.key(0))
+    )
+
+    # Random numbers that keep their scale from product to product: zeros draw less
+    # power, and a device runs faster on them.
+    b /= math.sqrt(n)
+
+    @jax.jit
+    def chain(a: jax.Array, b: jax.Array) -> jax.Array:
+        return jax.lax.fori_loop(0, _CHAIN, lambda _, a: jnp.matmul(a, b), a)
+
+    return _best(lambda: chain(a, b).block_until_ready(), n, rounds)
+
+
+def torch_peak(rounds: int, device: str, *, tiny: bool) -> float:
+    """Best FLOP/s of torch on the same device."""
+    import torch
+
+    n = _TINY_SIDE if tiny else _SIDE
+    generator = torch.Generator(device).manual_seed(0)
+    a, b = (
+        torch.randn(n, n, generator=generator, device=device, dtype=torch.bfloat16)
+        for _ in range(2)
+    )
+    b /= math.sqrt(n)
+
+    def chain() -> None:
+        c = a
+        for _ in range(_CHAIN):
+            c = c @ b
+        # The copy to the host waits for the products.
+        c[0, 0].item()
+
+    return _best(chain, n, rounds)
+
+
+def _best(chain: Callable[[], object], n: int, rounds: int) -> float:
+    chain()
+    seconds = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        chain()
+        seconds.append(time.perf_counter() - start)
+    return 2.0 * n**3 * _CHAIN / min(seconds)

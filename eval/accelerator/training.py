@@ -13,9 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from eval.accelerator.fresh import in_fresh_process
-from eval.accelerator.peak import jax_peak, torch_peak
-from eval.accelerator.subjects import subject, torch_device, torch_model
+from eval.accelerator.subjects import (
+    in_fresh_process,
+    jax_peak,
+    peak_memory_gb,
+    subject,
+    torch_device,
+    torch_model,
+    torch_peak,
+)
 from eval.speed.measure import median_ratio
 from jaxcontam.models.flops import forward_flops
 
@@ -33,8 +39,8 @@ def measure_training(size: str, rounds: int, *, tiny: bool) -> dict[str, Any]:
     Utilisation counts three forward passes a step, whatever is computed again.
 
     Args:
-        size: Of `subjects`.
-        rounds: Of each turn of a side; a round is some steps.
+        size: Name of a shape in `subjects`.
+        rounds: Rounds of each turn of a side; a round is some steps.
         tiny: On any device, a model whose numbers mean nothing.
 
     Raises:
@@ -149,12 +155,7 @@ def _our_step(
         *state[:], loss = update(*state, rows)
         return loss
 
-    def memory_gb() -> float | None:
-        found = jax.local_devices()[0].memory_stats() or {}
-        n_bytes = found.get("peak_bytes_in_use")
-        return None if n_bytes is None else 1e-9 * n_bytes
-
-    return step, memory_gb
+    return step, peak_memory_gb
 
 
 def _torch_step(

@@ -43,31 +43,18 @@ for its cost, and is not used.
 
 import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from rich.console import Console
-
-from eval.blind_spots.deduplicated import what_is_left
-from eval.blind_spots.forms import FORMS, draw_sets, eligible, sentence_of
-from eval.blind_spots.model import (
-    ModelRecord,
-    Scale,
-    completed,
-    model_record,
-    read_record,
-    record_key,
-    write_record,
-)
+from eval.blind_spots.forms import FORMS, draw_sets, eligible, sentence_of, what_is_left
+from eval.blind_spots.model import ModelRecord, Scale, model_record
+from eval.blind_spots.seen import Seen
 from eval.blind_spots.table import cells, grids, left_grid, picture
 from eval.blind_spots.wordings import kept_share
-from eval.python_docs import Question, read_python_docs
-from eval.study import Clock, finish_study
-from jaxcontam.cli import parse, run_command
+from eval.python_docs import read_python_docs
+from eval.study import Clock, Records, finish_study, run_study
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
-from jaxcontam.scoring.compiled import keep_compiled
-from train.allocator import keep_freed_memory
-from train.earlier import code_version
 from train.sources import corpus_digest
 
 TEN = Scale(
@@ -92,7 +79,8 @@ PULSE = Scale(
     n_permutations=19,
     batch_tokens=256,
 )
-# Of the seed of the first model of 10 copies.
+RECORD_NAME = "seen"
+# Added to the seed of the first model of 10 copies.
 _FIFTY_LATER = 1_000
 # So many models of 10 copies to one of 50, which takes as long as two.
 _TENS_A_FIFTY = 3
@@ -108,12 +96,11 @@ class BlindSpots:
     """
 
     seed: int = 4000
-    """Of the first model; those of 50 copies begin 1000 later."""
+    """Seed of the first model; those of 50 copies begin 1000 later."""
     models: int = 6
     """Models with 10 copies; a third as many with 50."""
     any_code: bool = False
-    """Take finished models that other code trained and looked at; tests that it did not
-    have are made up for."""
+    """Take finished models that other code trained and looked at."""
     out: Path = Path("runs/blind_spots")
     """Folder of models and tables; finished models are not made again."""
     tiny: bool = False
@@ -125,21 +112,28 @@ class BlindSpots:
 
     def run(self) -> dict:
         """Make what is missing, print the tables; returns what blind_spots.json has."""
-        clock, console = Clock.start(), Console()
+        clock = Clock.start()
         docs = read_python_docs()
         questions = eligible(docs.questions)
         corpus = corpus_digest([*docs.documents, *(q.text for q in docs.questions)])
-        records, earlier = [], 0.0
-        planned = self._planned()
+        kept = Records(self.out, any_code=self.any_code)
+        records, planned = [], self._planned()
         for scale, seed in planned:
-            record, seconds = self._record(
-                scale, docs.documents, questions, corpus=corpus, seed=seed
-            )
-            records.append(record)
-            earlier += seconds
+            name = f"{scale.name}-{seed}"
+            fields = dataclasses.asdict(scale)
+            # How it is computed, not what.
+            del fields["batch_tokens"]
+            found = kept.read(f"{name}/{RECORD_NAME}", fields, seed, corpus)
+            if found is None:
+                record = model_record(
+                    scale, docs.documents, questions, seed=seed, out=self.out / name
+                )
+                found = dataclasses.asdict(record)
+                kept.write(f"{name}/{RECORD_NAME}", found, fields, seed, corpus)
+            records.append(record_of(found))
             print(
                 f"eval.blind_spots: {len(records)} of {len(planned)}: {scale.name} "
-                f"{seed}, {record.cpu_seconds:.0f} CPU s",
+                f"{seed}, {records[-1].cpu_seconds:.0f} CPU s",
                 file=sys.stderr,
                 flush=True,
             )
@@ -183,8 +177,7 @@ class BlindSpots:
                 f"seen-{scale}": picture(table, scale)
                 for scale in dict.fromkeys(cell.scale for cell in table)
             },
-            console=console,
-            earlier_seconds=earlier,
+            earlier_seconds=kept.earlier_seconds,
         )
 
     def _planned(self) -> list[tuple[Scale, int]]:
@@ -199,56 +192,16 @@ class BlindSpots:
                 planned.append((FIFTY, self.seed + _FIFTY_LATER + number - 1))
         return planned
 
-    def _record(
-        self,
-        scale: Scale,
-        documents: Sequence[str],
-        questions: Sequence[Question],
-        *,
-        corpus: str,
-        seed: int,
-    ) -> tuple[ModelRecord, float]:
-        """A model's record, and CPU seconds that were spent on it before."""
-        folder = self.out / f"{scale.name}-{seed}"
-        code = code_version()
-        keys = {
-            # Where git cannot tell the code, an old record may be another code's.
-            "key": record_key(scale, seed, corpus=corpus, code=code),
-            "any_code_key": record_key(scale, seed, corpus=corpus, code=None),
-        }
-        by = "any_code_key" if self.any_code else "key"
-        found = None
-        if self.any_code or code is not None:
-            found = read_record(folder, keys[by], by=by)
-        if found is not None:
-            record = completed(found, scale, documents, questions, out=folder)
-            if record is found:
-                return found, found.cpu_seconds
-            if record is not None:
-                # It stays a record of the code that made the most of it.
-                keys["key"] = record_key(scale, seed, corpus=corpus, code=found.code)
-                write_record(folder, record, **keys)
-                return record, found.cpu_seconds
-        record = model_record(
-            scale, documents, questions, seed=seed, out=folder, any_code=self.any_code
-        )
-        if self.any_code:
-            # Its model may be other code's.
-            keys["key"] = record_key(scale, seed, corpus=corpus, code=record.code)
-        write_record(folder, record, **keys)
-        return record, 0.0
+
+def record_of(fields: Mapping[str, Any]) -> ModelRecord:
+    """A record from the fields of its file."""
+    rows = tuple(Seen(**row) for row in fields["rows"])
+    return ModelRecord(**{**fields, "rows": rows})
 
 
 def main() -> int:
     """Command line of `python -m eval.blind_spots`."""
-    keep_freed_memory()
-    keep_compiled()
-    return run_command(
-        lambda: parse(
-            BlindSpots, sys.argv[1:], prog="python -m eval.blind_spots"
-        ).run(),
-        name="eval.blind_spots",
-    )
+    return run_study("blind_spots", BlindSpots, trains=True, compiles=True)
 
 
 if __name__ == "__main__":

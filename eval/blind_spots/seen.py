@@ -50,11 +50,11 @@ class Seen:
     """One method on one set of one model; what a method does not give is None.
 
     Attributes:
-        form: Of the set.
+        form: Form of the set.
         method: Name.
-        log10_p: Of a test.
-        effect: Of an order test or a test of versions, in its own unit.
-        auc: Of texts of the set against texts that were never planted.
+        log10_p: log10 p of a test.
+        effect: Effect of an order test or a test of versions, in its own unit.
+        auc: AUC of texts of the set against texts that were never planted.
         auc_se: DeLong's, of texts alone.
         n_copied: Instances that the model wrote out, exactly or nearly.
         n_asked: Instances of the set.
@@ -95,10 +95,10 @@ def all_seen(
         checkpoint: The model.
         journal: Where finished completions are kept.
         n_asked: Instances of a set that replication asks for.
-        new_tokens: Of a completion, at most.
-        n_permutations: Of the test of the set's scores.
-        seed: Of tests, draws and cuts.
-        batch_tokens: Of a scorer's batch; None chooses by platform.
+        new_tokens: Tokens of a completion, at most.
+        n_permutations: Permutations of the test of the set's scores.
+        seed: Seeds tests, draws and cuts.
+        batch_tokens: Tokens of a scorer's batch; None chooses by platform.
     """
     scorer = local_scorer(checkpoint.decoder, batch_tokens=batch_tokens)
     rows = [row for one in sets for row in _tested(one, checkpoint, scorer, seed=seed)]

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 
 import matplotlib
 
-from eval.blind_spots.deduplicated import NEAR, Left
-from eval.blind_spots.forms import FORMS
+from eval.blind_spots.forms import FORMS, NEAR, Left
 from eval.blind_spots.model import ModelRecord
 from eval.blind_spots.seen import (
     COPIED,
@@ -19,7 +18,8 @@ from eval.blind_spots.seen import (
     VERSION_TESTS,
     Seen,
 )
-from eval.study import Grid
+from eval.intervals import mean_interval, n_rejected, share_rejected, short
+from eval.study import Grid, grouped
 from jaxcontam.report.figure import STYLE, figure_axes, svg_text
 from jaxcontam.stats.shares import wilson_interval
 
@@ -43,15 +43,15 @@ class Cell:
 
     Attributes:
         scale: Part of the study.
-        copies: Of the forms that are planted again and again.
+        copies: Copies of the forms that are planted again and again.
         form: Name.
         method: Name.
         n_models: Models.
-        n_found: Of these, those with p at most `LEVEL`; of a test.
+        n_found: Models with p at most `LEVEL`; of a test.
         found_low: Lower end of the interval of their share.
         found_high: Upper end.
-        median_log10_p: Of a test.
-        mean: Of a score the AUC, of replication the share of instances copied.
+        median_log10_p: Median log10 p of a test.
+        mean: AUC of a score; for replication, the share of instances copied.
         low: Lower end of its interval, cut at 0.
         high: Upper end, cut at 1.
         mean_se: Mean of DeLong's standard errors, of a score: what one model's
@@ -77,12 +77,11 @@ class Cell:
 
 def cells(records: Sequence[ModelRecord]) -> list[Cell]:
     """One cell a part of the study, form and method, in order of arrival."""
-    found: dict[tuple[str, int, str, str], list[Seen]] = {}
-    for record in records:
-        for row in record.rows:
-            key = record.scale, record.copies, row.form, row.method
-            found.setdefault(key, []).append(row)
-    return [_cell(*key, rows) for key, rows in found.items()]
+    found = grouped(
+        ((record, row) for record in records for row in record.rows),
+        lambda one: (one[0].scale, one[0].copies, one[1].form, one[1].method),
+    )
+    return [_cell(*key, [row for _, row in own]) for key, own in found.items()]
 
 
 def grids(table: Sequence[Cell]) -> list[Grid]:
@@ -126,23 +125,19 @@ def grids(table: Sequence[Cell]) -> list[Grid]:
 
 def left_grid(left: Sequence[Left]) -> Grid:
     """What deduplication leaves."""
-    return Grid(
+    return Grid.of(
         "Copies of an example that deduplication of the training text leaves: of equal "
         f"documents, of documents that share {NEAR:.0%} of their word 5-grams, of "
         "equal lines; and published texts that stand in it as they are",
-        ("planted", "copies", "equal", "near", "lines", "verbatim"),
-        tuple(
-            (
-                _WORDS[one.form],
-                f"{one.copies}",
-                f"{one.exact:.3g}",
-                f"{one.near:.3g}",
-                f"{one.lines:.3g}",
-                f"{one.verbatim:.0%}",
-            )
-            for one in left
-            if one.copies
-        ),
+        [one for one in left if one.copies],
+        {
+            "planted": lambda one: _WORDS[one.form],
+            "copies": "{r.copies}",
+            "equal": "{r.exact:.3g}",
+            "near": "{r.near:.3g}",
+            "lines": "{r.lines:.3g}",
+            "verbatim": "{r.verbatim:.0%}",
+        },
     )
 
 
@@ -186,20 +181,16 @@ def picture(table: Sequence[Cell], scale: str) -> str:
         return svg_text(figure)
 
 
-def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
+def share_interval(values: Sequence[float]) -> tuple[float | None, float | None]:
     """Student's 95 % interval of a mean of shares, cut to 0 and 1.
 
     None for one value, and where all are equal: agreement of a few models would look
     like certainty.
     """
-    from scipy.special import stdtrit
-
-    n = len(values)
-    if n < 2 or min(values) == max(values):
-        return None
-    mean = statistics.fmean(values)
-    half = float(stdtrit(n - 1, 0.975)) * statistics.stdev(values) / math.sqrt(n)
-    return max(0.0, mean - half), min(1.0, mean + half)
+    if len(values) < 2 or min(values) == max(values):
+        return None, None
+    _, low, high = mean_interval(values)
+    return max(0.0, low), min(1.0, high)
 
 
 def _cell(
@@ -216,14 +207,12 @@ def _cell(
     )
     logs = [row.log10_p for row in rows if row.log10_p is not None]
     if logs:
-        # A p-value of the level itself must not be lost to rounding.
-        n_found = sum(value <= math.log10(LEVEL) + 1e-12 for value in logs)
-        low, high = wilson_interval(n_found, n)
+        share = share_rejected(logs, LEVEL)
         cell = dataclasses.replace(
             cell,
-            n_found=n_found,
-            found_low=low,
-            found_high=high,
+            n_found=n_rejected(logs, LEVEL),
+            found_low=share.low,
+            found_high=share.high,
             median_log10_p=statistics.median(logs),
         )
     means = [
@@ -234,13 +223,9 @@ def _cell(
     ]
     values = [value for value in means if value is not None]
     if values:
-        interval = mean_interval(values)
-        cell = dataclasses.replace(
-            cell,
-            mean=statistics.fmean(values),
-            low=None if interval is None else interval[0],
-            high=None if interval is None else interval[1],
-        )
+        low, high = share_interval(values)
+        mean = statistics.fmean(values)
+        cell = dataclasses.replace(cell, mean=mean, low=low, high=high)
     errors = [row.auc_se for row in rows if row.auc_se is not None]
     if errors:
         cell = dataclasses.replace(cell, mean_se=statistics.fmean(errors))
@@ -309,6 +294,5 @@ def _p_words(log10_p: float) -> str:
 
 
 def _share(value: float) -> str:
-    """Two digits without the zero in front, for narrow columns."""
-    words = f"{value:.2f}"
-    return "1" if words == "1.00" else words.removeprefix("0")
+    words = short(value)
+    return "1" if words == "1.00" else words

@@ -32,23 +32,24 @@ import sys
 import time
 from pathlib import Path
 
-from rich.console import Console
-
-from eval.canaries.published import CANARIES, Plan, plan_of
 from eval.canaries.ranking import Ranked, rank_sets
-from eval.canaries.runs import Run, read_runs, run_of
-from eval.canaries.sets import (
+from eval.canaries.runs import (
+    CANARIES,
+    Plan,
+    Run,
     Trained,
     check_same,
+    plan_of,
     planted_first,
+    read_runs,
     read_trained,
+    run_of,
     sets_to_plant,
 )
 from eval.canaries.tables import figures_of, grids_of, numbers_of
 from eval.planted import order_tests, trained
-from eval.study import Clock, finish_study
+from eval.study import Clock, finish_study, run_study
 from jaxcontam.analyses.saved import write_files
-from jaxcontam.cli import parse, run_command
 from jaxcontam.commands.flags import STORE_DIR, check_positive, check_seed, flags_of
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.errors import InputError, unknown_name
@@ -59,7 +60,6 @@ from jaxcontam.report.provenance import library_versions
 from jaxcontam.results import Evidence, MembershipResult, OrderResult, Report
 from jaxcontam.scoring.local import checkpoint_scorer, device_info, model_info
 from jaxcontam.verdict import MIN_EFFECT, decide
-from train.allocator import keep_freed_memory
 from train.earlier import MODEL_DIR
 from train.prepare import RunOptions
 from train.presets import PRESETS
@@ -272,7 +272,6 @@ class Canaries:
             numbers=numbers_of(runs),
             grids=grids_of(runs),
             figures=figures_of(runs),
-            console=Console(),
         )
 
 
@@ -289,11 +288,7 @@ def _paper_p(plan: Plan | None) -> dict[str, str]:
 
 def main() -> int:
     """Command line of `python -m eval.canaries`."""
-    keep_freed_memory()
-    return run_command(
-        lambda: parse(Canaries, sys.argv[1:], prog="python -m eval.canaries").run(),
-        name="eval.canaries",
-    )
+    return run_study("canaries", Canaries, trains=True)
 
 
 if __name__ == "__main__":

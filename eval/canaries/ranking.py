@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from eval.canaries.sets import control_of
+from eval.canaries.runs import control_of
 from eval.planted import scored_texts
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.data.manifest import Manifest
@@ -87,7 +87,7 @@ def rank_sets(
         manifest: Says how lines were cut and what ended them.
         checkpoint: The trained model.
         scorer: Its scorer.
-        seed: Of the folds of the blind classifiers.
+        seed: Seeds the folds of the blind classifiers.
         progress: Called with target tokens done and in all.
 
     Returns:
@@ -149,10 +149,10 @@ def rank(
     Args:
         one: The planted set.
         control: The later lines.
-        scores: Of both, (n_planted,) and (n_later,), higher = more likely a member.
+        scores: (n_planted,) and (n_later,), higher = more likely a member.
         encoded: Ids of both as the model read them.
         read: Texts of such ids, for the blind classifiers.
-        seed: Of their folds.
+        seed: Seeds their folds.
 
     Returns:
         None where a side has fewer than two lines, and so no standard error.

@@ -1,13 +1,195 @@
-"""Reports of the canary study, read back: one model each."""
+"""The ten sets of the paper, the sets of a model, and reports of finished runs."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from eval.canaries.published import Plan, plan_of
+from jaxcontam.data.benchmark import Benchmark, load_benchmark
+from jaxcontam.data.manifest import Manifest, read_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.report.document import REPORT_NAME, is_report_of, read_document
+from train.earlier import MANIFEST_NAME, MODEL_DIR
+from train.plan import HELD_OUT, PlannedSet
+
+Plan = Literal["published", "lower"]
+"""Copies of the paper's first model, or of its second one."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Canary:
+    """One of the ten sets.
+
+    Attributes:
+        published: Copies in the paper's first model.
+        lower: Copies in the authors' second model.
+        sharded_p: p-value of the sharded test on the first model, as it was printed.
+        min_k: Share of spans that Min-K% Prob called contaminated on the first model:
+            100 spans of 512 tokens, at a threshold that was tuned to 5 % false alarms
+            on five planted and five other sets.
+    """
+
+    published: int
+    lower: int
+    sharded_p: str | None = None
+    min_k: str | None = None
+
+
+# Copies: the README of the authors' code (tatsu-lab/test_set_contamination) has both
+# columns. Figures: the table in the authors' public answer to the reviewers of
+# arXiv:2310.17623, which has these five sets and no figure of the second model.
+CANARIES: Mapping[str, Canary] = {
+    "boolq": Canary(1, 1, "0.156", "3 %"),
+    "hellaswag": Canary(1, 1, "0.478", "2 %"),
+    "openbookqa": Canary(1, 2),
+    "naturalquestions": Canary(10, 2),
+    "mnli": Canary(10, 4, "1.96e-11", "100 %"),
+    "truthfulqa": Canary(10, 4),
+    "piqa": Canary(50, 7),
+    "mmlu_professional_law": Canary(50, 7, "1e-38", "90 %"),
+    "mmlu_professional_psychology": Canary(50, 10),
+    "mmlu_high_school_psychology": Canary(100, 10, "1e-38", "74 %"),
+}
+
+
+def copies_of(plan: Plan) -> dict[str, int]:
+    """Copies of each set in a plan."""
+    return {name: getattr(canary, plan) for name, canary in CANARIES.items()}
+
+
+def plan_of(copies: Mapping[str, int]) -> Plan | None:
+    """The plan whose sets were planted with these copies; None if it is neither.
+
+    Args:
+        copies: Copies of the planted sets, by name.
+    """
+    plans: tuple[Plan, ...] = ("published", "lower")
+    return next((plan for plan in plans if copies_of(plan) == copies), None)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Trained:
+    """A finished run.
+
+    Attributes:
+        manifest: What the model was trained on.
+        sets: Its sets, planted ones first.
+        model: Folder of the model.
+    """
+
+    manifest: Manifest
+    sets: tuple[PlannedSet, ...]
+    model: Path
+
+
+def sets_to_plant(folder: Path, plan: Plan, limit: int) -> tuple[PlannedSet, ...]:
+    """The first lines of each of the ten files, and as many after them as controls.
+
+    Raises:
+        InputError: If a file is missing or too short.
+    """
+    return tuple(
+        planned
+        for name, copies in copies_of(plan).items()
+        for planned in _set_and_control(folder / f"{name}.jsonl", copies, limit)
+    )
+
+
+def _set_and_control(path: Path, copies: int, limit: int) -> tuple[PlannedSet, ...]:
+    whole = load_benchmark(path, limit=2 * limit)
+    if len(whole) < 2 * limit:
+        raise InputError(
+            f"{path}: {len(whole)} lines, {2 * limit} needed for a set and a control",
+            hint=f"--limit {len(whole) // 2} or less" if len(whole) > 1 else "",
+        )
+    return tuple(
+        PlannedSet(
+            benchmark=Benchmark(
+                whole.name + suffix, whole.texts[part], whole.rows[part]
+            ),
+            copies=n,
+        )
+        for suffix, part, n in (
+            ("", slice(limit), copies),
+            (HELD_OUT, slice(limit, None), 0),
+        )
+    )
+
+
+def read_trained(folder: Path) -> Trained:
+    """The model, the manifest and the sets of a finished run.
+
+    Raises:
+        InputError: If the run is not finished, a file of it is missing, or a set is
+            not the one that the manifest names.
+    """
+    manifest = read_manifest(folder / MANIFEST_NAME)
+    if not manifest.finished:
+        raise InputError(
+            f"{folder}: its training is not finished",
+            hint="the same command again goes on from the last checkpoint",
+        )
+    sets = []
+    for row in manifest.sets:
+        benchmark = load_benchmark(folder / row.file, text_field=row.text_field)
+        if benchmark.fingerprint != row.fingerprint:
+            raise InputError(
+                f"{folder / row.file}: not the set {row.name!r} of {MANIFEST_NAME}",
+                hint="the file was changed after training",
+            )
+        sets.append(
+            PlannedSet(
+                benchmark=dataclasses.replace(benchmark, name=row.name),
+                copies=row.copies,
+                shuffled=row.shuffled,
+                held_out_of=row.held_out_of,
+            )
+        )
+    if not any(one.copies for one in sets):
+        raise InputError(f"{folder}: no set was planted there")
+    return Trained(manifest, planted_first(sets), folder / MODEL_DIR)
+
+
+def planted_first(sets: Sequence[PlannedSet]) -> tuple[PlannedSet, ...]:
+    """Planted sets before controls, otherwise in the order of the manifest."""
+    return tuple(sorted(sets, key=lambda one: one.copies == 0))
+
+
+def check_same(trained: Trained, wanted: Sequence[PlannedSet], folder: Path) -> None:
+    """Refuse a run that planted something else than what the flags ask for.
+
+    Raises:
+        InputError: Names the first set that is missing, or differs in its lines or its
+            copies.
+    """
+    found = {one.name: one for one in trained.sets}
+    for one in wanted:
+        there = found.get(one.name)
+        if there is None:
+            raise InputError(f"{folder}: has no set {one.name!r}")
+        if there.copies != one.copies:
+            raise InputError(
+                f"{folder}: planted {one.name!r} {there.copies} times, "
+                f"not {one.copies}",
+                hint="--dup-counts names the plan that it followed",
+            )
+        if there.benchmark.fingerprint != one.benchmark.fingerprint:
+            raise InputError(
+                f"{folder}: its set {one.name!r} has other lines than --canaries",
+                hint=f"--limit {len(there.benchmark)}"
+                if len(there.benchmark) != len(one.benchmark)
+                else "",
+            )
+
+
+def control_of(name: str, sets: Sequence[PlannedSet]) -> PlannedSet | None:
+    """The later lines of a planted set's own file, which were not planted."""
+    for one in sets:
+        named = one.held_out_of == name or one.name == name + HELD_OUT
+        if one.copies == 0 and named:
+            return one
+    return None
+
 
 COMMAND = "eval.canaries"
 MOST_SEEN = 0.05
@@ -22,11 +204,11 @@ class Run:
 
     Attributes:
         label: The plan's name, or the model's where it followed neither plan.
-        plan: Of its copies.
-        fingerprint: Of the model.
-        n_parameters: Of the model.
+        plan: Plan of its copies.
+        fingerprint: Fingerprint of the model.
+        n_parameters: Parameters of the model.
         n_tokens: That it was trained on.
-        canary_share: Of which planted.
+        canary_share: Share of these that is planted.
         tests: Rows of order tests, by set and method.
         ranked: Fields of `Ranked`, by set.
         seen: Control -> its lines that stand in the planted part, and its lines; of
@@ -45,12 +227,12 @@ class Run:
 
     @property
     def copies(self) -> dict[str, int]:
-        """Of all sets and controls, in the report's order."""
+        """Copies of all sets and controls, in the report's order."""
         return {name: row["copies"] for (name, _), row in self.tests.items()}
 
     @property
     def planted(self) -> dict[str, int]:
-        """Of the planted sets."""
+        """Copies of the planted sets."""
         return {name: copies for name, copies in self.copies.items() if copies}
 
     @property

@@ -4,15 +4,14 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from eval.canaries.published import CANARIES
-from eval.canaries.runs import MOST_SEEN, Row, Run
+from eval.canaries.runs import CANARIES, MOST_SEEN, Row, Run
 from eval.curves import Curve, curves_svg
-from eval.study import Grid
+from eval.intervals import Share
+from eval.study import Column, Grid, grouped
 from jaxcontam.report.numbers import p_text
-from jaxcontam.stats.shares import wilson_interval
 
 LEVELS = (0.05, 0.001)
-# Of the figure; the other tests stand in the tables.
+# Tests in the figure; the other tests stand in the tables.
 _DRAWN = ("direction", "adjacency", "stratified", "sharded_t")
 # Beside each other, of several runs.
 _BESIDE = ("direction", "adjacency", "stratified")
@@ -110,29 +109,23 @@ def numbers_of(runs: Sequence[Run]) -> dict[str, Any]:
 def _orders(run: Run) -> Grid:
     """p-values of planted sets, the paper's at the end."""
     primary, *others = run.methods
-    quoted = run.plan == "published"
-    rows = []
-    for name, copies in run.planted.items():
-        row = run.tests.get((name, primary))
-        known = CANARIES[name].sharded_p if quoted else None
-        rows.append(
-            (
-                name,
-                str(copies),
-                _p(row),
-                _verdict(row),
-                _effect(row),
-                *(_p(run.tests.get((name, method))) for method in others),
-                *((known or _NONE,) if quoted else ()),
-            )
-        )
+    columns: dict[str, Column] = {
+        "set": "{r}",
+        "copies": lambda name: str(run.planted[name]),
+        primary: lambda name: _p(run.tests.get((name, primary))),
+        "verdict": lambda name: _verdict(run.tests.get((name, primary))),
+        "effect, nats a boundary": lambda name: _effect(run.tests.get((name, primary))),
+    }
+    for method in others:
+        columns[method] = lambda name, method=method: _p(run.tests.get((name, method)))
+    if run.plan == "published":
+        columns["paper: sharded t"] = lambda name: CANARIES[name].sharded_p or _NONE
     about = (
         f"{run.label}: {run.n_parameters:,} parameters, {run.n_tokens:,} training "
         f"tokens, {run.canary_share:.0%} of them planted. p-values of the planted sets"
         f"{_orders_words(run)}. Verdict: {primary}, Holm over all sets and controls."
     )
-    header = ("set", "copies", primary, "verdict", "effect, nats a boundary", *others)
-    return Grid(about, header + (("paper: sharded t",) if quoted else ()), tuple(rows))
+    return Grid.of(about, run.planted, columns)
 
 
 def _orders_words(run: Run) -> str:
@@ -145,52 +138,37 @@ def _orders_words(run: Run) -> str:
 
 def _controls(run: Run) -> Grid:
     """The same of the later lines, where a test should be silent if they are unread."""
-    rows = []
-    for name in run.controls:
-        n_seen, n_lines = run.seen.get(name, (None, None))
-        rows.append(
-            (
-                name,
-                _NONE if n_seen is None else f"{n_seen} of {n_lines}",
-                _verdict(run.tests.get((name, run.methods[0]))),
-                *(_p(run.tests.get((name, method))) for method in run.methods),
-            )
-        )
-    return Grid(
+    columns: dict[str, Column] = {
+        "control": "{r}",
+        "seen": lambda name: (
+            "{} of {}".format(*run.seen[name]) if name in run.seen else _NONE
+        ),
+        "verdict": lambda name: _verdict(run.tests.get((name, run.methods[0]))),
+    }
+    for method in run.methods:
+        columns[method] = lambda name, method=method: _p(run.tests.get((name, method)))
+    return Grid.of(
         f"{run.label}: later lines of the same files, which were not planted. `seen` "
         "also stand in the planted part, so that training read them; empty where they "
         "were not counted.",
-        ("control", "seen", "verdict", *run.methods),
-        tuple(rows),
+        run.controls,
+        columns,
     )
 
 
 def _rankings(run: Run) -> Grid:
     """AUCs, with what may make them too high."""
-    quoted = run.plan == "published"
-    header = (
-        "set",
-        "copies",
-        "all later lines",
-        "later lines seen",
-        "without them",
-        "texts alone",
-    )
-    rows = []
-    for name, row in run.ranked.items():
-        known = CANARIES[name].min_k if quoted else None
-        rows.append(
-            (
-                name,
-                str(row["copies"]),
-                _interval(row["auc"], row["auc_low"], row["auc_high"]),
-                f"{row['n_seen']} of {row['n_later']}",
-                _interval(
-                    row["auc_unseen"], row["auc_unseen_low"], row["auc_unseen_high"]
-                ),
-                _NONE if row["blind_auc"] is None else f"{row['blind_auc']:.2f}",
-                *((known or _NONE,) if quoted else ()),
-            )
+    columns: dict[str, Column] = {
+        "set": "{r[benchmark]}",
+        "copies": "{r[copies]}",
+        "all later lines": lambda row: _interval(row, "auc"),
+        "later lines seen": "{r[n_seen]} of {r[n_later]}",
+        "without them": lambda row: _interval(row, "auc_unseen"),
+        "texts alone": lambda row: _two_digits(row["blind_auc"]),
+    }
+    if run.plan == "published":
+        columns["paper: spans called contaminated"] = lambda row: (
+            CANARIES[row["benchmark"]].min_k or _NONE
         )
     about = (
         f"{run.label}: AUC of Min-K% (20 %) between planted lines and later lines of "
@@ -200,38 +178,32 @@ def _rankings(run: Run) -> Grid:
         "`later lines seen` also stand in the planted part; `texts alone` is the best "
         "of four classifiers without a model."
     )
-    paper = ("paper: spans called contaminated",) if quoted else ()
-    return Grid(about, header + paper, tuple(rows))
+    return Grid.of(about, run.ranked.values(), columns)
 
 
 def _found(run: Run) -> Grid:
     """How many sets each test finds, and how many controls it accuses."""
-    rows = []
-    for method in run.methods:
-        cells = [
-            _share(
-                [row for row in _fair(run, method) if bool(row["copies"]) == planted],
-                level,
-            )
-            for planted in (True, False)
-            for level in LEVELS
-        ]
-        rows.append((method, *cells))
+
+    def cell(planted: bool, level: float) -> Column:
+        def words(method: str) -> str:
+            rows = [r for r in _fair(run, method) if bool(r["copies"]) == planted]
+            return _share(rows, level)
+
+        return words
+
+    columns: dict[str, Column] = {"test": "{r}"} | {
+        f"{who}, {level:g}": cell(planted, level)
+        for who, planted in (("planted", True), ("controls", False))
+        for level in LEVELS
+    }
     left_out = ", ".join(run.read_controls)
-    return Grid(
+    return Grid.of(
         f"{run.label}: sets with p at most the level, 95 % Wilson interval over sets; "
         "one model, so the interval says nothing about other models."
         + f" Left out, more than {MOST_SEEN:.0%} of lines seen: {left_out}."
         * bool(left_out),
-        (
-            "test",
-            *(
-                f"{who}, {level:g}"
-                for who in ("planted", "controls")
-                for level in LEVELS
-            ),
-        ),
-        tuple(rows),
+        run.methods,
+        columns,
     )
 
 
@@ -242,8 +214,8 @@ def _share(rows: Sequence[Row], level: float) -> str:
         return "-"
     # A floor is a quotient in binary: 1/20 may stand a hair above 0.05.
     n = sum(row["p_value"] <= level * (1 + 1e-9) for row in rows)
-    low, high = wilson_interval(n, len(rows))
-    return f"{n} of {len(rows)} ({low:.2f} to {high:.2f})"
+    share = Share.counted(n, len(rows))
+    return f"{n} of {len(rows)} ({share.low:.2f} to {share.high:.2f})"
 
 
 def _beside(runs: Sequence[Run]) -> Grid:
@@ -259,9 +231,7 @@ def _beside(runs: Sequence[Run]) -> Grid:
             cells += [
                 _NONE if copies is None else str(copies),
                 *(_p(run.tests.get((name, method))) for method in beside),
-                _NONE
-                if ranked is None or ranked["auc_unseen"] is None
-                else f"{ranked['auc_unseen']:.2f}",
+                _two_digits(None if ranked is None else ranked["auc_unseen"]),
             ]
         rows.append(tuple(cells))
     header = tuple(
@@ -300,10 +270,13 @@ def _effect(row: Row | None) -> str:
     return f"{row['effect']:.2f}{error}"
 
 
-def _interval(value: float | None, low: float | None, high: float | None) -> str:
-    if value is None:
-        return _NONE
-    return f"{value:.2f} ({low:.2f} to {high:.2f})"
+def _interval(row: Row, field: str) -> str:
+    value, low, high = (row[f"{field}{end}"] for end in ("", "_low", "_high"))
+    return "" if value is None else f"{value:.2f} ({low:.2f} to {high:.2f})"
+
+
+def _two_digits(value: float | None) -> str:
+    return _NONE if value is None else f"{value:.2f}"
 
 
 def _drawn_p(row: Row) -> float:
@@ -319,10 +292,11 @@ def _range(
     band: bool,
 ) -> Curve:
     """Median and, as a band, range over the sets of each number of copies."""
-    by_copies: dict[int, list[float]] = {}
-    for copies, value in points:
-        if value is not None:
-            by_copies.setdefault(copies, []).append(value)
+    found = [(copies, value) for copies, value in points if value is not None]
+    by_copies = {
+        copies: [value for _, value in own]
+        for copies, own in grouped(found, lambda point: point[0]).items()
+    }
     x = sorted(by_copies)
     return Curve(
         label=label,

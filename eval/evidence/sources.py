@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from eval.study import grouped
 from jaxcontam.errors import InputError
 from jaxcontam.methods import METHODS
 from jaxcontam.stats.shares import wilson_interval
@@ -18,7 +19,7 @@ from jaxcontam.stats.shares import wilson_interval
 Document = Mapping[str, Any]
 
 LEVEL = 0.001
-"""Of the tests whose power is gathered: that of the verdict `contaminated`."""
+"""Level of the tests whose power is gathered: that of `contaminated`."""
 
 LIRA_STUDY = "eval.lira"
 BESIDE_LIRA = ("loss", "min_k")
@@ -67,7 +68,7 @@ class Source:
         file: Where it should stand.
         command: That makes it.
         about: On what it was measured, in words; empty where it is missing.
-        date: Of the run.
+        date: Date of the run.
         code: That ran.
         rows: What it found; none where it is missing.
     """
@@ -169,7 +170,7 @@ def _power(document: Document) -> tuple[str, list[Measured]]:
 
 
 def _membership(document: Document) -> tuple[str, list[Measured]]:
-    """Of the study of copies: others have other things than copies in `x`."""
+    """Rows of the study of copies: others have other things than copies in `x`."""
     n_models = len(document["seeds"])
     cells = [
         *document["cells"],
@@ -271,18 +272,13 @@ def _by_copies(cells: Iterable[tuple[float, str]]) -> dict[int, str]:
         ValueError: If a number of copies is not whole, or stands there twice.
     """
     found: dict[int, str] = {}
-    for number, words in cells:
-        copies = _copies(number)
+    for copies, words in cells:
+        if copies != int(copies) or copies < 0:
+            raise ValueError(f"{copies} is no number of copies")
         if copies in found:
             raise ValueError(f"{copies} copies stand there twice")
-        found[copies] = words
+        found[int(copies)] = words
     return found
-
-
-def _copies(number: float) -> int:
-    if number != int(number) or number < 0:
-        raise ValueError(f"{number} is no number of copies")
-    return int(number)
 
 
 STUDIES = {
@@ -304,11 +300,8 @@ READERS: Mapping[str, Callable[[Document], tuple[str, list[Measured]]]] = {
 
 
 def _grouped(rows: Sequence[Document], field: str) -> dict[str, list[Document]]:
-    """Rows by a field, in order of arrival."""
-    found: dict[str, list[Document]] = {}
-    for row in rows:
-        found.setdefault(str(row[field]), []).append(row)
-    return found
+    """Rows by a field."""
+    return grouped(rows, lambda row: str(row[field]))
 
 
 def _method_of(test: str) -> str:

@@ -35,6 +35,7 @@ Settings were tried on seeds 90000 and above, which are not used.
 """
 
 import dataclasses
+import functools
 import json
 import math
 import sys
@@ -46,7 +47,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from eval.leaderboard.find import FoundEntry, chosen_entries
+from eval.leaderboard.entries import FoundEntry, chosen_entries
 from eval.leaderboard.population import (
     Field,
     corpus_counts,
@@ -55,8 +56,7 @@ from eval.leaderboard.population import (
     train_arena,
     train_reference,
 )
-from eval.leaderboard.standings import refusals, standings
-from eval.leaderboard.table import auc_svg, entry_grid, grids
+from eval.leaderboard.table import auc_svg, entry_grid, grids, refusals, standings
 from eval.leaderboard.trials import (
     EntryError,
     ModelRecord,
@@ -64,34 +64,25 @@ from eval.leaderboard.trials import (
     trial_sources,
     try_entry,
 )
+from eval.planted import in_rows
 from eval.python_docs import read_python_docs
-from eval.study import Clock, finish_study, inputs_digest
-from jaxcontam.cli import EXIT_DONE, EXIT_PARTIAL, parse, run_command
+from eval.study import Clock, finish_study, inputs_digest, run_study
+from jaxcontam.cli import EXIT_DONE, EXIT_PARTIAL
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.errors import InputError
 from jaxcontam.report.document import make_folder
-from jaxcontam.scoring.compiled import keep_compiled
 from jaxcontam.scoring.identity import cpu_name
 from jaxcontam.scoring.scorer import Scorer
-from train.allocator import keep_freed_memory
 from train.population_plan import Design, Texts
-from train.presets import PRESETS, Preset
 from train.sources import corpus_digest
 
 MODELS_DIR = "models"
 
 
-def _in_rows(name: str, **changes: int) -> Preset:
-    """A preset whose rows hold strata of several examples."""
-    preset = PRESETS[name]
-    decoder = dataclasses.replace(preset.decoder, context=128)
-    return dataclasses.replace(preset, decoder=decoder, **changes)
-
-
 FIELD = field_of(
     Design(
         name="leaderboard",
-        preset=_in_rows("0.16m", batch_rows=1),
+        preset=in_rows("0.16m", 128, batch_rows=1),
         n_examples=60,
         copies=(0, 0, 1, 2, 4, 8, 16),
         n_steps=988,
@@ -101,7 +92,7 @@ FIELD = field_of(
 PULSE = field_of(
     Design(
         name="pulse",
-        preset=_in_rows("pulse", batch_rows=2),
+        preset=in_rows("pulse", 128, batch_rows=2),
         n_examples=16,
         copies=(0, 8),
         n_steps=30,
@@ -128,7 +119,7 @@ class Leaderboard:
     budget: float = 10.0
     """Passes over the set that a detector may have read."""
     seed: int = 7000
-    """Of the first model."""
+    """Seed of the first model."""
     models: int = 40
     """Models, at least 2."""
     out: Path = Path("runs/leaderboard")
@@ -164,8 +155,8 @@ class Leaderboard:
         failed: dict[str, str] = {}
         for seed in range(self.seed, self.seed + n_models):
             path = self.out / MODELS_DIR / f"{field.name}-{seed}.json"
-            key = self._key(field, seed, corpus=corpus, code=code)
-            record = ModelRecord.read(path, key)
+            inputs = (dataclasses.asdict(field), seed, self.seed, self.budget, corpus)
+            record = ModelRecord.read(path, inputs_digest(*inputs, code, cpu_name()))
             running = {name: chosen[name] for name in chosen if name not in failed}
             found = _all_trials(bench, record, running, seed, self.budget)
             failed |= found.failed
@@ -214,53 +205,34 @@ class Leaderboard:
                 "failed": failed,
             },
             grids=[*grids(table, entries, about=about), entry_grid(ranked)],
-            figures={"leaderboard": auc_svg(table, entries)} if table else {},
+            figures={"leaderboard": auc_svg(table, entries)} if table else None,
             console=console,
             earlier_seconds=earlier,
         )
-        for name, reason in refused.items():
-            console.print(
-                f"{name}: over budget, {reason}", highlight=False, markup=False
-            )
-        for name, reason in failed.items():
-            console.print(f"{name}: failed, {reason}", highlight=False, markup=False)
+        for words, reasons in (("over budget", refused), ("failed", failed)):
+            for name, reason in reasons.items():
+                line = f"{name}: {words}, {reason}"
+                console.print(line, highlight=False, markup=False)
         return document
-
-    def _key(self, field: Field, seed: int, *, corpus: str, code: str) -> str:
-        """Digest of all that a model and its trials follow from, but for the entry."""
-        return inputs_digest(
-            dataclasses.asdict(field),
-            seed,
-            self.seed,
-            self.budget,
-            corpus,
-            code,
-            cpu_name(),
-        )
 
 
 class _Bench:
-    """What all models share; the reference model is trained when one entry needs it."""
+    """What all models share; the reference model is trained when an entry needs it."""
 
     def __init__(self, field: Field, texts: Texts, seed: int):
-        self.field, self.texts = field, texts
-        self.seed = seed
-        self._reference: Scorer | None = None
-        self._counts_V: np.ndarray | None = None
+        self.field, self.texts, self.seed = field, texts, seed
 
+    @functools.cached_property
     def reference(self) -> Scorer:
         """See `train_reference`; its seed is no model's."""
-        if self._reference is None:
-            # Seeds are at least 0, and that of the first model may be 0.
-            seed = self.seed - 1 if self.seed else 2**31
-            self._reference = train_reference(self.field, self.texts, seed=seed)
-        return self._reference
+        # Seeds are at least 0, and that of the first model may be 0.
+        seed = self.seed - 1 if self.seed else 2**31
+        return train_reference(self.field, self.texts, seed=seed)
 
+    @functools.cached_property
     def counts_V(self) -> np.ndarray:
         """See `corpus_counts`."""
-        if self._counts_V is None:
-            self._counts_V = corpus_counts(self.field, self.texts)
-        return self._counts_V
+        return corpus_counts(self.field, self.texts)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -268,7 +240,7 @@ class _Tried:
     """Trials of all entries on one model.
 
     Attributes:
-        trials: Of those that did not fail.
+        trials: Trials of those that did not fail.
         failed: Name of an entry -> what it raised.
         has_trained: Whether the model had to be trained in this run.
         earlier_seconds: CPU seconds of what earlier runs had done.
@@ -300,15 +272,13 @@ def _all_trials(
                 arena = train_arena(bench.field, bench.texts, seed=seed)
                 record.facts = arena.facts()
             needs = one.entry.needs
-            reference = bench.reference() if "reference model" in needs else None
-            counts_V = bench.counts_V() if "corpus" in needs else None
             try:
                 found = try_entry(
                     one.entry,
                     arena,
                     passes=passes,
-                    reference=reference,
-                    counts_V=counts_V,
+                    reference=bench.reference if "reference model" in needs else None,
+                    counts_V=bench.counts_V if "corpus" in needs else None,
                 )
             except EntryError as e:
                 traceback.print_exception(e.__cause__)
@@ -329,15 +299,13 @@ def _listed(failed: Mapping[str, str]) -> str:
 
 def main() -> int:
     """Command line of `python -m eval.leaderboard`."""
-    keep_freed_memory()
-    keep_compiled()
-
-    def command() -> int:
-        prog = "python -m eval.leaderboard"
-        document = parse(Leaderboard, sys.argv[1:], prog=prog).run()
-        return EXIT_PARTIAL if document["failed"] else EXIT_DONE
-
-    return run_command(command, name="eval.leaderboard")
+    return run_study(
+        "leaderboard",
+        Leaderboard,
+        trains=True,
+        compiles=True,
+        exit_code=lambda found: EXIT_PARTIAL if found["failed"] else EXIT_DONE,
+    )
 
 
 if __name__ == "__main__":

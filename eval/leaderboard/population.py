@@ -8,8 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from eval.leaderboard.budget import Budget, Known, MeteredScorer, read_only
-from eval.leaderboard.detector import Entry, Need, Subject
+from eval.leaderboard.detector import (
+    Budget,
+    Entry,
+    Known,
+    MeteredScorer,
+    Need,
+    Subject,
+    read_only,
+)
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.methods.membership.text_model import TextModel
 from jaxcontam.results import ModelInfo
@@ -52,8 +59,8 @@ class Arena:
     """A trained model with its sets.
 
     Attributes:
-        field: Of the population.
-        texts: Of the population.
+        field: Field of the population.
+        texts: Texts of the population.
         planned: Sets and stream.
         plain: Scores with log-probabilities alone.
         moments: Also means, variances and tops.
@@ -178,7 +185,7 @@ def subject_of(
 
     Args:
         arena: The model.
-        number: Of the set.
+        number: Number of the set.
         entry: The detector.
         passes: The budget, in passes over the set.
         reference: See `train_reference`.
@@ -218,7 +225,7 @@ def subject_of(
 
 
 def _drawing_seed(model_seed: int, benchmark: Benchmark) -> int:
-    """Of what detectors draw, in [0, 2**31).
+    """Seed of what detectors draw, in [0, 2**31).
 
     Not the model's own, which drew the sets, their order and their copies: what a
     detector draws is independent of these, and of one set and another.

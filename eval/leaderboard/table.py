@@ -1,21 +1,194 @@
-"""Standings as tables and a figure."""
+"""Trials to standings: how well each entry ranks sets, and whether its level holds.
 
+Dimension key
+    P  planted sets
+    Q  clean sets
+"""
+
+import dataclasses
 from collections.abc import Mapping, Sequence
 
-from eval.curves import Curve, curves_svg
-from eval.leaderboard.detector import Entry
-from eval.leaderboard.standings import (
-    COMPARED,
-    FPR,
-    LEVELS,
-    Difference,
-    Share,
-    Standing,
-)
-from eval.study import Grid
+import numpy as np
 
+from eval.curves import Curve, curves_svg
+from eval.intervals import Share, short
+from eval.leaderboard.detector import Entry
+from eval.leaderboard.trials import Trial
+from eval.study import Grid
+from jaxcontam.stats.roc import auc_delong, auc_interval, paired_delong, tpr_at_fpr
+from jaxcontam.stats.tpr_interval import few_tpr_interval
+
+COMPARED = "adjacency"
+"""The entry that all others are compared with.
+
+Chosen beforehand: the best of thirty on these very models would look better than it is.
+"""
+
+LEVELS = (0.05, 0.001)
+"""Levels of p-values."""
+
+FPR = 0.05
+"""Share of clean sets that may lie above the threshold of a score."""
+
+# A p-value of the level itself must not be lost to rounding.
+_SLACK = 1 + 1e-9
+# Smaller standard errors are 0.
+_NO_SPREAD = 1e-12
 # Curves that a reader can tell apart.
 _MOST_CURVES = 6
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A difference of two AUCs with an interval of 95 %.
+
+    Attributes:
+        value: The difference.
+        low: Lower end; None where no model differs from another, as where both entries
+            rank all sets perfectly: that says nothing of how it would vary.
+        high: Upper end, likewise.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """One entry on all models.
+
+    Attributes:
+        entry: Its name.
+        auc: Planted sets of all duplication counts against clean ones; the table is
+            sorted by it. Intervals of AUC are clustered by model.
+        difference: AUC of this entry minus that of `COMPARED`, on the same sets; the
+            interval is for this entry alone, whatever the number of entries. None of
+            `COMPARED` itself, and where it is not ranked.
+        auc_by_copies: AUC of the sets at each count.
+        found_by_copies: Share of them above the threshold that `FPR` of the clean sets
+            exceed; None where there are too few of these.
+        power: Level -> share of p-values at or below it, by copies; 0 copies is the
+            false-alarm rate. Empty for scores. Intervals take sets as independent,
+            though two clean ones are of each model.
+        passes: Mean over sets.
+        seconds: Mean over sets.
+        n_models: That were trained.
+    """
+
+    entry: str
+    auc: Share
+    difference: Difference | None
+    auc_by_copies: dict[int, Share]
+    found_by_copies: dict[int, Share] | None
+    power: dict[float, dict[int, Share]]
+    passes: float
+    seconds: float
+    n_models: int
+
+
+def standings(entries: Sequence[Entry], trials: Sequence[Trial]) -> list[Standing]:
+    """Every entry that kept to its budget on all sets, the best AUC first.
+
+    Args:
+        entries: Whose trials they are.
+        trials: Those of all entries on the same sets; each model has at least one
+            clean set and one planted set, and there are at least two models.
+    """
+    tables = {}
+    for entry in entries:
+        own = sorted(
+            (trial for trial in trials if trial.entry == entry.name),
+            key=lambda trial: trial.seed,
+        )
+        if own and all(trial.score is not None for trial in own):
+            tables[entry.name] = own
+    aucs = {name: _auc(own) for name, own in tables.items()}
+    ranked = sorted(tables, key=lambda name: (-aucs[name].value, name))
+    return [
+        _standing(name, tables[name], aucs[name], tables.get(COMPARED))
+        for name in ranked
+    ]
+
+
+def refusals(trials: Sequence[Trial]) -> dict[str, str]:
+    """Entries that asked for more than the budget, and what they asked for first."""
+    found: dict[str, str] = {}
+    for trial in trials:
+        if trial.refused is not None:
+            found.setdefault(trial.entry, trial.refused)
+    return found
+
+
+def _standing(
+    name: str, own: Sequence[Trial], auc: Share, compared: Sequence[Trial] | None
+) -> Standing:
+    clean = _scores(own, 0)
+    copies = sorted({trial.copies for trial in own})
+    planted = [n for n in copies if n]
+    found = None
+    if FPR * len(clean) >= 1:
+        found = {n: _found(_scores(own, n), clean) for n in planted}
+    levels = LEVELS if own[0].p_value is not None else ()
+    return Standing(
+        entry=name,
+        auc=auc,
+        difference=(
+            None if compared is None or own is compared else _difference(own, compared)
+        ),
+        auc_by_copies={
+            n: _auc([trial for trial in own if trial.copies in (0, n)]) for n in planted
+        },
+        found_by_copies=found,
+        power={level: {n: _power(own, n, level) for n in copies} for level in levels},
+        passes=float(np.mean([trial.passes for trial in own])),
+        seconds=float(np.mean([trial.seconds for trial in own])),
+        n_models=len({trial.seed for trial in own}),
+    )
+
+
+def _scores(trials: Sequence[Trial], copies: int) -> np.ndarray:
+    return np.array([t.score for t in trials if t.copies == copies], np.float64)
+
+
+def _sides(
+    trials: Sequence[Trial],
+) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """Scores of planted and of clean sets, and the model of each."""
+    groups = [[t for t in trials if bool(t.copies) == side] for side in (True, False)]
+    scores_P, scores_Q = (np.array([t.score for t in g], np.float64) for g in groups)
+    models_P, models_Q = (np.array([t.seed for t in g]) for g in groups)
+    return (scores_P, scores_Q), (models_P, models_Q)
+
+
+def _auc(trials: Sequence[Trial]) -> Share:
+    """AUC of planted against clean sets, clustered by model."""
+    scores, models = _sides(trials)
+    auc, se = auc_delong(*scores, clusters=models)
+    low, high = auc_interval(auc, se, n=len(np.unique(models[0])))
+    return Share(value=auc, low=low, high=high)
+
+
+def _difference(own: Sequence[Trial], compared: Sequence[Trial]) -> Difference:
+    """AUC of the first entry minus that of the second, clustered by model."""
+    scores, models = _sides(own)
+    others, _ = _sides(compared)
+    found = paired_delong(*scores, *others, clusters=models)
+    if found.se < _NO_SPREAD:
+        return Difference(value=found.difference, low=None, high=None)
+    return Difference(value=found.difference, low=found.low, high=found.high)
+
+
+def _found(scores_P: np.ndarray, clean_Q: np.ndarray) -> Share:
+    share, _ = tpr_at_fpr(scores_P, clean_Q, FPR)
+    low, high = few_tpr_interval(scores_P, clean_Q, FPR)
+    return Share(value=share, low=low, high=high)
+
+
+def _power(trials: Sequence[Trial], copies: int, level: float) -> Share:
+    found = [t.p_value for t in trials if t.copies == copies]
+    p_values = [p_value for p_value in found if p_value is not None]
+    return Share.counted(sum(p <= level * _SLACK for p in p_values), len(p_values))
 
 
 def grids(
@@ -28,75 +201,58 @@ def grids(
         entries: By name.
         about: Models, sets and budget, in words.
     """
-    planted = list(found[0].auc_by_copies) if found else []
     tables = [
-        Grid(
+        Grid.of(
             f"{about}. AUC between planted and clean sets over all models with its "
             f"95 % interval, clustered by model; `minus {COMPARED}` is the difference "
             f"from that of `{COMPARED}`, chosen beforehand, on the same sets: an "
             "interval that holds 0, or none, has not shown that the two differ, and "
             "one in twenty misses by chance. Entries side by side are not compared",
-            ("entry", "family", "gives", "needs", "passes", "AUC", f"minus {COMPARED}"),
-            tuple(
-                (
-                    one.entry,
-                    entries[one.entry].family,
-                    entries[one.entry].gives,
-                    needs_words(entries[one.entry]),
-                    f"{one.passes:.1f}",
-                    _share(one.auc),
-                    "" if one.difference is None else _difference(one.difference),
-                )
-                for one in found
-            ),
+            found,
+            {
+                "entry": "{r.entry}",
+                "family": lambda one: entries[one.entry].family,
+                "gives": lambda one: entries[one.entry].gives,
+                "needs": lambda one: needs_words(entries[one.entry]),
+                "passes": "{r.passes:.1f}",
+                "AUC": lambda one: _share(one.auc),
+                f"minus {COMPARED}": lambda one: _difference_words(one.difference),
+            },
         ),
-        Grid(
-            "The same AUC by copies",
-            ("entry", *map(str, planted)),
-            tuple(
-                (one.entry, *map(_share, one.auc_by_copies.values())) for one in found
-            ),
+        _by_copies(
+            "The same AUC by copies", {one.entry: one.auc_by_copies for one in found}
         ),
     ]
-    thresholds = [one for one in found if one.found_by_copies is not None]
+    thresholds = {
+        one.entry: one.found_by_copies
+        for one in found
+        if one.found_by_copies is not None
+    }
     if thresholds:
         tables.append(
-            Grid(
+            _by_copies(
                 f"Share of planted sets above the score that {FPR:.0%} of the clean "
                 "sets exceed, by copies; the interval counts that few clean sets "
                 "set the threshold, and takes sets as independent",
-                ("entry", *map(str, planted)),
-                tuple(
-                    (one.entry, *map(_share, (one.found_by_copies or {}).values()))
-                    for one in thresholds
-                ),
+                thresholds,
             )
         )
     tests = [one for one in found if one.power]
-    for level in LEVELS if tests else ():
-        copies = list(tests[0].power[level])
-        tables.append(
-            Grid(
-                f"Share of sets with p at most {level:g}, by copies; 0 copies are "
-                "false alarms; Wilson's 95 % interval, which takes sets as independent "
-                "(not clustered, though two clean sets are of each model)",
-                ("entry", *map(str, copies)),
-                tuple(
-                    (one.entry, *map(_share, one.power[level].values()))
-                    for one in tests
-                ),
-            )
+    return tables + [
+        _by_copies(
+            f"Share of sets with p at most {level:g}, by copies; 0 copies are "
+            "false alarms; Wilson's 95 % interval, which takes sets as independent "
+            "(not clustered, though two clean sets are of each model)",
+            {one.entry: one.power[level] for one in tests},
         )
-    return tables
+        for level in (LEVELS if tests else ())
+    ]
 
 
 def entry_grid(entries: Sequence[Entry]) -> Grid:
     """What each entry does, and where it is from."""
-    return Grid(
-        "What the entries do",
-        ("entry", "what it does", "source"),
-        tuple((one.name, one.about, one.source) for one in entries),
-    )
+    columns = {"entry": "{r.name}", "what it does": "{r.about}", "source": "{r.source}"}
+    return Grid.of("What the entries do", entries, columns)
 
 
 def auc_svg(found: Sequence[Standing], entries: Mapping[str, Entry]) -> str:
@@ -112,15 +268,11 @@ def auc_svg(found: Sequence[Standing], entries: Mapping[str, Entry]) -> str:
     }
     drawn = [*leaders.values()]
     drawn += [one for one in found if one not in drawn][: _MOST_CURVES - len(drawn)]
-    copies = list(found[0].auc_by_copies)
     return curves_svg(
         [
-            Curve(
-                label=f"{one.entry} ({entries[one.entry].family})",
-                x=copies,
-                y=[share.value for share in one.auc_by_copies.values()],
-                low=[share.low for share in one.auc_by_copies.values()],
-                high=[share.high for share in one.auc_by_copies.values()],
+            Curve.of_shares(
+                f"{one.entry} ({entries[one.entry].family})",
+                one.auc_by_copies,
                 dashed=entries[one.entry].family == "blind",
             )
             for one in drawn
@@ -128,7 +280,7 @@ def auc_svg(found: Sequence[Standing], entries: Mapping[str, Entry]) -> str:
         x_label="copies in the training data",
         y_label="AUC, planted against clean sets",
         log_x=True,
-        x_ticks=copies,
+        x_ticks=list(found[0].auc_by_copies),
         level=0.5,
     )
 
@@ -141,16 +293,23 @@ def needs_words(entry: Entry) -> str:
     return ", ".join(words)
 
 
+def _by_copies(title: str, rows: Mapping[str, Mapping[int, Share]]) -> Grid:
+    """A line an entry, a column a duplication count."""
+    copies = list(next(iter(rows.values()), ()))
+    return Grid(
+        title,
+        ("entry", *map(str, copies)),
+        tuple((name, *map(_share, shares.values())) for name, shares in rows.items()),
+    )
+
+
 def _share(share: Share) -> str:
-    return f"{_short(share.value)} [{_short(share.low)}, {_short(share.high)}]"
+    return f"{short(share.value)} [{short(share.low)}, {short(share.high)}]"
 
 
-def _difference(found: Difference) -> str:
+def _difference_words(found: Difference | None) -> str:
+    if found is None:
+        return ""
     if found.low is None:
         return f"{found.value:+.2f}"
     return f"{found.value:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
-
-
-def _short(value: float) -> str:
-    """Two digits without the zero in front."""
-    return f"{value:.2f}".removeprefix("0")

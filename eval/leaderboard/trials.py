@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from eval.leaderboard.budget import OverBudgetError
-from eval.leaderboard.detector import Entry
+from eval.leaderboard.detector import Entry, OverBudgetError
 from eval.leaderboard.population import Arena, subject_of
+from eval.study import read_fields
 from jaxcontam.report.document import replace_bytes
 from jaxcontam.scoring.scorer import Scorer
 from train.population_job import source_digest
@@ -19,6 +19,7 @@ from train.population_job import source_digest
 # Beside the packages, what trials follow from; entries have digests of their own.
 _EVAL = Path(__file__).resolve().parent.parent
 _SOURCES = ("leaderboard/*.py", "python_docs.py")
+_ENTRIES = "entries.py"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +28,7 @@ class Trial:
 
     Attributes:
         entry: Its name.
-        seed: Of the model.
+        seed: Seeds the model.
         copies: How often the set was planted.
         score: None where the budget was too small.
         p_value: None too where the entry gives scores alone.
@@ -111,13 +112,15 @@ def try_entry(
 
 
 def trial_sources() -> str:
-    """Digest of all code that trials follow from, but for the files of entries.
+    """Digest of all code that trials follow from, but for that of single entries.
 
     It needs no git, and a new document or entry makes no trial obsolete.
     """
     digest = hashlib.sha256(source_digest().encode())
     for pattern in _SOURCES:
         for path in sorted(_EVAL.glob(pattern)):
+            if path.name == _ENTRIES:
+                continue
             digest.update(str(path.relative_to(_EVAL)).encode() + b"\0")
             digest.update(hashlib.sha256(path.read_bytes()).digest())
     return f"sha256:{digest.hexdigest()}"
@@ -129,7 +132,7 @@ class ModelRecord:
 
     Attributes:
         path: The file.
-        key: Of all that the model and its sets follow from.
+        key: Digest of all that the model and its sets follow from.
         facts: What was trained.
         entries: Name -> digest of the entry's file, and its trials.
     """
@@ -142,17 +145,13 @@ class ModelRecord:
     @classmethod
     def read(cls, path: Path, key: str) -> "ModelRecord":
         """What stands there under this key; a new one where nothing does."""
-        record = cls(path, key)
-        try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-            if found["key"] == key:
-                record.facts, record.entries = found["facts"], found["entries"]
-        except (OSError, ValueError, KeyError, TypeError):
+        found = read_fields(path)
+        if found is None or found.get("key") != key:
             return cls(path, key)
-        return record
+        return cls(path, key, found["facts"], found["entries"])
 
     def trials(self, name: str, digest: str) -> tuple[Trial, ...] | None:
-        """Of an entry, if its file is the one that they were made with."""
+        """Trials of an entry, if its file is the one that they were made with."""
         found = self.entries.get(name)
         if found is None or found["digest"] != digest:
             return None

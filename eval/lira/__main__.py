@@ -31,18 +31,21 @@ first 64 models were looked at before the others were finished; they are a part 
 """
 
 import dataclasses
-import hashlib
-import json
 import sys
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
-from eval.lira.found import FULL_ANALYSIS, TINY_ANALYSIS, Found, found_of
+from eval.lira.found import (
+    FULL_ANALYSIS,
+    TINY_ANALYSIS,
+    Found,
+    figures,
+    found_of,
+    grids,
+)
 from eval.lira.shadows import (
     SCORE_NAMES,
     Job,
@@ -52,16 +55,11 @@ from eval.lira.shadows import (
     open_job,
     read_texts,
 )
-from eval.lira.table import figures, grids
 from eval.python_docs import read_python_docs
-from eval.study import Clock, Grid, finish_study
-from jaxcontam.cli import EXIT_DONE, EXIT_PARTIAL, parse, run_command
+from eval.study import Clock, Grid, Records, finish_study, inputs_digest, run_study
+from jaxcontam.cli import EXIT_DONE, EXIT_PARTIAL
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.errors import InputError
-from jaxcontam.report.document import make_folder
-from jaxcontam.scoring.identity import cpu_name
-from train.allocator import keep_freed_memory
-from train.earlier import code_version
 from train.population_plan import Design
 from train.population_workers import Failure, in_this_process, over_processes
 from train.presets import PRESETS
@@ -70,13 +68,8 @@ from train.sources import corpus_digest
 RECORDS_DIR = "models"
 # Fields of a design that this study follows.
 _TRAINED_ON = (
-    "name",
-    "preset",
-    "n_examples",
-    "copies",
-    "n_steps",
-    "max_example_tokens",
-    "separator",
+    *("name", "preset", "n_examples", "copies", "n_steps"),
+    *("max_example_tokens", "separator"),
 )
 
 FULL = Design(
@@ -114,7 +107,7 @@ class Lira:
     models: int = 128
     """Models of 0.16 M parameters; each is a target, the others are its shadows."""
     seed: int = 6000
-    """Of the first model, and of the pool of texts."""
+    """Seed of the first model and of the pool of texts."""
     processes: int = 2
     """Models trained at once, each in a process on a core of its own."""
     any_code: bool = False
@@ -143,7 +136,6 @@ class Lira:
             lira.json; None where too few models could be trained to judge any.
         """
         clock = Clock.start()
-        console = Console()
         docs = read_python_docs()
         job = Job(
             design=TINY if self.tiny else FULL,
@@ -178,7 +170,6 @@ class Lira:
             numbers=_numbers(job, shadows, failures, pool, found),
             grids=[*grids(found, job.design.copies), *_lost_grids(failures, n_models)],
             figures=figures(found),
-            console=console,
             earlier_seconds=taken_over,
         )
 
@@ -186,25 +177,23 @@ class Lira:
         self, job: Job, seeds: Sequence[int]
     ) -> tuple[list[Shadow], dict[int, Failure], float]:
         """Models in the order of seeds, why others failed, CPU seconds of old ones."""
-        digest, code = job_digest(job), code_version()
-        paths = {seed: self._record(job.design, seed, digest) for seed in seeds}
+        inputs = job_inputs(job)
+        kept = Records(self._folder / RECORDS_DIR, any_code=self.any_code)
+        # Named by what a record follows from, so that other flags overwrite none.
+        digest = inputs_digest(*inputs).removeprefix("sha256:")[:8]
+        names = {seed: f"{job.design.name}-{seed}-{digest}" for seed in seeds}
         known: dict[int, Shadow] = {}
-        for seed in seeds:
-            record = read_record(
-                paths[seed], digest, None if self.any_code else code or ""
-            )
-            if record is not None:
-                known[seed] = record
-        taken_over = sum(one.cpu_seconds for one in known.values())
-        missing = [seed for seed in seeds if seed not in known]
+        for seed, name in names.items():
+            if (fields := kept.read(name, *inputs, seed)) is not None:
+                known[seed] = shadow_of(fields)
         failures: dict[int, Failure] = {}
+        missing = [seed for seed in seeds if seed not in known]
         for seed, outcome in self._made(job, missing):
             if isinstance(outcome, Failure):
                 failures[seed] = outcome
                 words = outcome.reason
             else:
-                make_folder(paths[seed].parent)
-                write_record(paths[seed], digest, code, outcome)
+                kept.write(names[seed], fields_of(outcome), *inputs, seed)
                 known[seed] = outcome
                 words = f"loss {outcome.loss:.2f}, {outcome.cpu_seconds:.1f} CPU s"
             print(
@@ -212,11 +201,9 @@ class Lira:
                 file=sys.stderr,
                 flush=True,
             )
-        failures = {
-            seed: failures.get(seed, _NOT_TRIED) for seed in seeds if seed not in known
-        }
+        lost = {s: failures.get(s, _NOT_TRIED) for s in seeds if s not in known}
         found = [known[seed] for seed in seeds if seed in known]
-        return found, failures, taken_over
+        return found, lost, kept.earlier_seconds
 
     def _made(
         self, job: Job, seeds: Sequence[int]
@@ -230,76 +217,38 @@ class Lira:
     def _folder(self) -> Path:
         return self.out / "tiny" if self.tiny else self.out
 
-    def _record(self, design: Design, seed: int, digest: str) -> Path:
-        """Named by what a record follows from, so that other flags overwrite none."""
-        return self._folder / RECORDS_DIR / f"{design.name}-{seed}-{digest[:8]}.npz"
 
-
-def job_digest(job: Job) -> str:
-    """Of all that the models follow from, but for the code."""
+def job_inputs(job: Job) -> tuple[Any, ...]:
+    """All that the models follow from but code, CPU and seeds, as JSON values."""
     design = dataclasses.asdict(job.design)
-    inputs = [
+    return (
         {name: design[name] for name in _TRAINED_ON},
         job.pool_seed,
         corpus_digest([*job.documents, *job.questions]),
         SCORE_NAMES,
-        cpu_name(),
-    ]
-    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
+    )
 
 
-def write_record(path: Path, digest: str, code: str | None, shadow: Shadow) -> None:
-    """Write a record whole or not at all."""
-    partial = path.with_suffix(".partial")
-    with partial.open("wb") as file:
-        np.savez(
-            file,
-            digest=np.array(digest),
-            code=np.array(code or ""),
-            **dataclasses.asdict(shadow),
-        )
-    partial.replace(path)
+def fields_of(shadow: Shadow) -> dict[str, Any]:
+    """A model's record as JSON takes it."""
+    arrays = {"read": shadow.read.tolist(), "values": shadow.values.tolist()}
+    return dataclasses.asdict(shadow) | arrays
 
 
-def read_record(path: Path, digest: str, code: str | None) -> Shadow | None:
-    """A finished model's record, if it stands there.
-
-    Args:
-        path: Of the record.
-        digest: Of the job.
-        code: That trained it; None takes any, an empty one none, as where git cannot
-            tell, an old record may be another code's.
-    """
-    try:
-        # NumPy leaves a file open that is no archive.
-        with path.open("rb") as stream, np.load(stream) as file:
-            fields = {name: file[name] for name in file.files}
-        same_code = code is None or (code != "" and str(fields.pop("code")) == code)
-        fields.pop("code", None)
-        if str(fields.pop("digest")) != digest or not same_code:
-            return None
-        return Shadow(
-            **{
-                name: value.item() if value.ndim == 0 else value
-                for name, value in fields.items()
-            }
-        )
-    except (OSError, EOFError, zipfile.BadZipFile, ValueError, KeyError, TypeError):
-        return None
+def shadow_of(fields: Mapping[str, Any]) -> Shadow:
+    """Undo `fields_of`."""
+    arrays = {name: np.array(fields[name]) for name in ("read", "values")}
+    return Shadow(**{**fields, **arrays})
 
 
 def _lost_grids(failures: Mapping[int, Failure], n_models: int) -> list[Grid]:
     """The models that are missing from all other tables, if there are any."""
-    if not failures:
-        return []
-    return [
-        Grid(
-            f"{len(failures)} of {n_models} models were not made; the tables are of "
-            "the others",
-            ("seed", "why"),
-            tuple((str(seed), one.reason) for seed, one in failures.items()),
-        )
-    ]
+    title = (
+        f"{len(failures)} of {n_models} models were not made; the tables are of the "
+        "others"
+    )
+    columns = {"seed": "{r[0]}", "why": "{r[1].reason}"}
+    return [Grid.of(title, failures.items(), columns)] if failures else []
 
 
 def _numbers(
@@ -330,19 +279,18 @@ def _numbers(
     }
 
 
+def _is_whole(document: dict[str, Any] | None) -> bool:
+    return document is not None and not document["failures"]
+
+
 def main() -> int:
     """Command line of `python -m eval.lira`."""
-    keep_freed_memory()
-    return run_command(
-        lambda: _run(parse(Lira, sys.argv[1:], prog="python -m eval.lira")),
-        name="eval.lira",
+    return run_study(
+        "lira",
+        Lira,
+        trains=True,
+        exit_code=lambda found: EXIT_DONE if _is_whole(found) else EXIT_PARTIAL,
     )
-
-
-def _run(study: Lira) -> int:
-    document = study.run()
-    is_whole = document is not None and not document["failures"]
-    return EXIT_DONE if is_whole else EXIT_PARTIAL
 
 
 if __name__ == "__main__":

@@ -7,11 +7,13 @@ Dimension key
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from eval.lira.rates import Rates, rates_of
+from eval.curves import Curve, curves_svg
+from eval.intervals import Share
+from eval.lira.rates import FPRS, Rates, rates_of
 from eval.lira.ratio import (
     beside_others,
     beside_unread,
@@ -20,6 +22,7 @@ from eval.lira.ratio import (
     token_logit,
 )
 from eval.lira.shadows import SCORE_NAMES, Pool, Shadow
+from eval.study import Grid, grouped
 from jaxcontam.methods.membership.blind import NAMES as BLIND_NAMES
 from jaxcontam.methods.membership.blind import blind_baselines
 
@@ -99,7 +102,7 @@ def found_of(
         shadows: At least 3 models.
         pool: Their texts.
         analysis: How.
-        seed: Of resamples and folds.
+        seed: Seeds resamples and folds.
     """
     read_NE = np.stack([one.read for one in shadows])
     values_NEM = np.stack([one.values for one in shadows])
@@ -192,3 +195,132 @@ def _blind(
         BLIND + name: scores_NEB[:, :, i]
         for i, name in enumerate(BLIND_NAMES[: scores_NEB.shape[2]])
     }
+
+
+_DRAWN = (ONLINE, OFFLINE, UNREAD, ONE_REFERENCE, "min_k_pp", "min_k", "loss")
+
+
+def grids(found: Found, copies: Sequence[int]) -> list[Grid]:
+    """AUC, true positives and shadow numbers, with intervals."""
+    cells = {(row.score, row.copies): row.rates for row in found.rows}
+    scores = list(dict.fromkeys(row.score for row in found.rows))
+    n_targets = max(rates.n_targets for rates in cells.values())
+    blind = [
+        one.n_targets for (name, _), one in cells.items() if name.startswith(BLIND)
+    ]
+    note = f" (blind: {max(blind)} targets)" if blind else ""
+
+    def grid(title: str, words: Callable[[Rates], str], names: Sequence[str]) -> Grid:
+        rows = tuple((name, *(words(cells[name, n]) for n in copies)) for name in names)
+        return Grid(title, ("score", *map(_count, copies)), rows)
+
+    others = [name for name in scores if name != ONLINE and not name.startswith(BLIND)]
+    by_number = grouped(found.shadows, lambda row: (row.n_shadows, row.pooled))
+    return [
+        grid(
+            f"AUC by copies, {n_targets} targets{note}; 95 % over targets and texts",
+            _auc,
+            scores,
+        ),
+        *(
+            grid(
+                f"Share of members found at {fpr:.0%} false positives",
+                lambda one, i=i: _tpr(one, i),
+                scores,
+            )
+            for i, fpr in enumerate(FPRS)
+        ),
+        grid(
+            f"AUC of {ONLINE!r} minus that of the score, same resamples",
+            _behind,
+            others,
+        ),
+        Grid(
+            "AUC of LiRA, online, by number of shadows",
+            ("shadows", *map(_count, copies)),
+            tuple(
+                (
+                    f"{number}, {'one variance' if pooled else 'one a text'}",
+                    *(
+                        _auc(row.rates)
+                        for n in copies
+                        for row in rows
+                        if row.copies == n
+                    ),
+                )
+                for (number, pooled), rows in by_number.items()
+            ),
+        ),
+    ]
+
+
+def figures(found: Found) -> dict[str, str]:
+    """Three plots: AUC and true positives by copies, AUC by shadows."""
+    by_shadows = grouped(found.shadows, lambda row: (row.copies, row.pooled))
+    return {
+        "lira-auc": _by_copies(
+            found, "AUC", lambda one: (one.auc, one.auc_low, one.auc_high)
+        ),
+        "lira-tpr": _by_copies(
+            found,
+            f"found at {FPRS[0]:.0%} false positives",
+            lambda one: (one.tpr[0], one.tpr_low[0], one.tpr_high[0]),
+        ),
+        "lira-shadows": curves_svg(
+            [
+                Curve(
+                    label=_count(copies) + ("" if pooled else ", one a text"),
+                    x=[row.n_shadows for row in rows],
+                    y=[row.rates.auc for row in rows],
+                    low=[row.rates.auc_low for row in rows] if pooled else (),
+                    high=[row.rates.auc_high for row in rows] if pooled else (),
+                    dashed=not pooled,
+                )
+                for (copies, pooled), rows in by_shadows.items()
+            ],
+            x_label="shadow models (solid: one variance for all texts)",
+            y_label="AUC of LiRA, online",
+            log_x=True,
+            x_ticks=sorted({row.n_shadows for row in found.shadows}),
+            level=0.5,
+        ),
+    }
+
+
+def _by_copies(
+    found: Found, y_label: str, of: Callable[[Rates], tuple[float, float, float]]
+) -> str:
+    curves = []
+    for name in _DRAWN:
+        shares = {}
+        for row in found.rows:
+            if row.score == name:
+                value, low, high = of(row.rates)
+                shares[row.copies] = Share(value=value, low=low, high=high)
+        is_reference = name.startswith("reference")
+        curves.append(Curve.of_shares(name, shares, dashed=is_reference))
+    return curves_svg(
+        curves,
+        x_label="copies",
+        y_label=y_label,
+        log_x=True,
+        x_ticks=sorted({row.copies for row in found.rows}),
+    )
+
+
+def _count(copies: int) -> str:
+    return "1 copy" if copies == 1 else f"{copies} copies"
+
+
+def _auc(one: Rates) -> str:
+    return f"{one.auc:.3f} ({one.auc_low:.3f}-{one.auc_high:.3f})"
+
+
+def _tpr(one: Rates, i: int) -> str:
+    return f"{one.tpr[i]:.1%} ({one.tpr_low[i]:.1%}-{one.tpr_high[i]:.1%})"
+
+
+def _behind(one: Rates) -> str:
+    if one.behind is None or one.behind_low is None or one.behind_high is None:
+        return ""
+    return f"{one.behind:+.3f} ({one.behind_low:+.3f} to {one.behind_high:+.3f})"

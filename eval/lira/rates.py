@@ -74,7 +74,7 @@ def rates_of(
         scores: Name -> (N, E) float64, higher = more likely a member.
         read_NE: bool, what is true.
         n_boot: Resamples, at least 100; the same for all scores.
-        seed: Of the resamples.
+        seed: Seeds the resamples.
         best: Name of the score that the others are compared with.
 
     Raises:

@@ -132,7 +132,7 @@ def beside_unread(
     Args:
         values_NE: As for `lira_scores`.
         read_NE: Likewise.
-        n_references: Of them at most; None takes all. 0 where there is none.
+        n_references: At most so many; None takes all. 0 where there is none.
     """
     N = len(values_NE)
     found_NE = np.zeros_like(values_NE)
@@ -148,7 +148,7 @@ def beside_unread(
 
 
 def _first(mask_SE: np.ndarray, n_shadows: int | None) -> np.ndarray:
-    """Of each text the first half so many shadows of a side."""
+    """The first half so many shadows of a side, for each text."""
     if n_shadows is None:
         return mask_SE
     return mask_SE & (mask_SE.cumsum(axis=0) <= n_shadows // 2)

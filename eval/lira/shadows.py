@@ -41,7 +41,7 @@ class Job:
 
     Attributes:
         design: `n_examples` texts at each number of copies.
-        pool_seed: Of the draw of the texts and of their numbers of copies.
+        pool_seed: Seeds the draw of the texts and of their numbers of copies.
         documents: Background.
         questions: What the texts are drawn from.
     """
@@ -57,12 +57,12 @@ class Shadow:
     """One model of the population: what it read and what it says.
 
     Attributes:
-        seed: Of its coins, stream and weights.
+        seed: Seeds its coins, stream and weights.
         read: (E,) bool, texts that it was trained on.
         values: (E, M) float64, its scores, higher = more likely a member.
         loss: Mean of the last steps of training, nats a token.
         n_planted: Ids of all copies that it read.
-        cpu_seconds: Of training and scoring.
+        cpu_seconds: CPU seconds of training and scoring.
     """
 
     seed: int

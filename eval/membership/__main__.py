@@ -13,18 +13,14 @@ tokens. Trends can be compared with the paper's, numbers cannot.
 """
 
 import dataclasses
-import hashlib
 import json
 import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from eval.membership.bench import FULL, TINY, Bench
-from eval.membership.copies import copies_study
+from eval.membership.copies import copies_study, sizes_study
 from eval.membership.downstream import (
     Found,
     accuracy_study,
@@ -34,21 +30,12 @@ from eval.membership.downstream import (
     rate_study,
     tasks_study,
 )
-from eval.membership.page import write_page
-from eval.membership.sizes import sizes_study
-from eval.membership.table import print_study
-from eval.membership.tasks import read_task
-from eval.membership.texts import Pool, read_pool
-from jaxcontam.cli import parse, run_command
+from eval.membership.table import grids, study_figure
+from eval.membership.texts import Pool, read_pool, read_task
+from eval.study import Clock, finish_study, run_study
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.errors import unknown_name
-from jaxcontam.report.document import make_folder, replace_bytes
-from jaxcontam.report.provenance import library_versions, utc_now
-from jaxcontam.scoring.compiled import keep_compiled
-from jaxcontam.scoring.identity import cpu_name
-from train.allocator import keep_freed_memory
-from train.earlier import code_version
-from train.sources import corpus_digest, read_documents
+from train.sources import read_documents
 
 STUDIES: Mapping[str, Callable[[Bench], Found]] = {
     "copies": copies_study,
@@ -60,9 +47,6 @@ STUDIES: Mapping[str, Callable[[Bench], Found]] = {
     "corpus": corpus_study,
     "sizes": sizes_study,
 }
-
-# Of the files of studies: those of another layout are not shown.
-_SCHEMA = 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +70,7 @@ class Membership:
     any_code: bool = False
     """Take finished models that other code trained; their manifests say which."""
     out: Path = Path("runs/membership-study")
-    """Folder of models, scores, a file for each study and membership.html."""
+    """Folder of models, scores, and of tables and a figure for each study."""
     tiny: bool = False
     """A pulse run of minutes, too small to detect anything."""
 
@@ -100,37 +84,28 @@ class Membership:
     def run(self) -> dict[str, Any]:
         """Train and score what is missing, print tables; returns what was found.
 
-        A study is written when it is done. The page shows all studies in the folder
-        that have the same texts and scale.
+        Each study leaves its files when it is done.
         """
-        console = Console()
-        bench = self._bench()
-        make_folder(self.out)
-        key = _key(bench)
+        bench, documents = self._bench(), {}
         for name in self.studies or tuple(STUDIES):
             print(f"eval.membership: {name}", file=sys.stderr, flush=True)
-            started, clock, cpu = utc_now(), time.monotonic(), time.process_time()
-            found = STUDIES[name](bench)
-            document = {
-                "study": name,
-                "key": key,
-                "command": ["eval.membership", *flags_of(self)],
-                "started": started,
-                "wall_seconds": round(time.monotonic() - clock, 1),
-                "cpu_seconds": round(time.process_time() - cpu, 1),
-                "cpu": cpu_name(),
-                "code": code_version(),
-                "versions": library_versions(),
-                "seeds": list(bench.seeds),
-                "scale": dataclasses.asdict(bench.scale),
-                **dataclasses.asdict(found),
-            }
-            text = json.dumps(document, indent=1, allow_nan=False) + "\n"
-            replace_bytes(self.out / f"{name}.json", text.encode())
-            print_study(document, console)
-        documents = _read_all(self.out, key)
-        page = write_page(list(documents.values()), self.out)
-        console.print(f"\npage: {page}", soft_wrap=True, highlight=False)
+            clock = Clock.start()
+            found = json.loads(json.dumps(dataclasses.asdict(STUDIES[name](bench))))
+            svg = study_figure(name, found)
+            documents[name] = finish_study(
+                "membership",
+                flags_of(self),
+                part=name,
+                clock=clock,
+                out=self.out,
+                numbers={
+                    "seeds": list(bench.seeds),
+                    "scale": dataclasses.asdict(bench.scale),
+                    **found,
+                },
+                grids=grids(name, found),
+                figures=None if svg is None else {name: svg},
+            )
         return documents
 
     def _bench(self) -> Bench:
@@ -151,38 +126,9 @@ class Membership:
         )
 
 
-def _key(bench: Bench) -> str:
-    """Digest of what all studies of a folder must share to stand on one page."""
-    inputs = [
-        _SCHEMA,
-        dataclasses.asdict(bench.scale),
-        corpus_digest(bench.pool.documents),
-        [[item.versions for item in task.items] for task in bench.tasks],
-    ]
-    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
-
-
-def _read_all(out: Path, key: str) -> dict[str, Any]:
-    """Studies of the folder that share a key, in their order."""
-    found = {}
-    for name in STUDIES:
-        try:
-            document = json.loads((out / f"{name}.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
-        if isinstance(document, dict) and document.get("key") == key:
-            found[name] = document
-    return found
-
-
 def main() -> int:
     """Command line of `python -m eval.membership`."""
-    keep_freed_memory()
-    keep_compiled()
-    return run_command(
-        lambda: parse(Membership, sys.argv[1:], prog="python -m eval.membership").run(),
-        name="eval.membership",
-    )
+    return run_study("membership", Membership, trains=True, compiles=True)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from eval.membership.models import Job, Model, trained_model
-from eval.membership.tasks import Task, python_tasks
-from eval.membership.texts import Pool
+from eval.membership.texts import Pool, Task, python_tasks
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.errors import InputError
 from jaxcontam.methods import METHODS
@@ -31,7 +30,7 @@ class Scale:
     """How large the studies are. Shi et al.'s own numbers stand behind each line.
 
     Attributes:
-        preset: Of the base model and of the known-member study. LLaMA 7B.
+        preset: Preset of the base model and of the known-member study. LLaMA 7B.
         base_share: Share of the documents that the base model is trained on.
         n_examples: Members of a task, and as many non-members. 200.
         corpus_tokens: Background of outliers. 0.17, 0.27, 2.6 and 26 M.
@@ -41,10 +40,10 @@ class Scale:
         corpus_pieces: Texts of an in-distribution corpus. 1,000, 5,000 and 10,000.
         piece_words: Words of each; a text was 770 tokens.
         n_pieces: Members among them, and as many non-members. 100.
-        mean_copies: Of the Poisson law of occurrences.
+        mean_copies: Mean of the Poisson law of occurrences.
         most_copies: Occurrences from here on are one group.
-        many_copies: Of the members in one more setting of the study of accuracy.
-        copies: Of the known-member study.
+        many_copies: Copies of the members in one more setting of the study of accuracy.
+        copies: Copies in the known-member study.
         n_known: Members at each number of copies.
         n_unknown: Non-members of that study.
         n_shots: Texts set aside for prefixes.
@@ -154,7 +153,7 @@ class Bench:
         scale: See `Scale`.
         pool: Documents and questions.
         tasks: Given by the user; none makes them of the questions.
-        seeds: Of splits, streams and batches, one set of models each.
+        seeds: Seeds of splits, streams and batches, one set of models each.
         out: Folder of models and scores.
         any_code: Take finished models that other code trained.
     """

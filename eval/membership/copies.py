@@ -1,7 +1,7 @@
-"""Known members: what each score finds of texts planted 1, 2, 4, 10 and 50 times.
+"""Known members, by copies; detection by size of the model and length of the text.
 
-Members and non-members are drawn at random from one pool of questions, so that whoever
-reads the texts alone is at chance.
+Members and non-members are drawn at random from one pool, so that whoever reads the
+texts alone is at chance.
 """
 
 import dataclasses
@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from eval.membership.bench import Bench, resized, score_groups, score_methods, text_set
-from eval.membership.cells import Stratum, cell
-from eval.membership.downstream import PRIMARY, Found, baseline_scores, model_facts
+from eval.membership.cells import Cell, Strata, Stratum, Trend, cell, trend
+from eval.membership.downstream import PRIMARY, Found, add_blind, model_facts
 from eval.membership.models import Model, planted
-from eval.membership.texts import drawn
-from jaxcontam.methods.membership.blind import blind_baselines
+from eval.membership.texts import drawn, pieces, without
+from jaxcontam.data.chunks import cut_words
 from jaxcontam.methods.membership.frequencies import token_frequencies
 from jaxcontam.methods.membership.judging import judge
 from jaxcontam.methods.membership.plan import Inputs
@@ -30,7 +30,7 @@ _READS: tuple[Reading, ...] = (
     "gradients",
 )
 _FPRS = (0.05,)
-# Of the reference model, as a share of the width of the scored one.
+# Width of the reference model, as a share of the width of the scored one.
 _REFERENCE_WIDTH = 0.5
 _PREFIX = "known-members"
 
@@ -57,7 +57,7 @@ class _Table:
     """Scores of the texts of one test.
 
     Attributes:
-        names: Of the M scores.
+        names: Names of the M scores.
         values: (N, M) float64.
     """
 
@@ -68,8 +68,7 @@ class _Table:
 def copies_study(bench: Bench) -> Found:
     """Every score, with blind baselines, at each number of copies."""
     methods = score_methods(*_READS)
-    strata: dict[tuple[str, int], list[Stratum]] = {}
-    blind_strata: dict[tuple[str, int], list[Stratum]] = {}
+    strata, blind_strata = Strata("copies"), Strata("copies")
     results: list[dict[str, Any]] = []
     facts: dict[str, Any] = {}
     for seed in bench.seeds:
@@ -101,15 +100,11 @@ def copies_study(bench: Bench) -> Found:
             seed=seed,
         )
         for copies, members in draw.members.items():
+            setting, x = f"{copies} copies", float(copies)
             for method, of_groups in scores.items():
-                one = Stratum(of_groups[f"{copies}"], of_groups["0"])
-                strata.setdefault((method, copies), []).append(one)
+                strata.add(method, setting, x, of_groups[f"{copies}"], of_groups["0"])
             texts = [*members, *draw.unseen]
-            labels_N = np.arange(len(texts)) < len(members)
-            blind = blind_baselines(texts, labels_N, seed=seed)
-            for name, values in baseline_scores(blind).items():
-                one = Stratum(values[labels_N], values[~labels_N])
-                blind_strata.setdefault((name, copies), []).append(one)
+            blind = add_blind(blind_strata, setting, x, texts, len(members), seed=seed)
             table = _Table(
                 tuple(scores),
                 np.stack(
@@ -127,7 +122,7 @@ def copies_study(bench: Bench) -> Found:
                     benchmark.name,
                     benchmark.fingerprint,
                     table,
-                    labels_N,
+                    np.arange(len(texts)) < len(members),
                     texts=texts,
                     blind=blind,
                     primary=PRIMARY,
@@ -136,26 +131,8 @@ def copies_study(bench: Bench) -> Found:
                 )
             ]
     return Found(
-        cells=tuple(
-            cell(
-                found,
-                study="copies",
-                setting=f"{copies} copies",
-                x=float(copies),
-                method=method,
-            )
-            for (method, copies), found in strata.items()
-        ),
-        blind=tuple(
-            cell(
-                found,
-                study="copies",
-                setting=f"{copies} copies",
-                x=float(copies),
-                method=name,
-            )
-            for (name, copies), found in blind_strata.items()
-        ),
+        cells=strata.cells(),
+        blind=blind_strata.cells(),
         results=tuple(results),
         facts=facts,
     )
@@ -209,3 +186,80 @@ def _models(bench: Bench, draw: _Draw, seed: int) -> tuple[Model, Model]:
         f"reference-{seed}", documents, [], small, seed, tokens=scale.known_tokens
     )
     return model, reference
+
+
+def sizes_study(bench: Bench) -> Found:
+    """Every size with every length."""
+    scale = bench.scale
+    strata: dict[tuple[str, int, int], list[Stratum]] = {}
+    sizes: list[int] = []
+    facts: dict[str, Any] = {}
+    for width, layers in scale.widths:
+        preset = resized(scale.preset, width, layers, rate=scale.size_rate)
+        for seed in bench.seeds:
+            texts = drawn(
+                pieces(bench.pool.documents, scale.lengths[-1]),
+                2 * scale.n_long,
+                seed=seed,
+                what=f"texts of {scale.lengths[-1]} words",
+            )
+            seen, unseen = texts[: scale.n_long], texts[scale.n_long :]
+            model = bench.train(
+                f"size-{seed}-{width}-{layers}",
+                without(bench.pool.documents, texts, scale.lengths[-1]),
+                [planted("members", seen, scale.long_copies)],
+                preset,
+                seed,
+                tokens=scale.size_tokens,
+            )
+            ready = bench.ready(model)
+            size = model.checkpoint.n_parameters
+            facts[f"{size:,} weights"] = model_facts(model)
+            sizes += [size] if size not in sizes else []
+            groups = {
+                f"{words} {word}": [cut_words(text, words) for text in side]
+                for words in scale.lengths
+                for word, side in (("seen", seen), ("unseen", unseen))
+            }
+            scores = score_groups(ready, groups, score_methods())
+            for method, of_groups in scores.items():
+                for words in scale.lengths:
+                    strata.setdefault((method, size, words), []).append(
+                        Stratum(
+                            of_groups[f"{words} seen"], of_groups[f"{words} unseen"]
+                        )
+                    )
+    methods = list(dict.fromkeys(method for method, _, _ in strata))
+    small, large = sizes[0], sizes[-1]
+    short, long = scale.lengths[0], scale.lengths[-1]
+    cells: list[Cell] = []
+    trends: list[Trend] = []
+    for method in methods:
+        for size in sizes:
+            cells += [
+                cell(
+                    strata[method, size, words],
+                    study="sizes",
+                    setting=f"{size / 1e6:.2f} M weights, {words} words",
+                    x=float(size),
+                    method=method,
+                    task=f"{words} words",
+                )
+                for words in scale.lengths
+            ]
+        trends += [
+            trend(
+                strata[method, a, c],
+                strata[method, b, d],
+                settings=settings,
+                study=study,
+                method=method,
+                paper="rises",
+                paired=True,
+            )
+            for study, a, b, c, d, settings in (
+                ("size", small, large, long, long, (f"{small:,}", f"{large:,}")),
+                ("length", large, large, short, long, (f"{short}", f"{long}")),
+            )
+        ]
+    return Found(cells=tuple(cells), trends=tuple(trends), facts=facts)

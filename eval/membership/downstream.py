@@ -11,21 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from eval.membership.accuracy import (
+from eval.membership.bench import Bench, Scores, score_groups, score_methods
+from eval.membership.cells import (
     AccuracyRow,
     Answered,
+    Cell,
+    Strata,
+    Trend,
     accuracy_rows,
     right_answers,
 )
-from eval.membership.bench import Bench, Scores, score_groups, score_methods
-from eval.membership.cells import Cell, Stratum, Trend, cell, trend
 from eval.membership.models import Model, planted
-from eval.membership.tasks import Task
-from eval.membership.texts import drawn, pieces
+from eval.membership.texts import Task, drawn, pieces
 from jaxcontam.methods.membership.blind import Blind, blind_baselines
 from jaxcontam.methods.membership.score import Reading
 
 PRIMARY = "min_k"
+_SIDES = ("seen", "unseen")
 _TASK_READS: tuple[Reading, ...] = ("lowercase", "neighbours")
 Run = Callable[[int], tuple[Model, list[str], Scores]]
 """Seed -> the model, the names of its tasks, and the scores of their texts."""
@@ -39,7 +41,7 @@ class Found:
     Attributes:
         cells: Rows of its table.
         trends: Last setting against first.
-        accuracy: Of the study of task accuracy.
+        accuracy: Rows of the study of task accuracy.
         blind: Rows as of `cells`, of classifiers that read the texts alone.
         results: Judged scores, one a seed and set, as rows of a report.
         facts: What was trained, in words and numbers.
@@ -56,51 +58,27 @@ class Found:
 def tasks_study(bench: Bench) -> Found:
     """AUC and TPR of each score on each task, as in tables 3 and 7."""
     methods = score_methods(*_TASK_READS)
-    strata: dict[tuple[str, str], list[Stratum]] = {}
-    blind: dict[str, list[Stratum]] = {}
+    strata, blind = Strata("tasks"), Strata("tasks")
     facts: dict[str, Any] = {}
+    scored = []
     for seed in bench.seeds:
         split = bench.split_tasks(seed)
         model = contaminated(bench, split, seed=seed)
         facts = model_facts(model)
         scores = score_groups(bench.ready(model), _texts(split), methods, seed=seed)
-        for method, of_groups in scores.items():
-            for name in split:
-                found = Stratum(of_groups[f"{name} seen"], of_groups[f"{name} unseen"])
-                strata.setdefault((method, name), []).append(found)
+        scored.append((split, scores))
         for seen, unseen in split.values():
             texts = [item.text for item in (*seen.items, *unseen.items)]
-            labels = np.arange(len(texts)) < len(seen.items)
-            for row, values in baseline_scores(
-                blind_baselines(texts, labels, seed=seed)
-            ).items():
-                one = Stratum(values[labels], values[~labels])
-                blind.setdefault(row, []).append(one)
-    names = list(dict.fromkeys(name for _, name in strata))
-    cells = []
-    for method in dict.fromkeys(method for method, _ in strata):
-        every = [one for name in names for one in strata[method, name]]
-        for x, (task, chosen) in enumerate(
-            [*((name, strata[method, name]) for name in names), ("all", every)]
-        ):
-            cells.append(
-                cell(
-                    chosen,
-                    study="tasks",
-                    setting=task,
-                    x=float(x),
-                    method=method,
-                    task=task,
-                )
-            )
-    return Found(
-        cells=tuple(cells),
-        blind=tuple(
-            cell(chosen, study="tasks", setting="all", x=0.0, method=name)
-            for name, chosen in blind.items()
-        ),
-        facts=facts,
-    )
+            add_blind(blind, "all", 0.0, texts, len(seen.items), seed=seed)
+    names = list(dict.fromkeys(name for split, _ in scored for name in split))
+    parts = [*((name, [name]) for name in names), ("all", names)]
+    for method in (method.name for method in methods):
+        for x, (task, chosen) in enumerate(parts):
+            for name in chosen:
+                for _, scores in scored:
+                    sides = (scores[method][f"{name} {word}"] for word in _SIDES)
+                    strata.add(method, task, float(x), *sides, task=task)
+    return Found(cells=strata.cells(), blind=blind.cells(), facts=facts)
 
 
 def corpus_study(bench: Bench) -> Found:
@@ -162,7 +140,7 @@ def occurrence_study(bench: Bench) -> Found:
     """Each example as often as a Poisson law says, as in figure 5c."""
     scale = bench.scale
     methods = score_methods()
-    strata: dict[str, dict[int, list[Stratum]]] = {m.name: {} for m in methods}
+    found: list[tuple[int, str, np.ndarray, np.ndarray]] = []
     facts: dict[str, Any] = {}
     for seed in bench.seeds:
         split = bench.split_tasks(seed)
@@ -191,18 +169,15 @@ def occurrence_study(bench: Bench) -> Found:
                 for copies in range(1, scale.most_copies + 1):
                     members = of_groups.get(f"{name} {copies}")
                     if members is not None and len(members) >= 2:
-                        found = Stratum(members, of_groups[f"{name} 0"])
-                        strata[method].setdefault(copies, []).append(found)
-    by_setting = {
-        method: {
-            (f"{copies}{' or more' * (copies == scale.most_copies)}", float(copies)): of
-            for copies, of in sorted(found.items())
-        }
-        for method, found in strata.items()
-    }
+                        unseen = of_groups[f"{name} 0"]
+                        found.append((copies, method, members, unseen))
+    strata = Strata("occurrence")
+    for copies, method, *sides in sorted(found, key=lambda one: one[0]):
+        setting = f"{copies}{' or more' * (copies == scale.most_copies)}"
+        strata.add(method, setting, float(copies), *sides)
     return Found(
-        cells=_cells("occurrence", by_setting),
-        trends=_trends("occurrence", by_setting, paper="rises", paired=False),
+        cells=strata.cells(),
+        trends=strata.trends(paper="rises", paired=False),
         facts=facts,
     )
 
@@ -273,18 +248,28 @@ def model_facts(model: Model) -> dict[str, Any]:
     }
 
 
-def baseline_scores(blind: Blind) -> dict[str, np.ndarray]:
-    """Cross-validated scores of each blind baseline, by its name."""
-    return {
-        row.name: values for row, values in zip(blind.rows, blind.scores.T, strict=True)
-    }
+def add_blind(
+    strata: Strata,
+    setting: str,
+    x: float,
+    texts: Sequence[str],
+    n_members: int,
+    *,
+    seed: int,
+) -> Blind:
+    """Blind baselines of texts, members first; their scores join the strata."""
+    labels_N = np.arange(len(texts)) < n_members
+    blind = blind_baselines(texts, labels_N, seed=seed)
+    for row, values_N in zip(blind.rows, blind.scores.T, strict=True):
+        strata.add(row.name, setting, x, values_N[labels_N], values_N[~labels_N])
+    return blind
 
 
 def _texts(split: SplitTasks) -> dict[str, list[str]]:
     return {
         f"{name} {word}": [item.text for item in task.items]
         for name, both in split.items()
-        for word, task in zip(("seen", "unseen"), both, strict=True)
+        for word, task in zip(_SIDES, both, strict=True)
     }
 
 
@@ -326,51 +311,17 @@ def _settings(
     paper: str,
 ) -> Found:
     """Every setting with every seed; the same texts are scored in each."""
-    strata: dict[str, dict[tuple[str, float], list[Stratum]]] = {}
-    facts = {}
+    strata, facts = Strata(study), {}
     for setting, (x, run) in settings.items():
         for seed in bench.seeds:
             model, names, scores = run(seed)
             facts[setting] = model_facts(model)
             for method, of_groups in scores.items():
-                strata.setdefault(method, {}).setdefault((setting, x), []).extend(
-                    Stratum(of_groups[f"{name} seen"], of_groups[f"{name} unseen"])
-                    for name in names
-                )
+                for name in names:
+                    sides = (of_groups[f"{name} {word}"] for word in _SIDES)
+                    strata.add(method, setting, x, *sides)
     return Found(
-        cells=_cells(study, strata),
-        trends=_trends(study, strata, paper=paper, paired=True),
+        cells=strata.cells(),
+        trends=strata.trends(paper=paper, paired=True),
         facts=facts,
     )
-
-
-BySetting = Mapping[str, Mapping[tuple[str, float], Sequence[Stratum]]]
-
-
-def _cells(study: str, strata: BySetting) -> tuple[Cell, ...]:
-    return tuple(
-        cell(found, study=study, setting=setting, x=x, method=method)
-        for method, of_settings in strata.items()
-        for (setting, x), found in of_settings.items()
-    )
-
-
-def _trends(
-    study: str, strata: BySetting, *, paper: str, paired: bool
-) -> tuple[Trend, ...]:
-    """The last setting against the first, of each score."""
-    found = []
-    for method, of_settings in strata.items():
-        (first, a), *_, (last, b) = of_settings.items()
-        found.append(
-            trend(
-                a,
-                b,
-                settings=(first[0], last[0]),
-                study=study,
-                method=method,
-                paper=paper,
-                paired=paired,
-            )
-        )
-    return tuple(found)

@@ -32,7 +32,7 @@ class Job:
         documents: Background; random ones are taken up to `background_tokens`.
         sets: Planted texts.
         preset: Shape, batch, learning rate.
-        seed: Of weights, stream and batches.
+        seed: Seeds weights, stream and batches.
         background_tokens: None takes all documents.
         start: Folder of the job to go on from, or None.
     """
@@ -111,7 +111,7 @@ def _is_finished(folder: Path, digest: str, *, any_code: bool) -> bool:
 
 
 def _digest(job: Job) -> str:
-    """Of all that the weights follow from, but for the code."""
+    """Digest of all that the weights follow from but the code."""
     start = None
     if job.start is not None:
         start = json.loads((job.start / _JOB_NAME).read_text(encoding="utf-8"))["job"]

@@ -16,32 +16,32 @@ import dataclasses
 import itertools
 import json
 import multiprocessing
+import statistics
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+import matplotlib
 
 from eval.natural_order.audited import (
     Case,
     Record,
     audited_case,
-    fields_of,
     record_from,
 )
 from eval.natural_order.kinds import KINDS
-from eval.natural_order.table import figure, grids
-from eval.study import Clock, finish_study
-from jaxcontam.cli import parse, run_command
+from eval.study import Clock, Grid, finish_study, grouped, run_study
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.report.document import make_folder
+from jaxcontam.report.figure import BLUE, ORANGE, STYLE, figure_axes, svg_text
 
 PLANTED_NATS = 0.5
 _RECORDS = "records.jsonl"
 # (rows, seeds of each natural kind and strength, seeds of each random kind).
 _CLEAN = ((300, 7, 13), (1_000, 1, 2))
-# Of kinds that are slow to give so many rows, none.
+# Kinds that are slow to give so many rows are left out.
 _LONG = ((5_000, 1), (20_000, 1))
 _LONG_KINDS = ("documents", "labels_text", "key_order", "random_sentences")
 
@@ -88,11 +88,10 @@ class NaturalOrder:
             numbers={
                 "n_cases": len(cases),
                 "planted_nats": PLANTED_NATS,
-                "records": [fields_of(record) for record in records],
+                "records": [dataclasses.asdict(record) for record in records],
             },
             grids=grids(records),
             figures={"natural_order": figure(records)},
-            console=Console(),
             earlier_seconds=sum(record.seconds for record in taken),
         )
 
@@ -112,7 +111,7 @@ class NaturalOrder:
             ):
                 record = future.result()
                 done[record.case] = record
-                file.write(json.dumps(fields_of(record)) + "\n")
+                file.write(json.dumps(dataclasses.asdict(record)) + "\n")
                 file.flush()
                 progress(number, len(cases))
 
@@ -169,14 +168,112 @@ def _finished(path: Path) -> dict[Case, Record]:
     return found
 
 
+LEVEL = -3.0
+"""log10 of the level of `contaminated`."""
+
+_LAWS = ("exchangeable", "reversible", "forward")
+_COLUMNS = {
+    "kind": "{r[0]}",
+    "files": lambda row: f"{len(row[1])}",
+    "refused": lambda row: _share([one.refused for one in row[1]]),
+    "contaminated": lambda row: _share([_is(one, "contaminated") for one in row[1]]),
+    "suspected": lambda row: _share([_is(one, "suspected") for one in row[1]]),
+    "direction, median log10 p": lambda row: _median(one.log10_p for one in row[1]),
+    "adjacency, median log10 p": lambda row: _median(
+        one.adjacency_log10_p for one in row[1]
+    ),
+    "adjacency <= 0.001": lambda row: _share(
+        [one.adjacency_log10_p <= LEVEL for one in row[1]]
+    ),
+}
+
+
+def grids(records: Sequence[Record]) -> list[Grid]:
+    """By law and length; by kind and strength; and the same files remembered."""
+    clean = [record for record in records if not record.case.nats]
+    planted = [record for record in records if record.case.nats]
+    by_law = grouped(clean, lambda one: (_LAWS.index(one.law), one.case.n))
+    by_kind = grouped(clean, lambda one: (one.law, one.case.kind, one.case.strength))
+    found = [
+        Grid.of(
+            "Scorers that never saw the files, by law and rows",
+            [
+                *(
+                    (f"{_LAWS[law]}, {n:,} rows", by_law[law, n])
+                    for law, n in sorted(by_law)
+                ),
+                *([("all", clean)] if clean else []),
+            ],
+            _COLUMNS,
+        ),
+        Grid.of(
+            "Scorers that never saw the files, by kind and strength",
+            [
+                (f"{kind} {strength:g} ({law})", by_kind[law, kind, strength])
+                for law, kind, strength in sorted(by_kind)
+            ],
+            _COLUMNS,
+        ),
+    ]
+    if planted:
+        gain, remembered = planted[0].case.nats, grouped(planted, lambda one: one.law)
+        title = f"The same scorer, which remembers the file ({gain:g} nats a boundary)"
+        rows = [(law, remembered[law]) for law in _LAWS if law in remembered]
+        found.append(Grid.of(title, rows, _COLUMNS))
+    return found
+
+
+def _is(record: Record, verdict: str) -> bool:
+    return record.verdict == verdict
+
+
+def _median(values: Iterable[float]) -> str:
+    return f"{statistics.median(values):.1f}"
+
+
+def _share(flags: Sequence[bool]) -> str:
+    count = sum(flags)
+    return "0" if not count else f"{count} ({count / len(flags):.2g})"
+
+
+def figure(records: Sequence[Record]) -> str:
+    """Shares of clean files by kind: adjacency at 0.001, and called contaminated."""
+    clean = [r for r in records if not r.case.nats and r.law != "exchangeable"]
+    kinds = sorted(
+        {record.case.kind for record in clean},
+        key=lambda kind: (_accused([r for r in clean if r.case.kind == kind])[0], kind),
+    )
+    shares = [_accused([r for r in clean if r.case.kind == kind]) for kind in kinds]
+    with matplotlib.rc_context(STYLE):
+        return _drawn(kinds, shares)
+
+
+def _drawn(kinds: Sequence[str], shares: Sequence[tuple[float, float]]) -> str:
+    plot, axes = figure_axes((7.0, 0.16 * max(10, len(kinds)) + 0.8))
+    places = range(len(kinds))
+    axes.barh(places, [one for one, _ in shares], color=ORANGE, height=0.7)
+    axes.scatter([one for _, one in shares], places, color=BLUE, s=14, zorder=3)
+    axes.set_yticks(places, kinds, fontsize=6)
+    axes.set_xlim(-0.02, 1.02)
+    axes.set_ylim(-1, len(kinds))
+    axes.set_xlabel(
+        "share of files that a clean, copying scorer is accused of\n"
+        "bar: a test of random orders at 0.001; dot: called contaminated"
+    )
+    return svg_text(plot)
+
+
+def _accused(records: Sequence[Record]) -> tuple[float, float]:
+    n = max(1, len(records))
+    return (
+        sum(record.adjacency_log10_p <= LEVEL for record in records) / n,
+        sum(record.verdict == "contaminated" for record in records) / n,
+    )
+
+
 def main() -> int:
     """Command line of `python -m eval.natural_order`."""
-    return run_command(
-        lambda: parse(
-            NaturalOrder, sys.argv[1:], prog="python -m eval.natural_order"
-        ).run(),
-        name="eval.natural_order",
-    )
+    return run_study("natural_order", NaturalOrder)
 
 
 if __name__ == "__main__":

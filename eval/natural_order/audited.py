@@ -1,30 +1,153 @@
-"""One file through the path of `audit`: checks, plan, scores, p-values, verdict."""
+"""One file through the path of `audit`: checks, plan, scores, p-values, verdict.
+
+The scorer has read a background in which much stands twice, and no audited file.
+"""
 
 import dataclasses
 import functools
 import itertools
+import json
 import time
-from typing import Any
+import types
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any, cast
 
-from eval.natural_order.background import documents
 from eval.natural_order.copying import (
     CONTEXT,
     PREFIX_ID,
     Bigrams,
     CopyingPairs,
-    CopyingScorer,
     WordEncoder,
     fit_bigrams,
     remember,
 )
 from eval.natural_order.kinds import KINDS
+from eval.natural_order.words import (
+    ADJECTIVES,
+    NAMES,
+    NOUNS,
+    OF_TOPIC,
+    PLACES,
+    VERBS,
+    Vocabulary,
+    answer,
+    foreign_sentence,
+    language,
+    pseudoword,
+    question,
+    sentence,
+    thing,
+)
 from jaxcontam.analyses.order_files import order_checks
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.data.repeats import without_repeats
 from jaxcontam.methods import adjacency, direction
 from jaxcontam.methods.order_test import order_result, plan_test, score_test
-from jaxcontam.results import OrderResult, Pretest
+from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.verdict import MIN_EFFECT, decide
+
+_ALL_WORDS = (*NOUNS, *NAMES, *PLACES, *ADJECTIVES, *VERBS)
+
+
+def background_texts(*, seed: int) -> Iterator[str]:
+    """Texts without end in which much stands twice, so that they teach to copy.
+
+    None is an audited file, though the same grammar made them; the same seed gives the
+    same ones.
+    """
+    rng = Random(f"documents copier {seed}")
+    while True:
+        # An unused draw a text, with which the published study was made.
+        rng.random()
+        yield rng.choice(_FORMS)(rng)
+
+
+def repeated_string(rng: Random) -> str:
+    """Random words or syllables, and the same again once or more."""
+    n = rng.randrange(8, 40)
+    if rng.random() < 0.7:
+        words = [rng.choice(_ALL_WORDS) for _ in range(n)]
+    else:
+        words = [pseudoword(rng, rng.randrange(1, 4)) for _ in range(n)]
+    between = rng.choice(("\n", " ", ". ", "\n\n"))
+    return between.join([" ".join(words)] * rng.randrange(2, 5))
+
+
+def _repeated_sentences(rng: Random) -> str:
+    """A few rows, and again in the same order or another one."""
+    write = rng.choice((sentence, question, answer))
+    rows = [write(rng) for _ in range(rng.randrange(2, 6))]
+    parts = []
+    for _ in range(rng.randrange(2, 4)):
+        parts += rows
+        rng.shuffle(rows)
+    return "\n".join(parts)
+
+
+def _lookups(rng: Random) -> str:
+    """Keys with values, asked for again in any order."""
+    keys = rng.sample(_ALL_WORDS, rng.randrange(4, 10))
+    sign = rng.choice((" = ", ": ", " is "))
+    values = [
+        str(rng.randrange(1000)) if rng.random() < 0.5 else pseudoword(rng, 2)
+        for _ in keys
+    ]
+    facts = [f"{key}{sign}{value}" for key, value in zip(keys, values, strict=True)]
+    return "\n".join(facts + rng.choices(facts, k=2 * len(facts)))
+
+
+def _records(rng: Random) -> str:
+    """JSON lines of one exporter."""
+    keys = rng.sample(("id", "text", "label", "source", "name"), 3)
+    label = rng.choice(("yes", "no", "a", "b"))
+    separators = rng.choice(((", ", ": "), (",", ":")))
+    rows = []
+    for _ in range(rng.randrange(3, 7)):
+        row = {
+            "id": rng.randrange(10_000),
+            "text": sentence(rng),
+            "label": label if rng.random() < 0.8 else rng.choice(("yes", "no")),
+            "source": thing(rng),
+            "name": rng.choice(NAMES),
+        }
+        rows.append(json.dumps({k: row[k] for k in keys}, separators=separators))
+    return "\n".join(rows)
+
+
+def _list(rng: Random) -> str:
+    """Rows that begin alike."""
+    mark = rng.choice(("- ", "* ", "Q: ", "> ", "Note: ", "<li>", "# "))
+    n = rng.randrange(4, 10)
+    write = rng.choice((sentence, question))
+    return "\n".join(f"{mark}{write(rng)}" for _ in range(n))
+
+
+def _prose(rng: Random) -> str:
+    """Sentences about a few things and people, in no order."""
+    words = Vocabulary(
+        nouns=tuple(rng.sample(rng.choice(OF_TOPIC).nouns, 6)),
+        names=tuple(rng.sample(NAMES, 2)),
+    )
+    return "\n".join(sentence(rng, words) for _ in range(rng.randrange(4, 10)))
+
+
+def _foreign(rng: Random) -> str:
+    spoken = language(rng.randrange(4))
+    return "\n".join(foreign_sentence(rng, spoken) for _ in range(rng.randrange(3, 8)))
+
+
+_FORMS: tuple[Callable[[Random], str], ...] = (
+    repeated_string,
+    repeated_string,
+    _repeated_sentences,
+    _lookups,
+    _records,
+    _list,
+    _prose,
+    _foreign,
+)
+
 
 _N_DOCUMENTS = 2_000
 # Where in the file the evidence lies enters no verdict, and takes time.
@@ -37,10 +160,10 @@ class Case:
     """A file and who is asked about it.
 
     Attributes:
-        kind: Of natural order; see `KINDS`.
+        kind: Kind of natural order; see `KINDS`.
         strength: One of the kind's.
         n: Rows.
-        seed: Of the file and of the tests.
+        seed: Seeds the file and of the tests.
         nats: What a remembered boundary gains; 0 is a clean scorer.
     """
 
@@ -57,14 +180,14 @@ class Record:
 
     Attributes:
         case: The case.
-        law: Of its kind.
+        law: Law of its kind.
         n_kept: Rows without repeats.
         refused: Whether the checks of the deciding test fail, so that nobody would
             have scored the file.
         failed: Names of all checks that fail.
         verdict: As for a published order.
-        log10_p: Of direction.
-        adjacency_log10_p: Of adjacency, which would decide were the order random.
+        log10_p: log10 p of direction.
+        adjacency_log10_p: log10 p of adjacency, which decides for random orders.
         seconds: CPU time.
     """
 
@@ -97,7 +220,9 @@ def audited(case: Case, background: Bigrams) -> Record:
         context=CONTEXT,
         seed=case.seed,
     )
-    scored = score_test(planned, CopyingScorer(CopyingPairs(background, memory)))
+    # A test of pairs asks a scorer for nothing else.
+    scorer = types.SimpleNamespace(pairs=CopyingPairs(background, memory))
+    scored = score_test(planned, cast(SequenceScorer, scorer))
     attraction, forward = (
         order_result(
             planned,
@@ -109,13 +234,14 @@ def audited(case: Case, background: Bigrams) -> Record:
         for method in (_ADJACENCY, _DIRECTION)
     )
     decided = decide([forward, attraction], min_effect=MIN_EFFECT)[0]
+    assert decided.verdict is not None
     return Record(
         case=case,
         law=kind.law,
         n_kept=len(benchmark),
-        refused=not _passed(decided.pretests),
+        refused=not all(test.passed for test in decided.pretests),
         failed=tuple(test.name for test in pretests if not test.passed),
-        verdict=_verdict(decided),
+        verdict=decided.verdict,
         log10_p=forward.numbers.log10_p,
         adjacency_log10_p=attraction.numbers.log10_p,
         seconds=time.process_time() - began,
@@ -125,7 +251,7 @@ def audited(case: Case, background: Bigrams) -> Record:
 @functools.cache
 def background() -> Bigrams:
     """What the scorer has read; the same in every process."""
-    texts = itertools.islice(documents("copier", seed=0), _N_DOCUMENTS)
+    texts = itertools.islice(background_texts(seed=0), _N_DOCUMENTS)
     return fit_bigrams(list(texts))
 
 
@@ -134,21 +260,7 @@ def audited_case(case: Case) -> Record:
     return audited(case, background())
 
 
-def fields_of(record: Record) -> dict[str, Any]:
-    """A record as JSON takes it."""
-    return dataclasses.asdict(record)
-
-
 def record_from(fields: dict[str, Any]) -> Record:
-    """Undo `fields_of`."""
+    """A record from its fields, as `dataclasses.asdict` gives them."""
     case = Case(**fields.pop("case"))
     return Record(case=case, failed=tuple(fields.pop("failed")), **fields)
-
-
-def _passed(pretests: tuple[Pretest, ...]) -> bool:
-    return all(test.passed for test in pretests)
-
-
-def _verdict(result: OrderResult) -> str:
-    assert result.verdict is not None
-    return result.verdict

@@ -23,8 +23,6 @@ import numpy as np
 
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScores
-from jaxcontam.scoring.scorer import SequenceSums, TokenTable
-from jaxcontam.scoring.store import ScoreStore
 from jaxcontam.scoring.stored import Progress
 
 PREFIX_ID = 0
@@ -38,7 +36,7 @@ CONTEXT = 512
 BACKGROUND, WORD, AFTER_ONE, AFTER_TWO = 0.55, 0.1, 0.15, 0.2
 # Bigrams count against so many of the unigram model.
 _PRIOR = 5.0
-# Of words that the background lacks.
+# Number of words that the background lacks.
 _UNKNOWN_WORDS = 10_000
 # Entries of the largest comparison of a batch: what a processor's cache holds.
 _BATCH = 1_500_000
@@ -88,7 +86,7 @@ class Bigrams:
         words: Its vocabulary.
         unigram_V: Probability of each word by its id; the last is of any other word.
         pairs_N: Ascending, first id times (V + 1) plus second id.
-        counts_N: Of these pairs.
+        counts_N: Counts of these pairs.
         firsts_V: How often each word is the first of a pair.
     """
 
@@ -209,50 +207,6 @@ class CopyingPairs:
         ]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class CopyingScorer:
-    """A `SequenceScorer`; remembered neighbours count between pairs alone."""
-
-    pairs: CopyingPairs
-    context: int = CONTEXT
-    store: ScoreStore | None = None
-
-    def tokens(
-        self, sequences: Sequence[np.ndarray], progress: Progress | None = None
-    ) -> list[np.ndarray]:
-        """Log-probability of every id after each sequence's first, (1, n_ids - 1).
-
-        Raises:
-            ValueError: If a sequence exceeds the context.
-        """
-        longest = max((len(ids) for ids in sequences), default=0)
-        if longest > CONTEXT:
-            raise ValueError(f"sequences must have {CONTEXT} ids, got {longest}")
-        groups = [PairGroup(ids[:1], (ids[1:],), 0, (1,)) for ids in sequences]
-        scored = CopyingPairs(self.pairs.background).logprobs(groups, progress)
-        return [of_group[0][None] for of_group in scored.logprobs]
-
-    def token_table(
-        self, sequences: Sequence[np.ndarray], progress: Progress | None = None
-    ) -> TokenTable:
-        """See `tokens`."""
-        return TokenTable(self.tokens(sequences, progress), 0)
-
-    def sums(
-        self, sequences: Sequence[np.ndarray], progress: Progress | None = None
-    ) -> SequenceSums:
-        """Sums of `tokens`."""
-        tokens = self.tokens(sequences, progress)
-        loglik = np.array([own.sum(dtype=np.float64) for own in tokens])
-        return SequenceSums(loglik, np.zeros_like(loglik), 0)
-
-    def log_likelihoods(
-        self, sequences: Sequence[np.ndarray], progress: Progress | None = None
-    ) -> np.ndarray:
-        """The same sums alone."""
-        return self.sums(sequences, progress).loglik
-
-
 def _room(
     order: Sequence[int],
     groups: Sequence[PairGroup],
@@ -295,7 +249,7 @@ def _logprobs(background: Bigrams, ids_GKL: np.ndarray, P: int) -> np.ndarray:
     wide[..., 2:] = ids_GKL
     # [.., i, j]: is the word at P - 2 + i that at j - 2?
     same = wide[..., P:, None] == wide[..., None, :]
-    # Of target t the context is what stands before P + t.
+    # The context of target t is what stands before P + t.
     before_TL = np.arange(L) < P + np.arange(L - P)[:, None]
     before_TL = before_TL & (ids_GKL >= 0)[..., None, :]
     word = same[..., 2:, 2:] & before_TL

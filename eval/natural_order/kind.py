@@ -35,31 +35,71 @@ class File:
         return Benchmark(name, self.texts, self.fields)
 
 
+Make = Callable[[Random, int, float], File]
+"""(random state, rows, strength) -> the file."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """One kind of natural order.
 
     Attributes:
         name: In tables and as the first part of a file's name.
-        family: Kinds that share a cause.
         law: See `Law`.
         strengths: Ascending: how strong the order is; `strength_is` says of what.
         strength_is: What the number is.
-        make: (random state, rows, strength) -> the file.
+        make: Makes a file.
         most_rows: Longest file that the kind can give; None for any.
     """
 
     name: str
-    family: str
     law: Law
     strengths: tuple[float, ...]
     strength_is: str
-    make: Callable[[Random, int, float], File]
+    make: Make
     most_rows: int | None = None
 
     def file(self, *, n: int, strength: float, seed: int) -> File:
         """A file of n rows; the same arguments give the same bytes."""
         return self.make(Random(f"{self.name} {n} {strength} {seed}"), n, strength)
+
+
+PARTLY: tuple[tuple[float, ...], str] = ((0.5, 1.0), "share of rows in their place")
+"""Strengths of kinds whose rows are `loosened`, and what they are."""
+
+
+def kinds(
+    law: Law,
+    strength: tuple[tuple[float, ...], str],
+    makes: Mapping[str, Make],
+    *,
+    most_rows: int | None = None,
+) -> list[Kind]:
+    """Kinds of one law, whose strengths are the same number."""
+    strengths, strength_is = strength
+    return [
+        Kind(
+            name=name,
+            law=law,
+            strengths=strengths,
+            strength_is=strength_is,
+            make=make,
+            most_rows=most_rows,
+        )
+        for name, make in makes.items()
+    ]
+
+
+def in_order(
+    rows: Callable[[Random, int], Sequence[str] | Sequence[Mapping[str, Any]]],
+) -> Make:
+    """Rows of a full order, of which a share keeps its place: see `loosened`."""
+
+    def make(rng: Random, n: int, strength: float) -> File:
+        found = loosened(rng, rows(rng, n), strength)
+        return lines(found) if isinstance(found[0], str) else records(found)
+
+    return make
 
 
 def lines(texts: Sequence[str]) -> File:
@@ -97,7 +137,7 @@ def runs(
     return chain(rng, values, n, stay=1 - 1 / mean)
 
 
-def loosened(rng: Random, rows: Sequence[Value], share: float) -> list[Value]:
+def loosened(rng: Random, rows: Sequence[Any], share: float) -> list[Any]:
     """Rows of which this share keeps its place; the others trade places at random."""
     moved = [i for i in range(len(rows)) if rng.random() >= share]
     targets = rng.sample(moved, len(moved))
@@ -105,8 +145,3 @@ def loosened(rng: Random, rows: Sequence[Value], share: float) -> list[Value]:
     for here, there in zip(moved, targets, strict=True):
         found[there] = rows[here]
     return found
-
-
-def partly(strengths: tuple[float, float] = (0.5, 1.0)) -> dict[str, Any]:
-    """Strengths of a kind whose rows are `loosened`."""
-    return {"strengths": strengths, "strength_is": "share of rows in their place"}

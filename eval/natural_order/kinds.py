@@ -2,27 +2,22 @@
 
 from collections.abc import Mapping
 
-from eval.natural_order import (
-    kinds_labels,
-    kinds_lists,
-    kinds_random,
-    kinds_sorted,
-    kinds_stories,
-    kinds_styles,
-    kinds_topics,
-)
 from eval.natural_order.kind import Kind
+from eval.natural_order.kinds_labels import KINDS_LABELS, KINDS_LISTS
+from eval.natural_order.kinds_sorted import KINDS_RANDOM, KINDS_SORTED
+from eval.natural_order.kinds_stories import KINDS_STORIES
+from eval.natural_order.kinds_styles import KINDS_STYLES, KINDS_TOPICS
 
 KINDS: Mapping[str, Kind] = {
     kind.name: kind
-    for module in (
-        kinds_labels,
-        kinds_styles,
-        kinds_topics,
-        kinds_sorted,
-        kinds_stories,
-        kinds_lists,
-        kinds_random,
+    for kinds in (
+        KINDS_LABELS,
+        KINDS_STYLES,
+        KINDS_TOPICS,
+        KINDS_SORTED,
+        KINDS_STORIES,
+        KINDS_LISTS,
+        KINDS_RANDOM,
     )
-    for kind in module.KINDS
+    for kind in kinds
 }

@@ -1,11 +1,32 @@
-"""Labels that the model can read, and the ways in which annotation orders them."""
+"""Labels that the model can read, and templated rows from lists and tables.
 
-import json
+One list is known by heart to the world, as it knows the elements.
+"""
+
+import itertools
 from collections.abc import Sequence
 from random import Random
 
-from eval.natural_order.kind import File, Kind, chain, lines, loosened, partly, records
-from eval.natural_order.words import TOPIC_NAMES, pseudoword, question, sentence
+from eval.natural_order.kind import (
+    PARTLY,
+    File,
+    chain,
+    in_order,
+    kinds,
+    lines,
+    loosened,
+    records,
+)
+from eval.natural_order.words import (
+    ADJECTIVES,
+    NAMES,
+    NOUNS,
+    PLACES,
+    TOPIC_NAMES,
+    pseudoword,
+    question,
+    sentence,
+)
 
 _YES_NO = ("yes", "no")
 _SENTIMENTS = ("positive", "negative")
@@ -80,72 +101,110 @@ def _metadata(rng: Random, n: int, strength: float) -> File:
         [
             {"text": sentence(rng), "meta": {"source": source}}
             for source in chain(rng, sources, n, stay=strength)
-        ],
-        write=lambda row: json.dumps(row),
+        ]
     )
 
 
-_REPEATS = {"strengths": (0.6, 0.9), "strength_is": "P(label repeats)"}
+KINDS_LABELS = (
+    *kinds(
+        "reversible",
+        ((0.6, 0.9), "P(label repeats)"),
+        {
+            "labels_text": _labels_text,
+            "labels_chat": _labels_chat,
+            "labels_field": _labels_field,
+        },
+    ),
+    *kinds(
+        "reversible",
+        ((0.6, 0.9), "P(label changes)"),
+        {"labels_alternate": _labels_alternate},
+    ),
+    *kinds(
+        "reversible",
+        ((0.5, 1.0), "share of blocks of four that hold each label once"),
+        {"labels_balanced": _labels_balanced},
+    ),
+    *kinds("reversible", PARTLY, {"labels_grouped": _labels_grouped}),
+    *kinds(
+        "forward",
+        ((0.5, 0.95), "P(the next label of the cycle)"),
+        {"labels_rotate": _labels_rotate},
+    ),
+    *kinds(
+        "reversible",
+        ((0.6, 0.95), "P(same source as the row before)"),
+        {"metadata": _metadata},
+    ),
+)
 
-KINDS = (
-    Kind(
-        name="labels_text",
-        family="labels",
-        law="reversible",
-        make=_labels_text,
-        **_REPEATS,
+
+N_METALS = 300
+
+
+def _metals() -> tuple[str, ...]:
+    rng = Random("metals")
+    names = dict.fromkeys(
+        f"{pseudoword(rng, 2)}{ending}".capitalize()
+        for _ in range(3 * N_METALS)
+        for ending in (rng.choice(("ium", "on", "ine", "um")),)
+    )
+    return tuple(names)[:N_METALS]
+
+
+METALS = _metals()
+"""A list whose order the world knows, as it knows the elements; pages give it."""
+
+
+def _known_list(rng: Random, n: int) -> list[str]:
+    return [f"What is the weight of {metal}?" for metal in METALS[:n]]
+
+
+def _known_list_thinned(rng: Random, n: int, strength: float) -> File:
+    """Rows of the list with others between them."""
+    asked = iter(METALS)
+    n_asked = min(len(METALS), round(strength * n))
+    in_list = set(rng.sample(range(n), n_asked))
+    return lines(
+        [
+            f"What is the weight of {next(asked)}?" if i in in_list else question(rng)
+            for i in range(n)
+        ]
+    )
+
+
+def _regions(rng: Random, n: int) -> list[str]:
+    """Capitals, region by region; regions and countries in no order."""
+    regions = [pseudoword(rng, 3).capitalize() for _ in range(max(2, n // 25))]
+    texts = []
+    for i in range(n):
+        country, town = (pseudoword(rng, 3).capitalize() for _ in range(2))
+        region = regions[i * len(regions) // n]
+        texts.append(f"The capital of {country} in {region} is {town}.")
+    return texts
+
+
+def _grid(rng: Random, n: int) -> list[str]:
+    """Every combination of four lists, the last one varying fastest."""
+    side = 2
+    while side**4 < n:
+        side += 1
+    lists = [rng.sample(of, side) for of in (NAMES, ADJECTIVES, NOUNS, PLACES)]
+    cells = list(itertools.islice(itertools.product(*lists), n))
+    return [f"Did {a} see the {b} {c} at {d}?" for a, b, c, d in cells]
+
+
+KINDS_LISTS = (
+    *kinds(
+        "forward", PARTLY, {"known_list": in_order(_known_list)}, most_rows=N_METALS
     ),
-    Kind(
-        name="labels_chat",
-        family="labels",
-        law="reversible",
-        make=_labels_chat,
-        **_REPEATS,
+    *kinds(
+        "forward",
+        ((0.3, 0.7), "share of rows from the list"),
+        {"known_list_thinned": _known_list_thinned},
+        most_rows=N_METALS,
     ),
-    Kind(
-        name="labels_field",
-        family="labels",
-        law="reversible",
-        make=_labels_field,
-        **_REPEATS,
-    ),
-    Kind(
-        name="labels_alternate",
-        family="labels",
-        law="reversible",
-        strengths=(0.6, 0.9),
-        strength_is="P(label changes)",
-        make=_labels_alternate,
-    ),
-    Kind(
-        name="labels_balanced",
-        family="labels",
-        law="reversible",
-        strengths=(0.5, 1.0),
-        strength_is="share of blocks of four that hold each label once",
-        make=_labels_balanced,
-    ),
-    Kind(
-        name="labels_grouped",
-        family="labels",
-        law="reversible",
-        make=_labels_grouped,
-        **partly(),
-    ),
-    Kind(
-        name="labels_rotate",
-        family="labels",
-        law="forward",
-        strengths=(0.5, 0.95),
-        strength_is="P(the next label of the cycle)",
-        make=_labels_rotate,
-    ),
-    Kind(
-        name="metadata",
-        family="labels",
-        law="reversible",
-        strengths=(0.6, 0.95),
-        strength_is="P(same source as the row before)",
-        make=_metadata,
+    *kinds(
+        "reversible", PARTLY, {"regions": in_order(_regions), "grid": in_order(_grid)}
     ),
 )

@@ -1,10 +1,9 @@
 """Rows that go on from the row before: what points forward by itself."""
 
 import itertools
-from collections.abc import Callable, Iterator
 from random import Random
 
-from eval.natural_order.kind import File, Kind, lines
+from eval.natural_order.kind import File, kinds, lines
 from eval.natural_order.words import (
     ADJECTIVES,
     NAMES,
@@ -192,34 +191,34 @@ def _proofs(rng: Random, n: int, strength: float) -> File:
     return lines(texts)
 
 
-_Make = Callable[[Random, int, float], File]
+_GOES_ON = "P(goes on from the row before)"
+_BELONGS = "share of pairs that belong together"
 
-
-def _linked() -> Iterator[tuple[str, _Make, str, tuple[float, float]]]:
-    goes_on = "P(goes on from the row before)"
-    follows = "share of pairs that belong together"
-    yield "chained_sums", _chained_sums, goes_on, (0.3, 1.0)
-    yield "balance", _balance, goes_on, (0.3, 1.0)
-    yield "running_names", _running_names, goes_on, (0.3, 1.0)
-    yield "dialogue", _dialogue, follows, (0.3, 1.0)
-    yield "translations", _translations, follows, (0.3, 1.0)
-    yield "module", _module, "P(calls the function above)", (0.3, 1.0)
-    yield "story", _story, "sentences a document", (4.0, 20.0)
-    yield "steps", _steps, "share of recipes in their order", (0.3, 1.0)
-    yield "evolved", _evolved, goes_on, (0.3, 0.8)
-    yield "quoted", _quoted, goes_on, (0.3, 1.0)
-    yield "summaries", _summaries, follows, (0.3, 1.0)
-    yield "proofs", _proofs, goes_on, (0.3, 1.0)
-
-
-KINDS = tuple(
-    Kind(
-        name=name,
-        family="stories",
-        law="forward",
-        strengths=strengths,
-        strength_is=what,
-        make=make,
-    )
-    for name, make, what, strengths in _linked()
+KINDS_STORIES = (
+    *kinds(
+        "forward",
+        ((0.3, 1.0), _GOES_ON),
+        {
+            "chained_sums": _chained_sums,
+            "balance": _balance,
+            "running_names": _running_names,
+            "quoted": _quoted,
+            "proofs": _proofs,
+        },
+    ),
+    *kinds(
+        "forward",
+        ((0.3, 1.0), _BELONGS),
+        {
+            "dialogue": _dialogue,
+            "translations": _translations,
+            "summaries": _summaries,
+        },
+    ),
+    *kinds("forward", ((0.3, 0.8), _GOES_ON), {"evolved": _evolved}),
+    *kinds("forward", ((0.3, 1.0), "P(calls the function above)"), {"module": _module}),
+    *kinds("forward", ((4.0, 20.0), "sentences a document"), {"story": _story}),
+    *kinds(
+        "forward", ((0.3, 1.0), "share of recipes in their order"), {"steps": _steps}
+    ),
 )

@@ -8,11 +8,12 @@ import dataclasses
 from random import Random
 
 
-def _words(text: str) -> tuple[str, ...]:
+def listed(text: str) -> tuple[str, ...]:
+    """The words of a text."""
     return tuple(text.split())
 
 
-NAMES = _words(
+NAMES = listed(
     """
     Anselm Beatrix Corvin Delphine Edgar Fenella Gideon Hester Ivor Jocasta Kester
     Lavinia Magnus Nerissa Osric Petra Quentin Rosalind Silas Tamsin Ulric Verity
@@ -23,7 +24,7 @@ NAMES = _words(
     Piers Rowena
     """
 )
-PLACES = _words(
+PLACES = listed(
     """
     Alderwick Brackenford Coldharbour Dunmere Eastlow Farrowdale Greyhaven Hollin
     Ivybridge Kelmarsh Langrove Merrowby Northolme Oakley Pendrift Quarrington
@@ -31,7 +32,7 @@ PLACES = _words(
     Ashcombe Birchover Cragside Dovecote Elmswell Foxton Gullane Hartmoor
     """
 )
-ADJECTIVES = _words(
+ADJECTIVES = listed(
     """
     small large old new red blue green grey quiet loud heavy light broken clean
     narrow wide early late cold warm dry wet plain strange common rare sharp soft
@@ -39,7 +40,7 @@ ADJECTIVES = _words(
     distant patient clever gentle rough yellow wooden golden silver ancient modern
     """
 )
-VERBS = _words(
+VERBS = listed(
     """
     open close paint carry follow repair collect measure move lift cover clean
     order deliver return count sort mark borrow check hand watch visit turn
@@ -47,7 +48,7 @@ VERBS = _words(
     examine remove replace store inspect gather protect display
     """
 )
-PLACED = _words(
+PLACED = listed(
     """
     near behind above below beside inside under before against across
     """
@@ -76,7 +77,7 @@ TOPICS = tuple(tuple(nouns.split()) for nouns in _TOPICS.values())
 TOPIC_NAMES = tuple(_TOPICS)
 NOUNS = tuple(noun for nouns in TOPICS for noun in nouns)
 
-_SYLLABLES = _words(
+_SYLLABLES = listed(
     """
     ba be bo bri ca ce cla da de dro el en fa fi flo ga ge gri ha he il ja ka ke
     kri la le lo lum ma me mi mor na ne ni no or pa pe pra qua ra re ri ro sa se
@@ -90,10 +91,10 @@ class Vocabulary:
     """What sentences are made of.
 
     Attributes:
-        nouns: Of one topic, of all of them, or of another language.
+        nouns: Nouns of one topic, of all of them, or of another language.
         verbs: In the present.
         adjectives: Any.
-        names: Of people.
+        names: Names of people.
     """
 
     nouns: tuple[str, ...] = NOUNS

@@ -31,13 +31,11 @@ with `--models 0`, of it alone.
 
 import dataclasses
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
-from eval.open_questions import context, efforts, lags, places, skew, symmetry
+from eval.open_questions import efforts, matrices, orders
 from eval.open_questions.models import (
     BY_CONTEXT,
     GIVEN_QUESTIONS,
@@ -50,31 +48,25 @@ from eval.open_questions.models import (
     read_runs,
     trained_subjects,
 )
-from eval.open_questions.records import Found, Records
-from eval.open_questions.rows import Question
-from eval.open_questions.scores import SetScores, Subject
+from eval.open_questions.scores import Question, Row, SetScores, Subject
 from eval.python_docs import read_python_docs
-from eval.study import Clock, finish_study
-from jaxcontam.cli import parse, run_command
+from eval.study import Clock, Records, finish_study, run_study
 from jaxcontam.commands.flags import STORE_DIR, check_positive, check_seed, flags_of
 from jaxcontam.data.manifest import manifest_json
 from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.scoring.compiled import keep_compiled
-from train.allocator import keep_freed_memory
 from train.population_plan import Texts, texts_in_memory
 from train.sources import corpus_digest
 
+_ORDER = ("symmetry", "skew", "lags", "places", "context", "efforts")
 QUESTIONS: Mapping[str, Question] = {
     question.name: question
-    for question in (
-        symmetry.QUESTION,
-        skew.QUESTION,
-        lags.QUESTION,
-        places.QUESTION,
-        context.QUESTION,
-        efforts.QUESTION,
+    for question in sorted(
+        (*matrices.QUESTIONS, *orders.QUESTIONS, *efforts.QUESTIONS),
+        key=lambda question: _ORDER.index(question.name),
     )
 }
+Found = dict[str, list[Row]]
+"""Rows by question."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +85,7 @@ class OpenQuestions:
     """Models of 0.16 M parameters; fewer of each other population. 0 trains none:
     only the runs of --trained are asked."""
     seed: int = 60000
-    """Of the first model; other populations begin 1000, 2000, ... later."""
+    """Seed of the first model; other populations begin 1000, 2000, ... later."""
     any_code: bool = False
     """Take finished measurements that other code made."""
     out: Path = Path("runs/open_questions")
@@ -120,7 +112,7 @@ class OpenQuestions:
         clock = Clock.start()
         # What is wrong with them is said before anything is trained.
         runs = read_runs(self.trained)
-        records = Records(self.out / "models", QUESTIONS, any_code=self.any_code)
+        records = Records(self.out / "models", any_code=self.any_code)
         asked = self.questions or tuple(QUESTIONS)
         found = [*self._of_populations(records), *self._of_given(runs, records)]
         rows = {name: [row for one in found for row in one[name]] for name in asked}
@@ -139,12 +131,11 @@ class OpenQuestions:
             },
             grids=[grid for one in answers for grid in one.grids],
             figures={k: svg for one in answers for k, svg in one.figures.items()},
-            console=Console(),
             earlier_seconds=records.earlier_seconds,
         )
 
     def _asked(self, questions: tuple[str, ...]) -> list[str]:
-        """Of these, what the user wants to know."""
+        """Those of some questions that the user wants answered."""
         return [name for name in questions if name in (self.questions or QUESTIONS)]
 
     def _of_populations(self, records: Records) -> Iterator[Found]:
@@ -161,15 +152,14 @@ class OpenQuestions:
             if not names:
                 continue
 
-            def measure(design=design, seed=seed, names=names) -> Found:
+            def subjects(design=design, seed=seed) -> list[Subject]:
                 kind = (design.preset.decoder.vocab_size, design.max_example_tokens)
                 if kind not in texts:
                     texts[kind] = texts_in_memory(docs.documents, questions, design)
-                subjects = trained_subjects(design, texts[kind], seed=seed)
-                return _measured(subjects, names)
+                return trained_subjects(design, texts[kind], seed=seed)
 
             inputs = (dataclasses.asdict(design), seed, corpus, names)
-            yield records.of(f"{design.name}-{seed}", inputs, measure)
+            yield kept(records, f"{design.name}-{seed}", inputs, subjects, names)
 
     def _of_given(self, runs: Sequence[GivenRun], records: Records) -> Iterator[Found]:
         """Measurements of the runs that the user names, set by set."""
@@ -179,12 +169,14 @@ class OpenQuestions:
             store = self.out / STORE_DIR
             for subject in given_subjects(run, seed=self.seed, store=store):
                 name = subject.benchmark.name
-
-                def measure(subject=subject) -> Found:
-                    return _measured([subject], names)
-
                 inputs = (str(run.folder), about, name, self.seed, names)
-                yield records.of(f"{run.name}-{name}", inputs, measure)
+                yield kept(
+                    records,
+                    f"{run.name}-{name}",
+                    inputs,
+                    lambda subject=subject: [subject],
+                    names,
+                )
 
     def _planned(self) -> list[tuple[Population, int]]:
         """Models to train, populations in turn, so that an unfinished run has some."""
@@ -202,26 +194,51 @@ class OpenQuestions:
         return [(design, seed) for _, design, seed in planned]
 
 
-def _measured(subjects: list[Subject], names: list[str]) -> Found:
-    """Rows of every set, by question."""
-    found: Found = {name: [] for name in QUESTIONS}
-    for subject in subjects:
+def kept(
+    records: Records,
+    name: str,
+    inputs: Sequence[Any],
+    subjects: Callable[[], list[Subject]],
+    questions: Sequence[str],
+) -> Found:
+    """Rows of a record, by question, or measured now.
+
+    Args:
+        records: Records of the study.
+        name: Name of the record.
+        inputs: All that the rows follow from but the code, as JSON takes it.
+        subjects: Makes the sets to measure.
+        questions: What they are asked.
+    """
+    fields = records.read(name, *inputs)
+    if fields is not None:
+        return {
+            question: [QUESTIONS[question].row(**row) for row in rows]
+            for question, rows in fields["rows"].items()
+        }
+    clock = Clock.start()
+    found: Found = {question: [] for question in QUESTIONS}
+    for subject in subjects():
         scores = SetScores(subject)
-        for name in names:
-            found[name] += QUESTIONS[name].measure(scores)
+        for question in questions:
+            found[question] += QUESTIONS[question].measure(scores)
+    cost = clock.cost()
+    rows = {
+        question: [dataclasses.asdict(row) for row in own]
+        for question, own in found.items()
+    }
+    records.write(name, {"cpu_seconds": cost["cpu_seconds"], "rows": rows}, *inputs)
+    print(
+        f"{name}: {cost['wall_seconds']:.0f} s, {cost['cpu_seconds']:.0f} CPU s",
+        file=sys.stderr,
+        flush=True,
+    )
     return found
 
 
 def main() -> int:
     """Command line of `python -m eval.open_questions`."""
-    keep_freed_memory()
-    keep_compiled()
-    return run_command(
-        lambda: parse(
-            OpenQuestions, sys.argv[1:], prog="python -m eval.open_questions"
-        ).run(),
-        name="eval.open_questions",
-    )
+    return run_study("open_questions", OpenQuestions, trains=True, compiles=True)
 
 
 if __name__ == "__main__":

@@ -11,16 +11,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from eval.open_questions.rows import (
-    Answer,
-    Question,
-    Row,
-    cells,
-    mean_interval,
-    where,
-    words,
-)
-from eval.open_questions.scores import SetScores
+from eval.intervals import mean_interval, plus_minus, share_rejected
+from eval.open_questions.scores import Answer, Question, Row, SetScores, cells, where
 from eval.study import Grid
 from jaxcontam.methods import reversal, stratified
 from jaxcontam.methods.method import OrderFile, OrderMethod
@@ -33,7 +25,6 @@ from jaxcontam.stats.orders import OrderDesign, reversed_orders
 from jaxcontam.stats.pair_statistic import PairStrata
 from jaxcontam.stats.pair_test import adjacency_test
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE
-from jaxcontam.stats.shares import wilson_interval
 from jaxcontam.stats.strata import split_strata
 
 LEVELS = (0.001, 0.05)
@@ -237,12 +228,12 @@ def _against_default(
                 test,
                 f"{np.mean([row.passes for row in own]):.1f}",
                 *(
-                    words(
+                    plus_minus(
                         mean_interval([-max(r.log10_p, LOG10_CUT) for r in cut[n]]), 1
                     )
                     for n in copies
                 ),
-                "default" if test == tests[0] else words(mean_interval(gained)),
+                "default" if test == tests[0] else plus_minus(mean_interval(gained)),
             )
         )
     return Grid(
@@ -273,10 +264,7 @@ def _n_models(rows: Sequence[EffortRow]) -> str:
 
 
 def _share(rows: Sequence[EffortRow], level: float) -> str:
-    # A p-value of the level itself must not be lost to rounding.
-    found = sum(row.log10_p <= math.log10(level) + 1e-12 for row in rows)
-    low, high = wilson_interval(found, len(rows))
-    return f"{found / len(rows):.2f} ({low:.2f} to {high:.2f})"
+    return share_rejected([row.log10_p for row in rows], level).words()
 
 
-QUESTION = Question("efforts", EffortRow, measure, answer)
+QUESTIONS = (Question("efforts", EffortRow, measure, answer),)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from eval.open_questions.scores import Subject
+from eval.planted import in_rows
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.manifest import Manifest, PlantedSet, read_manifest
 from jaxcontam.errors import InputError
@@ -18,7 +19,7 @@ from train.audits import encode_planted
 from train.earlier import MANIFEST_NAME, MODEL_DIR
 from train.population_forms import train_scanned
 from train.population_plan import Design, Texts, plan_model
-from train.presets import PRESETS, Preset
+from train.presets import PRESETS
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,18 +37,11 @@ class Population(Design):
     share: float = 1.0
 
 
-def _small(context: int, batch_rows: int) -> Preset:
-    """0.16 M parameters."""
-    preset = PRESETS["0.16m"]
-    decoder = dataclasses.replace(preset.decoder, context=context)
-    return dataclasses.replace(preset, decoder=decoder, batch_rows=batch_rows)
-
-
 GIVEN_QUESTIONS = ("symmetry", "skew", "lags", "places")
 """What any planted model can be asked at a few passes a set."""
 LADDER = Population(
     name="0.16m",
-    preset=_small(128, 1),
+    preset=in_rows("0.16m", 128, 1),
     n_examples=120,
     copies=(0, 1, 2, 4, 10),
     n_steps=988,
@@ -70,7 +64,7 @@ TINY = Population(
 BY_CONTEXT = tuple(
     Population(
         name=f"{context}x{tokens}",
-        preset=_small(context, 256 // context),
+        preset=in_rows("0.16m", context, 256 // context),
         n_examples=2400 // tokens,
         copies=(0, 4, 10, 20),
         n_steps=494,
@@ -155,7 +149,7 @@ def read_runs(folders: Sequence[Path]) -> list[GivenRun]:
     runs: dict[str, GivenRun] = {}
     populations = {one.name for one in (LADDER, TINY, *BY_CONTEXT, PULSE)}
     for folder in folders:
-        # Of `.` and of `a/..`, too.
+        # The name of `.` and of `a/..`, too.
         name = Path(os.path.abspath(folder)).name
         manifest = read_manifest(folder / MANIFEST_NAME)
         if not manifest.finished:
@@ -188,7 +182,7 @@ def given_subjects(given: GivenRun, *, seed: int, store: Path) -> Iterator[Subje
 
     Args:
         given: The run.
-        seed: Of the tests.
+        seed: Seeds the tests.
         store: Where scores are kept.
 
     Raises:

@@ -1,9 +1,12 @@
-"""Scores of one set under one model, made once and read by every question."""
+"""Scores of one set under one model, and what a question makes of them."""
 
 import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
+from eval.study import Grid, grouped
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.methods import adjacency
@@ -22,7 +25,7 @@ class Subject:
 
     Attributes:
         population: What the model is one of.
-        seed: Of the model; also seeds the tests.
+        seed: Seeds the model; also seeds the tests.
         copies: How often the set was planted.
         benchmark: Its examples in published order.
         encoded: Their ids.
@@ -158,3 +161,69 @@ class SetScores:
             seed=subject.seed,
             n_orders=n_orders,
         )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """Where a number was measured; each question adds its own.
+
+    Attributes:
+        population: What the model is one of.
+        seed: Seeds the model.
+        name: Name of the set.
+        copies: How often it was planted.
+    """
+
+    population: str
+    seed: int
+    name: str
+    copies: int
+
+
+_R = TypeVar("_R", bound=Row)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Answer:
+    """What a question's rows come to.
+
+    Attributes:
+        grids: Tables.
+        figures: Name -> text of an SVG.
+    """
+
+    grids: tuple[Grid, ...]
+    figures: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Question:
+    """One question.
+
+    Attributes:
+        name: As typed after `--questions`.
+        row: Its kind of row.
+        measure: Scores of a set -> rows.
+        answer: Rows of all sets -> tables and figures.
+    """
+
+    name: str
+    row: type[Row]
+    measure: Callable[[SetScores], list[Any]]
+    answer: Callable[[Sequence[Any]], Answer]
+
+
+def where(scores: SetScores) -> dict[str, Any]:
+    """The fields of `Row` of a set."""
+    subject = scores.subject
+    return {
+        "population": subject.population,
+        "seed": subject.seed,
+        "name": subject.benchmark.name,
+        "copies": subject.copies,
+    }
+
+
+def cells(rows: Iterable[_R], key: Callable[[_R], Any]) -> dict[Any, list[_R]]:
+    """Rows by a key, in ascending order of keys."""
+    return dict(sorted(grouped(rows, key).items(), key=lambda item: item[0]))

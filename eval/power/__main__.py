@@ -14,10 +14,9 @@ tests on small models; it is not their power on large ones.
 
 import dataclasses
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
 
 from eval.power.designs import (
     CUT,
@@ -29,22 +28,18 @@ from eval.power.designs import (
     Population,
 )
 from eval.power.figures import power_figures
-from eval.power.model import ModelRecord
-from eval.power.records import RECORDS_DIR, read_record, record_key, record_path
-from eval.power.table import compare, dup50_rows, power_table
-from eval.power.words import power_grids
-from eval.power.workers import Job, made
+from eval.power.model import Job, ModelRecord, Task, made
+from eval.power.table import compare, dup50_rows, power_grids, power_table
 from eval.python_docs import read_python_docs
-from eval.study import Clock, finish_study
-from jaxcontam.cli import EXIT_PARTIAL, parse, run_command
+from eval.study import Clock, Records, finish_study, grouped, run_study
+from jaxcontam.cli import EXIT_PARTIAL
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.report.document import make_folder
-from train.allocator import keep_freed_memory
-from train.earlier import code_version
 from train.population_workers import Failure, n_cores
 from train.sources import corpus_digest
+
+RECORDS_DIR = "models"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,49 +78,52 @@ class Power:
     def run(self) -> int:
         """Train and test what is missing, print tables; returns the exit code."""
         clock = Clock.start()
-        console = Console()
-        make_folder(self._folder / RECORDS_DIR)
+        # A pulse run leaves the tables of the study alone.
+        folder = self.out / "tiny" if self.tiny else self.out
         docs = read_python_docs()
         questions = tuple(question.text for question in docs.questions)
         job = Job(
-            out=self._folder,
+            records=Records(folder / RECORDS_DIR, any_code=self.any_code),
             documents=docs.documents,
             questions=questions,
             corpus=corpus_digest([*docs.documents, *questions]),
-            code=code_version(),
         )
-        found = {
-            task: self._finished(job, population, seed)
-            for population in self._populations()
-            for seed in self._seeds(population)
-            for task in [(population.study, seed)]
-        }
+        found = self._finished(job, self._populations())
         missing = [task for task, record in found.items() if record is None]
-        taken = [record for record in found.values() if record is not None]
-        if taken:
-            print(f"keeping {len(taken)} finished models", file=sys.stderr)
+        if len(missing) < len(found):
+            print(
+                f"keeping {len(found) - len(missing)} finished models", file=sys.stderr
+            )
         failures: list[dict[str, Any]] = []
         with progress_bar("models", unit="models/s") as progress:
             n_processes = self.processes or n_cores()
-            for number, (task, outcome) in enumerate(
+            for number, ((study, seed), outcome) in enumerate(
                 made(job, missing, n_processes=n_processes), 1
             ):
                 if isinstance(outcome, Failure):
-                    failures.append(
-                        {"population": task[0].name, "seed": task[1], **_why(outcome)}
-                    )
-                    print(
-                        f"{task[0].name} {task[1]}: {outcome.reason}", file=sys.stderr
-                    )
+                    why = dataclasses.asdict(outcome)
+                    failures.append({"population": study.name, "seed": seed, **why})
+                    print(f"{study.name} {seed}: {outcome.reason}", file=sys.stderr)
                 else:
-                    found[task] = outcome
+                    found[study, seed] = outcome
                 progress(number, len(missing))
+        n_lost = sum(record is None for record in found.values())
+        if self.only and not self.tiny:
+            # One table of all that is finished.
+            found |= self._finished(
+                job, [one for name, one in POPULATIONS.items() if name not in self.only]
+            )
         records = [record for record in found.values() if record is not None]
-        n_lost = len(found) - len(records)
-        others = self._other_records(job)
-        if records or others:
-            taken += others
-            self._finish([*records, *others], taken, failures, job, clock, console)
+        if records:
+            _finish(
+                records,
+                flags_of(self),
+                clock=clock,
+                out=folder,
+                corpus=job.corpus,
+                failures=failures,
+                earlier_seconds=job.records.earlier_seconds,
+            )
         if n_lost:
             print(
                 f"{n_lost} models were not made; the same command tries these again",
@@ -133,121 +131,81 @@ class Power:
             )
         return EXIT_PARTIAL if n_lost else 0
 
-    def _finish(
-        self,
-        records: list[ModelRecord],
-        taken: list[ModelRecord],
-        failures: list[dict[str, Any]],
-        job: Job,
-        clock: Clock,
-        console: Console,
-    ) -> None:
-        """Tables, figures and numbers of the models that are there."""
-        table = power_table(records)
-        dup50 = dup50_rows(records)
-        long = [record for record in records if record.design == LONG.name]
-        target = [
-            row
-            for test in EXACT
-            for row in compare(long, test, PAPER, fewest_copies=4, cut=CUT)
-        ]
-        about = _populations(records)
-        finish_study(
-            "power",
-            flags_of(self),
-            clock=clock,
-            out=self._folder,
-            numbers={
-                "corpus_digest": job.corpus,
-                "model_cpu_seconds": sum(r.cpu_seconds for r in records),
-                "populations": about,
-                "power": [dataclasses.asdict(row) for row in table],
-                "dup50": [dataclasses.asdict(row) for row in dup50],
-                "target": [dataclasses.asdict(row) for row in target],
-                "failures": failures,
-            },
-            grids=power_grids(table, dup50, target, about),
-            figures=power_figures(table),
-            console=console,
-            earlier_seconds=sum(record.cpu_seconds for record in taken),
-        )
-
-    @property
-    def _folder(self) -> Path:
-        """A pulse run leaves the tables of the study alone."""
-        return self.out / "tiny" if self.tiny else self.out
-
-    def _other_records(self, job: Job) -> list[ModelRecord]:
-        """Finished models of populations that were not asked for: one table of all."""
-        if self.tiny or not self.only:
-            return []
-        return [
-            record
-            for name, population in POPULATIONS.items()
-            if name not in self.only
-            for seed in self._seeds(population)
-            if (record := self._finished(job, population, seed)) is not None
-        ]
-
     def _populations(self) -> list[Population]:
         if self.tiny:
             return [Population(study=PULSE, n_models=2, first_seed=1000)]
         return [POPULATIONS[name] for name in self.only or POPULATIONS]
 
-    def _seeds(self, population: Population) -> range:
-        first = population.first_seed + self.seed
-        return range(first, first + (self.models or population.n_models))
-
     def _finished(
-        self, job: Job, population: Population, seed: int
-    ) -> ModelRecord | None:
-        """The record of a model that the same inputs and, if asked, code made."""
-        study = population.study
-        # Where git cannot tell the code, an old record may be another code's.
-        if job.code is None and not self.any_code:
-            return None
-        code = None if self.any_code else job.code
-        key = record_key(study, seed, corpus=job.corpus, code=code)
-        return read_record(record_path(job.out, study, seed), key)
-
-
-def _why(failure: Failure) -> dict[str, str]:
-    return dataclasses.asdict(failure)
-
-
-def _populations(records: list[ModelRecord]) -> list[dict[str, Any]]:
-    """What was trained, by population."""
-    by_name: dict[str, list[ModelRecord]] = {}
-    for record in records:
-        by_name.setdefault(record.design, []).append(record)
-    return [
-        {
-            "name": name,
-            "seeds": [record.seed for record in found],
-            "n_parameters": found[0].n_parameters,
-            "n_examples": found[0].n_examples,
-            "n_tokens": found[0].n_tokens,
-            "canary_share": _mean([r.n_canary_tokens / r.n_tokens for r in found]),
-            "loss": _mean([r.loss for r in found]),
-            "train_seconds": _mean([r.train_seconds for r in found]),
-            "test_seconds": _mean([r.test_seconds for r in found]),
-            "cpu_seconds": _mean([r.cpu_seconds for r in found]),
+        self, job: Job, populations: Sequence[Population]
+    ) -> dict[Task, ModelRecord | None]:
+        """Every model of some populations, those with a record and those without."""
+        return {
+            (one.study, seed): job.finished(one.study, seed)
+            for one in populations
+            for first in (one.first_seed + self.seed,)
+            for seed in range(first, first + (self.models or one.n_models))
         }
-        for name, found in by_name.items()
+
+
+def _finish(
+    records: Sequence[ModelRecord],
+    flags: Sequence[str],
+    *,
+    corpus: str,
+    failures: Sequence[Mapping[str, Any]],
+    **finish: Any,
+) -> None:
+    """Tables, figures and numbers of the models that are there."""
+    table, dup50 = power_table(records), dup50_rows(records)
+    long = [record for record in records if record.design == LONG.name]
+    target = [
+        row
+        for test in EXACT
+        for row in compare(long, test, PAPER, fewest_copies=4, cut=CUT)
     ]
+    about = [
+        _about(name, own) for name, own in grouped(records, lambda r: r.design).items()
+    ]
+    finish_study(
+        "power",
+        flags,
+        numbers={
+            "corpus_digest": corpus,
+            "model_cpu_seconds": sum(r.cpu_seconds for r in records),
+            "populations": about,
+            "power": [dataclasses.asdict(row) for row in table],
+            "dup50": [dataclasses.asdict(row) for row in dup50],
+            "target": [dataclasses.asdict(row) for row in target],
+            "failures": failures,
+        },
+        grids=power_grids(table, dup50, target, about),
+        figures=power_figures(table),
+        **finish,
+    )
 
 
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
+def _about(name: str, found: Sequence[ModelRecord]) -> dict[str, Any]:
+    """What was trained in a population."""
+    means = ("loss", "train_seconds", "test_seconds", "cpu_seconds")
+    shares = [record.n_canary_tokens / record.n_tokens for record in found]
+    return {
+        "name": name,
+        "seeds": [record.seed for record in found],
+        "n_parameters": found[0].n_parameters,
+        "n_examples": found[0].n_examples,
+        "n_tokens": found[0].n_tokens,
+        "canary_share": sum(shares) / len(found),
+        **{
+            field: sum(getattr(record, field) for record in found) / len(found)
+            for field in means
+        },
+    }
 
 
 def main() -> int:
     """Command line of `python -m eval.power`."""
-    keep_freed_memory()
-    return run_command(
-        lambda: parse(Power, sys.argv[1:], prog="python -m eval.power").run(),
-        name="eval.power",
-    )
+    return run_study("power", Power, trains=True)
 
 
 if __name__ == "__main__":

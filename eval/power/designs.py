@@ -26,6 +26,7 @@ Learning rates and lengths were tried on seeds from 90000 on, which are not used
 import dataclasses
 from collections.abc import Mapping
 
+from eval.planted import in_rows
 from eval.power.model import Reading, Study, Variant
 from jaxcontam.models.config import llama_shape
 from train.plan import When
@@ -36,57 +37,6 @@ PAPER = "t, 50 shards, 250 orders"
 # Deeper p-values are not compared: the assumptions of neither test carry so far.
 CUT = 1e-12
 
-_BOTH = (
-    Reading("stratified", "stratified"),
-    Reading("t, same strata, 9 orders", "sharded_t"),
-)
-_STRATIFIED = Variant(scored="stratified", n_orders=9, readings=_BOTH)
-_ADJACENCY = Variant(
-    scored="adjacency",
-    readings=tuple(Reading(name, name) for name in ("adjacency", "adjacency_normal")),
-)
-_REVERSAL = Variant(scored="reversal", readings=(Reading("reversal", "reversal"),))
-_SHORT_T = Variant(
-    scored="sharded_t",
-    n_orders=9,
-    readings=(Reading("t, 50 shards, 9 orders", "sharded_t"),),
-)
-_PAPER_T = Variant(
-    scored="sharded_t", n_orders=250, readings=(Reading(PAPER, "sharded_t"),)
-)
-_LONG_T = Variant(
-    scored="stratified",
-    n_orders=250,
-    readings=(Reading("t, same strata, 250 orders", "sharded_t"),),
-)
-_ADJACENCY_ALONE = Variant(
-    scored="adjacency", readings=(Reading("adjacency", "adjacency"),)
-)
-# By the rule that `audit` has: strata of three here, whose orders coincide often, so
-# that they cost less than adjacency does.
-_BY_RULE = Variant(
-    scored="stratified",
-    n_orders=7,
-    readings=(
-        Reading("stratified, by rule", "stratified"),
-        Reading("t, same strata", "sharded_t"),
-    ),
-)
-
-
-def _shards(n_examples: int) -> Variant:
-    """Shards of six: as many passes as adjacency reads, and as long as rows allow."""
-    return Variant(
-        scored="sharded_t",
-        n_orders=7,
-        n_shards=max(2, n_examples // _SHARD_SIZE),
-        readings=(
-            Reading("stratified, shards of 6", "stratified"),
-            Reading("t, shards of 6", "sharded_t"),
-        ),
-    )
-
-
 _CUT_TOKENS = 20
 _N_EXAMPLES = 60
 _SHARD_SIZE = 6
@@ -94,11 +44,48 @@ _SHARD_SIZE = 6
 _CONTEXT = 128
 
 
+def _scored(scored: str, readings: Mapping[str, str], m: int | None = None) -> Variant:
+    """Scores of a method with m orders; readings are test -> method."""
+    found = tuple(Reading(name, method) for name, method in readings.items())
+    return Variant(scored=scored, n_orders=m, readings=found)
+
+
+def _sharded(n_shards: int, words: str) -> Variant:
+    """Shards with 7 orders: as many passes as adjacency reads."""
+    readings = {f"stratified, {words}": "stratified", f"t, {words}": "sharded_t"}
+    return dataclasses.replace(_scored("sharded_t", readings, 7), n_shards=n_shards)
+
+
+def _shards(n_examples: int) -> Variant:
+    """Shards of six, as long as rows allow."""
+    return _sharded(max(2, n_examples // _SHARD_SIZE), "shards of 6")
+
+
+_ADJACENCY_ALONE = _scored("adjacency", {"adjacency": "adjacency"})
+_ADJACENCY = _scored(
+    "adjacency", {name: name for name in ("adjacency", "adjacency_normal")}
+)
+_REVERSAL = _scored("reversal", {"reversal": "reversal"})
+_STRATIFIED = _scored(
+    "stratified",
+    {"stratified": "stratified", "t, same strata, 9 orders": "sharded_t"},
+    9,
+)
+_SHORT_T = _scored("sharded_t", {"t, 50 shards, 9 orders": "sharded_t"}, 9)
+_PAPER_T = _scored("sharded_t", {PAPER: "sharded_t"}, 250)
+_LONG_T = _scored("stratified", {"t, same strata, 250 orders": "sharded_t"}, 250)
+# By the rule that `audit` has: strata of three here, whose orders coincide often, so
+# that they cost less than adjacency does.
+_BY_RULE = _scored(
+    "stratified",
+    {"stratified, by rule": "stratified", "t, same strata": "sharded_t"},
+    7,
+)
+
+
 def _small(context: int) -> Preset:
     """0.16 M parameters; one row a step, long enough for strata of several examples."""
-    preset = PRESETS["0.16m"]
-    decoder = dataclasses.replace(preset.decoder, context=context)
-    return dataclasses.replace(preset, decoder=decoder, batch_rows=1)
+    return in_rows("0.16m", context, batch_rows=1)
 
 
 def _wider(width: int, layers: int, d_ff: int) -> Preset:
@@ -161,14 +148,11 @@ DIRECTION = _population(
     "direction",
     MAIN.copies,
     (
-        Variant(
-            scored="adjacency",
-            readings=(
-                Reading("adjacency", "adjacency"),
-                Reading("direction of all pairs", "direction"),
-            ),
+        _scored(
+            "adjacency",
+            {"adjacency": "adjacency", "direction of all pairs": "direction"},
         ),
-        Variant(scored="direction", readings=(Reading("direction", "direction"),)),
+        _scored("direction", {"direction": "direction"}),
     ),
 )
 _SIDE = (_ADJACENCY_ALONE, _shards(_N_EXAMPLES))
@@ -197,18 +181,7 @@ SHARDS = _population(
                 for name, method in (("stratified", "stratified"), ("t", "sharded_t"))
             ),
         ),
-        *(
-            Variant(
-                scored="sharded_t",
-                n_orders=7,
-                n_shards=k,
-                readings=(
-                    Reading(f"stratified, {k} shards, 7 orders", "stratified"),
-                    Reading(f"t, {k} shards, 7 orders", "sharded_t"),
-                ),
-            )
-            for k in _N_SHARDS
-        ),
+        *(_sharded(k, f"{k} shards, 7 orders") for k in _N_SHARDS),
         _ADJACENCY_ALONE,
     ),
     n_examples=120,
@@ -296,7 +269,7 @@ class Population:
     Attributes:
         study: What each model is.
         n_models: Models.
-        first_seed: Of the first; the others count up.
+        first_seed: Seed of the first; the others count up.
     """
 
     study: Study

@@ -6,7 +6,9 @@ import matplotlib
 from matplotlib.lines import Line2D
 
 from eval.curves import Curve, curves_svg
+from eval.intervals import Share
 from eval.power.table import PowerRow
+from eval.study import grouped
 from jaxcontam.report.figure import STYLE, figure_axes, svg_text
 
 # The level of the figures; tables have the others.
@@ -49,27 +51,15 @@ def power_figures(table: Sequence[PowerRow]) -> Mapping[str, str]:
 
 def _over_copies(rows: Sequence[PowerRow]) -> str:
     """A curve a test."""
-    curves = []
-    for test in dict.fromkeys(row.test for row in rows):
-        own = sorted(
-            (row for row in rows if row.test == test), key=lambda row: row.copies
-        )
-        curves.append(
-            Curve(
-                label=f"{test} ({own[0].passes:.0f} passes)",
-                x=[row.copies for row in own],
-                y=[row.power for row in own],
-                low=[row.low for row in own],
-                high=[row.high for row in own],
-            )
-        )
-    ticks = sorted({row.copies for row in rows})
     return curves_svg(
-        curves,
+        [
+            _curve(f"{test} ({own[0].passes:.0f} passes)", own, lambda row: row.copies)
+            for test, own in grouped(rows, lambda row: row.test).items()
+        ],
         x_label="copies in the training data",
         y_label=_POWER,
         log_x=True,
-        x_ticks=ticks,
+        x_ticks=sorted({row.copies for row in rows}),
         level=_LEVEL,
     )
 
@@ -78,22 +68,27 @@ def _over(
     rows: Sequence[PowerRow], label: str, x_of: Callable[[PowerRow], float]
 ) -> str:
     """A curve a test and duplication count against a number."""
-    curves = []
-    for test, copies in dict.fromkeys((row.test, row.copies) for row in rows):
-        own = sorted(
-            (row for row in rows if (row.test, row.copies) == (test, copies)), key=x_of
-        )
-        curves.append(
-            Curve(
-                label=f"{test}, {copies} copies",
-                x=[x_of(row) for row in own],
-                y=[row.power for row in own],
-                low=[row.low for row in own],
-                high=[row.high for row in own],
-                dashed=copies == 0,
-            )
-        )
+    curves = [
+        _curve(f"{test}, {copies} copies", own, x_of, dashed=copies == 0)
+        for (test, copies), own in grouped(
+            rows, lambda row: (row.test, row.copies)
+        ).items()
+    ]
     return curves_svg(curves, x_label=label, y_label=_POWER, level=_LEVEL)
+
+
+def _curve(
+    label: str,
+    rows: Sequence[PowerRow],
+    x_of: Callable[[PowerRow], float],
+    *,
+    dashed: bool = False,
+) -> Curve:
+    shares = {
+        x_of(row): Share(value=row.power, low=row.low, high=row.high)
+        for row in sorted(rows, key=x_of)
+    }
+    return Curve.of_shares(label, shares, dashed=dashed)
 
 
 def _by_setting(rows: Sequence[PowerRow]) -> str:

@@ -5,9 +5,12 @@ The pool that its sets are drawn from are the questions that `eval.python_docs` 
 
 import dataclasses
 import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
+from eval.study import Records
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.methods import order_method
@@ -18,10 +21,12 @@ from jaxcontam.results import Evidence, OrderNumbers
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.orders import OrderDesign, draw_orders
+from train.allocator import keep_freed_memory
 from train.plan import PlannedSet
 from train.population_forms import train_scanned
 from train.population_models import last_loss, n_parameters
-from train.population_plan import Design, Texts, plan_model
+from train.population_plan import Design, Texts, plan_model, texts_in_memory
+from train.population_workers import Failure, in_this_process, over_processes
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -114,8 +119,8 @@ class ModelRecord:
 
     Attributes:
         design: Name of the population.
-        seed: Of sets, stream, weights and tests.
-        n_examples: Of each set.
+        seed: Seeds sets, stream, weights and tests.
+        n_examples: Examples of each set.
         n_parameters: Tied weights counted once.
         n_tokens: Target tokens of training.
         n_canary_tokens: Ids of all copies of all sets.
@@ -123,7 +128,7 @@ class ModelRecord:
         train_seconds: Wall time, compilation included.
         test_seconds: Likewise.
         rows: Every test of every set.
-        cpu_seconds: Of both.
+        cpu_seconds: CPU seconds of both.
     """
 
     design: str
@@ -291,3 +296,80 @@ def first_orders(evidence: Evidence, n_orders: int) -> Evidence:
         scores=evidence.scores[:, : n_orders + 1],
         orders=evidence.orders[:, : n_orders + 1],
     )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What a process must know to make any model.
+
+    Attributes:
+        records: Where each model's record is kept.
+        documents: Background texts.
+        questions: The pool that sets are drawn from.
+        corpus: Digest of both.
+    """
+
+    records: Records
+    documents: tuple[str, ...]
+    questions: tuple[str, ...]
+    corpus: str
+
+    def finished(self, study: Study, seed: int) -> ModelRecord | None:
+        """The record of a model that the same inputs and, if asked, code made."""
+        fields = self.records.read(f"{study.name}-{seed}", *self._inputs(study, seed))
+        return None if fields is None else record_of(fields)
+
+    def keep(self, study: Study, record: ModelRecord) -> None:
+        """Write a model's record."""
+        inputs = self._inputs(study, record.seed)
+        name = f"{study.name}-{record.seed}"
+        self.records.write(name, dataclasses.asdict(record), *inputs)
+
+    def _inputs(self, study: Study, seed: int) -> tuple[Any, ...]:
+        return dataclasses.asdict(study), seed, self.corpus
+
+
+def record_of(fields: dict[str, Any]) -> ModelRecord:
+    """A record from the fields of its file."""
+    names = {field.name for field in dataclasses.fields(ModelRecord)}
+    known = {name: value for name, value in fields.items() if name in names}
+    rows = tuple(Outcome(**row) for row in known.pop("rows"))
+    return ModelRecord(rows=rows, **known)
+
+
+Task = tuple[Study, int]
+"""A population, and the seed of one of its models."""
+
+
+def made(
+    job: Job, tasks: Sequence[Task], *, n_processes: int
+) -> Iterator[tuple[Task, ModelRecord | Failure]]:
+    """Make models; each writes its record before it is told of.
+
+    A population's models stay together, so that a process compiles once for many.
+    """
+    if n_processes == 1:
+        yield from in_this_process(open_maker, job, tasks)
+        return
+    yield from over_processes(open_maker, job, tasks, n_processes=n_processes)
+
+
+def open_maker(job: Job) -> Callable[[Task], ModelRecord]:
+    """What a process does first; returns what makes a model."""
+    from jaxcontam.scoring.compiled import keep_compiled
+
+    keep_freed_memory()
+    keep_compiled()
+    texts: dict[tuple[int, int, str], Texts] = {}
+
+    def make(task: Task) -> ModelRecord:
+        study, seed = task
+        vocab_size = study.preset.decoder.vocab_size
+        kind = (vocab_size, study.max_example_tokens, study.separator)
+        if kind not in texts:
+            texts[kind] = texts_in_memory(job.documents, job.questions, study)
+        record = planted_model(study, texts[kind], seed=seed)
+        job.keep(study, record)
+        return record
+
+    return make

@@ -1,4 +1,4 @@
-"""Records of planted models to power and to the copies that half power needs.
+"""Records of planted models to power, the copies that half power needs, and tables.
 
 A model has one set in every cell, so that Wilson's interval over models is one over
 independent runs; what compares cells of the same models is bootstrapped over models.
@@ -6,23 +6,23 @@ independent runs; what compares cells of the same models is bootstrapped over mo
 
 import dataclasses
 import math
+import operator
 import statistics
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from eval.power.model import ModelRecord, Outcome
-from jaxcontam.stats.shares import wilson_interval
+from eval.intervals import ROUNDING, n_rejected, share_rejected, short
+from eval.power.model import ModelRecord
+from eval.study import Grid, grouped
 
 LEVELS = (0.001, 0.01, 0.05)
 """Levels at which power is stated."""
-# A p-value of the level itself must not be lost to rounding.
-_ROUNDING = 1e-12
+_CELL = operator.attrgetter("test", "setting", "n_examples", "copies")
 _N_BOOTSTRAP = 2000
-# Fewer duplication counts are no curve.
-_FEWEST_COUNTS = 4
-# A bootstrap of fewer models is narrower than it says.
-_FEWEST_MODELS = 40
+# Fewer duplication counts are no curve; a bootstrap of fewer models is too narrow.
+_FEWEST_COUNTS, _FEWEST_MODELS = 4, 40
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class PowerRow:
         setting: What else the set is told by.
         n_examples: Examples tested.
         copies: Duplication count; 0 gives the size.
-        level: Of the test.
+        level: Level of the test.
         n_models: Models whose set was tested.
         n_rejected: p-values at or below the level.
         low: Wilson interval of the share, 95 %, over models.
@@ -74,7 +74,7 @@ class Dup50:
     Attributes:
         design: Name of the population.
         test: Name of the reading.
-        level: Of the test.
+        level: Level of the test.
         n_models: Models.
         copies: Interpolated; None if more than the most copies planted.
         low: Bootstrap interval over models, 95 %; None likewise.
@@ -103,8 +103,8 @@ class Comparison:
         other: What it is compared with.
         copies: Duplication count.
         n_models: Sets compared.
-        n_held: Of these, those on which it holds.
-        n_both_cut: Of these, those on which both p-values lie at or below the cut.
+        n_held: Those on which it holds; of these, `n_both_cut` have both p-values at
+            or below the cut.
         cut: p-values below this counted as this.
     """
 
@@ -119,17 +119,18 @@ class Comparison:
 
 def power_table(records: Sequence[ModelRecord]) -> list[PowerRow]:
     """One row a cell and level, in order of arrival."""
-    cells: dict[tuple[str, str, str, int, int], list[Outcome]] = {}
-    for record in records:
-        for row in record.rows:
-            cell = (record.design, row.test, row.setting, row.n_examples, row.copies)
-            cells.setdefault(cell, []).append(row)
+    cells = grouped(
+        ((record.design, row) for record in records for row in record.rows),
+        lambda one: (one[0], *_CELL(one[1])),
+    )
     table = []
-    for (design, test, setting, n_examples, copies), rows in cells.items():
+    for (design, test, setting, n_examples, copies), found in cells.items():
+        rows = [row for _, row in found]
         effects = [row.effect for row in rows if row.effect is not None]
+        log10_ps = [row.log10_p for row in rows]
+        low, high = np.quantile(log10_ps, (0.25, 0.75)).tolist()
         for level in LEVELS:
-            n_rejected = sum(row.log10_p <= _threshold(level) for row in rows)
-            low, high = wilson_interval(n_rejected, len(rows))
+            share = share_rejected(log10_ps, level)
             table.append(
                 PowerRow(
                     design=design,
@@ -139,11 +140,11 @@ def power_table(records: Sequence[ModelRecord]) -> list[PowerRow]:
                     copies=copies,
                     level=level,
                     n_models=len(rows),
-                    n_rejected=n_rejected,
-                    low=low,
-                    high=high,
-                    median_log10_p=statistics.median(row.log10_p for row in rows),
-                    quartiles_log10_p=_quartiles([row.log10_p for row in rows]),
+                    n_rejected=n_rejected(log10_ps, level),
+                    low=share.low,
+                    high=share.high,
+                    median_log10_p=statistics.median(log10_ps),
+                    quartiles_log10_p=(low, high),
                     median_effect=statistics.median(effects) if effects else None,
                     passes=statistics.fmean(row.passes for row in rows),
                 )
@@ -154,17 +155,14 @@ def power_table(records: Sequence[ModelRecord]) -> list[PowerRow]:
 def dup50_rows(records: Sequence[ModelRecord]) -> list[Dup50]:
     """For every population with enough duplication counts, each test and level."""
     found = []
-    by_design: dict[str, list[ModelRecord]] = {}
-    for record in records:
-        by_design.setdefault(record.design, []).append(record)
-    for design, models in by_design.items():
+    for design, models in grouped(records, lambda record: record.design).items():
         for test, log10_p_MC in _complete(models).items():
             copies = sorted(log10_p_MC)
             if len(copies) < _FEWEST_COUNTS:
                 continue
             values_MC = np.stack([log10_p_MC[n] for n in copies], axis=1)
             for level in LEVELS:
-                found_MC = values_MC <= _threshold(level)
+                found_MC = values_MC <= math.log10(level) + ROUNDING
                 found.append(_dup50(design, test, level, copies, found_MC))
     return found
 
@@ -232,13 +230,13 @@ def compare(
         fewest_copies: Sets planted less often are left out.
         cut: p-values below this count as this.
     """
-    pairs: dict[int, list[tuple[float, float]]] = {}
-    floor = math.log10(cut)
+    pairs, floor = {}, math.log10(cut)
     for record in records:
-        found = {(row.test, row.copies): max(row.log10_p, floor) for row in record.rows}
-        for (name, copies), log10_p in found.items():
-            if name == test and copies >= fewest_copies and (other, copies) in found:
-                pairs.setdefault(copies, []).append((log10_p, found[other, copies]))
+        p = {(row.test, row.copies): max(row.log10_p, floor) for row in record.rows}
+        for name, copies in p:
+            if name == test and copies >= fewest_copies and (other, copies) in p:
+                both = (p[test, copies], p[other, copies])
+                pairs.setdefault(copies, []).append(both)
     return [
         Comparison(
             test=test,
@@ -253,24 +251,18 @@ def compare(
     ]
 
 
-def _quartiles(values: Sequence[float]) -> tuple[float, float]:
-    low, high = np.quantile(values, (0.25, 0.75)).tolist()
-    return low, high
-
-
-def _threshold(level: float) -> float:
-    return math.log10(level) + _ROUNDING
-
-
 def _complete(models: Sequence[ModelRecord]) -> Mapping[str, dict[int, np.ndarray]]:
     """Test -> copies -> (M,) log10 p, of tests with one set of each count a model."""
-    found: dict[str, dict[int, list[float]]] = {}
-    for model in models:
-        for row in model.rows:
-            counts = found.setdefault(row.test, {})
-            counts.setdefault(row.copies, []).append(row.log10_p)
+    by_test = grouped((r for model in models for r in model.rows), lambda row: row.test)
+    found = {
+        test: {
+            copies: np.array([row.log10_p for row in own])
+            for copies, own in grouped(rows, lambda row: row.copies).items()
+        }
+        for test, rows in by_test.items()
+    }
     return {
-        test: {copies: np.array(values) for copies, values in counts.items()}
+        test: counts
         for test, counts in found.items()
         if {len(values) for values in counts.values()} == {len(models)}
     }
@@ -286,8 +278,7 @@ def _dup50(
     power_BC = np.stack([found_MC[rows].mean(axis=0) for rows in drawn])
     values = np.sort(half_power_copies(copies, power_BC))
     # Ends are drawn values: an infinite one must not be mixed with a finite one.
-    low = values[round(0.025 * (_N_BOOTSTRAP - 1))]
-    high = values[round(0.975 * (_N_BOOTSTRAP - 1))]
+    low, high = (values[round(q * (_N_BOOTSTRAP - 1))] for q in (0.025, 0.975))
     return Dup50(
         design=design,
         test=test,
@@ -302,4 +293,107 @@ def _dup50(
 
 
 def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+    return float(value) if np.isfinite(value) else None
+
+
+def power_grids(
+    table: Sequence[PowerRow],
+    dup50: Sequence[Dup50],
+    target: Sequence[Comparison],
+    populations: Sequence[Mapping[str, Any]],
+) -> list[Grid]:
+    """A table a population and level, the copies of half power, the comparison."""
+    cells = grouped(table, lambda row: (row.design, row.level))
+    return [
+        *(
+            _power_grid(cells.get((about["name"], level), []), level, about)
+            for about in populations
+            for level in LEVELS
+        ),
+        *([_dup50_grid(dup50)] if dup50 else []),
+        *([_target_grid(target)] if target else []),
+    ]
+
+
+def _power_grid(
+    rows: Sequence[PowerRow], level: float, about: Mapping[str, Any]
+) -> Grid:
+    """Tests by duplication counts; what else a set is told by is part of the test."""
+    copies = list(dict.fromkeys(row.copies for row in rows))
+    several = len({row.n_examples for row in rows}) > 1
+    told = any(row.setting for row in rows)
+    cells = {
+        name: {row.copies: row for row in own}
+        for name, own in grouped(
+            (row for row in rows if row.setting or not told),
+            lambda row: _name(row, several),
+        ).items()
+    }
+    # A control has no setting of its own: it stands in the row of each.
+    for row in rows:
+        for found in cells.values():
+            first = next(iter(found.values()))
+            if (first.test, first.n_examples) == (row.test, row.n_examples):
+                found.setdefault(row.copies, row)
+    return Grid.of(
+        f"{about['name']}: {len(about['seeds']):,} models of {about['n_parameters']:,} "
+        f"parameters, {about['n_tokens']:,} tokens, {about['canary_share']:.0%} "
+        f"planted, sets of {about['n_examples']}. Share of sets with p at most "
+        f"{level:g} (95 % interval), by copies",
+        cells.items(),
+        {
+            "test": "{r[0]}",
+            "passes": lambda line: f"{next(iter(line[1].values())).passes:.1f}",
+        }
+        | {f"{n}": lambda line, n=n: _cell(line[1].get(n)) for n in copies},
+    )
+
+
+def _name(row: PowerRow, several: bool) -> str:
+    examples = f"{row.n_examples} examples" if several else ""
+    return ", ".join(filter(None, (row.test, examples, row.setting)))
+
+
+def _dup50_grid(dup50: Sequence[Dup50]) -> Grid:
+    """Copies of half power, a column a level."""
+    cells = grouped(dup50, lambda row: f"{row.design}: {row.test}")
+    return Grid(
+        "Copies at which half of the sets are found (95 % interval over models, where "
+        "there are 40 or more)",
+        ("population, test", *(f"p at most {level:g}" for level in LEVELS)),
+        tuple((name, *map(_copies, found)) for name, found in cells.items()),
+    )
+
+
+def _copies(row: Dup50) -> str:
+    def words(value: float | None) -> str:
+        return f"> {row.most}" if value is None else f"{value:.1f}"
+
+    if not row.has_interval:
+        return words(row.copies)
+    return f"{words(row.copies)} ({words(row.low)} to {words(row.high)})"
+
+
+def _target_grid(target: Sequence[Comparison]) -> Grid:
+    return Grid.of(
+        "Sets on which p is not above the other test's, both cut from below",
+        target,
+        {
+            "test": "{r.test}",
+            "other": "{r.other}",
+            "copies": "{r.copies}",
+            "sets": "{r.n_held}",
+            "of": "{r.n_models}",
+            "both at the cut": "{r.n_both_cut}",
+            "cut": "{r.cut:g}",
+        },
+    )
+
+
+def _cell(row: PowerRow | None) -> str:
+    """Share, interval; two digits without the zero in front, three where it is rare."""
+    if row is None:
+        return ""
+    digits = 3 if row.power < 0.1 and row.n_models >= 200 else 2
+    share, low, high = (short(x, digits) for x in (row.power, row.low, row.high))
+    return f"{share} ({low}-{high})"

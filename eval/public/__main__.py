@@ -30,20 +30,18 @@ import time
 from pathlib import Path
 from typing import Any, Literal
 
-from rich.console import Console
-
 from eval.public.cells import Cell, Outcome, finished, open_once, plan_cell, run_cell
 from eval.public.entries import Entry, Flags, read_entries
-from eval.public.picture import heat_map
 from eval.public.table import (
     decided_cells,
     failed_cells,
     grids,
+    heat_map,
     refused_cells,
     wide_words,
 )
-from eval.study import Clock, finish_study
-from jaxcontam.cli import EXIT_DONE, EXIT_PARTIAL, parse, run_command
+from eval.study import Clock, finish_study, run_study
+from jaxcontam.cli import EXIT_DONE, EXIT_PARTIAL
 from jaxcontam.commands.flags import check_positive, check_shared_flags, flags_of
 from jaxcontam.errors import InputError
 from jaxcontam.report.document import make_folder
@@ -79,7 +77,7 @@ class Public:
     min_effect: float = MIN_EFFECT
     """Nats a boundary that `no evidence` must have been able to find."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Of the operands of matrix products."""
+    """Type of the operands of matrix products."""
     batch_tokens: int | None = None
     """Tokens a batch (default: by device)."""
     mesh: str | None = None
@@ -137,7 +135,6 @@ class Public:
                     [*rows, *refused], wide_words(rows, decided, refused), *names
                 )
             },
-            console=Console(),
             earlier_seconds=sum(one.cpu_seconds for one in outcomes if one.kept),
         )
         if not rows and not refused:
@@ -208,12 +205,11 @@ def _said(outcome: Outcome, seconds: float) -> str:
 
 def main() -> int:
     """Command line of `python -m eval.public`."""
-
-    def run() -> int:
-        command = parse(Public, sys.argv[1:], prog="python -m eval.public")
-        return EXIT_PARTIAL if command.run()["failed"] else EXIT_DONE
-
-    return run_command(run, name="eval.public")
+    return run_study(
+        "public",
+        Public,
+        exit_code=lambda found: EXIT_PARTIAL if found["failed"] else EXIT_DONE,
+    )
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from jaxcontam.scoring.opened import LM_EVAL_PREFIX
 
 Kind = Literal["model", "benchmark"]
 
-# Of the table as a whole: they stand on its own command line, or nowhere.
+# Flags of the table as a whole: they stand on its own command line, or nowhere.
 _OWN = {
     *("model", "benchmark", "out", "store", "no_store", "json", "dry_run"),
     *("seed", "min_effect", "distributed", "price_per_hour"),
@@ -131,7 +131,7 @@ def _slug(name: str) -> str:
 
 
 def _folder(word: str) -> Path:
-    """Of a model here; training calls every folder `model`, so the one around it."""
+    """Folder of a model; training calls each one `model`, so take its parent."""
     path = Path(os.path.abspath(word))
     return path.parent if path.name == "model" else path
 

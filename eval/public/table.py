@@ -1,4 +1,4 @@
-"""Audits of all cells to one table: Holm over all of it, then the verdicts."""
+"""Audits of all cells to one table and picture: Holm over all of it, then verdicts."""
 
 import dataclasses
 import math
@@ -6,9 +6,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import matplotlib
+from matplotlib.patches import Patch, Rectangle
+
 from eval.public.cells import Outcome
 from eval.study import Grid
 from jaxcontam.analyses.method_notes import method_words
+from jaxcontam.report.figure import STYLE, figure_axes, svg_text
 from jaxcontam.report.numbers import effect_words, p_text
 from jaxcontam.report.plain_names import plain_name
 from jaxcontam.report.remedies import Advice
@@ -32,7 +36,7 @@ LETTERS = {
     INCONCLUSIVE: "I",
     INVALID_DESIGN: "X",
 }
-"""Of the verdicts, for cells of the wide table and of the picture."""
+"""Letters for verdicts in the wide table and the picture."""
 
 _LEVEL = 0.05
 
@@ -46,7 +50,7 @@ def decided_cells(
     its p-value is adjusted for all cells that were tested.
 
     Args:
-        outcomes: Of all cells.
+        outcomes: Outcomes of all cells.
         min_effect: Nats a boundary that `no evidence` must have been able to find.
     """
     tested = [one for one in outcomes if one.report is not None]
@@ -169,29 +173,35 @@ def grids(
             for model in models
         ),
     )
-    long = Grid(
+    long = Grid.of(
         reading(rows),
-        (
-            *("model", "benchmark", "n", "test", "p", "p adjusted"),
-            *("effect, nats a boundary", "MDE", "verdict"),
-        ),
-        tuple(map(_line, rows, decided)),
+        list(zip(rows, decided, strict=True)),
+        {
+            "model": "{r[0][model]}",
+            "benchmark": "{r[0][benchmark]}",
+            "n": "{r[0][n_examples]:,}",
+            "test": "{r[0][method]}",
+            "p": lambda line: _p(line[1]),
+            "p adjusted": lambda line: p_text(
+                math.log10(line[0]["p_adjusted"]), line[1].validity
+            ),
+            "effect, nats a boundary": lambda line: effect_words(
+                line[1].numbers.effect, line[1].numbers.effect_se
+            ),
+            "MDE": lambda line: (
+                "-" if line[0]["mde"] is None else f"{line[0]['mde']:.2f}"
+            ),
+            "verdict": lambda line: _verdict(line[0]),
+        },
     )
     tables = [wide, long] if rows else [wide]
+    place = {"model": "{r[model]}", "benchmark": "{r[benchmark]}"}
     if refused:
-        lines = tuple(
-            (
-                *(row["model"], row["benchmark"]),
-                "; ".join(map(plain_name, row["failed_pretests"])),
-                row["remedy"] or "",
-            )
-            for row in refused
-        )
-        head = ("model", "benchmark", "checks that failed", "remedy")
-        tables.append(Grid("Not scored: the file's own order", head, lines))
+        why = {"checks that failed": _failed, "remedy": lambda row: row["remedy"] or ""}
+        title = "Not scored: the file's own order"
+        tables.append(Grid.of(title, refused, {**place, **why}))
     if failed:
-        lost = tuple((row["model"], row["benchmark"], row["error"]) for row in failed)
-        tables.append(Grid("Not tested", ("model", "benchmark", "reason"), lost))
+        tables.append(Grid.of("Not tested", failed, {**place, "reason": "{r[error]}"}))
     return tuple(tables)
 
 
@@ -206,18 +216,112 @@ def reading(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _line(row: Mapping[str, Any], result: OrderResult) -> tuple[str, ...]:
+def _failed(row: Mapping[str, Any]) -> str:
+    return "; ".join(map(plain_name, row["failed_pretests"]))
+
+
+def _verdict(row: Mapping[str, Any]) -> str:
     verdict = row["verdict"]
-    if row["failed_pretests"] and verdict == INVALID_DESIGN:
-        verdict += f" ({'; '.join(map(plain_name, row['failed_pretests']))})"
-    return (
-        row["model"],
-        row["benchmark"],
-        f"{row['n_examples']:,}",
-        row["method"],
-        _p(result),
-        p_text(math.log10(row["p_adjusted"]), result.validity),
-        effect_words(result.numbers.effect, result.numbers.effect_se),
-        "-" if row["mde"] is None else f"{row['mde']:.2f}",
-        verdict,
+    is_refused = row["failed_pretests"] and verdict == INVALID_DESIGN
+    return f"{verdict} ({_failed(row)})" if is_refused else verdict
+
+
+# Adjusted p above each, and its colour; the darkest two carry white words.
+_STEPS = (
+    (0.05, "#f4f7fb", "p > 0.05"),
+    (0.001, "#c9dcf0", "p <= 0.05"),
+    (1e-6, "#7fb0dc", "p <= 0.001"),
+    (1e-12, "#1f5fa8", "p <= 1e-6"),
+    (-1.0, "#0b2f5b", "p <= 1e-12"),
+)
+_WHITE_FROM = 1e-6
+_INVALID, _FAILED = ("#e3d4e6", "invalid design"), ("#dddddd", "failed")
+_CELL_INCHES = (0.95, 0.34)
+# Around the cells: names of models, names of benchmarks, legend.
+_MARGIN_INCHES = (3.0, 1.7)
+
+
+def heat_map(
+    rows: Sequence[Mapping[str, Any]],
+    words: Mapping[tuple[str, str], str],
+    models: Sequence[str],
+    benchmarks: Sequence[str],
+) -> str:
+    """SVG of the table; each cell shows p before correction, its colour p after it.
+
+    Args:
+        rows: Cells of public.json.
+        words: (model, benchmark) -> what stands in the cell.
+        models: From top to bottom.
+        benchmarks: From left to right.
+    """
+    by_cell = {(row["model"], row["benchmark"]): row for row in rows}
+    size = tuple(
+        n * cell + margin
+        for n, cell, margin in zip(
+            (len(benchmarks), len(models)), _CELL_INCHES, _MARGIN_INCHES, strict=True
+        )
     )
+    with matplotlib.rc_context(STYLE):
+        figure, axes = figure_axes((size[0], size[1]))
+        shown: dict[str, str] = {}
+        for y, model in enumerate(models):
+            for x, benchmark in enumerate(benchmarks):
+                row = by_cell.get((model, benchmark))
+                colour, meaning = _look(row)
+                shown[meaning] = colour
+                axes.add_patch(Rectangle((x, y), 1, 1, fc=colour, ec="white", lw=1.5))
+                is_dark = row is not None and _is_dark(row)
+                axes.text(
+                    x + 0.5,
+                    y + 0.5,
+                    words.get((model, benchmark), _FAILED[1]),
+                    ha="center",
+                    va="center",
+                    fontsize=8,
+                    color="white" if is_dark else "black",
+                )
+        axes.set_xlim(0, len(benchmarks))
+        axes.set_ylim(len(models), 0)
+        axes.set_xticks(
+            [x + 0.5 for x in range(len(benchmarks))],
+            list(benchmarks),
+            rotation=40,
+            ha="right",
+            rotation_mode="anchor",
+        )
+        axes.set_yticks([y + 0.5 for y in range(len(models))], list(models))
+        axes.tick_params(length=0)
+        for side in axes.spines.values():
+            side.set_visible(False)
+        order = [step[2] for step in _STEPS] + [_INVALID[1], _FAILED[1]]
+        handles = [
+            Patch(fc=shown[meaning], ec="grey", lw=0.4, label=meaning)
+            for meaning in order
+            if meaning in shown
+        ]
+        figure.legend(
+            handles=handles,
+            title="adjusted",
+            loc="outside right upper",
+            frameon=False,
+            fontsize=8,
+        )
+        return svg_text(figure)
+
+
+def _look(row: Mapping[str, Any] | None) -> tuple[str, str]:
+    """Colour of a cell and what it means."""
+    if row is None:
+        return _FAILED
+    if row["verdict"] == INVALID_DESIGN:
+        return _INVALID
+    return next(
+        (colour, meaning)
+        for above, colour, meaning in _STEPS
+        if row["p_adjusted"] > above
+    )
+
+
+def _is_dark(row: Mapping[str, Any]) -> bool:
+    return row["verdict"] != INVALID_DESIGN and row["p_adjusted"] <= _WHITE_FROM

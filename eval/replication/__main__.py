@@ -8,6 +8,8 @@ Golchin and Surdeanu, arXiv:2308.08493, on models trained here.
 Command: `python -m eval.replication`. Hardware: 2 CPU cores, two minutes a model;
 nothing is downloaded. Headline: LOG.md.
 
+One recipe and one size of model: larger models replicate after fewer copies (Carlini et
+al. 2023, arXiv:2202.07646). Silence does not prove that a model did not read a set.
 With `--recorded DIR` no model is trained: tables 1 and 2 of the paper are made of
 completions that came with it.
 """
@@ -17,12 +19,9 @@ import dataclasses
 import io
 import json
 import sys
-import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
 
 from eval.python_docs import read_python_docs
 from eval.replication.models import (
@@ -38,28 +37,35 @@ from eval.replication.models import (
     Planted,
     Scale,
     planted_model,
+    take_paragraphs,
 )
-from eval.replication.page import write_page
 from eval.replication.recorded import recorded_partitions
-from eval.replication.table import print_study
-from eval.replication.texts import take_paragraphs
-from jaxcontam.cli import parse, run_command
+from eval.study import Clock, Grid, finish_study, grouped, run_study
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.commands.replicate import Replicate
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.tables import table_1, table_2
-from jaxcontam.report.document import REPORT_NAME, make_folder, replace_bytes
-from jaxcontam.report.provenance import library_versions, utc_now
-from jaxcontam.scoring.compiled import keep_compiled
-from jaxcontam.scoring.identity import cpu_name
-from train.allocator import keep_freed_memory
-from train.earlier import code_version
+from jaxcontam.report.document import REPORT_NAME
+from jaxcontam.report.page import PAGE_NAME as REPORT_PAGE
 from train.sources import corpus_digest
 
 PLAIN = "plain"
 # Each set is asked by instructions, and by its first pieces alone.
 _ASKED = (TASK, PLAIN)
 _PLANTED = (FORMATTED, RAW, UNSEEN)
+HEADER = (
+    *("planted", "asked by", "copies", "of control", "p"),
+    *("ROUGE-L guided", "general", "p", "verdict"),
+)
+_WORDS = {
+    FORMATTED: "guided prompts",
+    RAW: "plain lines",
+    UNSEEN: "never",
+    TASK: "instructions",
+    PLAIN: "first piece alone",
+}
+# Numbers of more models are given as a range.
+_MOST_VALUES = 4
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +81,7 @@ class Replication:
     any_code: bool = False
     """Take finished models that other code trained; their manifests say which."""
     out: Path = Path("runs/replication-study")
-    """Folder of models, reports, report.json and replication.html."""
+    """Folder of models, their reports, report.json and report.md."""
     tiny: bool = False
     """A pulse run, too small to learn anything."""
 
@@ -92,7 +98,7 @@ class Replication:
             print(table_1(partitions))
             print(table_2(partitions), end="")
             return None
-        started, clock, cpu = utc_now(), time.monotonic(), time.process_time()
+        clock = Clock.start()
         texts = take_paragraphs(read_python_docs().documents)
         scale = TINY if self.tiny else FULL
         rows = []
@@ -107,28 +113,20 @@ class Replication:
                 for name in _PLANTED
                 for task in _ASKED
             ]
-        document = {
-            "study": "replication",
-            "command": ["eval.replication", *flags_of(self)],
-            "started": started,
-            "wall_seconds": round(time.monotonic() - clock, 1),
-            "cpu_seconds": round(time.process_time() - cpu, 1),
-            "cpu": cpu_name(),
-            "code": code_version(),
-            "versions": library_versions(),
-            "corpus_digest": corpus_digest(texts.documents),
-            "n_instances": len(texts.instances),
-            "scale": dataclasses.asdict(scale),
-            "rows": rows,
-        }
-        text = json.dumps(document, indent=1, allow_nan=False) + "\n"
-        make_folder(self.out)
-        replace_bytes(self.out / REPORT_NAME, text.encode())
-        console = Console()
-        print_study(document, console)
-        page = write_page(document, self.out)
-        console.print(f"\npage: {page}", soft_wrap=True, highlight=False)
-        return document
+        return finish_study(
+            "replication",
+            flags_of(self),
+            clock=clock,
+            out=self.out,
+            numbers={
+                "corpus_digest": corpus_digest(texts.documents),
+                "n_instances": len(texts.instances),
+                "scale": dataclasses.asdict(scale),
+                "rows": rows,
+            },
+            grids=[table(rows, scale.copies), reports_grid(rows)],
+            file=Path(REPORT_NAME).stem,
+        )
 
 
 def _asked(
@@ -182,16 +180,68 @@ def _row(
     }
 
 
+def table(rows: Sequence[Mapping[str, Any]], copies: int) -> Grid:
+    """A line a set and way of asking; the numbers of each seed, or their range."""
+    n_seeds = len({row["seed"] for row in rows})
+    lines = []
+    for (planted, asked), own in grouped(
+        rows, lambda row: (row["planted"], row["asked"])
+    ).items():
+        times = "" if planted == UNSEEN else f", {copies} x"
+        lines.append(
+            (
+                _WORDS[planted] + times,
+                _WORDS[asked],
+                _each((row["n_exact"] + row["n_near"] for row in own), "d")
+                + f" of {own[0]['n']}",
+                _each((row["control_copies"] for row in own), "d")
+                + f" of {own[0]['n_control']}",
+                _each((row["p_control"] for row in own), ".1g"),
+                _each((row["guided"] for row in own), ".2f"),
+                _each((row["general"] for row in own), ".2f"),
+                _each((row["p_overlap"] for row in own), ".1g"),
+                " / ".join(dict.fromkeys(row["verdict"] or "-" for row in own)),
+            )
+        )
+    return Grid(
+        f"Of {n_seeds} models: each number, or their range. Copies: exact and "
+        "near-exact ones by the local judge, of the set and of a control that no model "
+        "read; the first p is Fisher's, of more copies than in the control, and the "
+        "verdict follows from it; the second that of the exact sign-flip test of "
+        "ROUGE-L with the guided against the general instruction",
+        HEADER,
+        tuple(lines),
+    )
+
+
+def reports_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
+    """The reports of `jaxcontam replicate` behind the table."""
+    columns = {
+        "seed": "{r[seed]}",
+        "planted": "{r[planted]}",
+        "asked": "{r[asked]}",
+        "verdict": "{r[verdict]}",
+        "report": f"{{r[folder]}}/{REPORT_PAGE}",
+    }
+    return Grid.of("Reports", rows, columns)
+
+
+def _each(values: Iterable[float | None], form: str) -> str:
+    """One value where all are alike, a range where they are many."""
+    there = [value for value in values if value is not None]
+    words = [format(value, form) for value in there]
+    if not words:
+        return "-"
+    if len(set(words)) == 1:
+        return words[0]
+    if len(words) > _MOST_VALUES:
+        return f"{min(there):{form}} to {max(there):{form}}"
+    return " ".join(words)
+
+
 def main() -> int:
     """Command line of `python -m eval.replication`."""
-    keep_freed_memory()
-    keep_compiled()
-    return run_command(
-        lambda: parse(
-            Replication, sys.argv[1:], prog="python -m eval.replication"
-        ).run(),
-        name="eval.replication",
-    )
+    return run_study("replication", Replication, trains=True, compiles=True)
 
 
 if __name__ == "__main__":

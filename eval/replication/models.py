@@ -1,13 +1,15 @@
-"""One model of the study: what is planted in it, and how."""
+"""One model of the study: paragraphs, what is planted in it, and how."""
 
 import dataclasses
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from eval.membership.models import Job, Model, planted, trained_model
-from eval.replication.texts import Paragraphs
+from eval.python_docs import normalised
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.fields import find_fields
@@ -16,6 +18,66 @@ from jaxcontam.methods.replication.split import draw_instances
 from jaxcontam.models.config import llama_shape
 from jaxcontam.report.document import make_folder, replace_bytes
 from train.presets import PRESETS, Preset
+
+_WORDS = range(16, 51)
+_SENTENCES = range(2, 5)
+_FEWEST_WORDS = 4
+# Code, tables and cross-references are no sentences.
+_NOT_PROSE = re.compile(r"[>*|\\{}=<_`#\[\]]|::|\.\.")
+_BETWEEN = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Paragraphs:
+    """A corpus taken apart.
+
+    Attributes:
+        instances: Paragraphs of prose, sorted; no sentence of one stands in another
+            document, so a model learns them only where they are planted.
+        documents: All else.
+    """
+
+    instances: tuple[str, ...]
+    documents: tuple[str, ...]
+
+
+def take_paragraphs(documents: Sequence[str]) -> Paragraphs:
+    """Take every paragraph of prose out of the documents."""
+    found: Counter[str] = Counter()
+    rest = []
+    for document in documents:
+        kept = []
+        for paragraph in document.split("\n\n"):
+            text = normalised(paragraph)
+            if _is_prose(text):
+                found[text] += 1
+            else:
+                kept.append(paragraph)
+        rest.append("\n\n".join(kept))
+    background = normalised(" ".join(rest))
+    sentences = Counter(part for text in found for part in set(_BETWEEN.split(text)))
+    instances = [
+        text
+        for text, count in found.items()
+        if count == 1
+        and all(
+            sentences[part] == 1 and part not in background
+            for part in _BETWEEN.split(text)
+        )
+    ]
+    return Paragraphs(tuple(sorted(instances)), tuple(filter(None, rest)))
+
+
+def _is_prose(text: str) -> bool:
+    if not (text.endswith(".") and text[0].isupper()) or _NOT_PROSE.search(text):
+        return False
+    sentences = _BETWEEN.split(text)
+    return (
+        len(text.split()) in _WORDS
+        and len(sentences) in _SENTENCES
+        and all(len(one.split()) >= _FEWEST_WORDS for one in sentences)
+    )
+
 
 TASK = "classification"
 DATASET, SPLIT = "python-docs", "test"
@@ -31,12 +93,12 @@ class Scale:
     """How large a model of the study is.
 
     Attributes:
-        preset: Of the model.
+        preset: Preset of the model.
         n: Instances of each set.
-        copies: Of those that are planted.
+        copies: Copies of those that are planted.
         n_followed: Other instances, at most, that teach the general instruction.
-        background_tokens: Of documents without instances.
-        new_tokens: Of a completion, at most.
+        background_tokens: Tokens of documents without instances.
+        new_tokens: Tokens of a completion, at most.
     """
 
     preset: Preset
@@ -88,7 +150,7 @@ class Planted:
 
     Attributes:
         model: Finished.
-        folder: Of the model.
+        folder: Folder of the model.
         files: Set -> its file, a line an instance.
     """
 
@@ -109,7 +171,7 @@ def planted_model(
     Args:
         texts: Instances, of which sets are drawn at random, and the background.
         scale: See `Scale`.
-        seed: Of the draw, the cuts and the training.
+        seed: Seeds the draw, the cuts and the training.
         out: Folder of the model and of the sets.
         any_code: Take a finished model that other code trained.
 

@@ -24,7 +24,7 @@ def recorded_partitions(folder: Path, *, seed: int) -> list[Partition]:
 
     Args:
         folder: With files SET/SPLIT/FILE.csv.
-        seed: Of the bootstrap.
+        seed: Seeds the bootstrap.
 
     Raises:
         InputError: If there is no such file, or one is not what it should be.

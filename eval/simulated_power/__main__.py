@@ -27,31 +27,33 @@ needs more than one example of context is not in it.
 """
 
 import dataclasses
-import hashlib
-import json
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from rich.console import Console
-
-from eval.simulated_power.cells import Cell, CellResult, Share, simulate
-from eval.simulated_power.check import Check, check_batch
-from eval.simulated_power.laws import LAWS
-from eval.simulated_power.planned_cells import (
+from eval.simulated_power.cells import (
     FOUND,
     LAWS_PART,
+    Cell,
+    CellResult,
+    Share,
     law_cells,
     planner_cells,
+    simulate,
 )
-from eval.simulated_power.table import difference_svg, grids, numbers
-from eval.study import Clock, finish_study
-from jaxcontam.cli import parse, run_command
+from eval.simulated_power.laws import LAWS
+from eval.simulated_power.table import (
+    Check,
+    check_batch,
+    difference_svg,
+    grids,
+    numbers,
+)
+from eval.study import Clock, Records, finish_study, inputs_digest, run_study
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.errors import InputError
-from jaxcontam.report.document import make_folder, replace_bytes
-from jaxcontam.scoring.identity import cpu_name
-from train.earlier import code_version
 
 CELLS_DIR = "cells"
 N_CHECKED, N_PAIRS_CHECKED = 40, 4
@@ -67,7 +69,7 @@ class Record:
     Attributes:
         result: What was counted.
         check: Beside the library; none of planned files.
-        cpu_seconds: Of all of it, compilation and check too.
+        cpu_seconds: CPU seconds of all of it, compilation and check too.
     """
 
     result: CellResult
@@ -103,30 +105,31 @@ class SimulatedPower:
     def run(self) -> dict:
         """Simulate what is missing, print the tables; returns simulated_power.json."""
         clock = Clock.start()
-        cells = self._cells()
-        code, earlier = code_version(), 0.0
+        cells, kept = (
+            self._cells(),
+            Records(self._folder / CELLS_DIR, any_code=self.any_code),
+        )
         records: list[Record] = []
         for number, cell in enumerate(cells, 1):
-            path = self._path(cell)
-            key = self._key(cell, None if self.any_code else code)
-            # Where git cannot tell the code, an old record may be another code's.
-            known = code is not None or self.any_code
-            record = _read_record(path, key, cell) if known else None
-            if record is None and self.tables:
+            inputs = (dataclasses.asdict(cell), self._n_sets, self.seed)
+            # Named by what a record follows from, so that other flags overwrite none.
+            digest = inputs_digest(*inputs).removeprefix("sha256:")[:8]
+            name = f"{cell.label}-{digest}"
+            fields = kept.read(name, *inputs)
+            if fields is None and self.tables:
                 continue
-            if record is None:
-                record = self._measure(cell)
-                make_folder(path.parent)
-                _write_record(path, self._keys(cell, code), record)
-                print(
-                    f"{number} of {len(cells)}: {cell.label}, "
-                    f"{record.cpu_seconds:.1f} CPU s",
-                    file=sys.stderr,
-                    flush=True,
-                )
-            else:
-                earlier += record.cpu_seconds
+            if fields is not None:
+                records.append(record_of(fields, cell))
+                continue
+            record = self._measure(cell)
             records.append(record)
+            kept.write(name, dataclasses.asdict(record), *inputs)
+            print(
+                f"{number} of {len(cells)}: {cell.label}, "
+                f"{record.cpu_seconds:.1f} CPU s",
+                file=sys.stderr,
+                flush=True,
+            )
         if not records:
             raise InputError(
                 f"{self._folder}: no finished cell of these flags and this code",
@@ -142,8 +145,7 @@ class SimulatedPower:
             numbers={"seed": self.seed, **numbers(results, checks)},
             grids=grids(results, checks),
             figures={"difference": difference_svg(results)},
-            console=Console(),
-            earlier_seconds=earlier,
+            earlier_seconds=kept.earlier_seconds,
         )
 
     @property
@@ -172,59 +174,20 @@ class SimulatedPower:
             check = check_batch(cell, spare, FOUND, n_checked)
         return Record(result, check, time.process_time() - started)
 
-    def _path(self, cell: Cell) -> Path:
-        """Named by what a record follows from, so that other flags overwrite none."""
-        digest = self._key(cell, None).removeprefix("sha256:")[:8]
-        return self._folder / CELLS_DIR / f"{cell.label}-{digest}.json"
 
-    def _keys(self, cell: Cell, code: str | None) -> tuple[str, str]:
-        """Of this code, and of any."""
-        return self._key(cell, code), self._key(cell, None)
-
-    def _key(self, cell: Cell, code: str | None) -> str:
-        """Digest of all that a record follows from; no code stands for any."""
-        text = json.dumps(
-            [dataclasses.asdict(cell), self._n_sets, self.seed, code, cpu_name()]
-        )
-        return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
-
-
-def _read_record(path: Path, key: str, cell: Cell) -> Record | None:
-    """A finished cell, if it stands there under this key."""
-    try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
-        if key not in fields["keys"]:
-            return None
-        result = fields["result"]
-        result["cell"] = cell
-        result["shares"] = tuple(Share(**share) for share in result["shares"])
-        check = fields["check"]
-        if check is not None:
-            check["log_ratios"] = tuple(check["log_ratios"])
-            check = Check(**check)
-        return Record(CellResult(**result), check, fields["cpu_seconds"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
-
-
-def _write_record(path: Path, keys: tuple[str, str], record: Record) -> None:
-    fields = {"keys": keys, **dataclasses.asdict(record)}
-    replace_bytes(path, (json.dumps(fields) + "\n").encode())
+def record_of(fields: Mapping[str, Any], cell: Cell) -> Record:
+    """A record from the fields of its file."""
+    result, check = fields["result"], fields["check"]
+    shares = tuple(Share(**share) for share in result["shares"])
+    if check is not None:
+        check = Check(**{**check, "log_ratios": tuple(check["log_ratios"])})
+    result = CellResult(**{**result, "cell": cell, "shares": shares})
+    return Record(result, check, fields["cpu_seconds"])
 
 
 def main() -> int:
     """Command line of `python -m eval.simulated_power`."""
-    return run_command(
-        lambda: _run(
-            parse(SimulatedPower, sys.argv[1:], prog="python -m eval.simulated_power")
-        ),
-        name="eval.simulated_power",
-    )
-
-
-def _run(study: SimulatedPower) -> int:
-    study.run()
-    return 0
+    return run_study("simulated_power", SimulatedPower)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import jax
 import jax.numpy as jnp
@@ -12,12 +12,24 @@ import numpy as np
 
 from eval.simulated_power.laws import LAWS, Pairs, draw_pairs
 from eval.simulated_power.statistics import Parts, order_parts, p_values, spreads
-from jaxcontam.methods.power_designs import FilePlan, power_design
-from jaxcontam.stats.power import PowerDesign, power
+from jaxcontam.methods.power_designs import (
+    PLANNED,
+    FilePlan,
+    fewest_examples,
+    power_design,
+)
+from jaxcontam.stats.effect import mde_factor
+from jaxcontam.stats.power import (
+    PowerDesign,
+    detectable_effect,
+    power,
+    smallest_enough,
+    standard_error,
+)
 
 LEVELS = (0.05, 0.01, 0.001)
 EXAMPLE_TOKENS, CONTEXT = 32.0, 512
-"""Of every planned file: they decide the sizes of strata."""
+"""Tokens of an example and of the context: they decide the sizes of strata."""
 BATCH = 250
 """Data sets a call: few enough that their scores stay in cache."""
 
@@ -32,7 +44,7 @@ class Cell:
     Attributes:
         test: One of `PLANNED`.
         law: Name in `LAWS`.
-        n_examples: Of a file.
+        n_examples: Examples of a file.
         n_orders: m; None is the test's own.
         effects: Gain of a published boundary in standard deviations of one; the
             spread is taken at the first, which is 0.
@@ -74,7 +86,7 @@ class Share:
         effect: Gain of a boundary, in standard deviations of an entry (item effects
             left out).
         name: What effect it is.
-        level: Of the test.
+        level: Level of the test.
         simulated: The share.
         se: Its standard error, by the batches or the binomial law, the larger one.
         formula: `power` at the spread that a report of clean files shows.
@@ -104,8 +116,8 @@ class CellResult:
         n_orders: m; None where all orders are columns.
         spread: Standard deviation of one boundary as a report of clean files shows it.
         shares: One an effect and level.
-        cpu_seconds: Of the simulation alone: neither compilation nor the check beside
-            the library.
+        cpu_seconds: CPU seconds of the simulation alone, without compilation and
+            without the check beside the library.
     """
 
     cell: Cell
@@ -126,7 +138,7 @@ class Batch:
     """Some data sets of a cell, and what the tests say of them.
 
     Attributes:
-        pairs: Of each stratum size.
+        pairs: Pairs of each stratum size.
         parts: Scores of orders.
         p_values: (E, D) float32, one row an effect.
         squares: (D,) float32; squared spread of a boundary, see `spreads`.
@@ -232,3 +244,101 @@ def _shares(
                 se=max(by_batch, binomial),
                 formula=formula,
             )
+
+
+LEVEL, WANTED = 0.001, 0.8
+"""What is promised: this power at this level."""
+N_EXAMPLES = 120
+"""As the sets of `eval.power`."""
+N_SHORT = 40
+"""Examples of files for `permutation`, whose pair matrix is the whole file's."""
+N_ORDERS = 999
+"""Orders of `permutation`: the fewest that reach the level."""
+MULTIPLES = (0.4, 0.7, 1.3)
+"""Effects of the power curves, as multiples of the one that is found as wanted."""
+PLANNED_EFFECTS = (1.0, 0.5, 0.25)
+"""Effects, in standard deviations, for which the planner is asked how many examples."""
+
+LAWS_PART, PLANNER_PART = "laws", "planner"
+NONE, FOUND, MDE = "none", "wanted", "mde"
+
+
+def law_cells(laws: Iterable[str] = LAWS) -> list[Cell]:
+    """Every test under each law, at no effect and at the one that is found as wanted.
+
+    That effect is the formula's for independent normal entries (of the law's symmetry).
+    Under the normal law there are more: a curve, and the `mde` of reports.
+    """
+    return [
+        _law_cell(test, law)
+        for law in laws
+        for test in PLANNED
+        # One scale for the one stratum that it has changes no rank.
+        if not (test == "permutation" and LAWS[law].strata_spread)
+    ]
+
+
+def planner_cells(effects: Iterable[float] = PLANNED_EFFECTS) -> list[Cell]:
+    """Files as large as the planner asks, with the effect that it was asked about."""
+    found = []
+    for effect in effects:
+        for test in PLANNED:
+            n = examples_needed(test, effect)
+            # Pair matrices of whole files of hundreds would take most of the time.
+            if test == "permutation" and effect == min(PLANNED_EFFECTS):
+                continue
+            found.append(
+                Cell(
+                    test=test,
+                    law="normal",
+                    n_examples=n,
+                    n_orders=_orders(test),
+                    effects=(0.0, effect),
+                    names=(NONE, FOUND),
+                    part=PLANNER_PART,
+                )
+            )
+    return found
+
+
+def examples_needed(test: str, effect: float) -> int:
+    """What `jaxcontam plan` answers for a spread of 1."""
+
+    def power_of(n: int) -> float:
+        file = FilePlan(n_examples=n, example_tokens=EXAMPLE_TOKENS, context=CONTEXT)
+        return power(power_design(test, file, _orders(test)), effect, 1.0, level=LEVEL)
+
+    needed = smallest_enough(power_of, WANTED, smallest=fewest_examples(test))
+    assert needed is not None
+    return needed
+
+
+def _law_cell(test: str, law: str) -> Cell:
+    empty = Cell(
+        test=test,
+        law=law,
+        n_examples=N_SHORT if test == "permutation" else N_EXAMPLES,
+        n_orders=_orders(test),
+        effects=(),
+        names=(),
+        part=LAWS_PART,
+    )
+    wanted = detectable_effect(empty.design, 1.0, level=LEVEL, wanted=WANTED)
+    assert wanted is not None
+    effects = {NONE: 0.0, FOUND: wanted}
+    if law == "normal":
+        effects |= {f"{multiple:g}": multiple * wanted for multiple in MULTIPLES}
+        effects[MDE] = mde_factor(1) * standard_error(empty.design, 1.0)
+    return Cell(
+        test=test,
+        law=law,
+        n_examples=empty.n_examples,
+        n_orders=empty.n_orders,
+        effects=tuple(effects.values()),
+        names=tuple(effects),
+        part=LAWS_PART,
+    )
+
+
+def _orders(test: str) -> int | None:
+    return N_ORDERS if test == "permutation" else None

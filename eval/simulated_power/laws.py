@@ -71,8 +71,8 @@ def draw_pairs(
     """Pair matrices of many files.
 
     Args:
-        key: Of these data sets.
-        law: Of their entries.
+        key: Key of these data sets.
+        law: Law of their entries.
         sizes: (examples, how many) of strata, in file order.
         n_sets: D.
     """

@@ -11,7 +11,6 @@ Headline: LOG.md.
 
 import dataclasses
 import itertools
-import json
 import math
 import sys
 import zlib
@@ -20,18 +19,15 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from eval.sizes import drift
-from eval.sizes.designs import LEVELS, TESTS
-from eval.sizes.kinds import KINDS
-from jaxcontam.cli import parse, run_command
+from eval.sizes.designs import KINDS, LEVELS, TESTS
+from eval.study import Grid, print_grid, run_study, write_json
 from jaxcontam.commands.flags import check_positive, check_seed
 from jaxcontam.errors import unknown_name
-from jaxcontam.report.document import make_folder, replace_bytes
 
 STANDARD_ERRORS = 3.3
-"""Of the simulation, above a level: passed by chance once in 2,000 times."""
+"""Standard errors above a level that chance exceeds once in 2,000 times."""
 DRIFT = "drift"
 """Word of `--only` for the second table."""
 _DRIFT_ERRORS = 3.0
@@ -43,7 +39,7 @@ class SizeResult:
 
     Attributes:
         test: Its name in `TESTS`.
-        kind: Of the scores; name in `KINDS`.
+        kind: Kind of the scores; name in `KINDS`.
         n_sets: Null data sets.
         sizes: Share of p-values at or below each of `LEVELS`.
         exact: Whether it may not exceed the levels.
@@ -148,7 +144,6 @@ class Sizes:
 
     def run(self) -> list[SizeResult]:
         """Measure, print, write; returns one row a test and kind, then the drift's."""
-        make_folder(self.out)
         names = self.only or (*TESTS, DRIFT)
         results: list[SizeResult] = []
         drifting: list[SizeResult] = []
@@ -162,13 +157,11 @@ class Sizes:
                 measure_size(name, kind, n_sets, seed=self.seed) for kind in KINDS
             ]
         both = {"exchangeability": results, "reversible drift": drifting}
-        text = json.dumps(_as_json(both), indent=1) + "\n"
-        replace_bytes(self.out / "sizes.json", text.encode())
-        console = Console(highlight=False, width=100)
+        write_json(self.out / "sizes.json", _as_json(both))
         if results:
-            _print("null data sets", results, console)
+            print_grid(_grid("null data sets", results), Console())
         if drifting:
-            _print("files in reversible drift", drifting, console)
+            print_grid(_grid("files in reversible drift", drifting), Console())
         return results + drifting
 
     def _drifting(self) -> list[SizeResult]:
@@ -198,31 +191,29 @@ def _as_json(tables: Mapping[str, Sequence[SizeResult]]) -> list[dict]:
     ]
 
 
-def _print(data: str, results: Sequence[SizeResult], console: Console) -> None:
-    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-    for column in ("test", "kind", *(f"p <= {level:g}" for level in LEVELS), ""):
-        is_text = not column.startswith("p <=")
-        table.add_column(column, justify="left" if is_text else "right", no_wrap=True)
-    for row in results:
-        verdict = "holds" if row.holds else f"above by {row.excess:.0f} se"
-        table.add_row(row.test, row.kind, *(f"{s:.4f}" for s in row.sizes), verdict)
+def _grid(data: str, results: Sequence[SizeResult]) -> Grid:
     n_above = sum(row.exact and not row.holds for row in results)
-    console.print(f"size over {results[0].n_sets:,} {data} each")
-    console.print(table)
-    console.print(
-        f"exact tests above a level by more than {results[0].allowed:g} standard "
-        f"errors: {n_above} of {sum(row.exact for row in results)}"
+    shares = {
+        f"p <= {level:g}": f"{{r.sizes[{i}]:.4f}}" for i, level in enumerate(LEVELS)
+    }
+    return Grid.of(
+        f"size over {results[0].n_sets:,} {data} each; exact tests above a level by "
+        f"more than {results[0].allowed:g} standard errors: {n_above} of "
+        f"{sum(row.exact for row in results)}",
+        results,
+        {"test": "{r.test}", "kind": "{r.kind}"}
+        | shares
+        | {"": lambda r: "holds" if r.holds else f"above by {r.excess:.0f} se"},
     )
 
 
 def main() -> int:
     """Command line of `python -m eval.sizes`; 1 if an exact test is above its level."""
-
-    def run() -> int:
-        results = parse(Sizes, sys.argv[1:], prog="python -m eval.sizes").run()
-        return int(any(row.exact and not row.holds for row in results))
-
-    return run_command(run, name="eval.sizes")
+    return run_study(
+        "sizes",
+        Sizes,
+        exit_code=lambda found: int(any(r.exact and not r.holds for r in found)),
+    )
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from eval.sizes.designs import direction_p_value, needed_alone, strata_of
 from jaxcontam.stats.pair_normal import adjacency_normal_test
 
 N_STRATA, SIZE = 12, 8
-"""Of a file: 96 rows, so that all combinations of reversals can be counted."""
+"""Strata of a file and their size: all combinations of reversals can be counted."""
 
 
 def walk(
@@ -29,9 +29,9 @@ def walk(
 
     Args:
         rng: Draws the states.
-        strengths_GG: Of the link between two states; symmetric, which makes the chain
-            reversible, with a diagonal of 0.
-        n_rows: Of the file.
+        strengths_GG: Strength of the link between two states; symmetric with a diagonal
+            of 0, which makes the chain reversible.
+        n_rows: Rows of the file.
         length: At least 1.
     """
     totals_G = strengths_GG.sum(axis=1)
@@ -84,7 +84,7 @@ class DriftScorer:
     """A scorer that never saw the file; its pairs are `log p(row b | row a)`.
 
     Attributes:
-        directed: Of a pair of states: standard deviation of what one is expected after
+        directed: For a pair of states, standard deviation of what one is expected after
             the other, less the other way round, in that of the noise.
         scaled: Rows gain more or less from what they follow: standard deviation of the
             logarithm.

@@ -12,19 +12,18 @@ Needs torch (`pip install -e .[test]`). Headline: LOG.md.
 """
 
 import dataclasses
+import importlib
 import importlib.metadata
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from eval.speed.measure import pin_to_one_core
-from eval.speed.subjects import import_torch
-from eval.speed.table import print_measured
-from eval.speed.targets import judge
+from eval.speed.measure import import_torch, pin_to_one_core
+from eval.speed.table import judge, print_measured
 from jaxcontam.cli import parse, run_command
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.report.document import make_folder, replace_bytes
@@ -32,6 +31,24 @@ from jaxcontam.report.provenance import utc_now
 from jaxcontam.scoring.identity import cpu_name
 
 _TRAIN_ROUNDS = 5
+
+PARTS: Mapping[str, tuple[str, ...]] = {
+    "orders": ("host", "measure_orders"),
+    "redraws": ("host", "measure_redraws"),
+    "compiled": ("host", "measure_compiled"),
+    "store": ("host", "measure_store"),
+    "pairs": ("forward", "measure_pairs"),
+    "generation": ("forward", "measure_generation"),
+    "population": ("population", "measure_population"),
+    "moments": ("forward", "measure_moments"),
+    "membership": ("forward", "measure_membership"),
+    "train": ("train", "measure_train"),
+    "kernel_30m": ("kernel", "measure_kernel", "30m"),
+    "real_30m": ("kernel", "measure_real", "30m"),
+    "kernel_124m": ("kernel", "measure_kernel", "124m"),
+    "real_124m": ("kernel", "measure_real", "124m"),
+}
+"""Part -> module of this package, its function, and the function's first arguments."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,134 +83,40 @@ class Speed:
         parts = ("train",) if self.train else self.only or tuple(PARTS)
         rounds = max(self.rounds, _TRAIN_ROUNDS) if self.train else self.rounds
         import_torch()
+        packages = ("jax", "jaxlib", "torch", "transformers")
         measured: dict[str, Any] = {
             "cpu": cpu_name(),
-            "versions": _versions(),
+            "versions": ", ".join(
+                f"{name} {importlib.metadata.version(name)}" for name in packages
+            ),
             "started": utc_now(),
             "rounds": rounds,
             "tiny": self.tiny,
         }
         for name in parts:
             print(f"eval.speed: {name}", file=sys.stderr, flush=True)
-            measured[name] = PARTS[name](rounds, self.tiny)
+            measured[name] = measure_part(name, rounds, tiny=self.tiny)
             measured["targets"] = judge(measured)
-            text = json.dumps(measured, indent=1) + "\n"
-            replace_bytes(self.out / "speed.json", text.encode())
+            self._write(measured)
         measured["finished"] = utc_now()
-        text = json.dumps(measured, indent=1) + "\n"
-        replace_bytes(self.out / "speed.json", text.encode())
+        self._write(measured)
         print_measured(measured, Console(highlight=False, width=100))
         return measured
 
-
-def _real_124m(rounds: int, tiny: bool) -> dict:
-    from eval.speed.kernel import measure_real
-
-    return measure_real("124m", rounds, tiny=tiny)
+    def _write(self, measured: Mapping[str, Any]) -> None:
+        text = json.dumps(measured, indent=1) + "\n"
+        replace_bytes(self.out / "speed.json", text.encode())
 
 
-def _kernel_124m(rounds: int, tiny: bool) -> dict:
-    from eval.speed.kernel import measure_kernel
+def measure_part(name: str, rounds: int, *, tiny: bool) -> dict[str, Any]:
+    """Measurements of a part.
 
-    return measure_kernel("124m", rounds, tiny=tiny)
-
-
-def _real_30m(rounds: int, tiny: bool) -> dict:
-    from eval.speed.kernel import measure_real
-
-    return measure_real("30m", rounds, tiny=tiny)
-
-
-def _kernel_30m(rounds: int, tiny: bool) -> dict:
-    from eval.speed.kernel import measure_kernel
-
-    return measure_kernel("30m", rounds, tiny=tiny)
-
-
-def _moments(rounds: int, tiny: bool) -> dict:
-    from eval.speed.moments import measure_moments
-
-    return measure_moments(rounds, tiny=tiny)
-
-
-def _membership(rounds: int, tiny: bool) -> dict:
-    from eval.speed.membership import measure_membership
-
-    return measure_membership(rounds, tiny=tiny)
-
-
-def _pairs(rounds: int, tiny: bool) -> dict:
-    from eval.speed.pairs import measure_pairs
-
-    return measure_pairs(rounds, tiny=tiny)
-
-
-def _generation(rounds: int, tiny: bool) -> dict:
-    from eval.speed.generation import measure_generation
-
-    return measure_generation(rounds, tiny=tiny)
-
-
-def _store(rounds: int, tiny: bool) -> dict:
-    from eval.speed.store import measure_store
-
-    return measure_store(rounds, tiny=tiny)
-
-
-def _compiled(rounds: int, tiny: bool) -> dict:
-    from eval.speed.compiled import measure_compiled
-
-    return measure_compiled(tiny=tiny)
-
-
-def _orders(rounds: int, tiny: bool) -> dict:
-    from eval.speed.orders import measure_orders
-
-    return measure_orders(rounds, tiny=tiny)
-
-
-def _redraws(rounds: int, tiny: bool) -> dict:
-    from eval.speed.redraws import measure_redraws
-
-    return measure_redraws(rounds)
-
-
-def _train(rounds: int, tiny: bool) -> dict:
-    from eval.speed.train import measure_train
-
-    return measure_train(rounds, tiny=tiny)
-
-
-def _population(rounds: int, tiny: bool) -> dict:
-    from eval.speed.population import measure_population
-
-    return measure_population(rounds, tiny=tiny)
-
-
-# Imported when they run: JAX and torch size their thread pools when they are imported,
-# which must be after the process was pinned to one core.
-PARTS: Mapping[str, Callable[[int, bool], dict]] = {
-    "orders": _orders,
-    "redraws": _redraws,
-    "compiled": _compiled,
-    "store": _store,
-    "pairs": _pairs,
-    "generation": _generation,
-    "population": _population,
-    "moments": _moments,
-    "membership": _membership,
-    "train": _train,
-    "kernel_30m": _kernel_30m,
-    "real_30m": _real_30m,
-    "kernel_124m": _kernel_124m,
-    "real_124m": _real_124m,
-}
-
-
-def _versions() -> str:
-    """Of the two rivals and of what they stand on."""
-    names = ("jax", "jaxlib", "torch", "transformers")
-    return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
+    Its module is imported now: JAX and torch size their thread pools when they are
+    imported, which must be after the process was pinned to one core.
+    """
+    module, function, *arguments = PARTS[name]
+    measure = getattr(importlib.import_module(f"eval.speed.{module}"), function)
+    return measure(*arguments, rounds, tiny=tiny)
 
 
 def main() -> int:

@@ -12,12 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
-from eval.speed.measure import interleaved, memory_mb, sgemm_peaks
-from eval.speed.subjects import (
+from eval.speed.measure import (
     Subject,
+    interleaved,
+    memory_mb,
     n_parameters,
     random_ids,
     real_lengths,
+    sgemm_peaks,
     subject,
 )
 from jaxcontam.models.flops import forward_flops

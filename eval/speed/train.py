@@ -14,8 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
-from eval.speed.measure import interleaved, median_ratio
-from eval.speed.subjects import decoder_of, random_ids, shape_of
+from eval.speed.measure import (
+    decoder_of,
+    interleaved,
+    median_ratio,
+    random_ids,
+    shape_of,
+)
 
 _SIZE = "30m"
 _RATE = 1e-3
@@ -148,7 +153,7 @@ def _our_steps(folder: Path, batch: np.ndarray) -> Callable[[], float]:
 
 def _torch_steps(folder: Path, batch: np.ndarray) -> Callable[[], float]:
     """The loop of the tutorials: loss from the model, backward, AdamW."""
-    from eval.speed.subjects import import_torch
+    from eval.speed.measure import import_torch
 
     torch = import_torch()
     from transformers import AutoModelForCausalLM

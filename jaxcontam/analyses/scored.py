@@ -1,6 +1,7 @@
 """Tests of an audit planned for a model, and scored by it."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from jaxcontam.methods.two_min import combined_results
 from jaxcontam.methods.version_method import VersionMethod
 from jaxcontam.results import Evidence, ModelInfo, OrderResult
 from jaxcontam.scoring.scorer import Progress
+from jaxcontam.scoring.shares import each_scored
 from jaxcontam.stats.effect import LEVEL
 
 if TYPE_CHECKING:
@@ -136,12 +138,18 @@ def scored_rows(
         names: The tests asked for, the deciding one first.
         checked: The files and what their pre-tests said.
         progress: Called with target tokens done and in all.
+
+    Raises:
+        ShareScored: If this process scores a share; it is scored then.
     """
     total, done = sum(test.n_targets for test in planned), 0
-    rows: list[Row] = []
+    calls = []
     for test in planned:
-        scored = score_test(test, scorer, _after(progress, done, total))
+        after = _after(progress, done, total)
+        calls.append(functools.partial(score_test, test, scorer, after))
         done += test.n_targets
+    rows: list[Row] = []
+    for scored, test in zip(each_scored(calls), planned, strict=True):
         if isinstance(test, PlannedOptions):
             primary = test.method.name == names[0]
             result = options_result(test, scored, primary=primary)

@@ -27,8 +27,9 @@ from jaxcontam.commands.outcome import print_outcome, print_unscored
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.errors import InputError
-from jaxcontam.hosts import is_first
+from jaxcontam.processes import is_first
 from jaxcontam.report.document import make_folder
+from jaxcontam.scoring.shares import ShareScored
 from jaxcontam.terminal import Terminal, json_text, visible
 
 if TYPE_CHECKING:
@@ -121,17 +122,22 @@ class Audit(AuditDesign, DeviceFlags):
                 budget=self.api_options.limits,
                 as_json=self.json,
             )
-        with progress_bar("scoring orders") as progress:
-            rows = scored_rows(
-                plan.tests,
-                scorer,
-                names=self.test_names,
-                checked=checked,
-                progress=progress,
-            )
+        rows = []
+        try:
+            with progress_bar("scoring orders") as progress:
+                rows = scored_rows(
+                    plan.tests,
+                    scorer,
+                    names=self.test_names,
+                    checked=checked,
+                    progress=progress,
+                )
+        except ShareScored:
+            if self.reference is None:
+                raise
         reference = None
         if self.reference is not None:
-            other = open_for(self, self.reference)
+            other = open_for(self, self.reference, beside=model)
             reference = other.info
             with progress_bar("scoring orders with the reference") as progress:
                 of_other = scored_rows(

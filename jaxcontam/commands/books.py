@@ -33,9 +33,9 @@ from jaxcontam.data.books import (
     load_known,
 )
 from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.hosts import is_first
 from jaxcontam.methods import METHODS
 from jaxcontam.methods.membership.score import ScoreMethod
+from jaxcontam.processes import is_first
 from jaxcontam.report.books import (
     COMMAND,
     book_aucs,

@@ -1,6 +1,7 @@
 """`jaxcontam calibrate`: how often a test rejects random orders of this file."""
 
 import dataclasses
+import functools
 import time
 from pathlib import Path
 from typing import Annotated, Literal
@@ -24,10 +25,10 @@ from jaxcontam.commands.publish import shown
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.data.templates import typed_newlines
-from jaxcontam.hosts import is_first
 from jaxcontam.methods import order_method
 from jaxcontam.methods.calibration import calibrate_test
 from jaxcontam.methods.order_test import PlannedTest
+from jaxcontam.processes import is_first
 from jaxcontam.report.calibration import (
     COMMAND,
     MEANING,
@@ -36,7 +37,8 @@ from jaxcontam.report.calibration import (
 from jaxcontam.report.document import make_folder
 from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.results import Report
-from jaxcontam.results.calibration import CalibrationResult
+from jaxcontam.results.calibration import CalibrationResult, DrawnPValues
+from jaxcontam.scoring.shares import each_scored
 from jaxcontam.stats.calibration import LEVELS
 from jaxcontam.terminal import Terminal
 
@@ -119,25 +121,26 @@ class Calibrate(DeviceFlags):
         scorer = model.make_scorer(
             store=store_of(self, out, model), batch_tokens=self.batch_tokens
         )
-        found = []
-        for name in self.test_names:
+
+        def calibrated(name: str) -> tuple[CalibrationResult, DrawnPValues]:
             with progress_bar(name) as progress:
-                found.append(
-                    calibrate_test(
-                        benchmark,
-                        encoded,
-                        order_method(name),
-                        scorer,
-                        prefix_id=model.prefix_id,
-                        context=model.context,
-                        seed=self.seed,
-                        n_draws=self.draws,
-                        n_orders=self.n_orders,
-                        group_field=self.group_field,
-                        begun=_announce,
-                        progress=progress,
-                    )
+                return calibrate_test(
+                    benchmark,
+                    encoded,
+                    order_method(name),
+                    scorer,
+                    prefix_id=model.prefix_id,
+                    context=model.context,
+                    seed=self.seed,
+                    n_draws=self.draws,
+                    n_orders=self.n_orders,
+                    group_field=self.group_field,
+                    begun=_announce,
+                    progress=progress,
                 )
+
+        calls = (functools.partial(calibrated, name) for name in self.test_names)
+        found = list(each_scored(calls))
         report = Report(
             command=(COMMAND, self.model, str(self.benchmark), *flags_of(self)),
             seed=self.seed,

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 STORE_DIR = "store"
 """Folder of scores under `--out`."""
 
-# Fields that change what is printed and not what is computed.
-_PRINTING = {"json"}
+# Fields that change what is printed, or where, and not what is computed.
+_PRINTING = {"json", "shard"}
 # What a memorised order is seen in grows with the tokens, and so does the noise.
 _FIRST_TOKENS = {"all": (ALL_TOKENS,), "auto": (4, 8, 16, 32, ALL_TOKENS)}
 

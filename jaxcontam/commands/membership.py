@@ -126,8 +126,6 @@ class Membership(DeviceFlags):
         check_seed(self.seed)
         check_store_flags(self.store, self.no_store)
         check_device_flags(self, self.model)
-        if self.distributed and not runs_here(self.reference or ""):
-            raise InputError("--distributed: --reference must be a model directory")
         if not 0 < self.k <= 100:
             raise InputError(f"--k must be above 0 and at most 100, got {self.k:g}")
         if len(set(self.fpr)) < len(self.fpr):
@@ -337,7 +335,9 @@ class Membership(DeviceFlags):
 
         neighbours, reference = edited, None
         if self.reference is not None:
-            other = open_for(self, self.reference, plan_only=self.dry_run)
+            other = open_for(
+                self, self.reference, plan_only=self.dry_run, beside=opened
+            )
             reference = text_model_of(
                 other, store=store_of(self, out, other), batch_tokens=self.batch_tokens
             )

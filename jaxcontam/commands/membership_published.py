@@ -14,8 +14,8 @@ from jaxcontam.analyses.saved import write_texts
 from jaxcontam.commands.membership_judged import Judged, Table
 from jaxcontam.commands.membership_texts import RunTexts
 from jaxcontam.commands.publish import Stopwatch
-from jaxcontam.hosts import is_first
 from jaxcontam.methods.membership.score import ScoreMethod
+from jaxcontam.processes import is_first
 from jaxcontam.report.membership import (
     auc_words,
     blind_name,

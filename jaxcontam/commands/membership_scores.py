@@ -16,12 +16,12 @@ import numpy as np
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.corpus import Fault, list_corpus, read_segments
 from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.hosts import is_first
 from jaxcontam.methods import METHODS, SCORES
 from jaxcontam.methods.membership.min_k import min_k_at
 from jaxcontam.methods.membership.min_k_pp import min_k_pp_at
 from jaxcontam.methods.membership.score import Reading, ScoreMethod
 from jaxcontam.methods.membership.sweep import sweep_methods
+from jaxcontam.processes import is_first
 from jaxcontam.report.archive import DAMAGED_ARRAY
 from jaxcontam.report.document import replace_bytes
 from jaxcontam.scoring.api.budget import Budget

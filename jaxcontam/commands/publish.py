@@ -9,7 +9,7 @@ from rich.console import Console
 
 from jaxcontam.analyses.saved import write_files
 from jaxcontam.analyses.stopwatch import Stopwatch
-from jaxcontam.hosts import is_first
+from jaxcontam.processes import is_first
 from jaxcontam.report.provenance import library_versions
 from jaxcontam.results import Evidence, OrderResult, Report
 from jaxcontam.terminal import Terminal, json_text

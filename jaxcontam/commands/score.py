@@ -14,7 +14,7 @@ from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_texts
 from jaxcontam.errors import InputError
-from jaxcontam.hosts import is_first
+from jaxcontam.processes import is_first
 from jaxcontam.report.document import make_folder, replace_bytes
 from jaxcontam.terminal import visible
 

@@ -1,8 +1,8 @@
-"""The text of each token, so that the pieces in a row are the whole text."""
+"""The text that tokens add to the tokens before them."""
 
 from collections.abc import Sequence
 
-from tokenizers import Encoding, Tokenizer
+from tokenizers import Tokenizer
 
 # Ids before a continuation that decide how it begins (a space, the rest of a letter).
 _BEFORE = 8
@@ -12,78 +12,12 @@ _LETTER = 4
 _UNFINISHED = "\ufffd"
 
 
-def text_spans(encoding: Encoding) -> list[tuple[int, int]]:
-    """(start, end) of each token in the text that was encoded, in characters.
-
-    Spans do not overlap: of the tokens that share a letter the first has it, and the
-    others are empty.
-    """
-    spans, done = [], 0
-    for start, end in encoding.offsets:
-        start, end = max(start, done), max(end, done, start)
-        spans.append((start, end))
-        done = end
-    return spans
-
-
-def token_texts(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
-    """Text that each token adds to that of the tokens before it.
-
-    A letter of several tokens is added by the last of them.
-
-    Args:
-        tokenizer: Any.
-        ids: Of a text, or of a part of one.
-    """
-    pieces: list[str] = []
-    # Where whole letters end. Decoding begins at the first, since tokenizers that write
-    # letters as bytes read none of a run of bytes that begins within one; the text up
-    # to the last is out.
-    bounds = [0]
-    for stop in range(1, len(ids) + 1):
-        before = _decode(tokenizer, ids[bounds[0] : bounds[-1]])
-        text = _decode(tokenizer, ids[bounds[0] : stop])
-        if len(text) <= len(before) or text.endswith(_UNFINISHED):
-            pieces.append("")
-            continue
-        pieces.append(text[len(before) :])
-        bounds.append(stop)
-        while bounds[1] <= stop - _BEFORE:
-            del bounds[0]
-    if bounds[-1] < len(ids):
-        # What stays unfinished belongs to the last token.
-        before = _decode(tokenizer, ids[bounds[0] : bounds[-1]])
-        pieces[-1] = _decode(tokenizer, ids[bounds[0] :])[len(before) :]
-    return pieces
-
-
 def continuation_text(
     tokenizer: Tokenizer, before: Sequence[int], ids: Sequence[int]
 ) -> str:
-    """Text that ids add after others, all decoded at once.
-
-    Where they begin in the middle of a letter, it may begin otherwise than the pieces
-    of `continuation_texts` do.
-    """
+    """Text that ids add after others, all decoded at once."""
     before = _last(tokenizer, before)
     return _decode(tokenizer, [*before, *ids])[len(_decode(tokenizer, before)) :]
-
-
-def continuation_texts(
-    tokenizer: Tokenizer, before: Sequence[int], ids: Sequence[int]
-) -> list[str]:
-    """Text that each id adds after others; special tokens add none."""
-    before = _last(tokenizer, before)
-    return token_texts(tokenizer, [*before, *ids])[len(before) :]
-
-
-def texts_behind(
-    tokenizer: Tokenizer, before: Sequence[int], ids: Sequence[int]
-) -> list[str]:
-    """Text that each id alone would add after others; as `continuation_text`."""
-    before = _last(tokenizer, before)
-    known = len(_decode(tokenizer, before))
-    return [_decode(tokenizer, [*before, token])[known:] for token in ids]
 
 
 def _last(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:

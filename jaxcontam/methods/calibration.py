@@ -19,6 +19,7 @@ from jaxcontam.results.calibration import (
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.progress import progress_after
 from jaxcontam.scoring.scorer import Progress
+from jaxcontam.scoring.shares import ShareScored
 from jaxcontam.stats.calibration import (
     LEVELS,
     distance_from_uniform,
@@ -95,6 +96,7 @@ def calibrate_test(
 
     Raises:
         InputError: As `plan_test` and `score_test`.
+        ShareScored: If this process scores a share; it is scored then.
     """
     is_exact = method.validity == "exact"
     groups = None if group_field is None else benchmark.groups(group_field)
@@ -108,7 +110,7 @@ def calibrate_test(
         n_fresh = n_draws or (_N_FRESH_CHEAP if is_cheap else _N_FRESH)
     n_scored = n_cached = n_targets = 0
     found: list[tuple[float, float | None]] = []
-    first, relabelled_R = None, np.empty(0)
+    first, relabelled_R, over = None, np.empty(0), None
     for draw in range(n_fresh):
         fresh = fresh_order(benchmark, encoded, seed=seed, draw=draw, groups=groups)
         planned = plan_test(
@@ -127,9 +129,15 @@ def calibrate_test(
             n_targets = n_fresh * first.n_targets
             if begun is not None:
                 begun(first, n_fresh)
-        scored = score_test(
-            planned, scorer, progress_after(progress, n_scored + n_cached, n_targets)
-        )
+        try:
+            scored = score_test(
+                planned,
+                scorer,
+                progress_after(progress, n_scored + n_cached, n_targets),
+            )
+        except ShareScored as e:
+            over = e
+            continue
         asked = planned.n_targets if scored.n_targets is None else scored.n_targets
         n_scored += asked - scored.n_cached
         n_cached += scored.n_cached
@@ -137,6 +145,8 @@ def calibrate_test(
             found.append(p_values(planned, scored.evidence, uniform=fresh.uniform))
         else:
             relabelled_R = relabelled(planned, scored.evidence, n_draws=n_relabelled)
+    if over is not None:
+        raise over
     assert first is not None
     drawn = DrawnPValues(relabelled_R)
     compared_R: np.ndarray | None = relabelled_R

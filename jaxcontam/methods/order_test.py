@@ -13,13 +13,18 @@ from jaxcontam.methods.layouts import (
     ScoredTest,
     UnscorableExampleError,
 )
-from jaxcontam.methods.method import OrderFile, PairMethod, TestMethod
+from jaxcontam.methods.method import (
+    OrderFile,
+    PairMethod,
+    SequentialMethod,
+    TestMethod,
+)
 from jaxcontam.methods.options import PlannedOptions
 from jaxcontam.results import DESIGNED, RELEASED, OrderResult, Pretest
 from jaxcontam.results.terms import restricted_null
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.pair_plan import ALL_TOKENS
-from jaxcontam.scoring.scorer import Progress
+from jaxcontam.scoring.scorer import Progress, Scorer
 from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.pretests import directional
 
@@ -141,10 +146,21 @@ def score_test(
     Raises:
         InputError: If the model gives a number that is not finite; names the example.
     """
+    if isinstance(planned.method, SequentialMethod) and _is_share(scorer):
+        raise InputError(
+            f"{planned.method.name}: looks at each order's score before it asks for "
+            "the next, which no share has",
+            hint="score it in one process, or choose other --tests",
+        )
     try:
         return planned.layout.score(scorer, progress)
     except UnscorableExampleError as e:
         raise unscorable(planned, e.example) from e
+
+
+def _is_share(scorer: SequenceScorer) -> bool:
+    division = scorer.division if isinstance(scorer, Scorer) else None
+    return division is not None and division.share is not None
 
 
 def unscorable(planned: PlannedTest | PlannedOptions, example: int) -> InputError:

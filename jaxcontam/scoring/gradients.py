@@ -36,14 +36,14 @@ from jaxcontam.scoring.mesh import (
     weights_mesh,
 )
 from jaxcontam.scoring.rows import fill, rows_of
-from jaxcontam.scoring.shares import share_of
-from jaxcontam.scoring.store import RowKeys, ScoreStore
-from jaxcontam.scoring.stored import (
-    NonFiniteScoreError,
-    Progress,
-    Work,
-    scored_batches,
+from jaxcontam.scoring.shares import (
+    Division,
+    Together,
+    divided_batches,
+    division_on,
 )
+from jaxcontam.scoring.store import RowKeys, ScoreStore
+from jaxcontam.scoring.stored import NonFiniteScoreError, Progress, Work
 
 # Gradients of as many sequences side by side as fit this many bytes, at least one.
 _MOST_BYTES = 1 << 28
@@ -74,6 +74,7 @@ def gradient_norms(
     *,
     batch_tokens: int,
     store: ScoreStore | None = None,
+    division: Division | Together | None = None,
     progress: Progress | None = None,
 ) -> GradientNorms:
     """L2 norm of the gradient of each sequence's mean loss by all weights.
@@ -86,6 +87,7 @@ def gradient_norms(
         sequences: int32 ids, at least two each; all after the first are targets.
         batch_tokens: Tokens of a batch on one device.
         store: Where scores of this very decoder are kept.
+        division: How batches are divided among processes; None where there is one.
         progress: Told of target tokens.
 
     Raises:
@@ -133,7 +135,9 @@ def gradient_norms(
     )
     norms, n_cached, done = np.zeros(len(sequences)), 0, 0
     total = sum(row.length for row in rows)
-    for batch, values, cached in scored_batches(batches, work, store, share_of(mesh)):
+    for batch, values, cached in divided_batches(
+        batches, work, store, division_on(mesh, division)
+    ):
         for i, (value,) in zip(batch.rows, values, strict=True):
             norms[i] = value
             done += rows[i].length

@@ -30,7 +30,7 @@ from jaxcontam.scoring.mesh import (
 )
 from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.scorer import Scorer
-from jaxcontam.scoring.shares import Share, check_same_identity, share_of
+from jaxcontam.scoring.shares import Division, division_on
 from jaxcontam.scoring.store import ScoreStore
 
 # A batch that keeps a CPU's caches warm, and one that fills an accelerator.
@@ -46,6 +46,7 @@ def checkpoint_scorer(
     store: Path | None,
     batch_tokens: int | None = None,
     moments: bool = False,
+    division: Division | None = None,
 ) -> Scorer:
     """`local_scorer` of a checkpoint, with a store if a folder is given.
 
@@ -53,12 +54,12 @@ def checkpoint_scorer(
         InputError: If the folder is none, or not readable.
     """
     identity = score_identity(checkpoint, moments=moments)
-    check_same_identity(identity)
     return local_scorer(
         checkpoint.decoder,
         batch_tokens=batch_tokens,
         moments=moments,
         store=None if store is None else ScoreStore(store, identity),
+        division=division,
     )
 
 
@@ -68,7 +69,7 @@ def local_scorer(
     batch_tokens: int | None = None,
     moments: bool = False,
     store: ScoreStore | None = None,
-    share: Share | None = None,
+    division: Division | None = None,
 ) -> Scorer:
     """Score with a decoder, rows split over all devices.
 
@@ -78,23 +79,23 @@ def local_scorer(
         batch_tokens: Tokens of a batch on one device; None chooses by platform.
         moments: Also compute means, variances and tops.
         store: Where scores of this very decoder are kept.
-        share: What this process scores; None divides the work among all processes
-            that `jaxcontam.hosts.joined` joined, and all must score the same.
+        division: How batches are divided among processes; None where there is one, or
+            where the weights span processes, which then score together.
     """
     graphdef, state = nnx.split(decoder)
     config: DecoderConfig = decoder.config
     if batch_tokens is None:
         batch_tokens = default_batch_tokens()
     mesh = weights_mesh(state)
-    share = share_of(mesh) if share is None else share
     state, _ = on_mesh(state, mesh)
+    divided = division_on(mesh, division)
     pairs = PairScorer(
         sharded_pairs(graphdef, state, mesh),
         context=config.context,
         batch_tokens=batch_tokens,
         n_devices=mesh.size,
         store=store,
-        share=share,
+        division=divided,
     )
     return Scorer(
         sharded_forward(graphdef, state, mesh, moments=moments),
@@ -102,7 +103,7 @@ def local_scorer(
         batch_tokens=batch_tokens,
         n_devices=mesh.size,
         store=store,
-        share=share,
+        division=divided,
         pairs=pairs,
         moments=moments,
     )

@@ -21,6 +21,7 @@ from jaxcontam.scoring.mesh_shape import MeshShape
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScores
 from jaxcontam.scoring.scorer import SequenceSums, TokenTable
+from jaxcontam.scoring.shares import Division
 from jaxcontam.scoring.store import ScoreStore
 from jaxcontam.scoring.stored import Progress
 
@@ -136,6 +137,7 @@ class OpenModel:
         store_name: Folder of scores within that of a report; "" is the report's own.
         notes: What a reader should know of the answers, once they are there; one
             sentence each, without a full stop.
+        division: What this process scores; None where nothing can be divided.
     """
 
     name: str
@@ -152,6 +154,7 @@ class OpenModel:
     n_heads: int = 1
     store_name: str = "store"
     notes: Callable[[], tuple[str, ...]] = tuple
+    division: Division | None = None
 
     def weights(self, purpose: str) -> "Checkpoint":
         """The weights, for what needs more than scores.
@@ -178,6 +181,7 @@ def open_model(
     api: ApiOptions | None = None,
     mesh: MeshShape | None = None,
     plan_only: bool = False,
+    division: Division | None = None,
 ) -> OpenModel:
     """Open what the user named as MODEL.
 
@@ -190,6 +194,7 @@ def open_model(
         api: How to talk to a server; of `api:` alone.
         mesh: How devices share the work; of directories alone. None: each has a copy.
         plan_only: Nothing will be scored: ask no server.
+        division: What this process scores; of directories alone. None: everything.
 
     Raises:
         InputError: If there is no such model, it gives no log-probabilities, or the
@@ -205,23 +210,25 @@ def open_model(
         return open_lm_eval(word)
     from jaxcontam.models.checkpoint import load_checkpoint
     from jaxcontam.scoring.compiled import keep_compiled
-    from jaxcontam.scoring.shares import share_mesh
+    from jaxcontam.scoring.shares import mesh_here
 
     keep_compiled()
-    devices = share_mesh(mesh or MeshShape())
-    return opened_checkpoint(load_checkpoint(word, dtype=dtype, mesh=devices))
+    devices = mesh_here(mesh or MeshShape())
+    checkpoint = load_checkpoint(word, dtype=dtype, mesh=devices)
+    return opened_checkpoint(checkpoint, division=division)
 
 
-def opened_checkpoint(checkpoint: "Checkpoint") -> OpenModel:
-    """A checkpoint as a model of any kind."""
+def opened_checkpoint(
+    checkpoint: "Checkpoint", *, division: Division | None = None
+) -> OpenModel:
+    """A checkpoint as a model of any kind; `division` as of `open_model`."""
     from flax import nnx
 
     from jaxcontam.scoring.local import checkpoint_scorer, device_info, model_info
     from jaxcontam.scoring.mesh import weights_mesh
-    from jaxcontam.scoring.shares import share_of
 
     mesh = weights_mesh(nnx.state(checkpoint.decoder))
-    device = device_info(mesh)
+    division = division or Division()
     return OpenModel(
         name=checkpoint.name,
         fingerprint=checkpoint.fingerprint,
@@ -229,9 +236,10 @@ def opened_checkpoint(checkpoint: "Checkpoint") -> OpenModel:
         prefix_id=checkpoint.prefix_id,
         context=checkpoint.config.context,
         info=model_info(checkpoint),
-        device=dataclasses.replace(device, n=device.n * share_of(mesh).count),
+        device=device_info(mesh),
         checkpoint=checkpoint,
-        make_scorer=functools.partial(checkpoint_scorer, checkpoint),
+        make_scorer=functools.partial(checkpoint_scorer, checkpoint, division=division),
+        division=division,
         has_moments=True,
         vocab_size=checkpoint.config.vocab_size,
         n_heads=checkpoint.config.n_heads,

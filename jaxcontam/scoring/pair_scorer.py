@@ -15,13 +15,12 @@ import numpy as np
 
 from jaxcontam.scoring.batching import bucket_lengths
 from jaxcontam.scoring.pair_plan import PairGroup
-from jaxcontam.scoring.shares import ALONE, Share
+from jaxcontam.scoring.shares import Division, Together, divided_batches
 from jaxcontam.scoring.store import RowKeys, ScoreStore
 from jaxcontam.scoring.stored import (
     NonFiniteScoreError,
     Progress,
     Work,
-    scored_batches,
 )
 
 PairForward = Callable[..., Any]
@@ -109,7 +108,7 @@ class PairScorer:
         batch_tokens: int,
         n_devices: int = 1,
         store: ScoreStore | None = None,
-        share: Share = ALONE,
+        division: Division | Together | None = None,
     ):
         """Wrap a forward function; arguments as for `Scorer`."""
         self.forward = forward
@@ -117,7 +116,7 @@ class PairScorer:
         self.batch_tokens = batch_tokens
         self.n_devices = n_devices
         self.store = store
-        self.share = share
+        self.division = division
         self._no_room: set[str] = set()
 
     def logprobs(
@@ -144,8 +143,8 @@ class PairScorer:
         )
         found: dict[int, list[np.ndarray]] = {}
         n_cached = 0
-        for batch, values, cached in scored_batches(
-            self.plan(groups), work, self.store, self.share
+        for batch, values, cached in divided_batches(
+            self.plan(groups), work, self.store, self.division
         ):
             for index, value in zip(batch.groups, values, strict=True):
                 found[index] = by_continuation(groups[index], value)

@@ -17,13 +17,9 @@ from jaxcontam.scoring.batching import bucket_lengths
 from jaxcontam.scoring.opened import PairSource
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScorer
+from jaxcontam.scoring.shares import divided_batches
 from jaxcontam.scoring.store import RowKeys
-from jaxcontam.scoring.stored import (
-    NonFiniteScoreError,
-    Progress,
-    Work,
-    scored_batches,
-)
+from jaxcontam.scoring.stored import NonFiniteScoreError, Progress, Work
 
 # So many times the prefix's ids are read after it, so that reading it again for each
 # batch costs a quarter at most.
@@ -158,8 +154,8 @@ def prefixed_sums(
     batches = plan_prefixed(
         scorer, len(prefix), [len(ids) for ids in texts], n_heads=n_heads
     )
-    for batch, found, cached in scored_batches(
-        batches, work, scorer.store, scorer.share
+    for batch, found, cached in divided_batches(
+        batches, work, scorer.store, scorer.division
     ):
         for i, (value,) in zip(batch.texts, found, strict=True):
             loglik[i] = value

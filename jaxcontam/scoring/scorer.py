@@ -8,13 +8,12 @@ import numpy as np
 from jaxcontam.scoring.batching import Batch, plan_batches
 from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.rows import SUMS, TOKENS, Kept, Row, fill, rows_of
-from jaxcontam.scoring.shares import ALONE, Share
+from jaxcontam.scoring.shares import Division, Together, divided_batches
 from jaxcontam.scoring.store import RowKeys, ScoreStore
 from jaxcontam.scoring.stored import (
     NonFiniteScoreError,
     Progress,
     Work,
-    scored_batches,
 )
 
 Forward = Callable[[np.ndarray, np.ndarray], Sequence]
@@ -82,7 +81,7 @@ class Scorer:
         n_devices: int = 1,
         store: ScoreStore | None = None,
         pairs: PairScorer | None = None,
-        share: Share = ALONE,
+        division: Division | Together | None = None,
         moments: bool = False,
     ):
         """Wrap a forward function.
@@ -94,8 +93,7 @@ class Scorer:
             n_devices: Devices that share a batch's rows evenly.
             store: Where scores of this very function are kept.
             pairs: Scores continuations of shared prefixes, where the model can.
-            share: What this process scores; another than `ALONE` needs all processes
-                to score the same.
+            division: How batches are divided among processes; None where there is one.
             moments: Whether the forward function gives means, variances and tops; a
                 store says it by itself.
         """
@@ -105,7 +103,7 @@ class Scorer:
         self.n_devices = n_devices
         self.store = store
         self.pairs = pairs
-        self.share = share
+        self.division = division
         self.moments = moments
         # Sizes for which the device had no memory: no plan tries them twice.
         self._no_room: set[str] = set()
@@ -192,8 +190,8 @@ class Scorer:
             halves=lambda batch: batch.halves(self.n_devices),
             no_room=self._no_room,
         )
-        for batch, values, cached in scored_batches(
-            batches, work, self.store, self.share
+        for batch, values, cached in divided_batches(
+            batches, work, self.store, self.division
         ):
             for index, value in zip(batch.rows, values, strict=True):
                 done += rows[index].n_targets

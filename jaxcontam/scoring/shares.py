@@ -1,227 +1,398 @@
-"""Batches divided among processes; every process receives every batch's values.
+"""Batches of a run divided among processes.
 
-Shares, not devices, divide the batches: no device waits for one of another share, so
-scoring needs no collective. A share is a process with its own devices, or, where one
-copy of the weights is larger than these, a group of processes that hold it together.
+By **shares**: each process plans the same batches, scores its own into a store, and
+ends; none waits for another. A run without a share finds in the store what they scored,
+names the shares that are missing, and scores those batches itself. Where one copy of
+the weights spans processes, these score every batch **together**.
 """
 
-import collections
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
-from jaxcontam.errors import InputError
-from jaxcontam.hosts import gather_bytes, process_count, process_index
-from jaxcontam.hosts.link import packed, unpacked
-from jaxcontam.scoring.memory import room_for
-from jaxcontam.scoring.store import RowKeys, ScoreStore
+import numpy as np
+
+from jaxcontam.errors import InputError, StorageError
+from jaxcontam.processes import gather, is_first, process_count, process_index
+from jaxcontam.scoring.store import SUFFIX, RowKeys, ScoreStore
+from jaxcontam.scoring.stored import Work, scored_batches
+from jaxcontam.terminal import visible
 
 if TYPE_CHECKING:
     from jax.sharding import Mesh
 
-    from jaxcontam.scoring.identity import ScoreIdentity
     from jaxcontam.scoring.mesh_shape import MeshShape
-    from jaxcontam.scoring.stored import Work
-
-# Batches of a share between two exchanges: few enough for progress to be seen and
-# memory to stay small, many enough for a late process to cost little.
-_A_ROUND = 16
-# Batches in flight: the host prepares one while the device works on another.
-_AHEAD = 1
-_DIGEST_BYTES = 32
 
 BatchT = TypeVar("BatchT")
 ValueT = TypeVar("ValueT")
+T = TypeVar("T")
+
+AUTO = "auto"
+"""Of `--shard`: what a scheduler says in the environment."""
+
+_MARK = re.compile(r"shard-\d+-of-(\d+)")
+# Of schedulers: index and count, or names that are counted.
+_ENVIRONMENT = (
+    ("JAX_PROCESS_ID", "JAX_NUM_PROCESSES"),
+    ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+    ("JOB_COMPLETION_INDEX", "JAX_NUM_PROCESSES"),
+    ("TPU_WORKER_ID", "TPU_WORKER_HOSTNAMES"),
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Share:
-    """Which batches this process scores.
+    """Which part of the batches a process scores.
 
     Attributes:
-        index: Of this share.
+        index: From 0 to `count` - 1, as schedulers count.
         count: Shares in all.
-        leads: Whether this process stores and sends what its share scores; one does.
     """
 
-    index: int = 0
-    count: int = 1
-    leads: bool = True
+    index: int
+    count: int
 
 
-ALONE = Share()
-"""All batches; no other process is asked."""
+class SharesMissingError(StorageError):
+    """Not all shares of a run are in its store, and they were not to be scored here."""
 
 
-def share_mesh(shape: "MeshShape") -> "Mesh":
-    """The mesh of this process's share of the work.
+class ShareScored(Exception):
+    """A share of the batches is scored: another run judges them, this one is over."""
+
+
+def parse_share(word: str, environment: Mapping[str, str] = os.environ) -> Share:
+    """The share that `--shard` names.
 
     Args:
-        shape: Of all devices of all processes, as the user says it.
+        word: `I/N` or `AUTO`.
+        environment: Variables of SLURM, an indexed job, a TPU pod, or JAX.
 
     Raises:
-        InputError: If the devices do not make this shape, or a copy of the weights
-            would take parts of the devices of a process.
+        InputError: If it names none.
+    """
+    said = word
+    if word == AUTO:
+        for index, count in _ENVIRONMENT:
+            if index in environment and count in environment:
+                word = _said(index, count, environment)
+                said = f"auto, by {index} and {count}: {word}"
+                break
+        else:
+            raise InputError(
+                "--shard auto: no scheduler says which process this is",
+                hint="--shard I/N, I from 0 to N - 1; known variables: "
+                + ", ".join(f"{index} with {count}" for index, count in _ENVIRONMENT),
+            )
+    found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", word, re.ASCII)
+    if found is None or not int(found[1]) < int(found[2]):
+        raise InputError(
+            f"--shard must be I/N with I from 0 to N - 1, or auto (it is {said})",
+            hint="for 8 processes: 0/8 to 7/8",
+        )
+    return Share(int(found[1]), int(found[2]))
+
+
+def _said(index: str, count: str, environment: Mapping[str, str]) -> str:
+    """`I/N` from two variables."""
+    n = environment[count]
+    if count == "TPU_WORKER_HOSTNAMES":
+        n = str(len(n.split(",")))
+    first = environment.get("SLURM_ARRAY_TASK_MIN", "0")
+    i = environment[index]
+    if index == "SLURM_ARRAY_TASK_ID" and i.isdecimal() and first.isdecimal():
+        i = str(int(i) - int(first))
+    return f"{i}/{n}"
+
+
+class Division:
+    """A run's batches, each the work of one share.
+
+    Batches are dealt out in the order in which they are planned, over all calls of a
+    run; one that is planned again has the owner it had.
+    """
+
+    def __init__(self, share: Share | None = None, *, merges: bool = False):
+        """Divide a run.
+
+        Args:
+            share: What is scored here; None is what the store lacks.
+            merges: Score nothing: the store must hold everything.
+        """
+        self.share = share
+        self.merges = merges
+        self._owners: dict[bytes, int] = {}
+        self._n_own = self._n = 0
+        self._missing: set[int] = set()
+
+    def batches(
+        self,
+        batches: Sequence[BatchT],
+        work: Work[BatchT, ValueT],
+        store: ScoreStore | None,
+    ) -> Iterator[tuple[BatchT, list[ValueT], bool]]:
+        """`scored_batches` of all batches, or of this process's share.
+
+        Raises:
+            ShareScored: After the share's last batch.
+            SharesMissingError: If what is to be merged is not complete.
+        """
+        if self.share is not None:
+            yield from self._own(batches, work, store, self.share)
+            return
+        count = 0 if store is None else _n_shares(store.directory)
+        if store is not None and count:
+            self._look(batches, work, store, count)
+        elif self.merges:
+            raise SharesMissingError(
+                "no share is in the store", hint="--shard I/N scores one; see --store"
+            )
+        yield from scored_batches(batches, work, store)
+
+    def _own(
+        self,
+        batches: Sequence[BatchT],
+        work: Work[BatchT, ValueT],
+        store: ScoreStore | None,
+        share: Share,
+    ) -> Iterator[tuple[BatchT, list[ValueT], bool]]:
+        """Score a share of the batches, and end."""
+        if store is None:
+            raise InputError(
+                "--shard: a share is kept in a store, and there is none",
+                hint="leave out --no-store",
+            )
+        _mark(store.directory, share)
+        owners = self._owned(batches, work, store, share.count)
+        mine = [
+            batch
+            for batch, owner in zip(batches, owners, strict=True)
+            if owner == share.index
+        ]
+        yield from scored_batches(mine, work, store)
+        self._n += len(batches)
+        self._n_own += len(mine)
+        raise ShareScored(
+            f"share {share.index} of {share.count}: its {self._n_own} of {self._n} "
+            f"batches are in {visible(str(store.directory))}"
+        )
+
+    def _look(
+        self,
+        batches: Sequence[BatchT],
+        work: Work[BatchT, ValueT],
+        store: ScoreStore,
+        count: int,
+    ) -> None:
+        """Name the shares whose batches the store lacks, once."""
+        missing = {
+            owner
+            for batch, owner in zip(
+                batches, self._owned(batches, work, store, count), strict=True
+            )
+            if not _is_stored(batch, work, store)
+        }
+        is_known = missing <= self._missing
+        self._missing |= missing
+        words = _missing_words(sorted(self._missing), count, store)
+        if missing and self.merges:
+            raise SharesMissingError(
+                words,
+                hint="score them with --shard I/N, or all that is missing without "
+                "--shard; --store is a folder that all hosts see",
+            )
+        if not is_known:
+            words = f"jaxcontam: warning: {words}; they are scored here"
+            print(words, file=sys.stderr)
+
+    def _owned(
+        self,
+        batches: Sequence[BatchT],
+        work: Work[BatchT, ValueT],
+        store: RowKeys,
+        count: int,
+    ) -> list[int]:
+        """Index of each batch's share."""
+        digests = [
+            hashlib.sha256(b"".join(work.keys(batch, store))).digest()
+            for batch in batches
+        ]
+        return [
+            self._owners.setdefault(digest, len(self._owners)) % count
+            for digest in digests
+        ]
+
+
+class Together:
+    """Processes that hold one copy of the weights, each with parts of it."""
+
+    share = None
+
+    def batches(
+        self,
+        batches: Sequence[BatchT],
+        work: Work[BatchT, ValueT],
+        store: ScoreStore | None,
+    ) -> Iterator[tuple[BatchT, list[ValueT], bool]]:
+        """`scored_batches`, in step with the other processes; all receive all values.
+
+        A batch counts as stored where every process sees it; process 0 stores.
+
+        Raises:
+            InputError: If the processes do not score the same rows.
+        """
+        keys = [work.keys(batch, store or RowKeys(b"")) for batch in batches]
+        digest = hashlib.sha256(b"".join(key for of_batch in keys for key in of_batch))
+        told = gather(np.frombuffer(digest.digest(), np.uint8))
+        if (told != told[0]).any():
+            raise InputError(
+                "--distributed: the processes score other rows than process 0",
+                hint="run the same command on the same model and files on every host",
+            )
+        # No halves: a process alone may lack the memory, and all take the same shapes.
+        work = dataclasses.replace(work, halves=lambda batch: [])
+        if store is None:
+            yield from scored_batches(batches, work, None)
+            return
+        values = [store.values(of_batch) for of_batch in keys]
+        held_PB = gather(np.array([found is not None for found in values], bool))
+        seen = {
+            tuple(of_batch): found
+            for b, (of_batch, found) in enumerate(zip(keys, values, strict=True))
+            if found is not None and held_PB[:, b].all()
+        }
+        yield from scored_batches(batches, work, _SeenByAll(store, seen))
+
+
+class _SeenByAll(ScoreStore):
+    """What every process sees of a store; process 0 alone writes."""
+
+    def __init__(
+        self, store: ScoreStore, seen: Mapping[tuple[bytes, ...], list[bytes]]
+    ):
+        RowKeys.__init__(self, store.identity.digest)
+        self._store = store
+        self._seen = seen
+
+    def values(self, keys: Sequence[bytes]) -> list[bytes] | None:
+        """See `ScoreStore.values`."""
+        return self._seen.get(tuple(keys))
+
+    def commit(self, rows: Sequence[tuple[bytes, bytes]]) -> None:
+        """See `ScoreStore.commit`."""
+        if is_first():
+            self._store.commit(rows)
+
+
+def divided_batches(
+    batches: Sequence[BatchT],
+    work: Work[BatchT, ValueT],
+    store: ScoreStore | None,
+    division: Division | Together | None,
+) -> Iterator[tuple[BatchT, list[ValueT], bool]]:
+    """`scored_batches`, divided among processes if there are others.
+
+    Raises:
+        ShareScored: Once a share is scored; see `Division`.
+    """
+    if division is None:
+        return scored_batches(batches, work, store)
+    return division.batches(batches, work, store)
+
+
+def each_scored(calls: Iterable[Callable[[], T]]) -> Iterator[T]:
+    """Results of calls that score; a share makes them all, and has none.
+
+    Raises:
+        ShareScored: After the last call, where this process scores a share.
+        SharesMissingError: After the last call, if one has found shares missing.
+    """
+    over = None
+    for call in calls:
+        try:
+            found = call()
+        except (ShareScored, SharesMissingError) as e:
+            over = e
+        else:
+            yield found
+    if over is not None:
+        raise over
+
+
+def share_of_process(shape: "MeshShape") -> Share | None:
+    """The share of a joined process; None where it is alone or has a part of a copy.
+
+    Args:
+        shape: How devices share the work; a copy on more devices than a process has
+            spans processes.
+    """
+    if process_count() == 1 or _spans(shape):
+        return None
+    return Share(process_index(), process_count())
+
+
+def mesh_here(shape: "MeshShape") -> "Mesh":
+    """This process's devices; those of all processes where a copy spans them.
+
+    Raises:
+        InputError: If they do not make this shape.
     """
     import jax
 
     from jaxcontam.scoring.mesh import device_mesh
 
-    devices, n_local = jax.local_devices(), jax.local_device_count()
-    if process_count() == 1:
-        return device_mesh(shape, devices)
-    if shape.data is not None:
-        # Refuses what does not use all devices, before they are divided.
-        device_mesh(shape, jax.devices())
-    n_together = -(-shape.model // n_local)
-    if (shape.model % n_local and n_together > 1) or process_count() % n_together:
-        raise InputError(
-            f"--mesh {shape}: {shape.model} devices are not those of whole processes "
-            f"({process_count()} processes have {n_local} each)",
-            hint=f"choose a divisor or a multiple of {n_local}",
-        )
-    if n_together > 1:
-        own = jax.process_index() // n_together
-        devices = [d for d in jax.devices() if d.process_index // n_together == own]
-    return device_mesh(dataclasses.replace(shape, data=None), devices)
+    spans = process_count() > 1 and _spans(shape)
+    return device_mesh(shape, jax.devices() if spans else jax.local_devices())
 
 
-def share_of(mesh: "Mesh") -> Share:
-    """The share that is scored on a mesh."""
-    if process_count() == 1:
-        return ALONE
+def division_on(
+    mesh: "Mesh", division: Division | Together | None
+) -> Division | Together | None:
+    """How batches on a mesh are divided: together where it spans processes."""
+    return Together() if mesh.is_multi_process else division
+
+
+def _spans(shape: "MeshShape") -> bool:
     import jax
 
-    processes = sorted({device.process_index for device in mesh.devices.flat})
-    return Share(
-        index=processes[0] // len(processes),
-        count=process_count() // len(processes),
-        leads=jax.process_index() == processes[0],
-    )
+    return shape.model > jax.local_device_count()
 
 
-def check_same_identity(identity: "ScoreIdentity") -> None:
-    """Refuse processes whose scores depend on other things than those of process 0.
-
-    Raises:
-        InputError: Names them.
-    """
-    texts = gather_bytes(identity.text.encode(), name="the same model and machine")
-    for process, text in enumerate(texts):
-        if text != texts[0]:
-            import json
-
-            first, other = json.loads(texts[0]), json.loads(text)
-            names = [name for name in first if first[name] != other.get(name)]
-            raise InputError(
-                f"--distributed: process {process} differs from process 0 in "
-                f"{', '.join(names)}",
-                hint="use the same model, software and kind of machine on every host",
-            )
+def _mark(directory: Path, share: Share) -> None:
+    """Leave the name of a share, from which a later run knows how many there are."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"shard-{share.index}-of-{share.count}").touch()
 
 
-def shared_batches(
-    batches: Sequence[BatchT],
-    work: "Work[BatchT, ValueT]",
-    store: ScoreStore | None,
-    share: Share,
-) -> Iterator[tuple[BatchT, list[ValueT], bool]]:
-    """`scored_batches` of several processes; each yields every batch, in order.
-
-    In rounds: all say which batches their stores hold; what none holds is divided
-    among the shares; all send what they have. So no disk need be shared, and a rerun
-    by another number of processes finds what was stored.
-
-    Raises:
-        InputError: If the processes do not score the same rows.
-        LostProcessError: If a process is gone.
-    """
-    n = _A_ROUND * share.count
-    for start in range(0, len(batches), n):
-        yield from _round(batches[start : start + n], work, store, share)
-
-
-def _round(
-    batches: Sequence[BatchT],
-    work: "Work[BatchT, ValueT]",
-    store: ScoreStore | None,
-    share: Share,
-) -> Iterator[tuple[BatchT, list[ValueT], bool]]:
-    keys = [work.keys(batch, store or RowKeys(b"")) for batch in batches]
-    stored = [None if store is None else store.values(of_batch) for of_batch in keys]
-    held = _held_by(keys, [data is not None for data in stored])
-
-    has: dict[int, list[bytes]] = {}
-    missing = [i for i, holders in enumerate(held) if not holders]
-    mine = missing[share.index :: share.count]
-    for i, values in _computed(batches, mine, work):
-        data = [work.to_bytes(value) for value in values]
-        if share.leads:
-            if store is not None:
-                store.commit(list(zip(keys[i], data, strict=True)))
-            has[i] = data
-    for i, data in enumerate(stored):
-        # What every process holds need not be sent.
-        is_known = len(held[i]) == process_count()
-        if data is not None and not is_known and held[i][0] == process_index():
-            has[i] = data
-
-    sent = [b"%d" % i + b" " + packed(data) for i, data in has.items()]
-    found: dict[int, list[bytes]] = {}
-    for message in gather_bytes(packed(sent), name="scores"):
-        for part in unpacked(message):
-            index, _, data = part.partition(b" ")
-            found[int(index)] = unpacked(data)
-    for i, batch in enumerate(batches):
-        data = found[i] if i in found else stored[i]
-        assert data is not None
-        values = [work.from_bytes(batch, row, one) for row, one in enumerate(data)]
-        yield batch, values, bool(held[i])
-
-
-def _held_by(keys: Sequence[list[bytes]], own: Sequence[bool]) -> list[list[int]]:
-    """Of each batch the processes whose stores hold it.
-
-    Raises:
-        InputError: If the processes have other keys.
-    """
-    digest = hashlib.sha256(b"".join(key for of_batch in keys for key in of_batch))
-    told = gather_bytes(digest.digest() + bytes(own), name="what is stored")
-    for process, words in enumerate(told):
-        if words[:_DIGEST_BYTES] != told[0][:_DIGEST_BYTES]:
-            raise InputError(
-                f"--distributed: process {process} scores other texts than process 0",
-                hint="run the same command on the same files on every host",
-            )
-    return [
-        [process for process, words in enumerate(told) if words[_DIGEST_BYTES + i]]
-        for i in range(len(own))
+def _n_shares(directory: Path) -> int:
+    """Shares of the newest division that began in a folder; 0 for none."""
+    marks = [
+        (path.stat().st_mtime_ns, int(found[1]))
+        for path in directory.glob("shard-*")
+        if (found := _MARK.fullmatch(path.name))
     ]
+    return max(marks)[1] if marks else 0
 
 
-def _computed(
-    batches: Sequence[BatchT], mine: Sequence[int], work: "Work[BatchT, ValueT]"
-) -> Iterator[tuple[int, list[ValueT]]]:
-    """Index and values of each of my batches.
-
-    Raises:
-        NoRoomError: If the device has no memory for one.
-    """
-    waiting: collections.deque[tuple[int, Any]] = collections.deque()
-    for i in mine:
-        with room_for(work.words(batches[i])):
-            waiting.append((i, work.start(batches[i])))
-        if len(waiting) > _AHEAD:
-            yield _finished(batches, waiting.popleft(), work)
-    while waiting:
-        yield _finished(batches, waiting.popleft(), work)
+def _is_stored(batch: BatchT, work: Work[BatchT, ValueT], store: ScoreStore) -> bool:
+    """Whether a store holds a batch, whole or in halves."""
+    if store.holds(work.keys(batch, store)):
+        return True
+    halves = work.halves(batch)
+    return bool(halves) and all(_is_stored(half, work, store) for half in halves)
 
 
-def _finished(
-    batches: Sequence[BatchT], begun: tuple[int, Any], work: "Work[BatchT, ValueT]"
-) -> tuple[int, list[ValueT]]:
-    # No halves: the other shares have planned the whole batch, and know it by its key.
-    i, started = begun
-    with room_for(work.words(batches[i])):
-        return i, work.finish(batches[i], started)
+def _missing_words(missing: Sequence[int], count: int, store: ScoreStore) -> str:
+    words = f"{len(missing)} of {count} shares are missing: "
+    words += ", ".join(map(str, missing))
+    names = [path.name for path in store.directory.glob(f"*{SUFFIX}")]
+    own = store.identity.digest.hex()[:16]
+    if names and not any(name.startswith(own) for name in names):
+        words += "; the store holds scores of another model, machine or version"
+    return words

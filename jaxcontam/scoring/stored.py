@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from jaxcontam.scoring.memory import NoRoomError, room_for
-from jaxcontam.scoring.shares import ALONE, Share, shared_batches
 from jaxcontam.scoring.store import RowKeys, ScoreStore
 
 # Batches in flight: the host prepares one while the device works on another.
@@ -66,21 +65,17 @@ def scored_batches(
     batches: Sequence[BatchT],
     work: Work[BatchT, ValueT],
     store: ScoreStore | None,
-    share: Share = ALONE,
 ) -> Iterator[tuple[BatchT, list[ValueT], bool]]:
     """Each batch with the values of its rows, and whether the store held them.
 
     A batch with a row that the store lacks is scored whole, so that its shape is that
     of the plan; it is stored whole or, if `finish` raises, not at all. Where the device
     has no memory for it, it is scored in halves, which the store keeps as what they
-    are: rows of another shape. With several processes see `shared_batches`.
+    are: rows of another shape. With several processes see `divided_batches`.
 
     Raises:
         NoRoomError: If the device has no memory for a batch that has no halves.
     """
-    if share != ALONE:
-        yield from shared_batches(batches, work, store, share)
-        return
     waiting: collections.deque[tuple[BatchT, _Begun[ValueT]]] = collections.deque()
     for batch in [*batches, None]:
         if batch is not None:

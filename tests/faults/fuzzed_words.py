@@ -12,13 +12,13 @@ from tests.faults.mutations import VALUES
 
 
 def words_with(values):
-    """Flags with values that are none, of every command but `serve`."""
+    """Flags with values that are none, of every command."""
     flags = {
         name: sorted(
             "--" + field.name.replace("_", "-") for field in dataclasses.fields(command)
         )
         for name, command in COMMANDS.items()
-        if name != "serve" and dataclasses.fields(command)
+        if dataclasses.fields(command)
     }
     return st.sampled_from(sorted(flags)).flatmap(
         lambda name: st.tuples(

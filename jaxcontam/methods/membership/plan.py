@@ -16,7 +16,9 @@ Dimension key
     V  vocabulary
 """
 
+import collections
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -41,6 +43,7 @@ from jaxcontam.methods.membership.score import Reading, ScoredText, ScoreMethod
 from jaxcontam.methods.membership.text_model import TextModel
 from jaxcontam.scoring.progress import progress_after
 from jaxcontam.scoring.scorer import Scorer
+from jaxcontam.scoring.shares import ShareScored, each_scored
 from jaxcontam.scoring.stored import NonFiniteScoreError, Progress
 
 
@@ -133,7 +136,13 @@ def score_texts(
         [texts[i] for i in scored], scored, reads, own, model, inputs, seed
     )
     total = sum(part.n_targets for part in (own, *passes))
-    table, n_cached = token_scores(scorer, own, progress_after(progress, 0, total))
+    try:
+        table, n_cached = token_scores(scorer, own, progress_after(progress, 0, total))
+    except ShareScored:
+        # The other passes need none of these scores before their results are joined.
+        rest = each_scored(functools.partial(part.read, {}, None) for part in passes)
+        collections.deque(rest, maxlen=0)
+        raise
     # A server's tokens may be fewer than the ids: a text of one has no scored token.
     known = {
         key: float(scores[0].mean(dtype=np.float64)) if scores.size else np.nan
@@ -342,6 +351,7 @@ def plan_passes(
                 own=own,
                 batch_tokens=model.plain.batch_tokens,
                 store=model.plain.store,
+                division=model.plain.division,
             )
         )
     return passes

@@ -23,6 +23,7 @@ from jaxcontam.scoring.gradients import gradient_norms
 from jaxcontam.scoring.opened import PairSource, SequenceScorer
 from jaxcontam.scoring.prefixed import prefixed_sums
 from jaxcontam.scoring.scorer import n_targets
+from jaxcontam.scoring.shares import Division, Together
 from jaxcontam.scoring.store import ScoreStore
 from jaxcontam.scoring.stored import NonFiniteScoreError, Progress
 
@@ -304,12 +305,14 @@ class GradientPass:
         own: Sequences of the texts, each distinct one once.
         batch_tokens: Tokens of a batch on one device.
         store: Where scores of this very decoder are kept.
+        division: How batches are divided among processes.
     """
 
     decoder: Decoder
     own: Sequences
     batch_tokens: int
     store: ScoreStore | None
+    division: Division | Together | None
 
     @property
     def n_targets(self) -> int:
@@ -330,6 +333,7 @@ class GradientPass:
                 self.own.fresh,
                 batch_tokens=self.batch_tokens,
                 store=self.store,
+                division=self.division,
                 progress=progress,
             )
         except NonFiniteScoreError as e:

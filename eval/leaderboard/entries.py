@@ -1,0 +1,317 @@
+"""The detectors of the leaderboard, and those from files that the user names."""
+
+import dataclasses
+import hashlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from eval.leaderboard.detector import Entry, Finding, Subject, finding_of_p
+from eval.leaderboard.methods import (
+    affordable_orders,
+    affordable_strata,
+    labelled,
+    mean_entry,
+    order_entry,
+    order_numbers,
+    scores_of,
+    unseen_entry,
+)
+from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.methods import (
+    adjacency,
+    score_method,
+    sharded_t,
+    stratified,
+    two_min,
+)
+from jaxcontam.methods.membership.blind import grouped_folds
+from jaxcontam.methods.membership.blind_classifiers import (
+    bag_of_words,
+    cross_validated,
+)
+from jaxcontam.stats.roc import auc_delong
+from jaxcontam.stats.set_level import set_level_test
+
+# Rows of METHODS: order tests, and membership scores by their mean over the set and
+# against unseen texts.
+_ORDER_TESTS = (
+    "adjacency",
+    "adjacency_normal",
+    "direction",
+    "permutation",
+    "reversal",
+    "sequential",
+    "sharded_t",
+    "sharded_t_released",
+    "stratified",
+)
+_MEANS = (
+    "dc_pdd",
+    "gap_k",
+    "loss",
+    "lowercase",
+    "min_k",
+    "min_k_pp",
+    "neighbourhood",
+    "recall",
+    "reference",
+    "surp",
+    "zlib",
+)
+_AGAINST_UNSEEN = ("loss", "min_k", "min_k_pp", "reference")
+# Scores in turns, so that its price is that of the same orders scored at once.
+_PRICED_AS = {"sequential": "stratified"}
+
+_INFERENCE_FEATURES = ("loss", "min_k", "min_k_pp", "zlib", "surp", "gap_k")
+_BLIND_FOLDS = 5
+# Nats; a token that ties with the likeliest one counts as written.
+_TIE = 1e-5
+
+
+def _blind_length(subject: Subject) -> Finding:
+    """Mean number of characters."""
+    return Finding(score=float(np.mean([len(text) for text in subject.texts])))
+
+
+def _blind_words(subject: Subject) -> Finding:
+    """Cross-validated AUC of a bag of words."""
+    texts, labels_N = labelled(subject)
+    codes_N = np.arange(len(texts))
+    folds_N = grouped_folds(labels_N, codes_N, n_folds=_BLIND_FOLDS, seed=subject.seed)
+    values_N = cross_validated(bag_of_words(texts), labels_N, folds_N)
+    auc, _ = auc_delong(values_N[labels_N], values_N[~labels_N])
+    return Finding(score=auc)
+
+
+def _coin(subject: Subject) -> Finding:
+    """A uniform p-value, drawn for this model and these texts."""
+    p_value = 1 - np.random.default_rng(subject.seed).random()
+    return finding_of_p(float(np.log10(p_value)))
+
+
+def _dataset_inference(subject: Subject) -> Finding:
+    """Held-out AUC of the set's texts against unseen ones, labels permuted."""
+    texts, labels_N = labelled(subject)
+    methods = tuple(map(score_method, _INFERENCE_FEATURES))
+    features_ND = scores_of(subject, texts, methods)
+    found = set_level_test(features_ND, labels_N, seed=subject.seed)
+    return Finding(score=found.auc, p_value=found.p_value)
+
+
+def _first_pieces(subject: Subject) -> Finding:
+    """Mean share of second halves that greedy decoding copies without a miss.
+
+    Nothing is generated: greedy decoding copies a text as long as each next token is
+    the likeliest one after the tokens before it, which one forward pass shows.
+    """
+    reader = subject.model.with_moments
+    if reader is None:
+        raise ValueError("distributions were not given")
+    sequences = subject.model.sequences(subject.texts)
+    shares = []
+    for ids, scores_RT in zip(sequences, reader.tokens(sequences), strict=True):
+        logprobs_T, _, _, tops_T = scores_RT
+        half = len(ids) // 2
+        hit = logprobs_T[half:] >= tops_T[half:] - _TIE
+        run = len(hit) if hit.all() else int(np.argmin(hit))
+        shares.append(run / len(hit))
+    return Finding(score=float(np.mean(shares)))
+
+
+def _t_same_strata(subject: Subject) -> Finding:
+    """One-sided t-test on the strata of `stratified` instead of fifty shards.
+
+    Fifty shards of a small file hold two examples each; these hold as many as fit.
+    """
+    n_orders = affordable_orders(subject, stratified.METHOD)
+    numbers = order_numbers(
+        subject, stratified.METHOD, n_orders=n_orders, read_by=sharded_t.METHOD
+    )
+    return finding_of_p(numbers.log10_p)
+
+
+def _two_min(subject: Subject) -> Finding:
+    """Adjacency in strata of half the passes, then stratified with what is left."""
+    passes = subject.budget.left // subject.budget.pass_tokens
+    neighbours = affordable_strata(subject, adjacency.METHOD, most=passes // 2)
+    parts = [order_numbers(subject, neighbours, n_orders=None)]
+    n_orders = affordable_orders(subject, stratified.METHOD)
+    parts.append(order_numbers(subject, stratified.METHOD, n_orders=n_orders))
+    return finding_of_p(two_min.combined_numbers(parts).log10_p)
+
+
+_BLIND_SOURCE = "Das et al. 2024, arXiv:2406.16201"
+ENTRIES: tuple[Entry, ...] = (
+    *(order_entry(name, priced_as=_PRICED_AS.get(name)) for name in _ORDER_TESTS),
+    *map(mean_entry, _MEANS),
+    *map(unseen_entry, _AGAINST_UNSEEN),
+    Entry(
+        name="blind_length",
+        detect=_blind_length,
+        gives="score",
+        family="blind",
+        needs=(),
+        about="mean length of the texts; reads no model, so it must be at chance",
+        source=_BLIND_SOURCE,
+    ),
+    Entry(
+        name="blind_words",
+        detect=_blind_words,
+        gives="score",
+        family="blind",
+        needs=("unseen texts",),
+        about="words of the set against those of unseen texts; reads no model",
+        source=_BLIND_SOURCE,
+    ),
+    Entry(
+        name="coin",
+        detect=_coin,
+        gives="p-value",
+        family="blind",
+        needs=(),
+        about="a p-value drawn by chance: what knowing nothing looks like",
+        source="",
+    ),
+    Entry(
+        name="dataset_inference",
+        detect=_dataset_inference,
+        gives="p-value",
+        family="membership",
+        needs=("log-probabilities", "distributions", "unseen texts"),
+        about="a classifier on six scores of the set's texts against unseen ones, "
+        "permuted",
+        source="Maini et al. 2024, arXiv:2406.06443",
+    ),
+    Entry(
+        name="first_pieces",
+        detect=_first_pieces,
+        gives="score",
+        family="replication",
+        needs=("log-probabilities", "distributions"),
+        about="share of each second half that greedy writing copies from the first "
+        "half on",
+        source="Golchin and Surdeanu 2023, arXiv:2308.08493; verbatim copies alone",
+    ),
+    Entry(
+        name="t_same_strata",
+        detect=_t_same_strata,
+        gives="p-value",
+        family="order",
+        about="as sharded_t, on the strata and the scores of stratified; approximate",
+        source=sharded_t.METHOD.source,
+    ),
+    Entry(
+        name="two_min",
+        detect=_two_min,
+        gives="p-value",
+        family="order",
+        about="the smaller p of adjacency and stratified, doubled; each at half the "
+        "budget",
+        source=two_min.METHOD.source,
+    ),
+)
+"""The built-in detectors."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FoundEntry:
+    """An entry and the digest of its code, by which a changed one is told."""
+
+    entry: Entry
+    digest: str
+
+
+def built_in_entries() -> dict[str, FoundEntry]:
+    """`ENTRIES` by name.
+
+    Raises:
+        InputError: If two have one name.
+    """
+    return _by_name(
+        [FoundEntry(entry, _code_digest(entry)) for entry in sorted(ENTRIES, key=_name)]
+    )
+
+
+def entry_of_file(path: Path) -> FoundEntry:
+    """The entry of a file that the user names; runs the file.
+
+    The file stands alone: a module beside it is not found, and a change of it is not
+    noticed.
+
+    Raises:
+        InputError: If there is no such file, or it holds no entry.
+    """
+    if not path.is_file() or path.suffix != ".py":
+        raise InputError(
+            f"{path}: no such Python file",
+            hint="--entry names a file that holds an ENTRY; see docs/leaderboard.md",
+        )
+    # Files of one name in two folders are two modules.
+    place = hashlib.sha256(str(path.resolve()).encode()).hexdigest()
+    name = f"_entry_{path.stem}_{place[:16]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{path}: cannot be read as Python")
+    module = importlib.util.module_from_spec(spec)
+    # Dataclasses look the module of their annotations up there.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    entry = getattr(module, "ENTRY", None)
+    if not isinstance(entry, Entry):
+        raise InputError(
+            f"{path}: holds no ENTRY",
+            hint="ENTRY = Entry(...) from eval.leaderboard.detector; see "
+            "docs/leaderboard.md",
+        )
+    return FoundEntry(entry, hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+def chosen_entries(
+    files: Sequence[Path], only: Sequence[str]
+) -> Mapping[str, FoundEntry]:
+    """What a run compares.
+
+    Args:
+        files: The user's, beside `ENTRIES`.
+        only: Names; none takes all.
+
+    Raises:
+        InputError: If a name is unknown or taken twice, or a file holds no entry.
+    """
+    found = _by_name(
+        [*built_in_entries().values(), *(entry_of_file(path) for path in files)]
+    )
+    for name in only:
+        if name not in found:
+            raise unknown_name("entry", name, found)
+    return {name: found[name] for name in found if not only or name in only}
+
+
+def _name(entry: Entry) -> str:
+    return entry.name
+
+
+def _code_digest(entry: Entry) -> str:
+    """Digest of what this module adds to the code that all trials follow from."""
+    # A row of METHODS adds nothing but its name.
+    code = inspect.getsource(entry.detect) if inspect.isfunction(entry.detect) else ""
+    return hashlib.sha256(f"{entry.name} {entry.needs} {code}".encode()).hexdigest()
+
+
+def _by_name(found: Sequence[FoundEntry]) -> dict[str, FoundEntry]:
+    names = [one.entry.name for one in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(
+                f"two entries are named {name!r}", hint="give yours another name"
+            )
+    return dict(zip(names, found, strict=True))

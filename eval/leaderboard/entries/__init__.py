@@ -1,1 +1,0 @@
-"""One file a detector, found by its place; each holds an `ENTRY`."""

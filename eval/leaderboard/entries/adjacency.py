@@ -1,5 +1,0 @@
-"""`adjacency` of `jaxcontam audit`."""
-
-from eval.leaderboard.order_tests import order_entry
-
-ENTRY = order_entry("adjacency")

@@ -1,5 +1,0 @@
-"""`min_k_pp` of the set's texts against texts that were never seen."""
-
-from eval.leaderboard.text_scores import unseen_entry
-
-ENTRY = unseen_entry("min_k_pp")

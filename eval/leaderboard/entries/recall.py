@@ -1,5 +1,0 @@
-"""Mean of `recall` over the set."""
-
-from eval.leaderboard.text_scores import mean_entry
-
-ENTRY = mean_entry("recall")

@@ -1,5 +1,0 @@
-"""`sharded_t_released` of `jaxcontam audit`."""
-
-from eval.leaderboard.order_tests import order_entry
-
-ENTRY = order_entry("sharded_t_released")

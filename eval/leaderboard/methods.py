@@ -1,0 +1,283 @@
+"""Rows of METHODS as entries: order tests within the budget, membership scores."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+import numpy as np
+
+from eval.leaderboard.detector import (
+    Entry,
+    Finding,
+    MeteredPairs,
+    MeteredScorer,
+    Need,
+    Subject,
+    finding_of_p,
+)
+from jaxcontam.methods import order_method, score_method
+from jaxcontam.methods.layouts import PairLayout, SequenceLayout
+from jaxcontam.methods.membership.plan import Inputs, count_targets, score_texts
+from jaxcontam.methods.membership.score import Reading, ScoreMethod
+from jaxcontam.methods.method import OrderMethod, PairMethod, TestMethod
+from jaxcontam.methods.order_test import (
+    PlannedTest,
+    order_result,
+    plan_test,
+    score_test,
+)
+from jaxcontam.results import OrderNumbers
+from jaxcontam.scoring.plan import ScoringPlan
+from jaxcontam.stats.relabelling import auc_p_values
+from jaxcontam.stats.roc import auc_delong
+
+# Twice as many orders, so many times, where those of short strata coincide.
+_DOUBLINGS = 3
+# Examples of a stratum: of two the double-centred matrix is empty.
+_SMALLEST_STRATUM = 3
+
+
+def order_entry(name: str, *, priced_as: str | None = None) -> Entry:
+    """A row of METHODS that tests the order of a file.
+
+    Args:
+        name: Name of the row.
+        priced_as: Name of the row that scores all of the same orders at once, for tests
+            that score in turns.
+    """
+    method = order_method(name)
+    if isinstance(method, PairMethod):
+        detect = functools.partial(_detect_pairs, method)
+        return _entry(method, detect)
+    like = method if priced_as is None else order_method(priced_as)
+    return _entry(method, functools.partial(_detect, method, like))
+
+
+def order_numbers(
+    subject: Subject,
+    method: TestMethod,
+    *,
+    n_orders: int | None,
+    read_by: TestMethod | None = None,
+) -> OrderNumbers:
+    """What a test says of the set, through the code that audits run.
+
+    Args:
+        subject: The set and the model.
+        method: The test.
+        n_orders: m; None is the method's own.
+        read_by: Another test that reads the same scores.
+
+    Raises:
+        OverBudgetError: If it would read more than there is left.
+    """
+    planned = _planned(subject, method, n_orders)
+    scored = score_test(planned, subject.scorer)
+    return order_result(
+        planned, scored, primary=True, pretests=(), method=read_by
+    ).numbers
+
+
+def affordable_strata(
+    subject: Subject, method: PairMethod, *, most: int | None = None
+) -> PairMethod:
+    """The test with the largest strata that what is left buys.
+
+    The smallest that there can be where nothing is bought: the budget refuses them.
+
+    Args:
+        subject: The set and the model.
+        method: The test; its own strata are the largest.
+        most: Examples of a stratum, if fewer are wanted than what is left buys.
+    """
+    pairs = subject.scorer.pairs
+    if not isinstance(pairs, MeteredPairs):
+        raise ValueError("this scorer has no prices")
+    most = method.size if most is None else most
+    sizes, fitting = [], []
+    for size in range(_SMALLEST_STRATUM, method.size + 1):
+        smaller = dataclasses.replace(method, size=size)
+        layout = _planned(subject, smaller, None).layout
+        if not isinstance(layout, PairLayout):
+            raise ValueError(f"{method.name} does not score pairs")
+        # A number of examples that does not divide leaves smaller strata.
+        if min(map(len, layout.plan.members)) < _SMALLEST_STRATUM:
+            continue
+        sizes.append(smaller)
+        if size <= most and pairs.cost(layout.plan.groups) <= subject.budget.left:
+            fitting.append(smaller)
+    if fitting:
+        return fitting[-1]
+    return sizes[0] if sizes else method
+
+
+def affordable_orders(subject: Subject, method: TestMethod) -> int | None:
+    """Random orders that what is left buys, one at least.
+
+    None where the number of orders is not the method's to choose. In short strata
+    orders coincide, and are scored once: then more orders are bought, as long as they
+    fit.
+    """
+    if isinstance(method, OrderMethod) and method.default_orders == 1:
+        return None
+    plan = _sequences(subject, method, 1)
+    # The published one of the two orders that were laid out.
+    published = plan.index[np.arange(len(plan.index)), plan.place]
+    scorer = subject.scorer
+    if not isinstance(scorer, MeteredScorer):
+        raise ValueError("this scorer has no prices")
+    price = scorer.cost([plan.sequences[i] for i in published])
+    n_orders = max(1, subject.budget.left // price - 1)
+    for _ in range(_DOUBLINGS):
+        more = _sequences(subject, method, 2 * n_orders).sequences
+        if scorer.cost(more) > subject.budget.left:
+            break
+        n_orders *= 2
+    return n_orders
+
+
+def _entry(method: TestMethod, detect: Callable[[Subject], Finding]) -> Entry:
+    return Entry(
+        name=method.name,
+        detect=detect,
+        gives="p-value",
+        family="order",
+        about=method.finds,
+        source=method.source,
+    )
+
+
+def _sequences(subject: Subject, method: TestMethod, n_orders: int) -> ScoringPlan:
+    layout = _planned(subject, method, n_orders).layout
+    if not isinstance(layout, SequenceLayout):
+        raise ValueError(f"{method.name} does not score all orders at once")
+    return layout.plan
+
+
+def _detect(method: TestMethod, like: TestMethod, subject: Subject) -> Finding:
+    n_orders = affordable_orders(subject, like)
+    return finding_of_p(order_numbers(subject, method, n_orders=n_orders).log10_p)
+
+
+def _detect_pairs(method: PairMethod, subject: Subject) -> Finding:
+    fitting = affordable_strata(subject, method)
+    return finding_of_p(order_numbers(subject, fitting, n_orders=None).log10_p)
+
+
+def _planned(subject: Subject, method: TestMethod, n_orders: int | None) -> PlannedTest:
+    return plan_test(
+        subject.benchmark,
+        subject.encoded,
+        method,
+        prefix_id=subject.prefix_id,
+        context=subject.model.context,
+        seed=subject.seed,
+        n_orders=n_orders,
+    )
+
+
+_NEEDS: dict[Reading, Need] = {
+    "moments": "distributions",
+    "reference": "reference model",
+    "corpus": "corpus",
+    "nonmember_prefix": "unseen texts",
+}
+# Neighbours of a text, where the budget allows as many.
+_MOST_NEIGHBOURS = 10
+
+
+def mean_entry(name: str) -> Entry:
+    """Sets ranked by the mean of a score over their texts; no p-value.
+
+    Args:
+        name: Name of a row of METHODS.
+    """
+    method = score_method(name)
+    return Entry(
+        name=name,
+        detect=functools.partial(_mean, method),
+        gives="score",
+        family="membership",
+        needs=_needs(method),
+        about=f"mean over the set; {method.finds}",
+        source=method.source,
+    )
+
+
+def unseen_entry(name: str) -> Entry:
+    """A set's texts against unseen ones, by labels drawn again at random.
+
+    Exact where set and unseen texts are random draws from one pool, as they are here.
+
+    Args:
+        name: Name of a row of METHODS.
+    """
+    method = score_method(name)
+    return Entry(
+        name=f"{name}_unseen",
+        detect=functools.partial(_against_unseen, method),
+        gives="p-value",
+        family="membership",
+        needs=tuple(dict.fromkeys((*_needs(method), "unseen texts"))),
+        about=f"{name} of the set's texts against those of unseen texts, permuted",
+        source=method.source,
+    )
+
+
+def scores_of(
+    subject: Subject, texts: tuple[str, ...], methods: tuple[ScoreMethod, ...]
+) -> np.ndarray:
+    """(N, M) float64, scores of texts.
+
+    Raises:
+        OverBudgetError: If they cost more than there is left.
+    """
+    inputs = _inputs(subject, texts, methods)
+    table = score_texts(texts, methods, subject.model, inputs=inputs, seed=subject.seed)
+    return table.values
+
+
+def labelled(subject: Subject) -> tuple[tuple[str, ...], np.ndarray]:
+    """The set's texts with the unseen ones after them, and which are the set's."""
+    texts = (*subject.texts, *subject.unseen)
+    return texts, np.arange(len(texts)) < len(subject.texts)
+
+
+def _mean(method: ScoreMethod, subject: Subject) -> Finding:
+    values_NM = scores_of(subject, subject.texts, (method,))
+    return Finding(score=float(values_NM.mean()))
+
+
+def _against_unseen(method: ScoreMethod, subject: Subject) -> Finding:
+    texts, labels_N = labelled(subject)
+    values_N1 = scores_of(subject, texts, (method,))
+    auc, _ = auc_delong(values_N1[labels_N, 0], values_N1[~labels_N, 0])
+    (p_value,) = auc_p_values(values_N1, labels_N, seed=subject.seed)
+    return Finding(score=auc, p_value=float(p_value))
+
+
+def _inputs(
+    subject: Subject, texts: tuple[str, ...], methods: tuple[ScoreMethod, ...]
+) -> Inputs:
+    """What the scores may read beside the texts; neighbours as the budget allows."""
+    inputs = Inputs()
+    for n_neighbours in range(_MOST_NEIGHBOURS, 0, -1):
+        inputs = Inputs(
+            reference=subject.reference,
+            nonmember_prefix=subject.unseen,
+            corpus_counts=subject.corpus_counts,
+            n_neighbours=n_neighbours,
+        )
+        if "neighbours" not in {name for method in methods for name in method.reads}:
+            break
+        cost = count_targets(
+            texts, methods, subject.model, inputs=inputs, seed=subject.seed
+        )
+        if cost <= subject.budget.left:
+            break
+    return inputs
+
+
+def _needs(method: ScoreMethod) -> tuple[Need, ...]:
+    more: list[Need] = [_NEEDS[name] for name in method.reads if name in _NEEDS]
+    return ("log-probabilities", *more)

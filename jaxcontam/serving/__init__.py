@@ -1,1 +1,0 @@
-"""A model of our own behind OpenAI's protocol."""

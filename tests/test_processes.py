@@ -1,0 +1,184 @@
+"""Commands on several processes of a pod: the report of one, to the bit."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxcontam.cli import main
+from tests.pretrain_processes import finish_all, free_port
+from tests.served_model import save
+
+ROOT = Path(__file__).resolve().parent.parent
+WORDS = ["the", "one", "in", "then", "on", "inn", "thin", "tin", "note", "hint"]
+AUDIT = ["audit", "model", "b.txt", "--tests", "stratified", "--out"]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A folder with a model and a benchmark."""
+    folder = tmp_path_factory.mktemp("pod")
+    save(folder / "model")
+    rng = np.random.default_rng(40)
+    lines = [" ".join(rng.choice(WORDS, rng.integers(2, 7))) for _ in range(40)]
+    (folder / "b.txt").write_text("".join(f"{line}\n" for line in lines))
+    return folder
+
+
+def started(folder, n, words, *, words_of=None):
+    """The same command in n processes, but for those that have words of their own."""
+    words_of = words_of or {}
+    port = free_port()
+    return [
+        subprocess.Popen(
+            [sys.executable, "-m", "jaxcontam", *own, "--distributed"],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "JAX_PLATFORMS": "cpu",
+                "JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}",
+                "JAX_NUM_PROCESSES": str(n),
+                "JAX_PROCESS_ID": str(process),
+                "XLA_FLAGS": "",
+            },
+        )
+        for process in range(n)
+        for own in [words_of.get(process, words)]
+    ]
+
+
+def alone(folder, out):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main([*AUDIT, out]) == 0
+
+
+def assert_same_orders(folder, other):
+    with np.load(folder / "orders.npz") as found, np.load(other / "orders.npz") as one:
+        assert found.files == one.files
+        for name in found.files:
+            np.testing.assert_array_equal(found[name], one[name])
+
+
+def test_a_pod_scores_in_shares_and_its_first_process_judges(files):
+    two = finish_all(started(files, 2, [*AUDIT, "two"]))
+    assert [code for code, _, _ in two] == [0, 0], two
+    for process, (_, said, _) in enumerate(two):
+        assert f"share {process} of 2: its " in said
+        assert ("report: " in said) == (process == 0)
+    assert len(list((files / "two" / "store").glob("*.scores"))) == 2
+    alone(files, "one")
+    assert_same_orders(files / "two", files / "one")
+    (row,) = json.loads((files / "two" / "report.json").read_text())["results"]
+    assert row["tokens_scored"] == 0
+
+
+def test_what_no_process_of_several_can_do_is_refused(files, capsys):
+    for flag in (["--distributed"], ["--shard", "0/2"]):
+        for model in ("api:http://127.0.0.1:9/v1#m", "lm_eval:hf:pretrained=m"):
+            assert main(["audit", model, str(files / "b.txt"), *flag]) == 2
+            said = capsys.readouterr().err
+            assert f"{flag[0]} goes with a model directory" in said
+        words = ["audit", "m", str(files / "b.txt"), *flag]
+        assert main([*words, "--dry-run"]) == 2
+        assert "--dry-run is for one process" in capsys.readouterr().err
+        assert main([*words, "--no-store"]) == 2
+        assert "is kept in a store" in capsys.readouterr().err
+        words = ["membership", "m", str(files / "b.txt"), *flag]
+        assert main([*words, "--reference", "api:http://127.0.0.1:9/v1#m"]) == 2
+        assert "--reference must be a model directory" in capsys.readouterr().err
+
+
+def test_a_sequential_test_takes_no_share(files, capsys):
+    words = ["audit", str(files / "model"), str(files / "b.txt"), "--shard", "0/2"]
+    words += ["--tests", "permutation_sequential", "--out", str(files / "sequential")]
+    assert main(words) == 2
+    assert "looks at each order's score before it asks" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_processes_that_hold_one_copy_of_the_weights_score_together(files):
+    words = [*AUDIT, "together", "--mesh", "model=2"]
+    two = finish_all(started(files, 2, words))
+    assert [code for code, _, _ in two] == [0, 0], two
+    assert "share" not in two[1][1] and "report: " not in two[1][1]
+    # Process 0 alone stores.
+    assert len(list((files / "together" / "store").glob("*.scores"))) == 1
+    again = finish_all(started(files, 2, words))
+    assert [code for code, _, _ in again] == [0, 0], again
+    (row,) = json.loads((files / "together" / "report.json").read_text())["results"]
+    assert row["tokens_scored"] == 0
+    one = subprocess.run(
+        [sys.executable, "-m", "jaxcontam", *AUDIT, "divided", "--mesh", "model=2"],
+        cwd=files,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "JAX_PLATFORMS": "cpu",
+            "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+        },
+        capture_output=True,
+        check=False,
+    )
+    assert one.returncode == 0, one.stderr
+    assert_same_orders(files / "together", files / "divided")
+
+
+@pytest.mark.slow
+def test_one_that_fails_keeps_its_words_and_ends_the_others(files):
+    words = [*AUDIT, "failed"]
+    two = started(files, 2, words, words_of={1: [*words, "--text-field", "none"]})
+    since = time.monotonic()
+    (first, _, _), (second, _, said) = finish_all(two)
+    assert second == 2
+    assert said.splitlines()[-2].startswith("jaxcontam: error: b.txt:1: no field")
+    # Seconds without a sign of life, and some to end.
+    assert first != 0 and time.monotonic() - since < 240
+    assert not (files / "failed" / "report.json").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["score", "model", "b.txt"],
+        ["membership", "model", "b.txt", "--nonmembers", "c.txt", "--shots", "2"],
+        [
+            "calibrate",
+            "model",
+            "b.txt",
+            "--draws",
+            "3",
+            "--tests",
+            "adjacency,reversal",
+        ],
+    ],
+)
+def test_other_commands_write_the_same_from_shares(files, words, capsys):
+    (files / "c.txt").write_text((files / "b.txt").read_text()[::-1].strip())
+    outs = [files / f"{words[0]}-{n}" for n in (1, 2)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(files)
+        assert main([*words, "--out", str(outs[0])]) == 0
+        for share in ("0/2", "1/2", "merge"):
+            assert main([*words, "--out", str(outs[1]), "--shard", share]) == 0
+    if words[0] == "score":
+        assert outs[1].read_bytes() == outs[0].read_bytes()
+        return
+    found, one = (
+        [
+            {name: value for name, value in row.items() if "tokens" not in name}
+            for row in json.loads((out / "report.json").read_text())["results"]
+        ]
+        for out in outs
+    )
+    assert found == one
