@@ -7,7 +7,10 @@ Command: `python -m eval.store_formats`. Hardware: one CPU core, 10 seconds.
 Needs pyarrow (the dependencies bring it). Headline: LOG.md.
 """
 
+import base64
+import contextlib
 import dataclasses
+import io
 import sqlite3
 import statistics
 import sys
@@ -21,12 +24,10 @@ from rich.console import Console
 
 from eval.study import Grid, print_grid, run_study
 from jaxcontam.commands.flags import check_positive, check_seed
-from jaxcontam.scoring.records import head_line, read_records, record_bytes
+from jaxcontam.data.journal import Records
 
 Batch = list[tuple[bytes, bytes]]
 """(key, value) rows that are written together."""
-
-_HEAD = head_line("formats")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,19 +151,20 @@ def _timed(commit: Callable[[Batch], object], batches: Sequence[Batch]) -> list[
 
 
 def _write_records(path: Path, batches: Sequence[Batch]) -> list[float]:
-    path.write_bytes(_HEAD)
+    records = Records(path, is_synced=False)
 
     def commit(batch: Batch) -> None:
-        with path.open("ab", buffering=0) as file:
-            file.write(record_bytes(batch))
+        records.append({key.hex(): base64.b64encode(v).decode() for key, v in batch})
 
     return _timed(commit, batches)
 
 
 def _find_records(path: Path, batches: Sequence[Batch]) -> dict[bytes, bytes]:
-    places = read_records(path, 0, _HEAD).places
-    data = path.read_bytes()
-    return {key: data[p.start : p.start + p.size] for key, p in places.items()}
+    with contextlib.redirect_stderr(io.StringIO()):
+        records = Records(path)
+    keys = [key for batch in batches for key, _ in batch if key.hex() in records]
+    values = records.values([key.hex() for key in keys]) or []
+    return dict(zip(keys, map(base64.b64decode, values), strict=True))
 
 
 def _sqlite_writer(journal: str, synchronous: str) -> Callable:

@@ -35,6 +35,8 @@ _EXPORTS = {
     "Variants": "jaxcontam.commands.variants",
     "Verify": "jaxcontam.commands.verify",
     "METHODS": "jaxcontam.methods",
+    "membership": "jaxcontam.analyses.membership",
+    "replicate": "jaxcontam.analyses.replicate",
     "InputError": "jaxcontam.errors",
     "load_benchmark": "jaxcontam.data.benchmark",
     "load_checkpoint": "jaxcontam.models.checkpoint",

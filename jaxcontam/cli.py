@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import inspect
 import io
 import os
 import sys
@@ -30,9 +31,8 @@ from jaxcontam.commands.score import Score
 from jaxcontam.commands.unlearning import Unlearning
 from jaxcontam.commands.variants import Variants
 from jaxcontam.commands.verify import Verify
-from jaxcontam.completion import SHELLS, completion
+from jaxcontam.completion import SHELLS, completion, flags_of
 from jaxcontam.errors import InputError, StorageError, unknown_name
-from jaxcontam.help_pages import PAGES, page_asked
 from jaxcontam.processes import is_first, joined
 from jaxcontam.scoring.shares import ShareScored
 from jaxcontam.terminal import visible
@@ -41,6 +41,13 @@ EXIT_DONE, EXIT_INPUT, EXIT_PARTIAL, EXIT_INTERRUPTED = 0, 2, 3, 130
 
 # What is wrong stands at the start of a line or at its end, values between them.
 _LONGEST_LINE = 2_000
+
+# One flag a switch; None is no word that a user types; BENCHMARK, not STR.
+_TYRO = (
+    tyro.conf.FlagCreatePairsOff,
+    tyro.conf.DisallowNone,
+    tyro.conf.PositionalMetavarFromFieldName,
+)
 
 COMMANDS: dict[str, type] = {
     "audit": Audit,
@@ -97,6 +104,11 @@ def run_command(command: Callable[[], object], *, name: str = "jaxcontam") -> in
         if e.hint:
             print(f"  hint: {_line(e.hint)}", file=sys.stderr)
         return EXIT_INPUT if isinstance(e, InputError) else EXIT_PARTIAL
+    except SystemExit as e:
+        if e.code:
+            raise
+        # Help or a script for a shell was printed.
+        return EXIT_DONE
     except KeyboardInterrupt:
         print(f"\n{name}: interrupted; run the same command again", file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -119,16 +131,26 @@ def _line(words: str) -> str:
 def parse(command: type, words: Sequence[str], *, prog: str) -> Any:
     """Parse words into a dataclass whose fields are the flags.
 
+    `--help` lists the flags under the class's docstring; `--help-verbose` describes
+    them.
+
     Raises:
         InputError: If a flag is unknown (names the nearest), a value does not fit or
             a positional is missing.
-        SystemExit: After `--help`.
+        SystemExit: After help.
     """
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
             parsed, unknown = tyro.cli(
-                command, args=list(words), prog=prog, return_unknown_args=True
+                command,
+                args=list(words),
+                prog=prog,
+                # Without it tyro drops the examples of a docstring.
+                description=inspect.getdoc(command),
+                compact_help=True,
+                return_unknown_args=True,
+                config=_TYRO,
             )
     except InputError:
         # What follows an unknown flag was taken for another word.
@@ -146,26 +168,17 @@ def parse(command: type, words: Sequence[str], *, prog: str) -> Any:
             raise InputError(
                 f"unexpected argument {unknown[0]!r}", hint=f"see {prog} --help"
             )
-        raise unknown_name("flag", unknown[0], _flags(command))
+        raise unknown_name("flag", unknown[0], flags_of(command))
     return parsed
 
 
 def _refuse_unknown_flags(command: type, words: Sequence[str]) -> None:
-    known = _flags(command)
+    known = flags_of(command)
     for word in words:
         flag = word.partition("=")[0].replace("_", "-")
         is_flag = flag.startswith("--") and flag != "--"
         if is_flag and not {flag, flag.replace("--no-", "--", 1)} & set(known):
             raise unknown_name("flag", flag, known) from None
-
-
-def _flags(command: type) -> list[str]:
-    """Names of a command's flags; positionals have none."""
-    return [
-        "--" + field.name.replace("_", "-")
-        for field in dataclasses.fields(command)
-        if tyro.conf.Positional not in getattr(field.type, "__metadata__", ())
-    ] + ["--help", "--help-all"]
 
 
 def _run(words: list[str]) -> object:
@@ -175,11 +188,7 @@ def _run(words: list[str]) -> object:
     if words[0] not in COMMANDS:
         raise unknown_name("command", words[0], COMMANDS)
     name, rest = words[0], words[1:]
-    prog = f"jaxcontam {name}"
-    if page := page_asked(rest, prog, COMMANDS[name], PAGES[name]):
-        print(page)
-        return EXIT_DONE
-    command = parse(COMMANDS[name], rest, prog=prog)
+    command = parse(COMMANDS[name], rest, prog=f"jaxcontam {name}")
     outcome = _run_share(command) if _is_shared(command) else command.run()
     return outcome if isinstance(outcome, int) else EXIT_DONE
 
@@ -204,6 +213,7 @@ def _run_share(command: Any) -> object:
 
 
 def _print_help() -> None:
+    """The commands; tyro's own list would first make the parsers of all of them."""
     print("usage: jaxcontam COMMAND ...   (jaxcontam COMMAND --help lists its flags)\n")
     width = max(map(len, COMMANDS))
     for name, command in COMMANDS.items():
@@ -216,7 +226,7 @@ def _print_help() -> None:
 
 
 def _print_completion(words: list[str]) -> None:
-    """The script that makes a shell complete commands and flags."""
+    """The script that makes a shell complete commands, flags and choices."""
     if len(words) != 1 or words[0] not in SHELLS:
         raise InputError(
             f"--completion takes a shell: {', '.join(SHELLS)}",

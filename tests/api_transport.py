@@ -10,7 +10,6 @@ from jaxcontam.scoring.api.client import ApiClient
 
 MODEL = ApiModel("http://host/v1", "m")
 PATH = "/completions"
-HARMLESS = {"prompt": "harmless", "max_tokens": 1}
 
 
 class Server:

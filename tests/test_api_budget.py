@@ -24,41 +24,37 @@ from tests.api_transport import (
     opened,
 )
 
+# A request may use 3 + 20 tokens (2 bytes and one, and max_tokens) and uses 3 + 2.
+BODIES = [{"prompt": f"{i:02}", "max_tokens": 20} for i in range(99)]
+MOST, USED = 3 + 2 * 20, 3 + 2 * 2
 
-def test_a_budget_of_requests_is_used_up_and_never_passed(tmp_path):
-    """Failed requests count; a rerun goes on where the budget ended."""
-    server, path = Server(lambda _, number: fault(500) if number == 2 else None), None
-    path = tmp_path / "j.jsonl"
-    budget = Budget(max_requests=7)
-    with (
-        opened(server, Journal(path), budget=budget, concurrency=3) as client,
-        pytest.raises(InputError, match=r"budget of 7 requests .*\(7 sent") as e,
-    ):
-        client.post_all(PATH, bodies(10))
-    assert "again with a higher --budget" in e.value.hint
-    assert len(server.prompts) == 7
-    with opened(server, Journal(path), budget=budget) as client:
-        client.post_all(PATH, bodies(10))
-        assert client.n_sent == 4
+
+def budget(tokens, price_in=1.0, price_out=2.0):
+    """Of so many tokens of prompts."""
+    limits = Budget(max_cost=tokens / 1e6, price_in=price_in, price_out=price_out)
+    return Spending(limits)
 
 
 @pytest.mark.parametrize("concurrency", [1, 8])
-def test_a_budget_of_tokens_waits_for_those_on_their_way_and_is_never_passed(
-    concurrency,
+def test_a_budget_waits_for_those_on_their_way_and_is_never_passed(
+    tmp_path, concurrency
 ):
-    # A request may use 3 + 20 tokens (2 bytes and one, and max_tokens) and uses 5.
-    body, used = {"max_tokens": 20}, 5
-    budget = Budget(max_tokens=100, max_cost=1.0, price_in=1.0, price_out=2.0)
-    server = Server()
+    """A rerun goes on where the budget ended."""
+    server, journal, spending = Server(), Journal(tmp_path / "j.jsonl"), budget(100)
     with (
-        opened(server, budget=budget, concurrency=concurrency) as client,
-        pytest.raises(InputError, match="budget of 100 tokens"),
+        opened(server, journal, budget=spending, concurrency=concurrency) as client,
+        pytest.raises(InputError, match=r"budget of 0.0001 does not .*sent") as e,
     ):
-        client.post_all(PATH, [{"prompt": f"{i:02}"} | body for i in range(99)])
-    # One more may go out while used + 23 <= 100: n * 5 <= 77.
-    assert client.n_sent == 77 // used + 1
-    assert client.prompt_tokens + client.completion_tokens == client.n_sent * used
-    assert client.spent == pytest.approx(client.n_sent * (3 + 2 * 2) / 1e6)
+        client.post_all(PATH, BODIES)
+    assert "again with a higher --budget" in e.value.hint
+    # One more may go out while used + most <= 100.
+    assert client.n_sent == (100 - MOST) // USED + 1
+    cost = spending.budget.cost(spending.spent)
+    assert cost == pytest.approx(client.n_sent * USED / 1e6)
+    n_before = client.n_sent
+    with opened(server, journal, budget=budget(1e6)) as client:
+        client.post_all(PATH, BODIES)
+        assert client.n_sent == len(BODIES) - n_before
 
 
 def test_what_a_lost_request_used_is_counted_as_its_most():
@@ -67,27 +63,26 @@ def test_what_a_lost_request_used_is_counted_as_its_most():
             raise httpx2.ReadError("gone")
         return fault(500) if number == 2 else None
 
-    with opened(Server(plan), budget=Budget(max_tokens=10**6)) as client:
+    spending = budget(10**6)
+    with opened(Server(plan), budget=spending) as client:
         client.post(PATH, {"prompt": "abc", "max_tokens": 50})
-        # 4 + 50 of the lost one, 0 of the refused one, 3 + 2 of the answer.
-        assert (client.prompt_tokens, client.completion_tokens) == (7, 52)
+    # 4 + 50 of the lost one, 0 of the refused one, 3 + 2 of the answer.
+    assert spending.spent == Usage(3, 7, 52)
 
 
 def test_a_budget_that_no_request_fits_sends_none():
     server = Server()
-    budget = Budget(max_cost=1e-6, price_in=1.0, price_out=1.0)
-    with opened(server, budget=budget) as client, pytest.raises(InputError):
-        client.post(PATH, bodies(1)[0])
+    with opened(server, budget=budget(MOST - 1)) as client, pytest.raises(InputError):
+        client.post(PATH, BODIES[0])
     assert server.prompts == []
 
 
 def test_clients_of_one_budget_pass_it_neither_alone_nor_together():
-    spending, server, failed = Spending(Budget(max_requests=20)), Server(), []
+    spending, server, failed = budget(1000), Server(), []
 
     def ask(client, first):
-        some = [{"prompt": f"{first} {i}"} for i in range(50)]
         try:
-            client.post_all(PATH, some)
+            client.post_all(PATH, BODIES[first::2])
         except InputError as e:
             failed.append(str(e))
 
@@ -96,20 +91,21 @@ def test_clients_of_one_budget_pass_it_neither_alone_nor_together():
         opened(server, budget=spending) as two,
     ):
         threads = [
-            threading.Thread(target=ask, args=pair) for pair in ((one, 1), (two, 2))
+            threading.Thread(target=ask, args=pair) for pair in ((one, 0), (two, 1))
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    assert len(server.prompts) == spending.spent.n_requests == 20
-    assert len(failed) == 2
+    n_sent = len(server.prompts)
+    assert n_sent == spending.spent.n_requests
+    assert USED * n_sent <= 1000 < USED * n_sent + MOST or n_sent == len(BODIES)
 
 
 @pytest.mark.parametrize(
     "settings",
     [
-        {"max_requests": 0},
+        {"max_cost": 0.0, "price_in": 1.0},
         {"max_cost": 1.0},
         {"max_cost": float("nan"), "price_in": 1.0},
         {"price_in": -1.0},
@@ -119,14 +115,6 @@ def test_clients_of_one_budget_pass_it_neither_alone_nor_together():
 def test_a_budget_that_bounds_nothing_is_one_clear_line(settings):
     with pytest.raises(InputError):
         Budget(**settings)
-
-
-def test_under_a_budget_of_tokens_an_answer_without_a_bound_is_our_own_fault():
-    with (
-        opened(Server(), budget=Budget(max_tokens=10)) as client,
-        pytest.raises(ValueError, match="must have max_tokens"),
-    ):
-        client.post(PATH, {"prompt": "a"})
 
 
 @pytest.mark.parametrize(

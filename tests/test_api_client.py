@@ -1,26 +1,16 @@
 """The client of servers: order, journal, refusals, and what ends a run."""
 
 import asyncio
-import random
-import threading
 
-import httpx2
 import pytest
 
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import ApiModel
-from jaxcontam.scoring.api.budget import (
-    Budget,
-    Spending,
-)
 from jaxcontam.scoring.api.client import snapshot_warning
 from jaxcontam.scoring.api.errors import ApiError, RefusedError
-from jaxcontam.scoring.api.loop import LoopThread
 from jaxcontam.scoring.api.request import request_key
-from jaxcontam.scoring.api.sender import Sender
 from tests.api_transport import (
-    HARMLESS,
     MODEL,
     PATH,
     Server,
@@ -71,14 +61,12 @@ def test_a_rerun_sends_nothing_and_gives_the_same(tmp_path):
     server, path = Server(), tmp_path / "j.jsonl"
     with opened(server, Journal(path)) as client:
         first = client.post_all(PATH, bodies(10))
-        assert (client.n_sent, client.n_reused) == (10, 0)
-        assert (client.prompt_tokens, client.completion_tokens) == (30, 20)
+        assert client.n_sent == 10
     with opened(server, Journal(path)) as client:
         assert client.holds(PATH, bodies(1)[0])
         assert client.post_all(PATH, bodies(10)[::-1]) == first[::-1]
         assert client.post(PATH, bodies(1)[0]) == first[0]
-        assert (client.n_sent, client.n_reused) == (0, 11)
-        assert client.completion_tokens == 0
+        assert client.n_sent == 0
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:6]) + lines[6][:20])
     with opened(server, Journal(path)) as client:
@@ -171,68 +159,49 @@ def test_ctrl_c_ends_cleanly_and_the_client_may_go_on(tmp_path):
         assert client.n_sent == n_sent + 1
 
 
-@pytest.mark.parametrize("n_steps", range(12))
-def test_a_request_that_is_given_up_at_any_step_gives_its_place_back(n_steps):
-    async def give_up_and_ask():
-        sender = Sender(
-            MODEL,
-            api_key=None,
-            concurrency=1,
-            spending=Spending(Budget()),
-            key_variable="API_KEY",
-            timeout_seconds=60.0,
-            sleep=None,
-            rng=random.Random(0),
-            transport=httpx2.MockTransport(Server()),
-        )
-        body = {"prompt": "a"}
-        call = asyncio.create_task(sender.ask(PATH, body, keep=lambda _: None))
-        for _ in range(n_steps):
-            await asyncio.sleep(0)
-        left = [call, *sender.on_its_way]
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
-        # Without its place the next one would wait for ever.
-        again = sender.ask(PATH, body, keep=lambda _: None)
-        return await asyncio.wait_for(again, 30)
+def test_a_request_that_the_user_ends_gives_its_place_back(monkeypatch):
+    monkeypatch.setattr("jaxcontam.scoring.api.client._LAST_SECONDS", 0.1)
 
-    assert texts([asyncio.run(give_up_and_ask())]) == ["A"]
+    async def hold(prompt):
+        await asyncio.sleep(60 * (prompt == "p1"))
 
+    def press(n_done, _):
+        raise KeyboardInterrupt
 
-def test_a_client_leaves_no_thread():
-    before = set(threading.enumerate())
-    with opened(Server()) as client:
-        client.post(PATH, bodies(1)[0])
-    assert set(threading.enumerate()) <= before
+    server = Server(lambda prompt, _: hold(prompt))
+    with opened(server, concurrency=2) as client:
+        with pytest.raises(KeyboardInterrupt):
+            client.post_all(PATH, bodies(2), press)
+        # Without its places the next ones would wait for ever.
+        assert texts(client.post_all(PATH, bodies(4)[2:])) == ["P2", "P3"]
 
 
 def refusing(prompts):
     return Server(lambda prompt, _: fault(400, "filter") if prompt in prompts else None)
 
 
-def test_a_loop_may_be_closed_from_the_thread_of_another():
-    # As the garbage collector does it, wherever it happens to run.
-    async def close(other):
-        other.close()
+def test_a_client_may_be_closed_from_the_thread_of_its_loop():
+    """As the garbage collector does it, wherever it happens to run."""
 
-    one, other = LoopThread(), LoopThread()
-    one.run(close(other))
-    assert not other.is_open and one.is_open
-    one.close()
+    def plan(*_):
+        other.__exit__(None, None, None)
+
+    other = opened(Server())
+    with opened(Server(plan)) as client:
+        assert texts([client.post(PATH, bodies(1)[0])]) == ["P0"]
 
 
 def test_a_refusal_stands_for_one_answer_and_is_kept_if_others_are_answered(tmp_path):
     server, path = refusing({"p1", "p3"}), tmp_path / "j.jsonl"
     for _ in range(2):
         with opened(server, Journal(path)) as client:
-            found = client.post_all(PATH, bodies(5), harmless=HARMLESS)
+            found = client.post_all(PATH, bodies(5), keeps_refusals=True)
         assert texts([found[i] for i in (0, 2, 4)]) == ["P0", "P2", "P4"]
         for i in (1, 3):
             assert isinstance(found[i], RefusedError)
             assert str(found[i]) == "http://host/v1: HTTP 400 (filter)"
             assert found[i].status == 400
-    assert sorted(server.prompts) == ["harmless", "p0", "p1", "p2", "p3", "p4"]
+    assert sorted(server.prompts) == ["p0", "p1", "p2", "p3", "p4"]
     with (
         opened(server, Journal(path)) as client,
         pytest.raises(RefusedError, match="filter"),
@@ -248,37 +217,28 @@ def test_a_refusal_stands_for_one_answer_and_is_kept_if_others_are_answered(tmp_
 
 
 def test_a_refusal_is_asked_again_once_a_run(tmp_path):
-    server, path = refusing({"p0"}), tmp_path / "j.jsonl"
+    server, path = refusing({"p1"}), tmp_path / "j.jsonl"
     with opened(server, Journal(path), retry_refused=True) as client:
         for _ in range(3):
-            client.post_all(PATH, bodies(1), harmless=HARMLESS)
-    assert server.prompts == ["p0", "harmless"]
+            client.post_all(PATH, bodies(2), keeps_refusals=True)
+    assert sorted(server.prompts) == ["p0", "p1"]
 
 
-def test_without_a_harmless_request_refusals_are_not_kept(tmp_path):
+@pytest.mark.parametrize("keeps_refusals", [True, False])
+def test_refusals_of_a_server_that_answers_nothing_are_not_kept(
+    tmp_path, keeps_refusals
+):
     server, path = refusing({"p0"}), tmp_path / "j.jsonl"
     for _ in range(2):
         with opened(server, Journal(path)) as client:
-            client.post_all(PATH, bodies(1))
+            client.post_all(PATH, bodies(1), keeps_refusals=keeps_refusals)
     assert server.prompts == ["p0", "p0"]
-
-
-def test_a_server_that_refuses_everything_is_no_refusal_and_keeps_nothing(tmp_path):
-    server, path = refusing({"harmless", *(f"p{i}" for i in range(99))}), tmp_path / "j"
-    with (
-        opened(server, Journal(path), concurrency=3) as client,
-        pytest.raises(ApiError, match=r"HTTP 400 \(filter\), whatever it is") as e,
-    ):
-        client.post_all(PATH, bodies(99), harmless=HARMLESS)
-    assert not isinstance(e.value, RefusedError)
-    assert not path.exists()
-    assert len(server.prompts) <= 3 + 1
 
 
 def test_an_answer_that_is_none_to_the_caller_counts_as_refused(tmp_path):
     server, path = Server(lambda prompt, _: "" if prompt == "p1" else None), tmp_path
 
-    def empty(answer):
+    def empty(body, answer):
         if not answer["choices"][0]["text"]:
             raise RefusedError("an empty answer")
 
@@ -298,7 +258,7 @@ def test_an_answer_that_the_caller_cannot_use_is_asked_for_again_and_not_kept(
         tmp_path,
     )
 
-    def check(answer):
+    def check(body, answer):
         if answer["choices"][0]["text"] == "bad":
             raise ValueError("no number in it")
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxcontam.commands.book_texts import book_warnings, shelve
+from jaxcontam.analyses.books import book_warnings, shelve
 from jaxcontam.data.books import (
     MEMBER,
     NONMEMBER,

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from jaxcontam.commands.book_texts import without_copies
-from jaxcontam.commands.membership_judged import Table, judged
-from jaxcontam.commands.membership_texts import MEMBER, NONMEMBER, TEXT, RunTexts
+from jaxcontam.analyses.books import without_copies
+from jaxcontam.analyses.known_texts import MEMBER, NONMEMBER, TEXT, RunTexts
+from jaxcontam.analyses.membership_judging import Table, judged
 from jaxcontam.data.books import Book
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.blind import blind_baselines

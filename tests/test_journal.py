@@ -31,10 +31,38 @@ def test_a_half_written_line_is_passed_over_and_the_next_one_is_whole(tmp_path):
     assert (Journal(path)["a"], Journal(path)["b"]) == (1, 3)
 
 
-def test_a_damaged_line_that_is_nested_too_deeply_is_passed_over(tmp_path):
+def test_a_line_without_its_checksum_is_passed_over_with_one_line(tmp_path, capsys):
     path = tmp_path / "j.jsonl"
-    path.write_text('{"key": "a", "value": 1}\n' + "[" * 10**6 + "\n")
-    assert Journal(path)["a"] == 1
+    journal = Journal(path)
+    journal.add("a", 1)
+    journal.add("b", 2)
+    path.write_bytes(path.read_bytes().replace(b": 1,", b": 7,") + b"[" * 10**6 + b"\n")
+    again = Journal(path)
+    assert ("a" in again, again["b"]) == (False, 2)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{path}: is damaged after byte 0" in line
+
+
+def test_two_writers_of_one_file_give_each_key_its_own_value(tmp_path):
+    """The second one appends at a place that the first one does not know of."""
+    path = tmp_path / "j.jsonl"
+    one, other = Journal(path), Journal(path)
+    for i in range(3):
+        one.add(f"one {i}", [1, i])
+        other.add(f"other {i}", [2, i])
+    for i in range(3):
+        assert (one[f"one {i}"], other[f"other {i}"]) == ([1, i], [2, i])
+        assert Journal(path)[f"other {i}"] == [2, i]
+
+
+def test_a_file_that_another_one_replaced_gives_no_value_of_another_key(tmp_path):
+    path, other = tmp_path / "j.jsonl", tmp_path / "other.jsonl"
+    journal = Journal(path)
+    journal.add("a", 1)
+    Journal(other).add("b", 2)
+    other.replace(path)
+    with pytest.raises(InputError, match="changed while it was in use"):
+        journal["a"]
 
 
 def test_a_journal_in_a_missing_folder_is_one_clear_line(tmp_path):

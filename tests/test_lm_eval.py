@@ -1,5 +1,7 @@
 """Models of lm-evaluation-harness here, and our models there."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -14,8 +16,8 @@ from jaxcontam.data.encoding import encode_examples
 from jaxcontam.errors import InputError
 from jaxcontam.methods import order_method
 from jaxcontam.methods.order_test import order_result, plan_test, score_test
-from jaxcontam.models.checkpoint import load_checkpoint, save_checkpoint
-from jaxcontam.scoring.opened import open_model, opened_checkpoint
+from jaxcontam.models.checkpoint import save_checkpoint
+from jaxcontam.scoring.opened import open_model
 from jaxcontam.scoring.pair_plan import PairGroup
 
 pytestmark = pytest.mark.unoptimised
@@ -52,99 +54,55 @@ def harness(word):
     return open_model(word)
 
 
-@pytest.fixture(scope="module")
-def local(folder):
-    return opened_checkpoint(load_checkpoint(str(folder)))
+def code_points(text):
+    return np.array([ord(c) for c in text], np.int32)
 
 
-def test_open_model_is_that_of_the_same_directory(harness, local):
-    assert (harness.context, harness.prefix_id) == (local.context, local.prefix_id)
-    text = "Bagen fist. Cor dun"
-    assert (
-        harness.tokenizer.encode(text, add_special_tokens=False).ids
-        == local.tokenizer.encode(text, add_special_tokens=False).ids
+def test_sums_and_pairs_are_what_the_object_says_of_the_texts(harness, theirs):
+    texts = [*drawn_texts(3, 4), " ".join(drawn_texts(16, 6))]
+    scorer = harness.make_scorer(store=None)
+    expected = theirs.loglikelihood_rolling(
+        requests("loglikelihood_rolling", [(text,) for text in texts])
     )
-    assert harness.info.n_parameters is None
-
-
-def test_sums_are_those_of_our_own_model_windows_included(harness, local):
-    ours = local.make_scorer(store=None).sums(sequences()).loglik
-    theirs = harness.make_scorer(store=None).sums(sequences()).loglik
-    np.testing.assert_allclose(theirs, ours, atol=_TOLERANCE, rtol=0)
-
-
-def test_pairs_are_sums_of_our_own_pairs(harness, local):
-    a, b, c = (ids[1:] for ids in sequences(1, (9, 12, 20)))
+    found = scorer.log_likelihoods([code_points(text) for text in texts])
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    a, b, c = texts[:3]
     groups = [
-        PairGroup(np.r_[0, a].astype(np.int32), (b, c), 0, (1, 2)),
-        # The same ids again, split elsewhere into prefix and continuation.
-        PairGroup(np.r_[0, a, b[:4]].astype(np.int32), (b[4:], c), 1, (0, 2)),
+        PairGroup(code_points(a), (code_points(b), code_points(c)), 0, (1, 2)),
+        # The same text again, divided elsewhere into prefix and continuation.
+        PairGroup(code_points(a + b[:4]), (code_points(b[4:]),), 1, (0,)),
     ]
-    ours = local.make_scorer(store=None).pairs.logprobs(groups).logprobs
-    theirs = harness.make_scorer(store=None).pairs.logprobs(groups).logprobs
-    for own, other in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(
-            [part.sum() for part in other],
-            [part.sum() for part in own],
-            atol=_TOLERANCE,
-            rtol=0,
-        )
-
-
-@pytest.mark.slow  # a server, a client and seconds of compiling
-def test_a_server_asked_through_the_harness_gives_the_same_sums(folder, local):
-    pytest.importorskip("aiohttp", reason="pip install -e '.[test,serving]'")
-    pytest.importorskip("tenacity", reason="pip install -e '.[test,serving]'")
-    from tests.model_server import running_server
-
-    with running_server(load_checkpoint(str(folder)), name="model") as url:
-        served = open_model(
-            f"lm_eval:local-completions:model=model,base_url={url}/completions,"
-            f"tokenizer={folder},tokenizer_backend=huggingface,max_length={CONTEXT}"
-        )
-        # One id less: such a model always writes one.
-        assert served.context == CONTEXT - 1
-        short = sequences(lengths=(2, 5, 40))
-        theirs = served.make_scorer(store=None).sums(short).loglik
-    ours = local.make_scorer(store=None).sums(short).loglik
-    np.testing.assert_allclose(theirs, ours, atol=_TOLERANCE, rtol=0)
-
-
-@pytest.fixture(scope="module")
-def benchmark(tmp_path_factory):
-    path = tmp_path_factory.mktemp("set") / "texts.txt"
-    path.write_text("\n".join(drawn_texts(24, 5)) + "\n")
-    return load_benchmark(path)
-
-
-def planned(model, benchmark, name, **how):
-    return plan_test(
-        benchmark,
-        encode_examples(model.tokenizer, benchmark.texts),
-        order_method(name),
-        prefix_id=model.prefix_id,
-        context=model.context,
-        seed=0,
-        **how,
-    )
+    whole, rest = scorer.pairs.logprobs(groups).logprobs
+    (expected,) = theirs.loglikelihood(requests("loglikelihood", [(a, b)]))
+    assert whole[0].item() == pytest.approx(expected[0], abs=1e-4)
+    assert abs(rest[0].item() - whole[0].item()) > 1e-3
 
 
 @pytest.mark.parametrize("name", ["adjacency", "stratified"])
-def test_order_tests_give_the_same_pvalue(harness, local, benchmark, name):
-    def p_value(model):
-        test = planned(model, benchmark, name)
-        scored = score_test(test, model.make_scorer(store=None))
-        row = order_result(test, scored, primary=True, pretests=())
-        return row.numbers.p_value
+def test_order_tests_take_it_and_refuse_first_tokens(harness, tmp_path, name):
+    path = tmp_path / "texts.txt"
+    path.write_text("\n".join(drawn_texts(24, 5)) + "\n")
+    benchmark = load_benchmark(path)
 
-    # Exact tests over a few thousand orders: a tie could fall to the other side.
-    assert p_value(harness) == pytest.approx(p_value(local), abs=1e-3)
+    def planned(**how):
+        return plan_test(
+            benchmark,
+            encode_examples(harness.tokenizer, benchmark.texts),
+            order_method(name),
+            prefix_id=harness.prefix_id,
+            context=harness.context,
+            seed=0,
+            **how,
+        )
 
-
-def test_first_tokens_are_refused_before_anything_is_asked(harness, benchmark):
-    test = planned(harness, benchmark, "adjacency", first_tokens=(2,))
-    with pytest.raises(InputError, match="--first-tokens: this model gives one number"):
-        score_test(test, harness.make_scorer(store=None))
+    test = planned()
+    scored = score_test(test, harness.make_scorer(store=None))
+    row = order_result(test, scored, primary=True, pretests=())
+    assert 0 < row.numbers.p_value <= 1
+    if name == "adjacency":
+        with pytest.raises(InputError, match="--first-tokens: this model gives one"):
+            test = planned(first_tokens=(2,))
+            score_test(test, harness.make_scorer(store=None))
 
 
 def test_scores_of_tokens_and_moments_are_refused(harness):
@@ -156,16 +114,17 @@ def test_scores_of_tokens_and_moments_are_refused(harness):
         harness.make_scorer(store=None, moments=True)
 
 
-def test_finished_requests_are_asked_once(harness, tmp_path):
-    first = harness.make_scorer(store=tmp_path / "store").sums(sequences())
-    again = harness.make_scorer(store=tmp_path / "store")
-    again._lm = None
-    second = again.sums(sequences())
-    np.testing.assert_array_equal(first.loglik, second.loglik)
-    assert (first.n_cached, second.n_cached) == (
-        0,
-        sum(len(ids) - 1 for ids in sequences()),
-    )
+def test_the_entry_point_of_the_harness_names_our_model_type():
+    import tomllib
+
+    from lm_eval.api.registry import get_model
+
+    from jaxcontam.scoring import lm_eval_backend
+
+    project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
+    (point,) = project["entry-points"]["lm_eval.models"].items()
+    assert point == ("jaxcontam", f"{lm_eval_backend.__name__}:JaxcontamLM")
+    assert get_model("jaxcontam") is lm_eval_backend.JaxcontamLM
 
 
 @pytest.fixture(scope="module")

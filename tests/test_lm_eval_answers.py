@@ -11,10 +11,8 @@ pytest.importorskip("torch", reason="the harness's own models need torch")
 from membership_model import drawn_texts, sequences
 
 from jaxcontam.data.benchmark import load_benchmark
-from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.lm_eval_model import open_lm_eval, opened_lm
-from jaxcontam.scoring.lm_eval_scorer import LmEvalScorer
 from jaxcontam.scoring.pair_plan import PairGroup
 
 pytestmark = pytest.mark.unoptimised
@@ -75,7 +73,6 @@ class Spoilt(CharacterModel):
             lambda lm, before, text: lm._logprob(before[:-1], before[-1] + text[:-1]),
             "same number whatever follows",
         ),
-        (lambda lm, before, text: 3 * lm._logprob(before, text[:1]), "two parts"),
     ],
 )
 def test_numbers_that_are_no_logprobs_of_what_is_asked_are_refused(spoil, message):
@@ -115,37 +112,55 @@ def test_a_server_that_refuses_is_a_hint_at_its_context():
     assert "max_length=N" in caught.value.hint
 
 
-def test_of_a_server_only_what_is_missing_is_asked(tmp_path):
+def test_numbers_that_do_not_add_up_are_a_note_for_the_report():
+    lm = Spoilt(lambda lm, before, text: 3 * lm._logprob(before, text[:1]))
+    model = opened_lm(lm, word="lm_eval:mine:")
+    before, own = (np.array([ord(c) for c in text]) for text in ("a b", "c d e"))
+    pairs = model.make_scorer(store=None).pairs
+    pairs.logprobs([PairGroup(before, (own,), 0, (1,))])
+    (note,) = model.notes()
+    assert "two parts of a text" in note
+
+
+def counted(lm):
+    """The number of texts of each call."""
+    calls, rolling = [], lm.loglikelihood_rolling
+
+    def count(requests):
+        calls.append(len(requests))
+        return rolling(requests)
+
+    lm.loglikelihood_rolling = count
+    return calls
+
+
+@pytest.mark.parametrize("is_served", [True, False])
+def test_what_is_missing_is_asked_and_of_a_local_model_its_batch(tmp_path, is_served):
     from lm_eval.models.openai_completions import LocalCompletionsAPI
 
-    class Served(LocalCompletionsAPI):
+    class Served(CharacterModel, LocalCompletionsAPI):
         def __init__(self):
-            self.n_asked = []
+            pass
 
-        def loglikelihood_rolling(self, requests, disable_tqdm=False):
-            self.n_asked.append(len(requests))
-            return [-float(len(request.args[0])) for request in requests]
-
-    lm = Served()
-    journal = Journal(tmp_path / "answers.jsonl")
-    scorer = LmEvalScorer(lm, sends_ids=False, context=9, identity="", journal=journal)
-    asked = sequences()
-    scorer.sums(asked[1:])
-    again = scorer.sums([*asked, asked[0][::-1]])
-    assert lm.n_asked == [len(asked) - 1, 2]
-    lengths = [len(ids) for ids in asked]
-    assert again.loglik.tolist() == [-n for n in (*lengths, lengths[0])]
-    assert again.n_cached == sum(n - 1 for n in lengths[1:])
+    lm = Served() if is_served else CharacterModel()
+    calls = counted(lm)
+    scorer = opened_lm(lm, word="mine").make_scorer(store=tmp_path)
+    asked = [np.array([ord(c) for c in text], np.int32) for text in drawn_texts(3, 1)]
+    first = scorer.log_likelihoods(asked[1:])
+    again = scorer.log_likelihoods(asked)
+    assert calls == [2, 1 if is_served else 3]
+    assert again[1:].tolist() == first.tolist()
+    assert scorer.log_likelihoods(asked).tolist() == again.tolist()
+    assert len(calls) == 2
 
 
 def test_too_few_answers_are_refused_and_not_kept(tmp_path):
     lm = CharacterModel()
+    scorer = opened_lm(lm, word="mine").make_scorer(store=tmp_path)
     lm.loglikelihood_rolling = lambda requests: [-1.0]
-    journal = Journal(tmp_path / "answers.jsonl")
-    scorer = LmEvalScorer(lm, sends_ids=False, context=9, identity="", journal=journal)
     with pytest.raises(InputError, match="1 answers to 6 requests"):
         scorer.sums(sequences())
-    assert not journal.path.exists()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

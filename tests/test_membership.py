@@ -5,9 +5,7 @@ import json
 
 import pytest
 
-from jaxcontam.cli import main
-from jaxcontam.commands.membership import Membership
-from jaxcontam.commands.membership_texts import (
+from jaxcontam.analyses.known_texts import (
     FEWEST,
     MEMBER,
     NONMEMBER,
@@ -16,6 +14,8 @@ from jaxcontam.commands.membership_texts import (
     draw_shots,
     left_out,
 )
+from jaxcontam.cli import main
+from jaxcontam.commands.membership import Membership
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.prefix import fitting_shots
 from jaxcontam.report.numbers import plain_p
@@ -307,7 +307,7 @@ def test_with_a_reference_that_saw_nothing_the_word_is_the_strongest(
     (out / "texts.jsonl").write_text(text)
     capsys.readouterr()
     assert main(["verify", str(out)]) == 3
-    assert "'contaminated', 'suspected' when judged again" in capsys.readouterr().out
+    assert "is 'contaminated', recomputed 'suspected'" in capsys.readouterr().out
 
 
 def test_a_reference_that_is_the_model_itself_says_nothing(model, files, tmp_path):

@@ -259,7 +259,7 @@ def served(handler, journal=None, way=TEXT):
         sleep=lambda seconds: None,
         transport=httpx2.MockTransport(handler),
     )
-    return ServedPrompts(client.__enter__(), way, journal)
+    return ServedPrompts(client.__enter__(), way)
 
 
 def code_points(text, *, bos=True):
@@ -346,9 +346,10 @@ def test_answers_that_stay_bad_end_the_run_and_a_rerun_goes_on(tmp_path):
     with pytest.raises(InputError) as error:
         served(handler, Journal(path)).scores(texts, None)
     assert str(error.value) == (
-        "http://server/v1: token 2 of 'three four': 'NaN' is no log-probability"
+        "http://server/v1: token 2 of 'three four': 'NaN' is no log-probability, "
+        "3 times"
     )
-    assert "goes on from here" in error.value.hint
+    assert "what is answered is not asked again" in error.value.hint
     assert asked.count("one two") == 1
     asked.clear()
     prompts = served(lambda r: handler(r, is_mended=True), Journal(path))

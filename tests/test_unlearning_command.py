@@ -137,8 +137,13 @@ def test_a_report_is_verified_from_its_texts_alone(finished, tmp_path, capsys):
     assert f"{out}: verified, 3 results counted again" in said
     for name, before, after, fault in (
         ("report.json", '"n_suspicious": ', '"n_suspicious": 1', "n_suspicious"),
-        ("texts.jsonl", '"min_k_unlearned": -', '"min_k_unlearned": -9', "ratio is"),
-        ("texts.jsonl", '"rouge_l_recall": [', '"rouge_l_recall": [9', "recall is"),
+        (
+            "texts.jsonl",
+            '"min_k_unlearned": -',
+            '"min_k_unlearned": -9',
+            "ratios.min_k is",
+        ),
+        ("texts.jsonl", '"rouge_l_recall": [', '"rouge_l_recall": [9', "recall[0] is"),
     ):
         for file in ("report.json", "texts.jsonl"):
             (tmp_path / file).write_bytes((out / file).read_bytes())

@@ -7,13 +7,16 @@ import numpy as np
 import pytest
 
 from jaxcontam.cli import main
+from jaxcontam.commands.recomputed import differences
 from jaxcontam.commands.verify_orders import verify_report
 from jaxcontam.report.document import (
     ARCHIVE_NAME,
     REPORT_NAME,
     archive_digest,
+    result_row,
     sealed_text,
 )
+from tests.report_documents import order_result
 
 pytestmark = pytest.mark.unoptimised
 
@@ -80,6 +83,10 @@ def first(document, *, primary=True):
     )
 
 
+def nothing(document):
+    del document
+
+
 @pytest.mark.parametrize(
     "name",
     ["quickstart", "grouped", "ordered", "reversal", "thorough", "prove", "quick"],
@@ -90,29 +97,66 @@ def test_honest_report_is_verified(reports, name, capsys):
     assert "need the benchmark and were not run again" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["quickstart", "grouped", "thorough", "prove"])
-@pytest.mark.parametrize("field", ["log10_p", "p_value", "pretests", "n_orders"])
-def test_missing_field_is_a_fault_and_no_way_to_be_skipped(forge, name, field):
-    said = forge(name, lambda document: first(document).pop(field))
-    assert "not recomputable" in said
+@pytest.mark.parametrize("name", ["quick", "prove"])
+@pytest.mark.parametrize(
+    ("field", "value", "fault"),
+    [
+        ("p_value", "small", "p_value: expected a finite number, got 'small'"),
+        ("p_value", 10**400, "p_value: expected a finite number"),
+        ("p_value", -0.5, "p_value is -0.5, recomputed"),
+        ("n_orders", 0.5, "n_orders: expected a whole number, got 0.5"),
+        ("guess", 1, "unknown field 'guess'"),
+        ("method", "guess", "not recomputable (unknown test 'guess')"),
+        ("method", "min_k", "not recomputable (unknown test 'min_k')"),
+    ],
+)
+def test_impossible_value_is_a_fault_and_no_traceback(forge, name, field, value, fault):
+    said = forge(name, lambda document: first(document).update({field: value}))
+    assert fault in said
 
 
-def test_test_that_is_renamed_to_a_ranking_is_found(forge):
-    said = forge("quickstart", lambda d: first(d).update(method="min_k"))
-    assert "fields are not those of a ranking" in said
-
-
-def test_ranking_that_claims_a_verdict_is_found(forge):
-    def claim(document):
-        row = next(r for r in document["results"] if r["method"] == "min_k")
-        row["verdict"] = "contaminated"
-
-    assert "a ranking decides nothing" in forge("quickstart", claim)
+@pytest.mark.parametrize("field", ["log10_p", "p_value", "n_orders"])
+def test_missing_field_is_a_fault_and_no_way_to_be_skipped(forge, field):
+    said = forge("quick", lambda document: first(document).pop(field))
+    assert f"report.json.results[0]: no {field}" in said
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
-    [("verdict", "contaminated"), ("verdict", "no evidence"), ("p_adjusted", 1e-9)],
+    ("field", "value"), [("seed", None), ("command", None), ("min_effect", "x")]
+)
+def test_report_without_seed_or_command_is_found_without_a_traceback(
+    forge, field, value
+):
+    said = forge("prove", lambda document: document.update({field: value}))
+    assert f"report.json.{field}: expected " in said
+
+
+def test_test_that_is_left_out_at_the_end_is_found(forge):
+    said = forge("grouped", lambda document: document["results"].pop())
+    assert "'1/codes' belongs to no result" in said
+
+
+def test_tests_that_changed_places_are_found(forge):
+    said = forge("quickstart", lambda document: document["results"].reverse())
+    assert "not recomputable" in said
+
+
+@pytest.mark.parametrize(
+    ("claim", "fault"),
+    [
+        ({"verdict": "contaminated"}, "verdict: expected null, got 'contaminated'"),
+        ({"primary": True}, "a ranking decides nothing"),
+    ],
+)
+def test_ranking_that_claims_a_verdict_is_found(forge, claim, fault):
+    def change(document):
+        next(r for r in document["results"] if r["method"] == "min_k").update(claim)
+
+    assert fault in forge("quickstart", change)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("verdict", "contaminated"), ("p_adjusted", 1e-9)]
 )
 def test_test_that_stands_beside_has_no_verdict(forge, field, value):
     said = forge("quickstart", lambda d: first(d, primary=False).update({field: value}))
@@ -126,38 +170,40 @@ def test_failed_pretest_cannot_be_called_passed(forge):
                 test["passed"] = True
         first(document)["verdict"] = "inconclusive"
 
-    assert "did not pass as their p-values say" in forge("ordered", pass_all)
+    assert "passed is True, recomputed False" in forge("ordered", pass_all)
 
 
-def test_passed_pretest_cannot_be_called_failed(forge):
+@pytest.mark.parametrize("name", ["grouped", "reversal"])
+def test_passed_pretest_cannot_be_called_failed(forge, name):
     def fail_one(document):
         row = first(document)
-        row["pretests"][0]["passed"] = False
+        max(row["pretests"], key=lambda test: test["p_value"])["passed"] = False
         row["verdict"] = "invalid design"
 
-    assert "did not pass as their p-values say" in forge("grouped", fail_one)
+    assert "passed is False, recomputed True" in forge(name, fail_one)
 
 
-@pytest.mark.parametrize("name", ["ordered", "reversal"])
-def test_pretest_cannot_be_left_out(forge, name):
+def test_pretest_that_counts_cannot_be_called_idle(forge):
+    def idle(document):
+        for row in document["results"]:
+            for test in row["pretests"]:
+                if not test["passed"]:
+                    test |= {"applicable": False, "passed": True}
+
+    assert "pre-test length_trend: p_value is 0.0002" in forge("ordered", idle)
+
+
+@pytest.mark.parametrize(
+    ("name", "dropped"), [("ordered", "length_trend"), ("quick", "blind_direction")]
+)
+def test_pretest_cannot_be_left_out(forge, name, dropped):
     def drop(document):
         for row in document["results"]:
             row["pretests"] = [
-                test for test in row["pretests"] if test["name"] != "length_trend"
+                test for test in row["pretests"] if not test["name"].startswith(dropped)
             ]
 
-    assert "pre-tests are missing: length_trend" in forge(name, drop)
-
-
-def test_blind_scorers_cannot_be_left_out(forge):
-    def drop(document):
-        for row in document["results"]:
-            row["pretests"] = [
-                test for test in row["pretests"] if not test["name"].startswith("blind")
-            ]
-
-    said = forge("quick", drop)
-    assert "missing: blind_direction:characters, blind_direction:words" in said
+    assert f"pre-tests are missing: {dropped}" in forge(name, drop)
 
 
 def test_pretests_of_one_file_are_the_same_for_all_its_tests(forge):
@@ -166,7 +212,7 @@ def test_pretests_of_one_file_are_the_same_for_all_its_tests(forge):
         assert row["method"] == "direction"
         row["pretests"][0]["p_value"] = 0.5
 
-    assert "pre-tests are not those of adjacency" in forge("grouped", change)
+    assert "pretests[0].p_value is 0.5, recomputed" in forge("grouped", change)
 
 
 @pytest.mark.parametrize(
@@ -177,14 +223,13 @@ def test_pretests_of_one_file_are_the_same_for_all_its_tests(forge):
         ("grouped", "validity", "heuristic"),
         ("prove", "null", "designed randomisation"),
         ("prove", "validity", "heuristic"),
-        ("thorough", "validity", "asymptotic"),
         ("ordered", "order_provenance", "released"),
-        ("reversal", "order_provenance", "unknown"),
+        ("quick", "order_provenance", "declared"),
     ],
 )
 def test_words_that_verdicts_rest_on_are_those_of_the_test(forge, name, field, value):
     said = forge(name, lambda d: first(d).update({field: value}))
-    assert f"{field} is {value!r}, not " in said
+    assert f"{field} is {value!r}, recomputed " in said
 
 
 def test_order_of_a_task_may_be_unknown(forge):
@@ -198,15 +243,6 @@ def test_order_of_a_task_may_be_unknown(forge):
     assert "order_provenance" not in forge("reversal", change)
 
 
-def test_design_cannot_be_claimed_together_with_its_provenance(forge):
-    def claim(document):
-        for row in document["results"]:
-            row |= {"order_provenance": "seeded", "null": "designed randomisation"}
-        first(document)["verdict"] = "inconclusive"
-
-    assert "order_provenance is 'seeded', not 'published'" in forge("ordered", claim)
-
-
 def test_benchmark_has_one_test_that_decides(forge):
     said = forge("grouped", lambda d: first(d, primary=False).update(primary=True))
     assert "2 tests decide, not 1" in said
@@ -216,30 +252,24 @@ def test_benchmark_has_one_test_that_decides(forge):
 
 def test_deciding_test_is_the_first_of_those_that_were_asked_for(forge):
     said = forge("reversal", lambda d: d["command"].extend(["--tests", "adjacency"]))
-    assert "reversal decides, but the command's words say adjacency" in said
+    assert "reversal decides, not adjacency" in said
 
 
 def test_what_is_known_of_an_order_says_which_test_decides(forge):
     def swap(document):
-        for row in document["results"]:
-            row["primary"] = not row["primary"]
-
-    for name in ("grouped", "ordered"):
-        said = forge(name, swap)
-        assert "adjacency decides, but the command's words say direction" in said
-
-    def swap_one(document):
         of_one = document["results"][0]["benchmark"]
         for row in document["results"]:
             if row["benchmark"] == of_one and row["method"] in DECIDING:
                 row["primary"] = not row["primary"]
 
-    said = forge("quickstart", swap_one)
-    assert "different tests decide where the order is seeded: adjacency, dir" in said
+    assert "adjacency decides, not direction" in forge("ordered", swap)
+    assert " decides, not " in forge("quickstart", swap)
 
 
-def nothing(document):
-    del document
+def test_effect_that_was_asked_for_is_the_one_that_counts(forge):
+    for name, expected in (("prove", 0.25), ("grouped", 0.5)):
+        said = forge(name, lambda document: document.update(min_effect=9.0))
+        assert f"min_effect is 9.0, the command's is {expected}" in said
 
 
 def change_a_pair(arrays):
@@ -259,65 +289,61 @@ def turn_other_runs(arrays):
     arrays["0/runs"][0, :2] = arrays["0/runs"][0, ::-1][:2]
 
 
+def make_a_group(arrays):
+    arrays["0/codes"][0, 0] = 1
+
+
 @pytest.mark.parametrize(
     ("arrays", "fault"),
     [
         (change_a_pair, "p_value is"),
         (score_a_pair_more, "pairs are not those that tell the direction"),
         (leave_out_a_pair, "pairs are not those that tell the direction"),
-        (turn_other_runs, "runs are not those of the file"),
+        (turn_other_runs, "runs: not what the seed and the file draw"),
+        (make_a_group, "codes: not what the seed and the file draw"),
     ],
 )
-def test_changed_evidence_of_direction_is_found(forge, arrays, fault):
+def test_changed_evidence_is_found(forge, arrays, fault):
     assert fault in forge("quick", nothing, arrays)
-
-
-def test_shuffle_that_nobody_vouched_for_is_found(forge):
-    def declare(document):
-        for row in document["results"]:
-            row["order_provenance"] = "declared"
-
-    said = forge("quick", declare)
-    assert "order_provenance is 'declared', not 'published'" in said
-
-
-def test_pretest_that_counts_cannot_be_called_idle(forge):
-    def idle(document):
-        for row in document["results"]:
-            for test in row["pretests"]:
-                if not test["passed"]:
-                    test |= {"applicable": False, "passed": True}
-
-    assert "not applicable at p = 0.0002" in forge("ordered", idle)
 
 
 @pytest.mark.parametrize("name", ["grouped", "reversal", "thorough", "prove"])
 @pytest.mark.parametrize("field", ["n_orders", "n_strata"])
-@pytest.mark.parametrize("more", [1, 10**13])
-def test_counts_are_those_of_the_evidence(forge, name, field, more):
+def test_counts_are_those_of_the_evidence(forge, name, field):
     def change(document):
-        row = first(document)
-        row[field] += more
+        # Nothing is drawn so often.
+        first(document)[field] += 10**13
 
-    said = forge(name, change)
-    assert "are stated" in said or f"{field} is" in said
+    assert f"{field} is 1000" in forge(name, change)
 
 
-def test_effect_that_was_asked_for_is_the_one_that_counts(forge):
-    for name, expected in (("prove", 0.25), ("grouped", 0.5)):
-        said = forge(name, lambda document: document.update(min_effect=9.0))
-        assert f"min_effect is 9.0, the command's is {expected}" in said
+def test_differences_are_those_beyond_rounding():
+    made = order_result()
+    row = result_row(made)
+    assert differences("row", row | {"p_value": 1e-6 * (1 + 1e-9)}, made) == []
+    assert differences("row", row | {"n_used": 3, "verdict": "suspected"}, made) == [
+        "row.verdict is 'suspected', recomputed 'contaminated'",
+        "row.n_used is 3, recomputed None",
+    ]
+    # A difference near 0 may be rounding, a p-value near 0 is none.
+    near = row | {"effect": 0.1 + 0.2 + 1e-5, "p_value": 1.1e-6}
+    (fault,) = differences("row", near, made, noise=1e-4, noisy=("effect",))
+    assert fault == "row.p_value is 1.1e-06, recomputed 1e-06"
+    assert differences("row", near, made, noise=1e-4) == []
+    assert differences("rows", [{}], [made]) == ["rows[0]: no benchmark"]
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("seed", None), ("seed", -1), ("command", None)]
+    ("stated", "again", "fault"),
+    [
+        ([1, 2], [1], "x: 2 of them, recomputed 1"),
+        ({"a": [1, 2.5]}, {"a": [1, 2.0]}, "x.a[1] is 2.5, recomputed 2.0"),
+        ({"a": 1}, {}, "x.a is 1, recomputed None"),
+        ({}, {"a": 1}, "x.a is None, recomputed 1"),
+        (True, 1, "x is True, recomputed 1"),
+        ({"a": 1}, [1], "x is {'a': 1}, recomputed [1]"),
+    ],
 )
-def test_report_without_seed_or_command_is_found_without_a_traceback(
-    forge, field, value
-):
-    assert f"{field} is" in forge("prove", lambda d: d.update({field: value}))
-
-
-def test_unknown_test_is_found(forge):
-    said = forge("prove", lambda document: first(document).update(method="guess"))
-    assert "not recomputable" in said
+def test_difference_names_its_place(stated, again, fault):
+    assert differences("x", stated, again) == [fault]
+    assert differences("x", again, again) == []

@@ -20,7 +20,6 @@ from jaxcontam.commands.flags import check_positive, check_seed
 from jaxcontam.data.manifest import Manifest
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.help_pages import Page, page_asked
 from jaxcontam.methods import order_method
 from jaxcontam.models.checkpoint import (
     load_checkpoint,
@@ -55,29 +54,15 @@ _DEFAULT_PRESET = "tiny"
 _SMALL = 100_000_000
 
 
-_HELP = Page(
-    (
-        ("--corpus docs/ --canaries set.jsonl=10 control.jsonl=0 --out runs/mine", ""),
-        ("--corpus docs/ --plan plan.toml --audit-at 0.5 1.0", "what, when, audited"),
-    ),
-    (
-        "corpus",
-        "canaries",
-        "plan",
-        "preset",
-        "init",
-        "background_tokens",
-        "audit_at",
-        "allow_overlap",
-        "seed",
-        "out",
-    ),
-)
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Pretrain:
-    """Train a model with test sets planted in its data."""
+    """Train a model with test sets planted in its data.
+
+    Examples:
+        python -m train.pretrain --corpus docs/ --canaries set.jsonl=10 ctrl.jsonl=0
+        # what, when, audited
+        python -m train.pretrain --corpus docs/ --plan plan.toml --audit-at 0.5 1.0
+    """
 
     corpus: tuple[str, ...]
     """Background: files or folders, tfds:NAME/SPLIT, hf:NAME[:CONFIG]:SPLIT."""
@@ -343,9 +328,6 @@ def _stop_before_training(*_: object) -> None:
 def main() -> int:
     """Command line of `python -m train.pretrain`."""
     prog, words = "python -m train.pretrain", sys.argv[1:]
-    if page := page_asked(words, prog, Pretrain, _HELP):
-        print(page)
-        return 0
     # Once steps are made, SIGTERM waits for a checkpoint instead.
     signal.signal(signal.SIGTERM, _stop_before_training)
 

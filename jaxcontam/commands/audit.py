@@ -4,9 +4,9 @@ import dataclasses
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
-import tyro
+from tyro.conf import Positional
 
 from jaxcontam.analyses.audit import AuditResult, conclude
 from jaxcontam.analyses.audit_design import AuditDesign
@@ -14,14 +14,9 @@ from jaxcontam.analyses.order_files import check_files, read_files
 from jaxcontam.analyses.saved import write_files
 from jaxcontam.analyses.scored import plan_audit, scored_rows, with_reference
 from jaxcontam.analyses.stopwatch import Stopwatch
-from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
+from jaxcontam.commands.device_flags import ScoringFlags, open_for
 from jaxcontam.commands.dry_run import dry_run
-from jaxcontam.commands.flags import (
-    check_positive,
-    check_store_flags,
-    flags_of,
-    store_of,
-)
+from jaxcontam.commands.flags import flags_of, store_of
 from jaxcontam.commands.order_checks import print_checks
 from jaxcontam.commands.outcome import print_outcome, print_unscored
 from jaxcontam.commands.progress import progress_bar
@@ -37,30 +32,27 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Audit(AuditDesign, DeviceFlags):
-    """Test whether a model saw benchmarks in their published order."""
+class Audit(AuditDesign, ScoringFlags):
+    """Test whether a model saw benchmarks in their published order.
 
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
-    """Model directory in Hugging Face layout, hub name org/name, or api:URL#NAME."""
-    benchmark: Annotated[
-        tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="BENCHMARK...")
-    ]
+    Examples:
+        # what it costs and could find
+        jaxcontam audit MODEL_DIR benchmark.jsonl --dry-run
+        jaxcontam audit MODEL_DIR benchmark.jsonl  # p-value, verdict, report
+        jaxcontam audit MODEL_DIR mmlu.jsonl --group-field subject
+        # a served model
+        jaxcontam audit api:https://host/v1#NAME benchmark.jsonl --tokenizer DIR
+    """
+
+    benchmark: Positional[tuple[Path, ...]]
     """Files in published order: .jsonl, .json, .csv, .tsv, .txt, .parquet; or
     hf:ORG/NAME:SPLIT, lm_eval:TASK."""
     reference: str | None = None
     """Model that cannot have seen the file (as MODEL): it takes the same tests, and
     where it prefers the order, too, the file points forward by itself."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """Matmul precision; bfloat16 is faster but less accurate."""
-    batch_tokens: int | None = None
-    """Tokens a batch (default: by device)."""
     out: Path | None = None
     """Folder for the report (default: runs/audit/MODEL-DIGEST)."""
-    store: Path | None = None
-    """Folder of scores, from which a rerun goes on (default: OUT/store)."""
-    no_store: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Keep no scores."""
-    dry_run: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    dry_run: bool = False
     """Say what would be scored, how long it takes and what it could find; no scores."""
     price_per_hour: float | None = None
     """Price of the device an hour, for the cost in --dry-run."""
@@ -70,9 +62,7 @@ class Audit(AuditDesign, DeviceFlags):
     def __post_init__(self) -> None:
         """Refuse what cannot be run, before anything slow."""
         AuditDesign.__post_init__(self)
-        check_positive(self, "batch_tokens")
-        check_store_flags(self.store, self.no_store)
-        check_device_flags(self, self.model)
+        ScoringFlags.__post_init__(self)
         if self.price_per_hour is not None and not self.price_per_hour >= 0:
             raise InputError(
                 f"--price-per-hour must be at least 0, got {self.price_per_hour}"

@@ -1,24 +1,27 @@
 """`jaxcontam books`: how much of each book a model was trained on, by known books."""
 
 import dataclasses
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
-import tyro
 from rich.console import Console
 from rich.table import Table
+from tyro.conf import Positional
 
+from jaxcontam.analyses.books import (
+    book_warnings,
+    judged_books,
+    shelve,
+    without_copies,
+)
 from jaxcontam.analyses.saved import write_texts
 from jaxcontam.analyses.stopwatch import Stopwatch
-from jaxcontam.commands.book_judged import judged_books
-from jaxcontam.commands.book_texts import book_warnings, shelve, without_copies
-from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
+from jaxcontam.commands.device_flags import ScoringFlags, open_for
 from jaxcontam.commands.flags import (
+    ReportFlags,
     check_positive,
-    check_seed,
-    check_store_flags,
     flags_of,
+    report_folder,
     store_of,
 )
 from jaxcontam.commands.progress import progress_bar
@@ -43,7 +46,6 @@ from jaxcontam.report.books import (
     ranked_books,
     rate_cells,
 )
-from jaxcontam.report.document import make_folder
 from jaxcontam.report.numbers import interval_words
 from jaxcontam.report.provenance import library_versions
 from jaxcontam.report.texts import text_rows
@@ -56,15 +58,17 @@ _SCORES = ("min_k", "loss", "zlib", "min_k_pp")
 _PRINTED = 20
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Books(DeviceFlags):
-    """Rate how much of each book a model has seen, by a threshold from known books."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Books(ScoringFlags, ReportFlags):
+    """Rate how much of each book a model has seen, by a threshold from known books.
 
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
-    """Model directory in Hugging Face layout, hub name org/name, or api:URL#NAME."""
-    books: Annotated[
-        tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="BOOKS")
-    ]
+    Examples:
+        jaxcontam books MODEL_DIR books/ --known-members old/ --known-nonmembers new/
+        # snippets with labels
+        jaxcontam books MODEL_DIR books/ --known snippets.jsonl
+    """
+
+    books: Positional[tuple[str, ...]]
     """Books: .txt files, folders of them, or tables with a title and a text."""
     known_members: tuple[str, ...] = ()
     """Books that the model was trained on, given like BOOKS."""
@@ -82,26 +86,10 @@ class Books(DeviceFlags):
     """Field of a table that is the text (default: input, snippet or text)."""
     title_field: str | None = None
     """Field of a table that names the book (default: title, or that of BookMIA)."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """Of the operands of matrix products; bfloat16 is faster, and not as exact."""
-    batch_tokens: int | None = None
-    """Tokens a batch (default: by device)."""
-    seed: int = 0
-    """Seeds the snippets, the folds of blind baselines and all resampling."""
-    out: Path | None = None
-    """Folder for the report (default: runs/books/MODEL-DIGEST)."""
-    store: Path | None = None
-    """Folder of scores, from which a rerun goes on (default: OUT/store)."""
-    no_store: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Keep no scores."""
-    json: bool = False
-    """Print the report on standard output instead of the table."""
 
     def __post_init__(self) -> None:
-        check_positive(self, "snippets", "words", "batch_tokens")
-        check_seed(self.seed)
-        check_store_flags(self.store, self.no_store)
-        check_device_flags(self, self.model)
+        super().__post_init__()
+        check_positive(self, "snippets", "words")
         score_methods(self.scores)
         if not self.books:
             raise InputError("no books in question", hint="name files after MODEL")
@@ -135,9 +123,7 @@ class Books(DeviceFlags):
                 "min_k_pp left out: it reads the distribution over the whole "
                 "vocabulary, and the model gives log-probabilities of the texts alone"
             )
-        digest = fingerprint(texts)
-        out = self.out or Path("runs/books") / f"{opened.name}-{digest[7:15]}"
-        make_folder(out)
+        out = report_folder(self, COMMAND, opened, fingerprint(texts))
         model = text_model_of(
             opened, store=store_of(self, out, opened), batch_tokens=self.batch_tokens
         )

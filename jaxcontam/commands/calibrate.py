@@ -4,19 +4,18 @@ import dataclasses
 import functools
 import time
 from pathlib import Path
-from typing import Annotated, Literal
 
-import tyro
 from rich.console import Console
 from rich.table import Table
+from tyro.conf import Positional
 
 from jaxcontam.analyses.saved import write_files
 from jaxcontam.commands.audit import default_out
-from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
+from jaxcontam.commands.device_flags import ScoringFlags, open_for
 from jaxcontam.commands.flags import (
+    ReportFlags,
+    TextFlags,
     check_positive,
-    check_seed,
-    check_store_flags,
     flags_of,
     store_of,
 )
@@ -43,13 +42,16 @@ from jaxcontam.stats.calibration import LEVELS
 from jaxcontam.terminal import Terminal
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Calibrate(DeviceFlags):
-    """Count how often a test rejects random orders of a file, as if published."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Calibrate(ScoringFlags, TextFlags, ReportFlags):
+    """Count how often a test rejects random orders of a file, as if published.
 
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
-    """Model directory in Hugging Face layout, hub name org/name, or api:URL#NAME."""
-    benchmark: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="BENCHMARK")]
+    Examples:
+        # rejections of null orders
+        jaxcontam calibrate MODEL_DIR benchmark.jsonl --tests reversal
+    """
+
+    benchmark: Positional[Path]
     """File: .jsonl, .json, .csv, .tsv, .txt."""
     tests: str = "direction"
     """Order tests, comma-separated; each fresh order costs what an audit costs."""
@@ -60,38 +62,14 @@ class Calibrate(DeviceFlags):
     """Random orders a stratum (default: as in audit)."""
     group_field: str | None = None
     """Permute only within equal values of this field."""
-    template: str | None = None
-    r"""Text of an example, such as "Question: {question}\nAnswer: {answer}"."""
-    text_field: str | None = None
-    """Field that is the text (default: the raw line)."""
     separator: str = "\n"
     """Text after each example, as in the training data."""
     max_example_tokens: int | None = None
     """Cut longer examples, separator included."""
-    limit: int | None = None
-    """Take the first so many examples, never a sample."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """Of the operands of matrix products; bfloat16 is faster, and not as exact."""
-    batch_tokens: int | None = None
-    """Tokens a batch (default: by device)."""
-    seed: int = 0
-    """Seeds every random choice."""
-    out: Path | None = None
-    """Folder for the report (default: runs/calibrate/MODEL-DIGEST)."""
-    store: Path | None = None
-    """Folder of scores, from which a rerun goes on (default: OUT/store)."""
-    no_store: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Keep no scores."""
-    json: bool = False
-    """Print the report on standard output instead of the table."""
 
     def __post_init__(self) -> None:
-        check_positive(
-            self, "draws", "n_orders", "batch_tokens", "max_example_tokens", "limit"
-        )
-        check_seed(self.seed)
-        check_store_flags(self.store, self.no_store)
-        check_device_flags(self, self.model)
+        super().__post_init__()
+        check_positive(self, "draws", "n_orders", "max_example_tokens")
         for name in self.test_names:
             order_method(name)
 

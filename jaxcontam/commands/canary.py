@@ -4,24 +4,27 @@ import dataclasses
 import hashlib
 import math
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
-import tyro
 from rich.console import Console
 from rich.table import Table
+from tyro.conf import Positional
 
+from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
 from jaxcontam.commands.flags import (
+    ReportFlags,
     check_positive,
     check_shared_flags,
-    check_store_flags,
+    flag_of,
     flags_of,
+    report_folder,
     store_of,
 )
 from jaxcontam.commands.new_files import write_new_files
 from jaxcontam.commands.progress import progress_bar
-from jaxcontam.commands.publish import Stopwatch, publish
+from jaxcontam.commands.publish import publish
 from jaxcontam.data.benchmark import content_digest, load_benchmark
 from jaxcontam.errors import InputError
 from jaxcontam.methods.canary import (
@@ -36,7 +39,6 @@ from jaxcontam.methods.versions import (
     plan_texts,
     score_texts,
 )
-from jaxcontam.report.document import make_folder
 from jaxcontam.report.numbers import p_of, p_text
 from jaxcontam.results import DESIGNED, Evidence, OrderResult
 from jaxcontam.stats.padding import padded
@@ -47,13 +49,18 @@ MIN_EFFECT = 5.0
 """Nats a secret: it is then about 150 times likelier than it was."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Canary(DeviceFlags):
-    """Test injected secrets against held-out ones, or make both."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Canary(DeviceFlags, ReportFlags):
+    """Test injected secrets against held-out ones, or make both.
 
-    model: Annotated[
-        str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")
-    ] = None
+    Examples:
+        # draw them
+        jaxcontam canary --make 5 --n-held-out 4995 --secret s.txt --held-out h.txt
+        # later: were they read?
+        jaxcontam canary MODEL_DIR --secret s.txt --held-out h.txt
+    """
+
+    model: Positional[str | None] = None
     """Model directory, hub name or api:URL#NAME; left out with --make."""
     secret: Path
     """File of the injected sequences, one an example; with --make, to be written."""
@@ -73,20 +80,6 @@ class Canary(DeviceFlags):
     """Field that is the text (default: the raw line)."""
     min_effect: float = MIN_EFFECT
     """Nats a secret that `no evidence` must have been able to find."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """Of the operands of matrix products; bfloat16 is faster, and not as exact."""
-    batch_tokens: int | None = None
-    """Tokens a batch (default: by device)."""
-    seed: int = 0
-    """Seeds the deal of held-out sequences to secrets."""
-    out: Path | None = None
-    """Folder for the report (default: runs/canary/MODEL-DIGEST)."""
-    store: Path | None = None
-    """Folder of scores, from which a rerun goes on (default: OUT/store)."""
-    no_store: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Keep no scores."""
-    json: bool = False
-    """Print the report on standard output instead of the table."""
 
     def __post_init__(self) -> None:
         if self.make is not None and self.make < 1:
@@ -94,9 +87,9 @@ class Canary(DeviceFlags):
                 f"--make must be at least 1, got {self.make}",
                 hint="it is how many secrets to draw; leave it out to test a model",
             )
-        check_positive(self, "n_held_out", "batch_tokens")
+        super().__post_init__()
+        check_positive(self, "n_held_out")
         check_shared_flags(self.seed, self.min_effect)
-        check_store_flags(self.store, self.no_store)
         check_device_flags(self, self.model)
         if self.make is None and self.model is None:
             raise InputError("no model", hint="name one, or draw secrets with --make N")
@@ -106,7 +99,7 @@ class Canary(DeviceFlags):
             )
         for name in ("n_held_out", "prefix"):
             if self.make is None and getattr(self, name):
-                flag = "--" + name.replace("_", "-")
+                flag = flag_of(name)
                 raise InputError(
                     f"{flag} goes with --make",
                     hint=f"leave out {flag}, or draw secrets with --make N",
@@ -127,8 +120,7 @@ class Canary(DeviceFlags):
         texts, place, n_secrets = self._read()
         model = open_for(self, self.model)
         digest = content_digest([row[0] for row in texts.rows])
-        out = self.out or Path("runs/canary") / f"{model.name}-{digest[7:15]}"
-        make_folder(out)
+        out = report_folder(self, "canary", model, digest)
         scorer = model.make_scorer(
             store=store_of(self, out, model), batch_tokens=self.batch_tokens
         )

@@ -7,9 +7,9 @@ import platform
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-import tyro
+from tyro.conf import Positional
 
 from jaxcontam import __version__
 from jaxcontam.errors import InputError
@@ -43,18 +43,19 @@ class Finding:
     hint: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Doctor:
-    """Say what is missing here, and how to get it; looks at a model and a file, too."""
+    """Say what is missing here, and how to get it; looks at a model and a file, too.
 
-    model: Annotated[
-        str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")
-    ] = None
+    Examples:
+        jaxcontam doctor  # this machine
+        jaxcontam doctor MODEL_DIR benchmark.jsonl  # and what is to be audited
+    """
+
+    model: Positional[str | None] = None
     """Model directory that is to be audited: is all there that it takes? May be left
     out."""
-    benchmark: Annotated[
-        str | None, tyro.conf.Positional, tyro.conf.arg(metavar="BENCHMARK")
-    ] = None
+    benchmark: Positional[str | None] = None
     """File that it is to be audited on: does its own order pass the checks?"""
 
     def run(self) -> int:

@@ -15,8 +15,11 @@ from jaxcontam.methods.options import PlannedOptions
 from jaxcontam.methods.order_test import PlannedTest
 from jaxcontam.methods.power_designs import scored_design
 from jaxcontam.scoring.api.budget import Budget
-from jaxcontam.scoring.api.estimate import ApiEstimate
-from jaxcontam.scoring.api.planned_requests import planned_requests, sending_words
+from jaxcontam.scoring.api.estimate import (
+    ApiEstimate,
+    planned_requests,
+    sending_words,
+)
 from jaxcontam.scoring.api.prompts import CountedPrompts
 from jaxcontam.scoring.cost import batch_seconds, n_positions
 from jaxcontam.scoring.opened import SequenceScorer

@@ -1,14 +1,13 @@
-"""Checks and words that commands share."""
+"""Flags, checks and words that commands share; those of models: `device_flags`."""
 
 import dataclasses
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
 from jaxcontam.errors import InputError
-from jaxcontam.scoring.pair_plan import ALL_TOKENS
 
 if TYPE_CHECKING:
     from jaxcontam.scoring.opened import OpenModel
@@ -18,8 +17,79 @@ STORE_DIR = "store"
 
 # Fields that change what is printed, or where, and not what is computed.
 _PRINTING = {"json", "shard"}
-# What a memorised order is seen in grows with the tokens, and so does the noise.
-_FIRST_TOKENS = {"all": (ALL_TOKENS,), "auto": (4, 8, 16, 32, ALL_TOKENS)}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Flags:
+    """The end of every chain of checks; a class of flags checks its own, then asks up.
+
+    No class of flags has slots, since two bases with slots cannot be joined.
+    """
+
+    def __post_init__(self) -> None:
+        """Refuse values that would fail later, before anything slow."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReportFlags(Flags):
+    """Flags of a command that writes a report."""
+
+    seed: int = 0
+    """Seeds every draw: folds, resamples, samples."""
+    out: Path | None = None
+    """Folder for the report (default: runs/COMMAND/NAME-DIGEST)."""
+    json: bool = False
+    """Print the report on standard output instead of the table."""
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+        super().__post_init__()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DtypeFlags(Flags):
+    """How a model computes."""
+
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Matmul precision; bfloat16 is faster but less accurate."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StoreFlags(DtypeFlags):
+    """How scores are computed and kept."""
+
+    batch_tokens: int | None = None
+    """Tokens a batch (default: by device)."""
+    store: Path | None = None
+    """Folder of scores, from which a rerun goes on (default: beside the report)."""
+    no_store: bool = False
+    """Keep no scores."""
+
+    def __post_init__(self) -> None:
+        check_positive(self, "batch_tokens")
+        check_store_flags(self.store, self.no_store)
+        super().__post_init__()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextFlags(Flags):
+    """Which text each record of a file gives."""
+
+    template: str | None = None
+    r"""Text of a record, such as "Question: {question}\nAnswer: {answer}"."""
+    text_field: str | None = None
+    """Field that is the text (default: known names; .txt has lines)."""
+    limit: int | None = None
+    """Take the first so many records of a file, never a sample."""
+
+    def __post_init__(self) -> None:
+        check_positive(self, "limit")
+        super().__post_init__()
+
+
+def flag_of(name: str) -> str:
+    """A field's flag, as it is typed."""
+    return "--" + name.replace("_", "-")
 
 
 def check_shared_flags(seed: int, min_effect: float) -> None:
@@ -42,8 +112,7 @@ def check_positive(command: Any, *names: str) -> None:
     for name in names:
         value = getattr(command, name)
         if value is not None and value < 1:
-            flag = "--" + name.replace("_", "-")
-            raise InputError(f"{flag} must be at least 1, got {value}")
+            raise InputError(f"{flag_of(name)} must be at least 1, got {value}")
 
 
 def check_seed(seed: int) -> None:
@@ -68,26 +137,29 @@ def check_store_flags(store: Path | None, no_store: bool) -> None:
         raise InputError(f"{store}: is a file", hint="--store names a folder")
 
 
-def store_of(command: Any, out: Path, model: "OpenModel") -> Path | None:
+def store_of(command: StoreFlags, out: Path, model: "OpenModel") -> Path | None:
     """Folder in which scores are kept, as the flags say; None keeps none."""
     if command.no_store:
         return None
     return command.store or out / model.store_name
 
 
-def first_token_choices(words: str) -> tuple[int, ...]:
-    """How many tokens of an example may count, as `--first-tokens` says it.
+def report_folder(
+    command: ReportFlags, name: str, model: "OpenModel", digest: str
+) -> Path:
+    """Make the folder of a report.
 
-    Raises:
-        InputError: If it is no number above 0 and no word that is known.
+    Args:
+        command: Its flags.
+        name: Of the command.
+        model: What is asked.
+        digest: `sha256:` of what it is asked about.
     """
-    if words in _FIRST_TOKENS:
-        return _FIRST_TOKENS[words]
-    if words.isdecimal() and int(words) > 0:
-        return (int(words),)
-    raise InputError(
-        f"--first-tokens must be all, auto or a number above 0, got {words!r}"
-    )
+    from jaxcontam.report.document import make_folder
+
+    out = command.out or Path("runs") / name / f"{model.name}-{digest[7:15]}"
+    make_folder(out)
+    return out
 
 
 def flags_of(command: Any) -> tuple[str, ...]:
@@ -98,7 +170,7 @@ def flags_of(command: Any) -> tuple[str, ...]:
         is_positional = tyro.conf.Positional in getattr(field.type, "__metadata__", ())
         if is_positional or field.name in _PRINTING or value == field.default:
             continue
-        words.append("--" + field.name.replace("_", "-"))
+        words.append(flag_of(field.name))
         if isinstance(value, tuple):
             words += map(str, value)
         elif value is not True:

@@ -1,94 +1,87 @@
 """`jaxcontam membership`: which texts a model saw, with what uncertainty."""
 
+import collections
+import contextlib
 import dataclasses
+import hashlib
+import io
+import json
+import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import tyro
+from tyro.conf import Positional
 
-from jaxcontam.commands.api_flags import runs_here
-from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
+from jaxcontam.analyses.known_texts import check_sides, check_sources, read_texts
+from jaxcontam.analyses.membership_plan import (
+    AUTO,
+    WEIGHTS,
+    MembershipPlan,
+    choose,
+    plan_membership,
+)
+from jaxcontam.analyses.stopwatch import Stopwatch
+from jaxcontam.commands.device_flags import ScoringFlags, open_for, runs_here
 from jaxcontam.commands.flags import (
+    ReportFlags,
+    TextFlags,
     check_positive,
-    check_seed,
-    check_store_flags,
     flags_of,
+    report_folder,
     store_of,
 )
-from jaxcontam.commands.membership_judged import Judged, Table, judged
-from jaxcontam.commands.membership_published import publish_membership
-from jaxcontam.commands.membership_scores import (
-    AUTO,
-    choose_scores,
-    counted_tokens,
-    left_out_for_moments,
-    primary_name,
-    print_dry_run,
-    score_names,
-)
-from jaxcontam.commands.membership_texts import (
-    MEMBER,
-    NONMEMBER,
-    TEXT,
-    RunTexts,
-    check_sides,
-    draw_shots,
-    joined_run,
-    labelled_run,
-    left_out,
-)
+from jaxcontam.commands.membership_printed import print_membership
 from jaxcontam.commands.progress import progress_bar
-from jaxcontam.commands.publish import Stopwatch
-from jaxcontam.data.labelled import LabelledTexts, load_labelled
+from jaxcontam.data.corpus import Fault, list_corpus, read_segments
 from jaxcontam.errors import InputError
-from jaxcontam.methods.membership.score import Reading, ScoreMethod
-from jaxcontam.report.document import make_folder
+from jaxcontam.methods.membership.score import Reading
+from jaxcontam.processes import is_first
+from jaxcontam.report.archive import DAMAGED_ARRAY
+from jaxcontam.report.document import replace_bytes
+from jaxcontam.report.texts import TEXTS_NAME
+from jaxcontam.scoring.api.estimate import ApiEstimate
+from jaxcontam.terminal import Terminal, json_text
 
 if TYPE_CHECKING:
     from jaxcontam.methods.membership.plan import Inputs
-    from jaxcontam.methods.membership.text_model import TextModel
     from jaxcontam.scoring.opened import OpenModel
 
-_PREFIXES: tuple[tuple[Reading, str], ...] = (
-    ("nonmember_prefix", NONMEMBER),
-    ("member_prefix", MEMBER),
-)
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Membership(ScoringFlags, TextFlags, ReportFlags):
+    """Say which texts a model saw, by scores that are judged against known texts.
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Membership(DeviceFlags):
-    """Say which texts a model saw, by scores that are judged against known texts."""
+    Examples:
+        jaxcontam membership MODEL_DIR wikimia.jsonl  # a file with labels
+        # two files
+        jaxcontam membership MODEL_DIR --members seen.txt --nonmembers unseen.txt
+        # texts in question
+        jaxcontam membership MODEL_DIR texts.txt --nonmembers unseen.txt
+        # beyond `suspected`
+        jaxcontam membership MODEL_DIR wikimia.jsonl --reference OTHER_DIR
+    """
 
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
-    """Model directory in Hugging Face layout, hub name org/name, or api:URL#NAME."""
-    texts: Annotated[
-        str | None, tyro.conf.Positional, tyro.conf.arg(metavar="TEXTS")
-    ] = None
+    texts: Positional[str | None] = None
     """File of texts, or hf:ORG/NAME:SPLIT; left out where --members is given."""
     members: str | None = None
     """Texts that are known to have been seen."""
     nonmembers: str | None = None
     """Texts that cannot have been seen, of the same kind."""
-    template: str | None = None
-    r"""Text of a record, such as "Question: {question}\nAnswer: {answer}"."""
-    text_field: str | None = None
-    """Field that is the text (default: input, snippet or text); .txt has lines."""
     label_field: str | None = None
     """Field of 1 for members, 0 for others (default: label beside input or snippet)."""
     document_field: str | None = None
     """Field that names the document a text was cut from; its texts count as one."""
     length: int | None = None
     """Cut each text to its first so many words."""
-    limit: int | None = None
-    """Take the first so many texts of each file, never a sample."""
     scores: tuple[str, ...] = (AUTO,)
     """Names of scores, blanks or commas between; or auto (one pass or two), or all."""
     primary: str | None = None
     """The score that decides (default: min_k, or the first); choose it beforehand."""
     k: float = 20.0
     """Percentage of least likely tokens that the Min-K% family keeps."""
-    sweep_k: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    sweep_k: bool = False
     """Also choose k of 10 to 50 on a random half of the texts, judged on the other."""
     reference: str | None = None
     """Model that saw neither side; without one the verdict is at most suspected."""
@@ -104,28 +97,12 @@ class Membership(DeviceFlags):
     """False-positive rates at which to say how many members are found."""
     convention: Literal["le", "lt"] = "le"
     """Whether a false-positive rate may be reached (le) or must stay below (lt)."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """Of the operands of matrix products; bfloat16 is faster, and not as exact."""
-    batch_tokens: int | None = None
-    """Tokens a batch (default: by device)."""
-    seed: int = 0
-    """Seeds neighbours, prefixes, folds, permutations and resamples."""
-    out: Path | None = None
-    """Folder for the report (default: runs/membership/MODEL-DIGEST)."""
-    store: Path | None = None
-    """Folder of scores, from which a rerun goes on (default: OUT/store)."""
-    no_store: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Keep no scores."""
-    dry_run: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    dry_run: bool = False
     """Say which scores from how many tokens, and how long that takes; score nothing."""
-    json: bool = False
-    """Print the report on standard output instead of the table."""
 
     def __post_init__(self) -> None:
-        check_positive(self, "batch_tokens", "limit", "length", "n_neighbours", "shots")
-        check_seed(self.seed)
-        check_store_flags(self.store, self.no_store)
-        check_device_flags(self, self.model)
+        super().__post_init__()
+        check_positive(self, "length", "n_neighbours", "shots")
         if not 0 < self.k <= 100:
             raise InputError(f"--k must be above 0 and at most 100, got {self.k:g}")
         if len(set(self.fpr)) < len(self.fpr):
@@ -138,196 +115,78 @@ class Membership(DeviceFlags):
         for rate in self.fpr:
             if not 0 < rate < 1:
                 raise InputError(f"--fpr must lie between 0 and 1, got {rate:g}")
-        if self.texts is None and (self.members is None or self.nonmembers is None):
-            raise InputError(
-                "no texts to score",
-                hint="name a file of texts, or give --members and --nonmembers",
-            )
-        if self.texts is not None and self.members is not None:
-            raise InputError(
-                "TEXTS and --members are both given",
-                hint="--members with --nonmembers compares two files and takes no "
-                "TEXTS; TEXTS with --nonmembers asks of each text",
-            )
-        if self.label_field is not None and self.nonmembers is not None:
-            raise InputError(
-                "--label-field and --nonmembers contradict each other",
-                hint="labels stand in one file, or two files are the two sides",
-            )
+        check_sources(self.texts, self.members, self.nonmembers, self.label_field)
 
     def run(self) -> dict[str, Any] | None:
         """Score, judge, write and print; returns the report, or None of a dry run."""
         watch = Stopwatch()
-        run = self._load()
-        check_sides(run, np.zeros(len(run.texts), bool))
-        methods = choose_scores(
-            score_names(self.scores),
-            self._available(run),
-            fraction=self.k / 100,
-            sweep=self.sweep_k,
+        run = read_texts(
+            self.texts,
+            members=self.members,
+            nonmembers=self.nonmembers,
+            template=self.template,
+            text_field=self.text_field,
+            label_field=self.label_field,
+            document_field=self.document_field,
+            limit=self.limit,
+            length=self.length,
         )
-        primary = primary_name(self.primary, methods, fraction=self.k / 100)
-        if self.sweep_k and not (
-            run.with_role(MEMBER).any() and run.with_role(NONMEMBER).any()
-        ):
-            raise InputError(
-                "--sweep-k needs members and non-members",
-                hint="give labels, or --members and --nonmembers",
-            )
-        shots: dict[Reading, np.ndarray] = {
-            reading: draw_shots(run, role, self.shots, seed=self.seed)
-            for reading, role in _PREFIXES
-            if any(reading in method.reads for method in methods)
-        }
+        check_sides(run, np.zeros(len(run.texts), bool))
+        chosen = choose(
+            run,
+            self.scores,
+            self._available(),
+            primary=self.primary,
+            k=self.k,
+            sweep_k=self.sweep_k,
+            n_shots=self.shots,
+            seed=self.seed,
+        )
         # JAX and transformers are imported once the input is known to be good.
-        from jaxcontam.methods.membership.plan import score_texts
+        from jaxcontam.analyses.membership import score_and_judge, write_files
         from jaxcontam.methods.membership.text_model import text_model_of
-        from jaxcontam.scoring.scorer import NonFiniteScoreError
 
         opened = open_for(self, self.model, plan_only=self.dry_run)
-        digest = run.fingerprint[7:15]
-        out = self.out or Path("runs/membership") / f"{opened.name}-{digest}"
-        make_folder(out)
+        out = report_folder(self, "membership", opened, run.fingerprint)
         model = text_model_of(
             opened, store=store_of(self, out, opened), batch_tokens=self.batch_tokens
         )
-        methods, shots, notes = self._fitted(run, methods, shots, model)
-        notes += left_out_for_moments(score_names(self.scores), opened)
-        left_out_N = left_out(run, [int(i) for some in shots.values() for i in some])
-        check_sides(run, left_out_N)
-        scored_N = ~left_out_N
-        inputs = self._inputs(
-            opened,
-            {
-                reading: tuple(run.texts[i] for i in some)
-                for reading, some in shots.items()
-            },
-            out=out,
+        plan = plan_membership(
+            run, chosen, model, self._inputs(opened, out), seed=self.seed
         )
-        texts = run.texts_of(scored_N)
         if self.dry_run:
-            print_dry_run(
-                texts, methods, model, inputs, self.seed, self.api_options.limits
-            )
+            print(planned_words(plan, self))
             return None
-        try:
-            with progress_bar("scoring texts") as progress:
-                table = score_texts(
-                    texts,
-                    methods,
-                    model,
-                    inputs=inputs,
-                    seed=self.seed,
-                    progress=progress,
-                )
-        except NonFiniteScoreError as e:
-            i = int(np.flatnonzero(scored_N)[e.sequence])
-            raise InputError(
-                f"{run.sources[i]}: text {run.number_of(i)}: a score is not finite",
-                hint="check the checkpoint: its weights may hold NaN or be truncated",
-            ) from e
-        pool_N = run.with_role(NONMEMBER) & scored_N
-        if pool_N.any() and not table.n_tokens[pool_N[scored_N]].any():
-            raise InputError(
-                f"{self.nonmembers or self.texts}: no non-member has a token to score",
-                hint="give texts that are not empty",
+        words = [self.model] if self.texts is None else [self.model, self.texts]
+        with progress_bar("scoring texts") as progress:
+            analysis = score_and_judge(
+                plan,
+                fprs=self.fpr,
+                convention=self.convention,
+                command=("membership", *words, *flags_of(self)),
+                watch=watch,
+                progress=progress,
             )
-        n_tokens_N = np.zeros(len(run.texts), np.int64)
-        n_tokens_N[scored_N] = table.n_tokens
-        whole = Table(table.names, table.values, table.reference).among(scored_N)
-        found: Judged = judged(
-            run,
-            whole,
-            left_out_N,
-            primary=primary,
-            fprs=self.fpr,
-            convention=self.convention,
-            seed=self.seed,
-        )
-        return publish_membership(
-            run,
-            whole,
-            dataclasses.replace(found, warnings=notes + found.warnings),
-            methods=methods,
-            primary=primary,
-            fprs=self.fpr,
-            convention=self.convention,
-            left_out_N=left_out_N,
-            n_tokens_N=n_tokens_N,
-            tokens_scored=table.tokens_scored,
-            cached_tokens=table.n_cached,
-            command=("membership", *self._positionals(), *flags_of(self)),
-            seed=self.seed,
-            watch=watch,
-            model=opened,
-            out=out,
-            as_json=self.json,
-        )
+        if not is_first():
+            return {}
+        document, page = write_files(analysis, out)
+        if self.json:
+            print(json_text(document))
+            return document
+        console = Terminal()
+        print_membership(analysis.report, console)
+        for line in (f"\nscores: {out / TEXTS_NAME}", f"report: {page}"):
+            # A folder's name may hold brackets.
+            console.print(line, soft_wrap=True, highlight=False, markup=False)
+        return document
 
-    def _fitted(
-        self,
-        run: RunTexts,
-        methods: list[ScoreMethod],
-        shots: dict[Reading, np.ndarray],
-        model: "TextModel",
-    ) -> tuple[list[ScoreMethod], dict[Reading, np.ndarray], tuple[str, ...]]:
-        """Shots that fit before the longest text; `all` goes without where none does.
+    def _available(self) -> set[Reading]:
+        """What scores can read of this model and beside it."""
+        found: set[Reading] = set(WEIGHTS) if runs_here(self.model) else set()
+        found |= {"reference"} if self.reference is not None else set()
+        return found | ({"corpus"} if self.corpus else set())
 
-        Returns:
-            Scores, shots, and what the reader should know of them.
-        """
-        from jaxcontam.methods.membership.prefix import fitting_shots
-
-        out_N = left_out(run, [int(i) for some in shots.values() for i in some])
-        notes = []
-        for reading, some in list(shots.items()):
-            fits = fitting_shots(
-                [run.texts[i] for i in some], run.texts_of(~out_N), model
-            )
-            names = [method.name for method in methods if reading in method.reads]
-            if (
-                not fits
-                and not set(names) & set(score_names(self.scores))
-                and self.primary not in names
-            ):
-                methods = [method for method in methods if method.name not in names]
-                del shots[reading]
-                notes.append(
-                    f"{' and '.join(names)} left out: no known text fits the model's "
-                    "context before the longest text; --length would cut it"
-                )
-            elif 0 < len(fits) < len(some):
-                shots[reading] = some[fits]
-                notes.append(
-                    f"{len(fits)} of {len(some)} shots fit before the longest text for "
-                    f"{' and '.join(names)}"
-                )
-        return methods, shots, tuple(notes)
-
-    def _positionals(self) -> list[str]:
-        return [self.model] if self.texts is None else [self.model, self.texts]
-
-    def _available(self, run: RunTexts) -> set[Reading]:
-        """What scores can read in this run."""
-        found: set[Reading] = {"lowercase", "neighbours"}
-        if runs_here(self.model):
-            found |= {"moments", "gradients"}
-        if self.reference is not None:
-            found.add("reference")
-        if self.corpus:
-            found.add("corpus")
-        for reading, role in _PREFIXES:
-            if run.with_role(role).any():
-                found.add(reading)
-        return found
-
-    def _inputs(
-        self,
-        opened: "OpenModel",
-        prefixes: dict[Reading, tuple[str, ...]],
-        *,
-        out: Path,
-    ) -> "Inputs":
+    def _inputs(self, opened: "OpenModel", out: Path) -> "Inputs":
         """What scores need beside the model and the texts."""
         from jaxcontam.methods.membership.neighbours import edited
         from jaxcontam.methods.membership.plan import Inputs
@@ -347,8 +206,6 @@ class Membership(DeviceFlags):
             neighbours = MaskedModel.load(self.masked_lm).replaced
         return Inputs(
             reference=reference,
-            nonmember_prefix=prefixes.get("nonmember_prefix", ()),
-            member_prefix=prefixes.get("member_prefix", ()),
             corpus_counts=counted_tokens(self.corpus, opened, out)
             if self.corpus
             else None,
@@ -356,37 +213,109 @@ class Membership(DeviceFlags):
             n_neighbours=self.n_neighbours,
         )
 
-    def _load(self) -> RunTexts:
-        """The texts and what is known of each.
 
-        Raises:
-            InputError: If labels name one side only, or two files differ in the field
-                of the text.
-        """
-        source = self.members if self.texts is None else self.texts
-        assert source is not None
-        if self.nonmembers is not None:
-            role = MEMBER if self.texts is None else TEXT
-            return joined_run(
-                [
-                    (self._read(source, with_labels=False), role),
-                    (self._read(self.nonmembers, with_labels=False), NONMEMBER),
-                ],
-                length=self.length,
-            )
-        texts = self._read(source, with_labels=True)
-        if texts.labels is None:
-            return joined_run([(texts, TEXT)], length=self.length)
-        return labelled_run(texts, length=self.length)
+def counted_tokens(corpus: Sequence[Path], model: "OpenModel", out: Path) -> np.ndarray:
+    """(V,) token counts of text files; those of the same files are kept in `out`.
 
-    def _read(self, source: str, *, with_labels: bool) -> LabelledTexts:
-        return load_labelled(
-            source,
-            template=self.template,
-            text_field=self.text_field,
-            label_field=self.label_field if with_labels else None,
-            cluster_field=self.document_field,
-            limit=self.limit,
-            length=self.length,
-            with_labels=with_labels,
+    Raises:
+        InputError: If a file has a part that cannot be read: names it. If the model's
+            tokenizer is not here.
+    """
+    from jaxcontam.methods.membership.frequencies import token_frequencies
+
+    if model.vocab_size is None:
+        raise InputError(
+            "--corpus: its tokens are counted with the model's own tokenizer",
+            hint="--tokenizer DIR gives that of a served model",
         )
+    files = [file for path in corpus for file in list_corpus(path, leave_out=out)[0]]
+    state = [[os.path.realpath(f.path), f.size, f.modified] for f in files]
+    key = hashlib.sha256(
+        json.dumps([state, model.fingerprint]).encode("utf-8")
+    ).hexdigest()[:16]
+    kept = out / f"corpus-counts-{key}.npy"
+    vocab_size = model.vocab_size
+    if kept.is_file():
+        # One that is damaged is counted again.
+        with contextlib.suppress(OSError, *DAMAGED_ARRAY):
+            counts_V = np.load(kept, allow_pickle=False)
+            if counts_V.shape == (vocab_size,):
+                return counts_V
+
+    n_bytes = sum(file.size for file in files)
+    with progress_bar("counting tokens", unit="bytes/s") as progress:
+
+        def documents():
+            before = 0
+            for file in files:
+                for part in read_segments(file.path, text_field="text"):
+                    if isinstance(part, Fault):
+                        raise InputError(
+                            f"{file.name}: line {part.line}: {part.reason}",
+                            hint="mend or leave out this record: frequencies of a "
+                            "part of a corpus are others",
+                        )
+                    if part.after is not None:
+                        progress(before + part.after.stored, n_bytes)
+                    yield part.text
+                before += file.size
+
+        counts_V = token_frequencies(documents(), model.tokenizer, vocab_size)
+    buffer = io.BytesIO()
+    np.save(buffer, counts_V, allow_pickle=False)
+    if is_first():
+        replace_bytes(kept, buffer.getvalue())
+    return counts_V
+
+
+def planned_words(plan: MembershipPlan, command: Membership) -> str:
+    """The scores, the tokens that they need, and the minutes at a timed batch.
+
+    Raises:
+        InputError: If a score needs what is not there, or nothing is known of what this
+            kind of model costs.
+    """
+    from jaxcontam.methods.membership.plan import count_targets
+    from jaxcontam.scoring.cost import batch_seconds
+    from jaxcontam.scoring.remote import RemoteScorer
+    from jaxcontam.scoring.scorer import Scorer
+
+    methods, model, inputs = plan.chosen.methods, plan.model, plan.inputs
+    names = ", ".join(method.name for method in methods)
+    first = f"{len(plan.texts):,} texts, {len(methods)} scores: {names}\n"
+    if isinstance(model.plain, RemoteScorer):
+        from jaxcontam.scoring.api.estimate import sending_words
+
+        words = sending_words(_requests(plan, command))
+        if inputs.reference is not None:
+            words += " What the reference model costs is not counted."
+        return first + words
+    n_targets = count_targets(plan.texts, methods, model, inputs=inputs, seed=plan.seed)
+    if not isinstance(model.plain, Scorer):
+        raise InputError("--dry-run: the cost of this kind of model is not known")
+    lengths = [len(ids) for ids in model.sequences(plan.texts)]
+    length = max(1, min(int(np.median(lengths)), model.context))
+    n_rows = max(1, model.plain.batch_tokens // length)
+    seconds = batch_seconds(model.plain, (n_rows, length)) / (n_rows * length)
+    return first + (
+        f"{n_targets:,} tokens to score, those in the store among them: about "
+        f"{n_targets * seconds / 60:.1f} minutes here at the speed of a timed batch\n"
+        "nothing was scored"
+    )
+
+
+def _requests(plan: MembershipPlan, command: Membership) -> ApiEstimate:
+    """Requests of a run, found by a run whose answers are made up."""
+    from jaxcontam.methods.membership.plan import score_texts
+    from jaxcontam.scoring.api.estimate import planned_requests
+    from jaxcontam.scoring.api.prompts import CountedPrompts
+
+    own = [one for one in plan.chosen.methods if "reference" not in one.reads]
+    alone = dataclasses.replace(plan.inputs, reference=None)
+    score_texts(plan.texts, own, plan.model, inputs=alone, seed=plan.seed)
+    prompts = getattr(plan.model.plain, "prompts", None)
+    assert isinstance(prompts, CountedPrompts)
+    positions = collections.Counter[tuple[int, ...]]()
+    for length in prompts.lengths.values():
+        positions[1, length] += length
+    return planned_requests(positions, prompts, command.api_options.limits)

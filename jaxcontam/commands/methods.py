@@ -12,7 +12,11 @@ from jaxcontam.terminal import Terminal
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Methods:
-    """Show the tables of methods: what each needs, gives, sees, and its source."""
+    """Show the tables of methods: what each needs, gives, sees, and its source.
+
+    Examples:
+        jaxcontam methods  # every method: what it needs, gives and finds
+    """
 
     def run(self) -> None:
         """Print the tests, then the membership scores, then what `replicate` does."""

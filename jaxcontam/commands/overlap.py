@@ -7,11 +7,11 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import tyro
 from rich.console import Console
 from rich.table import Table
+from tyro.conf import Positional
 
 from jaxcontam.commands.flags import check_positive, flags_of
 from jaxcontam.commands.progress import progress_bar
@@ -52,13 +52,18 @@ _PRINTED_FAULTS, _PRINTED_FOUND = 3, 5
 _SHARED = 10
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Overlap:
-    """Look for the examples of a benchmark in a corpus that you have."""
+    """Look for the examples of a benchmark in a corpus that you have.
 
-    corpus: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="CORPUS")]
+    Examples:
+        # which examples stand in the corpus
+        jaxcontam overlap corpus/ benchmark.jsonl
+    """
+
+    corpus: Positional[Path]
     """File or folder: .jsonl, .json, .csv, .tsv or .txt, each also as .gz."""
-    benchmark: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="BENCHMARK")]
+    benchmark: Positional[Path]
     """File of examples: .jsonl, .json, .csv, .tsv or .txt."""
     text_field: str = "text"
     """Field of the corpus's records that is their text."""

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from jaxcontam.commands.flags import check_positive
+from jaxcontam.commands.flags import check_positive, flag_of
 from jaxcontam.commands.pilot import Pilot, read_pilot
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.methods.power_designs import (
@@ -69,7 +69,13 @@ class TestPlan:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Examples, orders, tokens and hours that a wanted power takes; no model."""
+    """Examples, orders, tokens and hours that a wanted power takes; no model.
+
+    Examples:
+        # power of so many examples
+        jaxcontam plan --effect 0.5 --sd 4 --examples 1000
+        jaxcontam plan --pilot runs/pilot --power 0.9  # from a small audit
+    """
 
     effect: float | None = None
     """Nats that each published boundary gains (default: the pilot's)."""
@@ -104,8 +110,7 @@ class Plan:
         for name in ("sd", "example_tokens", "tokens_per_second", "effect"):
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value > 0):
-                flag = "--" + name.replace("_", "-")
-                raise InputError(f"{flag} must be positive, got {value}")
+                raise InputError(f"{flag_of(name)} must be positive, got {value}")
         for name in ("power", "level"):
             if not 0 < getattr(self, name) < 1:
                 raise InputError(

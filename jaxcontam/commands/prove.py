@@ -20,7 +20,12 @@ from jaxcontam.verdict import MIN_EFFECT
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Prove:
-    """Test a matrix of scores: rows are strata, column 0 the published version."""
+    """Test a matrix of scores: rows are strata, column 0 the published version.
+
+    Examples:
+        # a row a stratum, the published version first
+        jaxcontam prove matrix.csv
+    """
 
     matrix: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MATRIX")]
     """A .csv without header, or a .npy: (K, m + 1) numbers."""

@@ -2,38 +2,110 @@
 
 import dataclasses
 import math
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
 
-import numpy as np
-
-from jaxcontam.results import Local, Neighbours
+from jaxcontam.errors import InputError
+from jaxcontam.report.document import (
+    DAMAGE,
+    REPORT_NAME,
+    archive_digest,
+    is_sealed,
+    result_row,
+)
+from jaxcontam.results.read import read_result
 
 # Sums in another version of NumPy may differ in the last digits.
 _RTOL = 1e-6
 
+UNREADABLE = (*DAMAGE, InputError)
+"""What fields of another type, or arrays of another shape, make a reader raise."""
 
-def same(a: object, b: object, noise: float = 0.0) -> bool:
-    """Whether a stated value is the recomputed one, up to the last digits.
+
+def digest_faults(
+    directory: Path, document: Mapping[str, Any], evidence: str
+) -> list[str]:
+    """What the digests of a report contradict.
+
+    They find what changed by accident: a flipped bit, a file of another run. They are
+    no signature: whoever changes a report can write new ones.
 
     Args:
-        a: As stated: a number, words, a list of such, or a part of a result.
-        b: As recomputed.
-        noise: Absolute difference that is no fault; see `noise_of`.
+        directory: Folder of the report.
+        document: The report.
+        evidence: Name of the file beside it.
     """
-    if isinstance(a, int | float) and isinstance(b, int | float):
-        return math.isclose(a, b, rel_tol=_RTOL, abs_tol=noise)
-    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
-        return len(a) == len(b) and all(
-            same(x, y, noise) for x, y in zip(a, b, strict=True)
+    faults = []
+    text = (directory / REPORT_NAME).read_bytes()
+    digest, digests = document.get("digest"), document.get("digests")
+    if not isinstance(digest, str) or not is_sealed(text, digest):
+        faults.append(f"{REPORT_NAME}: its digest is not that of its content")
+    found = archive_digest(directory / evidence)
+    if not isinstance(digests, Mapping) or digests.get(evidence) != found:
+        faults.append(f"{evidence}: its digest is not the one in {REPORT_NAME}")
+    return faults
+
+
+def differences(
+    where: str,
+    stated: Any,
+    again: Any,
+    *,
+    noise: float = 0.0,
+    noisy: Collection[str] | None = None,
+    skip: Collection[str] = (),
+) -> list[str]:
+    """What is stated and does not follow, one line a value.
+
+    Args:
+        where: Place in the report; names follow a full stop, or its own last space.
+        stated: JSON value; where a dataclass was rebuilt, a row of that kind.
+        again: What the evidence gives: dataclasses, lists, objects and plain values.
+        noise: Absolute difference of two numbers that is no fault.
+        noisy: Fields for which it is none, with all below them; None: all.
+        skip: Fields that follow from no number.
+    """
+    if dataclasses.is_dataclass(again) and not isinstance(again, type):
+        try:
+            read: Any = read_result(type(again), stated, where.rstrip(": "))
+        except InputError as e:
+            return [str(e)]
+        made: Any = again
+        stated, again = result_row(read), result_row(made)
+    if isinstance(stated, Mapping) and isinstance(again, Mapping):
+        dot = "" if where.endswith(" ") else "."
+        pairs = [
+            (f"{where}{dot}{name}", name, stated.get(name), again.get(name))
+            for name in dict.fromkeys([*again, *stated])
+            if name not in skip
+        ]
+    elif isinstance(stated, list | tuple) and isinstance(again, list | tuple):
+        if len(stated) != len(again):
+            return [f"{where}: {len(stated)} of them, recomputed {len(again)}"]
+        pairs = [
+            (f"{where}[{i}]", None, *both)
+            for i, both in enumerate(zip(stated, again, strict=True))
+        ]
+    elif _same(stated, again, noise if noisy is None else 0.0):
+        return []
+    else:
+        return [f"{where} is {stated!r}, recomputed {again!r}"]
+    return [
+        fault
+        for place, name, a, b in pairs
+        for fault in differences(
+            place,
+            a,
+            b,
+            noise=noise,
+            noisy=None if noisy is None or name in noisy else noisy,
+            skip=skip,
         )
-    if isinstance(a, Local | Neighbours) and isinstance(b, Local | Neighbours):
-        return same(dataclasses.astuple(a), dataclasses.astuple(b), noise)
-    return a == b
+    ]
 
 
-def noise_of(scores: np.ndarray) -> float:
-    """What rounding may leave of a difference of sums of these scores.
-
-    Args:
-        scores: Any shape, nats; NaN where nothing was scored.
-    """
-    return _RTOL * 1e-6 * float(np.nansum(np.abs(scores)))
+def _same(stated: object, again: object, noise: float) -> bool:
+    if isinstance(again, float) and isinstance(stated, int | float):
+        return math.isclose(stated, again, rel_tol=_RTOL, abs_tol=noise)
+    return type(stated) is type(again) and stated == again

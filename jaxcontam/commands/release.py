@@ -5,9 +5,8 @@ import difflib
 import os
 import secrets
 from pathlib import Path
-from typing import Annotated
 
-import tyro
+from tyro.conf import Positional
 
 from jaxcontam import __version__
 from jaxcontam.commands.new_files import write_new_files
@@ -23,17 +22,23 @@ from jaxcontam.report.provenance import utc_now
 from jaxcontam.terminal import Terminal
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Release:
-    """Put a benchmark into a secret seeded order, for an exact proof later."""
+    """Put a benchmark into a secret seeded order, for an exact proof later.
 
-    benchmark: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="BENCHMARK")]
+    Examples:
+        # a secret random order
+        jaxcontam release test.jsonl --seed-file test.seed.json
+        jaxcontam release test-released.jsonl --seed-file test.seed.json --check
+    """
+
+    benchmark: Positional[Path]
     """File to be published: .jsonl, .json, .csv, .tsv, .txt."""
     seed_file: Path
     """Where the secret seed goes, or stands with --check; never overwritten."""
     out: Path | None = None
     """File to publish (default: NAME-released beside the benchmark)."""
-    check: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    check: bool = False
     """Check that BENCHMARK is the file and the order of the seed; write nothing."""
 
     def __post_init__(self) -> None:

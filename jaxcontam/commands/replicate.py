@@ -1,53 +1,84 @@
 """`jaxcontam replicate`: does a model write instances of a benchmark by heart?"""
 
 import dataclasses
+import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Literal
 
-import tyro
-from rich.console import Console
-from rich.table import Table
+from tyro.conf import Positional
 
-from jaxcontam.analyses.method_notes import report_words
-from jaxcontam.analyses.saved import write_texts
+from jaxcontam.analyses.measured import OverlapModel, check_sheet
+from jaxcontam.analyses.prompted_model import (
+    PromptedModel,
+    ServerSettings,
+    open_judge,
+    open_prompted,
+    served_name,
+)
+from jaxcontam.analyses.recorded import recorded_analysis
+from jaxcontam.analyses.replicate import (
+    ReplicationAnalysis,
+    ask,
+    judged_by,
+    report_of,
+    write_files,
+)
+from jaxcontam.analyses.replicate_plan import ReplicationPlan, plan_replication
 from jaxcontam.analyses.stopwatch import Stopwatch
-from jaxcontam.commands.flags import check_positive, check_seed, flags_of
-from jaxcontam.commands.publish import shown
-from jaxcontam.commands.replicate_judged import check_recorded, recorded_partition
+from jaxcontam.commands.flags import (
+    DtypeFlags,
+    ReportFlags,
+    check_positive,
+    flag_of,
+    flags_of,
+)
+from jaxcontam.commands.progress import progress_bar
+from jaxcontam.commands.replicate_dry_run import planned_words
+from jaxcontam.commands.replicate_printed import print_replication
+from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.report.document import replace_bytes
-from jaxcontam.report.provenance import library_versions
+from jaxcontam.methods.replication.annotate import is_filled, read_sheet, sheet_text
+from jaxcontam.methods.replication.recorded import read_recorded
+from jaxcontam.report.document import make_folder, replace_bytes
 from jaxcontam.report.replication import (
     COMMAND,
-    comparison_cells,
-    judge_cells,
-    overlap_cells,
-    replication_rows,
-    replication_sentences,
 )
-from jaxcontam.results import DeviceInfo, ModelInfo, Report
 from jaxcontam.results.replication import COMPARISONS
-from jaxcontam.scoring.api.address import PREFIX, parse_api
-from jaxcontam.terminal import Terminal
+from jaxcontam.scoring.api.address import PREFIX, ApiModel, parse_api
+from jaxcontam.scoring.api.budget import Budget, Spending
+from jaxcontam.terminal import Terminal, json_text
 
-if TYPE_CHECKING:
-    from jaxcontam.commands.replicate_partition import Arm, Partition
+# Of the run itself; all other flags say how a model is asked.
+_WITH_RECORDED = {
+    *("recorded", "control", "judge", "bleurt", "embedding_model", "annotated"),
+    *("concurrency", "budget", "price_in", "price_out", "retry_refused"),
+    *("seed", "out", "json"),
+}
+_phase = functools.partial(progress_bar, unit="answers/s")
+
+JOURNAL_NAME = "requests.jsonl"
+"""Finished answers under `--out`, from which a rerun goes on."""
 
 SHEET_NAME = "annotate.csv"
 """Blind sheet under `--out` for people's labels."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Replicate:
-    """Ask a model for the rest of instances, and see whether it copies them."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Replicate(DtypeFlags, ReportFlags):
+    """Ask a model for the rest of instances, and see whether it copies them.
 
-    model: Annotated[
-        str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")
-    ] = None
+    Examples:
+        jaxcontam replicate MODEL_DIR rte.jsonl --task nli --split-name validation
+        # its price
+        jaxcontam replicate api:https://host/v1#NAME ag_news.csv --dry-run
+        jaxcontam replicate MODEL_DIR lines.txt --task plain  # a base model
+        # judge what was asked elsewhere
+        jaxcontam replicate --recorded completions.csv
+    """
+
+    model: Positional[str | None] = None
     """Model directory, hub name, or api:URL#NAME; left out with --recorded."""
-    benchmark: Annotated[
-        Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="BENCHMARK")
-    ] = None
+    benchmark: Positional[Path | None] = None
     """File of the partition: .jsonl, .json, .csv, .tsv or .txt."""
     recorded: Path | None = None
     """Judge completions made elsewhere: a .csv with a row an instance."""
@@ -104,24 +135,16 @@ class Replicate:
     """Of a million prompt tokens, for --budget and --dry-run."""
     price_out: float | None = None
     """Of a million new tokens."""
-    retry_refused: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    retry_refused: bool = False
     """Ask again for what a server refused in an earlier run."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """Of the operands of matrix products; bfloat16 is faster, and not as exact."""
-    seed: int = 0
-    """Seeds draws, cuts, samples and resamples."""
-    out: Path | None = None
-    """Folder for the report (default: runs/replicate/MODEL-DIGEST)."""
-    dry_run: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    dry_run: bool = False
     """Say what would be asked, in tokens and money; ask nothing."""
-    json: bool = False
-    """Print the report on standard output instead of the table."""
 
     def __post_init__(self) -> None:
         check_positive(self, "k", "cdd_samples", "new_tokens", "concurrency")
-        check_seed(self.seed)
+        super().__post_init__()
         if self.recorded is not None:
-            check_recorded(self)
+            self._check_recorded()
         elif self.model is None or self.benchmark is None:
             raise InputError(
                 "no model and benchmark",
@@ -161,6 +184,18 @@ class Replicate:
             return ()
         return tuple(dict.fromkeys(name.strip() for name in self.compare.split(",")))
 
+    def _check_recorded(self) -> None:
+        """Refuse what does not go with completions that are there already."""
+        if self.model is not None:
+            raise InputError(
+                "--recorded asks no model", hint="leave MODEL and BENCHMARK out"
+            )
+        for field in dataclasses.fields(self):
+            is_given = getattr(self, field.name) != field.default
+            if is_given and field.name not in _WITH_RECORDED:
+                flag = flag_of(field.name)
+                raise InputError(f"{flag} does not go with --recorded")
+
     def run(self) -> int:
         """Ask, judge, compare, write and print.
 
@@ -168,114 +203,176 @@ class Replicate:
             3 if there is no verdict, or a server refused anything; else 0.
         """
         watch = Stopwatch()
+        settings = ServerSettings(
+            # A judge included.
+            spending=Spending(
+                Budget(
+                    max_cost=self.budget,
+                    price_in=self.price_in or 0.0,
+                    price_out=self.price_out or 0.0,
+                )
+            ),
+            concurrency=self.concurrency,
+            retry_refused=self.retry_refused,
+        )
         if self.recorded is not None:
-            partition, comparisons, rows = recorded_partition(self)
-            out = self.out or Path("runs") / COMMAND / f"recorded-{partition.name}"
-            model = device = None
+            found = self._recorded(self.recorded, watch)
+            out = self._folder(f"recorded-{found.partition.name}")
+            make_folder(out)
+        elif (asked := self._asked(settings, watch)) is None:
+            return 0
         else:
-            from jaxcontam.commands.replicate_asked import Asked
-
-            asked = Asked(self)
-            if self.dry_run:
-                asked.print_estimate()
-                return 0
-            partition, comparisons, rows = asked.answers()
-            model, device, out = asked.model_info, asked.device_info, asked.out
-        document = self._publish(
-            partition, comparisons, rows, watch, model, device, out
-        )
-        rows = document["results"]
-        has_verdict = any(row["primary"] and row["verdict"] for row in rows)
-        lost = ("n_refused", "n_control_refused")
-        was_refused = any(row.get(name) for row in rows for name in lost)
-        return 3 if was_refused or not has_verdict else 0
-
-    def _publish(
-        self,
-        partition: "Partition",
-        comparisons: list,
-        comparison_rows: list[dict[str, Any]],
-        watch: Stopwatch,
-        model: ModelInfo | None,
-        device: DeviceInfo | None,
-        out: Path,
-    ) -> dict[str, Any]:
+            found, out = asked
+        if self.judge != "local":
+            journal = Journal(out / JOURNAL_NAME)
+            with open_judge(
+                self.judge, asked=self.model, journal=journal, settings=settings
+            ) as judge:
+                found = judged_by(found, judge, phase=_phase)
         words = [str(w) for w in (self.model, self.benchmark) if w is not None]
-        report = Report(
-            command=(COMMAND, *words, *flags_of(self)),
-            seed=self.seed,
-            started=watch.started,
-            wall_seconds=watch.seconds,
-            model=model,
-            device=device,
-            versions=library_versions(),
-            min_effect=None,
-            results=(*partition.results(seed=self.seed), *comparisons),
-        )
-        written = write_texts(report, [*partition.rows(), *comparison_rows], out)
-        self._write_sheet(partition.arm, out)
-        return shown(
-            written,
-            lambda console: print_replication(report, console),
-            as_json=self.json,
-        )
-
-    def _write_sheet(self, arm: "Arm", out: Path) -> None:
-        """The blind sheet; one that somebody may have filled in is never replaced."""
-        from jaxcontam.methods.replication.annotate import (
-            is_filled,
-            read_sheet,
-            sheet_text,
-        )
-
-        texts = arm.instances, arm.guided
-        number, sheet = 1, out / SHEET_NAME
-        while sheet.exists():
-            try:
-                if not is_filled(sheet):
-                    break
-                read_sheet(sheet, *texts, seed=self.seed)
-                return
-            except InputError:
-                # No sheet, or that of another run: what people wrote there stays.
-                number += 1
-                sheet = out / f"annotate-{number}.csv"
-        replace_bytes(sheet, sheet_text(*texts, seed=self.seed).encode())
-        if number > 1:
-            Terminal(stderr=True).print(
-                f"{out / SHEET_NAME} is no sheet of this run and was left as it is; "
-                f"this run's is {sheet}",
-                soft_wrap=True,
-                highlight=False,
-                markup=False,
+        found = dataclasses.replace(found, command=(COMMAND, *words, *flags_of(self)))
+        document, page = write_files(found, out)
+        write_sheet(found, out)
+        if self.json:
+            print(json_text(document))
+        else:
+            console = Terminal()
+            print_replication(report_of(found), console)
+            console.print(
+                f"\nreport: {page}", soft_wrap=True, highlight=False, markup=False
             )
+        lost = ("n_refused", "n_control_refused")
+        was_refused = any(getattr(r, name, 0) for r in found.results for name in lost)
+        return 3 if was_refused or not found.verdict else 0
+
+    def _folder(self, name: str, digest: str = "") -> Path:
+        """Folder of the report, named after a model and `sha256:` of instances."""
+        ending = f"-{digest[7:15]}" if digest else ""
+        return self.out or Path("runs") / COMMAND / f"{name}{ending}"
+
+    def _recorded(self, path: Path, watch: Stopwatch) -> ReplicationAnalysis:
+        has_measures = self.bleurt is not None or self.embedding_model is not None
+        if has_measures and read_recorded(path).general is None:
+            raise InputError(
+                f"--bleurt and --embedding-model compare two instructions, and {path} "
+                "has completions of one"
+            )
+        return recorded_analysis(
+            path,
+            control=self.control,
+            measures=self._measures(),
+            annotated=self.annotated,
+            seed=self.seed,
+            watch=watch,
+            phase=_phase,
+        )
+
+    def _asked(
+        self, settings: ServerSettings, watch: Stopwatch
+    ) -> tuple[ReplicationAnalysis, Path] | None:
+        """Answers and the folder of the report; None of a dry run."""
+        assert self.model is not None and self.benchmark is not None
+        plan = self._plan(self.benchmark)
+        # Faults of what is needed last are found before anything is paid for.
+        check_sheet(self.annotated)
+        digest = plan.drawn.fingerprint
+        if self.dry_run and self.model.startswith(PREFIX):
+            served = parse_api(self.model, flag="MODEL")
+            out = self._folder(served_name(served), digest)
+            self._print_plan(plan, served, out, settings.spending.budget)
+            return None
+        measures = [] if self.dry_run else self._measures()
+        with open_prompted(
+            self.model,
+            dtype=self.dtype,
+            is_plain=self.task == "plain",
+            journal=lambda name: Journal(self._folder(name, digest) / JOURNAL_NAME),
+            settings=settings,
+        ) as model:
+            out = self._folder(model.name, digest)
+            if self.dry_run:
+                self._print_plan(plan, model, out, settings.spending.budget)
+                return None
+            make_folder(out)
+            found = ask(
+                plan,
+                model,
+                measures=measures,
+                annotated=self.annotated,
+                watch=watch,
+                phase=_phase,
+            )
+            return found, out
+
+    def _print_plan(
+        self,
+        plan: ReplicationPlan,
+        model: PromptedModel | ApiModel,
+        out: Path,
+        budget: Budget,
+    ) -> None:
+        is_local = self.judge == "local"
+        judge = None if is_local else parse_api(self.judge, flag="--judge")
+        journal = out / JOURNAL_NAME
+        words = planned_words(plan, model, judge=judge, journal=journal, budget=budget)
+        Terminal().print(words, highlight=False, soft_wrap=True)
+
+    def _plan(self, benchmark: Path) -> ReplicationPlan:
+        return plan_replication(
+            benchmark,
+            task=self.task,
+            dataset_name=self.dataset_name,
+            split_name=self.split_name,
+            control=self.control,
+            prompts=self.prompts,
+            template=self.template,
+            text_field=self.text_field,
+            first_field=self.first_field,
+            second_field=self.second_field,
+            label_field=self.label_field,
+            label_names=self.label_names,
+            k=self.k,
+            compare=self.comparisons,
+            cdd_samples=self.cdd_samples,
+            new_tokens=self.new_tokens,
+            stop=self.stop,
+            seed=self.seed,
+        )
+
+    def _measures(self) -> list[OverlapModel]:
+        """Models that measure, as far as the user named them."""
+        from jaxcontam.methods.replication.bleurt import Bleurt
+        from jaxcontam.methods.replication.embedding_overlap import EmbeddingOverlap
+
+        opened: list[OverlapModel] = []
+        if self.bleurt is not None:
+            opened.append(Bleurt.load(self.bleurt))
+        if self.embedding_model is not None:
+            opened.append(EmbeddingOverlap.load(self.embedding_model))
+        return opened
 
 
-def print_replication(report: Report, console: Console) -> None:
-    """Tables of judges, overlaps and comparisons, then sentences."""
-    words = report_words(report)
-    judges, overlaps, comparisons = replication_rows(report.results)
-    for names, rows in (
-        (
-            "judge judged exact near copies control verdict",
-            [judge_cells(row, words) for row in judges],
-        ),
-        (
-            "overlap test pairs guided general p below-0.05",
-            [overlap_cells(row) for row in overlaps],
-        ),
-        (
-            "asked-for n found share chance finding",
-            [comparison_cells(row, words) for row in comparisons],
-        ),
-    ):
-        table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-        for name in names.split():
-            table.add_column(name.replace("-", " "))
-        for row in rows:
-            table.add_row(*row)
-        if table.row_count:
-            console.print(table)
-            console.print()
-    for sentence in replication_sentences(report.results, words):
-        console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+def write_sheet(analysis: ReplicationAnalysis, out: Path) -> None:
+    """Write the blind sheet; one that somebody may have filled in is never replaced."""
+    arm = analysis.partition.arm
+    texts, seed = (arm.instances, arm.guided), analysis.seed
+    number, sheet = 1, out / SHEET_NAME
+    while sheet.exists():
+        try:
+            if not is_filled(sheet):
+                break
+            read_sheet(sheet, *texts, seed=seed)
+            return
+        except InputError:
+            # No sheet, or that of another run: what people wrote there stays.
+            number += 1
+            sheet = out / f"annotate-{number}.csv"
+    replace_bytes(sheet, sheet_text(*texts, seed=seed).encode())
+    if number > 1:
+        Terminal(stderr=True).print(
+            f"{out / SHEET_NAME} is no sheet of this run and was left as it is; "
+            f"this run's is {sheet}",
+            soft_wrap=True,
+            highlight=False,
+            markup=False,
+        )

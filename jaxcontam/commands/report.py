@@ -6,13 +6,13 @@ from typing import Annotated
 
 import tyro
 
+from jaxcontam.analyses.membership_judging import judged_again
 from jaxcontam.analyses.saved import write_page
 from jaxcontam.commands.database_flags import (
     DatabaseFlags,
     percents_of,
     write_database_rows,
 )
-from jaxcontam.commands.verify_membership import judged_again
 from jaxcontam.errors import InputError
 from jaxcontam.report.document import (
     DAMAGE,

@@ -3,13 +3,13 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
-import tyro
+from tyro.conf import Positional
 
-from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
-from jaxcontam.commands.flags import check_positive, check_store_flags
+from jaxcontam.commands.device_flags import ScoringFlags, open_for
+from jaxcontam.commands.flags import TextFlags
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_texts
@@ -19,35 +19,18 @@ from jaxcontam.report.document import make_folder, replace_bytes
 from jaxcontam.terminal import visible
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Score(DeviceFlags):
-    """Score every token of each text: log-probability, and its mean and variance."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Score(ScoringFlags, TextFlags):
+    """Score every token of each text: log-probability, and its mean and variance.
 
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
-    """Model directory in Hugging Face layout, hub name org/name, or api:URL#NAME."""
-    texts: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TEXTS")]
+    Examples:
+        jaxcontam score MODEL_DIR texts.txt --out scores.jsonl  # a row a text
+    """
+
+    texts: Positional[Path]
     """File of texts: .jsonl, .json, .csv, .tsv or .txt; by default the raw line."""
     out: Path
     """File to write, one JSON row a text."""
-    template: str | None = None
-    """Text of an example, with fields in braces."""
-    text_field: str | None = None
-    """Field that is the text."""
-    limit: int | None = None
-    """Take the first so many texts."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """Of the operands of matrix products; bfloat16 is faster, and not as exact."""
-    batch_tokens: int | None = None
-    """Tokens a batch (default: by device)."""
-    store: Path | None = None
-    """Folder of scores, from which a rerun goes on (default: OUT.store)."""
-    no_store: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Keep no scores."""
-
-    def __post_init__(self) -> None:
-        check_positive(self, "batch_tokens", "limit")
-        check_store_flags(self.store, self.no_store)
-        check_device_flags(self, self.model)
 
     def run(self) -> int:
         """Score and write; returns 0."""

@@ -3,34 +3,39 @@
 import dataclasses
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tyro
 from rich.console import Console
 from rich.table import Table
+from tyro.conf import Positional
 
 from jaxcontam.analyses.method_notes import report_words
 from jaxcontam.analyses.saved import write_texts
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.flags import (
     STORE_DIR,
+    ReportFlags,
+    StoreFlags,
     check_positive,
-    check_seed,
-    check_store_flags,
     flags_of,
 )
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.commands.publish import shown
 from jaxcontam.commands.unlearning_audit import TaskAudit, screened_audit
-from jaxcontam.commands.unlearning_pair import check_pair, run_name
 from jaxcontam.commands.unlearning_samples import (
     cosine_similarities,
     judge_similarities_of,
     rouge_similarities,
     sample_arms,
 )
-from jaxcontam.commands.unlearning_texts import Screened, load_chunks, load_questions
+from jaxcontam.commands.unlearning_texts import (
+    Screened,
+    check_pair,
+    load_chunks,
+    load_questions,
+    run_name,
+)
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.methods.unlearning import BOUND, draw_arms
@@ -57,17 +62,22 @@ JOURNAL_NAME = "samples.jsonl"
 _COLDEST = 1e-6
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Unlearning:
-    """Find the texts that a model still knows after it was tuned to forget them."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Unlearning(StoreFlags, ReportFlags):
+    """Find the texts that a model still knows after it was tuned to forget them.
 
-    original: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ORIGINAL")]
+    Examples:
+        # what the model still knows
+        jaxcontam unlearning ORIGINAL_DIR UNLEARNED_DIR book.txt
+        # and still writes
+        jaxcontam unlearning ORIGINAL_DIR UNLEARNED_DIR book.txt --complete
+    """
+
+    original: Positional[str]
     """The model before unlearning: directory or hub name."""
-    unlearned: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="UNLEARNED")]
+    unlearned: Positional[str]
     """The model after it."""
-    texts: Annotated[
-        str | None, tyro.conf.Positional, tyro.conf.arg(metavar="TEXTS")
-    ] = None
+    texts: Positional[str | None] = None
     """What was to be forgotten: a .txt file (one text), a folder of them, or a table
     with a text a row."""
     text_field: str | None = None
@@ -81,7 +91,7 @@ class Unlearning:
     ratio: float = BOUND
     """A chunk is suspicious if the ratio of its two scores lies between 1 / RATIO and
     RATIO."""
-    complete: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    complete: bool = False
     """Let the unlearned model go on from the beginnings of suspicious chunks, and of
     others as a control, and compare with the text."""
     prompt_words: int = 200
@@ -107,22 +117,8 @@ class Unlearning:
     """Model whose mean hidden states are compared: cosine of sample and text."""
     judge: str | None = None
     """Chat model that grades each sample from 1 to 5: api:URL#NAME, key in API_KEY."""
-    retry_refused: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    retry_refused: bool = False
     """Ask the judge again for what its server refused in an earlier run."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """Of the operands of matrix products; bfloat16 is faster, and not as exact."""
-    batch_tokens: int | None = None
-    """Tokens a batch (default: by device)."""
-    seed: int = 0
-    """Seeds samples, draws of texts and resamples."""
-    out: Path | None = None
-    """Folder for the report (default: runs/unlearning/ORIGINAL-UNLEARNED-DIGEST)."""
-    store: Path | None = None
-    """Folder of scores, from which a rerun goes on (default: OUT/store)."""
-    no_store: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Keep no scores."""
-    json: bool = False
-    """Print the report on standard output instead of the table."""
 
     def __post_init__(self) -> None:
         check_positive(
@@ -133,10 +129,8 @@ class Unlearning:
             "samples",
             "new_tokens",
             "most",
-            "batch_tokens",
         )
-        check_seed(self.seed)
-        check_store_flags(self.store, self.no_store)
+        super().__post_init__()
         if not 0 < self.k <= 100:
             raise InputError(f"--k must be above 0 and at most 100, got {self.k:g}")
         if not 1 < self.ratio < math.inf:

@@ -2,12 +2,19 @@
 
 import dataclasses
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from jaxcontam.commands.unlearning_samples import Sampled, sample_fields
-from jaxcontam.commands.unlearning_texts import Screened
+from jaxcontam.commands.unlearning_samples import (
+    ELSEWHERE,
+    Sampled,
+    measured,
+    rouge_similarities,
+    sample_fields,
+)
+from jaxcontam.commands.unlearning_texts import Item, Screened
 from jaxcontam.errors import InputError
 from jaxcontam.methods.unlearning import (
     Similarities,
@@ -173,5 +180,76 @@ def screened_audit(
     )
 
 
+def audit_from_rows(
+    stated: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]
+) -> TaskAudit:
+    """Undo `TaskAudit.rows`; what can be measured without a model is measured again.
+
+    Args:
+        stated: Rows of the report that are of one task.
+        rows: Rows of `texts.jsonl` that are.
+
+    Raises:
+        KeyError: If a field is missing.
+        InputError: If no text has a score.
+    """
+    items = (
+        Item(
+            source=row["source"],
+            text=row["text"],
+            prompt=row["prompt"],
+            truth=row.get("truth", ""),
+        )
+        for row in rows
+    )
+    name, task = stated[0]["benchmark"], stated[0]["task"]
+    original, unlearned = (
+        np.array(
+            [
+                _floats([row["scores"][f"{one}_{which}"] for one in ("min_k", "loss")])
+                for row in rows
+            ]
+        )
+        for which in ("original", "unlearned")
+    )
+    audit = screened_audit(
+        Screened(task=task, name=name, items=tuple(items)),
+        original,
+        unlearned,
+        stated[0]["bound"],
+    )
+    measures = [row for row in stated if "n_samples" in row]
+    if not measures:
+        return audit
+    has_samples = np.array(["samples" in row for row in rows])
+    suspicious = audit.suspicious("min_k")
+    chosen: list[int] = np.flatnonzero(has_samples).tolist()
+    sampled = Sampled(
+        selected=np.flatnonzero(has_samples & suspicious),
+        unselected=np.flatnonzero(has_samples & ~suspicious),
+        samples={i: tuple(rows[i]["samples"]) for i in chosen},
+        truths={i: rows[i]["truth"] for i in chosen},
+        n_cut_prompts=0,
+        new_tokens=0,
+    )
+    found = [rouge_similarities(sampled)]
+    for row in measures[1:]:
+        method = row["method"]
+        one = measured(
+            method,
+            sampled,
+            lambda i, j, method=method: _floats(
+                rows[i][method if i == j else method + ELSEWHERE]
+            ),
+            elsewhere=any(method + ELSEWHERE in text for text in rows),
+        )
+        found.append(dataclasses.replace(one, n_refused=row.get("n_refused", 0)))
+    return dataclasses.replace(audit, sampled=sampled, found=found)
+
+
 def _number(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
+
+
+def _floats(values: Sequence[float | None]) -> list[float]:
+    return [math.nan if value is None else value for value in values]

@@ -114,7 +114,7 @@ def sample_arms(
 
 def rouge_similarities(sampled: Sampled) -> Similarities:
     """ROUGE-L recall: the share of the truth's words that a sample repeats in order."""
-    return _measured(
+    return measured(
         ROUGE,
         sampled,
         lambda i, j: [
@@ -135,7 +135,7 @@ def cosine_similarities(sampled: Sampled, checkpoint: "Checkpoint") -> Similarit
     of_truth = dict(zip(indices, truths_AD, strict=True))
     parts = np.split(samples_ND, len(indices)) if indices else []
     of_samples = dict(zip(indices, parts, strict=True))
-    return _measured(
+    return measured(
         COSINE, sampled, lambda i, j: (of_samples[i] @ of_truth[j]).tolist()
     )
 
@@ -172,9 +172,8 @@ def judge_similarities_of(
         for i, samples in sampled.samples.items()
     }
     # The same samples against another truth would double what the judge costs.
-    measured = _measured(JUDGE, sampled, lambda i, _: of_text[i], elsewhere=False)
     return dataclasses.replace(
-        measured,
+        measured(JUDGE, sampled, lambda i, _: of_text[i], elsewhere=False),
         n_refused=len(found.refusals),
         refusal=next(iter(found.refusals), ""),
         note=found.note,
@@ -206,14 +205,22 @@ def _numbers(values_K: np.ndarray) -> list[float | None]:
     return [None if np.isnan(value) else float(value) for value in values_K]
 
 
-def _measured(
+def measured(
     method: str,
     sampled: Sampled,
     measure: Callable[[int, int], Sequence[float]],
     *,
     elsewhere: bool = True,
 ) -> Similarities:
-    """A measure of (samples of a text, truth of a text) over both arms."""
+    """A measure over both arms.
+
+    Args:
+        method: Its name.
+        sampled: The samples.
+        measure: (a text, a text) -> the values of the samples of the first one, K,
+            against the truth of the second one; texts by their indices.
+        elsewhere: Measure suspicious texts against the next one's truth, too.
+    """
     n_samples = len(next(iter(sampled.samples.values()), ()))
     selected, unselected = sampled.selected.tolist(), sampled.unselected.tolist()
 

@@ -2,21 +2,22 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Literal
 
-import tyro
 from rich.console import Console
+from tyro.conf import Positional
 
-from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
+from jaxcontam.analyses.stopwatch import Stopwatch
+from jaxcontam.commands.device_flags import ScoringFlags, open_for
 from jaxcontam.commands.flags import (
+    ReportFlags,
     check_positive,
     check_shared_flags,
-    check_store_flags,
     flags_of,
+    report_folder,
     store_of,
 )
 from jaxcontam.commands.progress import progress_bar
-from jaxcontam.commands.publish import Stopwatch, publish
+from jaxcontam.commands.publish import publish
 from jaxcontam.data.versions import load_versions
 from jaxcontam.methods.variants import ScoreUnit, variants_result
 from jaxcontam.methods.versions import (
@@ -24,7 +25,6 @@ from jaxcontam.methods.versions import (
     plan_texts,
     score_texts,
 )
-from jaxcontam.report.document import make_folder
 from jaxcontam.report.table import print_results
 from jaxcontam.results import Evidence, OrderResult
 from jaxcontam.stats.padding import padded
@@ -34,19 +34,22 @@ from jaxcontam.stats.padding import padded
 _MIN_EFFECT = {"token": 0.1, "total": 5.0}
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Variants(DeviceFlags):
-    """Test published texts against rewrites of each."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Variants(ScoringFlags, ReportFlags):
+    """Test published texts against rewrites of each.
 
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
-    """Model directory in Hugging Face layout, hub name org/name, or api:URL#NAME."""
-    file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
+    Examples:
+        # published against other wordings
+        jaxcontam variants MODEL_DIR texts.jsonl --randomised
+    """
+
+    file: Positional[Path]
     """.jsonl or .json rows with a published text and a list of rewrites."""
     text_field: str = "text"
     """Field of the published text."""
     variants_field: str = "variants"
     """Field of its rewrites, any number each."""
-    randomised: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    randomised: bool = False
     """Declare that the published version was drawn at random among all versions."""
     score: ScoreUnit = "token"
     """Mean log-probability a token, or the total, which prefers short versions."""
@@ -54,26 +57,11 @@ class Variants(DeviceFlags):
     """Take the first so many rows, never a sample."""
     min_effect: float | None = None
     """Nats that `no evidence` must be able to find (default: 0.1 a token, 5 total)."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """Of the operands of matrix products; bfloat16 is faster, and not as exact."""
-    batch_tokens: int | None = None
-    """Tokens a batch (default: by device)."""
-    seed: int = 0
-    """Seeds where the published version stands while it is scored."""
-    out: Path | None = None
-    """Folder for the report (default: runs/variants/MODEL-DIGEST)."""
-    store: Path | None = None
-    """Folder of scores, from which a rerun goes on (default: OUT/store)."""
-    no_store: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Keep no scores."""
-    json: bool = False
-    """Print the report on standard output instead of the table."""
 
     def __post_init__(self) -> None:
-        check_positive(self, "batch_tokens", "limit")
+        super().__post_init__()
+        check_positive(self, "limit")
         check_shared_flags(self.seed, self._least_effect)
-        check_store_flags(self.store, self.no_store)
-        check_device_flags(self, self.model)
 
     @property
     def _least_effect(self) -> float:
@@ -90,9 +78,7 @@ class Variants(DeviceFlags):
         )
         texts = VersionSet(name=self.file.stem, rows=tuple(rows), places=tuple(places))
         model = open_for(self, self.model)
-        digest = texts.fingerprint[7:15]
-        out = self.out or Path("runs/variants") / f"{model.name}-{digest}"
-        make_folder(out)
+        out = report_folder(self, "variants", model, texts.fingerprint)
         scorer = model.make_scorer(
             store=store_of(self, out, model), batch_tokens=self.batch_tokens
         )

@@ -1,4 +1,4 @@
-"""`jaxcontam verify`: recompute a report from its evidence; no model, no JAX."""
+"""`jaxcontam verify`: rebuild a report from its evidence; no model, no JAX."""
 
 import dataclasses
 from pathlib import Path
@@ -6,21 +6,30 @@ from typing import Annotated
 
 import tyro
 
-from jaxcontam.commands.book_judged import verify_books
-from jaxcontam.commands.verify_membership import verify_membership
 from jaxcontam.commands.verify_orders import verify_report
-from jaxcontam.commands.verify_replication import verify_replication
-from jaxcontam.commands.verify_unlearning import verify_unlearning
-from jaxcontam.report import books, membership, replication, unlearning
-from jaxcontam.report.archive import ARCHIVE_NAME
-from jaxcontam.report.document import REPORT_NAME, is_report_of, read_document
-from jaxcontam.report.texts import TEXTS_NAME
+from jaxcontam.commands.verify_texts import KINDS, verify_texts
+from jaxcontam.report.document import (
+    ARCHIVE_NAME,
+    REPORT_NAME,
+    is_report_of,
+    read_document,
+)
 from jaxcontam.terminal import Terminal
+
+_OF_ORDERS = (
+    "recomputed from {name}: p-values, effects, verdicts and digests agree; pre-tests "
+    "and AUCs need the benchmark and were not run again"
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Verify:
-    """Recompute every p-value and verdict of a report; exit 3 if one differs."""
+    """Recompute every p-value and verdict of a report; exit 3 if one differs.
+
+    Examples:
+        # every number again, without the model
+        jaxcontam verify runs/audit/FOLDER
+    """
 
     directory: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
     """Folder with report.json, and orders.npz or texts.jsonl beside it."""
@@ -29,50 +38,21 @@ class Verify:
         """Print what was checked; 0 if all agrees, 3 if anything does not."""
         console = Terminal(highlight=False, soft_wrap=True)
         document = read_document(self.directory / REPORT_NAME)
-        if is_report_of(document, membership.COMMAND):
-            faults, n_tests = verify_membership(self.directory, document)
-            what = (
-                f"{_count(n_tests, 'result')} judged again from {TEXTS_NAME}: AUCs, "
-                "rates, p-values, blind baselines, thresholds, verdicts and digests "
-                "agree; the scores themselves need the model and were not computed "
-                "again"
-            )
-        elif is_report_of(document, books.COMMAND):
-            faults, n_books = verify_books(self.directory, document)
-            what = (
-                f"{_count(n_books, 'book')} judged again from {TEXTS_NAME}: "
-                "thresholds, rates, AUCs, blind baselines, verdicts and digests agree; "
-                "the scores themselves need the model and were not computed again"
-            )
-        elif is_report_of(document, unlearning.COMMAND):
-            faults, n_tests = verify_unlearning(self.directory, document)
-            what = (
-                f"{_count(n_tests, 'result')} counted again from {TEXTS_NAME}: ratios, "
-                "recalls, means, intervals and digests agree; scores, samples, cosines "
-                "and what a judge said need the models and were not computed again"
-            )
-        elif is_report_of(document, replication.COMMAND):
-            faults, n_tests = verify_replication(self.directory, document)
-            what = (
-                f"{_count(n_tests, 'result')} judged again from {TEXTS_NAME}: ROUGE-L, "
-                "the local judge, counts, p-values, verdicts and digests agree; other "
-                "measures, other judges and further methods need their models and were "
-                "not asked again"
-            )
+        for command, kind in KINDS.items():
+            if is_report_of(document, command):
+                faults, n = verify_texts(self.directory, document, kind)
+                unit, what = kind.unit, kind.checked
+                break
         else:
-            faults, n_tests = verify_report(self.directory)
-            what = (
-                f"{_count(n_tests, 'test')} recomputed from {ARCHIVE_NAME}: p-values, "
-                "effects, verdicts and digests agree; pre-tests and AUCs need the "
-                "benchmark and were not run again"
-            )
+            faults, n = verify_report(self.directory)
+            unit, what = "test", _OF_ORDERS.format(name=ARCHIVE_NAME)
         for fault in faults:
             console.print(f"differs: {fault}")
         if faults:
             n_faults = _count(len(faults), "difference")
             console.print(f"{self.directory}: NOT verified, {n_faults}")
             return 3
-        console.print(f"{self.directory}: verified, {what}")
+        console.print(f"{self.directory}: verified, {_count(n, unit)} {what}")
         return 0
 
 

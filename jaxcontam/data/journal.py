@@ -1,21 +1,205 @@
-"""Finished pieces of a long run, one line of a file each: a rerun repeats none."""
+"""Append-only files of finished work, so that a rerun repeats none of it.
 
+A record is one line of JSON, its key, its value and a checksum of both:
+
+    {"key": "5f0c...", "value": ..., "check": "9a31..."}
+
+A killed writer leaves whole lines and at most part of one more, which has no newline:
+readers skip it and the next writer cuts it off. A line that ends in a newline but fails
+its checksum is damaged; only that line is lost. A file is locked while records are
+appended, and a record's key is compared whenever it is read.
+"""
+
+import contextlib
+import fnmatch
 import hashlib
 import json
 import os
+import sys
 import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from jaxcontam.errors import InputError
+from jaxcontam.terminal import visible
+
+_DECODER = json.JSONDecoder()
+_KEY_AT = len('{"key": ')
+_CHECK_BYTES = len(', "check": "0123456789abcdef"}\n')
+# Read at once when the last newline of a file is looked for.
+_BLOCK_BYTES = 4096
+
+_Place = tuple[Path, int, int]
+"""A file, and a line in it: its first byte, and how many."""
+
+
+class Records:
+    """JSON values by key: one file to append to, any number beside it to read.
+
+    Thread-safe. Within a file the last value of a key counts; between files the first
+    one that was read does.
+    """
+
+    def __init__(
+        self,
+        own: Path,
+        *,
+        beside: str | None = None,
+        about: Any = None,
+        is_synced: bool = True,
+    ):
+        """Read what is there; nothing is written before the first `append`.
+
+        Args:
+            own: Where this process writes; created with the first record.
+            beside: Names of files of the same folder that are read as well, with
+                `*` for any characters; None reads `own` alone.
+            about: Written as the first record `about` of a new file, for people who
+                open it; None writes none.
+            is_synced: Whether to fsync each append; without it a power failure may lose
+                the last records, a killed process none.
+
+        Raises:
+            OSError: If the folder, or `own`, is not readable.
+        """
+        self._own = own
+        self._beside = beside
+        self._about = about
+        self._is_synced = is_synced
+        self._lock = threading.RLock()
+        self._places: dict[str, _Place] = {}
+        # End of the lines read so far, by file.
+        self._ends: dict[Path, int] = {}
+        self._warned: set[Path] = set()
+        self.refresh()
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._places
+
+    def refresh(self) -> None:
+        """Read what other processes have added.
+
+        Raises:
+            OSError: If the folder, or the own file, is not readable.
+        """
+        with self._lock:
+            for path in self._paths():
+                try:
+                    self._read(path)
+                except FileNotFoundError:
+                    continue
+                except OSError as e:
+                    if path == self._own:
+                        raise
+                    self._warn(path, f"cannot be read ({e.strerror})")
+
+    def values(self, keys: Sequence[str]) -> list[Any] | None:
+        """Values of all keys, or None if one is missing, damaged or another's."""
+        found: list[Any] = []
+        files: dict[Path, BinaryIO] = {}
+        with self._lock, contextlib.ExitStack() as stack:
+            for key in keys:
+                if (place := self._places.get(key)) is None:
+                    return None
+                path, start, size = place
+                try:
+                    if path not in files:
+                        opened = path.open("rb", buffering=0)
+                        files[path] = stack.enter_context(opened)
+                    files[path].seek(start)
+                    line = files[path].read(size)
+                except OSError:
+                    line = b""
+                row = json.loads(line) if _is_whole(line) else {}
+                if row.get("key") != key:
+                    self._forget(path)
+                    return None
+                found.append(row["value"])
+        return found
+
+    def append(self, values: Mapping[str, Any]) -> None:
+        """Keep values, in the file before this returns.
+
+        Raises:
+            OSError: If the file cannot be written; some of the values may be kept.
+        """
+        with self._lock:
+            flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
+            with open(os.open(self._own, flags, 0o666), "r+b", buffering=0) as file:
+                _lock(file)
+                start = _end_of_lines(file)
+                if start == 0:
+                    self._forget(self._own)
+                    if self._about is not None:
+                        values = {"about": self._about, **values}
+                lines = {key: record_line(key, v) for key, v in values.items()}
+                file.truncate(start)
+                file.seek(start)
+                rest = memoryview(b"".join(lines.values()))
+                while rest:
+                    rest = rest[file.write(rest) :]
+                if self._is_synced:
+                    os.fsync(file.fileno())
+            if self._ends.get(self._own, 0) == start:
+                self._ends[self._own] = start + sum(map(len, lines.values()))
+            for key, line in lines.items():
+                self._places[key] = self._own, start, len(line)
+                start += len(line)
+
+    def _paths(self) -> list[Path]:
+        if self._beside is None:
+            return [self._own]
+        try:
+            names = sorted(os.listdir(self._own.parent))
+        except FileNotFoundError:
+            return []
+        return [self._own.parent / name for name in fnmatch.filter(names, self._beside)]
+
+    def _read(self, path: Path) -> None:
+        """Read the whole lines behind those that were read."""
+        size, end = path.stat().st_size, self._ends.get(path, 0)
+        if size < end:
+            self._forget(path)
+            end = 0
+        if size == end:
+            return
+        places: dict[str, _Place] = {}
+        with path.open("rb") as file:
+            file.seek(end)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                if _is_whole(line):
+                    places[_key_of(line)] = path, end, len(line)
+                else:
+                    self._warn(path, f"is damaged after byte {end}")
+                end += len(line)
+        self._ends[path] = end
+        for key, place in places.items():
+            if path == self._own or self._places.get(key, place)[0] == path:
+                self._places[key] = place
+
+    def _forget(self, path: Path) -> None:
+        """Drop the places of a file that was deleted or replaced."""
+        self._ends.pop(path, None)
+        self._places = {k: p for k, p in self._places.items() if p[0] != path}
+
+    def _warn(self, path: Path, reason: str) -> None:
+        if path not in self._warned:
+            self._warned.add(path)
+            print(
+                f"jaxcontam: warning: {visible(str(path))}: {reason}; "
+                "what is missing is done again",
+                file=sys.stderr,
+            )
 
 
 class Journal:
-    """JSON values by key, appended to a file as they come in.
+    """Finished pieces of a run in one file; see `Records`.
 
-    What a killed process left half written is a line that is not JSON; it is passed
-    over, and so asked for again. One process writes at a time, from any thread. Values
-    stay in the file, because answers with log-probabilities may not fit into memory.
+    Values stay in the file, because answers with log-probabilities may not fit into
+    memory.
     """
 
     def __init__(self, path: Path):
@@ -28,37 +212,20 @@ class Journal:
             InputError: If the file is not readable.
         """
         self.path = path
-        self._lock = threading.Lock()
-        self._places: dict[str, tuple[int, int]] = {}
-        self._begins_line = True
         try:
-            if not path.exists():
-                return
-            with path.open("rb") as file:
-                start = 0
-                for line in file:
-                    self._begins_line = line.endswith(b"\n")
-                    try:
-                        row = json.loads(line)
-                        key, _ = row["key"], row["value"]
-                        self._places[key] = (start, len(line))
-                    except (ValueError, LookupError, TypeError, RecursionError):
-                        pass
-                    start += len(line)
+            self._records = Records(path)
         except OSError as e:
             raise InputError(f"{path}: not readable ({e.strerror})") from e
 
     def __contains__(self, key: str) -> bool:
-        return key in self._places
+        return key in self._records
 
     def __getitem__(self, key: str) -> Any:
-        start, length = self._places[key]
-        try:
-            with self.path.open("rb") as file:
-                file.seek(start)
-                return json.loads(file.read(length))["value"]
-        except (OSError, ValueError, LookupError, TypeError) as e:
-            raise InputError(f"{self.path}: changed while it was in use ({e})") from e
+        if key not in self._records:
+            raise KeyError(key)
+        if (found := self._records.values([key])) is None:
+            raise InputError(f"{self.path}: changed while it was in use")
+        return found[0]
 
     def add(self, key: str, value: Any) -> None:
         """Keep a piece, on disk before this returns.
@@ -66,22 +233,10 @@ class Journal:
         Raises:
             InputError: If the file cannot be written.
         """
-        line = json.dumps({"key": key, "value": value}, allow_nan=False).encode()
-        with self._lock:
-            try:
-                with self.path.open("ab") as file:
-                    file.write(b"" if self._begins_line else b"\n")
-                    start = file.tell()
-                    # Until the whole line is there, what is written may be half one.
-                    self._begins_line = False
-                    file.write(line + b"\n")
-                    file.flush()
-                    os.fsync(file.fileno())
-            except OSError as e:
-                words = f"{self.path}: cannot be written ({e.strerror})"
-                raise InputError(words) from e
-            self._begins_line = True
-            self._places[key] = (start, len(line))
+        try:
+            self._records.append({key: value})
+        except OSError as e:
+            raise InputError(f"{self.path}: cannot be written ({e.strerror})") from e
 
 
 def journal_key(*parts: object) -> str:
@@ -92,3 +247,49 @@ def journal_key(*parts: object) -> str:
     """
     words = json.dumps(parts, ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(words.encode()).hexdigest()
+
+
+def record_line(key: str, value: Any) -> bytes:
+    """A record as a file holds it, its newline included.
+
+    Raises:
+        ValueError: If the value is no JSON.
+    """
+    row = json.dumps({"key": key, "value": value}, allow_nan=False)
+    return _with_check(row[:-1].encode())
+
+
+def _with_check(head: bytes) -> bytes:
+    check = hashlib.sha256(head).hexdigest()[:16]
+    return head + f', "check": "{check}"}}\n'.encode()
+
+
+def _is_whole(line: bytes) -> bool:
+    """Whether a line has the checksum of what stands before it."""
+    return line == _with_check(line[:-_CHECK_BYTES])
+
+
+def _key_of(line: bytes) -> str:
+    """Key of a whole line; its value may be long, and is not needed yet."""
+    return _DECODER.raw_decode(line.decode("ascii"), _KEY_AT)[0]
+
+
+def _lock(file: BinaryIO) -> None:
+    """Exclude other writers until the file is closed, where the system supports it."""
+    with contextlib.suppress(ImportError, OSError):
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+
+def _end_of_lines(file: BinaryIO) -> int:
+    """Offset after the last newline of a file."""
+    end = file.seek(0, os.SEEK_END)
+    while end:
+        start = max(0, end - _BLOCK_BYTES)
+        file.seek(start)
+        at = file.read(end - start).rfind(b"\n")
+        if at >= 0:
+            return start + at + 1
+        end = start
+    return 0

@@ -257,9 +257,25 @@ class PairLayout:
         )
 
     def _columns(self) -> list[int]:
-        return [
-            self.statistic.n_orders(codes_S[row_S >= 0], runs_S[row_S >= 0])
-            for codes_S, runs_S, row_S in zip(
-                self.codes, self.runs, self.design.orders[:, 0], strict=True
-            )
-        ]
+        published_KS = self.design.orders[:, 0]
+        return pair_columns(self.statistic, published_KS, self.codes, self.runs)
+
+
+def pair_columns(
+    statistic: PairStatistic,
+    published_KS: np.ndarray,
+    codes_KS: np.ndarray,
+    runs_KS: np.ndarray,
+) -> list[int]:
+    """Orders of each stratum that a pair test compares, the published one included.
+
+    Args:
+        statistic: Says which orders are compared.
+        published_KS: Example indices of each stratum, -1 in padding.
+        codes_KS: Groups within strata.
+        runs_KS: Runs within strata.
+    """
+    return [
+        statistic.n_orders(codes_S[row_S >= 0], runs_S[row_S >= 0])
+        for codes_S, runs_S, row_S in zip(codes_KS, runs_KS, published_KS, strict=True)
+    ]

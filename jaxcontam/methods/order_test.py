@@ -21,7 +21,7 @@ from jaxcontam.methods.method import (
 )
 from jaxcontam.methods.options import PlannedOptions
 from jaxcontam.results import DESIGNED, RELEASED, OrderResult, Pretest
-from jaxcontam.results.terms import restricted_null
+from jaxcontam.results.terms import Null, Provenance, restricted_null
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.pair_plan import ALL_TOKENS
 from jaxcontam.scoring.scorer import Progress, Scorer
@@ -206,10 +206,6 @@ def order_result(
         seed=planned.seed,
         content_digest=benchmark.content_digest,
     )
-    blocks = planned.block_field is not None
-    null = restricted_null(method.null, grouped=grouped, blocks=blocks)
-    if benchmark.order_provenance in ("seeded", RELEASED):
-        null = DESIGNED
     bearing = directional(pretests) if method.null == "reversibility" else pretests
     return OrderResult(
         benchmark=benchmark.name,
@@ -220,7 +216,12 @@ def order_result(
         n_cut=int(np.count_nonzero(layout.cut)),
         method=method.name,
         primary=primary,
-        null=null,
+        null=assumed_null(
+            method,
+            benchmark.order_provenance,
+            group_field=planned.group_field,
+            block_field=planned.block_field,
+        ),
         validity=method.validity,
         n_strata=layout.n_strata,
         n_dropped=layout.n_dropped,
@@ -238,6 +239,21 @@ def order_result(
         ),
         copies=copies,
         copies_shuffled=copies_shuffled,
+    )
+
+
+def assumed_null(
+    method: TestMethod,
+    order_provenance: Provenance,
+    *,
+    group_field: str | None,
+    block_field: str | None,
+) -> Null:
+    """Null hypothesis of a test of a file, by what is known of its order."""
+    if order_provenance in ("seeded", RELEASED):
+        return DESIGNED
+    return restricted_null(
+        method.null, grouped=group_field is not None, blocks=block_field is not None
     )
 
 

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import numpy as np
+
 from jaxcontam.methods.method import PairMethod
 from jaxcontam.results import Evidence, ReferenceResult
 
@@ -34,6 +36,11 @@ def reference_result(
     """
     if evidence.pairs is None or evidence.reference_pairs is None:
         raise ValueError("no pair matrices of a reference model")
+    missing, missing_of_reference = map(
+        np.isnan, (evidence.pairs, evidence.reference_pairs)
+    )
+    if not np.array_equal(missing, missing_of_reference):
+        raise ValueError("the reference was asked for other pairs")
     # Where in the file it lies enters no p-value, and takes time.
     method = dataclasses.replace(method, locates=False)
     own, difference = (

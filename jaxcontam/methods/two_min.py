@@ -117,6 +117,7 @@ def combined_results(
                 tokens_scored=0,
                 cached_tokens=0,
                 warnings=tuple(warnings),
+                reference=None,
             )
         )
     return rows

@@ -74,6 +74,9 @@ def _read_rows(path: Path, n_results: int, kind: type[Any]) -> list[dict[str, An
     except DAMAGED_ARRAY as e:
         raise InputError(f"{path}: damaged ({e})") from e
     names = [field.name for field in dataclasses.fields(kind)]
+    known = {f"{r}/{name}" for r in range(n_results) for name in names}
+    if strange := sorted(set(arrays) - known):
+        raise InputError(f"{path}: {strange[0]!r} belongs to no result")
     return [
         {name: arrays[f"{r}/{name}"] for name in names if f"{r}/{name}" in arrays}
         for r in range(n_results)

@@ -1,8 +1,9 @@
 """`report.json`: results under the names of their fields, with digests.
 
-The report carries a digest of the rest of its text and of the file that its numbers
-follow from, so that a digit that changed later is found even where it enters no
-p-value, or where two texts stand for the same float.
+The report carries a digest of the rest of its text, the digest of its evidence among
+it, so that a digit that changed later is found even where it enters no p-value, or
+where two texts stand for the same float. It finds accidents and is no signature:
+whoever changes a report can compute it anew.
 """
 
 import contextlib

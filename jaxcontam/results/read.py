@@ -139,4 +139,4 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def _no(where: str, expected: str, value: object) -> InputError:
-    return InputError(f"{where}: expected {expected}, got {value!r}")
+    return InputError(f"{where}: expected {expected}, got {value!r:.80}")

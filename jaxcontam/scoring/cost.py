@@ -12,10 +12,9 @@ import numpy as np
 
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import pair_keys
-from jaxcontam.scoring.records import record_size
 from jaxcontam.scoring.rows import SUMS
 from jaxcontam.scoring.scorer import Scorer, batch_keys, n_targets
-from jaxcontam.scoring.store import ScoreStore
+from jaxcontam.scoring.store import ScoreStore, row_size
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -149,7 +148,7 @@ def _cost(
             continue
         positions[batch.shape] += n_positions(batch.shape)
         planned |= fresh.keys()
-        store_bytes += record_size(len(fresh), sum(fresh.values()))
+        store_bytes += sum(map(row_size, fresh.values()))
     return ScoringCost(n_targets_in_all, n_cached, positions, store_bytes)
 
 

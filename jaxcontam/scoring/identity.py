@@ -1,6 +1,8 @@
-"""What a score depends on besides the ids: equal for all rows of a run."""
+"""Everything besides token ids that a score depends on, equal for a whole run."""
 
+import ast
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -9,14 +11,14 @@ from pathlib import Path
 
 import jaxcontam
 
-# What turns ids and files of weights into scores.
+# Source files that turn ids and weights into scores.
 _CODE = (
     "models/**/*.py",
     *(
         f"scoring/{name}.py"
         for name in ("gradients", "kernel", "mesh", "pairs", "prefixed", "rows")
     ),
-    # What lays rows out on a device, and takes their scores from what it gives.
+    # Layout of rows on a device, and extraction of their scores.
     "scoring/pair_scorer.py",
     "scoring/scorer.py",
 )
@@ -35,11 +37,11 @@ class ScoreIdentity:
         prefix_id: Id put before each sequence, or None.
         context: Most input positions of a row; windows follow from it.
         moments: Whether means, variances and tops are computed too.
-        dtype: Of the operands of matrix products.
-        precision: Of matrix products.
+        dtype: Dtype of matmul operands.
+        precision: Matmul precision.
         attention: How long rows are attended: `blocks`, or with which fused kernel.
         kernel: Version of the kernel.
-        code: Digest of the source files that decide a score.
+        code: Digest of the statements that decide a score; see `code_digest`.
         platform: Such as cpu or gpu.
         device: Kind of the device; on a CPU its model and instruction sets.
         n_devices: Devices that share a batch.
@@ -77,15 +79,34 @@ class ScoreIdentity:
         return hashlib.sha256(self.text.encode()).digest()
 
 
+@functools.cache
 def code_digest() -> str:
-    """Digest of how scores are made here: a mended bug is another code."""
+    """Digest of how scores are made here: a mended bug is another code.
+
+    Comments, docstrings and layout are left out, so that editing them keeps scores.
+    """
     package = Path(jaxcontam.__file__).parent
     digest = hashlib.sha256(jaxcontam.__version__.encode())
     for pattern in _CODE:
         for path in sorted(package.glob(pattern)):
             digest.update(str(path.relative_to(package)).encode())
-            digest.update(path.read_bytes())
+            digest.update(statements(path.read_text(encoding="utf-8")).encode())
     return digest.hexdigest()[:16]
+
+
+def statements(source: str) -> str:
+    """A module's syntax tree in words, without docstrings and other lone strings."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(body := getattr(node, "body", None), list):
+            body[:] = [one for one in body if not _is_lone_string(one)]
+    return ast.dump(tree)
+
+
+def _is_lone_string(node: ast.stmt) -> bool:
+    if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Constant):
+        return False
+    return isinstance(node.value.value, str)
 
 
 def cpu_name() -> str:
@@ -113,7 +134,7 @@ def cpu_cores() -> int:
 
 
 def _cpu_fields() -> dict[str, str]:
-    """What the system says of its first CPU; empty where it says nothing."""
+    """Fields of the first CPU in /proc/cpuinfo; empty where there is none."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:

@@ -1,8 +1,9 @@
 """Models of this package inside lm-evaluation-harness, as its model `jaxcontam`.
 
-Import this module, then `lm_eval.simple_evaluate(model="jaxcontam",
-model_args="pretrained=DIR", ...)`. What the harness scores is the very model, in the
-very kernel, that audits score.
+`lm_eval.simple_evaluate(model="jaxcontam", model_args="pretrained=DIR", ...)`, or
+`--model jaxcontam`: an entry point names this module to releases after lm_eval 0.4.13;
+up to that one, import it first. What the harness scores is the very model, in the very
+kernel, that audits score.
 
 Texts become ids as the harness's own type `hf` makes them (lm_eval 0.4.13), with the
 tokenizer's BOS and space before a text where it has them, so that its tasks give the
@@ -32,7 +33,7 @@ from jaxcontam.scoring.rows import Row
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.scoring.windows import Window
 
-# Of a task that says nothing, as the harness has it elsewhere.
+# Default of the harness's other model types.
 _NEW_TOKENS = 256
 # Nats by which the likeliest token's log-probability may exceed another way of
 # computing the same one.
@@ -55,7 +56,7 @@ class JaxcontamLM(TemplateLM):
 
         Args:
             pretrained: Model directory or hub name.
-            dtype: Of the operands of matrix products: float32 or bfloat16.
+            dtype: Dtype of matmul operands: float32 or bfloat16.
             batch_size: Not used, as batches are planned by tokens.
             max_batch_size: Likewise.
             device: Not used; JAX chooses.

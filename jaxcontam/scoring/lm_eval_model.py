@@ -1,4 +1,10 @@
-"""`lm_eval:TYPE:ARGS` as a model: built, checked, ready to make scorers."""
+"""`lm_eval:TYPE:ARGS` as a model: built, checked, asked by its public methods.
+
+A model object of lm-evaluation-harness gives one number for a continuation after a
+context, which is all that order tests ask for. Text is sent: whatever the object makes
+of it is a fixed function of the text, so order tests stay exact. Our models inside the
+harness are in `lm_eval_backend`.
+"""
 
 import functools
 import hashlib
@@ -6,22 +12,27 @@ import json
 import math
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxcontam.data.characters import CharacterTokenizer
-from jaxcontam.data.encoding import Encoder, encode_texts, plain_tokenizer
-from jaxcontam.data.journal import Journal
+import numpy as np
+
+from jaxcontam.data.characters import CharacterTokenizer, text_of
+from jaxcontam.data.journal import Journal, journal_key
 from jaxcontam.errors import InputError, first_line, unknown_name
 from jaxcontam.results import ModelInfo
-from jaxcontam.scoring.lm_eval_scorer import JOURNAL_NAME, LmEvalScorer, Request
+from jaxcontam.scoring.asked import AskedScorer, Request, make_asked_scorer
 from jaxcontam.scoring.opened import LM_EVAL_PREFIX, OpenModel
 
 if TYPE_CHECKING:
     from lm_eval.api.model import LM
 
 INSTALL = "pip install 'jaxcontam[lm-eval]'"
-# What the objects themselves take where nothing says how long a text may be.
+JOURNAL_NAME = "lm_eval.jsonl"
+"""Answers of the object, in the folder of scores."""
+
+# Default context of the harness's own model types.
 _CONTEXT = 2048
 # The command line stands in reports, and a key must not.
 _SECRETS = re.compile(r"(?i)key|token|secret|passw|auth|header|credential")
@@ -30,14 +41,11 @@ _NO_SECRETS = re.compile(
     r"(?i)\w*tokeni[sz]\w*|max_\w*|\w*_tokens?_(id|to_\w+)|\w*(bos|eos|pad|end)_token"
 )
 _SWITCHES = ("true", "false", "none")
-# Where arguments name the model.
+# Arguments that may name the model.
 _MODEL_ARGUMENTS = ("pretrained", "model", "path")
-_PROBE = "The cat sat on the mat. The dog lay by the door. "
-# That begin with an id of their own each.
-_PROBE_ENDS = ("It", "One", "7", "?")
-# Nats between a sum and the sum of its parts, which is rounding where a model is asked
-# in bfloat16; a model that forgets its context, or answers at random, is nats apart.
-_CHAIN_TOLERANCE = 0.5
+_PROBE, _PROBE_ENDS = "The cat sat on the mat. The dog lay by the door. ", "IO7?"
+# Statuses of requests that a server will never accept.
+_REFUSED = (400, 413, 422)
 
 
 def open_lm_eval(word: str) -> OpenModel:
@@ -71,24 +79,33 @@ def opened_lm(lm: "LM", *, word: str) -> OpenModel:
     """
     from lm_eval import __version__
 
-    tokenizer = _fast_tokenizer(lm)
-    sends_ids = tokenizer is not None
-    prefix_id = getattr(lm, "prefix_token_id", None) if sends_ids else None
-    encoder: Encoder = CharacterTokenizer() if tokenizer is None else tokenizer
-    # Where text is sent it counts characters: so many always fit.
+    # Type hf of lm_eval 0.4.13 reads requests with the same ids once, and gives the
+    # wrong places' numbers where context and continuation divide them otherwise.
+    if hasattr(lm, "logits_cache"):
+        lm.logits_cache = False  # type: ignore[attr-defined]
+    _check(lm, word)
+    # In characters, of which a token has at least one: so many always fit.
     context = int(getattr(lm, "max_length", None) or _CONTEXT)
-    fingerprint = _fingerprint(
-        __version__, word, "" if tokenizer is None else tokenizer.to_str()
-    )
-    make = functools.partial(
-        _scorer, lm, sends_ids=sends_ids, context=context, identity=fingerprint
-    )
-    _check(make(store=None), encoder, prefix_id, word)
+    fingerprint = _fingerprint(__version__, word)
+    made: list[AskedScorer] = []
+
+    def make_scorer(
+        *, store: Path | None, batch_tokens: int | None = None, moments: bool = False
+    ) -> AskedScorer:
+        journal = None if store is None else _journal(store)
+        ask = functools.partial(_kept_answers, lm, journal, fingerprint)
+        made.append(
+            AskedScorer(ask, name=word, context=context, ids=False, has_tokens=False)
+        )
+        return make_asked_scorer(
+            made[-1], store=store, batch_tokens=batch_tokens, moments=moments
+        )
+
     return OpenModel(
         name=_folder_name(word),
         fingerprint=fingerprint,
-        tokenizer=encoder,
-        prefix_id=prefix_id,
+        tokenizer=CharacterTokenizer(),
+        prefix_id=None,
         context=context,
         info=ModelInfo(
             name=word,
@@ -100,7 +117,8 @@ def opened_lm(lm: "LM", *, word: str) -> OpenModel:
         ),
         device=None,
         checkpoint=None,
-        make_scorer=make,
+        make_scorer=make_scorer,
+        notes=lambda: tuple(note for scorer in made for note in scorer.notes),
     )
 
 
@@ -127,7 +145,7 @@ def _built(kind: str, arguments: str) -> "LM":
         raise unknown_name("type of lm_eval model", kind, models.MODEL_MAPPING) from e
     try:
         return build.create_from_arg_string(arguments)
-    # What a constructor raises for an argument that does not suit it, of many kinds.
+    # Constructors raise many kinds of errors for unsuitable arguments.
     except (ImportError, OSError, TypeError, ValueError, AssertionError, KeyError) as e:
         raise InputError(
             f"{LM_EVAL_PREFIX}{kind}:{arguments}: {first_line(e)}", hint=hint
@@ -153,94 +171,124 @@ def _refuse_secrets(arguments: str) -> None:
             )
 
 
-def _fast_tokenizer(lm: "LM") -> Any:
-    """Its tokenizer without additions where ids can be sent, or None."""
-    from lm_eval.api.model import TemplateLM
-
-    backend = getattr(getattr(lm, "tokenizer", None), "backend_tokenizer", None)
-    is_causal = getattr(lm, "backend", "causal") == "causal"
-    if not isinstance(lm, TemplateLM) or backend is None or not is_causal:
-        return None
-    if lm.prefix_token_id is None:
-        return None
-    return plain_tokenizer(backend)
-
-
-def _scorer(
-    lm: "LM",
-    *,
-    sends_ids: bool,
-    context: int,
-    identity: str,
-    store: Path | None,
-    batch_tokens: int | None = None,
-    moments: bool = False,
-) -> LmEvalScorer:
-    """See `MakeScorer`; the object makes batches of its own."""
-    del batch_tokens
-    if moments:
-        raise InputError(
-            "models of lm-evaluation-harness give no moments of the vocabulary",
-            hint="name a model directory",
-        )
-    journal = None
-    if store is not None:
-        try:
-            store.mkdir(parents=True, exist_ok=True)
-        except OSError as e:
-            raise InputError(f"{store}: cannot be made ({e.strerror})") from e
-        journal = Journal(store / JOURNAL_NAME)
-    return LmEvalScorer(
-        lm, sends_ids=sends_ids, context=context, identity=identity, journal=journal
-    )
-
-
-def _check(
-    scorer: LmEvalScorer, encoder: Encoder, prefix_id: int | None, word: str
-) -> None:
-    """Ask a few requests whose answers no wrong number passes.
+def _check(lm: "LM", word: str) -> None:
+    """Ask a few requests whose answers wrong numbers do not pass.
 
     Numbers that belong to the place before, as some servers give, are the same for
-    every continuation of one token; numbers of a cut or forgotten context, or random
-    ones, do not add up.
+    every continuation of one token.
 
     Raises:
         InputError: Says what is wrong.
     """
-    start = () if prefix_id is None else (prefix_id,)
-
-    def ids(text: str) -> tuple[int, ...]:
-        return tuple(encode_texts(encoder, [text])[0].tolist())
-
-    context, ends = start + ids(_PROBE), [ids(end) for end in _PROBE_ENDS]
-    first, second = ends[0], ends[1]
-    requests: list[Request] = [
-        *((context, end[:1]) for end in ends),
-        (context, first),
-        (context + first, second),
-        (context, first + second),
-    ]
-    values = [value for value, _ in scorer.ask(requests)]
+    values = _answers(lm, [(_PROBE, end) for end in _PROBE_ENDS])
     if not all(math.isfinite(value) and value <= 0 for value in values):
         raise InputError(
             f"{word}: answers are no log-probabilities (such as {values[0]!r})"
         )
-    if len(set(values[: len(ends)])) == 1:
+    if len(set(values)) == 1:
         raise InputError(
             f"{word}: the same number whatever follows a context ({values[0]:.4f})",
             hint="its numbers may belong to the token before; audit the model itself",
         )
-    *_, one, other, both = values
-    if abs(one + other - both) > _CHAIN_TOLERANCE:
-        raise InputError(
-            f"{word}: two parts of a text have {one + other:.3f} nats, the whole "
-            f"{both:.3f}",
-            hint="it cuts or forgets contexts, or answers at random",
+
+
+def _journal(store: Path) -> Journal:
+    try:
+        store.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise InputError(f"{store}: cannot be made ({e.strerror})") from e
+    return Journal(store / JOURNAL_NAME)
+
+
+def _kept_answers(
+    lm: "LM", journal: Journal | None, identity: str, requests: Sequence[Request]
+) -> list[np.ndarray]:
+    """Answers of the journal, and of the object where it has none.
+
+    Of a server only what is missing is asked. Other objects batch what they get: one
+    that has not answered all is asked for all again, so that its batches are the same.
+    """
+    from lm_eval.models.api_models import TemplateAPI
+
+    texts = [(text_of(context), text_of(own)) for context, own in requests]
+    if journal is None:
+        return [np.array([value]) for value in _answers(lm, texts)]
+    keys = [journal_key("lm_eval", identity, *both) for both in texts]
+    missing = [i for i, key in enumerate(keys) if key not in journal]
+    if missing and not isinstance(lm, TemplateAPI):
+        missing = list(range(len(texts)))
+    values = _answers(lm, [texts[i] for i in missing])
+    found = dict(zip(missing, values, strict=True))
+    # Non-finite values end the run, and are no JSON.
+    if all(map(math.isfinite, values)):
+        for i, value in found.items():
+            journal.add(keys[i], value)
+    return [
+        np.array([found[i] if i in found else journal[key]])
+        for i, key in enumerate(keys)
+    ]
+
+
+def _answers(lm: "LM", texts: Sequence[tuple[str, str]]) -> list[float]:
+    """Log-probability of each (context, continuation); "" is no context.
+
+    Raises:
+        InputError: If it gives no log-likelihoods, or not one of each, or what it asks
+            for them is not reached.
+    """
+    from lm_eval.api.instance import Instance
+
+    def asked(kind: str, arguments: list[tuple[str, ...]]) -> list[Any]:
+        requests = [
+            Instance(kind, doc={}, arguments=one, idx=0)  # type: ignore[arg-type]
+            for one in arguments
+        ]
+        answers = list(getattr(lm, kind)(requests)) if requests else []
+        if len(answers) != len(requests):
+            raise InputError(
+                f"{type(lm).__name__}: {len(answers)} answers to {len(requests)} "
+                "requests"
+            )
+        return answers
+
+    try:
+        alone = iter(
+            asked(
+                "loglikelihood_rolling", [(own,) for before, own in texts if not before]
+            )
         )
+        given = iter(asked("loglikelihood", [both for both in texts if both[0]]))
+    except NotImplementedError as e:
+        raise InputError(
+            f"{type(lm).__name__}: gives no log-likelihoods",
+            hint="models of chats have none; `jaxcontam replicate` works with chats",
+        ) from e
+    except Exception as e:
+        # Errors of the network and of servers. Some are no OSError: those of aiohttp,
+        # by which many requests are sent at once.
+        if not isinstance(e, OSError) and not type(e).__module__.startswith("aiohttp"):
+            raise
+        raise InputError(
+            f"{type(lm).__name__}: {first_line(e)}", hint=_hint(lm, e)
+        ) from e
+    values = [next(given if before else alone) for before, _ in texts]
+    return [float(v[0] if isinstance(v, tuple) else v) for v in values]
 
 
-def _fingerprint(version: str, word: str, tokenizer: str) -> str:
-    """Of the package, the word, the tokenizer, and the files of a local model.
+def _hint(lm: "LM", e: Exception) -> str:
+    """Hint for a server error."""
+    status = getattr(getattr(e, "response", None), "status_code", None)
+    if getattr(e, "status", status) in _REFUSED:
+        most = getattr(lm, "max_length", None) or "what is sent"
+        return (
+            f"if the server's model reads fewer tokens than {most}, say how many with "
+            "max_length=N in the arguments"
+        )
+    return "what was answered before is kept; the same command goes on"
+
+
+def _fingerprint(version: str, word: str) -> str:
+    """Digest of lm_eval's version, the word, and the files of a local model.
 
     A name on a hub stands for itself: nothing tells that what it names was changed.
     """
@@ -250,13 +298,13 @@ def _fingerprint(version: str, word: str, tokenizer: str) -> str:
     files = []
     if directory is not None and Path(directory).is_dir():
         files = sorted(path for path in Path(directory).iterdir() if path.is_file())
-    of_files = fingerprint_files(files, tokenizer)
+    of_files = fingerprint_files(files, "")
     words = json.dumps([version, word, of_files])
     return "sha256:" + hashlib.sha256(words.encode()).hexdigest()
 
 
 def _named(word: str) -> str | None:
-    """What the arguments name as the model."""
+    """The model that the arguments name, if any."""
     *_, arguments = word.split(":", 2)
     fields = dict(
         (part.partition("=")[0], part.partition("=")[2])

@@ -47,7 +47,7 @@ class Prompts(Protocol):
     def scores(
         self, prompts: Sequence[Prompt], progress: Progress | None
     ) -> list[PromptScores]:
-        """Of each prompt; progress counts prompts.
+        """Log-probabilities of each prompt; progress counts prompts.
 
         Raises:
             InputError: If the server refuses one, or its answer is not usable.
@@ -233,7 +233,7 @@ class RemotePairs:
 
 
 def prompt_of(sequence: np.ndarray, *, ids: bool) -> Prompt:
-    """What is sent for a sequence: its ids, or the text of its code points."""
+    """Prompt for a sequence: its ids, or the text of its code points."""
     if ids:
         return tuple(sequence.tolist())
     return text_of(sequence[_n_before(sequence) :].tolist())

@@ -45,7 +45,7 @@ class LocalTokenizer:
         prefix_id: Before a text, or None.
         context: What a config.json beside it says; or None.
         vocab_size: Above every id.
-        digest: Of the tokenizer.
+        digest: SHA-256 of the tokenizer.
     """
 
     encoder: Any
@@ -109,7 +109,7 @@ def open_api(word: str, options: ApiOptions, *, plan_only: bool) -> OpenModel:
         client = unkept(journal=journal).__enter__()
         client.fingerprints |= seen
         opened.append(client)
-        return RemoteScorer(ServedPrompts(client, way, journal), context=context)
+        return RemoteScorer(ServedPrompts(client, way), context=context)
 
     return OpenModel(
         name=re.sub(r"[^\w.-]+", "-", model.name).strip(".-") or "model",
@@ -169,7 +169,7 @@ def _make_folder(store: Path) -> None:
 
 
 def _probed(client: ApiClient, tokenizer: LocalTokenizer | None) -> Capability:
-    """What the server can do, never from a journal: servers are changed."""
+    """Probe the server anew each run, since servers change."""
     prefix_id = None if tokenizer is None else tokenizer.prefix_id
     return probe(
         lambda body, once=False: client.post(
@@ -202,7 +202,7 @@ def _notes(
     opened: list[ApiClient],
     unkept: Callable[[], ApiClient],
 ) -> tuple[str, ...]:
-    """What the reader of a report should know of the server's answers.
+    """Notes on the server's answers for the report.
 
     Raises:
         InputError: If the model behind the server changed during the run.

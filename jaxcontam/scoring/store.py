@@ -1,34 +1,26 @@
 """Scores on disk, so that no row is scored twice.
 
-A folder holds one file for each process that wrote there; see `records` for their
-layout. A process appends to its own file alone and reads all others of the same
-`ScoreIdentity`, also while they grow. The folder may be deleted at any moment: what is
-gone is scored again.
+Each process appends to a file of its own (`data.journal` describes the format) and
+reads all files of the same `ScoreIdentity` in the folder, also while they grow. The
+folder may be deleted at any moment: what is gone is scored again.
 """
 
+import base64
 import hashlib
-import itertools
+import json
 import os
 import secrets
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from jaxcontam.data.journal import Records, record_line
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.identity import ScoreIdentity
-from jaxcontam.scoring.records import (
-    Place,
-    head_line,
-    places_of,
-    read_records,
-    record_bytes,
-)
-from jaxcontam.terminal import visible
 
 SUFFIX = ".scores"
-"""Of the files in a folder of scores."""
+"""Suffix of the files in a score folder."""
 
 
 class RowKeys:
@@ -71,38 +63,37 @@ class ScoreStore(RowKeys):
         super().__init__(identity.digest)
         self.directory = directory
         self.identity = identity
-        self._head = head_line(identity.text)
-        self._prefix = identity.digest.hex()[:16] + "-"
-        self._places: dict[bytes, Place] = {}
-        # Of each file, its size when it was last read and the end of its records.
-        self._read: dict[Path, tuple[int, int]] = {}
-        self._skipped: set[Path] = set()
-        self._own: Path | None = None
-        self._refresh()
+        stem = identity.digest.hex()[:16]
+        own = f"{stem}-{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
+        try:
+            self._records = Records(
+                directory / own,
+                beside=f"{stem}-*{SUFFIX}",
+                about=json.loads(identity.text),
+                is_synced=False,
+            )
+        except OSError as e:
+            raise self._unreadable(e) from e
 
     def holds(self, keys: Sequence[bytes]) -> bool:
         """Whether all keys are there, looking once more at the folder if not."""
         if self._knows(keys):
             return True
-        self._refresh()
+        try:
+            self._records.refresh()
+        except OSError as e:
+            raise self._unreadable(e) from e
         return self._knows(keys)
 
     def values(self, keys: Sequence[bytes]) -> list[bytes] | None:
         """Values of all keys, or None if one is missing."""
         if not self.holds(keys):
             return None
-        values = []
-        places = [self._places[key] for key in keys]
-        for path, of_file in itertools.groupby(places, key=lambda place: place.path):
-            found = _read_values(path, list(of_file))
-            if found is None:
-                self._forget(path)
-                return None
-            values += found
-        return values
+        found = self._records.values([key.hex() for key in keys])
+        return None if found is None else [base64.b64decode(text) for text in found]
 
     def commit(self, rows: Sequence[tuple[bytes, bytes]]) -> None:
-        """Keep the (key, value) rows of a batch, all of them or none.
+        """Keep the (key, value) rows of a batch.
 
         Rows that are there already are compared: a device that does not repeat its
         numbers would make reports that cannot be made again.
@@ -111,11 +102,11 @@ class ScoreStore(RowKeys):
             InputError: If the disk is full or the folder not writable, or a row has
                 another value than the one that is there.
         """
-        fresh: dict[bytes, bytes] = {}
+        fresh: dict[str, str] = {}
         for key, value in rows:
             stored = self.values([key]) if self._knows([key]) else None
             if stored is None:
-                fresh[key] = value
+                fresh[key.hex()] = _as_text(value)
             elif stored != [value]:
                 raise InputError(
                     f"{self.directory}: other scores are kept for the same rows than "
@@ -125,113 +116,29 @@ class ScoreStore(RowKeys):
                 )
         if not fresh:
             return
-        record = record_bytes(list(fresh.items()))
         try:
-            path, start = self._append(record)
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self._records.append(fresh)
         except OSError as e:
             raise InputError(
                 f"{self.directory}: scores cannot be written ({e.strerror})",
                 hint="--store DIR keeps them in another folder, --no-store nowhere",
             ) from e
-        self._places |= places_of(record, path, start)
-
-    def _append(self, record: bytes) -> tuple[Path, int]:
-        """Write a record at the end of the own file; returns the file and the place."""
-        # Until the record is whole the file is not the own one: whatever interrupts
-        # the write, nothing is ever appended to a part of a record.
-        path, self._own = self._own, None
-        # Unbuffered: what is written is with the system, which outlives the process.
-        try:
-            # Not `ab`: that would make a deleted file anew, where places still point.
-            file = None if path is None else path.open("r+b", buffering=0)
-        except FileNotFoundError:
-            file = None
-        if file is None or path is None:
-            if path is not None:
-                self._forget(path)
-            # A new name each time: known places may never point into another file.
-            name = f"{self._prefix}{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
-            path = self.directory / name
-            self.directory.mkdir(parents=True, exist_ok=True)
-            file = path.open("xb", buffering=0)
-        with file:
-            start = file.seek(0, os.SEEK_END)
-            head = self._head if start == 0 else b""
-            if head:
-                self._forget(path)
-            rest = memoryview(head + record)
-            while rest:
-                rest = rest[file.write(rest) :]
-        self._own = path
-        return path, start + len(head)
 
     def _knows(self, keys: Sequence[bytes]) -> bool:
-        return all(key in self._places for key in keys)
+        return all(key.hex() in self._records for key in keys)
 
-    def _forget(self, path: Path) -> None:
-        """Drop the rows of a file that is gone or shorter than it was."""
-        self._places = {
-            key: place for key, place in self._places.items() if place.path != path
-        }
-
-    def _refresh(self) -> None:
-        """Read what other processes have added."""
-        for path in self._files():
-            size_before, end = self._read.get(path, (-1, 0))
-            try:
-                size = path.stat().st_size
-                if size == size_before:
-                    continue
-                found = read_records(path, end, self._head)
-            except FileNotFoundError:
-                continue
-            except OSError as e:
-                self._skip(path, f"cannot be read ({e.strerror})")
-                continue
-            self._read[path] = (size, found.end)
-            # The first value of a key stays, so that a run never sees it change.
-            for key, place in found.places.items():
-                self._places.setdefault(key, place)
-            if found.damaged:
-                self._skip(path, f"is damaged after byte {found.end}")
-
-    def _files(self) -> list[Path]:
-        """Files of the same identity that others wrote and that can be read."""
-        try:
-            names = sorted(os.listdir(self.directory))
-        except FileNotFoundError:
-            return []
-        except OSError as e:
-            raise InputError(
-                f"{self.directory}: scores cannot be read ({e.strerror})",
-                hint="--store names a folder",
-            ) from e
-        paths = [
-            self.directory / name
-            for name in names
-            if name.startswith(self._prefix) and name.endswith(SUFFIX)
-        ]
-        return [p for p in paths if p not in self._skipped and p != self._own]
-
-    def _skip(self, path: Path, reason: str) -> None:
-        self._skipped.add(path)
-        print(
-            f"jaxcontam: warning: {visible(str(path))}: {reason}; "
-            "what is missing is scored again",
-            file=sys.stderr,
+    def _unreadable(self, error: OSError) -> InputError:
+        return InputError(
+            f"{self.directory}: scores cannot be read ({error.strerror})",
+            hint="--store names a folder",
         )
 
 
-def _read_values(path: Path, places: Sequence[Place]) -> list[bytes] | None:
-    """Values at places of one file; None if it is gone or shorter than it was."""
-    values = []
-    try:
-        with path.open("rb", buffering=0) as file:
-            for place in places:
-                file.seek(place.start)
-                values.append(file.read(place.size))
-    except OSError:
-        return None
-    if any(len(v) < place.size for v, place in zip(values, places, strict=True)):
-        return None
-    return values
+def row_size(n_value_bytes: int) -> int:
+    """Bytes that a row with a value of so many bytes takes in a file."""
+    return len(record_line(bytes(32).hex(), _as_text(bytes(n_value_bytes))))
+
+
+def _as_text(value: bytes) -> str:
+    return base64.b64encode(value).decode()

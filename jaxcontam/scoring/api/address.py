@@ -1,7 +1,7 @@
-"""Where a model behind a server is, and the key that it asks for.
+"""Address and API key of a served model.
 
-The key comes from the environment variable API_KEY; it is sent to the server that the
-user named, and stands nowhere else.
+The key comes from the environment variable API_KEY. It is sent only to the server that
+the user named, and is never written or printed.
 """
 
 import dataclasses
@@ -13,10 +13,10 @@ from jaxcontam.errors import InputError
 
 KEY_VARIABLE = "API_KEY"
 JUDGE_KEY_VARIABLE = "JUDGE_API_KEY"
-"""For a judge beside a model of another server, which must not see that one's key."""
+"""The judge's key, where judge and model stand behind different servers."""
 
 PREFIX = "api:"
-"""Begins the word for a model behind a server."""
+"""Prefix that marks a served model."""
 
 _CHAT_PATH = "/chat/completions"
 
@@ -74,7 +74,7 @@ def parse_api(words: str, *, flag: str) -> ApiModel:
 
 
 def _shown(words: str) -> str:
-    """What was typed, without what may be a password or a key."""
+    """The typed words with possible passwords and keys masked."""
     _, at, rest = words.rpartition("@")
     return ("***@" if at else "") + re.sub(r"(?s)\?.*", "?***", rest)
 
@@ -83,7 +83,7 @@ def key_from_environment(variable: str = KEY_VARIABLE) -> str | None:
     """The key, or None where the server needs none.
 
     Args:
-        variable: Of the environment.
+        variable: Name of the environment variable.
 
     Raises:
         InputError: If it holds what no header can; says not what.

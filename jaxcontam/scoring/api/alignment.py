@@ -1,4 +1,4 @@
-"""Where the tokens that a server shows begin in the text that was sent.
+"""Align the tokens a server returns with the text that was sent.
 
 Servers differ: offsets count characters or bytes, from the text's start or from a token
 that they put before it, or are wrong. The tokens' own texts are surer, where they join
@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-# How servers write a token that is a part of a character.
+# Marks of a token that holds part of a character.
 _PART_OF_CHARACTER = "\ufffd"
 _BYTES = "bytes:"
 
@@ -52,7 +52,7 @@ def _joined(text: str, tokens: Sequence[str]) -> list[int] | None:
     starts, at = [], 0
     for i, token in enumerate(tokens):
         if i == 0 and token[:1] == " " and not text.startswith(" "):
-            # Of tokenizers that put a space before every text.
+            # Some tokenizers put a space before every text.
             starts.append(0)
             at = len(token) - 1
             if not text.startswith(token[1:]):
@@ -83,7 +83,7 @@ def _may_have_parts(text: str, at: int) -> bool:
 
 
 def _after_parts(text: str, at: int, rest: Sequence[str]) -> int:
-    """Where the next whole token stands behind parts of characters."""
+    """Start of the next whole token after partial characters."""
     if rest:
         found = text.find(rest[0], at + 1)
         if found >= 0:

@@ -1,30 +1,28 @@
-"""What a server's reply means: an answer, a fault that passes, a refusal, or an end.
+"""Read a server's reply: an answer, a transient fault, a refusal or a fatal error.
 
-Pure: bytes and a status in. No key of the user's is in what comes out.
+Pure functions of status and bytes. The user's key is removed from the result.
 """
 
-import dataclasses
 import email.utils
 import http
 import json
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from jaxcontam.scoring.api.address import KEY_VARIABLE
 from jaxcontam.scoring.api.errors import ApiError, RefusedError
+from jaxcontam.scoring.api.faults import Fault, without_key
 from jaxcontam.scoring.api.request import n_choices
 
 Answer = dict[str, Any]
 """A JSON object of the protocol, its `choices` in the order of their indices."""
-
-Kind = Literal["busy", "late", "broken", "garbled", "unusable"]
 
 # Too many requests or an overload (529): the server wants fewer of them.
 _BUSY = frozenset({429, 503, 529})
 PASSING = frozenset({408, 409, 425, 500, 502, 504, 520, 521, 522, 523, 524}) | _BUSY
 """Faults of the server or of what stands before it (520 to 524) that pass."""
 
-# What speaks of this request alone: a filter of contents, a text that is too long.
+# Refuses this request alone: a content filter, a text that is too long.
 _REFUSED = frozenset({400, 413, 422, 451})
 # Called a 429 by servers, but no waiting helps.
 _NO_MONEY = frozenset(
@@ -41,25 +39,6 @@ _NO_SECRETS = frozenset(
 _FEWEST_WRITTEN = 8
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Fault:
-    """Why there is no answer yet; the same request may have one later.
-
-    Attributes:
-        kind: busy: the server wants fewer requests; late: no whole answer in time;
-            broken: the connection; garbled: an answer of another form; unusable: one
-            of the protocol that does not hold what was asked for.
-        words: In one line.
-        wait: Seconds that the server asks to wait, if it does.
-        status: The HTTP status, if there is one.
-    """
-
-    kind: Kind
-    words: str
-    wait: float | None = None
-    status: int | None = None
-
-
 def read_reply(
     url: str,
     body: Mapping[str, Any],
@@ -74,13 +53,13 @@ def read_reply(
     """Read a reply that arrived whole.
 
     Args:
-        url: Of the server, for errors.
+        url: The server's URL, for errors.
         body: The request.
         status: HTTP status.
         headers: By lower-case name.
         data: The reply's body.
-        api_key: Nowhere in what comes out, though the server may repeat it.
-        key_variable: Where the key comes from, for hints.
+        api_key: Removed from the result, since servers may repeat it.
+        key_variable: Environment variable of the key, for hints.
         now: Seconds since 1970, for a date in Retry-After.
 
     Raises:
@@ -113,10 +92,10 @@ def read_reply(
 
 
 def _without_key(answer: Any, api_key: str | None) -> Any:
-    """Strike a key out of all that an answer says.
+    """Remove the key from an answer.
 
-    Of what the model wrote it is not struck out where it is an ordinary word, unless it
-    stands there as in the header that it was sent in.
+    A short key may be an ordinary word: in text that the model wrote it is removed only
+    after `Bearer`, as in the request header.
     """
     if not api_key or api_key.lower() in _NO_SECRETS:
         return answer
@@ -140,11 +119,6 @@ def _without_key(answer: Any, api_key: str | None) -> Any:
     in_choices = api_key if len(api_key) >= _FEWEST_WRITTEN else f"Bearer {api_key}"
     choices = struck(answer["choices"], in_choices)
     return struck(answer | {"choices": None}, api_key) | {"choices": choices}
-
-
-def without_key(words: str, api_key: str | None) -> str:
-    """Servers may repeat a wrong key in what they say."""
-    return words if not api_key else words.replace(api_key, "***")
 
 
 def _without_answer(
@@ -198,7 +172,7 @@ def _with_choices(
 
 
 def _said(data: bytes, status: int, api_key: str | None) -> tuple[str, object]:
-    """What the server says is wrong, in one line, and its code."""
+    """The server's error message in one line, and its code."""
     code = None
     try:
         said = json.loads(data)

@@ -1,4 +1,4 @@
-"""What requests cost: an estimate before, and a limit that no request passes."""
+"""Token usage and cost of requests, and a spending limit that none may exceed."""
 
 import dataclasses
 import math
@@ -41,32 +41,26 @@ class Usage:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What this run may use; what earlier runs used does not count.
+    """Spending limit and prices of one run; earlier runs do not count.
 
     Attributes:
-        max_requests: Most requests, those that fail among them; None is no limit.
-        max_tokens: Most tokens of prompts and answers together; None is no limit.
-        max_cost: Most that they may cost, in the currency of the prices; None is no
-            limit.
+        max_cost: Most that requests may cost, those that fail among them, in the
+            currency of the prices; None is no limit.
         price_in: Price of a million tokens of prompts.
         price_out: Price of a million tokens of answers.
     """
 
-    max_requests: int | None = None
-    max_tokens: int | None = None
     max_cost: float | None = None
     price_in: float = 0.0
     price_out: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("max_requests", "max_tokens", "max_cost"):
-            limit = getattr(self, name)
-            if limit is not None and not 0 < limit < math.inf:
-                raise InputError(f"a budget must be more than 0, got {limit}")
+        if self.max_cost is not None and not 0 < self.max_cost < math.inf:
+            raise InputError(f"a budget must be more than 0, got {self.max_cost}")
         for price in (self.price_in, self.price_out):
             if not 0 <= price < math.inf:
                 raise InputError(f"a price must be at least 0, got {price}")
-        if self.max_cost is not None and not self.price_in + self.price_out:
+        if self.max_cost is not None and not self.has_prices:
             raise InputError(
                 "a budget of money needs prices",
                 hint="give the prices of a million tokens of prompts and of answers",
@@ -77,32 +71,24 @@ class Budget:
         """Whether a cost can be told."""
         return self.price_in + self.price_out > 0
 
-    @property
-    def counts_tokens(self) -> bool:
-        """Whether more tokens may reach the limit."""
-        return self.max_tokens is not None or self.max_cost is not None
-
     def cost(self, usage: Usage) -> float:
-        """What it costs, in the currency of the prices."""
+        """Cost in the currency of the prices."""
         prompts = self.price_in * usage.prompt_tokens
         return (prompts + self.price_out * usage.completion_tokens) / _MILLION
 
-    def passed(self, usage: Usage) -> str:
-        """The limit that it is beyond, in words; "" where it is within all."""
-        n_tokens = usage.prompt_tokens + usage.completion_tokens
-        if self.max_requests is not None and usage.n_requests > self.max_requests:
-            return f"{self.max_requests:,} requests"
-        if self.max_tokens is not None and n_tokens > self.max_tokens:
-            return f"{self.max_tokens:,} tokens"
-        if self.max_cost is not None and self.cost(usage) > self.max_cost:
-            return f"{self.max_cost:g}"
-        return ""
+    def is_passed(self, usage: Usage) -> bool:
+        """Whether it costs more than the limit."""
+        return self.max_cost is not None and self.cost(usage) > self.max_cost
 
 
 class Spending:
-    """What has been used, and the most that what is on its way may use.
+    """Usage so far, plus the upper bound of requests in flight.
 
-    Several clients may share one: a budget is of a run, not of a server.
+    Clients of several servers may share one, since a budget belongs to a run.
+
+    Attributes:
+        budget: The limit.
+        spent: Used so far, as servers count tokens.
     """
 
     def __init__(self, budget: Budget):
@@ -113,18 +99,26 @@ class Spending:
         self._lock = threading.Lock()
 
     def hold(self, most: Usage) -> bool:
-        """Let a request go out; False asks to wait for those on their way.
+        """Reserve a request's bound; False means wait for requests in flight.
 
         Args:
-            most: The most that the request may use.
+            most: Upper bound of the request's usage.
 
         Raises:
-            InputError: If it would pass the limit whatever they turn out to use.
+            InputError: If it would exceed the limit even if those used nothing.
         """
         with self._lock:
-            if limit := self.budget.passed(self.spent + most):
-                raise self._used_up(limit)
-            if self.budget.passed(self.spent + self._held + most):
+            if self.budget.is_passed(self.spent + most):
+                used = self.spent
+                raise InputError(
+                    f"the budget of {self.budget.max_cost:g} does not hold one more "
+                    f"request ({used.n_requests:,} sent, {used.prompt_tokens:,} + "
+                    f"{used.completion_tokens:,} tokens used, "
+                    f"{self.budget.cost(used):.4g} paid)",
+                    hint="run the same command again with a higher --budget: what is "
+                    "answered is not asked again",
+                )
+            if self.budget.is_passed(self.spent + self._held + most):
                 return False
             self._held += most
             return True
@@ -135,48 +129,33 @@ class Spending:
             self._held -= most
             self.spent += used
 
-    def _used_up(self, limit: str) -> InputError:
-        used = self.spent
-        cost = ""
-        if self.budget.has_prices:
-            cost = f", {self.budget.cost(used):.4g} paid"
-        return InputError(
-            f"the budget of {limit} does not hold one more request "
-            f"({used.n_requests:,} sent, {used.prompt_tokens:,} + "
-            f"{used.completion_tokens:,} tokens used{cost})",
-            hint="run the same command again with a higher --budget: what is "
-            "answered is not asked again",
-        )
 
+def most_usage(body: Body, *, is_bounded: bool = True) -> Usage:
+    """Upper bound of one request's usage.
 
-def most_usage(body: Body, *, counts_tokens: bool = True) -> Usage:
-    """The most that one request may use.
-
-    No tokenizer makes more tokens of a text than it has bytes, but for one at its
-    beginning.
+    A text has at most as many tokens as bytes, plus one at its beginning.
 
     Args:
-        body: Of a request.
-        counts_tokens: False where nothing depends on the tokens of the answer.
+        body: The request.
+        is_bounded: Whether the answer's tokens must be bounded.
 
     Raises:
-        ValueError: If nothing bounds the answer.
+        AssertionError: If nothing bounds the answer.
     """
     most = most_tokens(body)
-    if most is None and counts_tokens:
-        raise ValueError("under a budget of tokens a request must have max_tokens")
+    assert most is not None or not is_bounded, "a budget needs max_tokens"
     prompts = _prompt_tokens(body, lambda n_bytes: n_bytes + 1)
     return Usage(1, prompts, most or 0)
 
 
 def about_usage(body: Body) -> Usage:
-    """About what one request uses, if its answers are as long as they may be."""
+    """Estimated usage of one request with answers of the longest allowed length."""
     prompts = _prompt_tokens(body, lambda n: math.ceil(n / _BYTES_PER_TOKEN))
     return Usage(1, prompts, most_tokens(body) or 0)
 
 
 def used_by(answer: Mapping[str, Any], most: Usage) -> Usage:
-    """What the server says that a request has used; `most` where it does not say."""
+    """Usage as the server reports it; `most` where it reports none."""
     usage = answer.get("usage")
     found = usage if isinstance(usage, dict) else {}
     counts = []

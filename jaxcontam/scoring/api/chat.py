@@ -17,13 +17,12 @@ from jaxcontam.scoring.completer import Completion, Progress
 
 PATH = "/chat/completions"
 _HARMLESS = "Answer with the number 1."
-# What servers of the protocol refuse though the request makes sense without it, and
-# what they know in its place.
+# Fields that some servers reject, and the name they accept instead (None: leave out).
 _OTHER_NAMES = {"max_tokens": "max_completion_tokens", "seed": None, "stop": None}
 _EMPTY = "an empty answer"
-# How servers say that a prompt and its answer do not fit.
+# Error messages about a prompt and answer longer than the context.
 _TOO_LONG = re.compile(r"context|too (long|large|many)|max\w*[ _]tokens", re.I)
-# Has as many answers as one likes; four equal ones are no accident.
+# Has many equally good answers; four identical ones are no coincidence.
 _RANDOM = "Write ten random numbers between 1 and 1000, and nothing else."
 _N_RANDOM, _RANDOM_SEED = 4, 0
 
@@ -55,7 +54,7 @@ class ChatCompleter:
 
     @property
     def name(self) -> str:
-        """What the server calls the model."""
+        """The model's name on the server."""
         return self.client.model.name
 
     def complete(
@@ -116,7 +115,7 @@ class ChatCompleter:
             [self._as_known(body) for body in bodies],
             progress,
             repeats=list(map(self._repeat, bodies)),
-            harmless=self._as_known(harmless),
+            keeps_refusals=True,
             check=self._check,
         )
 
@@ -185,17 +184,12 @@ class ChatCompleter:
                 )
                 return None
             except RefusedError as e:
-                if e.status is None:
+                if self._is_held(body):
                     # It took the fields, and gave no answer to this text.
                     return None
                 first = first or e
-                named = [
-                    name
-                    for name in _OTHER_NAMES
-                    if name in body
-                    and name not in self._left_out
-                    and re.search(rf"\b{name}\b", str(e))
-                ]
+                known = [name for name in _OTHER_NAMES if name in self._as_known(body)]
+                named = [n for n in known if re.search(rf"\b{n}\b", str(e))]
                 if not named:
                     self._left_out = before
                     return first
@@ -217,8 +211,9 @@ class ChatCompleter:
             if (known := names.get(name, name)) is not None
         }
 
-    def _check(self, answer: Answer) -> None:
+    def _check(self, body: Body, answer: Answer) -> None:
         """Raises RefusedError if an answer is none."""
+        del body
         choice = answer["choices"][0]
         refusal = choice["message"].get("refusal")
         words = ""
@@ -236,7 +231,7 @@ def answer_seed(seed: int, sample: int) -> int:
     """The seed of a sample, in [0, 2**31): samples of near seeds have none in common.
 
     Args:
-        seed: Of the run.
+        seed: The run's seed.
         sample: From 0. Equal for all prompts, because a request holds its prompt.
     """
     digest = hashlib.sha256(f"{seed} {sample}".encode()).digest()
@@ -252,7 +247,7 @@ def _completion(answer: Answer | RefusedError, stop: tuple[str, ...]) -> Complet
 
 
 def _text(answer: Answer) -> str:
-    """What the model wrote; "" where it wrote nothing."""
+    """Text of the answer; "" where there is none."""
     content = answer["choices"][0]["message"].get("content")
     if isinstance(content, list):
         parts = [part.get("text") for part in content if isinstance(part, dict)]

@@ -1,18 +1,20 @@
-"""Requests to a server of OpenAI's protocol: many together, and each paid for once.
+"""Concurrent requests to an OpenAI-compatible server, none paid for twice.
 
-Each answer is in the journal before anything else is done with it, so that a process
-that is killed loses only what was on its way. The key is in one header and nowhere
-else.
+Each answer is written to the journal before it is used, so a killed process loses only
+requests in flight. The API key is sent in one header and appears nowhere else.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import functools
 import queue
 import random
+import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Self
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, Self, TypeVar
 
 import httpx2
 
@@ -21,17 +23,19 @@ from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import KEY_VARIABLE, ApiModel
 from jaxcontam.scoring.api.answers import Answer
 from jaxcontam.scoring.api.budget import Budget, Spending
-from jaxcontam.scoring.api.errors import ApiError, RefusedError
-from jaxcontam.scoring.api.kept import Kept
-from jaxcontam.scoring.api.loop import LoopThread
+from jaxcontam.scoring.api.errors import RefusedError
 from jaxcontam.scoring.api.request import Body, request_key
-from jaxcontam.scoring.api.sender import Sender
+from jaxcontam.scoring.api.sender import Sender, StoppedError
 
-# Of waiting for answers after Ctrl-C.
+_T = TypeVar("_T")
+
+# Wait for answers in flight after Ctrl-C.
 _LAST_SECONDS = 5.0
+# Two threads may ask for the loop together.
+_STARTING = threading.Lock()
 
 Progress = Callable[[int, int], None]
-Check = Callable[[Answer], object]
+Check = Callable[[Body, Answer], object]
 
 
 class ApiClient:
@@ -39,7 +43,6 @@ class ApiClient:
 
     Attributes:
         model: Where it is, and its name.
-        n_reused: Answers and refusals of earlier runs that the journal held.
         fingerprints: What the server called the model in its answers, those of the
             journal among them: (model, system_fingerprint), "" where it says nothing.
     """
@@ -51,7 +54,7 @@ class ApiClient:
         api_key: str | None,
         journal: Journal | None = None,
         concurrency: int = 8,
-        budget: Budget | Spending | None = None,
+        budget: Spending | None = None,
         key_variable: str = KEY_VARIABLE,
         retry_refused: bool = False,
         timeout_seconds: float = 300.0,
@@ -66,77 +69,58 @@ class ApiClient:
             api_key: See `key_from_environment`.
             journal: Where answers are kept and looked for; None keeps them in memory.
             concurrency: Most requests on their way together.
-            budget: What may be used, or what several clients together use of one
-                budget; None is no limit.
-            key_variable: Of the environment, where the key comes from, for hints.
+            budget: What several clients together may use; None is no limit.
+            key_variable: Environment variable of the key, for hints.
             retry_refused: Ask again what the server refused in an earlier run.
             timeout_seconds: Most time for one request, from its connection to the
                 last byte of its answer, however slowly the bytes come.
             sleep: Called with seconds in place of waiting (tests).
-            rng: Draws waits, so that requests do not come back in step.
+            rng: See `Policy`.
             transport: In place of the network (tests).
 
         Raises:
-            InputError: If concurrency or timeout is not positive.
+            InputError: If concurrency or timeout is not positive, or the environment
+                names a proxy or certificates that are none.
         """
         if concurrency < 1:
             raise InputError(f"--concurrency must be at least 1, got {concurrency}")
         if not timeout_seconds > 0:
             raise InputError(f"a timeout must be positive, got {timeout_seconds}")
         self.model = model
-        self.n_reused = 0
         self.fingerprints: set[tuple[str, str]] = set()
-        self._kept = Kept(journal, retry_refused=retry_refused)
+        self._kept: Journal | _Memory = _Memory() if journal is None else journal
+        self._kept_now: set[str] = set()
+        self._retry_refused = retry_refused
         self._concurrency = concurrency
         self._sender = Sender(
-            model,
+            model=model,
             api_key=api_key,
             concurrency=concurrency,
-            spending=budget
-            if isinstance(budget, Spending)
-            else Spending(budget or Budget()),
+            spending=budget or Spending(Budget()),
             key_variable=key_variable,
             timeout_seconds=timeout_seconds,
             sleep=sleep,
             rng=rng or random.Random(),
             transport=transport,
         )
-        self._is_harmless_answered: dict[str, bool] = {}
-        self._checking = asyncio.Lock()
 
     def __enter__(self) -> Self:
-        self._loop = LoopThread()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._loop.is_open:
-            self._loop.cancel_all()
-            self._loop.run(self._sender.close())
-        self._loop.close()
+        closing = _started(self._sender.close())
+        # The garbage collector may close a client in the loop's own thread.
+        if threading.current_thread() is not _loop()[1]:
+            closing.result()
 
     @property
     def n_sent(self) -> int:
         """Requests that went out, those that failed among them."""
         return self._sender.n_sent
 
-    @property
-    def spent(self) -> float:
-        """Cost so far, in the currency of the budget's prices."""
-        return self._sender.spending.budget.cost(self._sender.spending.spent)
-
-    @property
-    def prompt_tokens(self) -> int:
-        """Tokens of prompts so far, as servers count them."""
-        return self._sender.spending.spent.prompt_tokens
-
-    @property
-    def completion_tokens(self) -> int:
-        """Tokens of answers so far, as servers count them."""
-        return self._sender.spending.spent.completion_tokens
-
     def holds(self, path: str, body: Body, *, repeat: int = 0) -> bool:
         """Whether `post` would send nothing."""
-        return self._kept.get(self.key(path, body, repeat=repeat)) is not None
+        return self._found(self.key(path, body, repeat=repeat)) is not None
 
     def key(self, path: str, body: Body, *, repeat: int = 0) -> str:
         """The journal's key of a request."""
@@ -148,38 +132,23 @@ class ApiClient:
         body: Body,
         *,
         repeat: int = 0,
-        harmless: Body | None = None,
         check: Check | None = None,
         is_kept: bool = True,
         tries: int | None = None,
     ) -> Answer:
-        """The answer to one request, from the journal if it is there.
-
-        A busy server, a fault that passes, a broken connection and an answer of another
-        form are tried again, after waits that double or that the server asks for. A
-        redirection is refused, because it would take the key to another server.
-
-        Args:
-            path: After the base of the protocol, such as `/completions`.
-            body: JSON; the model's name is added.
-            repeat: Tells apart equal requests whose answers may differ.
-            harmless: A request of the same settings that the server should answer: it
-                is sent after a first refusal, to tell one refused request from a
-                server that refuses all. Refusals are then kept in the journal.
-            check: Looks at an answer before it is kept. A ValueError says that it is
-                not usable: it is asked for again. A RefusedError says that it is none,
-                such as one that a filter cut off: it is kept as a refusal.
-            is_kept: False neither looks into the journal nor writes to it.
-            tries: Most tries; None: as many as the fault deserves.
+        """The answer to one request; see `post_all`.
 
         Raises:
             RefusedError: If the server refuses this request and maybe not others.
-            ApiError: If it refuses the key, the name or everything, or keeps failing.
-            InputError: If the budget is used up, or the journal cannot be written.
+            ApiError: As `post_all`.
+            InputError: As `post_all`.
         """
-        key = self.key(path, body, repeat=repeat) if is_kept else None
-        terms = _Terms(path, harmless, check, tries)
-        return self._loop.run(self._answer(terms, body, key))
+        (answer,) = self.post_all(
+            path, [body], repeats=[repeat], check=check, is_kept=is_kept, tries=tries
+        )
+        if isinstance(answer, RefusedError):
+            raise answer
+        return answer
 
     def post_all(
         self,
@@ -188,38 +157,49 @@ class ApiClient:
         progress: Progress | None = None,
         *,
         repeats: Sequence[int] | None = None,
-        harmless: Body | None = None,
         check: Check | None = None,
+        is_kept: bool = True,
+        keeps_refusals: bool = False,
+        tries: int | None = None,
     ) -> list[Answer | RefusedError]:
         """Answers to many requests, in their order; a refusal stands for an answer.
 
-        Equal requests are sent once. Where one fails for good, or on Ctrl-C, no other
-        one is begun; the answers on their way still reach the journal, after Ctrl-C if
-        they come within seconds.
+        Equal requests are sent once, and none that the journal answers. A busy server,
+        a fault that passes, a broken connection and an answer of another form are tried
+        again; see `Policy`. A redirection is refused, because it would take the key to
+        another server. Where one request fails for good, or on Ctrl-C, no other one is
+        begun; the answers on their way still reach the journal, after Ctrl-C if they
+        come within seconds.
 
         Args:
-            path: After the base of the protocol.
-            bodies: See `post`.
+            path: After the base of the protocol, such as `/completions`.
+            bodies: JSON; the model's name is added.
             progress: Told of answers that are there and of all, from this thread.
-            repeats: As `post`'s `repeat`, one a body.
-            harmless: See `post`.
-            check: See `post`.
+            repeats: Tell apart equal requests whose answers may differ, one a body.
+            check: Looks at a request and its answer before that is kept. A ValueError
+                says that it is not usable: it is asked for again. A RefusedError says
+                that it is none, such as one that a filter cut off: it is kept as a
+                refusal.
+            is_kept: False neither looks into the journal nor writes to it.
+            keeps_refusals: Whether what a server refuses that has answered other
+                requests is kept in the journal.
+            tries: Most tries; None: as many as the fault deserves.
 
         Raises:
-            ApiError: As `post`, but for refusals.
-            InputError: As `post`.
+            ApiError: If the server refuses the key or the name, or keeps failing.
+            InputError: If the budget is used up, or the journal cannot be written.
         """
         keys = [
             self.key(path, body, repeat=repeat)
             for body, repeat in zip(bodies, repeats or [0] * len(bodies), strict=True)
         ]
-        of_key = dict(zip(keys, bodies, strict=True))
         n_equal = Counter(keys)
         done: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        terms = _Terms(path, harmless, check)
-        call = self._answer_all(terms, of_key, done)
-        future = self._loop.start(call)
-        future.add_done_callback(lambda _: done.put(None))
+        call = _Call(path, check, is_kept, keeps_refusals, tries)
+        answering = _started(
+            self._answer_all(call, dict(zip(keys, bodies, strict=True)), done.put)
+        )
+        answering.add_done_callback(lambda _: done.put(None))
         n_done = 0
         try:
             while (key := done.get()) is not None:
@@ -227,140 +207,143 @@ class ApiClient:
                 if progress is not None:
                     progress(n_done, len(keys))
         except BaseException:
-            # What is on its way may be paid for; a second Ctrl-C waits no more.
-            future.cancel()
+            # Requests in flight may be paid for; a second Ctrl-C stops waiting.
+            call.stop.set()
             try:
-                self._loop.run(self._sender.landed(_LAST_SECONDS))
+                with contextlib.suppress(Exception):
+                    answering.result(_LAST_SECONDS)
             finally:
-                self._loop.cancel_all()
+                answering.cancel()
             raise
-        answers = future.result()
+        answers = answering.result()
         return [answers[key] for key in keys]
 
     async def _answer_all(
-        self,
-        terms: "_Terms",
-        bodies: Mapping[str, Body],
-        done: "queue.SimpleQueue[str | None]",
+        self, call: "_Call", bodies: Mapping[str, Body], tell: Callable[[str], None]
     ) -> dict[str, Answer | RefusedError]:
-        """Answers by key; `done` is told of each key."""
+        """Answers by key; `tell` is told of each key."""
         found: dict[str, Answer | RefusedError] = {}
         todo = iter(bodies.items())
 
         async def work() -> None:
             for key, body in todo:
                 try:
-                    found[key] = await self._answer(terms, body, key)
+                    found[key] = await self._answer(
+                        call, body, key if call.is_kept else None
+                    )
                 except RefusedError as e:
                     found[key] = e
-                done.put(key)
+                except Exception:
+                    call.stop.set()
+                    raise
+                tell(key)
+                if call.stop.is_set():
+                    return
 
-        workers = [
-            asyncio.create_task(work())
-            for _ in range(min(self._concurrency, len(bodies)))
-        ]
-        try:
-            await asyncio.gather(*workers)
-        except Exception:
-            # Those that wait are not needed; what is on its way may be paid for.
-            for worker in workers:
-                worker.cancel()
-            await asyncio.gather(
-                *workers, *self._sender.on_its_way, return_exceptions=True
-            )
-            raise
+        n_workers = min(self._concurrency, len(bodies))
+        ends = await asyncio.gather(
+            *(work() for _ in range(n_workers)), return_exceptions=True
+        )
+        failed = [end for end in ends if end is not None]
+        if failed:
+            # Prefer the failure that stopped the others.
+            raise min(failed, key=lambda end: isinstance(end, StoppedError))
         return found
 
-    async def _answer(self, terms: "_Terms", body: Body, key: str | None) -> Answer:
-        """As `post`; without a key the journal is left alone."""
-        if key is not None and (kept := self._usable(terms, key)) is not None:
-            self.n_reused += not self._kept.is_kept_now(key)
-            if isinstance(kept, RefusedError):
-                raise kept
-            return kept
-        keep = functools.partial(self._keep, terms, key)
+    async def _answer(self, call: "_Call", body: Body, key: str | None) -> Answer:
+        """The answer to a request; without a key the journal is left alone."""
+        kept = None if key is None else self._found(key)
+        if isinstance(kept, RefusedError):
+            raise kept
+        if kept is not None:
+            # An answer that another check accepted may not pass this one.
+            with contextlib.suppress(ValueError):
+                self._note(call, body, kept)
+                return kept
+
+        def keep(answer: Answer) -> None:
+            try:
+                self._note(call, body, answer)
+            except RefusedError as e:
+                self._keep(key, e)
+                raise
+            self._keep(key, answer)
+
         try:
             return await self._sender.ask(
-                terms.path, body, keep=keep, tries=terms.tries
+                call.path, body, keep=keep, stop=call.stop, tries=call.tries
             )
         except RefusedError as e:
-            is_new = key is not None and not self._kept.is_kept_now(key)
-            if key is not None and is_new and terms.harmless is not None:
-                await self._check_refusal(terms.path, terms.harmless, e)
-                self._kept.keep(key, e)
+            # A server that has answered nothing may reject the key or the settings.
+            is_credible = call.keeps_refusals and self._sender.policy.has_answered
+            if is_credible and key not in self._kept_now:
+                self._keep(key, e)
             raise
 
-    async def _check_refusal(
-        self, path: str, harmless: Body, refusal: RefusedError
-    ) -> None:
-        """After a refusal: raises ApiError if the server refuses everything.
-
-        A setting that it does not know, or a key or a name that it calls a bad request,
-        would else be found out only after every request has been refused.
-        """
-        key = self.key(path, harmless)
-        async with self._checking:
-            if key not in self._is_harmless_answered:
-                try:
-                    await self._sender.ask(
-                        path, harmless, keep=functools.partial(self._note, _Terms(path))
-                    )
-                    self._is_harmless_answered[key] = True
-                except RefusedError:
-                    self._is_harmless_answered[key] = False
-        if not self._is_harmless_answered[key]:
-            raise ApiError(
-                f"{refusal}, whatever it is asked",
-                hint="check the name of the model, the key and the settings",
-                status=refusal.status,
-            ) from None
-
-    def _usable(self, terms: "_Terms", key: str) -> Answer | RefusedError | None:
-        """What is kept of a request, if the caller can use it."""
-        kept = self._kept.get(key)
-        if not isinstance(kept, dict):
-            return kept
-        try:
-            self._note(terms, kept)
-        except ValueError:
+    def _found(self, key: str) -> Answer | RefusedError | None:
+        """Kept answer or refusal; None if the request must be sent."""
+        if key not in self._kept or not isinstance(value := self._kept[key], dict):
             return None
-        except RefusedError as e:
-            return e
-        return kept
+        if isinstance(answer := value.get("answer"), dict):
+            return answer
+        is_asked_again = self._retry_refused and key not in self._kept_now
+        if is_asked_again or not isinstance(words := value.get("refused"), str):
+            return None
+        return RefusedError(words, status=value.get("status"))
 
-    def _keep(self, terms: "_Terms", key: str | None, answer: Answer) -> None:
-        """Keep an answer.
+    def _keep(self, key: str | None, outcome: Answer | RefusedError) -> None:
+        """Keep an answer or a refusal, synced to disk if there is a journal.
 
         Raises:
-            RefusedError: If it is none to the caller.
-            ValueError: If the caller cannot use it.
+            InputError: If the journal cannot be written.
         """
-        try:
-            self._note(terms, answer)
-        except RefusedError as e:
-            if key is not None:
-                self._kept.keep(key, e)
-            raise
-        if key is not None:
-            self._kept.keep(key, answer)
+        if key is None:
+            return
+        if isinstance(outcome, RefusedError):
+            self._kept.add(key, {"refused": str(outcome), "status": outcome.status})
+        else:
+            self._kept.add(key, {"answer": outcome})
+        self._kept_now.add(key)
 
-    def _note(self, terms: "_Terms", answer: Answer) -> None:
-        """Look at an answer; errors as of `_keep`."""
-        if terms.check is not None:
-            terms.check(answer)
+    def _note(self, call: "_Call", body: Body, answer: Answer) -> None:
+        """Look at an answer; errors as of `check` of `post_all`."""
+        if call.check is not None:
+            call.check(body, answer)
         names = answer.get("model"), answer.get("system_fingerprint")
         model, fingerprint = (n if isinstance(n, str) else "" for n in names)
         self.fingerprints.add((model, fingerprint))
 
 
+class _Memory(dict[str, Any]):
+    """In-memory stand-in for a journal."""
+
+    add = dict.__setitem__
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Terms:
-    """Arguments of `post` that all requests of a call share."""
+class _Call:
+    """Arguments of `post_all` that its requests share."""
 
     path: str
-    harmless: Body | None = None
-    check: Check | None = None
-    tries: int | None = None
+    check: Check | None
+    is_kept: bool
+    keeps_refusals: bool
+    tries: int | None
+    stop: threading.Event = dataclasses.field(default_factory=threading.Event)
+
+
+@functools.cache
+def _loop() -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
+    """Event loop and thread that all clients share."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="api", daemon=True)
+    thread.start()
+    return loop, thread
+
+
+def _started(call: Coroutine[Any, Any, _T]) -> "Future[_T]":
+    with _STARTING:
+        return asyncio.run_coroutine_threadsafe(call, _loop()[0])
 
 
 def snapshot_warning(client: ApiClient) -> str | None:

@@ -1,4 +1,4 @@
-"""What goes wrong between us and a server."""
+"""Errors of requests to a server."""
 
 from jaxcontam.errors import InputError
 

@@ -1,24 +1,28 @@
-"""What requests would cost, before any is sent."""
+"""Estimated number, tokens and cost of requests, before any is sent."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from jaxcontam.data.journal import Journal
 from jaxcontam.scoring.api.address import ApiModel
 from jaxcontam.scoring.api.budget import Budget, Usage, about_usage
+from jaxcontam.scoring.api.prompts import CountedPrompts
 from jaxcontam.scoring.api.request import Body, request_key
+
+# English and code in the tokenizers of today.
+_CHARACTERS_PER_TOKEN = 4
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ApiEstimate:
-    """What is still to be asked, and about what it costs.
+    """Requests still to be sent, and their estimated cost.
 
     Attributes:
         n_requests: Requests to send, if none fails.
         n_journalled: Requests that the journal answers.
-        prompt_tokens: Of those to send: exact for token ids, else a quarter of the
+        prompt_tokens: Tokens of their prompts: exact for ids, else a quarter of the
             bytes.
-        completion_tokens: Of those to send, at most.
+        completion_tokens: Upper bound of the tokens they generate.
         cost: At most, in the currency of the prices; None without prices.
     """
 
@@ -47,7 +51,7 @@ def estimate(
     budget: Budget | None = None,
     repeats: Sequence[int] | None = None,
 ) -> ApiEstimate:
-    """What `ApiClient.post_all` of these arguments would send; sends nothing.
+    """Estimate a call of `ApiClient.post_all`; sends nothing.
 
     Args:
         model: As the client's.
@@ -63,11 +67,39 @@ def estimate(
     }
     to_send = [b for key, b in of_key.items() if journal is None or key not in journal]
     usage = sum(map(about_usage, to_send), Usage())
-    has_prices = budget is not None and budget.has_prices
+    return _estimate(usage, len(of_key) - len(to_send), budget or Budget())
+
+
+def planned_requests(
+    positions: Mapping[tuple[int, ...], int], prompts: CountedPrompts, budget: Budget
+) -> ApiEstimate:
+    """Estimate the requests of a scoring run.
+
+    Args:
+        positions: (1, length of a prompt) -> such lengths added up; see `ScoringCost`.
+        prompts: What was counted; its lengths are of ids or of characters.
+        budget: Its prices.
+    """
+    n_requests = sum(n // shape[-1] for shape, n in positions.items())
+    total = sum(positions.values())
+    n_tokens = total if prompts.ids else -(-total // _CHARACTERS_PER_TOKEN)
+    # At most one token is written for each.
+    return _estimate(Usage(n_requests, n_tokens, n_requests), prompts.n_held, budget)
+
+
+def sending_words(found: ApiEstimate) -> str:
+    """For the terminal, after a dry run of scoring."""
+    return (
+        f"{found.words()}. Some six short ones more, before and after them, show what "
+        "the server can do, and that its model stays the same. Nothing was sent."
+    )
+
+
+def _estimate(usage: Usage, n_journalled: int, budget: Budget) -> ApiEstimate:
     return ApiEstimate(
         n_requests=usage.n_requests,
-        n_journalled=len(of_key) - len(to_send),
+        n_journalled=n_journalled,
         prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.completion_tokens,
-        cost=budget.cost(usage) if budget is not None and has_prices else None,
+        cost=budget.cost(usage) if budget.has_prices else None,
     )

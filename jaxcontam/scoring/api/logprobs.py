@@ -20,7 +20,7 @@ Prompt = str | tuple[int, ...]
 
 # A log-probability of 0 is at times a little above it, after rounding.
 _MOST = 1e-3
-# What servers write in the place of one that they do not have, or of minus infinity.
+# Servers return this for a missing log-probability or minus infinity.
 _NONE = -9999.0
 # Characters of a prompt that errors show.
 _SHOWN = 40
@@ -28,14 +28,14 @@ _SHOWN = 40
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Way:
-    """How a server gives log-probabilities of a prompt.
+    """Request form in which a server returns prompt log-probabilities.
 
     Attributes:
         echo: By `echo` and `logprobs`; else by `prompt_logprobs`.
         ids: Prompts are token ids; else text.
         max_tokens: 0 where the server can write nothing, else 1.
-        bos: Of text: the first token has a log-probability, since the server puts one
-            before it.
+        bos: Whether the first token of a text has a log-probability, because the
+            server puts a token before it.
     """
 
     echo: bool
@@ -89,7 +89,7 @@ def read_prompt_scores(
     """Take the prompt's log-probabilities out of an answer.
 
     Args:
-        answer: Of the protocol.
+        answer: The server's answer.
         way: How it was asked.
         prompt: What was sent.
 
@@ -132,7 +132,7 @@ def read_prompt_scores(
 def text_starts(
     answer: Mapping[str, Any], way: Way, prompt: Prompt
 ) -> tuple[int, list[int]]:
-    """Where in a text the tokens of an answer begin; see `token_starts`.
+    """Start of each token of an answer in the text; see `token_starts`.
 
     What was written after the text is left out. It is the last token as `usage` counts
     where a text ends in parts of a character, since any part would fit there.

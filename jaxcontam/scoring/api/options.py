@@ -1,4 +1,4 @@
-"""How to talk to a server: what the user says beside its address."""
+"""User settings for requests to a server."""
 
 import dataclasses
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a server's numbers are worth, found out before anything is scored.
+"""Check a server's log-probabilities before anything is scored.
 
 Servers drop what they do not know, with a 200; one that adds no token before a text
 was seen to give each token the probability of the place after it. So the presence of
@@ -8,7 +8,7 @@ sent back as the end of a prompt: there it must have the same log-probability ag
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,11 +27,13 @@ from jaxcontam.scoring.api.witness import EACH_WITHIN, MEAN_WITHIN, Witness
 from jaxcontam.scoring.api.written import (
     NEEDED,
     TOKEN_ID,
-    IdTokenizer,
     Post,
     letters,
     written_and_read,
 )
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 PROMPTS = (
     "The quick brown fox jumps",
@@ -43,7 +45,7 @@ PROMPTS = (
 REPEATS_WITHIN = 1e-3
 """Nats by which the same request may differ without a word."""
 
-# Of values that are compared.
+# Fewest values to compare.
 _FEWEST = 3
 # Statuses of a server that does not know the request.
 _NOT_THIS = frozenset({400, 404, 405, 413, 422, 501})
@@ -53,7 +55,7 @@ _FAILED = 500
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Capability:
-    """What a server can do.
+    """What a server supports, as the probe found it.
 
     Attributes:
         way: How it gives log-probabilities of a prompt.
@@ -74,7 +76,7 @@ def probe(
     post: Post,
     *,
     url: str,
-    tokenizer: IdTokenizer | None = None,
+    tokenizer: "Tokenizer | None" = None,
     prefix: Sequence[int] = (),
     prompts: Sequence[str] = PROMPTS,
 ) -> Capability:
@@ -91,7 +93,12 @@ def probe(
         InputError: If it gives none, or other numbers than those of the prompt's
             tokens, or reads other tokens than the tokenizer's.
     """
-    counted = _Counted(post)
+    n_requests = 0
+
+    def counted(body: Mapping[str, Any], *, once: bool = False) -> Mapping[str, Any]:
+        nonlocal n_requests
+        n_requests += 1
+        return post(body, once=once)
 
     def encoded(text: str) -> Prompt:
         if tokenizer is None:
@@ -136,27 +143,13 @@ def probe(
         way=way,
         error=error,
         difference=difference,
-        n_requests=counted.n,
+        n_requests=n_requests,
         witness=witness,
     )
 
 
-class _Counted:
-    """Counts requests."""
-
-    def __init__(self, post: Post):
-        self.n = 0
-        self._post = post
-
-    def __call__(
-        self, body: Mapping[str, Any], *, once: bool = False
-    ) -> Mapping[str, Any]:
-        self.n += 1
-        return self._post(body, once=once)
-
-
 def _find_way(
-    post: Post, url: str, prompts: Sequence[Prompt], tokenizer: IdTokenizer | None
+    post: Post, url: str, prompts: Sequence[Prompt], tokenizer: "Tokenizer | None"
 ) -> tuple[Way, Witness]:
     """The first way that gives numbers, and those of the first prompt.
 
@@ -270,7 +263,7 @@ def _check_tokens(
     answer: Mapping[str, Any],
     way: Way,
     prompt: tuple[int, ...],
-    tokenizer: IdTokenizer,
+    tokenizer: "Tokenizer",
     url: str,
 ) -> None:
     """The server's words for ids must be the tokenizer's.

@@ -1,10 +1,5 @@
-"""Prompts to log-probabilities: through a client, or only counted.
+"""Prompts to log-probabilities: through a client, or only counted."""
 
-An answer that does not hold what was asked for is asked for again and, if it comes
-again, ends the run; it is struck out of the journal, so that a rerun asks anew.
-"""
-
-import itertools
 import weakref
 from collections.abc import Sequence
 
@@ -13,6 +8,7 @@ import numpy as np
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import ApiModel
+from jaxcontam.scoring.api.answers import Answer
 from jaxcontam.scoring.api.client import ApiClient
 from jaxcontam.scoring.api.errors import RefusedError
 from jaxcontam.scoring.api.logprobs import (
@@ -23,30 +19,26 @@ from jaxcontam.scoring.api.logprobs import (
     read_prompt_scores,
     ways,
 )
-from jaxcontam.scoring.api.request import request_key
+from jaxcontam.scoring.api.request import Body, request_key
 from jaxcontam.scoring.progress import progress_after
 from jaxcontam.scoring.stored import Progress
 
 # Answers with log-probabilities are large: so many are held together.
 _AT_ONCE = 512
-# An answer of another form than the protocol's may be an accident.
-_MORE_TRIES = 2
 
 
 class ServedPrompts:
     """Asks a server; the client is closed with this object."""
 
-    def __init__(self, client: ApiClient, way: Way, journal: Journal | None):
+    def __init__(self, client: ApiClient, way: Way):
         """Wrap a client.
 
         Args:
-            client: Entered.
+            client: Entered; its journal keeps the answers.
             way: How the server gives log-probabilities.
-            journal: The client's own, or None.
         """
         self.client = client
         self._way = way
-        self._journal = journal
         # Scorers live as long as a run needs them, which no `with` block shows.
         weakref.finalize(self, client.__exit__, None, None, None)
 
@@ -61,7 +53,7 @@ class ServedPrompts:
 
     def holds(self, prompt: Prompt) -> bool:
         """Whether the journal has the answer."""
-        return _holds(self._journal, self.key(prompt))
+        return self.client.holds(PATH, self._way.body(prompt))
 
     def scores(
         self, prompts: Sequence[Prompt], progress: Progress | None
@@ -76,44 +68,30 @@ class ServedPrompts:
             InputError: If the server refuses a prompt, its answer is not usable, or
                 the client raises.
         """
+
+        def check(body: Body, answer: Answer) -> PromptScores:
+            prompt = body["prompt"]
+            return read_prompt_scores(
+                answer,
+                self._way,
+                prompt if isinstance(prompt, str) else tuple(prompt[0]),
+            )
+
         found: list[PromptScores] = []
         for start in range(0, len(prompts), _AT_ONCE):
-            some = prompts[start : start + _AT_ONCE]
+            bodies = [self._way.body(p) for p in prompts[start : start + _AT_ONCE]]
             answers = self.client.post_all(
                 PATH,
-                [self._way.body(prompt) for prompt in some],
+                bodies,
                 progress_after(progress, start, len(prompts)),
+                check=check,
             )
-            for prompt, answer in zip(some, answers, strict=True):
+            for body, answer in zip(bodies, answers, strict=True):
                 if isinstance(answer, RefusedError):
+                    prompt = prompts[len(found)]
                     raise InputError(f"{answer}, {_shown(prompt)}", hint=_TOO_LONG)
-                found.append(self._read(prompt, answer))
+                found.append(check(body, answer))
         return found
-
-    def _read(self, prompt: Prompt, answer: dict) -> PromptScores:
-        """Read an answer; ask again if it is not usable.
-
-        Raises:
-            InputError: If it never is.
-        """
-        for attempt in itertools.count():
-            try:
-                scores = read_prompt_scores(answer, self._way, prompt)
-            except ValueError as e:
-                if attempt == 0 and self._journal is not None:
-                    self._journal.add(self.key(prompt), None)
-                if attempt == _MORE_TRIES:
-                    raise InputError(
-                        f"{self.client.model.url}: {e}",
-                        hint="the same command goes on from here once the server "
-                        "gives the log-probability of every token",
-                    ) from None
-                answer = self.client.post(PATH, self._way.body(prompt), is_kept=False)
-                continue
-            if attempt and self._journal is not None:
-                self._journal.add(self.key(prompt), {"answer": answer})
-            return scores
-        raise AssertionError
 
 
 class CountedPrompts:
@@ -158,7 +136,7 @@ class CountedPrompts:
         """
         for way in (self._way, *ways(ids=self.ids)):
             key = request_key(self._model, PATH, way.body(prompt))
-            if _holds(self._journal, key):
+            if self._journal is not None and key in self._journal:
                 self._held.add(self.key(prompt))
                 return True
         return False
@@ -175,11 +153,6 @@ class CountedPrompts:
             places = np.arange(1, len(prompt))
             found.append(PromptScores(np.full(len(places), -1.0), places))
         return found
-
-
-def _holds(journal: Journal | None, key: str) -> bool:
-    """Whether an answer is there that was not struck out."""
-    return journal is not None and key in journal and journal[key] is not None
 
 
 def _shown(prompt: Prompt) -> str:

@@ -1,4 +1,4 @@
-"""What a request is: its key in the journal, and the answers that it asks for."""
+"""Journal keys of requests, and the number of answers and tokens they ask for."""
 
 import json
 from collections.abc import Mapping

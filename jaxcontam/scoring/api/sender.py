@@ -1,94 +1,78 @@
-"""Sends one request until there is an answer, within a pace, a budget and a time.
+"""Send a request, with retries, until it is answered: pace, budget and deadline.
 
-Runs in an event loop, because only there the time of a whole request can be bounded
-whatever a server does: a socket's timeout starts anew with each byte.
+This needs an event loop, which can bound the time of a whole request; a socket's
+timeout starts anew with each byte.
 """
 
 import asyncio
-import contextlib
 import dataclasses
-import functools
 import json
 import random
+import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import httpx2
 
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import ApiModel
-from jaxcontam.scoring.api.answers import Answer, Fault, read_reply
+from jaxcontam.scoring.api.answers import Answer, read_reply
 from jaxcontam.scoring.api.budget import Spending, Usage, most_usage, used_by
 from jaxcontam.scoring.api.errors import ApiError
-from jaxcontam.scoring.api.faults import Tries, read_failure
-from jaxcontam.scoring.api.pace import Pace
+from jaxcontam.scoring.api.faults import Fault, read_failure
+from jaxcontam.scoring.api.policy import Policy
+from jaxcontam.scoring.api.request import Body
 
+_CONNECT_SECONDS = 10.0
+# Between two looks at whether one more request may go out, or all are to stop.
+_LOOK_SECONDS = 0.02
 # An answer with log-probabilities of a whole context is of a few megabytes.
 _MOST_BYTES = 256 * 2**20
-_CONNECT_SECONDS = 10.0
-_LOOK_SECONDS = 0.5
 
 
+class StoppedError(Exception):
+    """The request was not sent: another one failed, or the user interrupted."""
+
+
+@dataclasses.dataclass(eq=False, kw_only=True)
 class Sender:
-    """A server, and what is on its way to it; lives in one event loop.
+    """A server as requests reach it.
 
     Attributes:
+        model: And all up to `transport`: as of `ApiClient`, which says what they mean.
         n_sent: Requests that went out, those that failed among them.
-        spending: What they used.
-        on_its_way: One task a request that has left and has not come back.
+        policy: Retries and pace.
     """
 
-    def __init__(
-        self,
-        model: ApiModel,
-        *,
-        api_key: str | None,
-        concurrency: int,
-        spending: Spending,
-        key_variable: str,
-        timeout_seconds: float,
-        sleep: Callable[[float], None] | None,
-        rng: random.Random,
-        transport: httpx2.AsyncBaseTransport | None,
-    ):
-        """As `ApiClient`.
+    model: ApiModel
+    api_key: str | None = dataclasses.field(repr=False)
+    concurrency: int
+    spending: Spending
+    key_variable: str
+    timeout_seconds: float
+    sleep: Callable[[float], None] | None
+    rng: random.Random
+    transport: httpx2.AsyncBaseTransport | None
+    n_sent: int = 0
 
-        Raises:
-            InputError: If the environment names a proxy or certificates that are none.
-        """
-        self.n_sent = 0
-        self.spending = spending
-        self.on_its_way: set[asyncio.Task[Answer | Fault]] = set()
-        self._model = model
-        self._api_key = api_key
-        self._key_variable = key_variable
-        self._timeout = timeout_seconds
-        self._sleep = sleep
-        self._rng = rng
-        self._pace = Pace(concurrency)
-        self._http = _http_client(api_key, concurrency, transport)
-        # Time that `sleep` passed over.
+    def __post_init__(self) -> None:
+        self.policy = Policy(self.concurrency, self.rng)
+        # Seconds that `sleep` skipped.
         self._skipped = 0.0
-        self._has_answered = False
-        self._left = asyncio.Event()
+        self._http = _http_client(self.api_key, self.concurrency, self.transport)
         self._gate = asyncio.Lock()
 
     async def close(self) -> None:
         """Close the connections."""
         await self._http.aclose()
 
-    async def landed(self, seconds: float) -> None:
-        """Wait for what is on its way, so long and no longer."""
-        if self.on_its_way:
-            await asyncio.wait(self.on_its_way, timeout=seconds)
-
     async def ask(
         self,
         path: str,
-        body: Mapping[str, Any],
+        body: Body,
         *,
         keep: Callable[[Answer], None],
+        stop: threading.Event,
         tries: int | None = None,
     ) -> Answer:
         """Send until there is an answer.
@@ -96,153 +80,114 @@ class Sender:
         Args:
             path: After the base of the protocol.
             body: JSON without the model's name.
-            keep: Takes the answer as soon as it is there, even if this call is
-                cancelled while the request is on its way. A ValueError says that it
+            keep: Takes the answer as soon as it is there. A ValueError says that it
                 is to be asked for again.
+            stop: Once set, only requests in flight are completed.
             tries: Most tries; None: as many as the fault deserves.
 
         Raises:
             RefusedError: If the server refuses this request and maybe not others.
             ApiError: If it refuses the key or the name, or keeps failing.
             InputError: If the budget is used up, or by `keep`.
+            StoppedError: If `stop` was set before the request was sent.
         """
-        body = {"model": self._model.name, **body}
-        counts = self.spending.budget.counts_tokens
-        most = most_usage(body, counts_tokens=counts)
-        tried = Tries(self._rng, most=tries)
+        body = {"model": self.model.name, **body}
+        most = most_usage(body, is_bounded=self.spending.budget.max_cost is not None)
+        faults: list[Fault] = []
         while True:
-            await self._enter(most)
-            # An answer on its way reaches the journal though nobody waits any more.
-            flight = _Flight(most, tried)
-            task = asyncio.create_task(self._send(path, body, keep, flight))
-            self.on_its_way.add(task)
-            # No `finally`: a task that is cancelled before its first step runs none.
-            task.add_done_callback(functools.partial(self._land, flight))
-            outcome = await asyncio.shield(task)
-            if not isinstance(outcome, Fault):
-                return outcome
-            if flight.wait is None:
-                raise tried.error(self._model.url, outcome)
+            await self._enter(most, stop)
+            sent, used = self._now(), most
+            try:
+                outcome = await self._reply(path, body)
+                if isinstance(outcome, Fault):
+                    used = most if outcome.status is None else Usage(1)
+                else:
+                    used = used_by(outcome, most)
+                    self.policy.answered()
+                    try:
+                        keep(outcome)
+                        return outcome
+                    except ValueError as e:
+                        outcome = Fault("unusable", str(e))
+            except ApiError:
+                used = Usage(1) if used is most else used
+                raise
+            finally:
+                self.spending.settle(most, used)
+                self.policy.leave()
+            faults.append(outcome)
+            wait = self.policy.failed(faults, sent=sent, now=self._now(), tries=tries)
+            if wait is None:
+                raise self.policy.error(self.model.url, faults)
             if outcome.kind != "busy":
-                await self._pause(flight.wait)
+                await self._pause(wait, stop)
 
-    async def _enter(self, most: Usage) -> None:
-        """Wait until one more request may go out, and count it as on its way."""
+    async def _enter(self, most: Usage, stop: threading.Event) -> None:
+        """Wait until one more request may be sent, and count it as in flight."""
         # A lock is a queue: one that was turned away goes to its end.
         async with self._gate:
             while True:
-                if wait := self._pace.wait(self._now()):
-                    await self._pause(wait)
-                elif self._pace.is_open and self.spending.hold(most):
+                _check(stop)
+                if wait := self.policy.pause(self._now()):
+                    await self._pause(wait, stop)
+                elif self.policy.is_open and self.spending.hold(most):
                     break
                 else:
-                    # Another client of the same budget may be what this one waits for.
-                    with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._left.wait(), _LOOK_SECONDS)
-            self._pace.enter()
+                    await asyncio.sleep(_LOOK_SECONDS)
+            self.policy.enter()
             self.n_sent += 1
 
-    async def _send(
-        self,
-        path: str,
-        body: Mapping[str, Any],
-        keep: Callable[[Answer], None],
-        flight: "_Flight",
-    ) -> Answer | Fault:
-        """One try."""
-        sent = self._now()
+    async def _reply(self, path: str, body: Body) -> Answer | Fault:
+        """One try; errors as of `read_reply` and `read_failure`."""
         try:
-            outcome = await self._reply(path, body)
-        except ApiError:
-            flight.used = Usage(1)
-            raise
-        if isinstance(outcome, Fault):
-            if outcome.status is not None:
-                flight.used = Usage(1)
-            return self._fault(outcome, flight, sent)
-        flight.used = used_by(outcome, flight.most)
-        self._has_answered = True
-        self._pace.speed_up()
-        try:
-            keep(outcome)
-        except ValueError as e:
-            return self._fault(Fault("unusable", str(e)), flight, sent)
-        return outcome
-
-    def _fault(self, fault: Fault, flight: "_Flight", sent: float) -> Fault:
-        """Find out when to try again; of a busy server all are told before any goes."""
-        flight.wait = flight.tried.wait(fault, has_answered=self._has_answered)
-        if fault.kind == "busy":
-            self._pace.slow_down(self._now(), sent=sent)
-            self._pace.hold_back(self._now(), flight.wait or 0.0)
-        return fault
-
-    def _land(self, flight: "_Flight", task: "asyncio.Task[Answer | Fault]") -> None:
-        """A request has come back, or was given up."""
-        self.on_its_way.discard(task)
-        self.spending.settle(flight.most, flight.used or flight.most)
-        self._pace.leave()
-        self._left.set()
-        self._left = asyncio.Event()
-
-    async def _reply(self, path: str, body: Mapping[str, Any]) -> Answer | Fault:
-        try:
-            async with asyncio.timeout(self._timeout):
-                request = self._http.stream(
-                    "POST", self._model.url + path, content=json.dumps(body).encode()
-                )
-                async with request as response:
-                    data = bytearray()
-                    async for piece in response.aiter_bytes():
-                        data += piece
-                        if len(data) > _MOST_BYTES:
-                            return Fault("garbled", "an answer without an end")
+            async with (
+                asyncio.timeout(self.timeout_seconds),
+                self._http.stream(
+                    "POST", self.model.url + path, content=json.dumps(body).encode()
+                ) as response,
+            ):
+                data = bytearray()
+                async for piece in response.aiter_bytes():
+                    data += piece
+                    if len(data) > _MOST_BYTES:
+                        return Fault("garbled", "an answer without an end")
         except (TimeoutError, OSError, httpx2.HTTPError, httpx2.InvalidURL) as e:
             return read_failure(
-                self._model.url,
+                self.model.url,
                 e,
-                timeout=self._timeout,
-                api_key=self._api_key,
-                has_answered=self._has_answered,
+                timeout=self.timeout_seconds,
+                api_key=self.api_key,
+                has_answered=self.policy.has_answered,
             )
         return read_reply(
-            self._model.url,
+            self.model.url,
             body,
             status=response.status_code,
             headers={name.lower(): words for name, words in response.headers.items()},
             data=bytes(data),
-            api_key=self._api_key,
-            key_variable=self._key_variable,
+            api_key=self.api_key,
+            key_variable=self.key_variable,
             now=time.time(),
         )
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time() + self._skipped
 
-    async def _pause(self, seconds: float) -> None:
-        if self._sleep is None:
-            await asyncio.sleep(seconds)
-        else:
-            self._sleep(seconds)
+    async def _pause(self, seconds: float, stop: threading.Event) -> None:
+        """Sleep, or raise if the call is being stopped."""
+        if self.sleep is not None:
+            self.sleep(seconds)
             self._skipped += seconds
-            await asyncio.sleep(0)
+        until = self._now() + (seconds if self.sleep is None else 0.0)
+        while (left := until - self._now()) > 0:
+            _check(stop)
+            await asyncio.sleep(min(left, _LOOK_SECONDS))
+        await asyncio.sleep(0)
 
 
-@dataclasses.dataclass(slots=True)
-class _Flight:
-    """A request on its way.
-
-    Attributes:
-        most: What it may use.
-        tried: The tries before it.
-        used: What it has used, as far as that is known.
-        wait: Seconds before the next try, after a fault; None if there is none.
-    """
-
-    most: Usage
-    tried: Tries
-    used: Usage | None = None
-    wait: float | None = None
+def _check(stop: threading.Event) -> None:
+    if stop.is_set():
+        raise StoppedError
 
 
 def _http_client(
@@ -266,7 +211,7 @@ def _http_client(
             transport=transport,
         )
     except (ImportError, ValueError, OSError, httpx2.InvalidURL) as e:
-        # What the environment says of proxies and certificates.
+        # Bad proxy or certificate settings in the environment.
         raise InputError(
             f"no connection can be made ({type(e).__name__})",
             hint="check HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE",

@@ -1,8 +1,8 @@
-"""Whether the model behind a server is the one that answered before.
+"""Detect that a server's model has changed between or during runs.
 
-Servers may say nothing of their weights. So what the probe read of its first text is
-kept beside the answers, and compared at the start of each run and at its end: answers
-of two models would else stand in one result.
+Servers need not identify their weights. The log-probabilities of the probe's first text
+are therefore kept beside the answers and compared at the start and end of each run, so
+that no result mixes the answers of two models.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ EACH_WITHIN = 0.3
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Witness:
-    """What a model says of one text.
+    """A model's log-probabilities of one text.
 
     Attributes:
         prompt: The text, or its ids.
@@ -43,7 +43,7 @@ def check_before(journal: Journal, model: ApiModel, witness: Witness) -> None:
     Args:
         journal: Keeps the witness, if it has none yet.
         model: Where it is, and its name.
-        witness: Of now.
+        witness: From the start of this run.
 
     Raises:
         InputError: If the model is another one, or the journal cannot be written.
@@ -71,7 +71,7 @@ def check_after(
         post: Sends a request; its answer must not come from a journal.
         way: How log-probabilities are asked for.
         model: Where it is, and its name.
-        witness: Of the start.
+        witness: From the start of the run.
 
     Returns:
         Why it could not be asked, in words for a report; None if all is well.

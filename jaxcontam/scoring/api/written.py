@@ -1,8 +1,8 @@
-"""What a server writes is sent back to it, and must have the same log-probabilities."""
+"""Compare log-probabilities of generated tokens with those of the same tokens read."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +17,10 @@ from jaxcontam.scoring.api.logprobs import (
     the_choice,
 )
 
-# What is written and then read: enough that chance does not hide a shift.
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+# Tokens to generate: enough that chance does not hide an offset by one.
 _N_WRITTEN = 8
 _N_LIKELIEST = 5
 _MOST_TRIES = 2
@@ -29,46 +32,18 @@ NEEDED = (
 """Hint where a server gives no log-probabilities that can be used."""
 
 TOKEN_ID = "token_id:"
-"""How servers name a token that they cannot show as text."""
+"""Prefix of a token that a server cannot show as text."""
 
 
-class Post(Protocol):
-    """Sends the body of a request for a completion."""
-
-    def __call__(
-        self, body: Mapping[str, Any], *, once: bool = False
-    ) -> Mapping[str, Any]:
-        """The answer.
-
-        Args:
-            body: But for the model's name.
-            once: Do not try again what fails.
-
-        Raises:
-            InputError: With `status` where the server answers with one.
-        """
-        ...
-
-
-class IdTokenizer(Protocol):
-    """What the probe asks of a tokenizer."""
-
-    def encode(self, sequence: Any, /, *, add_special_tokens: bool) -> Any:
-        """Something with `ids`."""
-        ...
-
-    def decode(self, ids: Any, /, *, skip_special_tokens: bool) -> str:
-        """The text of ids."""
-        ...
-
-    def get_vocab(self) -> Mapping[str, int]:
-        """The id of every token."""
-        ...
+Post = Callable[..., Mapping[str, Any]]
+"""Sends the body of a completion request, `post(body)`, and gives the answer; with
+`once=True` it does not try again what fails. Its InputErrors have the `status` that the
+server answers with, if any."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Compared:
-    """What was written and read, in nats.
+    """Log-probabilities of tokens when generated and when read, in nats.
 
     Attributes:
         errors: Absolute differences of tokens.
@@ -82,7 +57,7 @@ class Compared:
 
 
 def written_and_read(
-    post: Post, url: str, way: Way, prompt: Prompt, tokenizer: IdTokenizer | None
+    post: Post, url: str, way: Way, prompt: Prompt, tokenizer: "Tokenizer | None"
 ) -> Compared:
     """Let the model write, and compare with what it says when it reads that.
 
@@ -162,7 +137,7 @@ def _whole_tokens(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[str, float]]:
 
 
 def _with_written(
-    prompt: Prompt, tokens: Sequence[str], tokenizer: IdTokenizer | None
+    prompt: Prompt, tokens: Sequence[str], tokenizer: "Tokenizer | None"
 ) -> tuple[Prompt, list[int]]:
     """The prompt with what was written after it, and where each token begins."""
     if isinstance(prompt, str):
@@ -188,7 +163,7 @@ def _with_written(
     return tuple(ids), list(range(len(prompt), len(ids)))
 
 
-def _decoded(tokenizer: IdTokenizer, ids: list[int]) -> str:
+def _decoded(tokenizer: "Tokenizer", ids: list[int]) -> str:
     return tokenizer.decode(ids, skip_special_tokens=False)
 
 

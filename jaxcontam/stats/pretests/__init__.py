@@ -5,7 +5,11 @@ likely. A file that is sorted, grouped or numbered breaks that, and a clean mode
 then be found guilty. Failing checks turn the verdict into `invalid design`.
 """
 
-from jaxcontam.stats.pretests.battery import directional, pretest_battery
+from jaxcontam.stats.pretests.battery import (
+    directional,
+    made_of_any_file,
+    pretest_battery,
+)
 from jaxcontam.stats.pretests.blind import blind_pretests
 from jaxcontam.stats.pretests.copying import blind_matrices
 from jaxcontam.stats.pretests.fields import columns
@@ -19,6 +23,7 @@ __all__ = [
     "directional",
     "gate",
     "is_templated",
+    "made_of_any_file",
     "pretest_battery",
     "templated",
 ]

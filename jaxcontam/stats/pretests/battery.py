@@ -104,6 +104,12 @@ def pretest_battery(
     )
 
 
+def made_of_any_file() -> tuple[Check | Pretest, ...]:
+    """Checks whose names do not depend on the file: every battery holds them."""
+    blind = (*forward_pretests(()), *blind_pretests(()), templated(()))
+    return (*checks_of("ab", {}), *blind)
+
+
 def directional(pretests: Sequence[Pretest]) -> tuple[Pretest, ...]:
     """Those that a reversible order must pass: grouping reads the same backwards."""
     return tuple(test for test in pretests if test.directional)

@@ -1,4 +1,4 @@
-"""One partition of a replication run: its completions, and what is said of them."""
+"""Judge: the completions of a partition, labelled and counted."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -18,9 +18,11 @@ from jaxcontam.methods.replication.overlap import ROUGE_L, overlap_scores
 from jaxcontam.methods.replication.partition import overlap_results
 from jaxcontam.methods.replication.people import People
 from jaxcontam.methods.replication.predictable import follows_from_first
+from jaxcontam.methods.replication.split import instances_fingerprint
+from jaxcontam.report.replication import measure_and_test
 from jaxcontam.results.replication import JudgeResult, OverlapResult
 
-LOCAL, LLM, HUMAN = "judge_local", "judge_llm", "judge_human"
+JUDGES = LOCAL, LLM, HUMAN = "judge_local", "judge_llm", "judge_human"
 PARTITION, CONTROL = "partition", "control"
 """Arms of a run: instances in question, and some that cannot have been seen."""
 
@@ -264,6 +266,61 @@ def arm_from_rows(rows: Sequence[Mapping[str, Any]]) -> Arm:
     )
 
 
+def partition_from_rows(
+    stated: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]
+) -> Partition:
+    """Undo `Partition.rows`; what can be measured without a model is measured again.
+
+    Args:
+        stated: Rows of the report, those of further methods left out.
+        rows: Rows of `texts.jsonl`, those of further methods among them.
+
+    Raises:
+        KeyError: If a field, or the row of the local judge, is missing.
+    """
+    by_method = {row["method"]: row for row in stated}
+    local, llm, human = by_method[LOCAL], by_method.get(LLM), by_method.get(HUMAN)
+    in_question = [row for row in rows if row["arm"] == PARTITION]
+    of_control = [row for row in rows if row["arm"] == CONTROL]
+    arm = arm_from_rows(in_question)
+    overlaps = {
+        name: (
+            _floats(in_question, f"{name}_guided"),
+            _floats(in_question, f"{name}_general"),
+        )
+        for name in (measure_and_test(m)[0] for m in by_method if m not in JUDGES)
+    }
+    rouge = rouge_overlap(arm)
+    if rouge is not None and "rouge_l" in overlaps:
+        overlaps["rouge_l"] = rouge
+    control = control_bleurt = llm_labels = llm_control = humans = None
+    if llm is not None:
+        llm_labels = (_judged(in_question, llm, "n"), llm["judge_version"])
+    if of_control:
+        control = arm_from_rows(of_control)
+        if "bleurt_guided" in of_control[0]:
+            control_bleurt = _floats(of_control, "bleurt_guided")
+        if llm is not None and LLM in of_control[0]:
+            llm_control = _judged(of_control, llm, "n_control")
+    if human is not None:
+        labels = (tuple(row[HUMAN] for row in in_question),)
+        humans = People(labels=labels, source=human["judge_version"])
+    return Partition(
+        name=local["benchmark"],
+        fingerprint=instances_fingerprint(arm.instances),
+        prompt_version=local["prompt_version"],
+        arm=arm,
+        control=control,
+        overlaps=overlaps,
+        has_bleurt_20=local["judge_version"] == judge_version(with_bleurt=True),
+        control_bleurt=control_bleurt,
+        llm=llm_labels,
+        llm_control=llm_control,
+        llm_decides=llm is not None and llm["primary"],
+        humans=humans,
+    )
+
+
 def _rows(
     arm: Arm,
     which: str,
@@ -297,3 +354,17 @@ def _rows(
 
 def _number(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
+
+
+def _judged(
+    rows: Sequence[Mapping[str, Any]], stated: Mapping[str, Any], n: str
+) -> Judged:
+    return Judged(
+        labels=tuple(row[LLM] for row in rows),
+        n_unparsed=stated[f"{n}_unparsed"],
+        n_refused=stated[f"{n}_refused"],
+    )
+
+
+def _floats(rows: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
+    return np.array([np.nan if row[name] is None else row[name] for row in rows])

@@ -1,13 +1,22 @@
-"""Which texts a membership run scores, what is known of each, and its prefixes."""
+"""Read: the texts of a membership run, what is known of each, and its prefixes."""
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
 from jaxcontam.data.benchmark import content_digest, fingerprint
-from jaxcontam.data.labelled import LABEL_FIELD, LabelledTexts, has_field
+from jaxcontam.data.labelled import (
+    LABEL_FIELD,
+    LabelledTexts,
+    has_field,
+    load_labelled,
+)
 from jaxcontam.errors import InputError
+
+Source = str | Path | Sequence[str]
+"""Texts, the path of a file of them, or `hf:ORG/NAME[:CONFIG]:SPLIT`."""
 
 TEXT, MEMBER, NONMEMBER = "text", "member", "nonmember"
 """What is known of a text: nothing, or the side on which it is."""
@@ -75,16 +84,100 @@ class RunTexts:
         return len(sides[0] & sides[1])
 
 
-def labelled_run(texts: LabelledTexts, *, length: int | None = None) -> RunTexts:
-    """Texts of one file that says of each whether it is a member, or says nothing.
+def read_texts(
+    texts: Source | None,
+    *,
+    members: Source | None = None,
+    nonmembers: Source | None = None,
+    template: str | None = None,
+    text_field: str | None = None,
+    label_field: str | None = None,
+    document_field: str | None = None,
+    limit: int | None = None,
+    length: int | None = None,
+) -> RunTexts:
+    """Read texts with labels, two sides, or texts in question with non-members.
 
     Args:
-        texts: Of the file.
-        length: Words to which they were cut.
+        texts: In question, or with a label each; None where `members` are given.
+        members: Known to have been seen; `nonmembers` are then the other side.
+        nonmembers: Cannot have been seen; of the same kind.
+        template: Text of a record, with fields in braces.
+        text_field: Field of a record that is its text.
+        label_field: Field of 1 for members and 0 for others.
+        document_field: Field that names the document of a text.
+        limit: Keep the first so many texts of each source.
+        length: Cut each text to its first so many words.
 
     Raises:
-        InputError: If all labels name one side.
+        InputError: If the sources contradict each other, nothing can be read, labels
+            name one side only, or the texts of two files are in different fields.
     """
+    check_sources(texts, members, nonmembers, label_field)
+
+    def read(source: Source, *, with_labels: bool = False) -> LabelledTexts:
+        if not isinstance(source, str | Path):
+            found = tuple(source)
+            return LabelledTexts(
+                name="texts",
+                texts=found,
+                labels=None,
+                clusters=None,
+                rows=(None,) * len(found),
+            )
+        return load_labelled(
+            source,
+            template=template,
+            text_field=text_field,
+            label_field=label_field if with_labels else None,
+            cluster_field=document_field,
+            limit=limit,
+            length=length,
+            with_labels=with_labels,
+        )
+
+    if nonmembers is None:
+        assert texts is not None
+        one = read(texts, with_labels=True)
+        return (
+            _joined([(one, TEXT)], length)
+            if one.labels is None
+            else _labelled(one, length)
+        )
+    first = members if texts is None else texts
+    assert first is not None
+    role = MEMBER if texts is None else TEXT
+    return _joined([(read(first), role), (read(nonmembers), NONMEMBER)], length)
+
+
+def check_sources(
+    texts: object, members: object, nonmembers: object, label_field: object
+) -> None:
+    """Refuse sources of texts that contradict each other, before any is read.
+
+    Raises:
+        InputError: Names them as flags.
+    """
+    if texts is None and (members is None or nonmembers is None):
+        raise InputError(
+            "no texts to score",
+            hint="name a file of texts, or give --members and --nonmembers",
+        )
+    if texts is not None and members is not None:
+        raise InputError(
+            "TEXTS and --members are both given",
+            hint="--members with --nonmembers compares two files and takes no "
+            "TEXTS; TEXTS with --nonmembers asks of each text",
+        )
+    if label_field is not None and nonmembers is not None:
+        raise InputError(
+            "--label-field and --nonmembers contradict each other",
+            hint="labels stand in one file, or two files are the two sides",
+        )
+
+
+def _labelled(texts: LabelledTexts, length: int | None) -> RunTexts:
+    """Texts of one file that says of each whether it is a member, or says nothing."""
     assert texts.labels is not None
     sides = {label for label in texts.labels if label is not None}
     if len(sides) == 1:
@@ -111,18 +204,8 @@ def labelled_run(texts: LabelledTexts, *, length: int | None = None) -> RunTexts
     )
 
 
-def joined_run(
-    parts: Sequence[tuple[LabelledTexts, str]], *, length: int | None = None
-) -> RunTexts:
-    """Texts of several files, each of one role; named after the first.
-
-    Args:
-        parts: Texts of a file, and their role.
-        length: Words to which they were cut.
-
-    Raises:
-        InputError: If the texts are in different fields of different files.
-    """
+def _joined(parts: Sequence[tuple[LabelledTexts, str]], length: int | None) -> RunTexts:
+    """Texts of several files, each of one role; named after the first."""
     fields = {p.text_field: p.name for p, _ in parts if p.text_field is not None}
     if len(fields) > 1:
         said = " and ".join(f"{field!r} in {name}" for field, name in fields.items())

@@ -1,21 +1,11 @@
-"""The end of a membership run: files, and what the terminal shows."""
+"""What `jaxcontam membership` shows on a terminal."""
 
-import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table as RichTable
 
-from jaxcontam.analyses.saved import write_texts
-from jaxcontam.commands.membership_judged import Judged, Table
-from jaxcontam.commands.membership_texts import RunTexts
-from jaxcontam.commands.publish import Stopwatch
-from jaxcontam.methods.membership.score import ScoreMethod
-from jaxcontam.processes import is_first
 from jaxcontam.report.membership import (
     auc_words,
     blind_name,
@@ -28,97 +18,8 @@ from jaxcontam.report.membership import (
     tpr_words,
 )
 from jaxcontam.report.numbers import plain_p
-from jaxcontam.report.provenance import library_versions
-from jaxcontam.report.texts import TEXTS_NAME, text_rows
 from jaxcontam.results import Report
 from jaxcontam.results.membership import BlindBaseline, ScoreResult
-from jaxcontam.terminal import Terminal, json_text
-
-if TYPE_CHECKING:
-    from jaxcontam.scoring.opened import OpenModel
-
-
-def publish_membership(
-    run: RunTexts,
-    table: Table,
-    found: Judged,
-    *,
-    methods: Sequence[ScoreMethod],
-    primary: str,
-    fprs: Sequence[float],
-    convention: Literal["le", "lt"],
-    left_out_N: np.ndarray,
-    n_tokens_N: np.ndarray,
-    tokens_scored: int,
-    cached_tokens: int,
-    command: Sequence[str],
-    seed: int,
-    watch: Stopwatch,
-    model: "OpenModel",
-    out: Path,
-    as_json: bool,
-) -> dict[str, Any]:
-    """Write texts.jsonl, report.json and report.html, print; returns the report.
-
-    With several processes the first does; the others return nothing.
-    """
-    settings = {method.name: method.setting for method in methods}
-    report = Report(
-        command=tuple(command),
-        seed=seed,
-        started=watch.started,
-        wall_seconds=watch.seconds,
-        model=model.info,
-        device=model.device,
-        versions=library_versions(),
-        min_effect=None,
-        results=tuple(
-            dataclasses.replace(row, setting=settings.get(row.method, ""))
-            if isinstance(row, ScoreResult)
-            else row
-            for row in found.results
-        ),
-        blind=found.blind,
-        thresholds=found.thresholds,
-        study={
-            "name": run.name,
-            "fingerprint": run.fingerprint,
-            "primary": primary,
-            "fprs": list(fprs),
-            "convention": convention,
-            "n_texts": len(run.texts),
-            "n_left_out": int(left_out_N.sum()),
-            "n_unscored": int((n_tokens_N[~left_out_N] == 0).sum()),
-            "tokens_scored": tokens_scored,
-            "cached_tokens": cached_tokens,
-            "sweep": None if found.sweep is None else dataclasses.asdict(found.sweep),
-            "warnings": [*model.notes(), *found.warnings],
-        },
-    )
-    rows = text_rows(
-        texts=run.texts,
-        roles=run.roles,
-        sources=run.sources,
-        clusters=run.clusters,
-        n_tokens=n_tokens_N,
-        left_out=left_out_N,
-        scores=dict(zip(table.names, table.values.T, strict=True)),
-        p_values=found.p_values,
-        p_adjusted=found.p_adjusted,
-        reference=table.reference,
-    )
-    if not is_first():
-        return {}
-    document, page = write_texts(report, rows, out, found.pictures)
-    if as_json:
-        print(json_text(document))
-        return document
-    console = Terminal()
-    print_membership(report, console)
-    for line in (f"\nscores: {out / TEXTS_NAME}", f"report: {page}"):
-        # A folder's name may hold brackets.
-        console.print(line, soft_wrap=True, highlight=False, markup=False)
-    return document
 
 
 def print_membership(report: Report, console: Console) -> None:

@@ -8,13 +8,15 @@ Dimension key
 """
 
 import dataclasses
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
-from jaxcontam.commands.membership_texts import MEMBER, NONMEMBER, TEXT, RunTexts
+from jaxcontam.analyses.known_texts import MEMBER, NONMEMBER, TEXT, RunTexts
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.sweep import sweep_methods, sweep_min_k
+from jaxcontam.report.texts import reference_column, score_columns
 from jaxcontam.results.membership import (
     BlindBaseline,
     ScorePicture,
@@ -136,6 +138,43 @@ def judged(
     return dataclasses.replace(
         found, warnings=run.warnings + _warnings(run) + found.warnings
     )
+
+
+def judged_again(
+    document: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+) -> tuple[RunTexts, Judged]:
+    """What the rows of `texts.jsonl` say under the settings of their report.
+
+    Raises:
+        KeyError: If a field is missing.
+        InputError: If too few texts have a score.
+    """
+    study = document["study"]
+    clusters = [row["cluster"] for row in rows if "cluster" in row]
+    run = RunTexts(
+        name=study["name"],
+        texts=tuple(row["text"] for row in rows),
+        roles=tuple(row["role"] for row in rows),
+        clusters=tuple(clusters) or None,
+        sources=tuple(row["source"] for row in rows),
+    )
+    again = judged(
+        run,
+        table_from_rows(rows),
+        np.array([row["left_out"] for row in rows], bool),
+        primary=study["primary"],
+        fprs=tuple(study["fprs"]),
+        convention=study["convention"],
+        seed=document["seed"],
+    )
+    return run, again
+
+
+def table_from_rows(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """The scores that `texts.jsonl` holds."""
+    columns = score_columns(rows)
+    values = np.stack(list(columns.values()), axis=1)
+    return Table(tuple(columns), values, reference_column(rows))
 
 
 def _ranked(

@@ -1,0 +1,336 @@
+"""Which texts a model saw, by scores that are judged against known texts.
+
+Read (`known_texts`), plan (`membership_plan`), score (here), judge
+(`membership_judging`).
+
+Dimension key
+    N  texts of a run
+    M  scores
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from jaxcontam.analyses.known_texts import (
+    NONMEMBER,
+    Source,
+    check_sides,
+    read_texts,
+)
+from jaxcontam.analyses.membership_judging import Table, judged
+from jaxcontam.analyses.membership_plan import (
+    AUTO,
+    WEIGHTS,
+    MembershipPlan,
+    choose,
+    plan_membership,
+)
+from jaxcontam.analyses.model import load
+from jaxcontam.analyses.saved import write_texts
+from jaxcontam.analyses.stopwatch import Stopwatch
+from jaxcontam.errors import InputError
+from jaxcontam.methods.membership.neighbours import edited
+from jaxcontam.methods.membership.plan import Inputs, score_texts
+from jaxcontam.methods.membership.text_model import text_model_of
+from jaxcontam.report.provenance import library_versions
+from jaxcontam.report.texts import text_rows
+from jaxcontam.results import Report
+from jaxcontam.results.membership import (
+    BlindBaseline,
+    ScorePicture,
+    ScoreResult,
+    SetResult,
+)
+from jaxcontam.scoring.stored import NonFiniteScoreError, Progress
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class MembershipAnalysis:
+    """What scores say of texts.
+
+    Attributes:
+        report: Everything that `report.json` holds.
+        rows: One a text, as in `texts.jsonl`: its scores and p-values.
+        table: (N, M) scores, NaN for texts without one; higher = member.
+        pictures: Curves of the scores where both sides are known.
+    """
+
+    report: Report
+    rows: tuple[dict[str, Any], ...]
+    table: Table
+    pictures: tuple[ScorePicture, ...]
+
+    @property
+    def results(self) -> tuple[ScoreResult | SetResult, ...]:
+        """One a score where both sides are known; one for a set in question."""
+        kinds = ScoreResult, SetResult
+        return tuple(row for row in self.report.results if isinstance(row, kinds))
+
+    @property
+    def auc(self) -> dict[str, float]:
+        """Score -> probability that a member outscores a non-member."""
+        return {row.method: row.auc for row in self.results}
+
+    @property
+    def blind(self) -> tuple[BlindBaseline, ...]:
+        """How well the sides can be told apart without the model."""
+        return self.report.blind
+
+    @property
+    def verdict(self) -> str | None:
+        """Verdict of the score that decides; None where no side is known."""
+        return next((row.verdict for row in self.results if row.primary), None)
+
+    def save(self, out: str | Path) -> Path:
+        """Write report.json, texts.jsonl and report.html into a folder.
+
+        Returns:
+            The path of report.html.
+
+        Raises:
+            InputError: If the folder cannot be written.
+        """
+        return write_files(self, Path(out))[1]
+
+
+def write_files(analysis: MembershipAnalysis, out: Path) -> tuple[dict[str, Any], Path]:
+    """Write an analysis; see `MembershipAnalysis.save`.
+
+    Returns:
+        The document of report.json, and the page's path.
+    """
+    return write_texts(analysis.report, analysis.rows, out, analysis.pictures)
+
+
+def membership(
+    model: Any,
+    texts: Source | None = None,
+    *,
+    members: Source | None = None,
+    nonmembers: Source | None = None,
+    label_field: str | None = None,
+    document_field: str | None = None,
+    scores: Sequence[str] = (AUTO,),
+    primary: str | None = None,
+    k: float = 20.0,
+    sweep_k: bool = False,
+    reference: Any = None,
+    tokenizer: Any = None,
+    corpus_counts: np.ndarray | None = None,
+    neighbours: Callable[[str, int, int], list[str]] = edited,
+    n_neighbours: int = 10,
+    shots: int = 5,
+    fprs: Sequence[float] = (0.05, 0.01),
+    convention: Literal["le", "lt"] = "le",
+    seed: int = 0,
+    dtype: str = "float32",
+    batch_tokens: int | None = None,
+    store: str | Path | None = None,
+    progress: Progress | None = None,
+) -> MembershipAnalysis:
+    """Score texts, and judge the scores against what is known of the texts.
+
+    With labels, or members and non-members, every score gets an AUC, rates and a
+    p-value beside blind baselines; with non-members alone every text gets a conformal
+    p-value, and the set a verdict. Scores are rankings: none is a proof.
+
+    Args:
+        model: A directory, hub name, `api:URL#NAME` or model in memory; see
+            `jaxcontam.analyses.model.load`.
+        texts: In question, or a file with labels: strings, a path, or an hf: name.
+        members: Known to have been seen, in place of `texts`.
+        nonmembers: Cannot have been seen; of the same kind.
+        label_field: Field of 1 for members and 0 for others (default: known names).
+        document_field: Field that names the document a text was cut from.
+        scores: Names of METHODS, or auto (one pass or two), or all.
+        primary: The score that decides (default: min_k); choose it beforehand.
+        k: Percentage of least likely tokens that the Min-K% family keeps.
+        sweep_k: Also choose k on a random half, judged on the other.
+        reference: A model that saw neither side; without one at most `suspected`.
+        tokenizer: The fast tokenizer of a model in memory.
+        corpus_counts: (V,) int64 token counts of a corpus, for `dc_pdd`.
+        neighbours: (text, n, seed) -> n texts that are nearly the same.
+        n_neighbours: Neighbours of each text for `neighbourhood`.
+        shots: Known texts in front of each, for `recall` and `con_recall`.
+        fprs: False-positive rates of the operating points.
+        convention: Whether a rate may be reached (`le`) or must stay below (`lt`).
+        seed: Of neighbours, prefixes, folds, permutations and resamples.
+        dtype: Matmul precision of a model directory: `float32` or `bfloat16`.
+        batch_tokens: Tokens of a batch on one device; None chooses by device.
+        store: Folder in which scores are kept, so that another call goes on there;
+            None keeps none.
+        progress: Told of target tokens done and in all.
+
+    Raises:
+        InputError: If texts or scores cannot be had, or too few texts have a score.
+
+    Source:
+        Shi et al. 2023, arXiv:2310.16789, for Min-K% and the protocol; each score's
+        own source stands in METHODS.
+    """
+    watch = Stopwatch()
+    run = read_texts(
+        texts,
+        members=members,
+        nonmembers=nonmembers,
+        label_field=label_field,
+        document_field=document_field,
+    )
+    check_sides(run, np.zeros(len(run.texts), bool))
+    folder = None if store is None else Path(store)
+    target = load(model, tokenizer=tokenizer, dtype=dtype)
+    other = None
+    if reference is not None:
+        other = text_model_of(
+            load(reference, tokenizer=tokenizer, dtype=dtype),
+            store=None if folder is None else folder / "reference",
+            batch_tokens=batch_tokens,
+        )
+    chosen = choose(
+        run,
+        scores,
+        {
+            *(WEIGHTS if target.checkpoint is not None else ()),
+            *(("moments",) if target.has_moments else ()),
+            *(("reference",) if other is not None else ()),
+            *(("corpus",) if corpus_counts is not None else ()),
+        },
+        primary=primary,
+        k=k,
+        sweep_k=sweep_k,
+        n_shots=shots,
+        seed=seed,
+    )
+    plan = plan_membership(
+        run,
+        chosen,
+        text_model_of(target, store=folder, batch_tokens=batch_tokens),
+        Inputs(
+            reference=other,
+            corpus_counts=corpus_counts,
+            neighbours=neighbours,
+            n_neighbours=n_neighbours,
+        ),
+        seed=seed,
+    )
+    return score_and_judge(
+        plan,
+        fprs=fprs,
+        convention=convention,
+        command=("membership", target.info.name, run.name),
+        watch=watch,
+        progress=progress,
+    )
+
+
+def score_and_judge(
+    plan: MembershipPlan,
+    *,
+    fprs: Sequence[float],
+    convention: Literal["le", "lt"],
+    command: Sequence[str],
+    watch: Stopwatch,
+    progress: Progress | None = None,
+) -> MembershipAnalysis:
+    """Score the texts of a plan and judge the scores.
+
+    Args:
+        plan: What to score.
+        fprs: False-positive rates.
+        convention: See `tpr_at_fpr`.
+        command: The words that made it.
+        watch: Started with the run.
+        progress: Told of target tokens done and in all.
+
+    Raises:
+        InputError: If a score is not finite (names the text), or no non-member has a
+            token.
+    """
+    run, scored_N = plan.run, ~plan.left_out
+    try:
+        table = score_texts(
+            plan.texts,
+            plan.chosen.methods,
+            plan.model,
+            inputs=plan.inputs,
+            seed=plan.seed,
+            progress=progress,
+        )
+    except NonFiniteScoreError as e:
+        i = int(np.flatnonzero(scored_N)[e.sequence])
+        raise InputError(
+            f"{run.sources[i]}: text {run.number_of(i)}: a score is not finite",
+            hint="check the checkpoint: its weights may hold NaN or be truncated",
+        ) from e
+    n_tokens_N = np.zeros(len(run.texts), np.int64)
+    n_tokens_N[scored_N] = table.n_tokens
+    pool_N = run.with_role(NONMEMBER) & scored_N
+    if pool_N.any() and not n_tokens_N[pool_N].any():
+        name = run.sources[int(np.flatnonzero(pool_N)[0])]
+        raise InputError(
+            f"{name}: no non-member has a token to score",
+            hint="give texts that are not empty",
+        )
+    whole = Table(table.names, table.values, table.reference).among(scored_N)
+    found = judged(
+        run,
+        whole,
+        plan.left_out,
+        primary=plan.chosen.primary,
+        fprs=tuple(fprs),
+        convention=convention,
+        seed=plan.seed,
+    )
+    model = plan.model.model
+    settings = {method.name: method.setting for method in plan.chosen.methods}
+    report = Report(
+        command=tuple(command),
+        seed=plan.seed,
+        started=watch.started,
+        wall_seconds=watch.seconds,
+        model=model.info,
+        device=model.device,
+        versions=library_versions(),
+        min_effect=None,
+        results=tuple(
+            dataclasses.replace(row, setting=settings.get(row.method, ""))
+            if isinstance(row, ScoreResult)
+            else row
+            for row in found.results
+        ),
+        blind=found.blind,
+        thresholds=found.thresholds,
+        study={
+            "name": run.name,
+            "fingerprint": run.fingerprint,
+            "primary": plan.chosen.primary,
+            "fprs": list(fprs),
+            "convention": convention,
+            "n_texts": len(run.texts),
+            "n_left_out": int(plan.left_out.sum()),
+            "n_unscored": int((n_tokens_N[scored_N] == 0).sum()),
+            "tokens_scored": table.tokens_scored,
+            "cached_tokens": table.n_cached,
+            "sweep": found.sweep and dataclasses.asdict(found.sweep),
+            "warnings": [*model.notes(), *plan.chosen.notes, *found.warnings],
+        },
+    )
+    rows = text_rows(
+        texts=run.texts,
+        roles=run.roles,
+        sources=run.sources,
+        clusters=run.clusters,
+        n_tokens=n_tokens_N,
+        left_out=plan.left_out,
+        scores=dict(zip(whole.names, whole.values.T, strict=True)),
+        p_values=found.p_values,
+        p_adjusted=found.p_adjusted,
+        reference=whole.reference,
+    )
+    return MembershipAnalysis(
+        report=report, rows=tuple(rows), table=whole, pictures=found.pictures
+    )

@@ -1,0 +1,277 @@
+"""Plan: the scores of a membership run, its prefixes, and what is left to score.
+
+`choose` needs no model, so that what cannot be run is refused before one is opened.
+
+Dimension key
+    N  texts of a run
+"""
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jaxcontam.analyses.known_texts import (
+    MEMBER,
+    NONMEMBER,
+    RunTexts,
+    check_sides,
+    draw_shots,
+    left_out,
+)
+from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.methods import METHODS, SCORES
+from jaxcontam.methods.membership.min_k import min_k_at
+from jaxcontam.methods.membership.min_k_pp import min_k_pp_at
+from jaxcontam.methods.membership.score import Reading, ScoreMethod
+from jaxcontam.methods.membership.sweep import sweep_methods
+
+if TYPE_CHECKING:
+    from jaxcontam.methods.membership.plan import Inputs
+    from jaxcontam.methods.membership.text_model import TextModel
+
+AUTO, ALL = "auto", "all"
+WEIGHTS: frozenset[Reading] = frozenset({"moments", "gradients"})
+"""Readings of a model whose weights are here."""
+
+# Readings that cost one more pass at most, or that a flag of their own asked for.
+_CHEAP: frozenset[Reading] = frozenset({"moments", "lowercase", "reference", "corpus"})
+_AT_K = {"min_k": min_k_at, "min_k_pp": min_k_pp_at}
+_PREFIXES: tuple[tuple[Reading, str], ...] = (
+    ("nonmember_prefix", NONMEMBER),
+    ("member_prefix", MEMBER),
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ChosenScores:
+    """What a run computes.
+
+    Attributes:
+        methods: The scores, in the order of METHODS.
+        primary: Name of the one that decides.
+        shots: Prefix -> indices of the texts that stand in it.
+        named: Scores that were asked for by their own names.
+        notes: What the reader should know of scores that were left out.
+    """
+
+    methods: tuple[ScoreMethod, ...]
+    primary: str
+    shots: Mapping[Reading, np.ndarray]
+    named: frozenset[str]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def shown(self) -> list[int]:
+        """Indices of all texts that stand in a prefix."""
+        return [int(i) for some in self.shots.values() for i in some]
+
+    def without(self, reading: Reading, note: str) -> "ChosenScores":
+        """The same without the scores of a prefix."""
+        return dataclasses.replace(
+            self,
+            methods=tuple(m for m in self.methods if reading not in m.reads),
+            shots={key: some for key, some in self.shots.items() if key != reading},
+            notes=(*self.notes, note),
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class MembershipPlan:
+    """What a run scores, and with what.
+
+    Attributes:
+        run: N texts and what is known of each.
+        chosen: The scores and the texts of prefixes, as far as they fit the context.
+        left_out: (N,) bool, texts of a prefix, their copies and their documents.
+        inputs: What scores need beside the model and the texts.
+        model: What is asked.
+        seed: Of the run.
+    """
+
+    run: RunTexts
+    chosen: ChosenScores
+    left_out: np.ndarray
+    inputs: "Inputs"
+    model: "TextModel"
+    seed: int
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts that are scored."""
+        return self.run.texts_of(~self.left_out)
+
+
+def choose(
+    run: RunTexts,
+    scores: Sequence[str],
+    available: Collection[Reading],
+    *,
+    primary: str | None = None,
+    k: float = 20.0,
+    sweep_k: bool = False,
+    n_shots: int = 5,
+    seed: int = 0,
+) -> ChosenScores:
+    """Choose scores, the one that decides, and the texts of prefixes.
+
+    Args:
+        run: The texts.
+        scores: Names of scores, also several in a word with commas between, or `AUTO`
+            (one pass or two) or `ALL` alone or among them.
+        available: What the run can read beside the texts themselves.
+        primary: Name of the score that decides; None is min_k, or the first.
+        k: Percentage of least likely tokens that the Min-K% family keeps.
+        sweep_k: Add Min-K% at every share of the paper's sweep.
+        n_shots: Texts of a prefix.
+        seed: Draws them.
+
+    Raises:
+        InputError: If a name is of no score (suggests the nearest), the primary score
+            is not among them, or too few texts are known for a prefix or a sweep.
+    """
+    names = tuple(part for word in scores for part in word.split(",") if part)
+    readings: set[Reading] = {"lowercase", "neighbours", *available}
+    readings |= {reading for reading, role in _PREFIXES if run.with_role(role).any()}
+    methods = _methods(names, readings, k / 100, sweep=sweep_k)
+    chosen = _primary(primary, methods, k / 100)
+    if sweep_k and not (run.with_role(MEMBER).any() and run.with_role(NONMEMBER).any()):
+        raise InputError(
+            "--sweep-k needs members and non-members",
+            hint="give labels, or --members and --nonmembers",
+        )
+    shots: dict[Reading, np.ndarray] = {
+        reading: draw_shots(run, role, n_shots, seed=seed)
+        for reading, role in _PREFIXES
+        if any(reading in method.reads for method in methods)
+    }
+    notes = ()
+    if "moments" not in available and {AUTO, ALL} & set(names):
+        lost = [row.name for row in SCORES.values() if "moments" in row.reads]
+        notes = (
+            f"{', '.join(lost)} left out: they read the distribution over the whole "
+            "vocabulary, and the server gives log-probabilities of the texts alone",
+        )
+    return ChosenScores(
+        methods=tuple(methods),
+        primary=chosen,
+        shots=shots,
+        named=frozenset({*names} | ({primary} if primary else set())),
+        notes=notes,
+    )
+
+
+def _methods(
+    names: Sequence[str], readings: Collection[Reading], fraction: float, *, sweep: bool
+) -> list[ScoreMethod]:
+    """The scores of some names, in the order of METHODS."""
+    known = {
+        name: method
+        for name, method in METHODS.items()
+        if isinstance(method, ScoreMethod)
+    }
+    if not names:
+        raise InputError(
+            "--scores names no score", hint=f"choices: {', '.join([*known, AUTO, ALL])}"
+        )
+    wanted: set[str] = set()
+    for name in names:
+        if name in (AUTO, ALL):
+            usable = set(readings) & _CHEAP if name == AUTO else set(readings)
+            wanted |= {key for key, row in known.items() if set(row.reads) <= usable}
+        elif name in known:
+            wanted.add(name)
+        else:
+            raise unknown_name("score", name, [*known, AUTO, ALL])
+    chosen = [
+        _AT_K[name](fraction) if name in _AT_K else row
+        for name, row in known.items()
+        if name in wanted
+    ]
+    have = {method.name for method in chosen}
+    swept = [method for method in sweep_methods() if method.name not in have]
+    return [*chosen, *swept] if sweep else chosen
+
+
+def _primary(name: str | None, methods: Sequence[ScoreMethod], fraction: float) -> str:
+    """Name of the score that decides, as a user gives it: `min_k` at any share."""
+    names = [method.name for method in methods]
+    min_k = min_k_at(fraction).name
+    if name is None:
+        return min_k if min_k in names else names[0]
+    wanted = _AT_K[name](fraction).name if name in _AT_K else name
+    if wanted not in names:
+        raise InputError(
+            f"--primary {name} is not among the scores ({', '.join(names)})",
+            hint="name it after --scores, too, or choose one of these",
+        )
+    return wanted
+
+
+def plan_membership(
+    run: RunTexts,
+    chosen: ChosenScores,
+    model: "TextModel",
+    inputs: "Inputs",
+    *,
+    seed: int,
+) -> MembershipPlan:
+    """Fit the prefixes to the model's context, and leave their texts out.
+
+    Args:
+        run: The texts.
+        chosen: See `choose`.
+        model: What will be asked.
+        inputs: All but the prefixes.
+        seed: Of the run.
+
+    Raises:
+        InputError: If too little is left of a side.
+    """
+    chosen = _fitted(run, chosen, model)
+    left_out_N = left_out(run, chosen.shown)
+    check_sides(run, left_out_N)
+    prefixes = {
+        reading: tuple(run.texts[i] for i in some)
+        for reading, some in chosen.shots.items()
+    }
+    inputs = dataclasses.replace(
+        inputs,
+        nonmember_prefix=prefixes.get("nonmember_prefix", ()),
+        member_prefix=prefixes.get("member_prefix", ()),
+    )
+    return MembershipPlan(
+        run=run,
+        chosen=chosen,
+        left_out=left_out_N,
+        inputs=inputs,
+        model=model,
+        seed=seed,
+    )
+
+
+def _fitted(run: RunTexts, chosen: ChosenScores, model: "TextModel") -> ChosenScores:
+    """Shots that fit before the longest text; `all` goes without where none does."""
+    from jaxcontam.methods.membership.prefix import fitting_shots
+
+    scored = run.texts_of(~left_out(run, chosen.shown))
+    for reading, some in chosen.shots.items():
+        fits = fitting_shots([run.texts[i] for i in some], scored, model)
+        names = [method.name for method in chosen.methods if reading in method.reads]
+        if not fits and not chosen.named & set(names):
+            chosen = chosen.without(
+                reading,
+                f"{' and '.join(names)} left out: no known text fits the model's "
+                "context before the longest text; --length would cut it",
+            )
+        elif 0 < len(fits) < len(some):
+            shots: dict[Reading, np.ndarray] = {**chosen.shots, reading: some[fits]}
+            note = (
+                f"{len(fits)} of {len(some)} shots fit before the longest text for "
+                f"{' and '.join(names)}"
+            )
+            chosen = dataclasses.replace(
+                chosen, shots=shots, notes=(*chosen.notes, note)
+            )
+    return chosen

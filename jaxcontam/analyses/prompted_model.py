@@ -1,0 +1,241 @@
+"""Models that follow prompts: here, behind a server, or as a judge."""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxcontam.analyses.model import load
+from jaxcontam.data.journal import Journal
+from jaxcontam.methods.replication.instance import Completer
+from jaxcontam.results import DeviceInfo, ModelInfo
+from jaxcontam.scoring.api.address import (
+    JUDGE_KEY_VARIABLE,
+    KEY_VARIABLE,
+    PREFIX,
+    ApiModel,
+    key_from_environment,
+    parse_api,
+)
+from jaxcontam.scoring.api.budget import Budget, Spending
+from jaxcontam.scoring.api.chat import ChatCompleter
+from jaxcontam.scoring.api.client import ApiClient, snapshot_warning
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PromptedModel:
+    """A model that follows prompts.
+
+    Attributes:
+        name: Part of the names of folders, so without slashes.
+        completer: Answers prompts.
+        info: What reports say of it.
+        device: Of a model that runs here; else None.
+        tokenize: Ids of a text; None where the tokenizer is elsewhere.
+        read: Ids that the model reads of a prompt; None likewise.
+        context: Ids that it reads at once; None likewise.
+        notes: What a reader should know of the answers, once they are there.
+    """
+
+    name: str
+    completer: Completer
+    info: ModelInfo
+    device: DeviceInfo | None = None
+    tokenize: Callable[[str], Sequence[int]] | None = None
+    read: Callable[[str], Sequence[int] | np.ndarray] | None = None
+    context: int | None = None
+    notes: Callable[[], tuple[str, ...]] = tuple
+
+
+class MemoryJournal(Journal):
+    """A journal of a single call, of which nothing is written."""
+
+    def __init__(self):
+        self._kept: dict[str, Any] = {}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._kept
+
+    def __getitem__(self, key: str) -> Any:
+        return self._kept[key]
+
+    def add(self, key: str, value: Any) -> None:
+        """Keep a value."""
+        self._kept[key] = value
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """How servers are asked.
+
+    Attributes:
+        spending: What the model and the judge may use together, and have used.
+        concurrency: Requests at a time.
+        retry_refused: Ask again for what was refused in an earlier run.
+    """
+
+    spending: Spending = dataclasses.field(default_factory=lambda: Spending(Budget()))
+    concurrency: int = 8
+    retry_refused: bool = False
+
+
+@contextlib.contextmanager
+def open_prompted(
+    model: Any,
+    *,
+    tokenizer: Any = None,
+    dtype: str = "float32",
+    is_plain: bool = False,
+    journal: Callable[[str], Journal] = lambda _: MemoryJournal(),
+    settings: ServerSettings | None = None,
+) -> Iterator[PromptedModel]:
+    """Open a model for the block.
+
+    Args:
+        model: A directory, hub name, `api:URL#NAME`, a model in memory, or a
+            `PromptedModel`.
+        tokenizer: The fast tokenizer of a model in memory.
+        dtype: Matmul precision of a directory.
+        is_plain: Prompts are read as any text is, without a chat template.
+        journal: Name of the model -> where finished answers are kept.
+        settings: Of servers.
+
+    Raises:
+        InputError: If there is no such model, or it has no weights to write with.
+    """
+    if isinstance(model, PromptedModel):
+        yield model
+    elif isinstance(model, str) and model.startswith(PREFIX):
+        served = parse_api(model, flag="MODEL")
+        kept = journal(served_name(served))
+        with _client(served, kept, settings, key_from_environment()) as client:
+            yield PromptedModel(
+                name=served_name(served),
+                completer=ChatCompleter(client),
+                info=served_info(served),
+                notes=lambda: _snapshot_notes(client),
+            )
+    else:
+        yield _local(model, tokenizer, dtype, is_plain, journal)
+
+
+def _local(
+    model: Any,
+    tokenizer: Any,
+    dtype: str,
+    is_plain: bool,
+    journal: Callable[[str], Journal],
+) -> PromptedModel:
+    """A model of our own."""
+    from jaxcontam.scoring.completions import LocalCompleter
+
+    opened = load(model, tokenizer=tokenizer, dtype=dtype)
+    checkpoint = opened.weights("replicate")
+    chat = None
+    if isinstance(model, str | Path) and not is_plain:
+        from jaxcontam.models.chat import read_chat_layout
+        from jaxcontam.models.checkpoint import model_directory
+
+        layout = read_chat_layout(model_directory(str(model)))
+        # A base model reads a prompt as it reads any text.
+        chat = None if layout.tokenizer is None else layout
+    completer = LocalCompleter(
+        checkpoint=checkpoint, journal=journal(opened.name), chat=chat
+    )
+    encode = checkpoint.tokenizer.encode
+    return PromptedModel(
+        name=opened.name,
+        completer=completer,
+        info=opened.info,
+        device=opened.device,
+        tokenize=lambda text: encode(text, add_special_tokens=False).ids,
+        read=completer.ids,
+        context=opened.context,
+    )
+
+
+@contextlib.contextmanager
+def open_judge(
+    word: str,
+    *,
+    asked: str | None,
+    journal: Journal,
+    settings: ServerSettings | None = None,
+) -> Iterator[ChatCompleter]:
+    """Open a chat model that judges, for the block.
+
+    Its key is API_KEY; where the model that is judged stands behind another server,
+    JUDGE_API_KEY alone, because no server may see the key of another one.
+
+    Args:
+        word: `api:URL#NAME`.
+        asked: The word that names the model that is judged, or None.
+        journal: Where its answers are kept.
+        settings: Of servers.
+
+    Raises:
+        InputError: If the word is of another form.
+    """
+    judge = parse_api(word, flag="--judge")
+    is_elsewhere = (
+        asked is not None
+        and asked.startswith(PREFIX)
+        and parse_api(asked, flag="MODEL").url != judge.url
+    )
+    api_key = key_from_environment(JUDGE_KEY_VARIABLE)
+    if api_key is None and not is_elsewhere:
+        api_key = key_from_environment()
+    variable = JUDGE_KEY_VARIABLE if is_elsewhere else KEY_VARIABLE
+    with _client(judge, journal, settings, api_key, variable) as client:
+        yield ChatCompleter(client)
+
+
+def judge_notes(judge: Completer) -> tuple[str, ...]:
+    """A warning if a judge behind a server changed while it was asked."""
+    if not isinstance(judge, ChatCompleter):
+        return ()
+    return tuple(f"of the judge: {words}" for words in _snapshot_notes(judge.client))
+
+
+def served_name(model: ApiModel) -> str:
+    """Name of a served model as part of a folder's."""
+    return model.name.replace("/", "-")
+
+
+def served_info(model: ApiModel) -> ModelInfo:
+    """What reports say of a model of which nothing but its name is known."""
+    return ModelInfo(
+        name=model.name,
+        fingerprint="unknown",
+        n_parameters=None,
+        dtype="unknown",
+        precision="unknown",
+        context=None,
+    )
+
+
+def _client(
+    model: ApiModel,
+    journal: Journal,
+    settings: ServerSettings | None,
+    api_key: str | None,
+    key_variable: str = KEY_VARIABLE,
+) -> ApiClient:
+    settings = settings or ServerSettings()
+    return ApiClient(
+        model,
+        api_key=api_key,
+        journal=journal,
+        concurrency=settings.concurrency,
+        budget=settings.spending,
+        key_variable=key_variable,
+        retry_refused=settings.retry_refused,
+    )
+
+
+def _snapshot_notes(client: ApiClient) -> tuple[str, ...]:
+    warning = snapshot_warning(client)
+    return () if warning is None else (warning,)

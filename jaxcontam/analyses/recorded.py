@@ -1,0 +1,108 @@
+"""Completions that were made elsewhere, judged as those of a run are."""
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from jaxcontam.analyses.measured import OverlapModel, Phase, human_labels, measured
+from jaxcontam.analyses.partition import Arm, Partition
+from jaxcontam.analyses.replicate import ReplicationAnalysis
+from jaxcontam.analyses.stopwatch import Stopwatch
+from jaxcontam.errors import InputError
+from jaxcontam.methods.replication.people import People
+from jaxcontam.methods.replication.recorded import Recorded, read_recorded
+from jaxcontam.methods.replication.split import instances_fingerprint
+
+_TAKEN_FOR_BLEURT_20 = (
+    "the file's BLEURT scores are taken for those of BLEURT-20, for it does not say "
+    "which model they are of"
+)
+
+
+def recorded_analysis(
+    path: Path,
+    *,
+    control: Path | None = None,
+    measures: Sequence[OverlapModel] = (),
+    annotated: Path | None = None,
+    seed: int = 0,
+    watch: Stopwatch | None = None,
+    phase: Phase = lambda _: contextlib.nullcontext(),
+) -> ReplicationAnalysis:
+    """Read completions, measure them, and judge them by the local judge.
+
+    Args:
+        path: A .csv with a row an instance.
+        control: The same of instances that cannot have been seen.
+        measures: Further measures of overlap.
+        annotated: Sheet of people's labels.
+        seed: Of the resamples.
+        watch: Started with the run.
+        phase: Opens the progress of each measure.
+
+    Raises:
+        InputError: If a file is at fault, or has no second instruction to measure.
+    """
+    watch = watch or Stopwatch()
+    recorded = read_recorded(path)
+    if recorded.general is None and measures:
+        raise InputError(
+            f"--bleurt and --embedding-model compare two instructions, and {path} has "
+            "completions of one"
+        )
+    arm = Arm(
+        instances=recorded.instances, guided=recorded.guided, general=recorded.general
+    )
+    other = None if control is None else read_recorded(control)
+    of_control = None
+    if other is not None:
+        of_control = Arm(instances=other.instances, guided=other.guided)
+    found = measured(arm, measures, control=of_control, phase=phase)
+    # What can be measured again is; a score of a model that is not here is kept.
+    is_recorded = "bleurt" in recorded.scores and "bleurt" not in found.overlaps
+    control_bleurt = found.control_bleurt
+    if is_recorded and other is not None and "bleurt" in other.scores:
+        control_bleurt = other.scores["bleurt"][0]
+    judge = recorded.model_judge
+    humans = human_labels(annotated, arm, seed=seed)
+    if humans is None and recorded.people:
+        humans = People(labels=recorded.people, source="people's labels in the file")
+    partition = Partition(
+        name=recorded.name,
+        fingerprint=instances_fingerprint(recorded.instances),
+        prompt_version=None,
+        arm=arm,
+        control=of_control,
+        overlaps=found.overlaps
+        | {k: v for k, v in recorded.scores.items() if k not in found.overlaps},
+        has_bleurt_20=found.has_bleurt_20 or is_recorded,
+        control_bleurt=control_bleurt,
+        llm=None if judge is None else (judge, "recorded beside the completions"),
+        llm_decides=False,
+        llm_control=None if judge is None or other is None else other.model_judge,
+        humans=humans,
+        warnings=(
+            *found.notes,
+            *_repeated_rows(recorded),
+            *([_TAKEN_FOR_BLEURT_20] if is_recorded else []),
+        ),
+        control_warnings=() if other is None else _repeated_rows(other),
+    )
+    return ReplicationAnalysis(
+        partition=partition,
+        seed=seed,
+        watch=watch,
+    )
+
+
+def _repeated_rows(recorded: Recorded) -> tuple[str, ...]:
+    """What to say of rows that are no further evidence."""
+    n = len(recorded.instances)
+    pieces = {(one.first_piece, one.second_piece) for one in recorded.instances}
+    n_repeated = n - len(pieces)
+    if not n_repeated:
+        return ()
+    return (
+        f"{n_repeated} of {n} rows repeat the instance of another one, and are counted "
+        "as if they were further evidence",
+    )

@@ -1,0 +1,375 @@
+"""Does a model write instances of a partition by heart?
+
+Plan (`replicate_plan`), ask and measure (here), judge (`partition`).
+
+Dimension key
+    N  instances
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jaxcontam.analyses.measured import (
+    OverlapModel,
+    Phase,
+    check_sheet,
+    human_labels,
+    measured,
+)
+from jaxcontam.analyses.partition import Arm, Partition
+from jaxcontam.analyses.prompted_model import (
+    PromptedModel,
+    judge_notes,
+    open_prompted,
+)
+from jaxcontam.analyses.replicate_plan import ReplicationPlan, plan_replication
+from jaxcontam.analyses.saved import write_texts
+from jaxcontam.analyses.stopwatch import Stopwatch
+from jaxcontam.data.benchmark import fingerprint
+from jaxcontam.errors import InputError
+from jaxcontam.methods.replication.cdd import cdd
+from jaxcontam.methods.replication.first_instances import first_instances
+from jaxcontam.methods.replication.instance import Completer, Completion
+from jaxcontam.methods.replication.llm_judge import judge_llm, judge_version
+from jaxcontam.methods.replication.ts_guessing import (
+    ts_guessing_option,
+    ts_guessing_word,
+)
+from jaxcontam.report.provenance import library_versions
+from jaxcontam.report.replication import COMMAND
+from jaxcontam.results import DeviceInfo, ModelInfo, Report
+from jaxcontam.results.replication import ComparisonResult, JudgeResult, OverlapResult
+
+# Most tokens of an answer to each further method that has short ones.
+_CDD_TOKENS, _WORD_TOKENS, _OPTION_TOKENS = 100, 20, 50
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ReplicationAnalysis:
+    """What a model wrote, and what is said of it.
+
+    Attributes:
+        partition: Completions, measures and labels, from which results follow.
+        comparisons: What further methods found.
+        answers: One row an answer of theirs.
+        model: What was asked; None for completions that were recorded.
+        device: Of a model that runs here.
+        seed: Of the run.
+        command: The words that made it.
+        watch: Started with the run.
+    """
+
+    partition: Partition
+    comparisons: tuple[ComparisonResult, ...] = ()
+    answers: tuple[dict[str, Any], ...] = ()
+    model: ModelInfo | None = None
+    device: DeviceInfo | None = None
+    seed: int
+    command: tuple[str, ...] = (COMMAND,)
+    watch: Stopwatch
+
+    @property
+    def results(self) -> list[OverlapResult | JudgeResult | ComparisonResult]:
+        """The judge that decides, the others, overlaps, then further methods."""
+        return [*self.partition.results(seed=self.seed), *self.comparisons]
+
+    @property
+    def verdict(self) -> str | None:
+        """Of the judge that decides."""
+        return next((row.verdict for row in self.results if row.primary), None)
+
+    def save(self, out: str | Path) -> Path:
+        """Write report.json, texts.jsonl and report.html into a folder.
+
+        Returns:
+            The path of report.html.
+
+        Raises:
+            InputError: If the folder cannot be written.
+        """
+        return write_files(self, Path(out))[1]
+
+
+def write_files(
+    analysis: ReplicationAnalysis, out: Path
+) -> tuple[dict[str, Any], Path]:
+    """Write an analysis; see `ReplicationAnalysis.save`.
+
+    Returns:
+        The document of report.json, and the page's path.
+    """
+    return write_texts(
+        report_of(analysis), [*analysis.partition.rows(), *analysis.answers], out
+    )
+
+
+def report_of(analysis: ReplicationAnalysis) -> Report:
+    """The report of an analysis."""
+    return Report(
+        command=analysis.command,
+        seed=analysis.seed,
+        started=analysis.watch.started,
+        wall_seconds=analysis.watch.seconds,
+        model=analysis.model,
+        device=analysis.device,
+        versions=library_versions(),
+        min_effect=None,
+        results=tuple(analysis.results),
+    )
+
+
+def replicate(
+    model: Any,
+    benchmark: Path | str,
+    *,
+    tokenizer: Any = None,
+    dtype: str = "float32",
+    judge: Completer | None = None,
+    measures: Sequence[OverlapModel] = (),
+    annotated: Path | None = None,
+    phase: Phase = lambda _: contextlib.nullcontext(),
+    **questions: Any,
+) -> ReplicationAnalysis:
+    """Ask a model for the rest of instances, and judge whether it copies them.
+
+    The verdict is a rule on the number of copies, and no proof: texts that are common
+    on the web are copied from there.
+
+    Args:
+        model: A directory, hub name, `api:URL#NAME` of a chat model, or a decoder in
+            memory.
+        benchmark: File of the partition.
+        tokenizer: The fast tokenizer of a model in memory.
+        dtype: Matmul precision of a model directory: `float32` or `bfloat16`.
+        judge: A chat model that then decides; without one the local judge does.
+        measures: Further measures of overlap.
+        annotated: Sheet of people's labels.
+        phase: Opens the progress of each part of the run.
+        **questions: As `plan_replication` takes them: task, k, control, compare, seed
+            and others.
+
+    Raises:
+        InputError: If a file, a field or the model is at fault.
+
+    Source:
+        Golchin and Surdeanu, arXiv:2308.08493.
+    """
+    check_sheet(annotated)
+    plan = plan_replication(benchmark, **questions)
+    with open_prompted(
+        model,
+        tokenizer=tokenizer,
+        dtype=dtype,
+        is_plain=plan.prompts.task == "plain",
+    ) as opened:
+        found = ask(plan, opened, measures=measures, annotated=annotated, phase=phase)
+    return found if judge is None else judged_by(found, judge, phase=phase)
+
+
+def room(plan: ReplicationPlan, model: PromptedModel) -> tuple[int, tuple[str, ...]]:
+    """Most new tokens that leave room for the prompts, and what does not fit.
+
+    Raises:
+        InputError: If a prompt has no token.
+    """
+    if model.read is None or model.tokenize is None or model.context is None:
+        return plan.new_tokens, ()
+    context = model.context
+    lengths = [len(model.read(prompt)) for prompt in plan.completion_prompts]
+    if min(lengths, default=1) < 1:
+        raise InputError("a prompt has no token", hint="look at the template")
+    references = [len(model.tokenize(text)) for text in plan.references]
+    # A reference's first token may join the space before it.
+    wanted = min(plan.new_tokens, max(references, default=1) + 1)
+    left = context - max(lengths, default=1)
+    new_tokens = min(plan.new_tokens, max(left, min(wanted, context // 2)))
+    warnings = []
+    if n_cut := sum(length > context - new_tokens for length in lengths):
+        warnings.append(
+            f"{n_cut} of {len(lengths)} prompts lose their beginning in the "
+            f"model's context of {context} tokens"
+        )
+    if n_long := sum(length > new_tokens for length in references):
+        warnings.append(
+            f"{n_long} of {len(references)} second pieces are longer than the "
+            f"{new_tokens} tokens that the model may write"
+        )
+    return new_tokens, tuple(warnings)
+
+
+def ask(
+    plan: ReplicationPlan,
+    model: PromptedModel,
+    *,
+    measures: Sequence[OverlapModel] = (),
+    annotated: Path | None = None,
+    watch: Stopwatch | None = None,
+    phase: Phase = lambda _: contextlib.nullcontext(),
+) -> ReplicationAnalysis:
+    """Ask for everything that a plan holds, and measure the answers.
+
+    Args:
+        plan: See `plan_replication`.
+        model: What is asked.
+        measures: Further measures of overlap.
+        annotated: Sheet of people's labels.
+        watch: Started with the run.
+        phase: Opens the progress of each part.
+
+    Raises:
+        InputError: If the model refuses everything, or the sheet is of another run.
+    """
+    watch = watch or Stopwatch()
+    new_tokens, notes = room(plan, model)
+
+    def complete(prompts: Sequence[str], title: str) -> tuple[Completion, ...]:
+        with phase(title) as progress:
+            found = model.completer.complete(
+                prompts,
+                max_tokens=new_tokens,
+                seed=plan.seed,
+                stop=plan.stop,
+                progress=progress,
+            )
+        return tuple(one for (one,) in found)
+
+    guided = [complete(prompts, "guided completions") for prompts in plan.guided]
+    general = None
+    if (prompts := plan.general) is not None:
+        general = complete(prompts, "general completions")
+    comparisons, answers = _compared(plan, model, new_tokens, phase)
+    arm = Arm(instances=plan.drawn.instances, guided=guided[0], general=general)
+    control = None
+    if plan.control is not None:
+        control = Arm(instances=plan.control.instances, guided=guided[1])
+    found = measured(arm, measures, control=control, phase=phase)
+    partition = Partition(
+        name=plan.benchmark.name,
+        fingerprint=plan.drawn.fingerprint,
+        prompt_version=plan.prompts.version,
+        arm=arm,
+        control=control,
+        overlaps=found.overlaps,
+        has_bleurt_20=found.has_bleurt_20,
+        control_bleurt=found.control_bleurt,
+        control_warnings=() if plan.control is None else plan.control.warnings,
+        humans=human_labels(annotated, arm, seed=plan.seed),
+        warnings=(
+            *plan.warnings,
+            *notes,
+            *model.notes(),
+            *found.notes,
+        ),
+    )
+    return ReplicationAnalysis(
+        partition=partition,
+        comparisons=tuple(comparisons),
+        answers=tuple(answers),
+        model=model.info,
+        device=model.device,
+        seed=plan.seed,
+        watch=watch,
+    )
+
+
+def _compared(
+    plan: ReplicationPlan, model: PromptedModel, most: int, phase: Phase
+) -> tuple[list[ComparisonResult], list[dict[str, Any]]]:
+    """Results and answers of the further methods, in the order they were named."""
+    instances, completer = plan.drawn.instances, model.completer
+    names: dict[str, Any] = {"dataset": plan.dataset_name, "split": plan.split_name}
+    which: dict[str, Any] = {"benchmark": plan.benchmark.name, "seed": plan.seed}
+    drawn = plan.drawn.fingerprint
+    found: list[ComparisonResult] = []
+    rows: list[dict[str, Any]] = []
+    for name in plan.compare:
+        with phase(name) as progress:
+            shared: dict[str, Any] = {"progress": progress}
+            if name == "first_instances":
+                result, own = first_instances(
+                    plan.benchmark,
+                    completer,
+                    **names,
+                    **shared,
+                    max_tokens=most,
+                    seed=plan.seed,
+                )
+            elif name == "cdd":
+                result, own = cdd(
+                    instances,
+                    plan.general or plan.guided[0],
+                    completer,
+                    **which,
+                    **shared,
+                    fingerprint=drawn,
+                    tokenize=model.tokenize,
+                    n_samples=plan.cdd_samples,
+                    max_tokens=min(_CDD_TOKENS, most),
+                    stop=plan.stop,
+                )
+            elif name == "ts_guessing_word":
+                result, own = ts_guessing_word(
+                    instances,
+                    completer,
+                    **which,
+                    **names,
+                    **shared,
+                    fingerprint=drawn,
+                    max_tokens=min(_WORD_TOKENS, most),
+                )
+            else:
+                texts = [one.text(range(len(one.options))) for one in plan.items]
+                result, own = ts_guessing_option(
+                    plan.items,
+                    completer,
+                    **which,
+                    **names,
+                    **shared,
+                    fingerprint=fingerprint(texts),
+                    max_tokens=min(_OPTION_TOKENS, most),
+                )
+        found.append(result)
+        rows += [{"benchmark": which["benchmark"], "arm": name, **row} for row in own]
+    return found, rows
+
+
+def judged_by(
+    analysis: ReplicationAnalysis,
+    judge: Completer,
+    *,
+    phase: Phase = lambda _: contextlib.nullcontext(),
+) -> ReplicationAnalysis:
+    """The analysis with the labels of a chat model, which then decides.
+
+    Args:
+        analysis: Without them.
+        judge: The chat model.
+        phase: Opens the progress of each arm.
+    """
+    partition = analysis.partition
+    labels = []
+    for arm in (partition.arm, partition.control):
+        if arm is not None:
+            with phase("judging") as progress:
+                labels.append(
+                    judge_llm(
+                        judge,
+                        arm.instances,
+                        arm.guided,
+                        seed=analysis.seed,
+                        progress=progress,
+                    )
+                )
+    return dataclasses.replace(
+        analysis,
+        partition=dataclasses.replace(
+            partition,
+            llm=(labels[0], f"{judge.name}, {judge_version()}"),
+            llm_decides=True,
+            llm_control=labels[1] if len(labels) > 1 else None,
+            warnings=(*partition.warnings, *judge_notes(judge)),
+        ),
+    )

@@ -1,0 +1,122 @@
+"""What `jaxcontam replicate --dry-run` counts: a run whose answers are made up."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jaxcontam.analyses.prompted_model import PromptedModel, served_info, served_name
+from jaxcontam.analyses.replicate import ask, judged_by, room
+from jaxcontam.analyses.replicate_plan import ReplicationPlan
+from jaxcontam.data.journal import Journal
+from jaxcontam.methods.replication.instance import Completion, Progress
+from jaxcontam.scoring.api.address import ApiModel
+from jaxcontam.scoring.api.budget import Budget
+from jaxcontam.scoring.api.chat import PATH, answer_seed
+from jaxcontam.scoring.api.estimate import ApiEstimate, estimate
+
+# About a token, as estimates count them.
+_TOKEN = "xxx "
+# Requests by which a server shows whether it heeds the temperature.
+_SAMPLING_REQUESTS = 4
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class CountingCompleter:
+    """Answers everything with made-up words, and keeps what it was asked.
+
+    Attributes:
+        name: Of the model in whose place it answers.
+        bodies: Requests, as `ChatCompleter` makes them.
+    """
+
+    name: str
+    bodies: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+    def complete(
+        self,
+        prompts: Sequence[str],
+        *,
+        max_tokens: int,
+        temperature: float = 0.0,
+        n_samples: int = 1,
+        seed: int = 0,
+        stop: tuple[str, ...] = (),
+        progress: Progress | None = None,
+    ) -> list[tuple[Completion, ...]]:
+        """See `Completer`."""
+
+        def body_of(prompt: str, sample: int) -> dict[str, Any]:
+            return {
+                "messages": [{"role": "user", "content": prompt}],
+                "temperature": temperature,
+                "seed": answer_seed(seed, sample),
+                "max_tokens": max_tokens,
+            } | ({"stop": list(stop)} if stop else {})
+
+        asked = [body_of(p, i) for p in prompts for i in range(n_samples)]
+        if n_samples > 1 and temperature > 0:
+            asked += [body_of("", -1 - i) for i in range(_SAMPLING_REQUESTS)]
+        self.bodies += asked
+        # One word is no copy of a second piece, and so every answer is judged.
+        answer = Completion(text=_TOKEN * max_tokens)
+        return [(answer,) * n_samples for _ in prompts]
+
+
+def planned_words(
+    plan: ReplicationPlan,
+    model: PromptedModel | ApiModel,
+    *,
+    judge: ApiModel | None,
+    journal: Path,
+    budget: Budget,
+) -> str:
+    """What a run would ask, counted by a run whose answers are made up.
+
+    Args:
+        plan: Of the run.
+        model: What would be asked.
+        judge: Who would judge, or None.
+        journal: Of answers that an earlier run has.
+        budget: Prices of requests.
+    """
+    is_served = isinstance(model, ApiModel)
+    counted = CountingCompleter(model.name if is_served else model.completer.name)
+    stand_in = (
+        PromptedModel(
+            name=served_name(model), completer=counted, info=served_info(model)
+        )
+        if is_served
+        else dataclasses.replace(model, completer=counted)
+    )
+    found = ask(plan, stand_in)
+    judging = ""
+    if judge is not None:
+        judges = CountingCompleter(judge.name)
+        judged_by(found, judges)
+        judging = _judging_words(estimate(judge, PATH, judges.bodies, budget=budget))
+    if is_served:
+        asked = estimate(
+            model, PATH, counted.bodies, journal=Journal(journal), budget=budget
+        )
+        words = (f"{asked.words()}.", judging, "Nothing was sent.")
+        return " ".join(filter(None, words))
+    prompts = plan.completion_prompts
+    assert model.read is not None
+    n_tokens = sum(len(model.read(prompt)) for prompt in prompts)
+    n_more = len(counted.bodies) - len(prompts)
+    more = f", and {n_more:,} answers to further methods" if n_more else ""
+    return (
+        f"{len(prompts):,} completions of prompts of {n_tokens:,} tokens, "
+        f"at most {room(plan, model)[0]:,} new tokens each{more}; nothing was asked."
+        + (f"\n{judging}" if judging else "")
+    )
+
+
+def _judging_words(found: ApiEstimate) -> str:
+    cost = "" if found.cost is None else f", at most about {found.cost:.4g} to pay"
+    return (
+        f"The judge: at most {found.n_requests:,} requests, "
+        f"{found.prompt_tokens:,} prompt tokens and {found.completion_tokens:,} new "
+        f"ones{cost}."
+    )

@@ -1,0 +1,130 @@
+"""Retry limits, backoff and adaptive concurrency for one server."""
+
+import math
+import random
+from collections.abc import Sequence
+
+from jaxcontam.scoring.api.errors import ApiError
+from jaxcontam.scoring.api.faults import Fault
+
+# With waits of at most 1, 2, 4, ... 64, 64 s: a limit by the minute is waited for.
+_TRIES = 10
+# It has never answered: a mistyped address or setting should not take minutes.
+_FIRST_TRIES = 4
+# A late answer may be paid for, and each try takes the whole timeout; a malformed one
+# that comes three times is no coincidence.
+_SAME_TRIES = 3
+_LONGEST_WAIT = 64.0
+# A server that asks for more is waited for so long, and named if it stays busy.
+_LONGEST_ASKED = 120.0
+# Rounds of answers before concurrency rises: each rise may cost a rejection.
+_ROUNDS = 4
+
+
+class Policy:
+    """Retries and concurrency of one server; times are in seconds of any clock.
+
+    When a server says that it is busy, all requests wait, not only the rejected one;
+    then concurrency is halved, and raised by one after every few rounds of answers.
+
+    Attributes:
+        has_answered: Whether the server has ever given an answer.
+    """
+
+    def __init__(self, concurrency: int, rng: random.Random):
+        """Start with `concurrency` requests together, which stays the highest number.
+
+        Args:
+            concurrency: Most requests on their way together.
+            rng: Draws waits, so that requests do not come back in step.
+        """
+        self.has_answered = False
+        self._most = concurrency
+        self._rng = rng
+        self._limit = float(concurrency)
+        self._n_inside = 0
+        self._not_before = -math.inf
+        self._cut_at = -math.inf
+
+    @property
+    def limit(self) -> int:
+        """Requests that may be on their way together."""
+        return int(self._limit)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether one more may go out."""
+        return self._n_inside < self.limit
+
+    def pause(self, now: float) -> float:
+        """Seconds until the next request may go out."""
+        return max(0.0, self._not_before - now)
+
+    def enter(self) -> None:
+        """One more is on its way."""
+        self._n_inside += 1
+
+    def leave(self) -> None:
+        """One has come back, or was given up."""
+        self._n_inside -= 1
+
+    def answered(self) -> None:
+        """The server gave an answer."""
+        self.has_answered = True
+        self._limit = min(float(self._most), self._limit + 1 / (_ROUNDS * self._limit))
+
+    def failed(
+        self, faults: Sequence[Fault], *, sent: float, now: float, tries: int | None
+    ) -> float | None:
+        """A request failed once more.
+
+        The wait is exponential with full jitter (uniform between 0 and a bound that
+        doubles), or what the server asks for, up to two minutes.
+
+        Args:
+            faults: All of this request, this one last.
+            sent: When it left.
+            now: When it failed.
+            tries: Most tries; None: as many as the fault deserves.
+
+        Returns:
+            Seconds before the next try, or None if there is none.
+        """
+        fault, wait = faults[-1], None
+        if len(faults) < (tries or self._tries(faults)):
+            bound = min(_LONGEST_WAIT, 2.0 ** (len(faults) - 1))
+            wait = self._rng.uniform(0.0, bound)
+            if fault.wait is not None:
+                wait = min(fault.wait, _LONGEST_ASKED)
+        if fault.kind == "busy":
+            # Rejections of requests sent before the last cut say nothing new.
+            if sent >= self._cut_at:
+                self._limit = max(1.0, self._limit / 2)
+                self._cut_at = now
+            self._not_before = max(self._not_before, now + (wait or 0.0))
+        return wait
+
+    def error(self, url: str, faults: Sequence[Fault]) -> ApiError:
+        """The error that ends a request after its last try."""
+        fault = faults[-1]
+        times = "" if len(faults) == 1 else f", {len(faults)} times"
+        asked = ""
+        if fault.wait is not None and fault.wait > _LONGEST_ASKED:
+            asked = f"; the server asks to wait {fault.wait:.0f} s"
+        hint = "run the same command again later: what is answered is not asked again"
+        if fault.kind == "broken" and not self.has_answered:
+            hint = "is a server running at that address and port?"
+        if fault.kind == "garbled":
+            hint = "the URL ends before /chat/completions, such as https://host/v1"
+        return ApiError(
+            f"{url}: {fault.words}{times}{asked}", hint=hint, status=fault.status
+        )
+
+    def _tries(self, faults: Sequence[Fault]) -> int:
+        """Tries that a request with these faults may have in all."""
+        for kinds in (("late",), ("garbled", "unusable")):
+            n_same = sum(fault.kind in kinds for fault in faults)
+            if faults[-1].kind in kinds and n_same >= _SAME_TRIES:
+                return len(faults)
+        is_unknown = faults[-1].kind == "broken" and not self.has_answered
+        return _FIRST_TRIES if is_unknown else _TRIES
