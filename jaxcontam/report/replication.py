@@ -103,22 +103,12 @@ def replication_page(
         for one in counted
         if one.arm == "control" and _label(one, judge) in ("exact", "near")
     ]
+    cells = [judge_cells(row, words) for row in judges]
+    copies = Table(JUDGE_HEADER, cells, "copies", words=(4, 5, 6))
+    sentences = replication_sentences(report.results, words)
     sections = [
-        Section(
-            [Items(replication_sentences(report.results, words)), Paragraph(_MEANING)]
-        ),
-        Section(
-            [
-                Table(
-                    JUDGE_HEADER,
-                    [judge_cells(row, words) for row in judges],
-                    "copies",
-                    words=(4, 5, 6),
-                ),
-                Paragraph(_RULE, "quiet"),
-            ],
-            "Copies",
-        ),
+        Section([Items(sentences), Paragraph(_MEANING)]),
+        Section([copies, Paragraph(_RULE, "quiet")], "Copies"),
         *_overlap_sections(overlaps, asked, judge),
     ]
     if comparisons:
@@ -247,15 +237,13 @@ def _flip_sentence(row: OverlapResult) -> str:
             f"({p}). That alone is no copy: a longer, more exacting instruction "
             "can do it."
         )
-    if guided < general:
-        return (
-            f"With the partition named, completions are less like its text, not "
-            f"more: {means} ({p})."
-        )
-    return (
-        "This does not show that naming the partition brings completions "
-        f"closer to its text: {means} ({p})."
+    said = (
+        "This does not show that naming the partition brings completions closer to "
+        "its text"
     )
+    if guided < general:
+        said = "With the partition named, completions are less like its text, not more"
+    return f"{said}: {means} ({p})."
 
 
 def _judge_sentences(row: JudgeResult, name: str) -> list[str]:
