@@ -79,17 +79,6 @@ def test_another_servers_error_in_a_200_is_read_as_its_status():
         assert client.n_sent == 3
 
 
-def test_choices_stand_in_the_order_of_their_indices():
-    choices = [{"index": i, "text": f"t{i}"} for i in (2, 0, 3, 1)]
-    server = Server(lambda *_: httpx2.Response(200, json={"choices": choices}))
-    with opened(server) as client:
-        for body in ({"prompt": [[1], [2]], "n": 2}, {"prompt": list("abcd")}):
-            found = client.post(PATH, body)
-            assert [c["text"] for c in found["choices"]] == ["t0", "t1", "t2", "t3"]
-        with pytest.raises(ApiError, match="4 choices where 1 are asked for"):
-            client.post(PATH, {"prompt": [1, 2, 3, 4]})
-
-
 def test_the_hint_names_the_variable_that_the_key_comes_from():
     server = Server(lambda *_: fault(401))
     with (

@@ -1,12 +1,17 @@
 """The journal of finished pieces: what a killed run leaves, and what a rerun finds."""
 
 import json
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
 from jaxcontam.data.journal import Journal, journal_key
 from jaxcontam.errors import InputError
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def test_a_journal_gives_back_what_was_added(tmp_path):
@@ -53,6 +58,32 @@ def test_two_writers_of_one_file_give_each_key_its_own_value(tmp_path):
     for i in range(3):
         assert (one[f"one {i}"], other[f"other {i}"]) == ([1, i], [2, i])
         assert Journal(path)[f"other {i}"] == [2, i]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from jaxcontam.data.journal import Journal
+
+journal = Journal(Path(sys.argv[1]))
+for i in range(200):
+    journal.add(f"{sys.argv[2]} {i}", [sys.argv[2]] * (1 + i % 7))
+    assert journal[f"{sys.argv[2]} {i}"] == [sys.argv[2]] * (1 + i % 7)
+"""
+
+
+def test_two_processes_that_write_at_once_keep_every_line_whole(tmp_path, capsys):
+    path = tmp_path / "j.jsonl"
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, path, name], cwd=ROOT)
+        for name in "ab"
+    ]
+    assert [writer.wait() for writer in writers] == [0, 0]
+    journal = Journal(path)
+    for name in "ab":
+        for i in range(200):
+            assert journal[f"{name} {i}"] == [name] * (1 + i % 7)
+    assert capsys.readouterr().err == ""
 
 
 def test_a_file_that_another_one_replaced_gives_no_value_of_another_key(tmp_path):

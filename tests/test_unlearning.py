@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from jaxcontam.analyses.method_notes import method_words
-from jaxcontam.commands.unlearning_samples import Sampled, rouge_similarities
-from jaxcontam.commands.unlearning_texts import load_chunks, load_questions
+from jaxcontam.analyses.unlearning_samples import Sampled, rouge_similarities
+from jaxcontam.analyses.unlearning_texts import load_chunks, load_questions
 from jaxcontam.errors import InputError
 from jaxcontam.methods.unlearning import (
     Similarities,

@@ -30,7 +30,7 @@ Kind = Literal["model", "benchmark"]
 # Flags of the table as a whole: they stand on its own command line, or nowhere.
 _OWN = {
     *("model", "benchmark", "out", "store", "no_store", "json", "dry_run"),
-    *("seed", "min_effect", "distributed", "price_per_hour"),
+    *("seed", "min_effect", "shard", "distributed", "price_per_hour"),
 }
 _FIELDS = {field.name for field in dataclasses.fields(Audit)} - _OWN
 _OF_MODEL = _FIELDS & {field.name for field in dataclasses.fields(DeviceFlags)}

@@ -13,6 +13,20 @@ from tyro.conf import Positional
 from jaxcontam.analyses.method_notes import report_words
 from jaxcontam.analyses.saved import write_texts
 from jaxcontam.analyses.stopwatch import Stopwatch
+from jaxcontam.analyses.unlearning_audit import TaskAudit, screened_audit
+from jaxcontam.analyses.unlearning_samples import (
+    cosine_similarities,
+    judge_similarities_of,
+    rouge_similarities,
+    sample_arms,
+)
+from jaxcontam.analyses.unlearning_texts import (
+    Screened,
+    check_pair,
+    load_chunks,
+    load_questions,
+    run_name,
+)
 from jaxcontam.commands.flags import (
     STORE_DIR,
     ReportFlags,
@@ -22,20 +36,6 @@ from jaxcontam.commands.flags import (
 )
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.commands.publish import shown
-from jaxcontam.commands.unlearning_audit import TaskAudit, screened_audit
-from jaxcontam.commands.unlearning_samples import (
-    cosine_similarities,
-    judge_similarities_of,
-    rouge_similarities,
-    sample_arms,
-)
-from jaxcontam.commands.unlearning_texts import (
-    Screened,
-    check_pair,
-    load_chunks,
-    load_questions,
-    run_name,
-)
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.methods.unlearning import BOUND, draw_arms
@@ -203,16 +203,19 @@ class Unlearning(StoreFlags, ReportFlags):
         if judge is not None:
             for audit in audits:
                 if audit.sampled is not None:
-                    audit.found.append(
-                        judge_similarities_of(
+                    with progress_bar(
+                        f"judging {audit.task.task}", unit="answers/s"
+                    ) as progress:
+                        found = judge_similarities_of(
                             audit.task,
                             audit.sampled,
                             judge,
                             api_key=api_key,
                             journal=journal,
                             retry_refused=self.retry_refused,
+                            progress=progress,
                         )
-                    )
+                    audit.found.append(found)
         document = self._publish(audits, watch, before, after, device_info(), out)
         return 3 if any(row.get("n_refused") for row in document["results"]) else 0
 
@@ -283,21 +286,24 @@ class Unlearning(StoreFlags, ReportFlags):
 
         scored_N = ~np.isnan(audit.ratios["min_k"])
         usable_N = scored_N & np.array([item.has_truth for item in audit.task.items])
-        sampled = sample_arms(
-            audit.task,
-            draw_arms(
-                audit.suspicious("min_k"), usable_N, most=self.most, seed=self.seed
-            ),
-            checkpoint,
-            sampling=lambda new_tokens: Sampling(
-                n_samples=self.samples,
-                new_tokens=new_tokens,
-                temperature=self.temperature,
-                seed=self.seed,
-            ),
-            new_tokens=self.new_tokens,
-            journal=journal,
+        arms = draw_arms(
+            audit.suspicious("min_k"), usable_N, most=self.most, seed=self.seed
         )
+        with progress_bar(f"sampling {audit.task.task}", unit="texts/s") as progress:
+            sampled = sample_arms(
+                audit.task,
+                arms,
+                checkpoint,
+                sampling=lambda new_tokens: Sampling(
+                    n_samples=self.samples,
+                    new_tokens=new_tokens,
+                    temperature=self.temperature,
+                    seed=self.seed,
+                ),
+                new_tokens=self.new_tokens,
+                journal=journal,
+                progress=progress,
+            )
         return dataclasses.replace(
             audit, sampled=sampled, found=[rouge_similarities(sampled)]
         )

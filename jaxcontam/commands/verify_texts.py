@@ -14,8 +14,8 @@ from jaxcontam.analyses.partition import (
     PARTITION,
     partition_from_rows,
 )
+from jaxcontam.analyses.unlearning_audit import audit_from_rows
 from jaxcontam.commands.recomputed import UNREADABLE, differences, digest_faults
-from jaxcontam.commands.unlearning_audit import audit_from_rows
 from jaxcontam.methods.membership.books import Shelf
 from jaxcontam.report import books, membership, replication, unlearning
 from jaxcontam.report.document import REPORT_NAME

@@ -12,10 +12,9 @@ from typing import Any
 from jaxcontam.scoring.api.address import KEY_VARIABLE
 from jaxcontam.scoring.api.errors import ApiError, RefusedError
 from jaxcontam.scoring.api.faults import Fault, without_key
-from jaxcontam.scoring.api.request import n_choices
 
 Answer = dict[str, Any]
-"""A JSON object of the protocol, its `choices` in the order of their indices."""
+"""A JSON object of the protocol with one choice."""
 
 # Too many requests or an overload (529): the server wants fewer of them.
 _BUSY = frozenset({429, 503, 529})
@@ -88,7 +87,7 @@ def read_reply(
             wait = _asked_wait(headers, now)
             return _without_answer(url, code, said, None, wait, key_variable)
         return Fault("garbled", f"an error for an answer ({said})")
-    return _with_choices(url, answer, body, _shown(data, api_key))
+    return _with_choice(url, answer, body, _shown(data, api_key))
 
 
 def _without_key(answer: Any, api_key: str | None) -> Any:
@@ -146,9 +145,10 @@ def _without_answer(
     return Fault("busy" if status in _BUSY else "broken", fault, wait, status)
 
 
-def _with_choices(
+def _with_choice(
     url: str, answer: Answer, body: Mapping[str, Any], shown: str
 ) -> Answer | Fault:
+    """The answer, if it has the one choice that every request asks for."""
     choices = answer.get("choices")
     if choices == []:
         raise RefusedError(f"{url}: an answer without choices")
@@ -158,17 +158,11 @@ def _with_choices(
         for c in choices
     ):
         return Fault("garbled", f"not an answer of the protocol ({shown})")
-    expected = n_choices(body)
-    if len(choices) != expected:
-        words = f"{len(choices)} choices where {expected} are asked for"
-        return Fault("garbled", words)
-    indices = [choice.get("index") for choice in choices]
-    if all(index is None for index in indices):
-        return answer
-    is_whole = all(type(index) is int for index in indices)
-    if not is_whole or sorted(indices) != list(range(expected)):
-        return Fault("garbled", f"choices with the indices {indices[:8]}")
-    return answer | {"choices": sorted(choices, key=lambda choice: choice["index"])}
+    if len(choices) != 1:
+        return Fault("garbled", f"{len(choices)} choices where 1 are asked for")
+    if (index := choices[0].get("index")) not in (None, 0):
+        return Fault("garbled", f"choices with the indices {[index]}")
+    return answer
 
 
 def _said(data: bytes, status: int, api_key: str | None) -> tuple[str, object]:

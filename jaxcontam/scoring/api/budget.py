@@ -2,12 +2,11 @@
 
 import dataclasses
 import math
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from jaxcontam.errors import InputError
-from jaxcontam.scoring.api.request import Body, most_tokens
+from jaxcontam.scoring.api.request import Body
 
 _MILLION = 1_000_000
 # Marks of roles and turns that a chat template puts around a message, at most.
@@ -84,7 +83,8 @@ class Budget:
 class Spending:
     """Usage so far, plus the upper bound of requests in flight.
 
-    Clients of several servers may share one, since a budget belongs to a run.
+    Clients of several servers may share one, since a budget belongs to a run; all run
+    in one event loop.
 
     Attributes:
         budget: The limit.
@@ -96,7 +96,6 @@ class Spending:
         self.budget = budget
         self.spent = Usage()
         self._held = Usage()
-        self._lock = threading.Lock()
 
     def hold(self, most: Usage) -> bool:
         """Reserve a request's bound; False means wait for requests in flight.
@@ -107,27 +106,25 @@ class Spending:
         Raises:
             InputError: If it would exceed the limit even if those used nothing.
         """
-        with self._lock:
-            if self.budget.is_passed(self.spent + most):
-                used = self.spent
-                raise InputError(
-                    f"the budget of {self.budget.max_cost:g} does not hold one more "
-                    f"request ({used.n_requests:,} sent, {used.prompt_tokens:,} + "
-                    f"{used.completion_tokens:,} tokens used, "
-                    f"{self.budget.cost(used):.4g} paid)",
-                    hint="run the same command again with a higher --budget: what is "
-                    "answered is not asked again",
-                )
-            if self.budget.is_passed(self.spent + self._held + most):
-                return False
-            self._held += most
-            return True
+        if self.budget.is_passed(self.spent + most):
+            used = self.spent
+            raise InputError(
+                f"the budget of {self.budget.max_cost:g} does not hold one more "
+                f"request ({used.n_requests:,} sent, {used.prompt_tokens:,} + "
+                f"{used.completion_tokens:,} tokens used, "
+                f"{self.budget.cost(used):.4g} paid)",
+                hint="run the same command again with a higher --budget: what is "
+                "answered is not asked again",
+            )
+        if self.budget.is_passed(self.spent + self._held + most):
+            return False
+        self._held += most
+        return True
 
     def settle(self, most: Usage, used: Usage) -> None:
         """A request that held `most` has used `used`."""
-        with self._lock:
-            self._held -= most
-            self.spent += used
+        self._held -= most
+        self.spent += used
 
 
 def most_usage(body: Body, *, is_bounded: bool = True) -> Usage:
@@ -142,7 +139,7 @@ def most_usage(body: Body, *, is_bounded: bool = True) -> Usage:
     Raises:
         AssertionError: If nothing bounds the answer.
     """
-    most = most_tokens(body)
+    most = _most_tokens(body)
     assert most is not None or not is_bounded, "a budget needs max_tokens"
     prompts = _prompt_tokens(body, lambda n_bytes: n_bytes + 1)
     return Usage(1, prompts, most or 0)
@@ -151,7 +148,7 @@ def most_usage(body: Body, *, is_bounded: bool = True) -> Usage:
 def about_usage(body: Body) -> Usage:
     """Estimated usage of one request with answers of the longest allowed length."""
     prompts = _prompt_tokens(body, lambda n: math.ceil(n / _BYTES_PER_TOKEN))
-    return Usage(1, prompts, most_tokens(body) or 0)
+    return Usage(1, prompts, _most_tokens(body) or 0)
 
 
 def used_by(answer: Mapping[str, Any], most: Usage) -> Usage:
@@ -169,20 +166,20 @@ def used_by(answer: Mapping[str, Any], most: Usage) -> Usage:
     return Usage(1, *counts)
 
 
+def _most_tokens(body: Body) -> int | None:
+    """Most tokens of the answer; None where nothing bounds them."""
+    return body.get("max_tokens", body.get("max_completion_tokens"))
+
+
 def _prompt_tokens(body: Body, of_bytes: Callable[[int], int]) -> int:
-    """Tokens of a request's prompts: ids are counted, texts by their bytes."""
+    """Tokens of a request's prompt: ids are counted, text by its bytes."""
 
     def of_text(text: object) -> int:
         return of_bytes(len(str(text).encode("utf-8", "replace")))
 
     messages: Iterable[Mapping[str, Any]] = body.get("messages") or ()
     total = sum(of_text(m.get("content")) + _TEMPLATE_TOKENS for m in messages)
-    prompt = body.get("prompt")
+    prompt = body.get("prompt", ())
     if isinstance(prompt, str):
         return total + of_text(prompt)
-    for piece in prompt or ():
-        if isinstance(piece, str):
-            total += of_text(piece)
-        else:
-            total += 1 if isinstance(piece, int) else len(piece)
-    return total
+    return total + sum(map(len, prompt))

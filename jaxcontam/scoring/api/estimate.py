@@ -49,7 +49,6 @@ def estimate(
     *,
     journal: Journal | None = None,
     budget: Budget | None = None,
-    repeats: Sequence[int] | None = None,
 ) -> ApiEstimate:
     """Estimate a call of `ApiClient.post_all`; sends nothing.
 
@@ -59,12 +58,8 @@ def estimate(
         bodies: Equal ones are sent once.
         journal: As the client's.
         budget: Its prices are used, its limits are not.
-        repeats: As `post_all`'s.
     """
-    of_key = {
-        request_key(model, path, body, repeat=repeat): body
-        for body, repeat in zip(bodies, repeats or [0] * len(bodies), strict=True)
-    }
+    of_key = {request_key(model, path, body): body for body in bodies}
     to_send = [b for key, b in of_key.items() if journal is None or key not in journal]
     usage = sum(map(about_usage, to_send), Usage())
     return _estimate(usage, len(of_key) - len(to_send), budget or Budget())

@@ -182,7 +182,7 @@ def shown_tokens(
     Raises:
         ValueError: If there are none.
     """
-    choice = the_choice(answer)
+    (choice,) = answer["choices"]
     if not way.echo:
         return _of_prompt_logprobs(choice.get("prompt_logprobs"), prompt)
     found = choice.get("logprobs")
@@ -199,23 +199,6 @@ def shown_tokens(
     if not all(token is None or isinstance(token, str) for token in tokens):
         raise ValueError("a token is no text")
     return tokens, values, found.get("text_offset")
-
-
-def the_choice(answer: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The only choice of an answer.
-
-    Raises:
-        ValueError: If there is none, or another one.
-    """
-    choices = answer.get("choices")
-    if not isinstance(choices, list) or not choices:
-        raise ValueError("no choices")
-    if len(choices) > 1:
-        raise ValueError(f"{len(choices)} choices where 1 was asked for")
-    (choice,) = choices
-    if not isinstance(choice, dict) or choice.get("index", 0) not in (0, None):
-        raise ValueError("a choice of another prompt")
-    return choice
 
 
 def checked_logprob(value: Any, place: str) -> float:

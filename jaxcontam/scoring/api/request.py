@@ -1,4 +1,4 @@
-"""Journal keys of requests, and the number of answers and tokens they ask for."""
+"""Journal keys of requests."""
 
 import json
 from collections.abc import Mapping
@@ -23,18 +23,3 @@ def request_key(model: ApiModel, path: str, body: Body, *, repeat: int = 0) -> s
     words = json.dumps(body, sort_keys=True, allow_nan=False)
     parts = [repeat] if repeat else []
     return journal_key("api", model.url, model.name, path, words, *parts)
-
-
-def n_choices(body: Body) -> int:
-    """Choices that a request asks for: `n` of each of its prompts."""
-    prompt = body.get("prompt")
-    n_prompts = 1
-    if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
-        n_prompts = len(prompt)
-    return n_prompts * int(body.get("n") or 1)
-
-
-def most_tokens(body: Body) -> int | None:
-    """Most tokens of all its answers; None where nothing bounds them."""
-    most = body.get("max_tokens", body.get("max_completion_tokens"))
-    return None if most is None else n_choices(body) * int(most)

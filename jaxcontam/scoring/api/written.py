@@ -14,7 +14,6 @@ from jaxcontam.scoring.api.logprobs import (
     Way,
     checked_logprob,
     read_prompt_scores,
-    the_choice,
 )
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ def _written(answer: Mapping[str, Any]) -> list[list[tuple[str, float]]]:
     tokens alone, for models that write parts of characters.
     """
     try:
-        found = the_choice(answer).get("logprobs")
+        found = answer["choices"][0].get("logprobs")
         assert isinstance(found, dict)
         pairs = list(zip(found["tokens"], found["token_logprobs"], strict=True))
         likeliest = (found.get("top_logprobs") or [{}])[0] or {}

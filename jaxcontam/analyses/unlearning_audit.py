@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontam.commands.unlearning_samples import (
+from jaxcontam.analyses.unlearning_samples import (
     ELSEWHERE,
     Sampled,
     measured,
     rouge_similarities,
     sample_fields,
 )
-from jaxcontam.commands.unlearning_texts import Item, Screened
+from jaxcontam.analyses.unlearning_texts import Item, Screened
 from jaxcontam.errors import InputError
 from jaxcontam.methods.unlearning import (
     Similarities,

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxcontam.commands.progress import progress_bar
-from jaxcontam.commands.unlearning_texts import Screened
+from jaxcontam.analyses.unlearning_texts import Screened
 from jaxcontam.data.journal import Journal
 from jaxcontam.data.rouge import rouge_l
 from jaxcontam.errors import InputError
 from jaxcontam.methods.unlearning import Similarities
 from jaxcontam.results.unlearning import CHUNKS
 from jaxcontam.scoring.api.address import ApiModel
+from jaxcontam.scoring.completer import Progress
 
 if TYPE_CHECKING:
     from jaxcontam.models.checkpoint import Checkpoint
@@ -58,6 +58,7 @@ def sample_arms(
     sampling: Callable[[int], "Sampling"],
     new_tokens: int | None,
     journal: Journal,
+    progress: Progress | None = None,
 ) -> Sampled:
     """Let a model go on from the prompts of both arms.
 
@@ -69,6 +70,7 @@ def sample_arms(
         new_tokens: Most tokens of a sample; None: as many as the longest truth has,
             and at most half the context.
         journal: Where finished prompts are kept.
+        progress: Told of finished prompts and of all.
 
     Raises:
         InputError: If `new_tokens` leaves no room for a prompt.
@@ -98,10 +100,7 @@ def sample_arms(
         len(one.ids)
         for one in tokenizer.encode_batch(prompts, add_special_tokens=False)
     ]
-    with progress_bar(f"sampling {screened.task}", unit="texts/s") as progress:
-        found = complete_texts(
-            checkpoint, prompts, sampling(new_tokens), journal, progress
-        )
+    found = complete_texts(checkpoint, prompts, sampling(new_tokens), journal, progress)
     return Sampled(
         selected=arms[0],
         unselected=arms[1],
@@ -148,6 +147,7 @@ def judge_similarities_of(
     api_key: str | None,
     journal: Journal,
     retry_refused: bool,
+    progress: Progress | None = None,
 ) -> Similarities:
     """Numbers from 1 to 5 that a chat model gives; NaN where it gives none."""
     from jaxcontam.scoring.similarity_judge import judge_similarities
@@ -157,15 +157,14 @@ def judge_similarities_of(
         for i, samples in sampled.samples.items()
         for sample in samples
     ]
-    with progress_bar(f"judging {screened.task}", unit="answers/s") as progress:
-        found = judge_similarities(
-            judge,
-            triples,
-            journal,
-            api_key=api_key,
-            retry_refused=retry_refused,
-            progress=progress,
-        )
+    found = judge_similarities(
+        judge,
+        triples,
+        journal,
+        api_key=api_key,
+        retry_refused=retry_refused,
+        progress=progress,
+    )
     numbers = iter(found.numbers)
     of_text = {
         i: [np.nan if (n := next(numbers)) is None else float(n) for _ in samples]
