@@ -24,14 +24,13 @@ from rich.console import Console
 from eval.planted import order_tests, scored_texts, trained
 from eval.python_docs import Question, read_python_docs
 from eval.study import run_study
+from jaxcontam.analyses.saved import write_files
 from jaxcontam.commands.flags import check_seed
 from jaxcontam.commands.progress import progress_bar
-from jaxcontam.commands.report import write_page
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.manifest import Manifest
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
-from jaxcontam.report.document import write_report
 from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.report.table import print_results
 from jaxcontam.results import MembershipResult, OrderResult, Report
@@ -135,8 +134,8 @@ class Quickstart:
                 "n_questions": len(docs.questions),
             },
         )
-        document = write_report(report, [*evidence, *[None] * len(ranked)], self.out)
-        page = write_page(document, self.out)
+        rows = [*evidence, *[None] * len(ranked)]
+        document, page = write_files(report, rows, self.out)
         print_headline((*decided, *ranked), console)
         _print_reading(document, self.out, page, console)
         return document

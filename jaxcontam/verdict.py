@@ -18,6 +18,7 @@ from jaxcontam.results import (
     Pretest,
     Screening,
 )
+from jaxcontam.results.terms import Verdict, base_null
 from jaxcontam.stats.multiple import (
     benjamini_yekutieli,
     calibrated_e,
@@ -27,11 +28,11 @@ from jaxcontam.stats.multiple import (
 from jaxcontam.stats.pretests import is_templated
 from jaxcontam.stats.pretests.gate import gate
 
-CONTAMINATED = "contaminated"
-SUSPECTED = "suspected"
-INCONCLUSIVE = "inconclusive"
-NO_EVIDENCE = "no evidence"
-INVALID_DESIGN = "invalid design"
+CONTAMINATED: Verdict = "contaminated"
+SUSPECTED: Verdict = "suspected"
+INCONCLUSIVE: Verdict = "inconclusive"
+NO_EVIDENCE: Verdict = "no evidence"
+INVALID_DESIGN: Verdict = "invalid design"
 
 MIN_EFFECT = 0.5
 """Nats per boundary that a `no evidence` must have been able to find."""
@@ -79,11 +80,6 @@ def decide(results: Sequence[OrderResult], *, min_effect: float) -> list[OrderRe
     return decided
 
 
-def base_null(result: OrderResult) -> str:
-    """The null hypothesis, whatever keeps together."""
-    return result.null.removeprefix("within-group ").removesuffix(" of blocks")
-
-
 def passes_gate(pretests: Sequence[Pretest]) -> bool:
     """Whether none of these checks rejects at the level before `contaminated`."""
     return all(test.passed for test in gate(pretests, GATE_LEVEL))
@@ -123,7 +119,7 @@ def _verdict(
     *,
     n: int,
     min_effect: float,
-) -> str:
+) -> Verdict:
     """Of a primary test; `n` is how many benchmarks there are."""
     designed, reference = result.null == DESIGNED, result.reference
     if not designed and not all(test.passed for test in result.pretests):
@@ -142,7 +138,7 @@ def _verdict(
 
 def _proves(result: OrderResult, beside: Sequence[OrderResult], n: int) -> bool:
     """Whether a small p-value of this test can only come from memory."""
-    null = base_null(result)
+    null = base_null(result.null)
     if result.validity != "exact":
         return False
     if null not in _OF_ORDERS or result.order_provenance in KNOWN_ORDERS:
@@ -153,7 +149,7 @@ def _proves(result: OrderResult, beside: Sequence[OrderResult], n: int) -> bool:
         return passes_gate(result.pretests)
     # Two tests of one file were looked at.
     return any(
-        base_null(other) == "reversibility"
+        base_null(other.null) == "reversibility"
         and other.validity == "exact"
         and all(test.passed for test in other.pretests)
         and passes_gate(other.pretests)
@@ -178,8 +174,8 @@ def _world_is_silent(result: OrderResult) -> bool:
 def _attracts(other: OrderResult, result: OrderResult, n: int) -> bool:
     """Whether a test beside says what would be proof were the order random."""
     return (
-        base_null(result) == "reversibility"
-        and base_null(other) == "exchangeability"
+        base_null(result.null) == "reversibility"
+        and base_null(other.null) == "exchangeability"
         and other.validity == "exact"
         and all(test.passed for test in other.pretests)
         and passes_gate(other.pretests)

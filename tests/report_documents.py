@@ -1,9 +1,12 @@
 """Small reports of audits that nothing was scored for."""
 
+import dataclasses
 import json
 
 from jaxcontam.report.document import to_document
 from jaxcontam.results import ModelInfo, OrderNumbers, OrderResult, Pretest, Report
+from jaxcontam.results.membership import ScoreResult
+from jaxcontam.results.read import read_result
 
 
 def order_result(benchmark="boolq", **changes):
@@ -45,13 +48,20 @@ def order_result(benchmark="boolq", **changes):
         ),
         "verdict": "contaminated",
     }
-    for name, value in changes.items():
-        (numbers if name in numbers else fields)[name] = value
-    return OrderResult(numbers=OrderNumbers(**numbers), **fields)
+    row = OrderResult(numbers=OrderNumbers(**numbers), **fields)
+    return changed(row, **changes)
 
 
-def audit_document(*results, model="pythia", command=("audit",), seed=0):
-    """A report of an audit as JSON values."""
+def changed(row, **changes):
+    """A result with other fields; changes are fields of it or of its numbers."""
+    names = {field.name for field in dataclasses.fields(OrderNumbers)}
+    of_numbers = {name: changes.pop(name) for name in names & set(changes)}
+    numbers = dataclasses.replace(row.numbers, **of_numbers)
+    return dataclasses.replace(row, numbers=numbers, **changes)
+
+
+def audit_report(*results, model="pythia", command=("audit",), seed=0, **changes):
+    """A report of an audit."""
     report = Report(
         command=(*command, model, *(row.benchmark for row in results)),
         seed=seed,
@@ -70,12 +80,21 @@ def audit_document(*results, model="pythia", command=("audit",), seed=0):
         min_effect=0.5,
         results=results,
     )
-    return json.loads(json.dumps(to_document(report)))
+    return dataclasses.replace(report, **changes)
+
+
+def audit_document(*results, **changes):
+    """A report of an audit as JSON values."""
+    return to_document(audit_report(*results, **changes))
+
+
+def report_of(document):
+    """A report from its JSON values."""
+    return read_result(Report, document, "report")
 
 
 def ranking_document(model="b", **changes):
     """A report of membership whose primary score ranked labelled texts."""
-    document = audit_document(order_result(), model=model, command=("membership",))
     fields = {
         "benchmark": "boolq",
         "fingerprint": "sha256:boolq",
@@ -93,8 +112,8 @@ def ranking_document(model="b", **changes):
         "verdict": "contaminated",
     }
     others = {**fields, "method": "loss", "primary": False, "verdict": None}
-    document["results"] = [{**fields, **changes}, others]
-    return document
+    rows = ScoreResult(**fields | changes), ScoreResult(**others)
+    return audit_document(*rows, model=model, command=("membership",))
 
 
 def save_document(document, folder):

@@ -5,38 +5,38 @@ import math
 import numpy as np
 import pytest
 
-from jaxcontam.report.attraction import (
+from jaxcontam.report.decision import AuditedFile
+from jaxcontam.report.neighbours import (
     attraction_rows,
     attraction_sentence,
     gains_of,
-    interval_columns,
     kind_of,
-    pair_row,
+    pair_test,
 )
 from jaxcontam.report.plots import gains_plot, lag_plot
+from jaxcontam.results import Neighbours
 from jaxcontam.stats.direction import neighbours
+from tests.report_documents import order_result
 
 pytestmark = pytest.mark.unoptimised
 
 
-def row(forward, backward, se=0.1, *, log10_p=-6.0, **changes):
-    """A row whose two gains are independent."""
-    fields = {
-        "benchmark": "boolq",
-        "method": "direction",
-        "order_provenance": "published",
-        "log10_p": log10_p,
-        "lag_profile": None,
-        "neighbours": {
-            "forward": forward,
-            "forward_se": se,
-            "backward": backward,
-            "backward_se": se,
-            "excess": forward - backward,
-            "excess_se": math.sqrt(2) * se,
-        },
-    }
-    return fields | changes
+def gains(forward, backward, se=0.1):
+    """Two independent gains and their difference."""
+    return Neighbours(
+        forward=forward,
+        forward_se=se,
+        backward=backward,
+        backward_se=se,
+        excess=forward - backward,
+        excess_se=math.sqrt(2) * se,
+    )
+
+
+def row(forward, backward, se=0.1, **changes):
+    found = gains(forward, backward, se)
+    fields = {"method": "direction", "neighbours": found, "log10_p": -6.0}
+    return order_result(**fields | changes)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def row(forward, backward, se=0.1, *, log10_p=-6.0, **changes):
     ],
 )
 def test_gains_are_told_apart_by_their_intervals(forward, backward, kind):
-    assert kind_of(row(forward, backward)) == kind
+    assert kind_of(gains(forward, backward)) == kind
 
 
 def test_intervals_are_those_of_the_normal_law():
@@ -60,14 +60,6 @@ def test_intervals_are_those_of_the_normal_law():
     assert forward is not None and excess is not None
     assert (forward.low, forward.high) == pytest.approx((1.704, 2.096), abs=1e-3)
     assert excess.high - excess.low == pytest.approx(2 * 1.959964 * 0.1 * math.sqrt(2))
-    columns = interval_columns(row(1.9, 0.1))
-    assert columns["forward_low"] == forward.low
-    assert set(columns) == {
-        f"{name}_{end}"
-        for name in ("forward", "backward", "excess")
-        for end in ("low", "high")
-    }
-    assert interval_columns({"neighbours": None}) == {}
 
 
 @pytest.mark.parametrize(
@@ -109,16 +101,15 @@ def test_numbers_have_the_digits_that_their_errors_leave():
     assert cells[0] == ["0.012", "0.004 to 0.020"]
     assert cells[1] == ["0.000", "-0.008 to 0.007"]
     assert attraction_rows(row(19.0, 3.4, 4.0))[0][1] == "19"
-    assert attraction_rows({"neighbours": None}) == []
+    assert attraction_rows(order_result()) == []
 
 
 def test_test_of_whole_orders_shows_the_gains_of_a_pair_test_beside_it():
-    own = {"benchmark": "boolq", "method": "stratified"}
-    other = row(1.0, 0.0, benchmark="piqa")
-    some, all_pairs = row(1.0, 0.0), row(1.1, 0.0, lag_profile=[0.1] * 10)
-    assert pair_row(own, [own, other, some, all_pairs]) is all_pairs
-    assert pair_row(some, [some, all_pairs]) is some
-    assert pair_row(own, [own, other]) is None
+    own = order_result()
+    some, all_pairs = row(1.0, 0.0), row(1.1, 0.0, lag_profile=(0.1,) * 10)
+    assert pair_test(AuditedFile(own, (some, all_pairs))) is all_pairs
+    assert pair_test(AuditedFile(some, (all_pairs,))) is some
+    assert pair_test(AuditedFile(own)) is None
     assert attraction_sentence(own, None) is None
 
 
@@ -129,20 +120,13 @@ def test_words_follow_from_matrices_with_memory_or_natural_order(added):
     matrices = [rng.normal(size=(8, 8)) + shape for _ in range(60)]
     found = neighbours(matrices)
     assert found is not None
-    fields = {
-        name: getattr(found, name)
-        for name in (
-            *("forward", "forward_se", "backward"),
-            *("backward_se", "excess", "excess_se"),
-        )
-    }
-    assert kind_of({"neighbours": fields}) == added
+    assert kind_of(found) == added
 
 
 def test_plots_say_their_numbers_and_repeat():
-    gains = gains_of(row(1.9, 0.1)) or ()
-    svg = gains_plot(gains)
-    assert svg == gains_plot(gains)
+    found = gains_of(row(1.9, 0.1)) or ()
+    svg = gains_plot(found)
+    assert svg == gains_plot(found)
     assert "1.90 (1.70 to 2.10) after the one before it" in svg
     profile = [0.0, 0.1, None, 0.2, 0.3, 2.5, 0.2, 0.1, 0.0, None]
     lags = lag_plot(profile)

@@ -13,7 +13,7 @@ from eval.canaries.tables import figures_of, grids_of
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.errors import InputError
-from jaxcontam.report.table import p_words
+from jaxcontam.report.numbers import p_text
 from train.plan import PlannedSet
 
 N = 8
@@ -153,7 +153,7 @@ def test_approximate_pvalues_are_not_drawn_below_what_they_are_quoted_at(tmp_pat
     }
     capped = dataclasses.replace(run, tests=run.tests | quoted)
     assert figures_of([run]) == figures_of([capped]) != figures_of([exact])
-    assert p_words(-30.0, "asymptotic") == "< 1e-15"
+    assert p_text(-30.0, "asymptotic") == "< 1e-15"
 
 
 def test_runs_stand_beside_each_other_by_set(tmp_path):

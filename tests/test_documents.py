@@ -18,7 +18,8 @@ from jaxcontam.methods.membership.documents import (
 )
 from jaxcontam.methods.membership.judging import judge
 from jaxcontam.methods.membership.pool_judging import judge_texts
-from jaxcontam.report.membership_words import membership_sentence
+from jaxcontam.report.membership import membership_sentence
+from jaxcontam.results.membership import BlindBaseline, ScoreResult, SetResult
 
 WORDS = [f"{a}{b}{c}" for a in "bdfglm" for b in "aeiou" for c in "nrst"]
 
@@ -267,30 +268,38 @@ def test_a_set_is_not_called_alike_where_one_score_may_rank_well():
     ],
 )
 def test_an_inconclusive_set_is_not_called_alike(verdict, words):
-    row = {
-        "features": ["a"],
-        "benchmark": "x",
-        "verdict": verdict,
-        "auc": 0.5,
-        "p_value": 0.4,
-    }
+    row = SetResult(
+        benchmark="x",
+        fingerprint="sha256:x",
+        n_members=9,
+        n_nonmembers=9,
+        features=("a",),
+        auc=0.5,
+        p_value=0.4,
+        n_permutations=99,
+        verdict=verdict,
+    )
     sentence = membership_sentence(row, [])
     assert words in sentence
     assert ("look like" in sentence) == (verdict == "no evidence")
 
 
 def test_the_best_baseline_is_named_and_not_said_to_explain_nothing():
-    row = {
-        "benchmark": "x",
-        "verdict": "suspected",
-        "method": "loss",
-        "auc": 0.7,
-        "auc_low": 0.6,
-        "auc_high": 0.8,
-        "p_value": 0.01,
-    }
+    row = ScoreResult(
+        benchmark="x",
+        fingerprint="sha256:x",
+        verdict="suspected",
+        method="loss",
+        n_members=9,
+        n_nonmembers=9,
+        auc=0.7,
+        auc_se=0.05,
+        auc_low=0.6,
+        auc_high=0.8,
+        p_value=0.01,
+    )
     blind = [
-        {"name": name, "auc": auc, "auc_low": auc - 0.05, "auc_high": auc + 0.05}
+        BlindBaseline(name=name, auc=auc, auc_low=auc - 0.05, auc_high=auc + 0.05)
         for name, auc in (("length", 0.57), ("ngram", 0.63))
     ]
     assert "best blind baseline reaches 0.63 (0.58 to 0.68)" in membership_sentence(

@@ -11,7 +11,7 @@ from jaxcontam.methods.membership.blind import Blind, blind_baselines
 from jaxcontam.methods.membership.judging import judge, score_pictures
 from jaxcontam.methods.membership.pool_judging import judge_texts
 from jaxcontam.methods.membership.verdicts import score_verdict, set_verdict
-from jaxcontam.report.roc_plots import roc_plot, scores_plot
+from jaxcontam.report.text_plots import histogram, roc_plot
 from jaxcontam.results.membership import BlindBaseline
 from jaxcontam.stats.roc import auc_delong, paired_delong
 
@@ -345,12 +345,12 @@ def test_plots_name_every_score_with_its_auc_and_repeat_to_the_byte(seen):
     assert plot == roc_plot(pictures, primary="min_k")
     first = pictures[0]
     groups = {"non-members": first.nonmembers, "members": first.members}
-    histogram = scores_plot("min_k", groups)
-    assert ">members<" in histogram and ">non-members<" in histogram
+    drawn = histogram(groups, "min_k", "share of the texts")
+    assert ">members<" in drawn and ">non-members<" in drawn
 
 
 def test_a_constant_score_can_be_drawn():
     pictures = score_pictures(Table(("loss",), np.zeros((8, 1))), np.arange(8) < 4)
     assert "AUC 0.500" in roc_plot(pictures)
     groups = {"non-members": pictures[0].nonmembers, "texts": np.empty(0)}
-    assert scores_plot("loss", groups).startswith("<svg")
+    assert histogram(groups, "loss", "share").startswith("<svg")

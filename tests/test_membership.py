@@ -18,8 +18,8 @@ from jaxcontam.cli import main
 from jaxcontam.commands.membership import Membership
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.prefix import fitting_shots
-from jaxcontam.report.membership import read_text_rows
-from jaxcontam.report.membership_words import p_words
+from jaxcontam.report.numbers import plain_p
+from jaxcontam.report.texts import read_text_rows
 from tests.membership_model import (
     MEMBERS,
     OTHERS,
@@ -417,7 +417,7 @@ def test_scores_that_cannot_be_computed_are_refused(
 
 @pytest.mark.parametrize("p", [0.0504, 0.00104, 0.0499999, 9.96e-4, 1.0, 1e-4])
 def test_a_p_value_is_never_shown_below_what_it_is(p):
-    assert p <= float(p_words(p)) <= p * 1.11
+    assert p <= float(plain_p(p)) <= p * 1.11
 
 
 def test_a_shot_that_is_too_long_is_passed_over():

@@ -8,29 +8,35 @@ import shutil
 import numpy as np
 import pytest
 
+from jaxcontam.analyses.method_notes import method_words
+from jaxcontam.analyses.saved import write_page
 from jaxcontam.cli import main
-from jaxcontam.commands.report import write_page
-from jaxcontam.report.document import read_document
+from jaxcontam.report.document import read_report
 from jaxcontam.report.figure import BLUE, GREY, ORANGE
-from jaxcontam.report.pictures import NullPicture
-from jaxcontam.report.plots import null_plot
-from jaxcontam.report.sentences import (
+from jaxcontam.report.numbers import p_words
+from jaxcontam.report.order_words import (
     assumed_sentence,
     chance_sentence,
     checked_sentence,
-    p_words,
     screening_sentence,
     verdict_sentence,
     where_sentence,
 )
+from jaxcontam.report.pictures import NullPicture
+from jaxcontam.report.plots import null_plot
+from jaxcontam.results import Local, Pretest, Screening
 from tests.page_laws import check_page, contrast, text_contrasts
+from tests.report_documents import audit_report, changed, order_result
 
 pytestmark = pytest.mark.unoptimised
 
 
+WORDS = method_words()
+
+
 @pytest.fixture
-def row(pulse):
-    return read_document(pulse / "report.json")["results"][0]
+def row():
+    return order_result()
 
 
 def test_page_needs_no_other_file_and_no_network(pulse):
@@ -59,11 +65,10 @@ def test_colours_can_be_read_and_figures_can_be_seen(pulse):
 
 def test_page_has_a_sentence_and_four_plots_for_every_set(pulse):
     page = (pulse / "report.html").read_text(encoding="utf-8")
-    document = read_document(pulse / "report.json")
-    primary = [r for r in document["results"] if r["primary"]]
+    primary = [r for r in read_report(pulse / "report.json").results if r.primary]
     for result in primary:
         # Once in the summary and once in its own section.
-        sentence = verdict_sentence(result).replace("<=", "&lt;=")
+        sentence = verdict_sentence(result, WORDS).replace("<=", "&lt;=")
         assert re.sub(r"</?span[^>]*>", "", page).count(sentence) == 2
     # Four a set, the copies and the loss.
     assert page.count("<svg") == 4 * len(primary) + 2
@@ -82,11 +87,18 @@ def test_report_command_renders_the_same_page_again(pulse, tmp_path, capsys):
 
 def test_names_from_outside_are_escaped(pulse, tmp_path):
     shutil.copy(pulse / "orders.npz", tmp_path)
-    document = read_document(pulse / "report.json")
-    for result in document["results"]:
-        result["benchmark"] = "<script>alert(1)</script>" + result["benchmark"]
-    document["model"]["name"] = "<img src=x onerror=alert(1)>"
-    page = write_page(document, tmp_path).read_text(encoding="utf-8")
+    report = read_report(pulse / "report.json")
+    assert report.model is not None
+    hostile = "<script>alert(1)</script>"
+    report = dataclasses.replace(
+        report,
+        model=dataclasses.replace(report.model, name="<img src=x onerror=alert(1)>"),
+        results=tuple(
+            dataclasses.replace(one, benchmark=hostile + one.benchmark)
+            for one in report.results
+        ),
+    )
+    page = write_page(report, tmp_path).read_text(encoding="utf-8")
     assert "<script" not in page
     assert "<img" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;pydocs-0a" in page
@@ -115,7 +127,7 @@ def test_same_numbers_give_the_same_plot():
     ],
 )
 def test_pvalues_in_words_are_rounded_up(log10_p, validity, words):
-    assert p_words({"log10_p": log10_p, "validity": validity}) == words
+    assert p_words(log10_p, validity) == words
 
 
 @pytest.mark.parametrize(
@@ -129,10 +141,9 @@ def test_pvalues_in_words_are_rounded_up(log10_p, validity, words):
     ],
 )
 def test_every_verdict_has_its_sentence_and_none_says_clean(row, verdict, expected):
-    failed = [{"name": "length_trend", "p_value": 0.0, "passed": False}]
-    sentence = verdict_sentence(
-        {**row, "verdict": verdict, "mde": 0.3, "pretests": failed}
-    )
+    failed = Pretest(name="length_trend", statistic=1.0, p_value=0.0, passed=False)
+    test = changed(row, verdict=verdict, mde=0.3, pretests=(failed,))
+    sentence = verdict_sentence(test, WORDS)
     assert expected in sentence
     assert "clean" not in sentence
 
@@ -148,11 +159,11 @@ def test_every_verdict_has_its_sentence_and_none_says_clean(row, verdict, expect
 def test_place_of_the_evidence_is_said_only_where_there_is_one(
     row, first, last, p, words
 ):
-    local = {"first_example": first, "last_example": last, "p_value": p}
-    sentence = where_sentence({**row, "n_examples": 1000, "local": local})
+    local = Local(first_example=first, last_example=last, statistic=3.0, p_value=p)
+    sentence = where_sentence(changed(row, n_examples=1000, local=local)) or ""
     assert sentence.startswith(f"Where: {words}")
     assert ("p <= 4.0e-4" if p < 0.05 else "p <= 0.200") in sentence
-    assert where_sentence({**row, "local": None}) is None
+    assert where_sentence(row) is None
 
 
 @pytest.mark.parametrize(
@@ -163,13 +174,13 @@ def test_place_of_the_evidence_is_said_only_where_there_is_one(
         ({"group_field": "topic"}, "of all its orders that keep to equal topic to"),
         ({"first_tokens": 8}, "the summed score of the first 8 tokens of each example"),
         ({"first_tokens": 8, "p_lower": None}, "the best of several counts of first"),
-        ({"validity": "asymptotic"}, "were normal"),
-        ({"method": "two_min", "symmetry": None}, "Effect and plots are those of adj"),
+        ({"method": "adjacency_normal"}, "were normal"),
+        ({"method": "two_min"}, "Effect and plots are those of adj"),
     ],
 )
 def test_chance_of_pairs_is_said_as_it_was_computed(row, change, words):
-    pairs = {"method": "adjacency", "symmetry": 0.1, "first_tokens": -1}
-    assert words in chance_sentence({**row, **pairs, "n_orders": 40_319, **change})
+    pairs = {"method": "adjacency", "first_tokens": -1, "n_orders": 40_319}
+    assert words in chance_sentence(changed(row, **pairs | change), WORDS)
 
 
 @pytest.mark.parametrize(
@@ -189,41 +200,41 @@ def test_chance_of_pairs_is_said_as_it_was_computed(row, change, words):
     ],
 )
 def test_chance_of_direction_is_that_of_reversed_runs(row, change, words):
-    direction = {"method": "direction", "symmetry": 0.1, "first_tokens": -1}
-    direction |= {"n_orders": 15, "null": "reversibility", "log10_p_all_orders": None}
-    sentence = chance_sentence({**row, **direction, **change})
+    fields = {"method": "direction", "null": "reversibility", "n_orders": 15}
+    test = changed(row, **fields | {"first_tokens": -1} | change)
+    sentence = chance_sentence(test, WORDS)
     assert words in sentence
     assert "any other of all its orders" not in sentence
     assert ("drawn at random" in sentence) == ("log10_p_all_orders" in change)
-    assumed = assumed_sentence({**row, **direction, **change})
+    assumed = assumed_sentence(test, WORDS)
     assert "each run of four examples was as likely to be published backwards" in (
         assumed
     )
 
 
 def test_word_of_the_user_is_quoted_where_a_verdict_rests_on_it(row):
-    declared = {**row, "order_provenance": "declared", "null": "exchangeability"}
+    declared = changed(row, order_provenance="declared")
     words = "declared shuffled by whoever ran this"
     for verdict in ("contaminated", "suspected", "inconclusive"):
-        assert words in verdict_sentence({**declared, "verdict": verdict})
-    assert words in assumed_sentence(declared)
-    matrix = {**declared, "method": "matrix", "null": "exchangeability (declared)"}
-    assert words not in verdict_sentence(matrix)
+        said = verdict_sentence(changed(declared, verdict=verdict), WORDS)
+        assert words in said
+    assert words in assumed_sentence(declared, WORDS)
+    matrix = changed(declared, method="matrix", null="exchangeability (declared)")
+    assert words not in verdict_sentence(matrix, WORDS)
 
 
 def test_suspicion_of_attraction_says_whose_p_value_raised_it(row):
-    other = {**row, "method": "adjacency", "log10_p": -9.0}
-    own = {**row, "method": "direction", "verdict": "suspected", "log10_p": -0.3}
-    sentence = verdict_sentence(own, other)
+    other = changed(row, method="adjacency", log10_p=-9.0)
+    own = changed(row, method="direction", verdict="suspected", log10_p=-0.3)
+    sentence = verdict_sentence(own, WORDS, other)
     assert "suspected, p <= 1.0e-9 by adjacency if the order was drawn" in sentence
     assert "p <= 0.502 by direction" in sentence
 
 
 def test_checks_that_could_not_vary_are_called_so(row):
-    check = {"p_value": 1.0, "passed": True, "statistic": 1.0, "note": None}
     names = ("length_trend", "templated", "blind_lags:words")
-    tests = [{**check, "name": name, "applicable": False} for name in names]
-    sentence = checked_sentence({**row, "pretests": tests})
+    checks = tuple(Pretest(name, 1.0, 1.0, True, applicable=False) for name in names)
+    sentence = checked_sentence(changed(row, pretests=checks), WORDS)
     assert "along the file (not applicable); " in sentence
     assert "rows that differ in a few words only (no)" in sentence
     # What copying gives has a table of its own.
@@ -241,24 +252,23 @@ def test_checks_that_could_not_vary_are_called_so(row):
 )
 def test_sequential_test_says_when_and_why_it_ended(row, method, stop, words):
     fields = {"method": method, "stop": stop, "n_used": 8, "n_strata": 20}
-    fields["symmetry"] = None
-    sentence = chance_sentence({**row, **fields, "n_orders": 99})
+    sentence = chance_sentence(changed(row, **fields, n_orders=99), WORDS)
     assert words in sentence
 
 
 def test_screening_lists_benchmarks_but_no_invalid_one():
-    rows = [{"benchmark": name, "verdict": "suspected"} for name in "ab"]
-    rows.append({"benchmark": "c", "verdict": "invalid design"})
-    screening = [
-        {"benchmark": "a", "by": 0.01, "e_bh": 0.2},
-        {"benchmark": "b", "by": 0.9, "e_bh": 1.0},
-        {"benchmark": "c", "by": 0.001, "e_bh": 0.001},
-    ]
-    sentence = screening_sentence({"results": rows, "screening": screening})
-    assert "these 3" in sentence
+    verdicts = {"a": "suspected", "b": "suspected", "c": "invalid design"}
+    rows = [order_result(name, verdict=verdicts[name]) for name in verdicts]
+    levels = {"a": (0.01, 0.2), "b": (0.9, 1.0), "c": (0.001, 0.001)}
+    screening = tuple(
+        Screening(benchmark=name, by=by, e_bh=e_bh)
+        for name, (by, e_bh) in levels.items()
+    )
+    sentence = screening_sentence(audit_report(*rows, screening=screening))
+    assert sentence is not None and "these 3" in sentence
     assert "a by p-values" in sentence
     assert "none by e-values" in sentence
-    assert screening_sentence({"results": rows}) is None
+    assert screening_sentence(audit_report(*rows)) is None
 
 
 def test_page_of_a_matrix_says_that_the_null_was_declared(tmp_path):

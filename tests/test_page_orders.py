@@ -11,18 +11,16 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from jaxcontam.analyses.saved import write_files
 from jaxcontam.commands.outcome import print_outcome
-from jaxcontam.commands.report import write_page
-from jaxcontam.report.archive import archive_bytes
-from jaxcontam.report.document import write_report
 from jaxcontam.report.own_order import own_order_rows, own_order_sentence
 from jaxcontam.report.reference_model import reference_sentence, side_by_side
-from jaxcontam.results import Evidence, Pretest, Report
+from jaxcontam.results import Evidence, Pretest, ReferenceResult, UnscoredFile
 from jaxcontam.stats.direction import needed_pairs, runs_of
 from jaxcontam.stats.pair_statistic import PairStrata
 from jaxcontam.stats.pair_test import adjacency_test, direction_test
 from tests.page_laws import check_page
-from tests.report_documents import audit_document, order_result
+from tests.report_documents import audit_report, order_result
 
 pytestmark = pytest.mark.unoptimised
 
@@ -79,19 +77,9 @@ def row_of(method, evidence, **changes):
 
 def page_of(rows, evidence, folder, **changes):
     """The page of a report, its tags taken out, and the page itself."""
-    report = Report(
-        command=("audit", "model", "boolq.jsonl"),
-        seed=0,
-        started="2026-01-01T00:00:00Z",
-        wall_seconds=1.0,
-        model=None,
-        device=None,
-        versions={},
-        min_effect=0.5,
-        results=tuple(rows),
-    )
-    document = write_report(report, evidence, folder) | changes
-    page = write_page(document, folder).read_text(encoding="utf-8")
+    report = audit_report(*rows, model="model", **changes)
+    _, path = write_files(report, evidence, folder)
+    page = path.read_text(encoding="utf-8")
     check_page(page)
     return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", "", page))), page
 
@@ -142,51 +130,37 @@ def test_natural_order_is_called_by_its_name(tmp_path):
     assert "What the file's own order gives without any model" in text
     assert "finds no more in this order than chance gives" in text
     assert "neighbours attract" in page
-    assert "jaxcontam audit model boolq.jsonl --reference DIR" in text
+    assert "boolq --reference DIR" in text
 
 
-def test_reference_stands_beside_the_model():
-    row = {
-        "validity": "exact",
-        "log10_p": -9.0,
-        "effect": 2.0,
-        "effect_se": 0.25,
-        "reference": {
-            "name": "old",
-            "fingerprint": "sha256:0",
-            "p_value": 0.4,
-            "log10_p": -0.398,
-            "effect": 0.125,
-            "effect_se": 0.25,
-            "difference": 1.875,
-            "difference_se": 0.5,
-            "difference_p": 1e-4,
-            "difference_log10_p": -4.0,
-        },
-    }
+REFERENCE = ReferenceResult(
+    name="old",
+    fingerprint="sha256:0",
+    p_value=0.4,
+    log10_p=-0.398,
+    effect=0.125,
+    effect_se=0.25,
+    difference=1.875,
+    difference_se=0.5,
+    difference_p=1e-4,
+    difference_log10_p=-4.0,
+)
+
+
+def test_reference_stands_beside_the_model(tmp_path):
+    row = order_result(log10_p=-9.0, effect=2.0, effect_se=0.25, reference=REFERENCE)
     assert side_by_side(row, "new") == [
         ["new", "≤ 1.0e-9", "2.00 ± 0.25"],
         ["old (reference)", "≤ 0.400", "0.12 ± 0.25"],
         ["difference", "≤ 1.0e-4", "1.88 ± 0.50"],
     ]
-    sentence = reference_sentence(row)
-    assert sentence is not None
-    assert "the model prefers the order more than the reference does" in sentence
-    row["reference"] |= {"difference_p": 0.3}
+    text, _ = page_of([row], [None], tmp_path)
+    assert "Beside a reference model" in text and "old (reference)" in text
+    assert "the model prefers the order more than the reference does" in text
+    alike = dataclasses.replace(REFERENCE, difference_p=0.3)
+    row = dataclasses.replace(row, reference=alike)
     assert "may be chance" in (reference_sentence(row) or "")
-    assert side_by_side({}, "new") == [] and reference_sentence({}) is None
-
-
-def test_reference_has_its_place_on_the_page(tmp_path):
-    fields = ("name", "fingerprint", "p_value", "log10_p", "effect", "effect_se")
-    fields += tuple(f"difference{end}" for end in ("", "_se", "_p", "_log10_p"))
-    values = ("old", "sha256:0", 0.4, -0.398, 0.1, 0.2, 1.9, 0.5, 1e-4, -4.0)
-    document = audit_document(order_result(), model="new")
-    document["results"][0]["reference"] = dict(zip(fields, values, strict=True))
-    (tmp_path / "orders.npz").write_bytes(archive_bytes([None]))
-    page = write_page(document, tmp_path).read_text(encoding="utf-8")
-    check_page(page)
-    assert "Beside a reference model" in page and "old (reference)" in page
+    assert reference_sentence(order_result()) is None
 
 
 @pytest.mark.parametrize(
@@ -198,7 +172,7 @@ def test_reference_has_its_place_on_the_page(tmp_path):
     ],
 )
 def test_own_order_says_what_it_proves(failed, words):
-    pretests = [dataclasses.asdict(test) for test in checks(*failed)]
+    pretests = checks(*failed)
     assert words in (own_order_sentence(pretests) or "")
     (one, *cells), (two, *_) = own_order_rows(pretests)
     assert (one, two) == ("words", "characters")
@@ -210,8 +184,7 @@ def test_own_order_says_what_it_proves(failed, words):
 
 def test_own_order_that_nothing_could_change_is_not_applicable():
     pretests = [
-        dataclasses.asdict(test) | {"applicable": False, "p_value": 1.0}
-        for test in checks()
+        dataclasses.replace(test, applicable=False, p_value=1.0) for test in checks()
     ]
     assert own_order_rows(pretests)[0][1:] == ["not applicable"] * 3
     assert "nothing here that an order could change" in (
@@ -221,19 +194,18 @@ def test_own_order_that_nothing_could_change_is_not_applicable():
 
 
 def test_file_that_was_not_scored_is_on_the_page(tmp_path):
-    test = dataclasses.asdict(checks("blind_direction")[2])
-    file = {
-        "benchmark": "steps",
-        "fingerprint": "sha256:0",
-        "order_provenance": "published",
-        "n_examples": 30,
-        "n_repeats": 0,
-        "method": "direction",
-        "null": "reversibility",
-        "pretests": [test],
-        "verdict": "invalid design",
-    }
-    text, page = page_of([order_result()], [None], tmp_path, unscored=[file])
+    file = UnscoredFile(
+        benchmark="steps",
+        fingerprint="sha256:0",
+        order_provenance="published",
+        n_examples=30,
+        n_repeats=0,
+        method="direction",
+        null="reversibility",
+        pretests=checks("blind_direction")[2:3],
+        verdict="invalid design",
+    )
+    text, page = page_of([order_result()], [None], tmp_path, unscored=(file,))
     assert '<span class="badge invalid-design">invalid design</span>' in page
     assert "steps: invalid design: the file itself points forward (a direction" in text
     assert "It was not scored." in text

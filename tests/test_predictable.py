@@ -1,9 +1,8 @@
 """Second pieces that follow from the first: who only continues proves nothing."""
 
-import dataclasses
-
 import pytest
 
+from jaxcontam.analyses.method_notes import method_words
 from jaxcontam.analyses.partition import Arm, Partition
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.methods.replication.fields import find_fields
@@ -100,7 +99,7 @@ def test_a_model_that_only_continues_is_no_evidence(kind):
     partition, row = judged(instances, guided)
     assert (row.n_follows, row.n_instances, row.verdict) == (N_ROWS, 0, None)
     assert all(text["follows"] for text in partition.rows())
-    (said, *rest) = replication_sentences([dataclasses.asdict(row)])
+    (said, *rest) = replication_sentences([row], method_words(["judge_local"]))
     assert "13 follow from their first pieces" in said
     assert any("13 instances are left out" in words for words in rest)
 
@@ -124,7 +123,7 @@ def test_what_follows_is_left_out_of_both_arms_and_the_rest_decides():
     assert (row.n_control, row.n_control_follows) == (4, N_ROWS)
     assert (row.n_exact, row.control_copies) == (4, 4)
     assert "In the control, 13 instances" in " ".join(
-        replication_sentences([dataclasses.asdict(row)])
+        replication_sentences([row], method_words(["judge_local"]))
     )
 
 

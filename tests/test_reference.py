@@ -17,6 +17,7 @@ from jaxcontam.report.reference import (
     reference_sentence,
     scale_sentence,
 )
+from tests.report_documents import order_result
 
 CURVE = ReferenceCurve(
     population="made up",
@@ -172,26 +173,20 @@ def test_folder_without_a_study_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "method", "said"),
     [
-        ({}, True),
-        ({"verdict": "inconclusive"}, True),
-        ({"method": "two_min", "first_tokens": None}, True),
-        ({"verdict": "contaminated"}, False),
-        ({"mde": None}, False),
+        ({}, "adjacency", True),
+        ({"verdict": "inconclusive"}, "adjacency", True),
+        ({"first_tokens": None}, "adjacency", True),
+        ({"verdict": "contaminated"}, "adjacency", False),
+        ({"mde": None}, "adjacency", False),
         # The curves are of effects over all tokens.
-        ({"first_tokens": 8}, False),
-        ({"method": "permutation"}, False),
+        ({"first_tokens": 8}, "adjacency", False),
+        ({}, "permutation", False),
     ],
 )
-def test_silence_is_given_a_scale_where_there_is_one(change, said):
-    row = {
-        "method": "adjacency",
-        "verdict": "no evidence",
-        "mde": 0.3,
-        "first_tokens": -1,
-        **change,
-    }
-    sentence = scale_sentence(row)
+def test_silence_is_given_a_scale_where_there_is_one(change, method, said):
+    fields = {"verdict": "no evidence", "mde": 0.3, "first_tokens": -1}
+    sentence = scale_sentence(order_result(**fields | change), method)
     assert (sentence is not None) == said
     assert sentence is None or sentence.startswith("For scale: planted models")

@@ -1,26 +1,30 @@
 """Remedies of invalid designs: the first that is left, with its command."""
 
+import dataclasses
 import shlex
 
 import pytest
 
+from jaxcontam.analyses.method_notes import method_words
+from jaxcontam.report.decision import AuditedFile
 from jaxcontam.report.plain_names import plain_name
-from jaxcontam.report.remedies import advice, remedy, ways_out
+from jaxcontam.report.remedies import Advice
+from jaxcontam.results import Pretest, UnscoredFile
 from jaxcontam.stats.pretests import columns, pretest_battery
+from tests.report_documents import order_result
 
 COMMAND = ["audit", "my model", "x.jsonl"]
 
 
 def failing(name, remedy="", directional=False, statistic=1.0):
-    return {
-        "name": name,
-        "statistic": statistic,
-        "p_value": 1e-4,
-        "passed": False,
-        "directional": directional,
-        "remedy": remedy,
-        "note": None,
-    }
+    return Pretest(
+        name=name,
+        statistic=statistic,
+        p_value=1e-4,
+        passed=False,
+        directional=directional,
+        remedy=remedy,
+    )
 
 
 LENGTH = failing("length_trend", directional=True)
@@ -29,26 +33,37 @@ SUBJECT = failing("equal_neighbours:subject", "--group-field subject", statistic
 ANSWER = failing("equal_neighbours:answer", "--group-field answer", statistic=30.0)
 PASSAGE = failing("shared_context:passage", "--block-field passage")
 NUMBER = failing("number_trend:id", "--text-field question", directional=True)
-TEMPLATED = failing("templated") | {"passed": True, "note": "rows differ in a few"}
+TEMPLATED = dataclasses.replace(
+    failing("templated"), passed=True, note="rows differ in a few"
+)
 BARE_NUMBER = failing("number_trend", directional=True)
 
 
 def row(*failed, method="adjacency", verdict="invalid design", **changes):
-    passed = {**WORDS, "name": "length_autocorrelation", "passed": True}
+    passed = dataclasses.replace(WORDS, name="length_autocorrelation", passed=True)
     fields = {
-        "benchmark": "x",
         "verdict": verdict,
         "method": method,
         "null": "reversibility" if method == "direction" else "exchangeability",
-        "validity": "exact",
-        "order_provenance": "published",
-        "group_field": None,
         "log10_p": -9.0,
         "p_adjusted": 1e-9,
-        "primary": True,
-        "pretests": [passed, *failed],
+        "pretests": (passed, *failed),
     }
-    return fields | changes
+    return order_result("x", **fields | changes)
+
+
+def ways_out(test, command, beside=()):
+    return Advice(command, method_words()).about(AuditedFile(test, tuple(beside)))
+
+
+def remedy(test, command):
+    ways = ways_out(test, command)
+    return ways[0].line if ways else None
+
+
+def advice(test, command):
+    ways = ways_out(test, command)
+    return ways[0].words if ways else None
 
 
 def suspected(method, **changes):
@@ -122,13 +137,19 @@ def test_nothing_is_left_where_the_reference_prefers_the_order_too():
 
 
 def test_unscored_file_has_a_remedy():
-    file = {
-        name: row(WORDS)[name]
-        for name in ("benchmark", "verdict", "method", "null", "pretests")
-    }
-    assert remedy(file, COMMAND) == (
-        "jaxcontam audit 'my model' x.jsonl --tests direction"
+    file = UnscoredFile(
+        benchmark="x",
+        fingerprint="sha256:x",
+        order_provenance="published",
+        n_examples=30,
+        n_repeats=0,
+        method="adjacency",
+        null="exchangeability",
+        pretests=(WORDS,),
+        verdict="invalid design",
     )
+    (way,) = Advice(COMMAND, method_words()).about_file(file)
+    assert way.line == "jaxcontam audit 'my model' x.jsonl --tests direction"
 
 
 @pytest.mark.parametrize(
@@ -137,13 +158,6 @@ def test_unscored_file_has_a_remedy():
         (
             [suspected("direction", p_adjusted=0.4), beside("adjacency", -9.0)],
             [["--shuffled"], ["--reference", "DIR"]],
-        ),
-        (
-            [
-                suspected("direction", p_adjusted=0.4, has_options=True),
-                beside("adjacency", -9.0),
-            ],
-            [["--shuffled"], ["--reference", "DIR"], ["--tests", "options"]],
         ),
         ([suspected("stratified")], [["--tests", "direction"]]),
         (
@@ -159,31 +173,29 @@ def test_unscored_file_has_a_remedy():
             [["--tests", "adjacency"]],
         ),
         (
-            [suspected("direction", pretests=[TEMPLATED])],
+            [suspected("direction", pretests=(TEMPLATED,))],
             [["--reference", "DIR"]],
         ),
         ([suspected("direction", p_adjusted=0.01)], []),
     ],
 )
 def test_suspicion_is_told_what_can_lift_it(rows, expected):
-    assert flags_of(ways_out(rows[0], COMMAND, rows)) == expected
+    assert flags_of(ways_out(rows[0], COMMAND, rows[1:])) == expected
 
 
 def test_word_of_the_user_lets_the_attracting_test_decide():
     rows = [suspected("direction", p_adjusted=0.4), beside("adjacency", -9.0)]
     command = [*COMMAND, "--tests", "direction,adjacency"]
-    first, *_ = ways_out(rows[0], command, rows)
+    first, *_ = ways_out(rows[0], command, rows[1:])
     assert first.line is not None
     assert first.line.endswith("x.jsonl --tests adjacency --shuffled")
 
 
 def test_remedy_drops_what_its_test_refuses():
-    rows = [suspected("direction", p_adjusted=0.4, has_options=True)]
-    rows.append(beside("adjacency", -9.0))
-    command = [*COMMAND, "--text-field", "q", "--effort", "quick", "--reference", "r"]
-    *_, last = ways_out(rows[0], command, rows)
-    assert last.line is not None
-    assert last.line.endswith("x.jsonl --reference r --tests options")
+    command = [*COMMAND, "--options-field", "o", "--effort", "quick", "--fix-answer"]
+    assert remedy(row(WORDS), command) == (
+        "jaxcontam audit 'my model' x.jsonl --tests direction"
+    )
     command = [*COMMAND, "--shuffled", "--effort", "standard"]
     assert remedy(row(WORDS, order_provenance="declared"), command) == (
         "jaxcontam audit 'my model' x.jsonl --tests direction"
@@ -199,6 +211,17 @@ def test_remedy_that_was_tried_is_not_named_again():
     assert remedy(row(NUMBER), tried) is None
 
 
+def test_options_that_stand_at_sorted_places_have_remedies_of_their_own():
+    options = {"method": "options", "null": "exchangeability of options"}
+    places, length = failing("answer_place"), failing("option_length")
+    found = remedy(row(places, **options), COMMAND)
+    assert found is not None and found.endswith("x.jsonl --fix-answer")
+    for test in (row(places, length, **options), row(length, **options)):
+        assert remedy(test, COMMAND) is None
+        assert "test the order of the file instead" in (advice(test, COMMAND) or "")
+    assert remedy(row(places, **options), [*COMMAND, "--fix-answer"]) is None
+
+
 def test_new_text_replaces_the_old_one():
     tried = [*COMMAND, "--template", "{id} {question}", "--seed", "1"]
     words = "jaxcontam audit 'my model' x.jsonl --seed 1 --text-field question"
@@ -209,7 +232,8 @@ def test_no_remedy_is_named_where_none_is_needed():
     assert remedy(row(SUBJECT, verdict="contaminated"), COMMAND) is None
     assert advice(row(SUBJECT, verdict="contaminated"), COMMAND) is None
     assert remedy(row(SUBJECT), ["quickstart"]) is None
-    assert ways_out(suspected("canary", null="designed randomisation"), COMMAND) == []
+    drawn = {"null": "designed randomisation", "order_provenance": "declared"}
+    assert ways_out(suspected("canary", **drawn), COMMAND) == []
 
 
 def test_every_pretest_has_a_plain_name():

@@ -10,8 +10,7 @@ import threading
 import pytest
 
 from jaxcontam.cli import main
-from jaxcontam.report.membership import read_text_rows
-from jaxcontam.report.replication import ASKED
+from jaxcontam.report.texts import ASKED, read_text_rows
 from tests.membership_model import MEMBERS, OTHERS, save_overfitted
 from tests.page_laws import check_page
 

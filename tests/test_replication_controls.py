@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from jaxcontam.analyses.method_notes import method_words
 from jaxcontam.methods.replication.instance import Instance
 from jaxcontam.methods.replication.judges import Judged, fewest_above, judge_result
 from jaxcontam.methods.replication.local_judge import is_short
@@ -24,8 +25,8 @@ def result(labels, **more):
 
 
 def said_of(row):
-    row = dataclasses.asdict(dataclasses.replace(row, primary=True))
-    return " ".join(replication_sentences([row]))
+    row = dataclasses.replace(row, primary=True)
+    return " ".join(replication_sentences([row], method_words([row.method])))
 
 
 @pytest.mark.parametrize("level", [0.05, 0.001])

@@ -1,7 +1,5 @@
 """Overlaps of completions, and the rows of tests about them."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -158,7 +156,7 @@ def test_equal_scores_ask_for_no_more_instances():
     ],
 )
 def test_the_sentence_is_one_sided_like_the_test(guided, general, says):
-    found = [dataclasses.asdict(row) for row in rows([guided] * 10, [general] * 10)]
-    said = [one for one in replication_sentences(found) if "artition" in one]
+    found = replication_sentences(rows([guided] * 10, [general] * 10), {})
+    said = [one for one in found if "artition" in one]
     assert len(said) == 1
     assert says in said[0]

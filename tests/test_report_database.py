@@ -8,7 +8,12 @@ import pytest
 from jaxcontam.cli import main
 from jaxcontam.commands.database_flags import DatabaseFlags, write_database_rows
 from jaxcontam.errors import InputError
-from tests.report_documents import audit_document, order_result, save_document
+from tests.report_documents import (
+    audit_document,
+    order_result,
+    report_of,
+    save_document,
+)
 
 pytestmark = pytest.mark.unoptimised
 
@@ -29,7 +34,7 @@ def flags(*, dataset=None, source=None, split_percent=(), reference=None):
 
 def rows_of(document, folder, **given):
     folder.mkdir(exist_ok=True)
-    text = write_database_rows(document, folder, flags(**given)).read_text()
+    text = write_database_rows(report_of(document), folder, flags(**given)).read_text()
     header, *lines = text.splitlines()
     assert header == HEADER
     return list(csv.reader(io.StringIO("\n".join(lines)), delimiter=";"))
@@ -119,7 +124,7 @@ def test_semicolons_and_formulas_do_no_harm(tmp_path):
 )
 def test_what_cannot_be_a_row_is_refused(document, given, message, tmp_path):
     with pytest.raises(InputError, match=message):
-        write_database_rows(document, tmp_path, flags(**given))
+        write_database_rows(report_of(document), tmp_path, flags(**given))
     assert not list(tmp_path.iterdir())
 
 

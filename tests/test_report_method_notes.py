@@ -1,13 +1,23 @@
 """What pages say of methods: every number has a source."""
 
+import dataclasses
+from string import Formatter
+
 import pytest
 
-from jaxcontam.analyses.method_notes import method_notes
+from jaxcontam.analyses.method_notes import method_words, named_rows
 from jaxcontam.methods import METHODS
 from jaxcontam.methods.replication.catalogue import REPLICATION_METHODS
+from jaxcontam.report.page import named_methods
+from jaxcontam.results.membership import SetResult
+from tests.report_documents import audit_report
 
 pytestmark = pytest.mark.unoptimised
 
+# Values that `chance_sentence` hands to the words of a method.
+CHANCE = (
+    "{p}{n_strata}{n_orders}{s}{n_versions}{counted}{orders}{within}{n_used}{ended}"
+)
 NAMES = [
     *METHODS,
     *[row.name for row in REPLICATION_METHODS],
@@ -22,17 +32,37 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_method_that_a_report_can_name_has_a_source(name):
-    (note,) = method_notes({"results": [{"method": name}]})
-    assert note.name == name and note.finds and note.source
+def test_every_method_that_a_report_can_name_has_words(name):
+    words = method_words([name])[name]
+    assert words.name == name and words.finds and words.source and words.label
+    assert named_rows([name]) == [(name, words.finds, words.source)]
 
 
-def test_scores_of_a_set_and_scores_without_labels_have_notes():
-    row = {"method": "set_level", "features": ["min_k", "loss"]}
-    document = {"results": [row, row], "study": {"primary": "min_k"}}
-    assert [n.name for n in method_notes(document)] == ["set_level", "min_k", "loss"]
-    assert [n.name for n in method_notes(document | {"results": []})] == ["min_k"]
+def test_every_test_says_what_chance_would_give():
+    names = {field for _, field, *_ in Formatter().parse(CHANCE) if field}
+    for name, words in method_words().items():
+        assert words.proof is not None
+        chance = words.proof.chance
+        used = {field for _, field, *_ in Formatter().parse(chance) if field}
+        assert "p" in used and used <= names, name
+
+
+def test_scores_of_a_set_and_scores_without_labels_are_named():
+    row = SetResult(
+        benchmark="x",
+        fingerprint="sha256:x",
+        n_members=1,
+        n_nonmembers=1,
+        features=("min_k", "loss"),
+        auc=0.5,
+        p_value=1.0,
+        n_permutations=9,
+    )
+    report = audit_report(study={"primary": "min_k"})
+    assert named_methods(report) == ["min_k"]
+    report = dataclasses.replace(report, results=(row, row))
+    assert named_methods(report) == ["set_level", "min_k", "loss"]
 
 
 def test_methods_that_a_study_made_for_itself_are_left_out():
-    assert method_notes({"results": [{"method": "mine"}]}) == []
+    assert named_rows(["mine"]) == []

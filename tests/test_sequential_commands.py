@@ -9,15 +9,14 @@ import shutil
 import numpy as np
 import pytest
 
+from jaxcontam.analyses.saved import write_files
 from jaxcontam.cli import main
-from jaxcontam.commands.report import write_page
 from jaxcontam.commands.verify_orders import verify_report
 from jaxcontam.report.document import (
     ARCHIVE_NAME,
     REPORT_NAME,
     archive_digest,
     sealed_text,
-    write_report,
 )
 from jaxcontam.results import Report
 from jaxcontam.stats.effect import LEVEL
@@ -74,8 +73,7 @@ def reported(tmp_path, tokenizer):
             screening=screen(decided),
         )
         out = tmp_path / "out"
-        document = write_report(report, evidence, out)
-        write_page(document, out)
+        document, _ = write_files(report, evidence, out)
         return out, document
 
     return write

@@ -10,11 +10,16 @@ import pytest
 from rich.console import Console
 
 from jaxcontam import results
-from jaxcontam.report.table import p_text, print_results
+from jaxcontam.report import numbers
+from jaxcontam.report.table import print_results
 
 # p_text forgives 1e-9 of a unit in the last printed place, so that 0.05 computed as
 # 0.05 + 1e-17 is not printed as 0.051.
 GRACE = 1e-9
+
+
+def p_text(result):
+    return numbers.p_text(result.numbers.log10_p, result.validity)
 
 
 def order_result(log10_p=-1.0, **fields):

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from jaxcontam.analyses.method_notes import method_words
 from jaxcontam.analyses.unlearning_samples import Sampled, rouge_similarities
 from jaxcontam.analyses.unlearning_texts import load_chunks, load_questions
 from jaxcontam.errors import InputError
@@ -288,13 +289,13 @@ def asked(tmp_path, answer):
 
 
 def test_a_sentence_on_few_texts_stands_once_and_one_text_is_singular():
-    screen = dataclasses.asdict(screened([1.0]))
-    measures = [dataclasses.asdict(compared([[0.5]], [[0.1]])) for _ in range(2)]
-    measures[1] |= {"primary": False, "method": "judge"}
-    others = [row | {"task": "questions"} for row in measures]
-    words = unlearning_sentences({"results": [screen, *measures]})
+    screen, first = screened([1.0]), compared([[0.5]], [[0.1]])
+    measures = [first, dataclasses.replace(first, primary=False, method="judge")]
+    others = [dataclasses.replace(row, task="questions") for row in measures]
+    words_of = method_words([screen.method])
+    words = unlearning_sentences([screen, *measures], words_of)
     assert words[0].startswith("1 of 1 chunk scores alike")
     few = "1 suspicious text: the interval is that of few texts and may be too narrow."
     assert words.count(few) == 1
-    both = unlearning_sentences({"results": [screen, *measures, *others]})
+    both = unlearning_sentences([screen, *measures, *others], words_of)
     assert both.count(few) == 2

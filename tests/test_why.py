@@ -2,34 +2,32 @@
 
 import pytest
 
-from jaxcontam.report.document import result_row
+from jaxcontam.report.decision import AuditedFile, reasons, why
 from jaxcontam.report.plain_names import plain_name
-from jaxcontam.report.why import reasons, why
+from jaxcontam.results import Pretest, ReferenceResult
 from tests.report_documents import order_result
 
 pytestmark = pytest.mark.unoptimised
 
 
 def check(name, p_value=0.5, *, passed=True, applicable=True, note=None):
-    return {
-        "name": name,
-        "statistic": 0.4,
-        "p_value": p_value,
-        "passed": passed,
-        "directional": True,
-        "remedy": "",
-        "note": note,
-        "applicable": applicable,
-    }
+    return Pretest(
+        name=name,
+        statistic=0.4,
+        p_value=p_value,
+        passed=passed,
+        directional=True,
+        note=note,
+        applicable=applicable,
+    )
 
 
-TEMPLATED = [check("templated", 1.0, applicable=False, note="rows differ in a few")]
-VARIED = [check("templated", 1.0, applicable=False)]
+TEMPLATED = (check("templated", 1.0, applicable=False, note="rows differ in a few"),)
+VARIED = (check("templated", 1.0, applicable=False),)
 
 
 def order_row(method="direction", log10_p=-6.0, verdict="contaminated", **changes):
-    """A primary row as it stands in report.json; checks are those given."""
-    pretests = changes.pop("pretests", [check("length_trend")])
+    """A primary result; checks are those given."""
     nulls = {"direction": "reversibility", "reversal": "reversibility"}
     fields = {
         "method": method,
@@ -38,10 +36,13 @@ def order_row(method="direction", log10_p=-6.0, verdict="contaminated", **change
         "p_value": 10.0**log10_p,
         "p_adjusted": 10.0**log10_p,
         "verdict": verdict,
+        "pretests": (check("length_trend"),),
     }
-    later = {k: changes.pop(k) for k in ("reference", "has_options") if k in changes}
-    row = result_row(order_result(**fields | changes))
-    return row | {"pretests": pretests} | later
+    return order_result(**fields | changes)
+
+
+def file_of(test, *others):
+    return AuditedFile(test, others)
 
 
 def beside(method, log10_p, **changes):
@@ -50,11 +51,18 @@ def beside(method, log10_p, **changes):
 
 
 def reference(p_value):
-    return {
-        "name": "old-model",
-        "p_value": p_value,
-        "log10_p": -0.5 if p_value > 0.1 else -4.0,
-    }
+    return ReferenceResult(
+        name="old-model",
+        fingerprint="sha256:0",
+        p_value=p_value,
+        log10_p=-0.5 if p_value > 0.1 else -4.0,
+        effect=None,
+        effect_se=None,
+        difference=None,
+        difference_se=None,
+        difference_p=1.0,
+        difference_log10_p=0.0,
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,7 +86,7 @@ def reference(p_value):
 )
 def test_provenance_says_who_decides(provenance, method, words):
     row = order_row(method, order_provenance=provenance)
-    said = why(row, [row])
+    said = why(file_of(row))
     assert said.startswith("Who decides: ") and words in said
     likeness = "likeness of neighbours does not give" in said
     assert likeness == (provenance in ("published", "unknown"))
@@ -86,8 +94,7 @@ def test_provenance_says_who_decides(provenance, method, words):
 
 def test_direction_decides_beside_a_test_of_random_orders():
     row = order_row("stratified")
-    both = [row, beside("direction", -8.0)]
-    said = why(row, both)
+    said = why(file_of(row, beside("direction", -8.0)))
     assert said.startswith("Who decides: direction beside stratified, since the order")
     assert "(p <= 1.0e-8 by direction)" in said
 
@@ -153,7 +160,7 @@ def suspected(method="direction", log10_p=-6.0, **changes):
         (
             [
                 suspected(
-                    pretests=[check("blind_direction:words", 0.013), check("a", 0.9)]
+                    pretests=(check("blind_direction:words", 0.013), check("a", 0.9))
                 )
             ],
             ["gate"],
@@ -162,47 +169,48 @@ def suspected(method="direction", log10_p=-6.0, **changes):
     ],
 )
 def test_every_suspicion_has_its_reason(rows, expected, words):
-    assert reasons(rows[0], rows) == expected
-    assert words in why(rows[0], rows)
+    assert reasons(file_of(*rows)) == expected
+    assert words in why(file_of(*rows))
 
 
 def test_adjacency_that_fails_its_checks_raises_no_suspicion():
-    failing = beside("adjacency", -9.0, pretests=[check("label_trend", passed=False)])
+    failing = beside("adjacency", -9.0, pretests=(check("label_trend", passed=False),))
     row = suspected(log10_p=-2.0)
-    assert reasons(row, [row, failing]) == ["weak"]
+    assert reasons(file_of(row, failing)) == ["weak"]
 
 
 def test_two_looks_ask_direction_for_half_the_level():
     row = suspected("adjacency")
     close, enough = beside("direction", -3.1), beside("direction", -3.31)
-    assert reasons(row, [row, close]) == ["attraction"]
+    assert reasons(file_of(row, close)) == ["attraction"]
     # Then only its checks can have stopped it.
-    assert reasons(row, [row, enough]) == ["gate"]
+    assert reasons(file_of(row, enough)) == ["gate"]
 
 
 def test_reference_that_knows_the_world_lifts_a_template():
     row = suspected(pretests=TEMPLATED, reference=reference(0.3))
-    assert "templated" not in reasons(row, [row])
+    assert "templated" not in reasons(file_of(row))
     varied = suspected(pretests=VARIED)
-    assert "templated" not in reasons(varied, [varied])
-    assert "old-model, a reference model that cannot have seen" in why(row, [row])
+    assert "templated" not in reasons(file_of(varied))
+    assert "old-model, a reference model that cannot have seen" in why(file_of(row))
 
 
 def test_invalid_design_names_what_refuses_it():
-    failed = [check("blind_direction:words", 1e-4, passed=False)]
+    failed = (check("blind_direction:words", 1e-4, passed=False),)
     row = order_row(verdict="invalid design", pretests=failed)
-    said = why(row, [row])
+    said = why(file_of(row))
     assert said.startswith("Nothing decides: the file itself points forward (a directi")
     row = order_row("adjacency", verdict="invalid design", pretests=failed)
-    assert "the file's own order is not random (a direction" in why(row, [row])
+    assert "the file's own order is not random (a direction" in why(file_of(row))
     row = order_row(verdict="invalid design", reference=reference(1e-4))
-    said = why(row, [row])
+    said = why(file_of(row))
     assert "old-model, the reference model" in said and "prefers its order, too" in said
 
 
-def test_rows_that_decide_nothing_and_versions_have_no_reason():
-    row = order_row()
-    assert why(row | {"primary": False}, [row]) == ""
-    assert why(row | {"method": "canary", "null": "designed randomisation"}, []) == ""
-    assert why(row | {"null": "exchangeability (declared)"}, []) == ""
-    assert why({"primary": True, "verdict": "contaminated", "auc": 0.9}, []) == ""
+def test_tests_that_decide_nothing_and_versions_have_no_reason():
+    assert why(file_of(order_row(verdict=None))) == ""
+    drawn = {"null": "designed randomisation", "order_provenance": "declared"}
+    assert why(file_of(order_row(**drawn))) == ""
+    assert why(file_of(order_row(null="exchangeability (declared)"))) == ""
+    drawn["order_provenance"] = "seeded"
+    assert why(file_of(order_row(**drawn))).startswith("Who decides: direction, since")

@@ -16,14 +16,25 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
-from jaxcontam.analyses.method_notes import method_notes
+from jaxcontam.analyses.method_notes import named_rows
 from jaxcontam.cli import parse, run_command
 from jaxcontam.data.manifest import Manifest, PlantedSet, read_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.report.document import replace_bytes
+from jaxcontam.report.numbers import effect_words, p_cell
+from jaxcontam.report.page import render
 from jaxcontam.report.page_words import PageWords
-from jaxcontam.report.sentences import p_words
-from jaxcontam.report.template import render_fields
+from jaxcontam.report.section import (
+    Code,
+    Details,
+    Figure,
+    Items,
+    Page,
+    Paragraph,
+    Part,
+    Section,
+    Table,
+)
 from train.audit_log import AUDITS_NAME
 from train.earlier import MODEL_DIR
 from train.metrics import METRICS_NAME, smoothed
@@ -38,7 +49,14 @@ from train.step_log import read_rows
 
 PAGE_NAME = "training.html"
 _MANIFEST_NAME = "manifest.json"
-_TEMPLATE = Path(__file__).with_name("training.html.j2")
+_LOSS = (
+    "Loss before each step on the tokens of that step. In the middle, each mark is a "
+    "step that trained on some part of a copy."
+)
+_MEMORY = (
+    "Each point is one test of the model as it was then. Dashed grey curves are "
+    "controls, which no training saw; where they move, so does chance."
+)
 _AUDIT_HEADER = (
     *("set", "copies seen", "tokens", "test", "p, uncorrected", "effect ± se"),
     *("detectable", "AUC ± se", "ranked among"),
@@ -65,7 +83,7 @@ Row = Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class PageCommand:
     """Draw training.html of a run from its manifest, metrics and audits."""
 
     run_dir: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -114,33 +132,49 @@ def render_page(
     sets = [set_picture(row, audits, tokens_a_step) for row in _ordered(manifest.sets)]
     steps = sorted({row["step"] for row in audits})
     name = run_dir.resolve().name
-    notes = method_notes({"results": audits})
-    curve = loss_figure(loss_curve(metrics), sets, n_tokens) if metrics else None
-    fields = {
-        "title": f"Training run: {name}",
-        "subtitle": _subtitle(manifest, n_tokens),
-        "facts": _facts(manifest, metrics),
-        "loss_svg": curve,
-        "memory_svg": memorisation_figure(sets, n_tokens) if audits else None,
-        "audit_header": _AUDIT_HEADER,
-        "audit_words": _AUDIT_WORDS,
-        "last_rows": _audit_rows(audits, steps[-1:]),
-        "audit_rows": _audit_rows(audits, steps),
-        "set_header": _SET_HEADER,
-        "set_words": _SET_WORDS,
-        "set_rows": [_set_cells(row) for row in _ordered(manifest.sets)],
-        "methods": [[note.name, note.finds, note.source] for note in notes],
-        "words": _WORDS,
-        "command": shlex.join(["python", "-m", "train.page", str(run_dir)]),
-        "next": f"jaxcontam audit {shlex.quote(str(run_dir / MODEL_DIR))} SET",
-        "provenance": [
+    loss: Part = Paragraph("No step is done yet.")
+    if metrics:
+        curve = loss_figure(loss_curve(metrics), sets, n_tokens)
+        loss = Figure(curve, _LOSS, "wide", "loss")
+    sections = [
+        Section([Items(_facts(manifest, metrics))]),
+        Section([loss], "Loss"),
+    ]
+    if audits:
+        memory = memorisation_figure(sets, n_tokens)
+        last = _audit_table(_audit_rows(audits, steps[-1:]), "last audit")
+        every = _audit_table(_audit_rows(audits, steps), "all audits")
+        sections += [
+            Section([Figure(memory, _MEMORY, "wide", "memorisation")], "Memorisation"),
+            Section([last, Details("All audits", parts=[every])], "Last audit"),
+        ]
+    rows = [_set_cells(row) for row in _ordered(manifest.sets)]
+    planted = Table(_SET_HEADER, rows, "sets", words=_SET_WORDS)
+    nothing = Paragraph("Nothing was planted.")
+    page = Page(
+        title=f"Training run: {name}",
+        subtitle=_subtitle(manifest, n_tokens),
+        sections=[*sections, Section([planted if rows else nothing], "Sets")],
+        methods=named_rows([row["method"] for row in audits]),
+        limits=_WORDS.limits,
+        command=shlex.join(["python", "-m", "train.page", str(run_dir)]),
+        check=(
+            "This draws the page again, of a run that goes on as well. For a verdict "
+            "on a set, once the run is finished: ",
+            Code(f"jaxcontam audit {shlex.quote(str(run_dir / MODEL_DIR))} SET"),
+        ),
+        provenance=[
             ("jaxcontam", manifest.jaxcontam),
             ("code", manifest.code or "unknown"),
             ("seed", str(manifest.seed)),
             ("digest of the corpus", manifest.corpus_digest),
         ],
-    }
-    return render_fields(_TEMPLATE, fields)
+    )
+    return render(page)
+
+
+def _audit_table(rows: list[list[str]], label: str) -> Table:
+    return Table(_AUDIT_HEADER, rows, label, words=_AUDIT_WORDS)
 
 
 def loss_curve(metrics: Sequence[Row]) -> LossCurve:
@@ -261,25 +295,14 @@ def _audit_cells(test: Row | None, score: Row | None) -> list[str]:
     else:
         cells += [
             test["method"],
-            _p_cell(test),
-            _with_error(test["effect"], test["effect_se"]),
+            p_cell(test["log10_p"], test["validity"]),
+            effect_words(test["effect"], test["effect_se"], dash=""),
             "" if test["mde"] is None else f"{test['mde']:.2g}",
         ]
     if score is None:
         return [*cells, "", ""]
     among = ", ".join(score["reference"])
-    return [*cells, _with_error(score["auc"], score["auc_se"]), among]
-
-
-def _p_cell(test: Row) -> str:
-    """The p-value under a header that already says p."""
-    return p_words(test).removeprefix("p ").removeprefix("= ").replace("<=", "≤")
-
-
-def _with_error(value: float | None, error: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:.2f}" + ("" if error is None else f" ± {error:.2f}")
+    return [*cells, effect_words(score["auc"], score["auc_se"]), among]
 
 
 def _orders(planted: PlantedSet) -> str:
@@ -312,7 +335,7 @@ def _times(when: str | tuple[float, ...]) -> str:
 def main() -> int:
     """Command line of `python -m train.page`."""
     return run_command(
-        lambda: parse(Page, sys.argv[1:], prog="python -m train.page").run(),
+        lambda: parse(PageCommand, sys.argv[1:], prog="python -m train.page").run(),
         name="train.page",
     )
 

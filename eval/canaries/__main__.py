@@ -49,12 +49,13 @@ from eval.canaries.runs import (
 from eval.canaries.tables import figures_of, grids_of, numbers_of
 from eval.planted import order_tests, trained
 from eval.study import Clock, finish_study, run_study
+from jaxcontam.analyses.saved import write_files
 from jaxcontam.commands.flags import STORE_DIR, check_positive, check_seed, flags_of
 from jaxcontam.commands.progress import progress_bar
-from jaxcontam.commands.report import write_page
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
-from jaxcontam.report.document import REPORT_NAME, write_report
+from jaxcontam.report.document import REPORT_NAME
+from jaxcontam.report.page import PAGE_NAME
 from jaxcontam.report.provenance import library_versions
 from jaxcontam.results import Evidence, MembershipResult, OrderResult, Report
 from jaxcontam.scoring.local import checkpoint_scorer, device_info, model_info
@@ -171,7 +172,7 @@ class Canaries:
         model = self._model()
         document = self._test(model, clock)
         self._finish(clock, [run_of(document, str(self.folder / REPORT_NAME))])
-        print(f"report: {write_page(document, self.folder)}")
+        print(f"report: {self.folder / PAGE_NAME}")
         return document
 
     def _model(self) -> Trained:
@@ -226,7 +227,9 @@ class Canaries:
                 "ranked": [dataclasses.asdict(row) for row in ranked],
             },
         )
-        return write_report(report, [*evidence, *[None] * len(rows)], self.folder)
+        found = [*evidence, *[None] * len(rows)]
+        document, _ = write_files(report, found, self.folder)
+        return document
 
     def _scored(
         self, model: Trained, checkpoint: Checkpoint

@@ -8,7 +8,7 @@ from eval.canaries.runs import CANARIES, MOST_SEEN, Row, Run
 from eval.curves import Curve, curves_svg
 from eval.intervals import Share
 from eval.study import Column, Grid, grouped
-from jaxcontam.report.table import p_words
+from jaxcontam.report.numbers import p_text
 
 LEVELS = (0.05, 0.001)
 # Tests in the figure; the other tests stand in the tables.
@@ -256,7 +256,7 @@ def _fair(run: Run, method: str) -> list[Row]:
 
 
 def _p(row: Row | None) -> str:
-    return _NONE if row is None else p_words(row["log10_p"], row["validity"])
+    return _NONE if row is None else p_text(row["log10_p"], row["validity"])
 
 
 def _verdict(row: Row | None) -> str:

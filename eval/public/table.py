@@ -11,11 +11,12 @@ from matplotlib.patches import Patch, Rectangle
 
 from eval.public.cells import Outcome
 from eval.study import Grid
+from jaxcontam.analyses.method_notes import method_words
 from jaxcontam.report.figure import STYLE, figure_axes, svg_text
+from jaxcontam.report.numbers import effect_words, p_text
 from jaxcontam.report.plain_names import plain_name
-from jaxcontam.report.remedies import advice
-from jaxcontam.report.table import effect_text, p_text, p_words
-from jaxcontam.results import OrderResult
+from jaxcontam.report.remedies import Advice
+from jaxcontam.results import OrderResult, UnscoredFile
 from jaxcontam.results.read import read_result
 from jaxcontam.verdict import (
     CONTAMINATED,
@@ -108,11 +109,22 @@ def refused_cells(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
             "failed_pretests": [
                 test["name"] for test in one.refused["pretests"] if not test["passed"]
             ],
-            "remedy": advice(one.refused, ("audit", *one.cell.words)),
+            "remedy": _advice(one),
         }
         for one in outcomes
         if one.refused is not None
     ]
+
+
+def _advice(one: Outcome) -> str:
+    """The first thing to do about a file that was not scored."""
+    refused = read_result(UnscoredFile, one.refused)
+    command = ("audit", *one.cell.words)
+    return Advice(command, method_words()).about_file(refused)[0].words
+
+
+def _p(result: OrderResult) -> str:
+    return p_text(result.numbers.log10_p, result.validity)
 
 
 def failed_cells(outcomes: Sequence[Outcome]) -> list[dict[str, str]]:
@@ -136,7 +148,7 @@ def wide_words(
 ) -> dict[tuple[str, str], str]:
     """(model, benchmark) -> p, if there is one, and the letter of the verdict."""
     return {
-        (row["model"], row["benchmark"]): f"{p_text(result)} {LETTERS[row['verdict']]}"
+        (row["model"], row["benchmark"]): f"{_p(result)} {LETTERS[row['verdict']]}"
         for row, result in zip(rows, decided, strict=True)
     } | {(row["model"], row["benchmark"]): LETTERS[row["verdict"]] for row in refused}
 
@@ -169,12 +181,12 @@ def grids(
             "benchmark": "{r[0][benchmark]}",
             "n": "{r[0][n_examples]:,}",
             "test": "{r[0][method]}",
-            "p": lambda line: p_text(line[1]),
-            "p adjusted": lambda line: p_words(
+            "p": lambda line: _p(line[1]),
+            "p adjusted": lambda line: p_text(
                 math.log10(line[0]["p_adjusted"]), line[1].validity
             ),
-            "effect, nats a boundary": lambda line: effect_text(
-                line[1], with_error=True
+            "effect, nats a boundary": lambda line: effect_words(
+                line[1].numbers.effect, line[1].numbers.effect_se
             ),
             "MDE": lambda line: (
                 "-" if line[0]["mde"] is None else f"{line[0]['mde']:.2f}"

@@ -29,15 +29,15 @@ from jaxcontam.analyses.membership_plan import (
     choose,
     plan_membership,
 )
-from jaxcontam.analyses.method_notes import method_notes
 from jaxcontam.analyses.model import load
+from jaxcontam.analyses.saved import write_texts
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.neighbours import edited
 from jaxcontam.methods.membership.plan import Inputs, score_texts
 from jaxcontam.methods.membership.text_model import text_model_of
-from jaxcontam.report.membership import text_rows, write_membership
 from jaxcontam.report.provenance import library_versions
+from jaxcontam.report.texts import text_rows
 from jaxcontam.results import Report
 from jaxcontam.results.membership import (
     BlindBaseline,
@@ -103,12 +103,7 @@ def write_files(analysis: MembershipAnalysis, out: Path) -> tuple[dict[str, Any]
     Returns:
         The document of report.json, and the page's path.
     """
-    # matplotlib and jinja2 take a third of a second to import: only for a page.
-    from jaxcontam.report.membership_page import write_membership_page
-
-    document = write_membership(analysis.report, analysis.rows, out)
-    notes = method_notes(document)
-    return document, write_membership_page(document, analysis.pictures, out, notes)
+    return write_texts(analysis.report, analysis.rows, out, analysis.pictures)
 
 
 def membership(

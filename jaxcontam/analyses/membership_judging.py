@@ -16,12 +16,13 @@ import numpy as np
 from jaxcontam.analyses.known_texts import MEMBER, NONMEMBER, TEXT, RunTexts
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.sweep import sweep_methods, sweep_min_k
-from jaxcontam.report.membership import reference_column, score_columns
+from jaxcontam.report.texts import reference_column, score_columns
 from jaxcontam.results.membership import (
     BlindBaseline,
     ScorePicture,
     ScoreResult,
     SetResult,
+    Sweep,
     TextThreshold,
 )
 
@@ -64,23 +65,6 @@ class Table:
             spread(self.values),
             None if reference is None else spread(reference),
         )
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Sweep:
-    """A share of tokens for Min-K%, chosen on one half and judged on the other.
-
-    Attributes:
-        held_out_aucs: AUC of each on the half that chose.
-        chosen: The best of them.
-        auc: Its AUC on the other half.
-        auc_se: DeLong standard error.
-    """
-
-    held_out_aucs: dict[str, float]
-    chosen: str
-    auc: float
-    auc_se: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)

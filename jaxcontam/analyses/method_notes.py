@@ -1,93 +1,110 @@
-"""What a page says of the methods behind its numbers, from the tables of methods."""
+"""What a report says of the methods behind its numbers, from the tables of methods."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from jaxcontam.errors import InputError
 from jaxcontam.methods import METHODS, score_method
 from jaxcontam.methods.replication.catalogue import REPLICATION_METHODS
-from jaxcontam.report.template import MethodNote
+from jaxcontam.report.page import method_rows, named_methods
+from jaxcontam.results import Report
+from jaxcontam.results.terms import MethodWords, Words
 
 _SHI = "Shi et al. 2023, arXiv:2310.16789, section 7"
 # Numbers of single commands, which no table of methods has.
 _OTHERS = (
-    MethodNote(
+    MethodWords(
         name="matrix",
+        label="matrix",
         finds="a published column that scores better than the others, row by row; "
         "knows nothing of where the numbers come from",
         source="the randomisation test of Fisher, summed over rows, p counted exactly",
     ),
-    MethodNote(
+    MethodWords(
         name="set_level",
+        label="set_level",
         finds="a set of texts that as a whole is more familiar than the non-members, "
         "by the scores below together",
         source="Maini et al. 2024, arXiv:2406.06443; not as in the authors' code: "
         "scales come from both sides, all texts are held out once, and a permutation "
         "replaces the t-test",
     ),
-    MethodNote(
+    MethodWords(
         name="perplexity",
+        label="perplexity",
         finds="texts whose perplexity unlearning left alone; as min_k",
         source=_SHI,
     ),
-    MethodNote(
+    MethodWords(
         name="rouge_l_recall",
         finds="samples that share words with the text, in order",
         source=f"Lin 2004, ROUGE; its use here: {_SHI}",
+        label="ROUGE-L recall",
     ),
-    MethodNote(
+    MethodWords(
         name="embedding_cosine",
         finds="samples that are like the text in meaning; common phrases, too",
         source=f"{_SHI}, with mean hidden states in place of SimCSE",
+        label="cosine of embeddings",
     ),
-    MethodNote(
+    MethodWords(
         name="judge",
+        label="judge",
         finds="samples that a chat model finds like the text",
         source=_SHI,
     ),
 )
 
 
-def method_notes(document: Mapping[str, Any]) -> list[MethodNote]:
-    """A note for each method of a report, in the order of its rows.
+def method_words(names: Iterable[str] = ()) -> Words:
+    """Name -> words of every test, and of the methods that are named.
 
     Args:
-        document: As in `report.json`.
+        names: Methods of a report; names that no table knows are passed over.
     """
-    names: dict[str, None] = {}
-    for row in document["results"]:
-        # A set of texts is judged by several scores at once.
-        names |= dict.fromkeys([row.get("method", ""), *row.get("features", ())])
-    # Scores without labels stand in no row.
-    if primary := (document.get("study") or {}).get("primary"):
-        names.setdefault(primary)
-    return [note for name in names if (note := _note(name)) is not None]
+    tests = (name for name, row in METHODS.items() if hasattr(row, "words"))
+    found = {name: _words_of(name) for name in (*tests, *names)}
+    return {name: words for name, words in found.items() if words is not None}
 
 
-def _note(name: str) -> MethodNote | None:
-    for note in _OTHERS:
-        if note.name == name:
-            return note
+def report_words(report: Report) -> Words:
+    """Words of every test and of the methods of a report."""
+    return method_words(named_methods(report))
+
+
+def named_rows(names: Iterable[str]) -> list[tuple[str, str, str]]:
+    """Name, what it finds, and source of each method that a page names."""
+    known = list(dict.fromkeys(names))
+    words = method_words(known)
+    return method_rows(words[name] for name in known if name in words)
+
+
+def _words_of(name: str) -> MethodWords | None:
+    for words in _OTHERS:
+        if words.name == name:
+            return words
     for row in REPLICATION_METHODS:
         # BLEURT and embeddings are one row for all tests.
         if name == row.name or name.startswith(f"{row.name}_"):
-            return MethodNote(
-                name=name, finds=row.finds, source=_with(row.source, row.departure)
-            )
-    method = METHODS.get(name)
-    if method is None:
-        try:
-            method = score_method(name)
-        except InputError:
-            # A study may have scores of its own.
-            return None
-    departure = getattr(method, "departure", "")
-    return MethodNote(
-        name=name, finds=method.finds, source=_with(method.source, departure)
+            return _words(name, row)
+    if name in METHODS:
+        return _words(name, METHODS[name])
+    try:
+        return _words(name, score_method(name))
+    except InputError:
+        # A study may have scores of its own.
+        return None
+
+
+def _words(name: str, row: Any) -> MethodWords:
+    departure = getattr(row, "departure", "")
+    words = f"{row.source}; not as in the authors' code: {departure}"
+    return MethodWords(
+        name=name,
+        finds=row.finds,
+        source=words if departure else row.source,
+        label=getattr(row, "label", "") or name,
+        null=getattr(row, "null", ""),
+        validity=getattr(row, "validity", ""),
+        proof=getattr(row, "words", None),
     )
-
-
-def _with(source: str, departure: str) -> str:
-    if not departure:
-        return source
-    return f"{source}; not as in the authors' code: {departure}"

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 from jaxcontam.analyses.audit_design import AuditDesign
 from jaxcontam.data.benchmark import Benchmark, check_text, load_benchmark
@@ -13,6 +14,7 @@ from jaxcontam.data.repeats import without_repeats
 from jaxcontam.errors import InputError
 from jaxcontam.methods import METHODS
 from jaxcontam.results import DECLARED, DESIGNED, RELEASED, Pretest, UnscoredFile
+from jaxcontam.results.terms import Null
 from jaxcontam.stats.pretests import columns, directional, pretest_battery
 from jaxcontam.verdict import INVALID_DESIGN
 
@@ -199,7 +201,7 @@ def _refused(
     benchmark: Benchmark, pretests: Sequence[Pretest], method: str, n_repeats: int
 ) -> UnscoredFile | None:
     """What is said of a file that fails the checks of its deciding test; else None."""
-    null = getattr(METHODS[method], "null", "")
+    null = cast(Null, getattr(METHODS[method], "null", ""))
     if benchmark.order_provenance in ("seeded", RELEASED):
         null = DESIGNED
     bearing = directional(pretests) if null == "reversibility" else tuple(pretests)

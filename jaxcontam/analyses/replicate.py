@@ -19,7 +19,6 @@ from jaxcontam.analyses.measured import (
     human_labels,
     measured,
 )
-from jaxcontam.analyses.method_notes import method_notes
 from jaxcontam.analyses.partition import Arm, Partition
 from jaxcontam.analyses.prompted_model import (
     PromptedModel,
@@ -27,6 +26,7 @@ from jaxcontam.analyses.prompted_model import (
     open_prompted,
 )
 from jaxcontam.analyses.replicate_plan import ReplicationPlan, plan_replication
+from jaxcontam.analyses.saved import write_texts
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.data.benchmark import fingerprint
 from jaxcontam.errors import InputError
@@ -39,7 +39,7 @@ from jaxcontam.methods.replication.ts_guessing import (
     ts_guessing_word,
 )
 from jaxcontam.report.provenance import library_versions
-from jaxcontam.report.replication import COMMAND, write_replication
+from jaxcontam.report.replication import COMMAND
 from jaxcontam.results import DeviceInfo, ModelInfo, Report
 from jaxcontam.results.replication import ComparisonResult, JudgeResult, OverlapResult
 
@@ -101,10 +101,14 @@ def write_files(
     Returns:
         The document of report.json, and the page's path.
     """
-    # matplotlib and jinja2 take a third of a second to import: only for a page.
-    from jaxcontam.report.replication_page import write_replication_page
+    return write_texts(
+        report_of(analysis), [*analysis.partition.rows(), *analysis.answers], out
+    )
 
-    report = Report(
+
+def report_of(analysis: ReplicationAnalysis) -> Report:
+    """The report of an analysis."""
+    return Report(
         command=analysis.command,
         seed=analysis.seed,
         started=analysis.watch.started,
@@ -113,12 +117,8 @@ def write_files(
         device=analysis.device,
         versions=library_versions(),
         min_effect=None,
-        results=(),
+        results=tuple(analysis.results),
     )
-    rows = [*analysis.partition.rows(), *analysis.answers]
-    document = write_replication(report, analysis.results, rows, out)
-    page = write_replication_page(document, out, method_notes(document))
-    return document, page
 
 
 def replicate(

@@ -1,22 +1,58 @@
-"""A result written as files: report.json, orders.npz, results.csv, report.html."""
+"""A result written as files: report.json, its evidence, results.csv, report.html."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxcontam.commands.report import write_page
-from jaxcontam.report.document import write_report
-from jaxcontam.results import Evidence, Report
+import numpy as np
+
+from jaxcontam.analyses.method_notes import report_words
+from jaxcontam.data.manifest import Manifest, read_manifest
+from jaxcontam.methods import METHODS
+from jaxcontam.methods.method import PairMethod, pair_strata
+from jaxcontam.methods.two_min import CombinedMethod
+from jaxcontam.report.archive import (
+    ARCHIVE_NAME,
+    P_VALUES_NAME,
+    archive_bytes,
+    read_archive,
+    read_p_values,
+)
+from jaxcontam.report.document import replace_bytes, to_document, write_report
+from jaxcontam.report.page import PAGE_NAME, render
+from jaxcontam.report.pictures import LossPicture, NullPicture
+from jaxcontam.report.section import Page
+from jaxcontam.report.texts import (
+    ASKED,
+    TEXTS_NAME,
+    read_text_rows,
+    texts_bytes,
+    typed_rows,
+)
+from jaxcontam.results import Evidence, OrderResult, Report
+from jaxcontam.results.calibration import DrawnPValues
+from jaxcontam.results.membership import ScorePicture, TextScores
+from jaxcontam.results.replication import AskedInstance
+from jaxcontam.results.unlearning import ScreenedText
+from jaxcontam.stats.padding import unpadded
+from jaxcontam.stats.pair_test import drawn_sums
+from jaxcontam.stats.randomisation import MODEL_TOLERANCE, redrawn_sums, row_scores
+
+# Bars of a histogram need no more.
+_N_DRAWN = 20_000
 
 
 def write_files(
-    report: Report, evidence: Sequence[Evidence | None], out: Path
+    report: Report,
+    evidence: Sequence[Evidence | DrawnPValues | None],
+    out: Path,
 ) -> tuple[dict[str, Any], Path]:
-    """Write a report and its page.
+    """Write a report whose numbers follow from arrays, and its page.
 
     Args:
         report: What was found.
-        evidence: One a result, None where a result has no orders.
+        evidence: One a result, None where a result has none.
         out: Folder, made if missing.
 
     Returns:
@@ -25,5 +61,168 @@ def write_files(
     Raises:
         InputError: If the folder cannot be written.
     """
-    document = write_report(report, evidence, out)
-    return document, write_page(document, out)
+    is_drawn = any(isinstance(row, DrawnPValues) for row in evidence)
+    name = P_VALUES_NAME if is_drawn else ARCHIVE_NAME
+    written = write_report(report, {name: archive_bytes(evidence)}, out)
+    return to_document(written), write_page(written, out)
+
+
+def write_texts(
+    report: Report,
+    rows: Sequence[Mapping[str, Any]],
+    out: Path,
+    pictures: Sequence[ScorePicture] = (),
+) -> tuple[dict[str, Any], Path]:
+    """Write a report whose numbers follow from `texts.jsonl`, and its page.
+
+    Args:
+        report: What was found.
+        rows: One a text.
+        out: Folder, made if missing.
+        pictures: Of membership scores.
+
+    Returns:
+        The document of report.json, and the page's path.
+
+    Raises:
+        InputError: If the folder cannot be written.
+    """
+    written = write_report(report, {TEXTS_NAME: texts_bytes(rows)}, out)
+    return to_document(written), write_page(written, out, pictures)
+
+
+def write_page(
+    report: Report, directory: Path, pictures: Sequence[ScorePicture] = ()
+) -> Path:
+    """Write report.html beside a report and what its numbers follow from.
+
+    Args:
+        report: As it stands in report.json.
+        directory: Its folder.
+        pictures: Of membership scores, which do not stand there.
+
+    Returns:
+        The page's path.
+
+    Raises:
+        InputError: If what stands beside the report is missing or damaged.
+    """
+    page = render(_page(report, directory, pictures))
+    replace_bytes(directory / PAGE_NAME, page.encode())
+    return directory / PAGE_NAME
+
+
+def _page(report: Report, directory: Path, pictures: Sequence[ScorePicture]) -> Page:
+    # matplotlib takes a third of a second to import: only for a page.
+    from jaxcontam.report import (
+        books,
+        calibration,
+        membership,
+        order_page,
+        replication,
+        unlearning,
+    )
+
+    words, n = report_words(report), len(report.results)
+    kind = report.command[0]
+    if kind == calibration.COMMAND:
+        drawn = read_p_values(directory / P_VALUES_NAME, n)
+        return calibration.calibration_page(report, drawn, words)
+    if kind == books.COMMAND:
+        return books.books_page(report, words)
+    if kind == membership.COMMAND:
+        texts = typed_rows(read_text_rows(directory), TextScores)
+        return membership.membership_page(report, pictures, texts, words)
+    if kind == unlearning.COMMAND:
+        texts = typed_rows(read_text_rows(directory), ScreenedText)
+        return unlearning.unlearning_page(report, texts, words)
+    if kind == replication.COMMAND:
+        rows = [row for row in read_text_rows(directory, ASKED) if "first_piece" in row]
+        instances = typed_rows(rows, AskedInstance)
+        return replication.replication_page(report, instances, words)
+    evidence = read_archive(directory / ARCHIVE_NAME, n)
+    drawn = null_pictures(report, evidence)
+    return order_page.order_page(report, drawn, words, _loss(directory))
+
+
+def null_pictures(
+    report: Report, evidence: Sequence[Evidence | None]
+) -> list[NullPicture | None]:
+    """What each exact primary test saw, for its plots; None for other results."""
+    by_place = {
+        (row.benchmark, row.method): (row, found)
+        for row, found in zip(report.results, evidence, strict=True)
+        if isinstance(row, OrderResult)
+    }
+    pictures: list[NullPicture | None] = []
+    for row in report.results:
+        picture = None
+        if isinstance(row, OrderResult) and row.primary and row.validity == "exact":
+            method = METHODS.get(row.method)
+            # Of a combined test the scores of its first part are drawn.
+            is_combined = isinstance(method, CombinedMethod)
+            name = method.parts[0].name if is_combined else row.method
+            shown, found = by_place[row.benchmark, name]
+            if found is not None:
+                picture = _picture(found, shown, report.seed)
+        pictures.append(picture)
+    return pictures
+
+
+def _picture(evidence: Evidence, row: OrderResult, seed: int) -> NullPicture:
+    if evidence.scores is None:
+        strata, first_tokens = pair_strata(evidence), row.numbers.first_tokens
+        (q,) = np.flatnonzero(strata.first_tokens == first_tokens)[:1].tolist()
+        method = METHODS[row.method]
+        assert isinstance(method, PairMethod)
+        statistic = method.statistic
+        contributions_K = np.array(
+            [
+                statistic.sums(
+                    statistic.matrix(pairs_SS), np.arange(len(pairs_SS))[None]
+                )
+                for pairs_SS in strata.matrices(q)
+            ]
+        ).ravel()
+        sums = drawn_sums(
+            strata,
+            statistic,
+            seed=seed,
+            content_digest=row.content_digest,
+            n_draws=_N_DRAWN,
+            q=q,
+        )
+    else:
+        # Sequential tests have their strata in the order in which they were scored.
+        values = unpadded(evidence.scores)
+        if row.numbers.stop is not None and evidence.orders is not None:
+            values = [values[k] for k in np.argsort(evidence.orders[:, 0, 0])]
+        scored = row_scores(
+            values,
+            kind=row.numbers.scores,  # pyright: ignore[reportArgumentType]
+            relative_tolerance=MODEL_TOLERANCE,
+        )
+        sums = redrawn_sums(scored.rows, n_draws=_N_DRAWN, seed=seed)
+        contributions_K = scored.published
+    return NullPicture(
+        null_sums=sums,
+        observed=float(contributions_K.sum()),
+        contributions=contributions_K,
+    )
+
+
+def _loss(directory: Path) -> LossPicture | None:
+    """The training run whose manifest and log stand beside a report, if they do."""
+    metrics, manifest_path = directory / "metrics.jsonl", directory / "manifest.json"
+    if not (metrics.is_file() and manifest_path.is_file()):
+        return None
+    manifest: Manifest = read_manifest(manifest_path)
+    lines = metrics.read_text(encoding="utf-8").splitlines()
+    return LossPicture(
+        losses=np.array([json.loads(line)["loss"] for line in lines]),
+        injections={
+            row.name: np.array(steps)
+            for row in manifest.sets
+            if (steps := [step for copy in row.steps for step in copy])
+        },
+    )

@@ -17,8 +17,8 @@ from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.device_flags import ScoringFlags, open_for
 from jaxcontam.commands.dry_run import dry_run
 from jaxcontam.commands.flags import flags_of, store_of
-from jaxcontam.commands.order_checks import print_checks, print_unscored
-from jaxcontam.commands.outcome import print_outcome
+from jaxcontam.commands.order_checks import print_checks
+from jaxcontam.commands.outcome import print_outcome, print_unscored
 from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.errors import InputError

@@ -1,7 +1,6 @@
 """`jaxcontam books`: how much of each book a model was trained on, by known books."""
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from jaxcontam.analyses.books import (
     shelve,
     without_copies,
 )
-from jaxcontam.analyses.method_notes import method_notes
+from jaxcontam.analyses.saved import write_texts
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.device_flags import ScoringFlags, open_for
 from jaxcontam.commands.flags import (
@@ -26,6 +25,7 @@ from jaxcontam.commands.flags import (
     store_of,
 )
 from jaxcontam.commands.progress import progress_bar
+from jaxcontam.commands.publish import shown
 from jaxcontam.data.benchmark import fingerprint
 from jaxcontam.data.books import (
     MEMBER,
@@ -41,17 +41,15 @@ from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.processes import is_first
 from jaxcontam.report.books import (
     COMMAND,
+    book_aucs,
     book_sentences,
-    interval_words,
-    ranked,
+    ranked_books,
     rate_cells,
-    write_books,
-    write_books_page,
 )
-from jaxcontam.report.membership import text_rows
+from jaxcontam.report.numbers import interval_words
 from jaxcontam.report.provenance import library_versions
+from jaxcontam.report.texts import text_rows
 from jaxcontam.results import Report
-from jaxcontam.terminal import Terminal, json_text
 
 # What a snippet can be read for without a flag that this command does not have.
 _READS = {"moments", "lowercase", "neighbours", "gradients"}
@@ -165,6 +163,13 @@ class Books(ScoringFlags, ReportFlags):
                 for row in found.results
             ),
             blind=found.blind,
+            book_thresholds=found.thresholds,
+            books=found.rates,
+            book_warnings=(
+                *opened.notes(),
+                *notes,
+                *book_warnings(books, shelf, self.snippets),
+            ),
         )
         rows = text_rows(
             texts=texts,
@@ -179,24 +184,10 @@ class Books(ScoringFlags, ReportFlags):
         )
         if not is_first():
             return {}
-        document = write_books(
-            report,
-            found.thresholds,
-            found.rates,
-            rows,
-            out,
-            warnings=[
-                *opened.notes(),
-                *notes,
-                *book_warnings(books, shelf, self.snippets),
-            ],
+        written = write_texts(report, rows, out)
+        return shown(
+            written, lambda console: _print(report, console), as_json=self.json
         )
-        page = write_books_page(document, out, method_notes(document))
-        if self.json:
-            print(json_text(document))
-        else:
-            _print(document, page, Terminal())
-        return document
 
     def _load(self) -> list[Book]:
         def load(sources: tuple[str, ...], role: str) -> list[Book]:
@@ -238,12 +229,12 @@ def score_methods(names: tuple[str, ...]) -> list[ScoreMethod]:
     return found
 
 
-def _print(document: dict[str, Any], page: Path, console: Console) -> None:
+def _print(report: Report, console: Console) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("book", overflow="ellipsis", no_wrap=True)
     for name in ("snippets", "contamination", "95 %"):
         table.add_column(name, justify="right", no_wrap=True)
-    rates = ranked(document, TESTED)
+    rates = ranked_books(report, TESTED)
     for row in rates[:_PRINTED]:
         table.add_row(*rate_cells(row))
     console.print(table)
@@ -252,13 +243,10 @@ def _print(document: dict[str, Any], page: Path, console: Console) -> None:
     scores = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     scores.add_column("score on known books", no_wrap=True)
     scores.add_column("AUC (95 %)", justify="right", no_wrap=True)
-    for row in [*document["results"], *document.get("blind", [])]:
-        name = row["method"] if "method" in row else f"{row['name']} (blind)"
-        words = interval_words(row["auc"], row["auc_low"], row["auc_high"])
-        scores.add_row(name, words)
+    for name, row in book_aucs(report):
+        scores.add_row(name, interval_words(row.auc, row.auc_low, row.auc_high, ".3f"))
     console.print()
     console.print(scores)
     console.print()
-    for sentence in book_sentences(document):
+    for sentence in book_sentences(report):
         console.print(sentence, highlight=False, markup=False, soft_wrap=True)
-    console.print(f"\nreport: {page}", soft_wrap=True, highlight=False, markup=False)

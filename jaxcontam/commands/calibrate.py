@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
-from jaxcontam.analyses.method_notes import method_notes
+from jaxcontam.analyses.saved import write_files
 from jaxcontam.commands.audit import default_out
 from jaxcontam.commands.device_flags import ScoringFlags, open_for
 from jaxcontam.commands.flags import (
@@ -20,6 +20,7 @@ from jaxcontam.commands.flags import (
     store_of,
 )
 from jaxcontam.commands.progress import progress_bar
+from jaxcontam.commands.publish import shown
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.data.templates import typed_newlines
@@ -31,8 +32,6 @@ from jaxcontam.report.calibration import (
     COMMAND,
     MEANING,
     rate_text,
-    write_calibration,
-    write_calibration_page,
 )
 from jaxcontam.report.document import make_folder
 from jaxcontam.report.provenance import library_versions, utc_now
@@ -40,7 +39,7 @@ from jaxcontam.results import Report
 from jaxcontam.results.calibration import CalibrationResult, DrawnPValues
 from jaxcontam.scoring.shares import each_scored
 from jaxcontam.stats.calibration import LEVELS
-from jaxcontam.terminal import Terminal, json_text
+from jaxcontam.terminal import Terminal
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -133,13 +132,11 @@ class Calibrate(ScoringFlags, TextFlags, ReportFlags):
         )
         if not is_first():
             return {}
-        document = write_calibration(report, [drawn for _, drawn in found], out)
-        page = write_calibration_page(document, out, method_notes(document))
-        if self.json:
-            print(json_text(document))
-        else:
-            _print([result for result, _ in found], page, Terminal())
-        return document
+        results = [result for result, _ in found]
+        written = write_files(report, [drawn for _, drawn in found], out)
+        return shown(
+            written, lambda console: _print(results, console), as_json=self.json
+        )
 
 
 def _announce(planned: PlannedTest, n_fresh: int) -> None:
@@ -154,7 +151,7 @@ def _announce(planned: PlannedTest, n_fresh: int) -> None:
     )
 
 
-def _print(results: list[CalibrationResult], page: Path, console: Console) -> None:
+def _print(results: list[CalibrationResult], console: Console) -> None:
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("test", overflow="fold")
     table.add_column("draws", no_wrap=True)
@@ -165,9 +162,8 @@ def _print(results: list[CalibrationResult], page: Path, console: Console) -> No
         table.add_row(
             result.method,
             f"{result.n_draws:,} {result.drawn.split()[0]}",
-            *(rate_text(dataclasses.asdict(cell)) for cell in result.rejections),
+            *(rate_text(cell) for cell in result.rejections),
             "-" if result.ks_p_value is None else f"{result.ks_p_value:.2g}",
         )
     console.print(table)
     console.print(f"\n{MEANING}", highlight=False)
-    console.print(f"\nreport: {page}", soft_wrap=True, highlight=False, markup=False)

@@ -39,7 +39,7 @@ from jaxcontam.methods.versions import (
     plan_texts,
     score_texts,
 )
-from jaxcontam.report.table import p_text
+from jaxcontam.report.numbers import p_of, p_text
 from jaxcontam.results import DESIGNED, Evidence, OrderResult
 from jaxcontam.stats.padding import padded
 from jaxcontam.terminal import Terminal
@@ -304,14 +304,14 @@ def _print(results: list[OrderResult], console: Console) -> None:
         assert bits is not None
         table.add_row(
             result.benchmark,
-            p_text(result),
+            p_text(result.numbers.log10_p),
             f"{n * 2**-bits:.0f} of {n}",
             f"{bits:.1f} bits",
             f"{math.log2(n):.1f}",
         )
     console.print(table)
     console.print(
-        f"\n{joint.benchmark}: {joint.verdict}, p <= {p_text(joint)} by an exact test "
+        f"\n{joint.benchmark}: {joint.verdict}, {p_of(joint)} by an exact test "
         f"of {joint.n_strata} {'secrets' if joint.n_strata > 1 else 'secret'} against "
         f"{joint.n_examples - joint.n_strata:,} held-out sequences, if the secrets "
         "were drawn like them.",

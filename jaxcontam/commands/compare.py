@@ -6,48 +6,45 @@ import math
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import numpy as np
 import tyro
 
-from jaxcontam.analyses.method_notes import method_notes
+from jaxcontam.analyses.method_notes import method_words
 from jaxcontam.errors import InputError
 from jaxcontam.report.comparison import (
+    PAGE_NAME,
+    TABLE_NAME,
+    comparison_page,
     comparison_sentences,
     design_of,
     difference_sentences,
     difference_words,
-    write_comparison,
 )
 from jaxcontam.report.comparison_kinds import ORDER, RANKING, ComparedKind
-from jaxcontam.report.document import DAMAGE, REPORT_NAME, read_document
+from jaxcontam.report.document import (
+    REPORT_NAME,
+    make_folder,
+    read_report,
+    replace_files,
+)
+from jaxcontam.report.page import render
+from jaxcontam.report.table_csv import csv_text
+from jaxcontam.results import OrderResult, Report
 from jaxcontam.results.comparison import ComparedTest
-from jaxcontam.results.membership import N_PERMUTATIONS
+from jaxcontam.results.membership import N_PERMUTATIONS, ScoreResult, SetResult
 from jaxcontam.stats.multiple import holm
 from jaxcontam.terminal import Terminal
 from jaxcontam.verdict import CONTAMINATED_LEVEL
 
-# Fields of a result that a comparison takes as they are.
-_TAKEN = ("benchmark", "method", "verdict", "p_value", "p_adjusted")
-_TAKEN_OF_ORDER = (
-    *("log10_p", "p_floor", "effect", "effect_se", "mde", "effect_unit", "validity"),
-    *("n_examples", "n_strata", "n_orders"),
-)
 # Half the width of a normal 95 % interval, in standard errors.
 _NORMAL = 1.96
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Compare:
-    """Put finished reports of several models or checkpoints on one page.
-
-    Examples:
-        # checkpoints side by side
-        jaxcontam compare runs/audit/STEP-1000 runs/audit/STEP-2000
-        # three models
-        jaxcontam compare runs/a runs/b runs/c --out runs/compare/abc
-    """
+    """Put finished reports of several models or checkpoints on one page."""
 
     directory: Annotated[
         tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DIR...")
@@ -65,54 +62,57 @@ class Compare:
 
     def run(self) -> list[ComparedTest]:
         """Write the page and the table, print a line a benchmark; the tests."""
-        documents = [read_document(path / REPORT_NAME) for path in self.directory]
         folders = list(map(str, self.directory))
-        tests, warnings = compared(documents, folders)
-        digests = "".join(str(document.get("digest")) for document in documents)
+        reports = [_read(path) for path in self.directory]
+        tests, warnings = compared(reports, folders)
+        digests = "".join(report.digest for report in reports)
         name = hashlib.sha256(digests.encode()).hexdigest()[:8]
         out = self.out or Path("runs/compare") / name
-        words = ["jaxcontam", "compare", *map(str, self.directory), "--out", str(out)]
-        notes = method_notes({"results": [{"method": test.method} for test in tests]})
         sentences = comparison_sentences(tests, CONTAMINATED_LEVEL)
-        page = write_comparison(
+        page = comparison_page(
             tests,
-            out,
-            kind=_kind_of(documents[0], folders[0]),
+            kind=_kind_of(reports[0], folders[0]),
             sentences=sentences,
             warnings=warnings,
-            command=shlex.join(words),
-            methods=notes,
+            command=shlex.join(["jaxcontam", "compare", *folders, "--out", str(out)]),
+            words=method_words(test.method for test in tests),
+        )
+        make_folder(out)
+        table = csv_text([dataclasses.asdict(test) for test in tests])
+        html = render(page)
+        replace_files(
+            {out / TABLE_NAME: table.encode(), out / PAGE_NAME: html.encode()}
         )
         console = Terminal(highlight=False, soft_wrap=True)
         for line in [*sentences, *[f"{w}." for w in warnings]]:
             console.print(line)
-        console.print(f"\ncomparison: {page}")
+        console.print(f"\ncomparison: {out / PAGE_NAME}")
         return tests
 
 
 def compared(
-    documents: Sequence[dict[str, Any]], folders: Sequence[str]
+    reports: Sequence[Report], folders: Sequence[str]
 ) -> tuple[list[ComparedTest], list[str]]:
     """The deciding tests of several reports, corrected together, and what differs.
 
     Args:
-        documents: As in `report.json`.
+        reports: At least one.
         folders: Where each stands.
 
     Raises:
         InputError: If they are not of one kind that can be compared, or two are of the
             same model and benchmark, or all are of one model.
     """
-    kind = _kind_of(documents[0], folders[0])
+    kind = _kind_of(reports[0], folders[0])
     found: dict[tuple[str, str], ComparedTest] = {}
     designs: dict[str, list[dict[str, object]]] = {}
-    for document, folder in zip(documents, folders, strict=True):
-        if (other := _kind_of(document, folder)) is not kind:
+    for report, folder in zip(reports, folders, strict=True):
+        if (other := _kind_of(report, folder)) is not kind:
             raise InputError(
                 f"{folders[0]} has {kind.name}, {folder} has {other.name}",
                 hint="compare reports of audit, or reports of membership",
             )
-        for test, design in _tests_of(document, folder, kind):
+        for test, design in _tests_of(report, folder, kind):
             key = (test.model_fingerprint, test.benchmark)
             if key in found:
                 raise InputError(
@@ -123,8 +123,9 @@ def compared(
             found[key] = test
             designs.setdefault(test.benchmark, []).append(design)
     if len({fingerprint for fingerprint, _ in found}) < 2:
+        (name, *_) = {test.model for test in found.values()}
         raise InputError(
-            f"all reports are of one model ({documents[0]['model']['name']})",
+            f"all reports are of one model ({name})",
             hint="its benchmarks stand side by side if one report tests them all",
         )
     labels = _labels(list(found.values()))
@@ -147,20 +148,34 @@ def compared(
     return tests, difference_sentences(differences)
 
 
-def _kind_of(document: dict[str, Any], folder: str) -> ComparedKind:
-    """Of the tests that decide; refuses reports of other commands."""
+def _read(directory: Path) -> Report:
     try:
-        rows, made_by = _deciding(document), str(document["command"][0])
+        return read_report(directory / REPORT_NAME)
+    except InputError as e:
+        raise _damaged(str(directory), e) from e
+
+
+def _deciding(report: Report) -> list[OrderResult | ScoreResult | SetResult]:
+    return [
+        row
+        for row in report.results
+        if isinstance(row, OrderResult | ScoreResult | SetResult) and row.primary
+    ]
+
+
+def _kind_of(report: Report, folder: str) -> ComparedKind:
+    """The kind of the tests that decide; refuses reports of other commands."""
+    rows, made_by = _deciding(report), report.command[0]
+    if rows and report.model is not None:
         # Studies are modules, whose names have a dot.
-        if rows and document["model"] is not None:
-            if made_by == "audit" or "." in made_by:
-                if all("n_strata" in row for row in rows):
-                    return ORDER
-            # A set of texts as a whole has no interval.
-            elif made_by == "membership" and all("auc_low" in row for row in rows):
-                return RANKING
-    except DAMAGE as e:
-        raise _damaged(folder, e) from e
+        if made_by == "audit" or "." in made_by:
+            if all(isinstance(row, OrderResult) for row in rows):
+                return ORDER
+        # A set of texts as a whole has no interval.
+        elif made_by == "membership" and all(
+            isinstance(row, ScoreResult) for row in rows
+        ):
+            return RANKING
     raise InputError(
         f"{folder}: no test of a model that can be compared (a report of {made_by})",
         hint="compare reads reports of jaxcontam audit, and of jaxcontam membership "
@@ -170,41 +185,52 @@ def _kind_of(document: dict[str, Any], folder: str) -> ComparedKind:
 
 def _damaged(folder: str, error: Exception) -> InputError:
     return InputError(
-        f"{folder}: cannot be compared ({error!r})",
+        f"{folder}: cannot be compared ({error})",
         hint="it is damaged, or not of this version; jaxcontam verify says what "
         "differs",
     )
 
 
-def _deciding(document: dict[str, Any]) -> list[dict[str, Any]]:
-    return [row for row in document["results"] if row.get("primary")]
-
-
 def _tests_of(
-    document: dict[str, Any], folder: str, kind: ComparedKind
+    report: Report, folder: str, kind: ComparedKind
 ) -> list[tuple[ComparedTest, dict[str, object]]]:
     """The tests of one report, corrected within it alone, each with its design.
 
     Raises:
-        InputError: If a field is missing, of another kind or out of range.
+        InputError: If a field is missing or out of range.
     """
     found = []
-    try:
-        for row in _deciding(document):
-            test = ComparedTest(
-                model=document["model"]["name"],
-                report=folder,
-                model_fingerprint=document["model"]["fingerprint"],
-                benchmark_fingerprint=row["fingerprint"],
-                p_adjusted_all=row["p_adjusted"],
-                p_adjusted_floor=0.0,
-                comparable=True,
-                **(_ranking(row) if kind is RANKING else _order_test(row)),
-            )
+    model = report.model
+    assert model is not None
+    for row in _deciding(report):
+        assert not isinstance(row, SetResult)
+        if isinstance(row, ScoreResult):
+            numbers, fields = None, _ranking(row)
+        else:
+            numbers, fields = row.numbers, _order_test(row)
+        p_value = row.p_value if numbers is None else numbers.p_value
+        if p_value is None or row.p_adjusted is None or row.verdict is None:
+            raise _damaged(folder, ValueError("a deciding test without a verdict"))
+        test = ComparedTest(
+            benchmark=row.benchmark,
+            model=model.name,
+            report=folder,
+            model_fingerprint=model.fingerprint,
+            benchmark_fingerprint=row.fingerprint,
+            method=row.method,
+            verdict=row.verdict,
+            p_value=p_value,
+            p_adjusted=row.p_adjusted,
+            p_adjusted_all=row.p_adjusted,
+            p_adjusted_floor=0.0,
+            comparable=True,
+            **fields,
+        )
+        try:
             _check_values(test)
-            found.append((test, design_of(document, row, kind)))
-    except DAMAGE as e:
-        raise _damaged(folder, e) from e
+        except ValueError as e:
+            raise _damaged(folder, e) from e
+        found.append((test, design_of(report, model, row, kind)))
     return found
 
 
@@ -212,17 +238,8 @@ def _check_values(test: ComparedTest) -> None:
     """Refuses what no command writes.
 
     Raises:
-        TypeError: If a value is of another kind than its field.
-        ValueError: If one is out of range.
+        ValueError: If a value is out of range.
     """
-    kinds = get_type_hints(ComparedTest)
-    for name, value in dataclasses.asdict(test).items():
-        # JSON does not tell 1 from 1.0.
-        kind = kinds[name] if kinds[name] in (str, bool) else kinds[name] | int
-        if not isinstance(value, kind):
-            raise TypeError(f"{name} is {value!r}")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"{name} is {value}")
     for name in ("p_value", "p_adjusted"):
         if not 0 <= getattr(test, name) <= 1:
             raise ValueError(f"{name} is {getattr(test, name)}")
@@ -234,32 +251,44 @@ def _check_values(test: ComparedTest) -> None:
         raise ValueError(f"effect and its interval are {ends}")
 
 
-def _ranking(row: dict[str, Any]) -> dict[str, Any]:
+def _ranking(row: ScoreResult) -> dict[str, Any]:
     """The columns of a membership score."""
-    return {name: row[name] for name in _TAKEN} | {
-        "log10_p": math.log10(row["p_value"]),
+    return {
+        "log10_p": math.log10(row.p_value) if row.p_value else -math.inf,
         "p_floor": 1 / (1 + N_PERMUTATIONS),
-        "effect": row["auc"],
-        "effect_se": row["auc_se"],
-        "effect_low": row["auc_low"],
-        "effect_high": row["auc_high"],
+        "effect": row.auc,
+        "effect_se": row.auc_se,
+        "effect_low": row.auc_low,
+        "effect_high": row.auc_high,
         "mde": None,
         "effect_unit": "AUC",
         "validity": None,
-        "n_examples": row["n_members"] + row["n_nonmembers"],
+        "n_examples": row.n_members + row.n_nonmembers,
         "n_strata": None,
         "n_orders": None,
     }
 
 
-def _order_test(row: dict[str, Any]) -> dict[str, Any]:
+def _order_test(row: OrderResult) -> dict[str, Any]:
     """The columns of an order test."""
+    effect, se = row.numbers.effect, row.numbers.effect_se
     low = high = None
-    if row["effect"] is not None and row["effect_se"] is not None:
-        low = row["effect"] - _NORMAL * row["effect_se"]
-        high = row["effect"] + _NORMAL * row["effect_se"]
-    taken = {name: row[name] for name in (*_TAKEN, *_TAKEN_OF_ORDER)}
-    return taken | {"effect_low": low, "effect_high": high}
+    if effect is not None and se is not None:
+        low, high = effect - _NORMAL * se, effect + _NORMAL * se
+    return {
+        "log10_p": row.numbers.log10_p,
+        "p_floor": row.numbers.p_floor,
+        "effect": effect,
+        "effect_se": se,
+        "effect_low": low,
+        "effect_high": high,
+        "mde": row.numbers.mde,
+        "effect_unit": row.effect_unit,
+        "validity": row.validity,
+        "n_examples": row.n_examples,
+        "n_strata": row.n_strata,
+        "n_orders": row.n_orders,
+    }
 
 
 def _labels(tests: Sequence[ComparedTest]) -> dict[str, str]:

@@ -2,9 +2,8 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from jaxcontam.data.hub_splits import is_hub_split, parse_hub_split
 from jaxcontam.errors import InputError, unknown_name
@@ -12,9 +11,10 @@ from jaxcontam.report.database_row import (
     DATABASE_NAME,
     SPLITS,
     database_csv,
-    proven_rows,
+    proven_benchmarks,
 )
-from jaxcontam.report.document import is_report_of, replace_bytes
+from jaxcontam.report.document import replace_bytes
+from jaxcontam.results import Report
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,44 +39,41 @@ class DatabaseFlags:
         return any((self.dataset, self.source, self.split_percent, self.reference))
 
 
-def write_database_rows(
-    document: Mapping[str, Any], directory: Path, flags: DatabaseFlags
-) -> Path:
+def write_database_rows(report: Report, directory: Path, flags: DatabaseFlags) -> Path:
     """Write database_rows.csv beside a report; returns its path.
 
     Raises:
         InputError: If the report proves nothing about a benchmark and a model that
             others know, or a flag does not fit.
     """
-    if not any(is_report_of(document, name) for name in ("audit", "replicate")):
+    if report.command[0] not in ("audit", "replicate"):
         raise InputError(
             f"{directory}: no report of audit or replicate",
             hint="only these prove something about a benchmark and a public model",
         )
-    source = flags.source or (document["model"] or {}).get("name")
+    source = flags.source or (report.model and report.model.name)
     if source is None:
         raise InputError(
             f"{directory}: the report names no model",
             hint="name it as in the database: --source NAME",
         )
-    rows = proven_rows(document)
-    if not rows:
+    benchmarks = proven_benchmarks(report)
+    if not benchmarks:
         raise InputError(
             f"{directory}: no benchmark has the verdict 'contaminated'",
             hint="the database is for evidence; silence is no evidence of absence",
         )
-    if (flags.dataset or flags.split_percent) and len(rows) > 1:
-        names = ", ".join(row["benchmark"] for row in rows)
+    if (flags.dataset or flags.split_percent) and len(benchmarks) > 1:
         raise InputError(
             "--dataset and --split-percent are of one benchmark, and "
-            f"{len(rows)} are contaminated ({names})",
+            f"{len(benchmarks)} are contaminated ({', '.join(benchmarks)})",
             hint="leave them out, and complete the rows by hand",
         )
-    datasets = _hub_datasets(document["command"])
+    datasets = _hub_datasets(report.command)
     if flags.dataset is not None:
-        datasets[rows[0]["benchmark"]] = (flags.dataset, "")
+        datasets[benchmarks[0]] = (flags.dataset, "")
     text = database_csv(
-        rows,
+        benchmarks,
         source=source,
         datasets=datasets,
         percents=percents_of(flags.split_percent),

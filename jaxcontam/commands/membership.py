@@ -40,7 +40,7 @@ from jaxcontam.methods.membership.score import Reading
 from jaxcontam.processes import is_first
 from jaxcontam.report.archive import DAMAGED_ARRAY
 from jaxcontam.report.document import replace_bytes
-from jaxcontam.report.membership import TEXTS_NAME
+from jaxcontam.report.texts import TEXTS_NAME
 from jaxcontam.scoring.api.estimate import ApiEstimate
 from jaxcontam.terminal import Terminal, json_text
 
@@ -174,7 +174,7 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
             print(json_text(document))
             return document
         console = Terminal()
-        print_membership(document, console)
+        print_membership(analysis.report, console)
         for line in (f"\nscores: {out / TEXTS_NAME}", f"report: {page}"):
             # A folder's name may hold brackets.
             console.print(line, soft_wrap=True, highlight=False, markup=False)

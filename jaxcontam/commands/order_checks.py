@@ -1,13 +1,11 @@
 """What the checks of files' order say, printed."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 
 from jaxcontam.report.plain_names import plain_name
-from jaxcontam.report.remedies import advice, remedy
-from jaxcontam.results import Pretest, UnscoredFile
+from jaxcontam.results import Pretest
 
 
 def print_checks(
@@ -41,22 +39,3 @@ def print_checks(
                 highlight=False,
                 markup=False,
             )
-
-
-def print_unscored(
-    files: Sequence[UnscoredFile], command: Sequence[str], console: Console
-) -> None:
-    """Verdict and remedy of files that were not scored."""
-    for file in files:
-        row = dataclasses.asdict(file)
-        failed = [plain_name(t.name) for t in file.pretests if not t.passed]
-        words = advice(row, command)
-        line = remedy(row, command)
-        console.print(
-            f"{file.benchmark}: {file.verdict}, not scored: {'; '.join(failed)}.\n"
-            f"  remedy: {words}{'' if line is None else f': {line}'}\n"
-            "  --score-anyway scores it, and the verdict stays.",
-            soft_wrap=True,
-            highlight=False,
-            markup=False,
-        )

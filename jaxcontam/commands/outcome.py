@@ -1,22 +1,22 @@
 """What an audit prints: the table, notes of each benchmark, remedies."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
-from jaxcontam.methods import options
-from jaxcontam.report.attraction import attraction_sentence, pair_row
-from jaxcontam.report.document import result_row
-from jaxcontam.report.own_order import all_pretests, own_order_sentence
+from jaxcontam.analyses.method_notes import method_words
+from jaxcontam.report.decision import AuditedFile, audited_files, why
+from jaxcontam.report.neighbours import attraction_sentence, pair_test
+from jaxcontam.report.order_words import invalid_sentence, proof_words
+from jaxcontam.report.own_order import own_order_sentence
 from jaxcontam.report.plain_names import plain_name
 from jaxcontam.report.reference import scale_sentence
-from jaxcontam.report.reference_model import reference_row, reference_sentence
-from jaxcontam.report.remedies import ways_out
+from jaxcontam.report.reference_model import reference_sentence, referred_test
+from jaxcontam.report.remedies import Advice, WayOut
 from jaxcontam.report.table import print_results
-from jaxcontam.report.why import failed_checks, why
-from jaxcontam.results import OrderResult
+from jaxcontam.results import OrderResult, UnscoredFile
+from jaxcontam.results.terms import Words
 from jaxcontam.verdict import INCONCLUSIVE, INVALID_DESIGN, NO_EVIDENCE
 
 
@@ -32,37 +32,54 @@ def print_outcome(
         console: Where to print.
     """
     print_results(results, console)
-    rows = [result_row(result) for result in results]
-    for row in rows:
-        if not row["primary"]:
-            continue
-        name = row["benchmark"]
-        for words in (*row["warnings"], *_notes(row, rows)):
-            console.print(f"{name}: {words}", highlight=False, markup=False)
-        for i, way in enumerate(ways_out(row, command, rows)):
-            line = f"  {'or' if i else 'remedy'}: {way.words}"
-            if way.line is not None:
-                line += f": {way.line}"
-            console.print(line, soft_wrap=True, highlight=False, markup=False)
+    words = method_words()
+    for file in audited_files(results):
+        for note in (*file.test.warnings, *_notes(file, words)):
+            line = f"{file.test.benchmark}: {note}"
+            console.print(line, highlight=False, markup=False)
+        _print_ways(Advice(command, words).about(file), console)
     console.print(f"\nreport: {page}", soft_wrap=True, highlight=False, markup=False)
 
 
-def _notes(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def print_unscored(
+    files: Sequence[UnscoredFile], command: Sequence[str], console: Console
+) -> None:
+    """Verdict and remedy of files that were not scored."""
+    for file in files:
+        failed = [plain_name(test.name) for test in file.pretests if not test.passed]
+        console.print(
+            f"{file.benchmark}: {file.verdict}, not scored: {'; '.join(failed)}.",
+            soft_wrap=True,
+            highlight=False,
+            markup=False,
+        )
+        _print_ways(Advice(command, method_words()).about_file(file), console)
+        console.print("  --score-anyway scores it, and the verdict stays.")
+
+
+def _print_ways(ways: Sequence[WayOut], console: Console) -> None:
+    for i, way in enumerate(ways):
+        line = f"  {'or' if i else 'remedy'}: {way.words}"
+        if way.line is not None:
+            line += f": {way.line}"
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+def _notes(file: AuditedFile, words: Words) -> list[str]:
     """What is said of a primary test: why, what was remembered, and how much."""
-    if row["verdict"] == INVALID_DESIGN and row["method"] == options.METHOD.name:
-        failed = "; ".join(plain_name(test["name"]) for test in failed_checks(row))
-        return [
-            f"its options' order is not random before any model sees it ({failed})."
-        ]
-    found = []
-    if row["verdict"] not in (NO_EVIDENCE, INCONCLUSIVE):
-        found.append(why(row, rows))
-        if (pairs := pair_row(row, rows)) is not None:
-            found.append(attraction_sentence(pairs, row["verdict"]) or "")
-    found.append(reference_sentence(reference_row(row, rows)) or "")
-    pretests = all_pretests(row, rows)
-    if not all(test["passed"] for test in pretests):
-        found.append(own_order_sentence(pretests) or "")
-    if row["verdict"] == NO_EVIDENCE:
-        found.append(scale_sentence(row) or "")
-    return [words for words in found if words]
+    test = file.test
+    own = proof_words(words, test.method)
+    if test.verdict == INVALID_DESIGN and own.found is not None:
+        return [invalid_sentence(test, words).removeprefix(f"{test.benchmark}: ")]
+    found: list[str | None] = []
+    if test.verdict not in (NO_EVIDENCE, INCONCLUSIVE):
+        found.append(why(file))
+        if (pairs := pair_test(file)) is not None:
+            found.append(attraction_sentence(pairs, test.verdict))
+    if (referred := referred_test(file)) is not None:
+        found.append(reference_sentence(referred))
+    if not all(check.passed for check in file.pretests):
+        found.append(own_order_sentence(file.pretests))
+    if test.verdict == NO_EVIDENCE:
+        found.append(scale_sentence(test, own.scale or test.method))
+    return [note for note in found if note]

@@ -12,7 +12,8 @@ from jaxcontam.analyses.saved import write_files
 from jaxcontam.commands.flags import check_shared_flags, flags_of
 from jaxcontam.errors import InputError
 from jaxcontam.report.archive import DAMAGED_ARRAY
-from jaxcontam.report.table import p_text, print_results
+from jaxcontam.report.numbers import p_of
+from jaxcontam.report.table import print_results
 from jaxcontam.terminal import Terminal, json_text
 from jaxcontam.verdict import MIN_EFFECT
 
@@ -66,7 +67,7 @@ class Prove:
         console = Terminal()
         print_results([row], console)
         console.print(
-            f"\np <= {p_text(row)} by an exact test of {len(matrix_KM)} rows "
+            f"\n{p_of(row)} by an exact test of {len(matrix_KM)} rows "
             f"(Monte Carlo {row.numbers.p_monte_carlo:.2g}, floor "
             f"{row.numbers.p_floor:.2g}), if every column was equally likely before "
             "the model was trained.",

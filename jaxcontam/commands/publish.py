@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from jaxcontam.analyses.saved import write_files
 from jaxcontam.analyses.stopwatch import Stopwatch
-from jaxcontam.commands.report import write_page
 from jaxcontam.processes import is_first
-from jaxcontam.report.document import write_report
 from jaxcontam.report.provenance import library_versions
 from jaxcontam.results import Evidence, OrderResult, Report
 from jaxcontam.terminal import Terminal, json_text
@@ -69,12 +68,28 @@ def publish(
     )
     if not is_first():
         return {}
-    document = write_report(report, evidence, out)
-    page = write_page(document, out)
+    written = write_files(report, evidence, out)
+    return shown(written, lambda console: show(decided, console), as_json=as_json)
+
+
+def shown(
+    written: tuple[dict[str, Any], Path],
+    show: Callable[[Console], None],
+    *,
+    as_json: bool,
+) -> dict[str, Any]:
+    """Print what was written, as JSON or in words; returns the document.
+
+    Args:
+        written: Document and page; see `write_files`.
+        show: Prints tables and sentences.
+        as_json: Print the document instead.
+    """
+    document, page = written
     if as_json:
         print(json_text(document))
         return document
     console = Terminal()
-    show(decided, console)
+    show(console)
     console.print(f"\nreport: {page}", soft_wrap=True, highlight=False, markup=False)
     return document

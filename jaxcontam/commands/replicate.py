@@ -20,6 +20,7 @@ from jaxcontam.analyses.replicate import (
     ReplicationAnalysis,
     ask,
     judged_by,
+    report_of,
     write_files,
 )
 from jaxcontam.analyses.replicate_plan import ReplicationPlan, plan_replication
@@ -235,7 +236,11 @@ class Replicate(DtypeFlags, ReportFlags):
         if self.json:
             print(json_text(document))
         else:
-            print_replication(document, page, Terminal())
+            console = Terminal()
+            print_replication(report_of(found), console)
+            console.print(
+                f"\nreport: {page}", soft_wrap=True, highlight=False, markup=False
+            )
         lost = ("n_refused", "n_control_refused")
         was_refused = any(getattr(r, name, 0) for r in found.results for name in lost)
         return 3 if was_refused or not found.verdict else 0

@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
-from jaxcontam.analyses.method_notes import method_notes
+from jaxcontam.analyses.method_notes import report_words
+from jaxcontam.analyses.saved import write_texts
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.analyses.unlearning_audit import TaskAudit, screened_audit
 from jaxcontam.analyses.unlearning_samples import (
@@ -34,6 +35,7 @@ from jaxcontam.commands.flags import (
     flags_of,
 )
 from jaxcontam.commands.progress import progress_bar
+from jaxcontam.commands.publish import shown
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.methods.unlearning import BOUND, draw_arms
@@ -43,14 +45,12 @@ from jaxcontam.report.unlearning import (
     COMMAND,
     screen_cells,
     similarity_cells,
+    unlearning_rows,
     unlearning_sentences,
-    write_unlearning,
-    write_unlearning_page,
 )
 from jaxcontam.results import DeviceInfo, ModelInfo, Report
 from jaxcontam.results.unlearning import QUESTIONS
 from jaxcontam.scoring.api.address import ApiModel, key_from_environment, parse_api
-from jaxcontam.terminal import Terminal, json_text
 
 if TYPE_CHECKING:
     from jaxcontam.models.checkpoint import Checkpoint
@@ -329,42 +329,39 @@ class Unlearning(StoreFlags, ReportFlags):
             device=device,
             versions=library_versions(),
             min_effect=None,
-            results=(),
+            results=tuple(
+                row
+                for audit in audits
+                for row in audit.results(
+                    k=self.k, words=self.words, n_samples=self.samples, seed=self.seed
+                )
+            ),
+            original=before,
         )
-        results = [
-            row
-            for audit in audits
-            for row in audit.results(
-                k=self.k, words=self.words, n_samples=self.samples, seed=self.seed
-            )
-        ]
         rows = [row for audit in audits for row in audit.rows()]
-        document = write_unlearning(report, before, results, rows, out)
-        page = write_unlearning_page(document, out, method_notes(document))
-        if self.json:
-            print(json_text(document))
-        else:
-            _print(document, page, Terminal())
-        return document
+        written = write_texts(report, rows, out)
+        return shown(
+            written, lambda console: _print(report, console), as_json=self.json
+        )
 
 
-def _print(document: dict[str, Any], page: Path, console: Console) -> None:
+def _print(report: Report, console: Console) -> None:
+    words = report_words(report)
+    found, measures = unlearning_rows(report)
     screens = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     for name in ("texts", "screen", "scored", "suspicious", "share (95 %)"):
         screens.add_column(name)
     likeness = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     for name in ("texts", "samples", "suspicious", "others", "difference"):
         likeness.add_column(name)
-    for row in document["results"]:
-        if "n_suspicious" in row:
-            screens.add_row(*screen_cells(row))
-        else:
-            likeness.add_row(*similarity_cells(row)[:5])
+    for row in found:
+        screens.add_row(row.task, *screen_cells(row, words))
+    for row in measures:
+        likeness.add_row(row.task, *similarity_cells(row, words)[:4])
     console.print(screens)
     if likeness.row_count:
         console.print()
         console.print(likeness)
     console.print()
-    for sentence in unlearning_sentences(document):
+    for sentence in unlearning_sentences([*found, *measures], words):
         console.print(sentence, highlight=False, markup=False, soft_wrap=True)
-    console.print(f"\nreport: {page}", soft_wrap=True, highlight=False, markup=False)

@@ -21,9 +21,14 @@ from jaxcontam.methods.order_test import EFFECT_UNIT
 from jaxcontam.methods.redrawn import counts, redrawn
 from jaxcontam.methods.reference_model import reference_result
 from jaxcontam.methods.two_min import combined_results
+from jaxcontam.report import calibration
 from jaxcontam.report.archive import read_archive
-from jaxcontam.report.calibration import is_calibration
-from jaxcontam.report.document import ARCHIVE_NAME, REPORT_NAME, read_document
+from jaxcontam.report.document import (
+    ARCHIVE_NAME,
+    REPORT_NAME,
+    is_report_of,
+    read_document,
+)
 from jaxcontam.results import Evidence, OrderResult, ReferenceResult, Report
 from jaxcontam.results.order import MATRIX
 from jaxcontam.results.read import read_result
@@ -47,7 +52,7 @@ def verify_report(directory: Path) -> tuple[list[str], int]:
         InputError: If the folder has no readable report and archive.
     """
     document = read_document(directory / REPORT_NAME)
-    if is_calibration(document):
+    if is_report_of(document, calibration.COMMAND):
         raise InputError(
             f"{directory}: a calibration, whose orders were not kept",
             hint="run it again: the same seed gives the same p-values",

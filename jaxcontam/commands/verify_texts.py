@@ -19,8 +19,14 @@ from jaxcontam.commands.recomputed import UNREADABLE, differences, digest_faults
 from jaxcontam.methods.membership.books import Shelf
 from jaxcontam.report import books, membership, replication, unlearning
 from jaxcontam.report.document import REPORT_NAME
-from jaxcontam.report.membership import SCORED, TEXTS_NAME, read_text_rows, text_rows
-from jaxcontam.report.replication import is_comparison
+from jaxcontam.report.texts import (
+    ASKED,
+    SCORED,
+    TEXTS_NAME,
+    read_text_rows,
+    text_rows,
+)
+from jaxcontam.results.replication import COMPARISONS
 
 Row = Mapping[str, Any]
 Rebuilt = Mapping[str, Any]
@@ -151,7 +157,7 @@ def replication_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
 
     Further methods and their answers are left as they are.
     """
-    others = [row for row in document["results"] if is_comparison(row)]
+    others = [row for row in document["results"] if row["method"] in COMPARISONS]
     stated = [row for row in document["results"] if row not in others]
     partition = partition_from_rows(stated, rows)
     answers = [row for row in rows if row["arm"] not in (PARTITION, CONTROL)]
@@ -191,7 +197,7 @@ KINDS: Mapping[str, Kind] = {
         f"judged again from {TEXTS_NAME}: ROUGE-L, the local judge, counts, p-values, "
         "verdicts and digests agree; other measures, other judges and further methods "
         "need their models and were not asked again",
-        fields=replication.ASKED,
+        fields=ASKED,
         skip=("warnings",),
     ),
 }

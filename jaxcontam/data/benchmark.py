@@ -23,6 +23,7 @@ from jaxcontam.data.tables import SUFFIX as TABLE_SUFFIX
 from jaxcontam.data.tables import is_table, read_table
 from jaxcontam.data.templates import fill_template, text_of_field
 from jaxcontam.errors import InputError, nearest
+from jaxcontam.results.terms import Provenance
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".txt")
@@ -44,7 +45,7 @@ class Benchmark:
     name: str
     texts: tuple[str, ...]
     rows: tuple[dict[str, object] | None, ...]
-    order_provenance: str = "published"
+    order_provenance: Provenance = "published"
 
     def __len__(self) -> int:
         return len(self.texts)

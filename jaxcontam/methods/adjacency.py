@@ -1,6 +1,7 @@
 """Adjacency test: is each example expected after the one published before it?"""
 
 from jaxcontam.methods.method import PairMethod
+from jaxcontam.results.terms import ProofWords
 from jaxcontam.stats.pair_normal import adjacency_normal_test
 from jaxcontam.stats.pair_statistic import ADJACENCY
 from jaxcontam.stats.pair_test import adjacency_test
@@ -22,6 +23,14 @@ METHOD = PairMethod(
     cost="8 passes, prefixes shared",
     finds="the published order of neighbours, at few copies; not shuffled copies",
     source=_SOURCE,
+    words=ProofWords(
+        chance="in each of {n_strata} strata the published order would be as likely as "
+        "any other of {orders} to put expected examples after each other; {counted} "
+        "would reach the observed one with probability {p}. The score sums over "
+        "neighbours how likely an example is after the one before it, less what is "
+        "likely after anything",
+        takes_reference=True,
+    ),
 )
 
 NORMAL = PairMethod(
@@ -35,4 +44,10 @@ NORMAL = PairMethod(
     cost=METHOD.cost,
     finds="as adjacency, by closed-form moments; approximate, not below 1e-15",
     source=_SOURCE,
+    words=ProofWords(
+        approximation="; and that the sum over strata is normal",
+        chance="the summed score of neighbours would reach the observed one with "
+        "probability {p}, if sums over {n_strata} strata were normal",
+        takes_reference=True,
+    ),
 )

@@ -16,6 +16,7 @@ import numpy as np
 from jaxcontam.errors import InputError
 from jaxcontam.methods.version_method import VersionMethod, version_numbers
 from jaxcontam.results import DESIGNED, OrderNumbers
+from jaxcontam.results.terms import ProofWords
 from jaxcontam.stats.places import row_generator
 
 CanaryKind = Literal["words", "digits"]
@@ -161,6 +162,33 @@ def _joint_numbers(rows: Sequence[np.ndarray], seed: int) -> OrderNumbers:
     return version_numbers(rows, seed)
 
 
+_WORDS = ProofWords(
+    row="secret",
+    version="sequence",
+    versions="sequences",
+    seen="secrets seen; nothing else was tested",
+    unseen="that the secrets were learned",
+    more="more secrets or more held-out sequences are needed",
+    meaning="A small p-value says that the model prefers secrets that were put into "
+    "published text to sequences drawn like them that nobody used. It says nothing of "
+    "other text. ",
+    silence="Silence says that the secrets were not learned, which a model that saw "
+    "them a few times need not have done.",
+    assumed={
+        DESIGNED: "that the secrets were drawn like the held-out sequences, and these "
+        "were never used",
+    },
+    unchecked="since how the sequences were made is their owner's word",
+    chance="each of {n_strata} secrets would be as likely as any of the held-out "
+    "sequences dealt to it (up to {n_orders}) to score best; the summed score would "
+    "reach the observed one with probability {p}",
+    null_caption="Sum of the published scores over each secret, and what the same sum "
+    "is when a random sequence stands in for the published one.",
+    evidence_caption="Where the evidence lies: the score of each secret, in the order "
+    "of the file.",
+    limits="versions",
+)
+
 METHOD = VersionMethod(
     name="canary",
     command="canary",
@@ -170,6 +198,7 @@ METHOD = VersionMethod(
     cost="each secret and each held-out sequence once",
     finds="secrets that were injected and learned, all of them together",
     source="Carlini et al. 2019, arXiv:1802.08232; Meeus et al. 2024 (copyright traps)",
+    words=_WORDS,
 )
 
 ALONE = VersionMethod(
@@ -181,4 +210,5 @@ ALONE = VersionMethod(
     cost="no more than canary",
     finds="one secret among all held-out sequences: its p-value and exposure",
     source="Carlini et al. 2019, arXiv:1802.08232",
+    words=_WORDS,
 )

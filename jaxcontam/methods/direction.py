@@ -2,6 +2,7 @@
 
 from jaxcontam.methods.adjacency import METHOD as ADJACENCY
 from jaxcontam.methods.method import PairMethod
+from jaxcontam.results.terms import ProofWords
 from jaxcontam.stats.pair_statistic import DIRECTION
 from jaxcontam.stats.pair_test import direction_test
 
@@ -19,4 +20,24 @@ METHOD = PairMethod(
     finds="the published order of neighbours; holds for files in natural order",
     source="reversals of runs in the test of Oren et al. 2023, arXiv:2310.17623; "
     "antisymmetric part of a double-centred pair matrix",
+    words=ProofWords(
+        meaning="A small p-value says that the model expects examples after those "
+        "published before them, and less the other way round. Like stands beside like "
+        "in most files, which works both ways; memory works forwards alone. ",
+        assumed={
+            "reversibility": "that, before any model was trained, each run of four "
+            "examples was as likely to be published backwards; like examples may stand "
+            "together",
+        },
+        chance="in each of {n_strata} strata every run of at most four examples would "
+        "be as likely to stand backwards{within} (up to {n_versions} ways); {counted} "
+        "would reach the observed one with probability {p}. The score sums how likely "
+        "an example is after those before it, less how likely they are after it; what "
+        "makes it likely after anything is taken out",
+        unit="nats forwards less backwards",
+        null_caption="Sum over strata of the published order's score, and what the "
+        "same sum is when each run of at most four examples is turned round at random.",
+        has_symmetry=False,
+        takes_reference=True,
+    ),
 )

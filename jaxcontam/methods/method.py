@@ -10,6 +10,7 @@ from jaxcontam.data.encoding import Encoded
 from jaxcontam.methods.layouts import Layout, PairLayout, SequenceLayout
 from jaxcontam.methods.where import where_in_orders, where_in_pairs
 from jaxcontam.results import Evidence, OrderNumbers, OrderResult
+from jaxcontam.results.terms import ORDER_WORDS, Null, ProofWords, Validity
 from jaxcontam.scoring.pair_plan import ALL_TOKENS, plan_pairs
 from jaxcontam.scoring.plan import plan_orders
 from jaxcontam.stats.adjacency import FEWEST_EXAMPLES
@@ -73,6 +74,7 @@ class OrderMethod:
         cost: Passes over the data.
         finds: What it can and cannot see.
         source: Paper.
+        words: What a report says of it.
     """
 
     name: str
@@ -86,12 +88,13 @@ class OrderMethod:
     fewest_strata: int = 1
     fewest_examples: int = 2
     grouped: bool = True
-    null: str
-    validity: str
+    null: Null
+    validity: Validity
     needs: str = "log-probabilities"
     cost: str
     finds: str
     source: str
+    words: ProofWords = ORDER_WORDS
 
     def lay_out(
         self,
@@ -165,6 +168,7 @@ class PairMethod:
         cost: Passes over the data.
         finds: What it can and cannot see.
         source: Paper.
+        words: What a report says of it.
     """
 
     name: str
@@ -176,12 +180,13 @@ class PairMethod:
     grouped: bool = True
     fewest_strata: int = 1
     fewest_examples: int = FEWEST_EXAMPLES
-    null: str
-    validity: str
+    null: Null
+    validity: Validity
     needs: str = "log-probabilities"
     cost: str
     finds: str
     source: str
+    words: ProofWords = ORDER_WORDS
 
     def lay_out(
         self,
@@ -268,6 +273,7 @@ class SequentialMethod:
         cost: Passes over the data.
         finds: What it can and cannot see.
         source: Paper.
+        words: What a report says of it.
     """
 
     name: str
@@ -278,12 +284,13 @@ class SequentialMethod:
     fewest_examples: int = 2
     grouped: bool = True
     fewest_strata: int = 1
-    null: str
-    validity: str
+    null: Null
+    validity: Validity
     needs: str = "log-probabilities"
     cost: str
     finds: str
     source: str
+    words: ProofWords = ORDER_WORDS
 
     def lay_out(
         self,

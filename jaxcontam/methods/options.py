@@ -19,6 +19,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.methods.layouts import ScoredTest, UnscorableExampleError
 from jaxcontam.methods.version_method import VersionMethod
 from jaxcontam.results import Evidence, OrderResult
+from jaxcontam.results.terms import Null, ProofWords
 from jaxcontam.scoring.cost import Costed, ScoringCost, sequence_cost
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.scorer import NonFiniteScoreError, Progress, n_targets
@@ -37,8 +38,13 @@ from jaxcontam.stats.option_pretests import option_pretests
 from jaxcontam.stats.padding import padded
 
 EFFECT_UNIT = "nats per item"
-NULL = "exchangeability of options"
-FIXED_NULL = "exchangeability of wrong options"
+NULL: Null = "exchangeability of options"
+FIXED_NULL: Null = "exchangeability of wrong options"
+_RANDOM_PLACES = (
+    "that, before any model was trained, the author put the {which} of each item in no "
+    "particular order; items with sorted options, numbers, or options that name places "
+    "were left out"
+)
 
 # The reasons why items are left out, as one item has them.
 _OF_ONE = {
@@ -336,4 +342,39 @@ METHOD = VersionMethod(
     cost="m + 1 passes (4; at most n! for n options)",
     finds="multiple-choice items whose options were seen in the published order",
     source="the test of stratified, an item a stratum",
+    words=ProofWords(
+        row="item",
+        version="order of options",
+        versions="orders of options",
+        seen="options seen in their published order, other forms not tested",
+        unseen="that its options were seen in their published order",
+        more="more items are needed",
+        found="its options do not stand at random places",
+        meaning="A small p-value says that the model prefers the published order of "
+        "the answer options, item by item. It needs nothing of the order of the file. ",
+        silence="Silence does not say that the items were never seen: copies with "
+        "shuffled options leave no trace in it.",
+        assumed={
+            NULL: _RANDOM_PLACES.format(which="options"),
+            FIXED_NULL: _RANDOM_PLACES.format(which="wrong options")
+            + "; right options kept their places",
+        },
+        chance="in each of {n_strata} items the published order of the options would "
+        "be as likely as any other that was scored (up to {n_orders}) to score best; "
+        "the summed score would reach the observed one with probability {p}",
+        null_caption="Sum of the published scores over each item, and what the same "
+        "sum is when a random order of options stands in for the published one.",
+        evidence_caption="Where the evidence lies: the score of each item, in the "
+        "order of the file.",
+        limits="versions",
+        cures={
+            "answer_place": (
+                "move only wrong options, so that each right one keeps its place",
+                "--fix-answer",
+            )
+        },
+        otherwise="test the order of the file instead: its options are not in random "
+        "order",
+        flags={"--options-field": True, "--answer-field": True, "--fix-answer": False},
+    ),
 )

@@ -21,6 +21,7 @@ from jaxcontam.methods.method import (
 )
 from jaxcontam.methods.options import PlannedOptions
 from jaxcontam.results import DESIGNED, RELEASED, OrderResult, Pretest
+from jaxcontam.results.terms import Null, Provenance, restricted_null
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.pair_plan import ALL_TOKENS
 from jaxcontam.scoring.scorer import Progress, Scorer
@@ -243,16 +244,17 @@ def order_result(
 
 def assumed_null(
     method: TestMethod,
-    order_provenance: str,
+    order_provenance: Provenance,
     *,
     group_field: str | None,
     block_field: str | None,
-) -> str:
+) -> Null:
     """Null hypothesis of a test of a file, by what is known of its order."""
     if order_provenance in ("seeded", RELEASED):
         return DESIGNED
-    null = method.null if group_field is None else f"within-group {method.null}"
-    return null if block_field is None else f"{null} of blocks"
+    return restricted_null(
+        method.null, grouped=group_field is not None, blocks=block_field is not None
+    )
 
 
 def _warnings(planned: PlannedTest) -> tuple[str, ...]:

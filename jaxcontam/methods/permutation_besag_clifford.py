@@ -10,6 +10,7 @@ from jaxcontam.methods.method import OrderFile, SequentialMethod
 from jaxcontam.methods.permutation_sequential import drawn_numbers, redraw
 from jaxcontam.methods.progressive import DrawsInTurns
 from jaxcontam.results import OrderNumbers
+from jaxcontam.results.terms import ProofWords
 from jaxcontam.stats.sequential import DrawnTest, besag_clifford, order_losses
 
 # Orders as likely as the published one that end the test: p is then known to a third.
@@ -76,4 +77,9 @@ METHOD = SequentialMethod(
     cost="about 60 passes where nothing is found, 2,000 otherwise; twice in windows",
     finds="the published order of the file; stops after 10 orders as likely",
     source="Besag and Clifford 1991, Biometrika 78",
+    words=ProofWords(
+        chance="a test that looks again and again would ever come this far with "
+        "probability {p}. It looked at {n_used} of at most {n_orders} random "
+        "orders, in the order of their draw, and ended {ended}"
+    ),
 )

@@ -9,6 +9,7 @@ from jaxcontam.methods.layouts import Layout
 from jaxcontam.methods.method import OrderFile, SequentialMethod
 from jaxcontam.methods.progressive import DrawsInTurns
 from jaxcontam.results import OrderNumbers, OrderResult
+from jaxcontam.results.terms import ProofWords
 from jaxcontam.stats.effect import order_effect
 from jaxcontam.stats.orders import OrderDesign
 from jaxcontam.stats.randomisation import LOG10_E_MAX, MODEL_TOLERANCE, power_of_ten
@@ -132,4 +133,9 @@ METHOD = SequentialMethod(
     "windows",
     finds="the published order of the file; stops at p = 0.001 or out of its reach",
     source="Fischer and Ramdas 2024, arXiv:2401.07365",
+    words=ProofWords(
+        chance="a test that looks again and again would ever come this far with "
+        "probability {p}. It looked at {n_used} of at most {n_orders} random "
+        "orders, in the order of their draw, and ended {ended}"
+    ),
 )

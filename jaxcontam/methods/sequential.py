@@ -10,6 +10,7 @@ from jaxcontam.methods.layouts import Layout
 from jaxcontam.methods.method import OrderFile, SequentialMethod
 from jaxcontam.methods.progressive import StrataInTurns
 from jaxcontam.results import OrderNumbers, OrderResult
+from jaxcontam.results.terms import ProofWords
 from jaxcontam.scoring.plan import plan_orders
 from jaxcontam.stats.effect import order_effect
 from jaxcontam.stats.orders import OrderDesign, draw_orders
@@ -113,4 +114,9 @@ METHOD = SequentialMethod(
     finds="as stratified, and may stop early; weaker on a full file",
     source="e-process of soft ranks (Ramdas et al. 2023), columns as in "
     "arXiv:2310.17623",
+    words=ProofWords(
+        chance="a test that looks again and again would ever come this far with "
+        "probability {p}. It looked at {n_used} of {n_strata} strata, in an order "
+        "fixed by the seed, and ended {ended}"
+    ),
 )

@@ -7,6 +7,7 @@ import numpy as np
 
 from jaxcontam.methods.method import OrderFile, OrderMethod
 from jaxcontam.results import OrderNumbers
+from jaxcontam.results.terms import ProofWords
 from jaxcontam.stats.effect import order_effect
 from jaxcontam.stats.orders import OrderDesign, draw_orders
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, SMALLEST_P
@@ -82,6 +83,13 @@ def analyse(
     )
 
 
+_WORDS = ProofWords(
+    approximation="; and that many shards make a t-test exact, which few do not",
+    chance="the mean gain of {n_strata} shards over random orders would be as many "
+    "standard errors above 0 with probability {p}, if shards were many and their gains "
+    "normal",
+)
+
 METHOD = OrderMethod(
     name="sharded_t",
     design=design,
@@ -94,6 +102,7 @@ METHOD = OrderMethod(
     cost="m + 1 passes (50; the paper: 251), twice that in windows",
     finds="as stratified, but only approximate: for comparison with the paper",
     source="Oren et al. 2023, arXiv:2310.17623, section 3.2",
+    words=_WORDS,
 )
 
 RELEASED = OrderMethod(
@@ -108,4 +117,5 @@ RELEASED = OrderMethod(
     cost=METHOD.cost,
     finds="the released code's variance (ddof 0): too small a p-value",
     source="code of Oren et al. 2023",
+    words=_WORDS,
 )

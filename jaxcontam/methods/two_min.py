@@ -8,6 +8,7 @@ import numpy as np
 from jaxcontam.methods import adjacency, stratified
 from jaxcontam.methods.method import TestMethod
 from jaxcontam.results import OrderNumbers, OrderResult
+from jaxcontam.results.terms import Null, ProofWords, Validity
 from jaxcontam.stats.effect import LEVEL, mde_factor
 from jaxcontam.stats.multiple import mean_e, two_min
 from jaxcontam.stats.randomisation import power_of_ten
@@ -29,16 +30,18 @@ class CombinedMethod:
         cost: Passes over the data.
         finds: What it can and cannot see.
         source: Paper.
+        words: What a report says of it.
     """
 
     name: str
     parts: tuple[TestMethod, ...]
-    null: str
-    validity: str
+    null: Null
+    validity: Validity
     needs: str = "log-probabilities"
     cost: str
     finds: str
     source: str
+    words: ProofWords
 
 
 METHOD = CombinedMethod(
@@ -52,6 +55,13 @@ METHOD = CombinedMethod(
     cost="22 passes: adjacency over strata of 12, stratified",
     finds="the published order by neighbours or by longer context; not shuffled copies",
     source="Bonferroni; Fisher's rule is not valid for two tests of one order",
+    words=ProofWords(
+        chance="the smaller p-value of adjacency and stratified, doubled for having "
+        "looked at two, would be as small with probability {p}. Effect and plots are "
+        "those of adjacency",
+        takes_reference=True,
+        scale=adjacency.METHOD.name,
+    ),
 )
 
 

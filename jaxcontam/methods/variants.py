@@ -5,8 +5,9 @@ from typing import Literal
 from jaxcontam.methods.version_method import VersionMethod
 from jaxcontam.methods.versions import ScoredVersions, VersionSet
 from jaxcontam.results import DESIGNED, OrderResult
+from jaxcontam.results.terms import Null, ProofWords
 
-DECLARED = "exchangeability of versions (declared)"
+DECLARED: Null = "exchangeability of versions (declared)"
 """Null of rewrites that were made after publication: nothing vouches for it."""
 
 ScoreUnit = Literal["token", "total"]
@@ -83,4 +84,32 @@ METHOD = VersionMethod(
     cost="each version once",
     finds="texts that were seen in their published wording",
     source="as STAMP; PaCoST, Zhang et al. 2024",
+    words=ProofWords(
+        row="text",
+        version="version",
+        versions="versions",
+        seen="published wording seen, other wordings not tested",
+        unseen="that the published wording was seen",
+        more="more texts or more rewrites are needed",
+        meaning="A small p-value says that the model prefers the published wording to "
+        "rewrites of it. If the published version was drawn at random among all "
+        "versions, a model that never saw it has no way to do that; if it was not, a "
+        "taste for its style may be the whole reason.",
+        silence="",
+        assumed={
+            DESIGNED: "that the published version of each text was drawn at random "
+            "among all its versions, as was declared",
+            DECLARED: "that a model which never saw the published versions finds no "
+            "version likelier for its style: nothing vouches for that",
+        },
+        unchecked="since how the versions were made is their owner's word",
+        chance="in each of {n_strata} texts the published version would be as likely "
+        "as any of its rewrites (up to {n_orders}) to score best; the summed score "
+        "would reach the observed one with probability {p}",
+        null_caption="Sum of the published scores over each text, and what the same "
+        "sum is when a random version stands in for the published one.",
+        evidence_caption="Where the evidence lies: the score of each text, in the "
+        "order of the file.",
+        limits="versions",
+    ),
 )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from jaxcontam.results import Evidence, OrderNumbers
+from jaxcontam.results.terms import ProofWords
 from jaxcontam.stats.padding import unpadded
 from jaxcontam.stats.randomisation import randomisation_test
 
@@ -36,6 +37,7 @@ class VersionMethod:
         cost: Passes over the data.
         finds: What it can and cannot see.
         source: Paper.
+        words: What a report says of it.
     """
 
     name: str
@@ -48,6 +50,7 @@ class VersionMethod:
     cost: str
     finds: str
     source: str
+    words: ProofWords
 
     def numbers(
         self, evidence: Evidence, *, grouped: bool, seed: int, content_digest: str

@@ -1,29 +1,31 @@
-"""Report of `jaxcontam books`: report.json, texts.jsonl with every score, and a page.
+"""Reports of `jaxcontam books`: sentences, rates of books, and the page."""
 
-`texts.jsonl` is the evidence: thresholds and rates follow from it alone.
-"""
+from collections.abc import Sequence
 
-import dataclasses
-import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+import numpy as np
 
-from jaxcontam.report.document import (
-    is_report_of,
-    make_folder,
-    replace_bytes,
-    save_document,
-    to_document,
-)
-from jaxcontam.report.membership import TEXTS_NAME
+from jaxcontam.report.figure import BLUE, GREY
+from jaxcontam.report.numbers import interval_words
+from jaxcontam.report.page import report_page
 from jaxcontam.report.page_words import BOOKS
-from jaxcontam.report.template import PAGE_NAME, MethodNote, render
+from jaxcontam.report.section import (
+    Code,
+    Figure,
+    Figures,
+    Items,
+    Page,
+    Paragraph,
+    Section,
+    Table,
+)
 from jaxcontam.results import Report
-from jaxcontam.results.books import BookRate, BookThreshold
+from jaxcontam.results.books import BookRate
+from jaxcontam.results.membership import BlindBaseline, ScoreResult
+from jaxcontam.results.terms import Words
 
 COMMAND = "books"
-MEANING = (
+
+_MEANING = (
     "A contamination rate is the share of a book's snippets that score as snippets of "
     "the known seen books do, and not as those of the known unseen ones. It ranks "
     "books and proves nothing: an unseen book shows a rate above zero as well, and "
@@ -31,7 +33,26 @@ MEANING = (
     "their years, a rate measures that, too. A low rate does not say that a book was "
     "never seen."
 )
-
+_RATES = (
+    "Books by their contamination rate. Grey: books that the model was not trained on, "
+    "each judged by the other known books; this is what unseen books look like."
+)
+_AUCS = (
+    "How often a snippet of a seen book scores above one of an unseen book, with 95 % "
+    "intervals in which whole books count once. A blind baseline reads the text alone "
+    "and no model: where it does as well, seen and unseen books differ by themselves."
+)
+_WILSON = (
+    "Intervals (Wilson) take snippets for independent draws; those of one book "
+    "resemble each other, so that the truth is wider."
+)
+_HELD_OUT = "Each is judged by the cut that all other known books give."
+_CHECK = (
+    Code("jaxcontam verify DIR"),
+    " computes every rate and verdict again from ",
+    Code("texts.jsonl"),
+    " beside this file, which holds each snippet with its scores; no model is needed.",
+)
 # What the verdict on the known books says of the rates of others.
 _VERDICTS = {
     "contaminated": "The score tells the known books apart, and no blind baseline "
@@ -45,148 +66,147 @@ _VERDICTS = {
     "inconclusive": "The known books are too few to see whether the score tells them "
     "apart: rates mean little here",
 }
+_N_BINS = 10
 
 
-def is_books(document: Mapping[str, Any]) -> bool:
-    """Whether a report is one of `jaxcontam books`."""
-    return is_report_of(document, COMMAND)
+def books_page(report: Report, words: Words) -> Page:
+    """The page of a run of `books`."""
+    from jaxcontam.report.text_plots import Interval, histogram, intervals_plot
 
-
-def write_books(
-    report: Report,
-    thresholds: Sequence[BookThreshold],
-    rates: Sequence[BookRate],
-    rows: Sequence[Mapping[str, Any]],
-    out: Path,
-    *,
-    warnings: Sequence[str] = (),
-) -> dict[str, Any]:
-    """Write `texts.jsonl` and then `report.json`, each whole or not at all.
-
-    Args:
-        report: Its results are the scores on the snippets of known books.
-        thresholds: One a score.
-        rates: One a book and score.
-        rows: One a snippet; see `text_rows`.
-        out: Folder, created if missing.
-        warnings: What the reader should know of the books, one sentence each.
-
-    Returns:
-        The document as written.
-    """
-    make_folder(out)
-    lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows]
-    data = "".join(line + "\n" for line in lines).encode()
-    document = to_document(report)
-    document["book_thresholds"] = [dataclasses.asdict(row) for row in thresholds]
-    document["books"] = [dataclasses.asdict(row) for row in rates]
-    document["book_warnings"] = list(warnings)
-    save_document(document, TEXTS_NAME, data, out)
-    return document
-
-
-def write_books_page(
-    document: Mapping[str, Any], directory: Path, methods: Sequence[MethodNote]
-) -> Path:
-    """Write report.html of a run of `books`; returns its path."""
-    from jaxcontam.report.book_plots import auc_plot, rate_histogram
-
-    results, blind = document["results"], document.get("blind", [])
-    rates = ranked(document, "text")
-    unseen = [r["rate"] for r in ranked(document, "nonmember") if r["rate"] is not None]
-    tested = [row["rate"] for row in rates if row["rate"] is not None]
-    fields = {
-        "title": f"Books: {document['model']['name']}",
-        "subtitle": f"Made {document['started']} in {document['wall_seconds']:.0f} s.",
-        "sentences": book_sentences(document),
-        "meaning": MEANING,
-        "rates": [rate_cells(row) for row in rates],
-        "known": [
-            [title, row["role"], *numbers]
-            for role in ("member", "nonmember")
-            for row in ranked(document, role)
-            for title, *numbers in [rate_cells(row)]
-        ],
-        "rate_svg": rate_histogram(tested, unseen) if tested else None,
-        "auc_svg": auc_plot(results, blind),
-        "aucs": [
-            [
-                row["method"],
-                interval_words(row["auc"], row["auc_low"], row["auc_high"]),
-                *_accuracies(document, row["method"]),
-            ]
-            for row in results
-        ],
-        "blind": [
-            [
-                f"{row['name']} (blind)",
-                interval_words(row["auc"], row["auc_low"], row["auc_high"]),
-                "-",
-                "-",
-            ]
-            for row in blind
-        ],
+    aucs = book_aucs(report)
+    intervals = [
+        Interval(
+            name=name,
+            value=row.auc,
+            low=row.auc_low,
+            high=row.auc_high,
+            look=(GREY if isinstance(row, BlindBaseline) else BLUE, "o", "full"),
+        )
+        for name, row in aucs
+    ]
+    figures = [
+        Figure(intervals_plot(intervals, "AUC on the known books", nothing=0.5), _AUCS)
+    ]
+    groups = {
+        "known to be unseen": _known_rates(ranked_books(report, "nonmember")),
+        "in question": _known_rates(ranked_books(report, "text")),
     }
-    page = render("books.html.j2", document, fields, methods=methods, words=BOOKS)
-    replace_bytes(directory / PAGE_NAME, page.encode())
-    return directory / PAGE_NAME
-
-
-def ranked(document: Mapping[str, Any], role: str) -> list[dict[str, Any]]:
-    """Books of a role by the primary score, highest rate first, then by title."""
-    rows = [r for r in document["books"] if r["primary"] and r["role"] == role]
-    return sorted(
-        rows, key=lambda r: (r["rate"] is None, -(r["rate"] or 0), r["title"])
+    if len(groups["in question"]):
+        svg = histogram(
+            {name: values for name, values in groups.items() if len(values)},
+            "contamination rate, % of a book's snippets",
+            "books",
+            edges=np.linspace(0, 100, _N_BINS + 1),
+            shares=False,
+        )
+        figures.insert(0, Figure(svg, _RATES))
+    header = ("book", "snippets", "contamination rate", "95 % interval")
+    rates = [rate_cells(row) for row in ranked_books(report, "text")]
+    known = [
+        [title, row.role, *numbers]
+        for role in ("member", "nonmember")
+        for row in ranked_books(report, role)
+        for title, *numbers in [rate_cells(row)]
+    ]
+    known_header = ("book", "known as", "snippets", "rate", "95 % interval")
+    scores = [[name, _auc_words(row), *_accuracies(report, name)] for name, row in aucs]
+    score_header = ("score", "AUC (95 % interval)", "accuracy of the cut", "held out")
+    sections = [
+        Section([Items(book_sentences(report)), Paragraph(_MEANING), Figures(figures)]),
+        Section(
+            [Table(header, rates, "books in question"), Paragraph(_WILSON, "quiet")],
+            "Books in question",
+        ),
+        Section(
+            [Table(score_header, scores, "scores on the known books")],
+            "Scores on the known books",
+        ),
+        Section(
+            [
+                Paragraph(_HELD_OUT, "quiet"),
+                Table(known_header, known, "known books", words=(1,)),
+            ],
+            "Known books",
+        ),
+    ]
+    model = report.model
+    return report_page(
+        report,
+        sections,
+        words,
+        title="Books" + ("" if model is None else f": {model.name}"),
+        kind=BOOKS,
+        check=_CHECK,
     )
 
 
-def book_sentences(document: Mapping[str, Any]) -> list[str]:
-    """What was found, what it rests on, and what speaks against it."""
-    (result,) = (row for row in document["results"] if row["primary"])
-    (cut,) = (row for row in document["book_thresholds"] if row["primary"])
-    rates = [r["rate"] for r in ranked(document, "text") if r["rate"] is not None]
-    above = sum(rate > 0.5 for rate in rates)
-    auc = interval_words(result["auc"], result["auc_low"], result["auc_high"])
-    sentences = [
-        f"{above} of {len(rates)} "
-        + ("book in question has" if len(rates) == 1 else "books in question have")
-        + f" a contamination rate above 50% by {cut['method']}.",
-        f"On {cut['n_member_books']} books known to be seen and "
-        f"{cut['n_nonmember_books']} known to be unseen, {cut['method']} has an AUC of "
-        f"{auc}; the cut at {cut['threshold']:.4g} gets {cut['accuracy']:.1%} of their "
-        "snippets right.",
+def ranked_books(report: Report, role: str) -> list[BookRate]:
+    """Books of a role by the primary score, highest rate first, then by title."""
+    rows = [row for row in report.books if row.primary and row.role == role]
+    return sorted(rows, key=lambda row: (row.rate is None, -(row.rate or 0), row.title))
+
+
+def book_aucs(report: Report) -> list[tuple[str, ScoreResult | BlindBaseline]]:
+    """Scores on the known books, then blind baselines, each with its name."""
+    scores = [row for row in report.results if isinstance(row, ScoreResult)]
+    return [
+        *((row.method, row) for row in scores),
+        *((f"{row.name} (blind)", row) for row in report.blind),
     ]
-    if cut["fpr_held_out"] is not None and cut["tpr_held_out"] is not None:
+
+
+def book_sentences(report: Report) -> list[str]:
+    """What was found, what it rests on, and what speaks against it."""
+    (result,) = (
+        row for row in report.results if isinstance(row, ScoreResult) and row.primary
+    )
+    (cut,) = (row for row in report.book_thresholds if row.primary)
+    rates = _known_rates(ranked_books(report, "text"))
+    what = "book in question has" if len(rates) == 1 else "books in question have"
+    sentences = [
+        f"{np.count_nonzero(rates > 50)} of {len(rates)} {what} a contamination rate "
+        f"above 50% by {cut.method}.",
+        f"On {cut.n_member_books} books known to be seen and "
+        f"{cut.n_nonmember_books} known to be unseen, {cut.method} has an AUC of "
+        f"{_auc_words(result)}; the cut at {cut.threshold:.4g} gets "
+        f"{cut.accuracy:.1%} of their snippets right.",
+    ]
+    if cut.fpr_held_out is not None and cut.tpr_held_out is not None:
         sentences.append(
             "Judged by the other known books, a seen book shows a rate of "
-            f"{cut['tpr_held_out']:.0%} on average and an unseen one "
-            f"{cut['fpr_held_out']:.0%} (accuracy {cut['accuracy_held_out']:.1%})."
+            f"{cut.tpr_held_out:.0%} on average and an unseen one "
+            f"{cut.fpr_held_out:.0%} (accuracy {cut.accuracy_held_out:.1%})."
         )
-    if (meaning := _VERDICTS.get(result["verdict"])) is not None:
-        sentences.append(f"{meaning} (p = {result['p_value']:.2g} by books).")
-    warnings = [*result["warnings"], *document["book_warnings"]]
-    notes = [f"Note: {warning.rstrip('.')}." for warning in warnings]
-    return sentences + notes
+    if (meaning := _VERDICTS.get(result.verdict or "")) is not None:
+        sentences.append(f"{meaning} (p = {result.p_value:.2g} by books).")
+    warnings = (*result.warnings, *report.book_warnings)
+    return [*sentences, *(f"Note: {warning.rstrip('.')}." for warning in warnings)]
 
 
-def rate_cells(row: Mapping[str, Any]) -> list[str]:
+def rate_cells(row: BookRate) -> list[str]:
     """Title, snippets with a score, rate and its interval."""
-    if row["rate"] is None:
-        return [row["title"], str(row["n_scored"]), "-", "-"]
-    return [
-        row["title"],
-        str(row["n_scored"]),
-        f"{row['rate']:.0%}",
-        f"{row['rate_low']:.0%} - {row['rate_high']:.0%}",
-    ]
+    cells = [row.title, str(row.n_scored)]
+    if row.rate is None:
+        return [*cells, "-", "-"]
+    return [*cells, f"{row.rate:.0%}", f"{row.rate_low:.0%} - {row.rate_high:.0%}"]
 
 
-def interval_words(value: float, low: float, high: float) -> str:
-    """A number with its 95 % interval."""
-    return f"{value:.3f} ({low:.3f} - {high:.3f})"
+def _known_rates(rows: Sequence[BookRate]) -> np.ndarray:
+    """Rates in percent of the books that have one."""
+    return 100 * np.array([row.rate for row in rows if row.rate is not None])
 
 
-def _accuracies(document: Mapping[str, Any], method: str) -> list[str]:
-    (cut,) = (row for row in document["book_thresholds"] if row["method"] == method)
-    held_out = cut["accuracy_held_out"]
-    return [f"{cut['accuracy']:.3f}", "-" if held_out is None else f"{held_out:.3f}"]
+def _auc_words(row: ScoreResult | BlindBaseline) -> str:
+    return interval_words(row.auc, row.auc_low, row.auc_high, ".3f")
+
+
+def _accuracies(report: Report, method: str) -> list[str]:
+    """How many snippets a score's cut gets right; dashes for blind baselines."""
+    for cut in report.book_thresholds:
+        if cut.method == method:
+            held_out = cut.accuracy_held_out
+            return [
+                f"{cut.accuracy:.3f}",
+                "-" if held_out is None else f"{held_out:.3f}",
+            ]
+    return ["-", "-"]

@@ -3,41 +3,82 @@
 import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 from jaxcontam.report.comparison_kinds import RANKING, ComparedKind
-from jaxcontam.report.document import make_folder, replace_files
-from jaxcontam.report.sentences import effect_words, p_words
-from jaxcontam.report.table_csv import csv_text
-from jaxcontam.report.template import MethodNote, render_fields
+from jaxcontam.report.figure import BLUE, GREY, ORANGE
+from jaxcontam.report.numbers import effect_words, interval_words, p_words
+from jaxcontam.report.page import method_rows
+from jaxcontam.report.section import (
+    Badge,
+    Cell,
+    Code,
+    Figure,
+    Items,
+    Page,
+    Paragraph,
+    Part,
+    Section,
+    Table,
+)
+from jaxcontam.results import ModelInfo, OrderResult, Report
 from jaxcontam.results.comparison import ComparedTest
+from jaxcontam.results.membership import ScoreResult
+from jaxcontam.results.terms import Words
 
 PAGE_NAME, TABLE_NAME = "comparison.html", "comparison.csv"
 
 _MODEL = {"dtype": "number format", "precision": "precision"}
+_ADJUSTED = (
+    "Adjusted: Holm over the benchmarks of one report, on which its verdict rests; "
+    "over all: Holm over all tests of this page. "
+)
+_INTERVALS = (
+    " An interval is no test: verdicts rest on the p-values. Two models whose "
+    "intervals overlap may still differ, and the other way round."
+)
+_CHECK = (
+    "Each report has its own page, with assumptions and checks; ",
+    Code("jaxcontam verify DIR"),
+    " recomputes it. ",
+    Code("comparison.csv"),
+    " beside this file holds the numbers of this page.",
+)
+# Told apart by shape and filling as well as by colour.
+_LOOKS = {
+    "contaminated": (ORANGE, "o", "full"),
+    "suspected": (ORANGE, "o", "none"),
+    "invalid design": (GREY, "x", "full"),
+    "confounded": (GREY, "x", "full"),
+}
+_OTHER = (BLUE, "s", "none")
 
-Row = Mapping[str, Any]
 
-
-def design_of(document: Row, row: Row, kind: ComparedKind) -> dict[str, object]:
+def design_of(
+    report: Report,
+    model: ModelInfo,
+    result: OrderResult | ScoreResult,
+    kind: ComparedKind,
+) -> dict[str, object]:
     """What must be the same for two tests of a benchmark to be comparable.
 
     Args:
-        document: As in `report.json`.
-        row: One of its results.
+        report: Of the test.
+        model: That was tested.
+        result: The test.
         kind: Of the result.
     """
-    command = list(document["command"])
-    design = {words: row[name] for name, words in kind.design.items()}
-    design["seed"] = document["seed"]
+    command = list(report.command)
+    fields = dataclasses.asdict(result)
+    fields |= fields.pop("numbers", {})
+    design = {words: fields[name] for name, words in kind.design.items()}
+    design["seed"] = report.seed
     for flag, words in kind.flags.items():
         design[words] = None
         if flag in command:
             after = command[command.index(flag) + 1 :]
             values = itertools.takewhile(lambda word: not word.startswith("--"), after)
             design[words] = " ".join(values)
-    return design | {words: document["model"][name] for name, words in _MODEL.items()}
+    return design | {words: getattr(model, name) for name, words in _MODEL.items()}
 
 
 def difference_words(designs: Sequence[Mapping[str, object]]) -> str:
@@ -107,75 +148,110 @@ def comparison_sentences(tests: Sequence[ComparedTest], level: float) -> list[st
     return lines
 
 
-def write_comparison(
+def comparison_page(
     tests: Sequence[ComparedTest],
-    out: Path,
     *,
     kind: ComparedKind,
     sentences: Sequence[str],
     warnings: Sequence[str],
     command: str,
-    methods: Sequence[MethodNote],
-) -> Path:
-    """Write comparison.csv and comparison.html; returns the page's path.
+    words: Words,
+) -> Page:
+    """The page of a comparison.
 
     Args:
         tests: At least one; models and benchmarks in the order in which they appear.
-        out: Folder, created if missing.
         kind: Of all tests.
         sentences: See `comparison_sentences`.
         warnings: What makes numbers not comparable, one sentence each.
         command: The line that made it.
-        methods: The tests.
+        words: Of the tests.
     """
-    from jaxcontam.report.comparison_plot import effects_plot
-
     models, benchmarks = _names(tests, "model"), _names(tests, "benchmark")
     by_place = {(test.benchmark, test.model): test for test in tests}
     *lines, counted = sentences
-    fields = {
-        "title": f"Comparison of {_count(models, 'model')}",
-        "subtitle": counted,
-        "lines": lines,
-        "warnings": warnings,
-        "models": models,
-        "rows": [
-            (name, [_cell(by_place.get((name, model)), kind) for model in models])
-            for name in benchmarks
-        ],
-        "kind": kind,
-        "unit": kind.unit.format(" or ".join(_names(tests, "effect_unit"))),
-        "effects_svg": effects_plot(tests, nothing=kind.nothing),
-        "methods": [[note.name, note.finds, note.source] for note in methods],
-        "words": kind.words,
-        "command": command,
-        "provenance": _provenance(tests),
-    }
-    make_folder(out)
-    page = render_fields("comparison.html.j2", fields)
-    table = csv_text([dataclasses.asdict(test) for test in tests])
-    replace_files({out / TABLE_NAME: table.encode(), out / PAGE_NAME: page.encode()})
-    return out / PAGE_NAME
+    rows: list[list[Cell]] = [
+        [name, *(_cell(by_place.get((name, model)), kind) for model in models)]
+        for name in benchmarks
+    ]
+    label = "results by benchmark and model"
+    columns = range(1, len(models) + 1)
+    units = " or ".join(_names(tests, "effect_unit"))
+    sections = [
+        Section(
+            [
+                Items(lines),
+                *(Paragraph(f"Note: {warning}.", "lead") for warning in warnings),
+            ]
+        ),
+        Section(
+            [
+                Table(["benchmark", *models], rows, label, words=columns),
+                Paragraph(_ADJUSTED + kind.unit.format(units), "quiet"),
+            ],
+            "Results",
+        ),
+        *_effects(tests, kind),
+    ]
+    methods = [words[name] for name in _names(tests, "method") if name in words]
+    return Page(
+        title=f"Comparison of {_count(models, 'model')}",
+        subtitle=counted,
+        sections=sections,
+        assumed=kind.words.assumed,
+        methods=method_rows(methods),
+        limits=kind.words.limits,
+        command=command,
+        check=_CHECK,
+        provenance=_provenance(tests),
+    )
 
 
-def _cell(test: ComparedTest | None, kind: ComparedKind) -> dict[str, str] | None:
+def _cell(test: ComparedTest | None, kind: ComparedKind) -> Cell:
     if test is None:
-        return None
-    fields = dataclasses.asdict(test)
-    effect = effect_words(fields)
-    if kind is RANKING and test.effect_low is not None:
+        return "not tested"
+    effect = effect_words(test.effect, test.effect_se)
+    lines = []
+    if kind is RANKING:
         # Intervals of an AUC are not symmetrical.
-        effect = f"{test.effect:.2f} ({test.effect_low:.2f} to {test.effect_high:.2f})"
-    return {
-        "verdict": test.verdict,
-        "p": p_words(fields),
-        "adjusted": f"{test.p_adjusted:.2g}",
-        "adjusted_all": f"{test.p_adjusted_all:.2g}",
-        "effect": f"{kind.effect} {effect}",
-        "mde": ""
-        if kind is RANKING
-        else f"detectable {'-' if test.mde is None else f'{test.mde:.2g}'}",
-    }
+        effect = interval_words(test.effect, test.effect_low, test.effect_high)
+    else:
+        lines = [f"detectable {'-' if test.mde is None else f'{test.mde:.2g}'}"]
+    return (
+        Badge(test.verdict),
+        p_words(test.log10_p, test.validity or "exact"),
+        f"adjusted {test.p_adjusted:.2g}",
+        f"over all {test.p_adjusted_all:.2g}",
+        f"{kind.effect} {effect}",
+        *lines,
+    )
+
+
+def _effects(tests: Sequence[ComparedTest], kind: ComparedKind) -> list[Section]:
+    """Effect of every test with its interval; nothing if none has an effect."""
+    from jaxcontam.report.text_plots import Interval, intervals_plot
+
+    rows = [
+        Interval(
+            name=test.model,
+            group=name,
+            value=test.effect,
+            low=test.effect_low,
+            high=test.effect_high,
+            look=_LOOKS.get(test.verdict, _OTHER),
+            label=test.verdict,
+        )
+        for name in _names(tests, "benchmark")
+        for test in tests
+        if test.benchmark == name and test.effect is not None
+    ]
+    if not rows:
+        return []
+    unit = " or ".join(_names(tests, "effect_unit"))
+    xlabel = unit if kind is RANKING else f"effect, {unit}"
+    svg = intervals_plot(rows, xlabel, nothing=kind.nothing)
+    parts: list[Part] = [Figure(svg, kind.caption + _INTERVALS, "middle")]
+    return [Section(parts, "Effects")]
 
 
 def _provenance(tests: Sequence[ComparedTest]) -> list[tuple[str, str]]:

@@ -9,9 +9,9 @@ came with number 17. Split columns hold percentages, from 0 (not contaminated) t
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from jaxcontam.report.table_csv import csv_cell
+from jaxcontam.results import Report
 
 DATABASE_NAME = "database_rows.csv"
 SPLITS = ("train", "development", "test")
@@ -29,24 +29,23 @@ COLUMNS = (
     "PR",
 )
 
-Row = Mapping[str, Any]
 
-
-def proven_rows(document: Row) -> list[Row]:
-    """Results that the database has a row for: those that decide, and found it.
+def proven_benchmarks(report: Report) -> list[str]:
+    """Benchmarks that the database has a row for: those that are contaminated.
 
     Nothing else is handed on. The database takes 0 % as evidence that a set was not
     used, which no report here ever says.
     """
     return [
-        row
-        for row in document["results"]
-        if row["primary"] and row.get("verdict") == "contaminated"
+        row.benchmark
+        for row in report.results
+        if getattr(row, "primary", False)
+        and getattr(row, "verdict", None) == "contaminated"
     ]
 
 
 def database_csv(
-    rows: Sequence[Row],
+    benchmarks: Sequence[str],
     *,
     source: str,
     datasets: Mapping[str, tuple[str, str]],
@@ -59,7 +58,7 @@ def database_csv(
     empty, which the database shows as unknown, unless the user names a share.
 
     Args:
-        rows: See `proven_rows`.
+        benchmarks: See `proven_benchmarks`.
         source: The model, as the database should name it.
         datasets: Benchmark -> dataset and subset, where they are known.
         percents: Split -> share of it that the user vouches for, in percent.
@@ -69,8 +68,8 @@ def database_csv(
     # Line ends as in the file that the lines are for.
     writer = csv.writer(buffer, delimiter=";", lineterminator="\n")
     writer.writerow(COLUMNS)
-    for row in rows:
-        dataset, subset = datasets.get(row["benchmark"], (row["benchmark"], ""))
+    for benchmark in benchmarks:
+        dataset, subset = datasets.get(benchmark, (benchmark, ""))
         splits = [percents.get(split) for split in SPLITS]
         cells = [dataset, subset, source, "", "model", *splits, "model-based"]
         # The number of the pull request is not known before it is made.

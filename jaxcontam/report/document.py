@@ -11,26 +11,18 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from jaxcontam.errors import InputError
-from jaxcontam.report.archive import archive_bytes
-from jaxcontam.report.table_csv import RESULTS_NAME, results_csv
-from jaxcontam.results import (
-    Evidence,
-    MembershipResult,
-    ModelInfo,
-    OrderResult,
-    Report,
-)
-from jaxcontam.results.calibration import CalibrationResult
-from jaxcontam.results.membership import ScoreResult, SetResult
+from jaxcontam.report.archive import ARCHIVE_NAME as ARCHIVE_NAME
+from jaxcontam.report.table_csv import RESULTS_NAME, result_row, results_csv
+from jaxcontam.results import Report
+from jaxcontam.results.read import read_result
+from jaxcontam.results.report import SCHEMA
 
-SCHEMA = 1
 REPORT_NAME = "report.json"
-ARCHIVE_NAME = "orders.npz"
 
 DAMAGE = (
     *(TypeError, ValueError, KeyError, IndexError, ArithmeticError),
@@ -38,101 +30,75 @@ DAMAGE = (
 )
 """What fields of another type or arrays of another shape make readers raise."""
 
+# Fields that stand in every report; others only where they hold something.
+_ALWAYS = (
+    *("schema", "jaxcontam", "command", "seed", "started", "wall_seconds", "model"),
+    *("device", "versions", "min_effect", "results"),
+)
+_OF_BOOKS = ("book_thresholds", "books", "book_warnings")
 
-def write_report(
-    report: Report, evidence: Sequence[Evidence | None], out: Path
-) -> dict[str, Any]:
-    """Write `orders.npz` and then `report.json`, each whole or not at all.
+
+def write_report(report: Report, data: Mapping[str, bytes], out: Path) -> Report:
+    """Write report.json, results.csv and what the numbers follow from.
 
     Args:
         report: What was found.
-        evidence: One a result, None where a result has no orders.
-        out: Folder, created if missing.
+        data: Name of a file beside `report.json` -> its bytes, for `jaxcontam verify`.
+        out: Folder, created if missing; all files are written, or none.
 
     Returns:
-        The document as written.
+        The report as written, with its digests.
     """
+    from jaxcontam import __version__
+
     make_folder(out)
-    archive = archive_bytes(evidence)
+    digests = {name: data_digest(content) for name, content in data.items()}
+    report = dataclasses.replace(report, jaxcontam=__version__, digests=digests)
     document = to_document(report)
-    save_document(document, ARCHIVE_NAME, archive, out)
-    return document
-
-
-def save_document(document: dict[str, Any], name: str, data: bytes, out: Path) -> None:
-    """Seal a document with the data that it was found from, and write both.
-
-    Args:
-        document: Rows and provenance; takes the digest of `data`, then its own.
-        name: File of the data beside `report.json`.
-        data: What `jaxcontam verify` reads.
-        out: Folder that is there; takes these two files and `results.csv`.
-    """
-    document["digests"] = {name: data_digest(data)}
     files = {
-        name: data,
+        **data,
         REPORT_NAME: sealed_text(document).encode(),
-        RESULTS_NAME: results_csv(document).encode(),
+        RESULTS_NAME: results_csv(report).encode(),
     }
     replace_files({out / file: content for file, content in files.items()})
+    return dataclasses.replace(report, digest=document["digest"])
 
 
 def to_document(report: Report) -> dict[str, Any]:
-    """The report as JSON values, before digests."""
-    from jaxcontam import __version__
-
-    model, device = report.model, report.device
-    document: dict[str, Any] = {
-        "schema": SCHEMA,
-        "jaxcontam": __version__,
-        "command": list(report.command),
-        "seed": report.seed,
-        "started": report.started,
-        "wall_seconds": round(report.wall_seconds, 3),
-        "model": None if model is None else _model_fields(model),
-        "device": None if device is None else dataclasses.asdict(device),
-        "versions": report.versions,
-        "min_effect": report.min_effect,
-        "results": [result_row(result) for result in report.results],
-    }
-    if report.screening:
-        document["screening"] = [dataclasses.asdict(row) for row in report.screening]
-    for name in ("blind", "thresholds"):
-        if rows := getattr(report, name):
-            document[name] = [dataclasses.asdict(row) for row in rows]
-    if report.study is not None:
-        document["study"] = report.study
-    if report.unscored:
-        document["unscored"] = [dataclasses.asdict(file) for file in report.unscored]
-    if report.reference is not None:
-        document["reference"] = _model_fields(report.reference)
-    return document
+    """The report as JSON values; what holds nothing is left out."""
+    fields = dataclasses.asdict(report)
+    fields["results"] = [result_row(result) for result in report.results]
+    fields["wall_seconds"] = round(report.wall_seconds, 3)
+    always = _ALWAYS + _OF_BOOKS * bool(report.books)
+    fields = {name: value for name, value in fields.items() if value or name in always}
+    for name in ("model", "reference"):
+        # What is said of servers and of kernels only where there is one.
+        for part in ("attention", "served"):
+            if fields.get(name) and fields[name][part] is None:
+                del fields[name][part]
+    return json.loads(json.dumps(fields))
 
 
-def _model_fields(model: ModelInfo) -> dict[str, Any]:
-    """Its fields; what is said of servers and of kernels only where there is one."""
-    fields = dataclasses.asdict(model)
-    for name in ("attention", "served"):
-        if fields[name] is None:
-            del fields[name]
-    return fields
+def read_report(path: Path) -> Report:
+    """Read a report as the dataclasses that it was written from.
 
-
-def result_row(
-    result: OrderResult
-    | MembershipResult
-    | CalibrationResult
-    | ScoreResult
-    | SetResult,
-) -> dict[str, Any]:
-    """One row of `results`: fields flat, tuples as lists; `read_result` undoes it."""
-    fields = dataclasses.asdict(result)
-    numbers = fields.pop("numbers", {})
-    return json.loads(json.dumps(fields | numbers))
+    Raises:
+        InputError: If there is none, it is not a report of this schema, or a field is
+            missing, unknown or of another type.
+    """
+    document = read_document(path)
+    try:
+        return read_result(Report, document, "report")
+    except InputError as e:
+        raise InputError(
+            f"{path}: {e}",
+            hint="it is damaged, or not of this version; jaxcontam verify says what "
+            "differs",
+        ) from e
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """Read a report.
+    """Read a report as JSON values.
 
     Raises:
         InputError: If there is none, or it is not a report of this schema.

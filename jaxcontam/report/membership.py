@@ -1,164 +1,372 @@
-"""Files of `jaxcontam membership`: report.json, and texts.jsonl with every score.
+"""Reports of `jaxcontam membership`: one sentence to paste, and the page."""
 
-`texts.jsonl` is the evidence: each AUC, p-value and verdict follows from it alone.
-"""
-
-import json
-import math
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from jaxcontam.errors import InputError
-from jaxcontam.report.document import (
-    is_report_of,
-    make_folder,
-    save_document,
-    to_document,
+from jaxcontam.report.numbers import interval_words, plain_p
+from jaxcontam.report.page import report_page
+from jaxcontam.report.page_words import MEMBERSHIP
+from jaxcontam.report.provenance import model_words
+from jaxcontam.report.section import (
+    Code,
+    Figure,
+    Page,
+    Paragraph,
+    Part,
+    Section,
+    Table,
 )
 from jaxcontam.results import Report
+from jaxcontam.results.membership import (
+    BlindBaseline,
+    MembershipStudy,
+    OperatingPoint,
+    ScorePicture,
+    ScoreResult,
+    SetResult,
+    Sweep,
+    TextScores,
+    TextThreshold,
+)
+from jaxcontam.results.read import read_result
+from jaxcontam.results.terms import Words
 
-TEXTS_NAME = "texts.jsonl"
 COMMAND = "membership"
-REFERENCE = "reference"
-"""Field of a row: mean log-probability a token under the reference model, and that of
-the least likely fifth of its tokens."""
-SCORED: Mapping[str, type] = {"scores": dict, "text": str}
-"""Fields of a row of scores."""
+
+_RANKING_MEANING = (
+    "A score ranks texts by how familiar they look to the model. It separates members "
+    "from non-members only as far as nothing else does: other topics, years or lengths "
+    "on the two sides move every score, which is why a blind baseline, that never asks "
+    "the model, stands beside every AUC. Only a split drawn at random rules that out. "
+    "Texts that are only less fluent rank lower with every model: a reference model "
+    "that saw neither side (--reference) shows that, and without one the verdict is at "
+    "most suspected."
+)
+_SUSPECTS_MEANING = (
+    "The p-value of a text is the share of known non-members that look at least as "
+    "familiar to the model. It holds on average over texts that come from where the "
+    "non-members come from; it is no proof for a single text, and it is wrong for "
+    "texts of another kind."
+)
+_SCORES_MEANING = (
+    "Scores alone: higher looks more familiar to the model. Without known non-members "
+    "there is no threshold, no p-value and no verdict."
+)
+_BOLD = (
+    " The score in bold was fixed beforehand, and decides alone; the others have no "
+    "correction for their number. Gain: AUC of the blind features with the score, less "
+    "AUC without it, both cross-validated."
+)
+_ROC = (
+    "Share of members found against share of non-members taken for members; on "
+    "logarithmic axes on the right, since low false-positive rates are where a verdict "
+    "on single texts lives."
+)
+_BLIND = {
+    "bag_of_words": "a bag of words",
+    "length": "length, compression",
+    "numbers": "dates, numbers",
+    "ngram": "an n-gram model of each side",
+    "fluency": "an n-gram model of both sides",
+    "reference": "the reference model",
+}
+_JUDGED_CHECK = (
+    Code("jaxcontam verify DIR"),
+    " computes every number and the verdict again from ",
+    Code("texts.jsonl"),
+    " beside this file, which holds each text with all its scores; no model is needed.",
+)
+_SCORED_CHECK = (
+    Code("texts.jsonl"),
+    " beside this file holds each text with all its scores.",
+)
+_N_TOP = 20
+_BEGINNING = 120
+# Curves of more scores than this cannot be told apart.
+_N_CURVES = 6
 
 
-def is_membership(document: Mapping[str, Any]) -> bool:
-    """Whether a report is one of `jaxcontam membership`."""
-    return is_report_of(document, COMMAND)
-
-
-def text_rows(
-    *,
-    texts: Sequence[str],
-    roles: Sequence[str],
-    sources: Sequence[str],
-    clusters: Sequence[object] | None,
-    n_tokens: np.ndarray,
-    left_out: np.ndarray,
-    scores: Mapping[str, np.ndarray],
-    p_values: np.ndarray | None,
-    p_adjusted: np.ndarray | None,
-    reference: np.ndarray | None = None,
-) -> list[dict[str, Any]]:
-    """One JSON row a text, in their order; a text without a score has null there.
-
-    Args:
-        texts: N texts.
-        roles: What is known of each.
-        sources: The file of each.
-        clusters: The document of each, or None.
-        n_tokens: (N,) scored tokens.
-        left_out: (N,) bool, texts of a prefix, which take part in no comparison.
-        scores: Method -> (N,) float64, NaN where there is none.
-        p_values: (N,) conformal p-values of the primary score, NaN where there is
-            none; or None.
-        p_adjusted: The same after Benjamini-Hochberg.
-        reference: (N, 2) what a model that saw none of the texts says of each; or None.
-    """
-    rows = []
-    for i, text in enumerate(texts):
-        row: dict[str, Any] = {
-            "id": i,
-            "source": sources[i],
-            "role": roles[i],
-            "text": text,
-            "n_tokens": int(n_tokens[i]),
-            "left_out": bool(left_out[i]),
-            "scores": {name: _number(values[i]) for name, values in scores.items()},
-        }
-        if clusters is not None:
-            row["cluster"] = clusters[i]
-        if reference is not None:
-            row[REFERENCE] = [_number(value) for value in reference[i].tolist()]
-        if p_values is not None and p_adjusted is not None:
-            row["p_value"] = _number(p_values[i])
-            row["p_adjusted"] = _number(p_adjusted[i])
-        rows.append(row)
-    return rows
-
-
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
-def write_membership(
-    report: Report, rows: Sequence[Mapping[str, Any]], out: Path
-) -> dict[str, Any]:
-    """Write `texts.jsonl` and then `report.json`, each whole or not at all.
-
-    Returns:
-        The document as written.
-    """
-    make_folder(out)
-    lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows]
-    data = "".join(line + "\n" for line in lines).encode()
-    document = to_document(report)
-    save_document(document, TEXTS_NAME, data, out)
-    return document
-
-
-def read_text_rows(
-    directory: Path, fields: Mapping[str, type] = SCORED
-) -> list[dict[str, Any]]:
-    """The rows of `texts.jsonl`.
-
-    Args:
-        directory: Folder of a finished run.
-        fields: What each row must have.
+def study_of(report: Report) -> MembershipStudy:
+    """What a membership run was asked for.
 
     Raises:
-        InputError: If the file is missing or a line is not such a row.
+        InputError: If the report does not say it.
     """
-    path = directory / TEXTS_NAME
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as e:
-        raise InputError(
-            f"{path}: not readable ({e})", hint="it stands beside the report"
-        ) from e
-    rows = []
-    for number, line in enumerate(lines, 1):
-        if not line:
-            continue
-        try:
-            row = json.loads(line)
-            sound = all(isinstance(row[name], kind) for name, kind in fields.items())
-        except (ValueError, RecursionError, KeyError, TypeError) as e:
-            raise InputError(f"{path}: line {number}: not such a row ({e})") from e
-        if not sound:
-            raise InputError(f"{path}: line {number}: not such a row")
-        rows.append(row)
-    if not rows:
-        raise InputError(f"{path}: no rows")
-    return rows
+    return read_result(MembershipStudy, report.study, "report.study")
 
 
-def reference_column(rows: Sequence[Mapping[str, Any]]) -> np.ndarray | None:
-    """(N, 2) float64 of the reference model, NaN where it says nothing; or None."""
-    if REFERENCE not in rows[0]:
-        return None
-    return np.array(
-        [[math.nan if v is None else v for v in row[REFERENCE]] for row in rows],
-        np.float64,
-    ).reshape(len(rows), 2)
+def decisive_row(report: Report) -> ScoreResult | SetResult | None:
+    """The row that decides; None where no sides are known."""
+    rows = [row for row in report.results if isinstance(row, ScoreResult | SetResult)]
+    return next((row for row in rows if row.primary), None)
 
 
-def score_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
-    """Method -> (N,) float64, NaN where a text has no score."""
-    return {
-        name: np.array(
-            [
-                math.nan if (value := row["scores"][name]) is None else value
-                for row in rows
-            ],
-            np.float64,
+def membership_page(
+    report: Report,
+    pictures: Sequence[ScorePicture],
+    texts: Sequence[TextScores],
+    words: Words,
+) -> Page:
+    """The page of a membership run.
+
+    Args:
+        report: What was found.
+        pictures: Of the scores; empty where no sides are known.
+        texts: Rows of `texts.jsonl`.
+        words: Of the scores.
+    """
+    study, decisive = study_of(report), decisive_row(report)
+    verdict = None if decisive is None else decisive.verdict
+    first: list[Part] = [Paragraph(_meaning(report))]
+    if decisive is not None:
+        sentence = membership_sentence(decisive, report.blind)
+        first.insert(0, Paragraph(sentence, "lead"))
+    warnings = (*study.warnings, *(decisive.warnings if decisive else ()))
+    sections = [
+        Section(first),
+        *_rankings(report, study),
+        Section(_plots(pictures, texts, study.primary)),
+        *_thresholds(report.thresholds),
+        *_top_texts(texts, study.primary),
+        Section([Paragraph(f"Note: {warning}.") for warning in warnings]),
+    ]
+    model = report.model
+    return report_page(
+        report,
+        sections,
+        words,
+        title="Membership report" + ("" if model is None else f": {model.name}"),
+        subtitle="" if model is None else model_words(model),
+        verdict=verdict,
+        kind=MEMBERSHIP,
+        check=_JUDGED_CHECK if verdict else _SCORED_CHECK,
+    )
+
+
+def membership_sentence(
+    row: ScoreResult | SetResult, blind: Sequence[BlindBaseline]
+) -> str:
+    """One sentence about the row that decides, which can be pasted anywhere."""
+    best = max(blind, key=lambda one: one.auc, default=None)
+    told = "" if best is None else f"{blind_name(best.name)} tells"
+    said = "" if best is None else auc_words(best)
+    if isinstance(row, SetResult):
+        return _set_sentence(row, told, said)
+    name, verdict = row.benchmark, row.verdict
+    found = f"by {row.method}, AUC {auc_words(row)}"
+    if verdict == "confounded":
+        return (
+            f"{name}: confounded: without this model, {told} the two sides apart with "
+            f"AUC {said}; {found}, so what the score sees need not come from training."
         )
-        for name in rows[0]["scores"]
-    }
+    p = f"p {plain_p(row.p_value)}"
+    if verdict in ("contaminated", "suspected"):
+        without = "no blind baseline was made"
+        if best is not None:
+            without = f"the best blind baseline reaches {said}"
+        return (
+            f"{name}: {verdict}: members rank above non-members {found}, {p}; "
+            f"{without}."
+        )
+    if verdict == "no evidence":
+        return (
+            f"{name}: no evidence that members are more familiar {found}, {p}; the "
+            f"interval rules out an AUC above {row.auc_high:.2f}."
+        )
+    return f"{name}: inconclusive {found}, {p}; too few texts to tell."
+
+
+def auc_words(row: ScoreResult | SetResult | BlindBaseline) -> str:
+    """An AUC with its interval, if it has one."""
+    if isinstance(row, SetResult):
+        return f"{row.auc:.2f}"
+    return interval_words(row.auc, row.auc_low, row.auc_high)
+
+
+def blind_name(name: str) -> str:
+    """A blind baseline in words."""
+    return _BLIND.get(name, name)
+
+
+def tpr_words(point: OperatingPoint, *, interval: bool = True) -> str:
+    """A true-positive rate with its interval; a dash where there is none."""
+    low = point.tpr_low if interval else None
+    return interval_words(point.tpr, low, point.tpr_high)
+
+
+def increment_words(row: ScoreResult, *, interval: bool = True) -> str:
+    """What a score adds to the blind baseline, with its interval."""
+    low = row.increment_low if interval else None
+    return interval_words(row.increment, low, row.increment_high, "+.2f")
+
+
+def operating_header(point: OperatingPoint) -> str:
+    """Header of a column of true-positive rates."""
+    sign = "≤" if point.convention == "le" else "<"
+    return f"TPR at FPR {sign} {point.fpr:.3g}"
+
+
+def sweep_sentence(sweep: Sweep) -> str:
+    """Which share of tokens was chosen, and what it is worth."""
+    tried = ", ".join(f"{name} {auc:.2f}" for name, auc in sweep.held_out_aucs.items())
+    return (
+        f"Sweep over k on a random half of the texts (AUC {tried}) chooses "
+        f"{sweep.chosen}: AUC {sweep.auc:.2f} ± {sweep.auc_se:.2f} on the other half."
+    )
+
+
+def _meaning(report: Report) -> str:
+    """What the numbers of a report can and cannot show."""
+    if not report.results:
+        return _SCORES_MEANING
+    is_set = isinstance(report.results[0], SetResult)
+    return _SUSPECTS_MEANING if is_set else _RANKING_MEANING
+
+
+def _set_sentence(row: SetResult, told: str, said: str) -> str:
+    name, verdict = row.benchmark, row.verdict
+    found = f"cross-fitted AUC {row.auc:.2f}, p {plain_p(row.p_value)}"
+    if verdict == "confounded":
+        return (
+            f"{name}: confounded: {told} these texts from the non-members with AUC "
+            f"{said}, without the model, so they do not come from one source, and what "
+            "the model adds cannot be read off."
+        )
+    if verdict in ("contaminated", "suspected"):
+        return (
+            f"{name}: {verdict}: as a set, these texts are more familiar than the "
+            f"non-members, {found}."
+        )
+    if verdict == "no evidence":
+        return (
+            f"{name}: no evidence: as a set, these texts look like non-members, "
+            f"{found}."
+        )
+    return f"{name}: inconclusive: as a set, {found}; too few texts to tell."
+
+
+def _rankings(report: Report, study: MembershipStudy) -> list[Section]:
+    """How well each score ranks; of texts in question, how they differ without one."""
+    ranked = [row for row in report.results if isinstance(row, ScoreResult)]
+    counts = _counts(decisive_row(report), study)
+    blind = [[blind_name(one.name), auc_words(one)] for one in report.blind]
+    if not ranked:
+        header, label = ("blind baseline", "AUC (95 %)"), "blind baselines"
+        parts = [Table(header, blind, label), Paragraph(counts, "quiet")]
+        title = "Can the two files be told apart without the model?"
+        return [Section(parts, title)] if blind else []
+    points = ranked[0].operating_points
+    rows = [
+        [
+            f"{row.method} {row.setting}".rstrip(),
+            auc_words(row),
+            *map(tpr_words, row.operating_points),
+            plain_p(row.p_value),
+            increment_words(row),
+        ]
+        for row in ranked
+    ]
+    # Blind baselines have an AUC and nothing else.
+    blanks = [""] * (len(points) + 2)
+    rows += [[f"blind: {name}", auc, *blanks] for name, auc in blind]
+    header = ("score", "AUC (95 %)", *map(operating_header, points))
+    header += ("p, permuted labels", "gain over blind (95 %)")
+    looks = ["primary" if row.primary else "" for row in ranked]
+    label = "how well each score ranks"
+    parts: list[Part] = [
+        Table(header, rows, label, looks=[*looks, *["blind"] * len(blind)]),
+        Paragraph(counts + _BOLD, "quiet"),
+    ]
+    if study.sweep is not None:
+        parts.append(Paragraph(sweep_sentence(study.sweep)))
+    return [Section(parts, "How well each score ranks")]
+
+
+def _plots(
+    pictures: Sequence[ScorePicture], texts: Sequence[TextScores], primary: str
+) -> list[Part]:
+    """ROC curves, and the primary score of both sides."""
+    from jaxcontam.report.text_plots import histogram, roc_plot
+
+    parts: list[Part] = []
+    # The primary score and the best others.
+    best = sorted(pictures, key=lambda one: (one.method != primary, -one.auc))
+    if best:
+        svg = roc_plot(best[:_N_CURVES], primary=primary)
+        parts.append(Figure(svg, _ROC, "wide", "ROC curves"))
+    members, nonmembers, asked = (
+        np.array(
+            [
+                v
+                for row in texts
+                if row.role == role and (v := row.scores[primary]) is not None
+            ]
+        )
+        for role in ("member", "nonmember", "text")
+    )
+    if len(nonmembers) and (len(members) or len(asked)):
+        side = {"members": members} if len(members) else {"texts": asked}
+        svg = histogram(
+            {"non-members": nonmembers, **side},
+            f"{primary}, higher = more likely a member",
+            "share of the texts",
+        )
+        caption = f"{primary} of every text; higher is more familiar to the model."
+        parts.append(Figure(svg, caption, "single"))
+    return parts
+
+
+def _thresholds(rows: Sequence[TextThreshold]) -> list[Section]:
+    header = ("score", "wanted FPR", "threshold", "its FPR on new non-members (95 %)")
+    header += ("texts above", "discoveries (Benjamini-Hochberg)")
+    cells = [
+        [
+            row.method,
+            f"{row.fpr:.3g}",
+            "too few non-members" if row.threshold is None else f"{row.threshold:.4g}",
+            "-" if row.fpr_low is None else f"{row.fpr_low:.3f} to {row.fpr_high:.3f}",
+            "-" if row.n_above is None else str(row.n_above),
+            str(row.n_discoveries),
+        ]
+        for row in rows
+    ]
+    found = Section([Table(header, cells, "thresholds")], "Which threshold?")
+    return [found] if cells else []
+
+
+def _top_texts(texts: Sequence[TextScores], primary: str) -> list[Section]:
+    """The most familiar texts of those in question."""
+    asked = [
+        (value, row)
+        for row in texts
+        if row.role == "text" and (value := row.scores[primary]) is not None
+    ]
+    best = sorted(asked, key=lambda one: -one[0])[:_N_TOP]
+    with_p = any(row.p_value is not None for row in texts)
+    rows = [
+        [
+            str(row.id),
+            row.text[:_BEGINNING],
+            f"{value:.4g}",
+            *([plain_p(row.p_value), plain_p(row.p_adjusted)] if with_p else []),
+        ]
+        for value, row in best
+    ]
+    header = ("text", "begins", primary, *(("p", "p, adjusted") if with_p else ()))
+    table = Table(header, rows, "most familiar texts", begins=(1,))
+    return [Section([table], "Most familiar texts")] if rows else []
+
+
+def _counts(row: ScoreResult | SetResult | None, study: MembershipStudy) -> str:
+    if row is None:
+        return ""
+    kind = "members" if isinstance(row, ScoreResult) else "texts in question"
+    words = [f"{row.n_members:,} {kind}, {row.n_nonmembers:,} non-members"]
+    if isinstance(row, ScoreResult) and row.n_clusters is not None:
+        words.append(f"from {row.n_clusters:,} documents")
+    if study.n_left_out:
+        words.append(f"{study.n_left_out:,} texts stand in a prefix and are left out")
+    if study.n_unscored:
+        words.append(f"{study.n_unscored:,} texts have no token to score")
+    return "; ".join(words) + "."

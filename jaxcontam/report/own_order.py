@@ -1,9 +1,8 @@
 """What a file's own order gives without any model: blind pre-tests as a table."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-Row = Mapping[str, Any]
+from jaxcontam.results import Pretest
 
 OWN_ORDER_HEADER = (
     "copying",
@@ -15,48 +14,29 @@ _COLUMNS = ("blind_attraction", "blind_lags", "blind_direction")
 _ALIKE, _POINTS = ("blind_attraction", "blind_lags"), "blind_direction"
 
 
-def own_order_rows(pretests: Sequence[Row]) -> list[list[str]]:
+def own_order_rows(pretests: Sequence[Pretest]) -> list[list[str]]:
     """A row for each kind of copying scorer; empty where none was asked.
 
     Args:
         pretests: Of one file.
     """
-    found = {test["name"]: test for test in pretests}
-    kinds = dict.fromkeys(
-        kind
-        for name in found
-        for column, _, kind in [name.partition(":")]
-        if column in _COLUMNS
-    )
+    found = {test.name: test for test in pretests}
+    names = [name.partition(":") for name in found]
+    kinds = dict.fromkeys(kind for column, _, kind in names if column in _COLUMNS)
     return [
         [kind, *(_cell(found.get(f"{column}:{kind}")) for column in _COLUMNS)]
         for kind in kinds
     ]
 
 
-def all_pretests(row: Row, results: Sequence[Row]) -> list[Row]:
-    """The pre-tests of a file: a row states only those that bear on its null.
-
-    Args:
-        row: A primary row.
-        results: All rows of its report.
-    """
-    found = {test["name"]: test for test in row["pretests"]}
-    for other in results:
-        if other.get("benchmark") == row["benchmark"]:
-            for test in other.get("pretests", ()):
-                found.setdefault(test["name"], test)
-    return list(found.values())
-
-
-def own_order_sentence(pretests: Sequence[Row]) -> str | None:
+def own_order_sentence(pretests: Sequence[Pretest]) -> str | None:
     """What the table says; None where no blind scorer was asked."""
-    blind = [test for test in pretests if test["name"].partition(":")[0] in _COLUMNS]
+    blind = [test for test in pretests if test.name.partition(":")[0] in _COLUMNS]
     if not blind:
         return None
-    failed = {t["name"].partition(":")[0] for t in blind if not t["passed"]}
+    failed = {test.name.partition(":")[0] for test in blind if not test.passed}
     scorer = "A scorer that knows nothing but this file and copies what it saw"
-    if not any(test.get("applicable", True) for test in blind):
+    if not any(test.applicable for test in blind):
         return f"{scorer} finds nothing here that an order could change."
     if _POINTS in failed:
         return (
@@ -71,10 +51,10 @@ def own_order_sentence(pretests: Sequence[Row]) -> str | None:
     return f"{scorer} finds no more in this order than chance gives."
 
 
-def _cell(test: Row | None) -> str:
+def _cell(test: Pretest | None) -> str:
     if test is None:
         return "-"
-    if not test.get("applicable", True):
+    if not test.applicable:
         return "not applicable"
-    verdict = "" if test["passed"] else ", failed"
-    return f"{test['statistic']:+.2g} nats (p = {test['p_value']:.2g}{verdict})"
+    verdict = "" if test.passed else ", failed"
+    return f"{test.statistic:+.2g} nats (p = {test.p_value:.2g}{verdict})"

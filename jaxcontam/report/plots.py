@@ -4,22 +4,15 @@ Dimension key
     K  strata
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import matplotlib
 import numpy as np
 
-from jaxcontam.report.attraction import Gain
-from jaxcontam.report.figure import (
-    BLUE,
-    GREY,
-    ORANGE,
-    STYLE,
-    figure_axes,
-    svg_text,
-)
+from jaxcontam.report.figure import BLUE, GREY, ORANGE, STYLE, figure_axes, svg_text
+from jaxcontam.report.neighbours import Gain
 from jaxcontam.report.pictures import LossPicture, NullPicture
+from jaxcontam.results import OrderResult
 
 _SMALL, _WIDE = (3.8, 2.5), (8.4, 3.0)
 _SQUARE = (3.6, 3.4)
@@ -141,44 +134,44 @@ def gains_plot(gains: Sequence[Gain]) -> str:
         return svg_text(figure, f"Nats that an example gains: {said}")
 
 
-def copies_plot(rows: Sequence[Mapping[str, Any]]) -> str:
+def copies_plot(tests: Sequence[OrderResult]) -> str:
     """Strength of the primary tests against the planted duplication count.
 
     Args:
-        rows: Primary rows of a report, each with `copies`.
+        tests: Primary results, each with `copies`.
     """
-    floor = min(row["p_floor"] for row in rows if row["p_floor"] is not None)
+    points = [(test.copies or 0, -test.numbers.log10_p) for test in tests]
+    floors = [test.numbers.p_floor for test in tests]
+    floor = -np.log10(min(floor for floor in floors if floor is not None))
     with matplotlib.rc_context(STYLE):
         figure, axes = figure_axes(_WIDE)
         for shuffled, colour, marker, label in (
             (False, BLUE, "o", "planted in one order"),
             (True, ORANGE, "s", "each copy in an order of its own"),
         ):
-            chosen = [row for row in rows if bool(row["copies_shuffled"]) == shuffled]
-            if not chosen:
-                continue
-            axes.scatter(
-                [row["copies"] for row in chosen],
-                [-row["log10_p"] for row in chosen],
-                color=colour,
-                marker=marker,
-                label=label,
-                zorder=3,
-            )
+            chosen = [
+                point
+                for point, test in zip(points, tests, strict=True)
+                if bool(test.copies_shuffled) == shuffled
+            ]
+            if chosen:
+                x, y = zip(*chosen, strict=True)
+                axes.scatter(x, y, color=colour, marker=marker, label=label, zorder=3)
         axes.set_xscale("symlog", linthresh=1)
-        ticks = sorted({row["copies"] for row in rows})
+        ticks = sorted({copies for copies, _ in points})
         axes.set_xticks(ticks, [str(tick) for tick in ticks])
         axes.minorticks_off()
-        axes.axhline(-np.log10(_LEVEL), color=GREY, ls="--", lw=1)
-        axes.text(ticks[-1], -np.log10(_LEVEL), "p = 0.001 ", va="bottom", ha="right")
-        axes.axhline(-np.log10(floor), color=GREY, ls=":", lw=1)
-        axes.text(ticks[0], -np.log10(floor), " smallest p possible", va="bottom")
+        level = -np.log10(_LEVEL)
+        axes.axhline(level, color=GREY, ls="--", lw=1)
+        axes.text(ticks[-1], level, f"p = {_LEVEL:g} ", va="bottom", ha="right")
+        axes.axhline(floor, color=GREY, ls=":", lw=1)
+        axes.text(ticks[0], floor, " smallest p possible", va="bottom")
         axes.set_xlabel("copies in the training data")
         axes.set_ylabel("-log10 p")
-        axes.set_ylim(0, -np.log10(floor) * 1.12)
+        axes.set_ylim(0, floor * 1.12)
         axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.0, 0.92))
-        points = ", ".join(f"{r['copies']}: {-r['log10_p']:.1f}" for r in rows)
-        return svg_text(figure, f"-log10 p by copies in the training data: {points}")
+        values = ", ".join(f"{copies}: {strength:.1f}" for copies, strength in points)
+        return svg_text(figure, f"-log10 p by copies in the training data: {values}")
 
 
 def loss_plot(picture: LossPicture) -> str:

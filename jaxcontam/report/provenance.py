@@ -4,10 +4,9 @@ import datetime
 import importlib.metadata
 import platform
 import shlex
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
-from jaxcontam.report.model_words import device_words, model_words
+from jaxcontam.results import ModelInfo, Report
 
 _PACKAGES = ("jax", "jaxlib", "flax", "numpy", "scipy", "transformers", "tokenizers")
 
@@ -29,48 +28,56 @@ def utc_now() -> str:
     return now.isoformat().replace("+00:00", "Z")
 
 
-def command_line(document: Mapping[str, Any]) -> str:
-    """The line that makes a report again."""
-    words = document["command"]
+def command_line(words: Sequence[str]) -> str:
+    """The line that makes a report again, from the words of its command."""
     # Studies are modules of a checkout, and commands never have a dot.
     is_study = bool(words) and "." in words[0]
     return shlex.join(["python", "-m", *words] if is_study else ["jaxcontam", *words])
 
 
-def provenance_rows(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+def model_words(model: ModelInfo) -> str:
+    """Size, context and number format of a model; what is unknown is left out."""
+    parts = []
+    if model.n_parameters is not None:
+        parts.append(f"{model.n_parameters:,} parameters")
+    if model.context is not None:
+        parts.append(f"context {model.context}")
+    served = model.served
+    parts.append(model.dtype if served is None else f"served ({served.way})")
+    return ", ".join(parts)
+
+
+def provenance_rows(report: Report) -> list[tuple[str, str]]:
     """What was run on what: name and value, for a table of two columns."""
     rows = [
-        ("jaxcontam", document["jaxcontam"]),
-        ("made", f"{document['started']}, in {document['wall_seconds']:.0f} s"),
-        ("seed", str(document["seed"])),
+        ("jaxcontam", report.jaxcontam),
+        ("made", f"{report.started}, in {report.wall_seconds:.0f} s"),
+        ("seed", str(report.seed)),
     ]
-    for name, model in (
-        ("original model", document.get("original")),
-        ("model", document["model"]),
-    ):
+    for name, model in (("original model", report.original), ("model", report.model)):
         if model is not None:
-            rows.append((name, f"{model['name']}, {model_words(model)}"))
-            rows.append((f"digest of the {name}", model["fingerprint"]))
-            if model["precision"] != "unknown":
-                rows.append((f"precision of the {name}", model["precision"]))
-    rows += [("device", words) for words in device_words(document)]
-    versions = document["versions"]
-    rows.append(("libraries", ", ".join(f"{k} {v}" for k, v in versions.items())))
-    rows += [(f"digest of {name}", digest) for name, digest in _data(document).items()]
-    rows += [
-        (f"digest of {name}", digest)
-        for name, digest in document.get("digests", {}).items()
-    ]
-    return rows
+            rows.append((name, f"{model.name}, {model_words(model)}"))
+            rows.append((f"digest of the {name}", model.fingerprint))
+            if model.precision != "unknown":
+                rows.append((f"precision of the {name}", model.precision))
+    if (device := report.device) is not None:
+        words = f"{device.n} x {device.kind} ({device.platform})"
+        if device.n_model > 1:
+            words += f", weights divided among {device.n_model}"
+        rows.append(("device", words))
+    libraries = ", ".join(f"{name} {at}" for name, at in report.versions.items())
+    rows.append(("libraries", libraries))
+    digests = _data_digests(report) | report.digests
+    return [*rows, *((f"digest of {name}", at) for name, at in digests.items())]
 
 
-def _data(document: Mapping[str, Any]) -> dict[str, str]:
+def _data_digests(report: Report) -> dict[str, str]:
     """Name of each benchmark or file of texts, with the digest of what was read."""
     found: dict[str, str] = {}
-    for row in document["results"]:
-        if (name := row.get("benchmark")) is not None and "fingerprint" in row:
-            found.setdefault(name, row["fingerprint"])
-    study = document.get("study") or {}
+    for row in report.results:
+        found.setdefault(row.benchmark, row.fingerprint)
+    study = report.study or {}
     if "fingerprint" in study:
-        found.setdefault(study.get("name", "the texts"), study["fingerprint"])
+        name = str(study.get("name", "the texts"))
+        found.setdefault(name, str(study["fingerprint"]))
     return found

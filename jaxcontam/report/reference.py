@@ -10,8 +10,9 @@ import functools
 import importlib.resources
 import json
 import math
-from collections.abc import Mapping
-from typing import Any
+
+from jaxcontam.results import OrderResult
+from jaxcontam.results.read import read_result
 
 CURVE_NAME = "reference_curve.json"
 
@@ -55,7 +56,8 @@ def reference_curves() -> tuple[ReferenceCurve, ...]:
         .joinpath(CURVE_NAME)
         .read_text(encoding="utf-8")
     )
-    return tuple(_curve(fields) for fields in json.loads(text)["curves"])
+    curves = json.loads(text)["curves"]
+    return tuple(read_result(ReferenceCurve, fields, "curve") for fields in curves)
 
 
 def quoted_curves(method: str) -> list[ReferenceCurve]:
@@ -134,16 +136,18 @@ def reference_sentence(method: str, effect: float) -> str | None:
     )
 
 
-def scale_sentence(row: Mapping[str, Any]) -> str | None:
-    """Beside silence: how many copies of planted models would have been seen."""
-    if row["verdict"] not in ("no evidence", "inconclusive") or row["mde"] is None:
+def scale_sentence(test: OrderResult, method: str) -> str | None:
+    """Beside silence: how many copies of planted models would have been seen.
+
+    Args:
+        test: A test that decides.
+        method: The test on whose curves its detectable effect is read off.
+    """
+    mde, first_tokens = test.numbers.mde, test.numbers.first_tokens
+    # The curves are of effects over all tokens.
+    if test.verdict not in ("no evidence", "inconclusive") or mde is None:
         return None
-    if row["first_tokens"] not in (None, -1):
-        # The curves are of effects over all tokens.
-        return None
-    # The combination's detectable effect is that of its first part.
-    method = "adjacency" if row["method"] == "two_min" else row["method"]
-    return reference_sentence(method, row["mde"])
+    return None if first_tokens not in (None, -1) else reference_sentence(method, mde)
 
 
 def _copies_words(curve: ReferenceCurve, effect: float) -> str:
@@ -154,12 +158,3 @@ def _copies_words(curve: ReferenceCurve, effect: float) -> str:
     if effect > max(curve.median):
         return f"at more than {most} copies, if at all"
     return f"at {min(n for n in curve.copies if n)} copy or less"
-
-
-def _curve(fields: dict[str, Any]) -> ReferenceCurve:
-    """One curve as it stands in the file, whose lists become tuples."""
-    values: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in fields.items()
-    }
-    return ReferenceCurve(**values)

@@ -1,34 +1,42 @@
-"""Report of `jaxcontam replicate`: report.json, texts.jsonl, and its sentences.
+"""Reports of `jaxcontam replicate`: sentences, tables, and the completions."""
 
-`texts.jsonl` is the evidence: pieces, completions, scores and labels, from which every
-count, every p-value and every verdict follows.
-"""
+from collections.abc import Sequence
 
-import dataclasses
-import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
-
-from jaxcontam.report.document import (
-    is_report_of,
-    make_folder,
-    save_document,
-    to_document,
+from jaxcontam.report.numbers import interval_words
+from jaxcontam.report.page import report_page
+from jaxcontam.report.page_words import REPLICATION
+from jaxcontam.report.section import (
+    Code,
+    Details,
+    Figure,
+    Items,
+    Page,
+    Paragraph,
+    Part,
+    Section,
+    Table,
 )
-from jaxcontam.report.membership import TEXTS_NAME
 from jaxcontam.results import Report
 from jaxcontam.results.replication import (
-    COMPARISONS,
+    AskedInstance,
     ComparisonResult,
     JudgeResult,
     OverlapResult,
 )
+from jaxcontam.results.report import Result
+from jaxcontam.results.terms import Words
 
 COMMAND = "replicate"
-ASKED: Mapping[str, type] = {"benchmark": str, "arm": str}
-"""Fields of a row of `texts.jsonl`."""
-MEANING = (
+JUDGE_HEADER = (
+    *("judge", "judged", "exact", "near-exact", "share of copies (95 % interval)"),
+    *("control", "verdict"),
+)
+OVERLAP_HEADER = ("overlap", "test", "pairs", "guided", "general", "p", "at 0.05")
+COMPARISON_HEADER = (
+    *("method", "asked", "found", "share (95 % interval)", "by guessing", "finding"),
+)
+
+_MEANING = (
     "A model that writes the second piece of an instance word for word has most likely "
     "seen it. The verdict counts such copies; it is a rule, and texts that are common "
     "on the web are copied from there. A control set that cannot have been seen shows "
@@ -38,123 +46,149 @@ MEANING = (
     "Finding no copy does not say that a partition was not seen: a model may know it "
     "and answer in other words."
 )
+_RULE = (
+    "The first row decides: at least one exact copy, or two near-exact ones of ten "
+    "(five of fifty), and significantly more than in the control where there is one."
+)
+_BOOTSTRAPS = (
+    "Sign flips are exact. The bootstraps are those of the paper: the paired one "
+    "rejects too often in samples of ten (7.6 % at the 5 % level, simulated), the "
+    "released unpaired one is far too careful where both completions depend on the "
+    "instance."
+)
+_ABOVE = "Each instance; above the line the guided completion is the closer one."
+_CONTROL = (
+    "Nobody can have learnt them from the control: they say how easily its texts are "
+    "met."
+)
+_CHECK = (
+    Code("jaxcontam verify DIR"),
+    " measures, judges and tests every completion again from ",
+    Code("texts.jsonl"),
+    " beside this file; no model is needed. ",
+    Code("annotate.csv"),
+    " is a blind sheet for people's labels: ",
+    Code("--annotated"),
+    " reads it back.",
+)
 _MEASURES = {"rouge_l": "ROUGE-L", "bleurt": "BLEURT", "embedding": "embedding cosine"}
 _TESTS = {
     "sign_flip": "sign flips",
     "paired_bootstrap": "paired bootstrap",
     "unpaired_bootstrap": "unpaired bootstrap, as released",
 }
-_JUDGES = {
-    "judge_local": "local judge",
-    "judge_llm": "chat model",
-    "judge_human": "people",
-}
-_COMPARISONS = {
-    "first_instances": "first instances of the split",
-    "cdd": "peaked samples (CDD)",
-    "ts_guessing_word": "a masked word (TS-guessing)",
-    "ts_guessing_option": "a masked option (TS-guessing)",
-}
-
 # Whether a test's p-value is at most 0.05.
 _BELOW = {"contaminated": "yes", "suspected": "yes", "no evidence": "no"}
-
-Row = Mapping[str, Any]
-
-
-def is_replication(document: Row) -> bool:
-    """Whether a report is one of `jaxcontam replicate`."""
-    return is_report_of(document, COMMAND)
+_RANK = {"exact": 0, "near": 1, "no": 2, None: 3}
+_MOST_SHOWN = 12
 
 
-def is_judge(row: Row) -> bool:
-    """Whether a row of the report counts copies."""
-    return row["method"] in _JUDGES
-
-
-def is_comparison(row: Row) -> bool:
-    """Whether a row is of a method that asks otherwise."""
-    return row["method"] in COMPARISONS
-
-
-def write_replication(
-    report: Report,
-    results: Sequence[OverlapResult | JudgeResult | ComparisonResult],
-    rows: Sequence[Row],
-    out: Path,
-) -> dict[str, Any]:
-    """Write `texts.jsonl` and then `report.json`, each whole or not at all.
+def replication_page(
+    report: Report, instances: Sequence[AskedInstance], words: Words
+) -> Page:
+    """The page of a run of `replicate`.
 
     Args:
-        report: Without results.
-        results: One a judge, a test and a comparison.
-        rows: One an instance, and one an answer of a comparison.
-        out: Folder, created if missing.
-
-    Returns:
-        The document as written.
+        report: What was found.
+        instances: Rows of `texts.jsonl` that stand for instances, of both arms.
+        words: Of the methods.
     """
-    make_folder(out)
-    lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows]
-    data = "".join(line + "\n" for line in lines).encode()
-    document = to_document(report)
-    document["results"] = json.loads(
-        json.dumps([dataclasses.asdict(result) for result in results])
+    judges, overlaps, comparisons = replication_rows(report.results)
+    (deciding,) = (row for row in judges if row.primary)
+    judge, model = deciding.method, report.model
+    counted = [one for one in instances if not one.follows]
+    asked = [one for one in counted if one.arm == "partition"]
+    met = [
+        one
+        for one in counted
+        if one.arm == "control" and _label(one, judge) in ("exact", "near")
+    ]
+    cells = [judge_cells(row, words) for row in judges]
+    copies = Table(JUDGE_HEADER, cells, "copies", words=(4, 5, 6))
+    sentences = replication_sentences(report.results, words)
+    sections = [
+        Section([Items(sentences), Paragraph(_MEANING)]),
+        Section([copies, Paragraph(_RULE, "quiet")], "Copies"),
+        *_overlap_sections(overlaps, asked, judge),
+    ]
+    if comparisons:
+        rows = [comparison_cells(row, words) for row in comparisons]
+        label = "other ways to ask"
+        parts: list[Part] = [Table(COMPARISON_HEADER, rows, label, words=(5,))]
+        parts += [
+            Paragraph(f"{row.method}: {row.setting}", "quiet") for row in comparisons
+        ]
+        sections.append(Section(parts, "Other ways to ask"))
+    shown = _closest(asked, judge, is_open=True)
+    sections.append(Section(shown, "Completions, the closest first"))
+    if met:
+        parts = [Paragraph(_CONTROL, "quiet"), *_closest(met, judge)]
+        sections.append(Section(parts, "Copies in the control"))
+    versions = [("judge", deciding.judge_version)]
+    if deciding.prompt_version:
+        versions.append(("instructions", deciding.prompt_version))
+    return report_page(
+        report,
+        sections,
+        words,
+        title=f"Replication: {deciding.benchmark}"
+        + ("" if model is None else f", asked of {model.name}"),
+        verdict=deciding.verdict,
+        kind=REPLICATION,
+        check=_CHECK,
+        more=versions,
     )
-    save_document(document, TEXTS_NAME, data, out)
-    return document
 
 
-def judge_cells(row: Row) -> list[str]:
-    """Judge, judged, exact, near, share of copies, control, verdict."""
-    share = "-"
-    if row["rate"] is not None:
-        share = f"{row['rate']:.0%} ({row['rate_low']:.0%} to {row['rate_high']:.0%})"
+def replication_rows(
+    rows: Sequence[Result],
+) -> tuple[list[JudgeResult], list[OverlapResult], list[ComparisonResult]]:
+    """Judges, overlaps and comparisons of a report."""
+    return (
+        [row for row in rows if isinstance(row, JudgeResult)],
+        [row for row in rows if isinstance(row, OverlapResult)],
+        [row for row in rows if isinstance(row, ComparisonResult)],
+    )
+
+
+def judge_cells(row: JudgeResult, words: Words) -> list[str]:
+    """Cells under `JUDGE_HEADER`."""
     control = "-"
-    if row["n_control"]:
-        control = (
-            f"{row['control_copies']} of {row['n_control']}, "
-            f"p {_p_text(row['p_control'])}"
-        )
+    if row.n_control:
+        control = f"{row.control_copies} of {row.n_control}, p {_p_text(row.p_control)}"
     return [
-        _JUDGES[row["method"]],
-        f"{row['n_instances']}",
-        f"{row['n_exact']}",
-        f"{row['n_near']}",
-        share,
+        words[row.method].label,
+        f"{row.n_instances}",
+        f"{row.n_exact}",
+        f"{row.n_near}",
+        interval_words(row.rate, row.rate_low, row.rate_high, ".0%"),
         control,
-        row["verdict"] or "-",
+        row.verdict or "-",
     ]
 
 
-def overlap_cells(row: Row) -> list[str]:
-    """Measure, test, pairs, guided, general, p, and whether it is below 0.05."""
-    measure, test = measure_and_test(row["method"])
+def overlap_cells(row: OverlapResult) -> list[str]:
+    """Cells under `OVERLAP_HEADER`."""
+    measure, test = measure_and_test(row.method)
     return [
         _MEASURES.get(measure, measure),
         _TESTS[test],
-        f"{row['n_instances']}",
-        _share_text(row["guided"]),
-        _share_text(row["general"]),
-        _p_text(row["p_value"]),
-        _BELOW.get(row["verdict"], "-"),
+        f"{row.n_instances}",
+        *("-" if mean is None else f"{mean:.2f}" for mean in (row.guided, row.general)),
+        _p_text(row.p_value),
+        _BELOW.get(row.verdict or "", "-"),
     ]
 
 
-def comparison_cells(row: Row) -> list[str]:
-    """Method, asked, found, share, chance, finding."""
-    share = "-"
-    if row["rate"] is not None:
-        share = f"{row['rate']:.0%}"
-        if row["rate_low"] is not None:
-            share += f" ({row['rate_low']:.0%} to {row['rate_high']:.0%})"
+def comparison_cells(row: ComparisonResult, words: Words) -> list[str]:
+    """Cells under `COMPARISON_HEADER`."""
     return [
-        _COMPARISONS[row["method"]],
-        f"{row['n_instances']}",
-        f"{row['n_found']}",
-        share,
-        "-" if row["chance"] is None else f"{row['chance']:.1%}",
-        row["finding"],
+        words[row.method].label,
+        f"{row.n_instances}",
+        f"{row.n_found}",
+        interval_words(row.rate, row.rate_low, row.rate_high, ".0%"),
+        "-" if row.chance is None else f"{row.chance:.1%}",
+        row.finding,
     ]
 
 
@@ -170,160 +204,196 @@ def measure_and_test(method: str) -> tuple[str, str]:
     raise ValueError(f"no overlap test: {method!r}")
 
 
-def replication_sentences(rows: Sequence[Row]) -> list[str]:
-    """What was found of one partition, and what speaks against it.
-
-    Args:
-        rows: The partition's rows of the report.
-    """
+def replication_sentences(rows: Sequence[Result], words: Words) -> list[str]:
+    """What was found of one partition, and what speaks against it."""
+    judges, overlaps, comparisons = replication_rows(rows)
     sentences: list[str] = []
-    for row in rows:
-        if is_judge(row):
-            sentences += _judge_sentences(row)
-    flips = [row for row in rows if row["method"].endswith("_sign_flip")]
-    for row in flips:
-        if row["p_value"] is None:
-            continue
-        measure = _MEASURES.get(measure_and_test(row["method"])[0], row["method"])
-        means = f"{row['guided']:.2f} against {row['general']:.2f} by {measure}"
-        p = f"one-sided p = {_p_text(row['p_value'])}, exact"
-        if _BELOW.get(row["verdict"]) == "yes":
-            sentence = (
-                f"Naming the partition makes completions more like its text: {means} "
-                f"({p}). That alone is no copy: a longer, more exacting instruction "
-                "can do it."
-            )
-        elif row["guided"] < row["general"]:
-            sentence = (
-                f"With the partition named, completions are less like its text, not "
-                f"more: {means} ({p})."
-            )
-        else:
-            sentence = (
-                "This does not show that naming the partition brings completions "
-                f"closer to its text: {means} ({p})."
-            )
-        sentences.append(sentence)
-    methods = {row["method"] for row in rows}
-    if flips and "bleurt_sign_flip" not in methods:
+    for row in judges:
+        sentences += _judge_sentences(row, words[row.method].label)
+    flips = [row for row in overlaps if row.method.endswith("_sign_flip")]
+    sentences += [_flip_sentence(row) for row in flips if row.p_value is not None]
+    if flips and not any(row.method.startswith("bleurt_") for row in flips):
         sentences.append(
             "BLEURT was left out, since no checkpoint was given (--bleurt, "
             "docs/bleurt.md)."
         )
-    said: set[str] = set()
-    for row in rows:
-        new = [words for words in row["warnings"] if words not in said]
-        said.update(new)
-        sentences += [f"{words.rstrip('.')}." for words in new]
+    warnings = [
+        warning
+        for row in (*judges, *overlaps, *comparisons)
+        for warning in row.warnings
+    ]
+    sentences += [f"{warning.rstrip('.')}." for warning in dict.fromkeys(warnings)]
     return [sentence[0].upper() + sentence[1:] for sentence in sentences]
 
 
-def _judge_sentences(row: Row) -> list[str]:
-    name = _JUDGES[row["method"]]
-    sentences = []
-    if row["primary"]:
-        sentences += [_verdict_sentence(row, name), *_left_out_sentences(row)]
-        sentences += _control_sentences(row)
-    elif row["n_short"]:
-        sentences.append(_short_sentence(row))
-    if row["n_unparsed"] or row["n_refused"]:
-        sentences.append(
-            f"The {name} gave no readable answer to {row['n_unparsed']} and refused, "
-            f"or had nothing to judge in, {row['n_refused']}."
+def _flip_sentence(row: OverlapResult) -> str:
+    measure = _MEASURES.get(measure_and_test(row.method)[0], row.method)
+    guided, general = row.guided or 0.0, row.general or 0.0
+    means = f"{guided:.2f} against {general:.2f} by {measure}"
+    p = f"one-sided p = {_p_text(row.p_value)}, exact"
+    if _BELOW.get(row.verdict or "") == "yes":
+        return (
+            f"Naming the partition makes completions more like its text: {means} "
+            f"({p}). That alone is no copy: a longer, more exacting instruction "
+            "can do it."
         )
-    if row["agreement"] is not None:
-        sentences.append(
-            f"Of people's labels the {name} agrees with {row['agreement']:.1%}; always "
-            f"saying no would reach {row['agreement_of_always_no']:.1%}"
-            + ("." if row["f1"] is None else f". F1 of copies: {row['f1']:.2f}.")
-        )
-    return sentences
-
-
-def _verdict_sentence(row: Row, name: str) -> str:
-    if not row["n_instances"]:
-        n_follows = row.get("n_follows", 0)
-        why = f"; {n_follows} follow from their first pieces" * (n_follows > 0)
-        return f"No verdict: the {name} judged none of the completions{why}."
-    n_copies = row["n_exact"] + row["n_near"]
-    counted = (
-        f"{n_copies} of {row['n_instances']} completions are copies ({row['n_exact']} "
-        f"exact, {row['n_near']} near-exact) by the {name}"
+    said = (
+        "This does not show that naming the partition brings completions closer to "
+        "its text"
     )
-    if row["n_short"]:
-        counted += f"; {_short_sentence(row).removesuffix('.')}"
-    if row["verdict"] is None:
+    if guided < general:
+        said = "With the partition named, completions are less like its text, not more"
+    return f"{said}: {means} ({p})."
+
+
+def _judge_sentences(row: JudgeResult, name: str) -> list[str]:
+    found = [_verdict_sentence(row, name)] if row.primary else []
+    if row.primary:
+        for where, n in (
+            ("", row.n_follows),
+            ("In the control, ", row.n_control_follows),
+        ):
+            if n:
+                found.append(
+                    f"{where}{n} instances are left out: their second pieces follow "
+                    "from the first by repeating or counting on."
+                )
+        found += _control_sentences(row)
+    elif row.n_short:
+        found.append(f"{_short_words(row)}.")
+    if row.n_unparsed or row.n_refused:
+        found.append(
+            f"The {name} gave no readable answer to {row.n_unparsed} and refused, "
+            f"or had nothing to judge in, {row.n_refused}."
+        )
+    if row.agreement is not None:
+        f1 = "" if row.f1 is None else f" F1 of copies: {row.f1:.2f}."
+        found.append(
+            f"The {name} agrees with {row.agreement:.1%} of people's labels; always "
+            f"saying no would reach {row.agreement_of_always_no:.1%}.{f1}"
+        )
+    return found
+
+
+def _verdict_sentence(row: JudgeResult, name: str) -> str:
+    if not row.n_instances:
+        why = f"; {row.n_follows} follow from their first pieces" * bool(row.n_follows)
+        return f"No verdict: the {name} judged none of the completions{why}."
+    counted = (
+        f"{row.n_exact + row.n_near} of {row.n_instances} completions are copies "
+        f"({row.n_exact} exact, {row.n_near} near-exact) by the {name}"
+    )
+    if row.n_short:
+        counted += f"; {_short_words(row)}"
+    if row.verdict is None:
         return f"No verdict: {counted}, but the control shows nothing about them."
-    rule = f"the rule is at least one exact or {row['fewest_near']} near-exact ones"
-    if row["n_control"]:
+    rule = f"the rule is at least one exact or {row.fewest_near} near-exact ones"
+    if row.n_control:
         rule += ", and significantly more than in the control (p <= 0.001; suspected "
         rule += "from p <= 0.05)"
-    elif row["verdict"] == "suspected":
+    elif row.verdict == "suspected":
         rule += "; contaminated needs a control that cannot have been seen (--control)"
-    return f"{row['verdict']}: {counted}; {rule}."
+    return f"{row.verdict}: {counted}; {rule}."
 
 
-def _left_out_sentences(row: Row) -> list[str]:
-    """How many instances follow from their first pieces, of both arms."""
-    counts = {
-        "": row.get("n_follows", 0),
-        "In the control, ": row.get("n_control_follows", 0),
-    }
-    return [
-        f"{where}{n} instances are left out: their second pieces follow from the first "
-        "by repeating or counting on."
-        for where, n in counts.items()
-        if n
-    ]
-
-
-def _short_sentence(row: Row) -> str:
+def _short_words(row: JudgeResult) -> str:
     return (
-        f"{row['n_short']} of the exact ones are of references of one or two words, "
-        "which a model that knows the answer meets, so they do not decide."
+        f"{row.n_short} of the exact ones are of references of one or two words, "
+        "which a model that knows the answer meets, so they do not decide"
     )
 
 
-def _control_sentences(row: Row) -> list[str]:
+def _control_sentences(row: JudgeResult) -> list[str]:
     """What the control says, or why it says nothing."""
-    n_lost = row["n_control_unparsed"] + row["n_control_refused"]
-    if not row["n_control"]:
-        if n_lost:
+    n, needed = row.n_instances, row.n_needed
+    if not row.n_control:
+        if row.n_control_unparsed + row.n_control_refused:
             return [
                 "Control not answered: none of its completions was judged "
-                f"({row['n_control_refused']} refused, {row['n_control_unparsed']} "
+                f"({row.n_control_refused} refused, {row.n_control_unparsed} "
                 "answers of the judge not readable)."
             ]
-        if row["n_exact"] + row["n_near"]:
-            return ["No control was given, so copies of well-known texts count, too."]
+        lacks = "No control was given, so copies of well-known texts count, too."
+        return [lacks] if row.n_exact + row.n_near else []
+    found = f"In the control, {row.control_copies} of {row.n_control} are copies"
+    if row.p_control is None:
+        return [f"{found}."]
+    enough = f"Not even {n} copies of {n} would give p <= 0.001."
+    if needed is not None:
+        enough = f"With this control it takes {needed} copies of {n} for p <= 0.001."
+    elif row.verdict is None:
+        enough = (
+            f"It is too small: not even {n} copies of {n} would be significantly more "
+            f"than none of {row.n_control}."
+        )
+    return [f"{found} (Fisher's p = {_p_text(row.p_control)}). {enough}"]
+
+
+def _overlap_sections(
+    overlaps: Sequence[OverlapResult], asked: Sequence[AskedInstance], judge: str
+) -> list[Section]:
+    """Tests of overlap, and the overlaps of each instance."""
+    if not overlaps:
         return []
-    of_control = f"{row['control_copies']} of {row['n_control']}"
-    if row["p_control"] is None:
-        return [f"In the control, {of_control} are copies."]
-    found = f"In the control, {of_control} are copies (Fisher's p = "
-    found += f"{_p_text(row['p_control'])}). "
-    if row["n_needed"] is not None:
-        return [
-            f"{found}With this control it takes {row['n_needed']} copies of "
-            f"{row['n_instances']} for p <= 0.001."
-        ]
-    if row["verdict"] is None:
-        return [
-            f"{found}It is too small: not even {row['n_instances']} copies of "
-            f"{row['n_instances']} would be significantly more than none of "
-            f"{row['n_control']}."
-        ]
-    return [
-        f"{found}Not even {row['n_instances']} copies of {row['n_instances']} would "
-        "give p <= 0.001."
+    from jaxcontam.report.text_plots import overlap_plot
+
+    rows = [overlap_cells(row) for row in overlaps]
+    title = "Guided against general instruction"
+    parts: list[Part] = [
+        Table(OVERLAP_HEADER, rows, title.lower(), words=(1, 6)),
+        Paragraph(_BOOTSTRAPS, "quiet"),
     ]
+    points = [
+        (one.rouge_l_general, one.rouge_l_guided, label)
+        for one in asked
+        if one.rouge_l_general is not None
+        and one.rouge_l_guided is not None
+        and (label := _label(one, judge)) is not None
+    ]
+    if points:
+        parts.append(Figure(overlap_plot(points), _ABOVE, "single"))
+    return [Section(parts, title)]
+
+
+def _closest(
+    instances: Sequence[AskedInstance], judge: str, *, is_open: bool = False
+) -> list[Details]:
+    """Copies first, then the completions that come closest; the first may be open."""
+    chosen = sorted(
+        instances,
+        key=lambda one: (
+            _RANK[_label(one, judge)],
+            -(one.rouge_l_guided or 0.0),
+            one.id,
+        ),
+    )
+    found = []
+    for one in chosen[:_MOST_SHOWN]:
+        overlap = one.rouge_l_guided
+        summary = f"Instance {one.id + 1}: {_label(one, judge) or 'not judged'}"
+        texts = [
+            ("Shown", one.first_piece),
+            ("Reference", one.second_piece),
+            ("Guided", one.guided_refused or one.guided or ""),
+        ]
+        if one.general is not None:
+            texts.append(("General", one.general))
+        found.append(
+            Details(
+                summary if overlap is None else f"{summary}, ROUGE-L {overlap:.2f}",
+                texts,
+                is_open=is_open and not found,
+            )
+        )
+    return found
+
+
+def _label(one: AskedInstance, judge: str) -> str | None:
+    """What the judge that decides says of a completion."""
+    return getattr(one, judge, None)
 
 
 def _p_text(p: float | None) -> str:
     if p is None:
         return "-"
     return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
-
-
-def _share_text(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"

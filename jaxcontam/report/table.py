@@ -1,6 +1,6 @@
-"""The table on the terminal."""
+"""The table of order tests: on the terminal here, on a page in `order_page`."""
 
-import math
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 from rich.console import Console
@@ -8,6 +8,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from jaxcontam.report.numbers import effect_words, p_text
 from jaxcontam.results import MembershipResult, OrderResult
 from jaxcontam.terminal import visible
 
@@ -17,12 +18,65 @@ _VERDICT_STYLE = {
     "invalid design": "magenta",
     "inconclusive": "dim",
 }
-# An approximate tail is not quoted deeper than this.
-_ASYMPTOTIC_FLOOR = 1e-15
 # Columns from which standard errors fit.
 _WIDE = 100
 # Longer names are folded where the terminal is narrow, to no less than this.
 _NAME_WIDTH = 16
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class ResultTable:
+    """Which result stands where, in a table of a row a file and a column a method.
+
+    Attributes:
+        primaries: The deciding test of each file.
+        deciding: Methods that decide for a file, in the order in which they were run.
+        beside: Methods that decide for none.
+        has_copies: Sets were planted.
+        by_place: (file, method) -> result.
+    """
+
+    primaries: list[OrderResult]
+    deciding: list[str]
+    beside: list[str]
+    has_copies: bool
+    by_place: dict[tuple[str, str], OrderResult | MembershipResult]
+
+    def at(
+        self, primary: OrderResult, method: str
+    ) -> OrderResult | MembershipResult | None:
+        """The result of a method on the file of a deciding test."""
+        return self.by_place.get((primary.benchmark, method))
+
+    def star(self, primary: OrderResult, method: str) -> str:
+        """Marks the test that decides, if not the same one decides everywhere."""
+        return "*" * (len(self.deciding) > 1 and primary.method == method)
+
+    def quantity(self, method: str) -> str:
+        """What a column holds: p-values, or AUCs."""
+        is_score = any(
+            isinstance(result, MembershipResult)
+            for (_, name), result in self.by_place.items()
+            if name == method
+        )
+        return "AUC" if is_score else "p"
+
+
+def result_table(results: Sequence[OrderResult | MembershipResult]) -> ResultTable:
+    """The places of results; those of files without a deciding test have none."""
+    primaries = [r for r in results if isinstance(r, OrderResult) and r.primary]
+    names = {primary.benchmark for primary in primaries}
+    by_place = {(r.benchmark, r.method): r for r in results if r.benchmark in names}
+    by_place |= {(primary.benchmark, primary.method): primary for primary in primaries}
+    methods = list(dict.fromkeys(method for _, method in by_place))
+    decide = {primary.method for primary in primaries}
+    return ResultTable(
+        primaries=primaries,
+        deciding=[method for method in methods if method in decide],
+        beside=[method for method in methods if method not in decide],
+        has_copies=any(result.copies is not None for result in results),
+        by_place=by_place,
+    )
 
 
 def print_results(
@@ -45,13 +99,14 @@ def print_results(
         quoted: A last column of figures from elsewhere: its header, and the text of
             each benchmark that has one.
     """
+    places = result_table(results)
     longest = max(
         len("benchmark"), *(len(visible(result.benchmark)) for result in results)
     )
     name_width = min(longest, _NAME_WIDTH)
     unbound = console.options.update(max_width=1_000)
     for effect, errors in ((True, console.width >= _WIDE), (True, False), (False,) * 2):
-        table = _table(results, quoted, effect=effect, errors=errors)
+        table = _table(places, quoted, effect=effect, errors=errors)
         table.columns[0].width = name_width
         needed = Measurement.get(console, unbound, table).maximum
         if needed <= console.width:
@@ -64,112 +119,49 @@ def print_results(
 
 
 def _table(
-    results: Sequence[OrderResult | MembershipResult],
+    places: ResultTable,
     quoted: tuple[str, Mapping[str, str]] | None,
     *,
     effect: bool,
     errors: bool,
 ) -> Table:
-    by_name: dict[str, list[OrderResult | MembershipResult]] = {}
-    for result in results:
-        by_name.setdefault(result.benchmark, []).append(result)
-    primaries = [r for r in results if isinstance(r, OrderResult) and r.primary]
-    named = {r.benchmark for r in primaries}
-    deciding = deciding_methods(results)
-    beside = dict.fromkeys(
-        r.method
-        for r in results
-        if not r.primary and r.benchmark in named and r.method not in deciding
-    )
-    planted = any(result.copies is not None for result in results)
+    unit = places.primaries[0].effect_unit.replace("per example", "/")
+    columns = ["copies"] * places.has_copies
+    columns += [f"p\n{method}" for method in places.deciding] + ["verdict"]
+    if effect:
+        columns.append(f"effect\n{unit if errors else unit.split(' /')[0]}")
+    columns += [f"{places.quantity(method)}\n{method}" for method in places.beside]
+    columns += [] if quoted is None else [quoted[0]]
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("benchmark", overflow="fold")
-    if planted:
-        table.add_column("copies", justify="right", no_wrap=True)
-    for method in deciding:
-        table.add_column(f"p\n{method}", justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    unit = primaries[0].effect_unit.replace("per example", "/")
-    if effect:
-        table.add_column(
-            f"effect\n{unit if errors else unit.split(' /')[0]}",
-            justify="right",
-            no_wrap=True,
-        )
-    is_score = {r.method: isinstance(r, MembershipResult) for r in results}
-    for method in beside:
-        quantity = "AUC" if is_score[method] else "p"
-        table.add_column(f"{quantity}\n{method}", justify="right", no_wrap=True)
-    if quoted is not None:
-        table.add_column(quoted[0], justify="right", no_wrap=True)
-    for primary in primaries:
-        of_method = {r.method: r for r in by_name[primary.benchmark]}
-        of_method[primary.method] = primary
+    for name in columns:
+        justify = "left" if name == "verdict" else "right"
+        table.add_column(name, justify=justify, no_wrap=True)
+    for primary in places.primaries:
+        verdict, numbers = primary.verdict or "", primary.numbers
         cells: list[str | Text] = [Text(visible(primary.benchmark))]
-        if planted:
-            cells.append(str(primary.copies))
-        verdict = primary.verdict or ""
-        style = _VERDICT_STYLE.get(verdict, "")
+        cells += [str(primary.copies)] * places.has_copies
         cells += [
-            _deciding_cell(of_method.get(method), deciding) for method in deciding
+            places.star(primary, method) + _cell(places.at(primary, method))
+            for method in places.deciding
         ]
-        cells.append(Text(verdict, style=style))
+        cells.append(Text(verdict, style=_VERDICT_STYLE.get(verdict, "")))
         if effect:
-            cells.append(effect_text(primary, with_error=errors))
-        for method in beside:
-            result = of_method.get(method)
-            if isinstance(result, MembershipResult):
-                cells.append(auc_text(result, with_error=errors))
-            else:
-                cells.append("" if result is None else p_text(result))
-        if quoted is not None:
-            cells.append(quoted[1].get(primary.benchmark, ""))
+            se = numbers.effect_se if errors else None
+            cells.append(effect_words(numbers.effect, se))
+        cells += [
+            _cell(places.at(primary, method), errors=errors) for method in places.beside
+        ]
+        cells += [] if quoted is None else [quoted[1].get(primary.benchmark, "")]
         table.add_row(*cells)
     return table
 
 
-def deciding_methods(results: Sequence[OrderResult | MembershipResult]) -> list[str]:
-    """Methods that decide for a benchmark, in the order in which they were run."""
-    primary = {result.method for result in results if result.primary}
-    return [m for m in dict.fromkeys(r.method for r in results) if m in primary]
-
-
-def _deciding_cell(
-    result: OrderResult | MembershipResult | None, deciding: Sequence[str]
+def _cell(
+    result: OrderResult | MembershipResult | None, *, errors: bool = False
 ) -> str:
-    if not isinstance(result, OrderResult):
+    if result is None:
         return ""
-    return "*" * (result.primary and len(deciding) > 1) + p_text(result)
-
-
-def p_text(result: OrderResult) -> str:
-    """A p-value as deep as its method supports; rounded up, never down."""
-    return p_words(result.numbers.log10_p, result.validity)
-
-
-def p_words(log10_p: float, validity: str) -> str:
-    """`p_text` of a p-value's logarithm and of what its method vouches for."""
-    if validity == "asymptotic" and log10_p < math.log10(_ASYMPTOTIC_FLOOR):
-        return "< 1e-15"
-    if log10_p >= -2:
-        return f"{math.ceil(10.0**log10_p * 1000 - 1e-9) / 1000:.3f}"
-    exponent = math.floor(log10_p)
-    mantissa = math.ceil(10.0 ** (log10_p - exponent) * 10 - 1e-9) / 10
-    if mantissa >= 10:
-        mantissa, exponent = 1.0, exponent + 1
-    return f"{mantissa:.1f}e{exponent:d}"
-
-
-def effect_text(result: OrderResult, *, with_error: bool) -> str:
-    """Effect, with its standard error if there is one and it is wanted."""
-    numbers = result.numbers
-    if numbers.effect is None:
-        return "-"
-    if numbers.effect_se is None or not with_error:
-        return f"{numbers.effect:.2f}"
-    return f"{numbers.effect:.2f} ± {numbers.effect_se:.2f}"
-
-
-def auc_text(result: MembershipResult, *, with_error: bool) -> str:
-    """AUC, with its standard error if wanted."""
-    return f"{result.auc:.2f}" + f" ± {result.auc_se:.2f}" * with_error
+    if isinstance(result, MembershipResult):
+        return effect_words(result.auc, result.auc_se if errors else None)
+    return p_text(result.numbers.log10_p, result.validity)

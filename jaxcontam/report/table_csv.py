@@ -9,35 +9,46 @@ all their digits, a missing one is an empty cell. Commas, CRLF and quotes as in 
 """
 
 import csv
+import dataclasses
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from jaxcontam.report.attraction import interval_columns
-from jaxcontam.report.why import why
+from jaxcontam.report.decision import audited_files, why
+from jaxcontam.report.neighbours import gains_of
+from jaxcontam.results import OrderResult, Report
+from jaxcontam.results.report import Result
 from jaxcontam.terminal import cell_text
 
 RESULTS_NAME = "results.csv"
 
 
-def results_csv(document: Mapping[str, Any]) -> str:
-    """The text of `results.csv`.
+def result_row(result: Result) -> dict[str, Any]:
+    """One row of `results` as JSON values: the numbers of a test beside its fields."""
+    fields = dataclasses.asdict(result)
+    return json.loads(json.dumps(fields | fields.pop("numbers", {})))
 
-    Args:
-        document: As in `report.json`.
-    """
-    model = document["model"] or {}
-    report = {
-        "command": document["command"][0],
-        "model": model.get("name"),
-        "model_fingerprint": model.get("fingerprint"),
-        "jaxcontam": document["jaxcontam"],
-        "seed": document["seed"],
-        "started": document["started"],
+
+def results_csv(report: Report) -> str:
+    """The text of `results.csv`."""
+    model = report.model
+    about = {
+        "command": report.command[0],
+        "model": None if model is None else model.name,
+        "model_fingerprint": None if model is None else model.fingerprint,
+        "jaxcontam": report.jaxcontam,
+        "seed": report.seed,
+        "started": report.started,
     }
-    rows = document["results"]
-    return csv_text([report | dict(_flat(_derived(row, rows))) for row in rows])
+    said = {id(file.test): why(file) for file in audited_files(report.results)}
+    rows = []
+    for result in report.results:
+        row = about | dict(_flat(_with_intervals(result)))
+        if words := said.get(id(result)):
+            row["why"] = words
+        rows.append(row)
+    return csv_text(rows)
 
 
 def csv_text(rows: Sequence[Mapping[str, object]]) -> str:
@@ -63,16 +74,16 @@ def csv_cell(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _derived(
-    row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
-    """A row with what report.json leaves to be computed."""
-    found = dict(row)
-    if row.get("neighbours") is not None:
-        found["neighbours"] = {**row["neighbours"], **interval_columns(row)}
-    if words := why(row, rows):
-        found["why"] = words
-    return found
+def _with_intervals(result: Result) -> dict[str, Any]:
+    """A row with the ends of intervals that report.json leaves to be computed."""
+    row = result_row(result)
+    gains = gains_of(result) if isinstance(result, OrderResult) else None
+    for gain in gains or ():
+        row["neighbours"] |= {
+            f"{gain.name}_low": gain.low,
+            f"{gain.name}_high": gain.high,
+        }
+    return row
 
 
 def _flat(row: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, object]]:

@@ -1,27 +1,30 @@
-"""Report of `jaxcontam unlearning`: report.json, texts.jsonl, and a page.
+"""Reports of `jaxcontam unlearning`: sentences, tables, and the closest samples."""
 
-`texts.jsonl` is the evidence: scores, ratios, samples and their similarities, from
-which every count and every mean follows.
-"""
+from collections.abc import Sequence
 
-import dataclasses
-import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+import numpy as np
 
-from jaxcontam.report.document import (
-    is_report_of,
-    make_folder,
-    replace_bytes,
-    save_document,
-    to_document,
-)
-from jaxcontam.report.membership import TEXTS_NAME, read_text_rows
+from jaxcontam.report.numbers import interval_words
+from jaxcontam.report.page import report_page
 from jaxcontam.report.page_words import UNLEARNING
-from jaxcontam.report.template import PAGE_NAME, MethodNote, render
-from jaxcontam.results import ModelInfo, Report
-from jaxcontam.results.unlearning import QUESTIONS, ScreenResult, SimilarityResult
+from jaxcontam.report.section import (
+    Code,
+    Details,
+    Figure,
+    Page,
+    Paragraph,
+    Part,
+    Section,
+    Table,
+)
+from jaxcontam.results import Report
+from jaxcontam.results.terms import Words
+from jaxcontam.results.unlearning import (
+    QUESTIONS,
+    ScreenedText,
+    ScreenResult,
+    SimilarityResult,
+)
 
 COMMAND = "unlearning"
 MEANING = (
@@ -33,202 +36,245 @@ MEANING = (
     "common phrase needs no memory. Silence does not say that a text was forgotten: "
     "another prompt may bring it back."
 )
-_MEASURES = {
-    "rouge_l_recall": "ROUGE-L",
-    "embedding_cosine": "cosine",
-    "judge": "judge",
-}
-_AXES = {
-    "rouge_l_recall": "ROUGE-L recall",
-    "embedding_cosine": "cosine of embeddings",
-    "judge": "the judge's number",
-}
-_SCREENS = {"min_k": "Min-K% Prob", "perplexity": "perplexity"}
+
+_RATIOS = (
+    "How many texts have each ratio; the band is suspicious. Ratios further out stand "
+    "in the outermost bars."
+)
+_MEANS = (
+    "Means over texts with 95 % bootstrap intervals, which are too narrow where all "
+    "texts are chunks of a few books. Above elsewhere is what the samples of "
+    "suspicious texts share with their own truth beyond what they share with another "
+    "suspicious text's; the difference is that of the two kinds of texts."
+)
+_CHECK = (
+    Code("jaxcontam verify DIR"),
+    " counts every number again from ",
+    Code("texts.jsonl"),
+    " beside this file, which holds each text with its scores and samples; no model is "
+    "needed.",
+)
+_BINS = 30
+# Ratios further out stand in the last bar: one of a thousand would hide all others.
+_FURTHEST = 3.0
+_N_CLOSEST = 3
 
 
-def is_unlearning(document: Mapping[str, Any]) -> bool:
-    """Whether a report is one of `jaxcontam unlearning`."""
-    return is_report_of(document, COMMAND)
-
-
-def write_unlearning(
-    report: Report,
-    original: ModelInfo,
-    results: Sequence[ScreenResult | SimilarityResult],
-    rows: Sequence[Mapping[str, Any]],
-    out: Path,
-) -> dict[str, Any]:
-    """Write `texts.jsonl` and then `report.json`, each whole or not at all.
+def unlearning_page(
+    report: Report, texts: Sequence[ScreenedText], words: Words
+) -> Page:
+    """The page of a run of `unlearning`.
 
     Args:
-        report: Its model is the unlearned one; without results.
-        original: The model before unlearning.
-        results: Screens and similarities.
-        rows: One a text.
-        out: Folder, created if missing.
-
-    Returns:
-        The document as written.
+        report: What was found.
+        texts: Rows of `texts.jsonl`.
+        words: Of the screens and measures.
     """
-    make_folder(out)
-    lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows]
-    data = "".join(line + "\n" for line in lines).encode()
-    document = to_document(report)
-    document["original"] = dataclasses.asdict(original)
-    rows_of = [dataclasses.asdict(result) for result in results]
-    document["results"] = json.loads(json.dumps(rows_of))
-    save_document(document, TEXTS_NAME, data, out)
-    return document
-
-
-def write_unlearning_page(
-    document: Mapping[str, Any], directory: Path, methods: Sequence[MethodNote]
-) -> Path:
-    """Write report.html of a run of `unlearning`; returns its path."""
-    from jaxcontam.report.unlearning_plots import ratio_plot, similarity_plot
-
-    texts = read_text_rows(directory)
-    blocks = []
-    for task in dict.fromkeys(row["task"] for row in document["results"]):
-        rows = [row for row in document["results"] if row["task"] == task]
-        own = [text for text in texts if text["task"] == task]
-        screens = [row for row in rows if "n_suspicious" in row]
-        measures = [row for row in rows if "n_suspicious" not in row]
-        blocks.append(
-            {
-                "name": f"{rows[0]['benchmark']}, {task}",
-                "sentences": unlearning_sentences({"results": rows}),
-                "screens": [screen_cells(row)[1:] for row in screens],
-                "measures": [similarity_cells(row)[1:] for row in measures],
-                "ratio_svg": ratio_plot(own, screens),
-                "similarity_svgs": [
-                    similarity_plot(own, row["method"], _AXES[row["method"]])
-                    for row in measures
-                    if row["selected"] is not None or row["unselected"] is not None
-                ],
-                "best": _closest(own, "rouge_l_recall"),
-            }
+    screens, measures = unlearning_rows(report)
+    sections = [Section([Paragraph(MEANING)])]
+    for task in dict.fromkeys(row.task for row in screens):
+        own = [text for text in texts if text.task == task]
+        sections.append(
+            _task_section(
+                [row for row in screens if row.task == task],
+                [row for row in measures if row.task == task],
+                own,
+                words,
+            )
         )
-    model, original = document["model"], document["original"]
-    fields = {
-        "title": f"Unlearning: {model['name']} after {original['name']}",
-        "subtitle": f"Made {document['started']} in {document['wall_seconds']:.0f} s.",
-        "meaning": MEANING,
-        "blocks": blocks,
-    }
-    page = render(
-        "unlearning.html.j2", document, fields, methods=methods, words=UNLEARNING
+    names = [model.name for model in (report.model, report.original) if model]
+    return report_page(
+        report,
+        sections,
+        words,
+        title=f"Unlearning: {' after '.join(names)}",
+        kind=UNLEARNING,
+        check=_CHECK,
     )
-    replace_bytes(directory / PAGE_NAME, page.encode())
-    return directory / PAGE_NAME
 
 
-def unlearning_sentences(document: Mapping[str, Any]) -> list[str]:
-    """What was found, and what speaks against it."""
+def unlearning_rows(
+    report: Report,
+) -> tuple[list[ScreenResult], list[SimilarityResult]]:
+    """Screens and likenesses of a report."""
+    return (
+        [row for row in report.results if isinstance(row, ScreenResult)],
+        [row for row in report.results if isinstance(row, SimilarityResult)],
+    )
+
+
+def unlearning_sentences(
+    rows: Sequence[ScreenResult | SimilarityResult], words: Words
+) -> list[str]:
+    """What was found, and what speaks against it.
+
+    Args:
+        rows: Of one task or of all.
+        words: Of the screens and measures.
+    """
     sentences = []
     said: set[tuple[str, str]] = set()
-    for row in document["results"]:
-        if "n_suspicious" in row:
-            if row["primary"]:
-                n, task = row["n_texts"], row["task"]
-                what = f"{task} score" if n != 1 else f"{task.removesuffix('s')} scores"
-                sentences.append(
-                    f"{row['n_suspicious']} of {n} {what} alike before and after "
-                    f"unlearning by {_SCREENS[row['method']]} (ratio between "
-                    f"{1 / row['bound']:.4g} and {row['bound']:.4g})."
-                )
-        elif row["primary"] and row["selected"] is not None:
-            sentences += _leading(row)
+    for row in rows:
+        if isinstance(row, SimilarityResult):
+            if row.primary and row.selected is not None:
+                sentences += _leading_sentences(row)
+        elif row.primary:
+            n, task = row.n_texts, row.task
+            what = f"{task} score" if n != 1 else f"{task.removesuffix('s')} scores"
+            sentences.append(
+                f"{row.n_suspicious} of {n} {what} alike before and after "
+                f"unlearning by {words[row.method].label} (ratio between "
+                f"{1 / row.bound:.4g} and {row.bound:.4g})."
+            )
         # All measures of a task are of the same few texts.
-        new = [words for words in row["warnings"] if (row["task"], words) not in said]
-        said.update((row["task"], words) for words in new)
-        sentences += [f"{words.rstrip('.')}." for words in new]
+        new = [warning for warning in row.warnings if (row.task, warning) not in said]
+        said.update((row.task, warning) for warning in new)
+        sentences += [f"{warning.rstrip('.')}." for warning in new]
     return [sentence[0].upper() + sentence[1:] for sentence in sentences]
 
 
-def _leading(row: Mapping[str, Any]) -> list[str]:
+def screen_cells(row: ScreenResult, words: Words) -> list[str]:
+    """Screen, texts, suspicious ones, and their share with its interval."""
+    setting = f" ({row.setting})" if row.setting else ""
+    return [
+        words[row.method].label + setting,
+        f"{row.n_texts:,}",
+        f"{row.n_suspicious:,}",
+        interval_words(row.share, row.share_low, row.share_high, ".1%"),
+    ]
+
+
+def similarity_cells(row: SimilarityResult, words: Words) -> list[str]:
+    """Measure, both arms, their difference, and how far above elsewhere."""
+    return [
+        words[row.method].label,
+        interval_words(row.selected, row.selected_low, row.selected_high),
+        interval_words(row.unselected, row.unselected_low, row.unselected_high),
+        interval_words(row.difference, row.difference_low, row.difference_high),
+        interval_words(
+            row.above_elsewhere, row.above_elsewhere_low, row.above_elsewhere_high
+        ),
+    ]
+
+
+def _task_section(
+    screens: Sequence[ScreenResult],
+    measures: Sequence[SimilarityResult],
+    texts: Sequence[ScreenedText],
+    words: Words,
+) -> Section:
+    sentences = unlearning_sentences([*screens, *measures], words)
+    header = ("screen", "scored", "suspicious", "share (95 % interval)")
+    parts: list[Part] = [
+        *map(Paragraph, sentences),
+        Table(header, [screen_cells(row, words) for row in screens], "screens"),
+        Figure(_ratio_plot(screens, texts), _RATIOS, "single"),
+    ]
+    if measures:
+        header = ("likeness of samples", "suspicious texts", "other texts")
+        header += ("difference", "above elsewhere")
+        rows = [similarity_cells(row, words) for row in measures]
+        parts += [Table(header, rows, header[0]), Paragraph(_MEANS, "quiet")]
+        parts += [
+            Figure(_similarity_plot(row.method, texts, words), look="single")
+            for row in measures
+            if row.selected is not None or row.unselected is not None
+        ]
+    parts += _closest(texts)
+    first = screens[0]
+    return Section(parts, f"{first.benchmark}, {first.task}", boxed=True)
+
+
+def _leading_sentences(row: SimilarityResult) -> list[str]:
     """Sentences of the measure that leads."""
-    what = "Answers to" if row["task"] == QUESTIONS else "Continuations of"
+    what = "Answers to" if row.task == QUESTIONS else "Continuations of"
     sentences = [
-        f"{what} suspicious {row['task']} repeat {row['selected']:.1%} of the words of "
+        f"{what} suspicious {row.task} repeat {row.selected:.1%} of the words of "
         "the truth in their order."
     ]
-    if row["difference"] is not None:
-        is_more = row["difference_low"] > 0
+    if row.difference is not None:
+        points = _points(row.difference, row.difference_low, row.difference_high)
+        end = "which is within what chance does."
+        if (row.difference_low or 0.0) > 0:
+            end = f"so some {row.task} survived or are easier to guess."
         sentences.append(
-            f"Those of other {row['task']} repeat {row['unselected']:.1%}: the "
-            f"difference is {_points(row, 'difference')}, "
-            + (
-                f"so some {row['task']} survived or are easier to guess."
-                if is_more
-                else "which is within what chance does."
-            )
+            f"Those of other {row.task} repeat {row.unselected:.1%}: the "
+            f"difference is {points}, {end}"
         )
-    if row["above_elsewhere"] is not None:
+    if row.above_elsewhere is not None:
+        ends = row.above_elsewhere_low, row.above_elsewhere_high
         sentences.append(
-            "Of another suspicious text's truth the same samples repeat "
-            f"{_points(row, 'above_elsewhere')} less; a beginning gives away its "
-            "subject, so part of this needs no memory."
+            f"The same samples repeat {_points(row.above_elsewhere, *ends)} less of "
+            "another suspicious text's truth; a beginning gives away its subject, so "
+            "part of this needs no memory."
         )
     return sentences
 
 
-def _points(row: Mapping[str, Any], name: str) -> str:
-    value, low, high = (100 * row[f"{name}{end}"] for end in ("", "_low", "_high"))
-    return f"{value:.1f} points ({low:.1f} to {high:.1f})"
+def _points(value: float, low: float | None, high: float | None) -> str:
+    low, high = 100 * (low or 0.0), 100 * (high or 0.0)
+    return f"{100 * value:.1f} points ({low:.1f} to {high:.1f})"
 
 
-def screen_cells(row: Mapping[str, Any]) -> list[str]:
-    """Task, screen, texts, suspicious ones, and their share with its interval."""
-    screen = _SCREENS[row["method"]]
-    setting = f" ({row['setting']})" if row["setting"] else ""
+def _ratio_plot(screens: Sequence[ScreenResult], texts: Sequence[ScreenedText]) -> str:
+    """Ratios of each screen, on a logarithmic axis, with the suspicious band."""
+    from jaxcontam.report.text_plots import histogram
+
+    bound = screens[0].bound
+    furthest = max(_FURTHEST, bound**2)
+    ratios = {
+        row.method: np.array(
+            [one for text in texts if (one := text.ratios[row.method]) is not None]
+        )
+        for row in screens
+    }
+    return histogram(
+        ratios,
+        "score or perplexity after unlearning over before",
+        "texts",
+        edges=np.geomspace(1 / furthest, furthest, _BINS + 1),
+        shares=False,
+        band=(1 / bound, bound),
+        ticks=sorted({1 / furthest, 1 / bound, 1.0, bound, furthest}),
+    )
+
+
+def _similarity_plot(method: str, texts: Sequence[ScreenedText], words: Words) -> str:
+    """Likeness of every sample, suspicious texts beside others, as shares."""
+    from jaxcontam.report.text_plots import histogram
+
+    arms: dict[bool, list[float]] = {False: [], True: []}
+    for text in texts:
+        arms[text.suspicious["min_k"]] += _known(getattr(text, method))
+    low = min(0.0, *arms[True], *arms[False])
+    edges = np.arange(0.5, 6) if method == "judge" else np.linspace(low, 1, _BINS + 1)
+    names = {False: "others", True: "suspicious"}
+    groups = {names[arm]: np.array(values) for arm, values in arms.items() if values}
+    return histogram(groups, words[method].label, "share of samples", edges=edges)
+
+
+def _known(values: Sequence[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _closest(texts: Sequence[ScreenedText]) -> list[Details]:
+    """The best sample of each suspicious text that comes closest to the truth."""
+    best = []
+    for text in texts:
+        values = zip(text.rouge_l_recall, text.samples, strict=True)
+        found = [(value, sample) for value, sample in values if value is not None]
+        if text.suspicious["min_k"] and found:
+            value, sample = max(found, key=lambda one: one[0])
+            best.append((value, text, sample))
+    best.sort(key=lambda one: -one[0])
     return [
-        row["task"],
-        screen + setting,
-        f"{row['n_texts']:,}",
-        f"{row['n_suspicious']:,}",
-        f"{row['share']:.1%} ({row['share_low']:.1%} to {row['share_high']:.1%})",
-    ]
-
-
-def similarity_cells(row: Mapping[str, Any]) -> list[str]:
-    """Task, measure, both arms, their difference, and how far above elsewhere."""
-    names = ("selected", "unselected", "difference", "above_elsewhere")
-    return [
-        row["task"],
-        _MEASURES[row["method"]],
-        *(_with_interval(row, name) for name in names),
-    ]
-
-
-def _with_interval(row: Mapping[str, Any], name: str) -> str:
-    if row[name] is None:
-        return "-"
-    low, high = row[f"{name}_low"], row[f"{name}_high"]
-    return f"{row[name]:.2f} ({low:.2f} to {high:.2f})"
-
-
-def _closest(
-    texts: Sequence[Mapping[str, Any]], method: str, most: int = 3
-) -> list[dict[str, str]]:
-    """The samples of suspicious texts that come closest to the truth."""
-    found = [
-        (value, text, sample)
-        for text in texts
-        if text["suspicious"]["min_k"] and text.get(method)
-        for value, sample in zip(text[method], text["samples"], strict=True)
-        if value is not None
-    ]
-    # The best sample of each text.
-    found.sort(key=lambda one: -one[0])
-    best = {text["id"]: (value, text, sample) for value, text, sample in found[::-1]}
-    return [
-        {
-            "value": f"{value:.2f}",
-            "source": text["source"],
-            "prompt": text["prompt"],
-            "truth": text["truth"],
-            "sample": sample,
-        }
-        for value, text, sample in sorted(best.values(), key=lambda one: -one[0])[:most]
+        Details(
+            f"{text.source}: ROUGE-L recall {value:.2f}",
+            [
+                ("Given", text.prompt or ""),
+                ("Text", text.truth),
+                ("Unlearned model", sample),
+            ],
+        )
+        for value, text, sample in best[:_N_CLOSEST]
     ]

@@ -4,6 +4,8 @@ import dataclasses
 
 import numpy as np
 
+from jaxcontam.results.terms import Validity
+
 FRESH, RELABELLED = "fresh orders", "relabelled columns"
 """Where the p-values of a calibration come from."""
 
@@ -53,7 +55,7 @@ class CalibrationResult:
     content_digest: str
     n_examples: int
     method: str
-    validity: str
+    validity: Validity
     drawn: str
     n_draws: int
     n_strata: int

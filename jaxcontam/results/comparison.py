@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from jaxcontam.results.terms import Validity, Verdict
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedTest:
@@ -41,7 +43,7 @@ class ComparedTest:
     model_fingerprint: str
     benchmark_fingerprint: str
     method: str
-    verdict: str
+    verdict: Verdict
     p_value: float
     log10_p: float
     p_floor: float | None
@@ -54,7 +56,7 @@ class ComparedTest:
     effect_high: float | None
     mde: float | None
     effect_unit: str
-    validity: str | None
+    validity: Validity | None
     n_examples: int
     n_strata: int | None
     n_orders: int | None

@@ -12,6 +12,8 @@ import dataclasses
 
 import numpy as np
 
+from jaxcontam.results.terms import Verdict
+
 N_PERMUTATIONS = 9_999
 """Random relabellings behind each p-value, which is at least 1 / (1 + this)."""
 
@@ -122,7 +124,7 @@ class ScoreResult:
     difference_high: float | None = None
     difference_p: float | None = None
     p_adjusted: float | None = None
-    verdict: str | None = None
+    verdict: Verdict | None = None
     warnings: tuple[str, ...] = ()
     copies: int | None = None
 
@@ -159,7 +161,7 @@ class SetResult:
     p_value: float
     n_permutations: int
     p_adjusted: float | None = None
-    verdict: str | None = None
+    verdict: Verdict | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -188,6 +190,77 @@ class TextThreshold:
     n_pool: int
     n_above: int | None
     n_discoveries: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """A share of tokens for Min-K%, chosen on one half and judged on the other.
+
+    Attributes:
+        held_out_aucs: AUC of each on the half that chose.
+        chosen: The best of them.
+        auc: Its AUC on the other half.
+        auc_se: DeLong standard error.
+    """
+
+    held_out_aucs: dict[str, float]
+    chosen: str
+    auc: float
+    auc_se: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MembershipStudy:
+    """What was asked of a membership run: `study` of its report.
+
+    Attributes:
+        name: Of the file of texts.
+        fingerprint: Digest of the texts and their sides.
+        primary: The score that decides.
+        fprs: False-positive rates that were asked for.
+        convention: `le` or `lt`; see `OperatingPoint`.
+        n_texts: Texts on all sides.
+        n_left_out: Those of a prefix.
+        n_unscored: Those without a token to score.
+        tokens_scored: Target tokens that went through the model.
+        cached_tokens: Target tokens whose scores were reused.
+        sweep: How Min-K% chose its share of tokens, if it was asked to.
+        warnings: What the reader should know, one sentence each.
+    """
+
+    name: str
+    fingerprint: str
+    primary: str
+    fprs: tuple[float, ...]
+    convention: str
+    n_texts: int
+    n_left_out: int
+    n_unscored: int
+    tokens_scored: int
+    cached_tokens: int
+    sweep: Sweep | None = None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TextScores:
+    """The scores of one text: a row of `texts.jsonl`, as a page shows it.
+
+    Attributes:
+        id: Its place in the run.
+        role: `member`, `nonmember` or `text`.
+        text: The text.
+        scores: Score -> its value; None where the text has none.
+        p_value: Conformal p-value of the primary score, if a pool gives one.
+        p_adjusted: The same after Benjamini-Hochberg.
+    """
+
+    id: int
+    role: str
+    text: str
+    scores: dict[str, float | None]
+    p_value: float | None = None
+    p_adjusted: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)

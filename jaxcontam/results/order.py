@@ -8,13 +8,15 @@ import dataclasses
 
 import numpy as np
 
-DESIGNED = "designed randomisation"
+from jaxcontam.results.terms import Null, Provenance, Validity, Verdict
+
+DESIGNED: Null = "designed randomisation"
 """Null of an order that was drawn from a seed: nothing is assumed of the file."""
 
-RELEASED = "released"
+RELEASED: Provenance = "released"
 """Provenance of an order that `release` drew, checked against its seed."""
 
-DECLARED = "declared"
+DECLARED: Provenance = "declared"
 """Provenance of an order that the user vouches for as random."""
 
 KNOWN_ORDERS = ("seeded", RELEASED, "recovered", DECLARED, "tfds-hash")
@@ -263,13 +265,13 @@ class OrderResult:
     benchmark: str
     fingerprint: str
     content_digest: str
-    order_provenance: str
+    order_provenance: Provenance
     n_examples: int
     n_cut: int
     method: str
     primary: bool
-    null: str
-    validity: str
+    null: Null
+    validity: Validity
     n_strata: int
     n_dropped: int
     n_orders: int
@@ -281,7 +283,7 @@ class OrderResult:
     p_adjusted: float | None = None
     effect_unit: str
     pretests: tuple[Pretest, ...] = ()
-    verdict: str | None = None
+    verdict: Verdict | None = None
     warnings: tuple[str, ...] = ()
     n_repeats: int = 0
     reference: ReferenceResult | None = None
@@ -317,10 +319,10 @@ class UnscoredFile:
 
     benchmark: str
     fingerprint: str
-    order_provenance: str
+    order_provenance: Provenance
     n_examples: int
     n_repeats: int
     method: str
-    null: str
+    null: Null
     pretests: tuple[Pretest, ...]
-    verdict: str
+    verdict: Verdict

@@ -6,6 +6,8 @@ A missing number is None, and a warning says why.
 import dataclasses
 from typing import Literal
 
+from jaxcontam.results.terms import Validity
+
 ReplicationVerdict = Literal["contaminated", "suspected", "no evidence"]
 
 COMPARISONS = ("first_instances", "cdd", "ts_guessing_word", "ts_guessing_option")
@@ -38,7 +40,7 @@ class OverlapResult:
     fingerprint: str
     method: str
     primary: bool = False
-    validity: str
+    validity: Validity
     n_instances: int
     n_left_out: int = 0
     guided: float | None
@@ -165,3 +167,38 @@ class ComparisonResult:
     setting: str
     verdict: ReplicationVerdict | None = None
     warnings: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AskedInstance:
+    """What a model wrote for one instance: a row of `texts.jsonl`, as a page shows it.
+
+    Attributes:
+        id: Its place in the file, counted from 0.
+        arm: `partition` or `control`.
+        first_piece: What the model was shown.
+        second_piece: What it should write.
+        guided: Its completion with the guided instruction.
+        guided_refused: What a server said instead; or None.
+        general: Its completion with the general instruction, if one was asked for.
+        follows: Whether the second piece follows from the first one by rule.
+        rouge_l_guided: ROUGE-L of the guided completion; None where it has none.
+        rouge_l_general: That of the general one.
+        judge_local: Label of the local judge: `exact`, `near` or `no`.
+        judge_llm: That of a chat model.
+        judge_human: That of people.
+    """
+
+    id: int
+    arm: str
+    first_piece: str
+    second_piece: str
+    guided: str | None = None
+    guided_refused: str | None = None
+    general: str | None = None
+    follows: bool = False
+    rouge_l_guided: float | None = None
+    rouge_l_general: float | None = None
+    judge_local: str | None = None
+    judge_llm: str | None = None
+    judge_human: str | None = None

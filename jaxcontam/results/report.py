@@ -5,6 +5,7 @@ Rows of `report.json` are these fields under these names; None becomes null.
 
 import dataclasses
 
+from jaxcontam.results.books import BookRate, BookThreshold
 from jaxcontam.results.calibration import CalibrationResult
 from jaxcontam.results.membership import (
     BlindBaseline,
@@ -13,6 +14,15 @@ from jaxcontam.results.membership import (
     TextThreshold,
 )
 from jaxcontam.results.order import OrderResult, UnscoredFile
+from jaxcontam.results.replication import (
+    ComparisonResult,
+    JudgeResult,
+    OverlapResult,
+)
+from jaxcontam.results.unlearning import ScreenResult, SimilarityResult
+
+SCHEMA = 1
+"""Of report.json: fields that it has, and what they mean."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,11 +135,28 @@ class Screening:
     e_bh: float
 
 
+Result = (
+    OrderResult
+    | MembershipResult
+    | CalibrationResult
+    | ScoreResult
+    | SetResult
+    | OverlapResult
+    | JudgeResult
+    | ComparisonResult
+    | ScreenResult
+    | SimilarityResult
+)
+"""One row of `results`."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Everything that `report.json` holds.
+    """Everything that `report.json` holds, under the names of its fields.
 
     Attributes:
+        schema: Of these fields.
+        jaxcontam: Version that made it; empty before it is written.
         command: The words that made it.
         seed: Seeds every random choice of the run.
         started: ISO 8601, UTC.
@@ -143,10 +170,19 @@ class Report:
         screening: One a benchmark where there are several; else empty.
         blind: What tells members from non-members without a model; of membership.
         thresholds: Scores above which a text counts as a member; of membership.
-        study: What a study planted; None for audits.
+        study: What a study planted, or what a membership run was asked for; else None.
         unscored: Files that were not scored, since their order failed its checks.
         reference: The model that cannot have seen the files, if one was given.
+        original: The model before unlearning, of `unlearning`.
+        book_thresholds: Cuts of each score, of `books`.
+        books: Rates of each book by each score.
+        book_warnings: What the reader should know of the books, one sentence each.
+        digests: Digest of each file that the numbers follow from.
+        digest: That of the text of report.json without it.
     """
+
+    schema: int = SCHEMA
+    jaxcontam: str = ""
 
     command: tuple[str, ...]
     seed: int
@@ -156,13 +192,16 @@ class Report:
     device: DeviceInfo | None
     versions: dict[str, str]
     min_effect: float | None
-    results: tuple[
-        OrderResult | MembershipResult | CalibrationResult | ScoreResult | SetResult,
-        ...,
-    ]
+    results: tuple[Result, ...]
     screening: tuple[Screening, ...] = ()
     blind: tuple[BlindBaseline, ...] = ()
     thresholds: tuple[TextThreshold, ...] = ()
     study: dict[str, object] | None = None
     unscored: tuple[UnscoredFile, ...] = ()
     reference: ModelInfo | None = None
+    original: ModelInfo | None = None
+    book_thresholds: tuple[BookThreshold, ...] = ()
+    books: tuple[BookRate, ...] = ()
+    book_warnings: tuple[str, ...] = ()
+    digests: dict[str, str] = dataclasses.field(default_factory=dict)
+    digest: str = ""

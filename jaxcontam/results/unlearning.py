@@ -112,3 +112,34 @@ class SimilarityResult:
     above_elsewhere_high: float | None
     best: float | None
     warnings: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ScreenedText:
+    """A text before and after unlearning: a row of `texts.jsonl`, as a page shows it.
+
+    Attributes:
+        id: Its place among the texts of its task.
+        task: `CHUNKS` or `QUESTIONS`.
+        source: File or book that it comes from.
+        prompt: What was sampled from, or None.
+        truth: What should follow, of sampled texts.
+        samples: What the unlearned model wrote.
+        ratios: Screen -> score after unlearning over that before.
+        suspicious: Screen -> whether the two are alike.
+        rouge_l_recall: Likeness of each sample to the truth.
+        embedding_cosine: The same by embeddings.
+        judge: The same by a chat model.
+    """
+
+    id: int
+    task: str
+    source: str
+    prompt: str | None = None
+    truth: str = ""
+    samples: tuple[str, ...] = ()
+    ratios: dict[str, float | None]
+    suspicious: dict[str, bool]
+    rouge_l_recall: tuple[float | None, ...] = ()
+    embedding_cosine: tuple[float | None, ...] = ()
+    judge: tuple[float | None, ...] = ()

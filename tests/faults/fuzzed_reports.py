@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from jaxcontam.cli import main
 from jaxcontam.report.archive import read_archive
 from jaxcontam.report.document import ARCHIVE_NAME, REPORT_NAME, sealed_text
+from jaxcontam.report.page import PAGE_NAME
 from jaxcontam.report.table_csv import RESULTS_NAME
-from jaxcontam.report.template import PAGE_NAME
 from tests.faults.folders import contents
 from tests.faults.fuzzed import Target, a_file
 from tests.faults.mutations import as_json, changed, damaged

@@ -74,6 +74,7 @@ def min_k_at(fraction: float) -> ScoreMethod:
     n_lowest(1, fraction)
     return ScoreMethod(
         name=name_at("min_k", fraction),
+        label="Min-K% Prob",
         score=lambda text: min_k(text, fraction=fraction),
         setting=f"k={100 * fraction:g}%",
         cost="1 pass",

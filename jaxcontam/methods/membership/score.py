@@ -86,6 +86,7 @@ class ScoreMethod:
 
     Attributes:
         name: As it stands in reports.
+        label: Name in tables and sentences; empty: its name.
         score: What a model says of a text -> score, higher = member.
         reads: What it reads beside the log-probabilities of the text.
         setting: Its parameter where it has one, such as `k=20%`.
@@ -97,6 +98,7 @@ class ScoreMethod:
     """
 
     name: str
+    label: str = ""
     score: Callable[[ScoredText], float]
     reads: tuple[Reading, ...] = ()
     setting: str = ""

@@ -4,6 +4,7 @@ The words are those of the order tests; nothing is ever called clean.
 """
 
 from jaxcontam.methods.membership.blind import Blind
+from jaxcontam.results.terms import Verdict
 from jaxcontam.verdict import (
     CONTAMINATED,
     CONTAMINATED_LEVEL,
@@ -13,7 +14,7 @@ from jaxcontam.verdict import (
     SUSPECTED_LEVEL,
 )
 
-CONFOUNDED = "confounded"
+CONFOUNDED: Verdict = "confounded"
 """The texts alone tell the labels apart, so that a score proves no memory."""
 
 INCREMENT_LEVEL = 0.05
@@ -34,7 +35,7 @@ def score_verdict(
     blind: Blind | None,
     increment_p: float | None,
     constant: bool = False,
-) -> str:
+) -> Verdict:
     """Verdict of the primary score.
 
     `confounded` where a blind AUC is surely above 0.55, or surely above 0.5 and no
@@ -67,7 +68,7 @@ def score_verdict(
 
 def set_verdict(
     p_value: float, *, auc_high: float, blind: Blind | None, constant: bool = False
-) -> str:
+) -> Verdict:
     """Verdict of a set-level test, whose two sets must be of one law.
 
     Stricter than for a score: any blind AUC that is surely above 0.5 confounds, since
@@ -92,7 +93,7 @@ def set_verdict(
 
 
 def reference_warnings(
-    verdict: str, p_value: float, blind: Blind | None
+    verdict: Verdict, p_value: float, blind: Blind | None
 ) -> tuple[str, ...]:
     """One sentence where only a reference model is missing from a stronger word."""
     if blind is None or not blind.rows or blind.by_reference:
@@ -105,7 +106,7 @@ def reference_warnings(
     )
 
 
-def _without_proof(p_value: float, auc_high: float) -> str:
+def _without_proof(p_value: float, auc_high: float) -> Verdict:
     if p_value <= SUSPECTED_LEVEL:
         return SUSPECTED
     return INCONCLUSIVE if auc_high > USEFUL_AUC else NO_EVIDENCE

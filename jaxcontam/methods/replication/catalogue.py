@@ -9,6 +9,7 @@ class ReplicationMethod:
 
     Attributes:
         name: As it stands in reports.
+        label: Name in tables and sentences.
         gives: A verdict, a p-value, or a rate.
         needs: What the model must do, and the flag that asks for the method.
         cost: Answers of a model for k instances.
@@ -18,6 +19,7 @@ class ReplicationMethod:
     """
 
     name: str
+    label: str = ""
     gives: str
     needs: str = "completions"
     cost: str
@@ -32,6 +34,7 @@ _BOTH = "2k answers, shared by all overlaps"
 REPLICATION_METHODS = (
     ReplicationMethod(
         name="judge_local",
+        label="local judge",
         gives="verdict: 1 exact copy, or 2 near-exact ones of 10 (5 of 50); without a "
         "control at most suspected",
         cost="k answers, and k of a control",
@@ -43,6 +46,7 @@ REPLICATION_METHODS = (
     ),
     ReplicationMethod(
         name="judge_llm",
+        label="chat model",
         gives="verdict by the same rule, in place of judge_local's",
         needs="completions, and a chat model (--judge api:URL#NAME)",
         cost="k answers, and k of the judge",
@@ -52,6 +56,7 @@ REPLICATION_METHODS = (
     ),
     ReplicationMethod(
         name="judge_human",
+        label="people",
         gives="agreement of the judges with people",
         needs="annotate.csv filled in (--annotated)",
         cost="none",
@@ -99,6 +104,7 @@ REPLICATION_METHODS = (
     ),
     ReplicationMethod(
         name="first_instances",
+        label="first instances of the split",
         gives="contaminated, suspicious or not",
         needs="completions (--compare first_instances)",
         cost="1 answer",
@@ -108,6 +114,7 @@ REPLICATION_METHODS = (
     ),
     ReplicationMethod(
         name="cdd",
+        label="peaked samples (CDD)",
         gives="rate of instances whose samples are peaked",
         needs="completions, sampled (--compare cdd)",
         cost="21k answers (--cdd-samples)",
@@ -118,6 +125,7 @@ REPLICATION_METHODS = (
     ),
     ReplicationMethod(
         name="ts_guessing_word",
+        label="a masked word (TS-guessing)",
         gives="rate of masked words that are found, beside chance",
         needs="completions (--compare ts_guessing_word)",
         cost="at most k answers",
@@ -127,6 +135,7 @@ REPLICATION_METHODS = (
     ),
     ReplicationMethod(
         name="ts_guessing_option",
+        label="a masked option (TS-guessing)",
         gives="rate of masked wrong options that are found, beside chance",
         needs="completions; questions with options (--compare ts_guessing_option)",
         cost="at most k answers",

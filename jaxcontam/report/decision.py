@@ -1,0 +1,300 @@
+"""Why a verdict is what it is: which test decides, and what it can say of this file.
+
+The rule is that of `jaxcontam.verdict`; this is the reason in words, read off the
+results. Terminal, page and results.csv say the same.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from jaxcontam.report.numbers import p_of, p_words
+from jaxcontam.report.plain_names import plain_name
+from jaxcontam.results import DESIGNED, OrderResult, Pretest, UnscoredFile
+from jaxcontam.results.report import Result
+from jaxcontam.results.terms import Provenance, base_null
+
+Reason = Literal["approximate", "templated", "attraction", "alone", "gate", "weak"]
+"""Why a test says no more than `suspected`."""
+
+_LEVEL = 0.001
+_GATE_LEVEL = 0.05
+
+# Provenances of orders that are known to be random.
+_KNOWN: dict[Provenance, str] = {
+    "seeded": "the order was drawn at random from a recorded seed",
+    "released": "the order was drawn at random by release and checked against its seed",
+    "recovered": "the order was found to be the draw of a known generator and seed",
+    "declared": "the order was declared shuffled by whoever ran this (--shuffled)",
+}
+_PUBLISHED = "the order is published and nobody knows that it was drawn at random"
+_UNKNOWN = "nobody knows that the order was drawn at random, nor how it came about"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class AuditedFile:
+    """The test that decides about a file, and what stands beside it.
+
+    Attributes:
+        test: A primary result.
+        beside: The other tests of the same file.
+        n_files: Primary results of the report.
+    """
+
+    test: OrderResult
+    beside: tuple[OrderResult, ...] = ()
+    n_files: int = 1
+
+    @property
+    def tests(self) -> tuple[OrderResult, ...]:
+        """All tests of the file, the deciding one first."""
+        return self.test, *self.beside
+
+    @property
+    def pretests(self) -> list[Pretest]:
+        """All checks of the file: a test states only those that bear on its null."""
+        found: dict[str, Pretest] = {}
+        for test in self.tests:
+            for check in test.pretests:
+                found.setdefault(check.name, check)
+        return list(found.values())
+
+    @property
+    def directed(self) -> OrderResult | None:
+        """The exact test under reversibility that stands beside, if one does."""
+        return next(
+            (
+                other
+                for other in self.beside
+                if base_null(other.null) == "reversibility"
+                and other.validity == "exact"
+            ),
+            None,
+        )
+
+    @property
+    def attracting(self) -> OrderResult | None:
+        """What would be proof, had the order been drawn, beside a silent direction."""
+        if base_null(self.test.null) != "reversibility" or self.is_strong(self.test):
+            return None
+        found = [
+            other
+            for other in self.beside
+            if base_null(other.null) == "exchangeability"
+            and other.validity == "exact"
+            and not failed_checks(other)
+            and self.is_strong(other)
+        ]
+        return min(found, key=lambda other: other.numbers.log10_p, default=None)
+
+    def is_strong(self, test: OrderResult, n_looks: int = 1) -> bool:
+        """Whether a p-value alone would do, with all benchmarks counted."""
+        if test.p_adjusted is not None:
+            return test.p_adjusted <= _LEVEL
+        looked = math.log10(n_looks * max(1, self.n_files))
+        return test.numbers.log10_p + looked <= math.log10(_LEVEL)
+
+
+def audited_files(results: Sequence[Result]) -> list[AuditedFile]:
+    """Each primary order test of a report, with the tests beside it."""
+    tests = [result for result in results if isinstance(result, OrderResult)]
+    n_files = sum(test.primary for test in tests)
+    return [
+        AuditedFile(
+            test,
+            tuple(
+                other
+                for other in tests
+                if other.benchmark == test.benchmark and other.method != test.method
+            ),
+            n_files,
+        )
+        for test in tests
+        if test.primary
+    ]
+
+
+def why(file: AuditedFile) -> str:
+    """Who decides about a file, and what that rests on, in plain words.
+
+    Returns:
+        Sentences; "" for tests of versions, which have words of their own, and where
+        nothing is decided.
+    """
+    test = file.test
+    if test.verdict is None or not is_of_order(test):
+        return ""
+    if test.verdict == "invalid design":
+        return f"Nothing decides: {refusal(test)}"
+    words = [_who_decides(file)]
+    if test.verdict == "contaminated":
+        words.append(_why_contaminated(file))
+    if test.verdict == "suspected":
+        words += [_said_of(reason, file) for reason in reasons(file)]
+    if (reference := test.reference) is not None:
+        p = p_words(reference.log10_p, test.validity)
+        words.append(
+            f"{reference.name}, a reference model that cannot have seen the file, does "
+            f"not prefer its order ({p})."
+        )
+    return " ".join(words)
+
+
+def is_of_order(test: OrderResult | UnscoredFile) -> bool:
+    """Whether a test is of the order of a file, by a null that a file can satisfy."""
+    if test.null == DESIGNED:
+        # Of secrets and rewrites, whose owner drew them.
+        return test.order_provenance != "declared"
+    return base_null(test.null) in ("exchangeability", "reversibility")
+
+
+def reasons(file: AuditedFile) -> list[Reason]:
+    """Why a `suspected` test is not `contaminated`; at least one reason."""
+    test = file.test
+    is_known = test.order_provenance in _KNOWN
+    if not file.is_strong(test):
+        attracts = not is_known and file.attracting is not None
+        return ["attraction"] if attracts else ["weak"]
+    found: list[Reason] = [] if test.validity == "exact" else ["approximate"]
+    if is_known:
+        return found
+    if base_null(test.null) == "exchangeability":
+        if file.directed is None:
+            found.append("alone")
+        elif not file.is_strong(file.directed, n_looks=2):
+            found.append("attraction")
+    if is_templated(test):
+        found.append("templated")
+    return found or ["gate"]
+
+
+def is_templated(test: OrderResult) -> bool:
+    """Whether rows differ in a few words, and no reference vouches for their order."""
+    is_list = any(one.name == "templated" and one.note for one in test.pretests)
+    reference = test.reference
+    return is_list and (reference is None or reference.p_value <= _GATE_LEVEL)
+
+
+def failed_checks(test: OrderResult | UnscoredFile) -> list[Pretest]:
+    """Pre-tests that refuse a test."""
+    return [check for check in test.pretests if not check.passed]
+
+
+def refusal(test: OrderResult | UnscoredFile, found: str | None = None) -> str:
+    """Why a design is invalid: failed checks, or a reference model.
+
+    Args:
+        test: An invalid test, or a file that was not scored.
+        found: What failed checks say of it; by default what its null says.
+    """
+    names = "; ".join(plain_name(check.name) for check in failed_checks(test))
+    if names:
+        points = base_null(test.null) == "reversibility"
+        order = "the file's own order is not random"
+        found = found or ("the file itself points forward" if points else order)
+        return f"{found} ({names}), so a model that never saw it may prefer it."
+    reference = test.reference if isinstance(test, OrderResult) else None
+    name, p = "a", ""
+    if reference is not None:
+        name, p = f"{reference.name}, the", f" ({p_words(reference.log10_p)})"
+    return (
+        f"{name} reference model, which cannot have seen the file, prefers its order, "
+        f"too{p}."
+    )
+
+
+def _who_decides(file: AuditedFile) -> str:
+    test = file.test
+    method, provenance = test.method, test.order_provenance
+    if provenance in _KNOWN:
+        return f"Who decides: {method}, since {_KNOWN[provenance]}."
+    origin = _PUBLISHED if provenance == "published" else _UNKNOWN
+    if base_null(test.null) == "reversibility":
+        return (
+            f"Who decides: {method}, since {origin}. It needs no random order: it asks "
+            "whether examples are expected forwards more than backwards."
+        )
+    if file.directed is not None:
+        return (
+            f"Who decides: {file.directed.method} beside {method}, since {origin}, as "
+            f"{method} needs."
+        )
+    return f"Who decides: {method}, which needs a random order; but {origin}."
+
+
+def _why_contaminated(file: AuditedFile) -> str:
+    if file.test.order_provenance in _KNOWN:
+        return (
+            "Every order was as likely before the model was trained, and the model "
+            "prefers this one."
+        )
+    beside, decider = "", file.directed
+    if decider is not None and base_null(file.test.null) != "reversibility":
+        beside = f" ({p_of(decider)} by {decider.method})"
+    return (
+        f"The model prefers the published direction to its reverse{beside}, which "
+        "likeness of neighbours does not give."
+    )
+
+
+def _said_of(reason: Reason, file: AuditedFile) -> str:
+    """One reason in words."""
+    if reason == "attraction":
+        return _attraction_words(file)
+    if reason == "gate":
+        return (
+            "Checks of the file come too close to their limit to accuse anyone "
+            f"({_near_misses(file)})."
+        )
+    return {
+        "approximate": "Its p-value is approximate, and an approximate test never says "
+        "more than suspected.",
+        "alone": "Files that nobody shuffled put like beside like, which any model "
+        "that copies from its context prefers, so that test alone says no more than "
+        "suspected.",
+        "templated": "Its rows differ in a few words only: the order of such a list "
+        "may be known from elsewhere, as that of the elements is.",
+        "weak": "The p-value is too large for more than a suspicion.",
+    }[reason]
+
+
+def _attraction_words(file: AuditedFile) -> str:
+    stronger, weaker = file.attracting, file.test
+    if stronger is None:
+        stronger, weaker = file.test, file.directed or file.test
+    attract = f"{p_of(stronger)} by {stronger.method}, were the order random"
+    points = f"{p_of(weaker)} by {weaker.method}"
+    if weaker.numbers.log10_p <= math.log10(_GATE_LEVEL):
+        return (
+            f"The published direction is preferred, too weakly for proof ({points}); "
+            f"that neighbours attract each other ({attract}) may be likeness, which "
+            "any model that copies from its context prefers."
+        )
+    return (
+        f"Neighbours attract each other ({attract}), but not clearly forwards more "
+        f"than backwards ({points}): like stands beside like, which any model that "
+        "copies from its context prefers."
+    )
+
+
+def _near_misses(file: AuditedFile) -> str:
+    """Checks that reject at the level before `contaminated`, by their p-values."""
+    of = file.test
+    if base_null(of.null) != "reversibility":
+        of = file.directed or of
+    checks = [check for check in of.pretests if check.applicable]
+    checks.sort(key=lambda check: check.p_value)
+    level = _GATE_LEVEL / max(1, len(checks))
+    near = [check for check in checks if check.p_value <= level] or checks[:1]
+    return "; ".join(
+        f"{plain_name(check.name)}, p = {_two_digits(check.p_value)}" for check in near
+    )
+
+
+def _two_digits(p_value: float) -> str:
+    """Rounded up, like all p-values."""
+    if p_value <= 0:
+        return "0"
+    scale = 10.0 ** (1 - math.floor(math.log10(p_value)))
+    return f"{math.ceil(p_value * scale - 1e-9) / scale:.2g}"

@@ -1,0 +1,240 @@
+"""Order tests in plain words: one sentence to paste, and what it rests on.
+
+A method's own words are those of its row of METHODS; see `ProofWords`.
+"""
+
+import math
+
+from jaxcontam.report.decision import is_of_order, refusal
+from jaxcontam.report.numbers import p_of, p_words
+from jaxcontam.report.plain_names import plain_name
+from jaxcontam.results import DESIGNED, OrderResult, Pretest, Report, UnscoredFile
+from jaxcontam.results.terms import ORDER_WORDS, ProofWords, Validity, Words, base_null
+
+# A run of examples is named where the chance of one as good is no larger than this.
+_LOCAL_LEVEL = 0.05
+# Expected share of false ones among benchmarks that are listed for a closer look.
+_SCREENING_LEVEL = 0.05
+# Strata with so many orders are drawn from.
+_DRAWN = 99_999
+
+_ASSUMED = {
+    "exchangeability": "that, before any model was trained, every order of these "
+    "examples was equally likely to be the published one",
+    "reversibility": "that, before any model was trained, the published order and its "
+    "reverse were equally likely",
+    "designed randomisation": "nothing about the file: its order was drawn at random "
+    "from a recorded seed",
+    "exchangeability (declared)": "that, before any model was trained, every column of "
+    "a row was equally likely to be the published one (declared by whoever made the "
+    "matrix)",
+}
+_TESTS: dict[Validity, str] = {
+    "exact": "an exact test",
+    "asymptotic": "an approximate test",
+    "heuristic": "a test that nothing makes exact",
+}
+_ENDED = {
+    "rejected": "when the evidence had reached the level that was set before",
+    "futile": "when that level was out of reach",
+    "enough": "when enough of them had scored as high as the published one",
+    "exhausted": "when there were no more",
+}
+
+
+def proof_words(words: Words, method: str) -> ProofWords:
+    """What a report says of a test; a study's own test is one of orders of a file."""
+    found = words.get(method)
+    return (found and found.proof) or ORDER_WORDS
+
+
+def verdict_sentence(
+    test: OrderResult, words: Words, attracting: OrderResult | None = None
+) -> str:
+    """One sentence about a primary test that can be pasted anywhere.
+
+    Args:
+        test: Decided.
+        words: Of the methods.
+        attracting: The test beside it that raised a suspicion by itself, if one did.
+    """
+    if test.verdict == "invalid design":
+        return invalid_sentence(test, words)
+    own = proof_words(words, test.method)
+    name, p, by = test.benchmark, p_of(test), _TESTS[test.validity]
+    if _is_declared(test):
+        # A verdict that rests on somebody's word quotes it.
+        by += " of an order that was declared shuffled by whoever ran this"
+    if test.verdict == "contaminated":
+        return f"{name}: contaminated, {p} by {by}; {own.seen}."
+    if test.verdict == "suspected" and attracting is not None:
+        return (
+            f"{name}: suspected, {p_of(attracting)} by {attracting.method} if "
+            "the order was drawn at random, which nobody knows, and "
+            f"{p} by {test.method}, which needs no random order: no proof."
+        )
+    if test.verdict == "suspected":
+        return (
+            f"{name}: suspected, {p} by {by} ({test.p_adjusted:.2g} adjusted), "
+            "which is no proof."
+        )
+    if test.verdict == "no evidence":
+        return (
+            f"{name}: no evidence {own.unseen}, {p} by {by}; an effect of "
+            f"{test.numbers.mde:.2g} {test.effect_unit} would have been found with "
+            "probability 0.8."
+        )
+    return f"{name}: inconclusive, {p} by {by}; {_why_inconclusive(test, own)}."
+
+
+def invalid_sentence(test: OrderResult | UnscoredFile, words: Words) -> str:
+    """One sentence about a file or a test whose checks, or a reference, refuse it."""
+    why = refusal(test, proof_words(words, test.method).found)
+    return f"{test.benchmark}: invalid design: {why}"
+
+
+def assumed_sentence(test: OrderResult, words: Words) -> str:
+    """What the p-value rests on."""
+    null, own = base_null(test.null), proof_words(words, test.method)
+    said = own.assumed.get(null) or _ASSUMED.get(null, null)
+    if _is_declared(test):
+        said += " (declared shuffled by whoever ran this)"
+    if test.block_field is not None:
+        said += (
+            f", where examples are runs of equal {test.block_field} and keep their "
+            "inner order"
+        )
+    if test.group_field is not None:
+        said += f", among examples of equal {test.group_field}"
+    return f"Assumed: {said}{own.approximation}."
+
+
+def checked_sentence(test: OrderResult | UnscoredFile, words: Words) -> str:
+    """Which pre-tests the file passed."""
+    if not test.pretests:
+        return f"Checked: nothing, {proof_words(words, test.method).unchecked}."
+    # What copying gives without a model has a table of its own.
+    checks = [one for one in test.pretests if not one.name.startswith("blind_")]
+    parts = [f"{plain_name(check.name)} ({_check_words(check)})" for check in checks]
+    tail = ""
+    if test.null == DESIGNED:
+        tail = " Shown only: a drawn order needs no such check."
+    return f"Checked: {'; '.join(parts)}.{tail}"
+
+
+def chance_sentence(test: OrderResult, words: Words) -> str:
+    """What would have been seen had the model never seen the file.
+
+    A method's own words may hold the names of the values below.
+    """
+    numbers, m = test.numbers, test.n_orders
+    counted = "the summed score"
+    if numbers.first_tokens not in (None, -1):
+        counted += f" of the first {numbers.first_tokens} tokens of each example"
+    if numbers.p_lower is None:
+        counted = f"the best of several counts of first tokens, here {counted}"
+    orders, within = "all its orders" if m < _DRAWN else f"{m + 1:,} orders, drawn", ""
+    if test.group_field is not None:
+        orders += f" that keep to equal {test.group_field}"
+        within = f" among examples of equal {test.group_field}"
+    if_drawn = ""
+    if numbers.log10_p_all_orders is not None:
+        if_drawn = (
+            " Had the order been drawn at random, that would be worth "
+            f"{p_words(numbers.log10_p_all_orders)}; shown only."
+        )
+    said = proof_words(words, test.method).chance.format(
+        p=p_of(test),
+        n_strata=test.n_strata,
+        n_orders=m,
+        s="s" * (m > 1),
+        n_versions=m + 1,
+        counted=counted,
+        orders=orders,
+        within=within,
+        n_used=numbers.n_used,
+        ended=_ENDED.get(numbers.stop or "", ""),
+    )
+    return f"By chance: {said}.{if_drawn}"
+
+
+def symmetry_sentence(test: OrderResult, words: Words) -> str | None:
+    """What symmetry says of a reversal test beside all orders; else None."""
+    symmetry = test.numbers.symmetry
+    if symmetry is None or not proof_words(words, test.method).has_symmetry:
+        return None
+    return (
+        f"Pairs score {symmetry:+.2f} alike in both directions (at 0 a reversal "
+        "test is weaker than this one by a third, above 0.5 it is stronger)."
+    )
+
+
+def where_sentence(test: OrderResult) -> str | None:
+    """Which examples the evidence comes from; None where nothing was looked for."""
+    local = test.numbers.local
+    if local is None:
+        return None
+    first, last, n = local.first_example, local.last_example, test.n_examples
+    p = p_words(math.log10(local.p_value))
+    if local.p_value > _LOCAL_LEVEL:
+        return (
+            "Where: no run of examples stands out; the best one would be as good by "
+            f"chance with probability {p}."
+        )
+    if first == 1 and last == n:
+        return (
+            "Where: throughout; no run of examples stands out more than the whole file "
+            f"({p})."
+        )
+    return (
+        f"Where: examples {first} to {last} of {n} stand out most; the best run of "
+        f"examples would be as good by chance with probability {p}. Its ends are not "
+        "sharp, and those outside may have been seen too."
+    )
+
+
+def screening_sentence(report: Report) -> str | None:
+    """Which of several benchmarks are worth a closer look; None where there is one."""
+    if not report.screening:
+        return None
+    invalid = {
+        result.benchmark
+        for result in report.results
+        if getattr(result, "verdict", None) == "invalid design"
+    }
+    rows = [row for row in report.screening if row.benchmark not in invalid]
+    by = [row.benchmark for row in rows if row.by <= _SCREENING_LEVEL]
+    e_bh = [row.benchmark for row in rows if row.e_bh <= _SCREENING_LEVEL]
+    return (
+        f"Worth a closer look among these {len(report.screening)}, with at most one in "
+        "twenty of the list expected to be there by chance: "
+        f"{', '.join(by) or 'none'} by p-values (Benjamini-Yekutieli); "
+        f"{', '.join(e_bh) or 'none'} by e-values (e-BH). Verdicts rest on "
+        "Holm's correction, which allows no such share."
+    )
+
+
+def _is_declared(test: OrderResult) -> bool:
+    """Whether the order of a file is random by somebody's word alone."""
+    return test.order_provenance == "declared" and is_of_order(test)
+
+
+def _check_words(test: Pretest) -> str:
+    if test.name == "templated":
+        return "no" if test.note is None else "yes"
+    if not test.applicable:
+        return "not applicable"
+    return f"p = {test.p_value:.2g}{'' if test.passed else ', failed'}"
+
+
+def _why_inconclusive(test: OrderResult, own: ProofWords) -> str:
+    if test.numbers.effect_se == 0.0:
+        return f"the model scores all {own.versions} alike"
+    if test.numbers.mde is None:
+        return f"this design cannot reach p = 0.001; {own.more}"
+    if test.order_provenance in ("tfds-hash", "unknown"):
+        return "the model may have seen the file in another order than this one"
+    return (
+        f"only an effect of {test.numbers.mde:.2g} {test.effect_unit} or more would "
+        f"have been found with probability 0.8; {own.more}"
+    )

@@ -1,0 +1,165 @@
+"""What a page is made of: sections of paragraphs, lists, tables and figures.
+
+Text is escaped when it is rendered. It is a string, or a tuple of strings, `Code` and
+`Link`.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Code:
+    """Words to type."""
+
+    kind: ClassVar = "code"
+    words: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Link:
+    """A file beside the page, and the words that lead to it."""
+
+    kind: ClassVar = "link"
+    words: str
+    path: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Badge:
+    """A verdict in its colour."""
+
+    kind: ClassVar = "badge"
+    verdict: str
+
+
+Text = str | tuple[str | Code | Link | Badge, ...]
+Cell = str | Badge | tuple[str | Badge, ...]
+"""Of a table; a tuple is one line each."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Paragraph:
+    """A paragraph; `quiet` for small print, `lead` for what should be read first."""
+
+    kind: ClassVar = "paragraph"
+    text: Text
+    look: Literal["", "quiet", "lead"] = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Items:
+    """A list of sentences."""
+
+    kind: ClassVar = "items"
+    lines: Sequence[Text]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Heading:
+    """A heading within a section."""
+
+    kind: ClassVar = "heading"
+    words: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Table:
+    """A table whose first column names its rows; it scrolls where it is too wide.
+
+    Attributes:
+        header: Names of the columns.
+        rows: Cells of each row.
+        label: What it holds, for those who cannot see it.
+        words: Columns of words beside the first; the others are numbers.
+        begins: Columns of long texts, which are wrapped.
+        is_text: All cells are wrapped.
+        looks: Of each row: `primary`, `blind` or ""; may be empty.
+    """
+
+    kind: ClassVar = "table"
+    header: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    label: str
+    words: Sequence[int] = ()
+    begins: Sequence[int] = ()
+    is_text: bool = False
+    looks: Sequence[str] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Figure:
+    """A plot with its caption; a wide one scrolls where the screen is narrow."""
+
+    kind: ClassVar = "figure"
+    svg: str
+    caption: str = ""
+    look: Literal["", "single", "middle", "wide"] = ""
+    label: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Figures:
+    """Plots side by side."""
+
+    kind: ClassVar = "figures"
+    figures: Sequence[Figure]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Details:
+    """What opens on a click: texts, each after what it is, or other parts."""
+
+    kind: ClassVar = "details"
+    summary: str
+    texts: Sequence[tuple[str, str]] = ()
+    parts: Sequence["Part"] = ()
+    is_open: bool = False
+
+
+Part = Paragraph | Items | Heading | Table | Figure | Figures | Details
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Section:
+    """Parts under one title; `boxed` ones have a line above them."""
+
+    parts: Sequence[Part]
+    title: str = ""
+    verdict: str | None = None
+    boxed: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """All that one HTML file shows.
+
+    Attributes:
+        title: Of the page.
+        verdict: Stands beside the title, if there is one.
+        subtitle: What the page is of.
+        sections: In their order.
+        assumed: What it rests on; empty where each result says so itself.
+        methods: Name, what it finds, and source of each method.
+        limits: What its verdict or its numbers do not show.
+        command: The line that makes it again.
+        check: How to check it.
+        provenance: What was run on what: name and value.
+    """
+
+    title: str
+    verdict: str | None = None
+    subtitle: str
+    sections: Sequence[Section]
+    assumed: Sequence[str] = ()
+    methods: Sequence[tuple[str, str, str]] = ()
+    limits: Sequence[str]
+    command: str
+    check: Text
+    provenance: Sequence[tuple[str, str]]
+
+
+def some(*parts: Part | None) -> list[Part]:
+    """The parts that are there."""
+    return [part for part in parts if part is not None]

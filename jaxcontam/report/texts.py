@@ -1,0 +1,155 @@
+"""`texts.jsonl`: one row a text, the evidence that a run's numbers follow from."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from jaxcontam.errors import InputError
+from jaxcontam.results.read import read_result
+
+T = TypeVar("T")
+
+TEXTS_NAME = "texts.jsonl"
+REFERENCE = "reference"
+"""Field of a row: mean log-probability a token under the reference model, and that of
+the least likely fifth of its tokens."""
+SCORED: Mapping[str, type] = {"scores": dict, "text": str}
+"""Fields of a row of scores."""
+ASKED: Mapping[str, type] = {"benchmark": str, "arm": str}
+"""Fields of a row of completions."""
+
+
+def text_rows(
+    *,
+    texts: Sequence[str],
+    roles: Sequence[str],
+    sources: Sequence[str],
+    clusters: Sequence[object] | None,
+    n_tokens: np.ndarray,
+    left_out: np.ndarray,
+    scores: Mapping[str, np.ndarray],
+    p_values: np.ndarray | None,
+    p_adjusted: np.ndarray | None,
+    reference: np.ndarray | None = None,
+) -> list[dict[str, Any]]:
+    """One JSON row a text, in their order; a text without a score has null there.
+
+    Args:
+        texts: N texts.
+        roles: What is known of each.
+        sources: The file of each.
+        clusters: The document of each, or None.
+        n_tokens: (N,) scored tokens.
+        left_out: (N,) bool, texts of a prefix, which take part in no comparison.
+        scores: Method -> (N,) float64, NaN where there is none.
+        p_values: (N,) conformal p-values of the primary score, NaN where there is
+            none; or None.
+        p_adjusted: The same after Benjamini-Hochberg.
+        reference: (N, 2) what a model that saw none of the texts says of each; or None.
+    """
+    rows = []
+    for i, text in enumerate(texts):
+        row: dict[str, Any] = {
+            "id": i,
+            "source": sources[i],
+            "role": roles[i],
+            "text": text,
+            "n_tokens": int(n_tokens[i]),
+            "left_out": bool(left_out[i]),
+            "scores": {name: _number(values[i]) for name, values in scores.items()},
+        }
+        if clusters is not None:
+            row["cluster"] = clusters[i]
+        if reference is not None:
+            row[REFERENCE] = [_number(value) for value in reference[i].tolist()]
+        if p_values is not None and p_adjusted is not None:
+            row["p_value"] = _number(p_values[i])
+            row["p_adjusted"] = _number(p_adjusted[i])
+        rows.append(row)
+    return rows
+
+
+def texts_bytes(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """The content of `texts.jsonl`, one JSON value a line."""
+    lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows]
+    return "".join(line + "\n" for line in lines).encode()
+
+
+def read_text_rows(
+    directory: Path, fields: Mapping[str, type] = SCORED
+) -> list[dict[str, Any]]:
+    """The rows of `texts.jsonl`.
+
+    Args:
+        directory: Folder of a finished run.
+        fields: What each row must have.
+
+    Raises:
+        InputError: If the file is missing or a line is not such a row.
+    """
+    path = directory / TEXTS_NAME
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as e:
+        raise InputError(
+            f"{path}: not readable ({e})", hint="it stands beside the report"
+        ) from e
+    rows = []
+    for number, line in enumerate(lines, 1):
+        if not line:
+            continue
+        try:
+            row = json.loads(line)
+            sound = all(isinstance(row[name], kind) for name, kind in fields.items())
+        except (ValueError, RecursionError, KeyError, TypeError) as e:
+            raise InputError(f"{path}: line {number}: not such a row ({e})") from e
+        if not sound:
+            raise InputError(f"{path}: line {number}: not such a row")
+        rows.append(row)
+    if not rows:
+        raise InputError(f"{path}: no rows")
+    return rows
+
+
+def typed_rows(rows: Sequence[Mapping[str, Any]], kind: type[T]) -> list[T]:
+    """What a page shows of rows of `texts.jsonl`.
+
+    Raises:
+        InputError: If a field is missing or of another type; names the text.
+    """
+    return [
+        read_result(kind, row, f"{TEXTS_NAME}: row {i}", more=True)
+        for i, row in enumerate(rows)
+    ]
+
+
+def reference_column(rows: Sequence[Mapping[str, Any]]) -> np.ndarray | None:
+    """(N, 2) float64 of the reference model, NaN where it says nothing; or None."""
+    if REFERENCE not in rows[0]:
+        return None
+    return np.array(
+        [[math.nan if v is None else v for v in row[REFERENCE]] for row in rows],
+        np.float64,
+    ).reshape(len(rows), 2)
+
+
+def score_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
+    """Method -> (N,) float64, NaN where a text has no score."""
+    return {
+        name: np.array(
+            [
+                math.nan if row["scores"][name] is None else row["scores"][name]
+                for row in rows
+            ],
+            np.float64,
+        )
+        for name in rows[0]["scores"]
+    }
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

@@ -1,0 +1,162 @@
+"""Words that fields of results may hold, and what a report says of a method."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Literal, cast
+
+Verdict = Literal[
+    "contaminated",
+    "suspected",
+    "inconclusive",
+    "no evidence",
+    "invalid design",
+    "confounded",
+]
+"""What a report says of a benchmark; never that it is clean."""
+
+Validity = Literal["exact", "asymptotic", "heuristic"]
+"""What vouches for a p-value; `heuristic` where nothing vouches for its null."""
+
+Provenance = Literal[
+    "published",
+    "seeded",
+    "released",
+    "recovered",
+    "declared",
+    "tfds-hash",
+    "unknown",
+]
+"""Where the order of a file comes from; see `OrderResult`."""
+
+Null = Literal[
+    "exchangeability",
+    "exchangeability of blocks",
+    "within-group exchangeability",
+    "within-group exchangeability of blocks",
+    "reversibility",
+    "reversibility of blocks",
+    "within-group reversibility",
+    "within-group reversibility of blocks",
+    "designed randomisation",
+    "exchangeability (declared)",
+    "exchangeability of versions (declared)",
+    "exchangeability of options",
+    "exchangeability of wrong options",
+]
+"""What is assumed of a model that never saw the published version."""
+
+
+def restricted_null(null: Null, *, grouped: bool, blocks: bool) -> Null:
+    """The null of a test whose orders keep to groups, or move blocks of examples."""
+    return cast(Null, f"{'within-group ' * grouped}{null}{' of blocks' * blocks}")
+
+
+def base_null(null: Null) -> Null:
+    """The null hypothesis, whatever keeps together."""
+    return cast(Null, null.removeprefix("within-group ").removesuffix(" of blocks"))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ProofWords:
+    """What a report says of a test with a p-value; by default, of orders of a file.
+
+    Attributes:
+        row: What the test has strata of.
+        version: What a stratum holds several of.
+        versions: Several of them.
+        seen: What a small p-value shows, and what was not tested.
+        unseen: What `no evidence` is about.
+        more: What would make the test stronger.
+        found: What failed checks say of the file; None: what the null says.
+        meaning: What a small p-value says.
+        silence: What neither a small p-value nor a large one says.
+        assumed: Null -> what it asks, where the test asks something of its own.
+        approximation: What an approximate p-value asks besides.
+        unchecked: Why there are no pre-tests, where there are none.
+        chance: What would be seen had the model never seen the file; takes the names
+            that `jaxcontam.report.order_words.chance_sentence` lists.
+        unit: Unit of the summed score; None: nats above the mean version.
+        null_caption: Says what the histogram of the summed score shows.
+        evidence_caption: Says what the plot of strata shows.
+        limits: `order` or `versions`: what a page of such tests leaves open.
+        has_symmetry: Say how much more a reversal test would find.
+        takes_reference: A reference model can be compared by its pairs.
+        scale: Test on whose curve of planted models a detectable effect is read off;
+            empty: its own.
+        cures: Pre-test -> what to do if it alone fails, and the flag that does it.
+        otherwise: What to do about any other failed pre-test of versions.
+        flags: Flags that no other test takes, and whether a value follows.
+    """
+
+    row: str = "stratum"
+    version: str = "order"
+    versions: str = "orders"
+    seen: str = "order seen, presence in other orders not tested"
+    unseen: str = "that its order was seen"
+    more: str = "more examples are needed"
+    found: str | None = None
+    meaning: str = (
+        "A small p-value says that the model prefers the published order of a file, "
+        "which a model that never saw the file in that order has no way to do if the "
+        "order was drawn at random. "
+    )
+    silence: str = (
+        "It does not say that a score is inflated, nor that other files are "
+        "unaffected. Silence does not say that the texts were never seen: copies in "
+        "other orders, single examples and paraphrases leave no trace in an order test."
+    )
+    assumed: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    approximation: str = ""
+    unchecked: str = "since only scores were given"
+    chance: str = (
+        "in each of {n_strata} strata the published order would be as likely as any "
+        "of {n_orders} other{s} to score best; the summed score would reach the "
+        "observed one with probability {p}"
+    )
+    unit: str | None = None
+    null_caption: str = (
+        "Sum over strata of the published order's score, and what the same sum is when "
+        "a random order stands in for it in each stratum."
+    )
+    evidence_caption: str = (
+        "Where the evidence lies: each stratum's score, first examples of the file on "
+        "the left."
+    )
+    limits: Literal["order", "versions"] = "order"
+    has_symmetry: bool = True
+    takes_reference: bool = False
+    scale: str = ""
+    cures: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
+    otherwise: str = ""
+    flags: Mapping[str, bool] = dataclasses.field(default_factory=dict)
+
+
+ORDER_WORDS = ProofWords()
+"""Words of a test of whole orders."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MethodWords:
+    """What a report says of a method; made from a row of METHODS.
+
+    Attributes:
+        name: As it stands in report.json.
+        finds: What it can and cannot see.
+        source: Paper, and where the code departs from the authors'.
+        label: Name in tables and sentences.
+        null: What a test assumes; empty for scores.
+        validity: What vouches for its p-value; empty for scores.
+        proof: Words of a test of orders or versions; else None.
+    """
+
+    name: str
+    finds: str
+    source: str
+    label: str = ""
+    null: str = ""
+    validity: str = ""
+    proof: ProofWords | None = None
+
+
+Words = Mapping[str, MethodWords]
+"""Name of a method -> what a report says of it."""

@@ -1,0 +1,85 @@
+"""The one template: every part is shown, and nothing from outside is markup."""
+
+import dataclasses
+
+import pytest
+
+from jaxcontam.report.page import render
+from jaxcontam.report.section import (
+    Badge,
+    Code,
+    Details,
+    Figure,
+    Figures,
+    Heading,
+    Items,
+    Link,
+    Page,
+    Paragraph,
+    Section,
+    Table,
+)
+from tests.page_laws import check_page
+
+pytestmark = pytest.mark.unoptimised
+
+HOSTILE = '<script>"x"</script>'
+SVG = '<svg role="img" aria-label="a plot"></svg>'
+PAGE = Page(
+    title="A page",
+    subtitle="of parts",
+    sections=(),
+    methods=(("adjacency", "an order", "a paper"),),
+    limits=("what is open",),
+    command="jaxcontam audit m x",
+    check=("see ", Code("verify")),
+    provenance=(("seed", "0"),),
+)
+
+
+def page_of(*parts, **fields):
+    section = Section(parts, "A section", "suspected", boxed=True)
+    page = render(dataclasses.replace(PAGE, sections=(section,), **fields))
+    check_page(page)
+    return page
+
+
+def test_every_part_is_shown_and_escaped():
+    table = Table(
+        ("name", HOSTILE),
+        ((HOSTILE, ("one", Badge("contaminated"), HOSTILE)),),
+        HOSTILE,
+        words=(1,),
+        looks=("primary",),
+    )
+    parts = (
+        Paragraph((HOSTILE, Code(HOSTILE)), "lead"),
+        Items((HOSTILE, (Link("report", "folder/report.html"),))),
+        Heading(HOSTILE),
+        table,
+        Figure(SVG, HOSTILE, "wide", HOSTILE),
+        Figures((Figure(SVG, HOSTILE), Figure(SVG))),
+        Details(HOSTILE, ((HOSTILE, HOSTILE),), (Paragraph(HOSTILE, "quiet"),), True),
+    )
+    section = Section(parts, HOSTILE)
+    page = render(dataclasses.replace(PAGE, title=HOSTILE, sections=(section,)))
+    assert "<script" not in page and '"x"' not in page
+    # Title twice, section, and what the parts say.
+    assert page.count("&lt;script&gt;") == 18
+    assert page.count("<svg") == 3
+    assert '<a href="folder/report.html">report</a>' in page
+    assert '<tr class="primary">' in page and "<details open>" in page
+
+
+def test_small_numbers_are_not_broken_across_lines():
+    page = page_of(Paragraph("p <= 5.6e-11 by chance"))
+    assert 'p &lt;= <span class="number">5.6e-11</span> by chance' in page
+
+
+def test_what_a_page_ends_with_is_there_once():
+    page = page_of(assumed=("that all is well",))
+    titles = ("What is assumed", "Methods", "What this does not show")
+    assert all(page.count(f"<h2>{title}</h2>") == 1 for title in titles)
+    assert "<h2>What is assumed" not in page_of()
+    assert page.count("jaxcontam audit m x") == 1
+    assert '<span class="badge suspected">suspected</span>' in page
