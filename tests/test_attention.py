@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxcontam.models import attention
-from jaxcontam.models.attention import View, attend
+from jaxcontam.models.attention import AttentionContext, attend
 from jaxcontam.models.config import gpt2_shape
 
 pytestmark = pytest.mark.unoptimised
@@ -29,7 +29,7 @@ def operands(T):
 
 def gradients(f, config, window, T):
     *inputs, slope = operands(T)
-    view = View(None, jnp.arange(T), window, None)
+    view = AttentionContext(None, jnp.arange(T), window, None)
 
     def total(q, k, v):
         return jnp.sum(f(q, k, v, view, config) * slope)
@@ -53,7 +53,7 @@ def test_gradients_are_those_of_the_plain_computation(T, softcap, window):
 
 def test_scores_do_not_depend_on_whether_gradients_are_asked_for():
     *inputs, _ = operands(300)
-    view = View(None, jnp.arange(300), None, None)
+    view = AttentionContext(None, jnp.arange(300), None, None)
 
     def mixed(q):
         return attend(q, *inputs[1:], view, SHAPE)
@@ -67,7 +67,7 @@ def test_scores_do_not_depend_on_whether_gradients_are_asked_for():
 
 def test_a_change_of_a_later_token_moves_no_earlier_one():
     *inputs, _ = operands(200)
-    view = View(None, jnp.arange(200), None, None)
+    view = AttentionContext(None, jnp.arange(200), None, None)
 
     def early(k):
         return jnp.sum(attend(inputs[0], k, inputs[2], view, SHAPE)[:, :150])

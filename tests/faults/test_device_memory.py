@@ -10,9 +10,7 @@ from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.prefixed import prefixed_sums
 from jaxcontam.scoring.scorer import Scorer
-from jaxcontam.scoring.shares import _computed
 from jaxcontam.scoring.store import ScoreStore
-from jaxcontam.scoring.stored import Work
 from tests.store_process import CONTEXT, IDENTITY, TABLE, drawn_sequences
 
 XLA = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 12 bytes.\n#0 ..."
@@ -171,20 +169,6 @@ def test_other_errors_of_a_device_keep_their_traceback():
 
     with pytest.raises(RuntimeError, match="fell off the bus"):
         scorer_on(broken).sums(drawn_sequences(3))
-
-
-def test_a_share_of_several_names_the_batch_that_has_no_room():
-    # All processes know a batch by the key of the whole of it.
-    work = Work(
-        keys=lambda batch, store: [],
-        start=lambda batch: Device(0)(np.zeros((1, 2)), np.zeros((1, 2))),
-        finish=lambda batch, started: [],
-        to_bytes=bytes,
-        from_bytes=lambda batch, i, data: data,
-        halves=lambda batch: [batch],
-    )
-    with pytest.raises(NoRoomError, match="no memory for 4 rows of 8 ids"):
-        list(_computed([Batch((0,), 4, 8)], [0], work))
 
 
 def test_the_pages_that_xla_writes_are_dropped():
