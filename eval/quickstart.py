@@ -34,6 +34,7 @@ from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
 from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.report.table import print_results
 from jaxcontam.results import MembershipResult, OrderResult, Report
+from jaxcontam.results.terms import Provenance
 from jaxcontam.scoring.local import device_info, local_scorer, model_info
 from jaxcontam.scoring.scorer import Progress, Scorer
 from jaxcontam.stats.roc import auc_delong
@@ -202,7 +203,7 @@ def _set(
     texts: Sequence[str],
     copies: int,
     *,
-    order_provenance: str = "seeded",
+    order_provenance: Provenance = "seeded",
     shuffled: bool = False,
 ) -> PlannedSet:
     benchmark = Benchmark(

@@ -11,6 +11,7 @@ from jaxcontam.methods import METHODS, canary, options, reported_method, variant
 from jaxcontam.methods.order_test import assumed_null
 from jaxcontam.methods.version_method import VersionMethod
 from jaxcontam.results import DECLARED, DESIGNED, RELEASED, OrderResult, Pretest, Report
+from jaxcontam.results.terms import Provenance
 from jaxcontam.stats.pretests import directional, gate, made_of_any_file
 from jaxcontam.verdict import MIN_EFFECT
 
@@ -52,7 +53,7 @@ def with_premises(stated: OrderResult, command: Sequence[str]) -> OrderResult:
     )
 
 
-def _audited_order(stated: str, command: Sequence[str]) -> str:
+def _audited_order(stated: Provenance, command: Sequence[str]) -> Provenance:
     """Provenance of the order of a file that was audited."""
     if "--seed-file" in command:
         return RELEASED

@@ -114,7 +114,7 @@ def load_benchmark(
         raise InputError("--template and --text-field exclude each other")
     if limit is not None and limit < 1:
         raise InputError(f"--limit must be at least 1, got {limit}")
-    provenance = "published"
+    provenance: Provenance = "published"
     if str(path).startswith(TASK_PREFIX):
         name, records, provenance = read_task(str(path))
     elif is_hub_split(path):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.results.terms import Provenance
 
 TASK_PREFIX = "lm_eval:"
 """Prefix of a task's name where a benchmark file is expected."""
@@ -26,7 +27,7 @@ _MOST_NAMED = 8
 _ROW = "_jaxcontam_row"
 
 
-def read_task(word: str) -> tuple[str, list[TaskRecord], str]:
+def read_task(word: str) -> tuple[str, list[TaskRecord], Provenance]:
     """The examples of a task.
 
     A few-shot part, an instruction and a chat template are left out: what is asked is
@@ -54,7 +55,7 @@ def read_task(word: str) -> tuple[str, list[TaskRecord], str]:
     split, docs = _numbered_split(task, split, word)
     numbers = [doc.pop(_ROW, None) for doc in docs]
     if None in numbers:
-        provenance = "unknown"
+        provenance: Provenance = "unknown"
     elif any(a > b for a, b in itertools.pairwise(numbers)):
         raise InputError(
             f"{word}: the task puts its documents in another order than the dataset",

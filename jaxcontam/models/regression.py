@@ -322,7 +322,8 @@ def _sentence_pieces(path: Path) -> Tokenizer:
     from google.protobuf.message import DecodeError
     from transformers.convert_slow_tokenizer import import_protobuf
 
-    proto: Any = import_protobuf().ModelProto()
+    module: Any = import_protobuf()
+    proto = module.ModelProto()
     try:
         proto.ParseFromString(path.read_bytes())
         if not proto.pieces:
