@@ -230,9 +230,8 @@ def test_a_refused_request_is_counted_and_asked_again_only_if_wanted(
         words = [*words[:-1], str(tmp_path), "--judge", f"api:{url}#m"]
         for _ in range(2):
             assert main(words) == 3
-            # One of the requests is the harmless one; no other is of a second run.
+            # A second run asks nothing again.
             assert len(asked) == len(set(asked))
-            assert "Answer with the number 1." in asked
             row = judge_row(tmp_path)
             assert row["n_refused"] > 0
             assert row["n_unparsed"] == 0
