@@ -44,7 +44,14 @@ _NORMAL = 1.96
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Compare:
-    """Put finished reports of several models or checkpoints on one page."""
+    """Put finished reports of several models or checkpoints on one page.
+
+    Examples:
+        # checkpoints side by side
+        jaxcontam compare runs/audit/STEP-1000 runs/audit/STEP-2000
+        # three models
+        jaxcontam compare runs/a runs/b runs/c --out runs/compare/abc
+    """
 
     directory: Annotated[
         tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DIR...")

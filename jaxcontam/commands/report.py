@@ -29,7 +29,14 @@ from jaxcontam.terminal import visible
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Write report.html and results.csv again, from report.json and what it names."""
+    """Write report.html and results.csv again, from report.json and what it names.
+
+    Examples:
+        # report.html and results.csv, from report.json
+        jaxcontam report runs/audit/FOLDER
+        # rows for the public database
+        jaxcontam report runs/audit/FOLDER --database-row --source org/name
+    """
 
     directory: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
     """Folder of a finished run."""
@@ -37,16 +44,16 @@ class Report:
     """Also write database_rows.csv: contaminated benchmarks for the public Data
     Contamination Database."""
     dataset: str | None = None
-    """Of --database-row: the benchmark's name there, such as google/boolq (default:
+    """For --database-row: the benchmark's name there, such as google/boolq (default:
     as on the hub, or the file's)."""
     source: str | None = None
-    """Of --database-row: the model's name there, such as org/name (default: the
+    """For --database-row: the model's name there, such as org/name (default: the
     report's)."""
     split_percent: tuple[str, ...] = ()
-    """Of --database-row: SPLIT=PERCENT that you vouch for, such as test=100; splits
+    """For --database-row: SPLIT=PERCENT that you vouch for, such as test=100; splits
     are train, development, test (default: unknown)."""
     reference: str | None = None
-    """Of --database-row: address of a page that describes the finding."""
+    """For --database-row: address of a page that describes the finding."""
 
     def __post_init__(self) -> None:
         if self._database_flags.is_given and not self.database_row:
