@@ -69,7 +69,7 @@ def audited(file, tokenizer, out, target, reference, *, effort):
         patch.setattr(
             audit_command,
             "open_for",
-            lambda _, name: opened_stub(name, reference, tokenizer),
+            lambda _, name, **__: opened_stub(name, reference, tokenizer),
         )
         return command.run_on(lambda: opened_stub("target", target, tokenizer))
 
