@@ -113,7 +113,9 @@ def test_a_report_with_a_field_of_another_kind_is_one_line(
     document = json.loads((tmp_path / "report.json").read_text())
     document[name] = value
     (tmp_path / "report.json").write_text(json.dumps(document))
-    assert "cannot be rendered" in said(["report", tmp_path], capsys)
+    words = said(["report", tmp_path], capsys)
+    assert f"report.{name}" in words
+    assert "it is damaged, or not of this version" in words
 
 
 def test_a_damaged_report_keeps_the_page_that_stands_beside_it(reports, tmp_path):
