@@ -63,13 +63,13 @@ def test_the_optimizers_averages_lie_as_their_weights_and_counters_everywhere():
     sharding = weight_sharding(shapes, 4)
     names = {weight_name(path) for path, _ in jax.tree.leaves_with_path(shapes)}
     n_averages = 0
-    for path, sharding in jax.tree.leaves_with_path(lie):
+    for path, found in jax.tree.leaves_with_path(lie):
         state, _, name = weight_name(path).partition("u.")
         if name in names:
             n_averages += 1
-            assert sharding.spec == sharding.spec(name), (state, name)
+            assert found.spec == sharding.spec(name), (state, name)
         else:
-            assert sharding.spec == PartitionSpec()
+            assert found.spec == PartitionSpec()
     assert n_averages == 2 * len(names)
     assert len(sharding.axes) == 5, "four kernels a layer and the embedding"
 
