@@ -88,7 +88,7 @@ class Pretrain:
     """Learning-rate schedule after a warm-up (default: the preset's)."""
     dtype: Literal["float32", "bfloat16"] | None = None
     """Matmul precision; weights are always float32."""
-    remat: bool | None = None
+    remat: Annotated[bool | None, tyro.conf.FlagConversionOff] = None
     """Rematerialise blocks in the backward pass: less memory, more time."""
     micro_batches: int | None = None
     """Split a batch into this many parts: less memory."""

@@ -67,7 +67,7 @@ class DryRun:
     """Targets of a row (default: the model's context)."""
     dtype: Literal["float32", "bfloat16"] | None = None
     """Matmul precision (default: the preset's)."""
-    remat: bool | None = None
+    remat: Annotated[bool | None, tyro.conf.FlagConversionOff] = None
     """Rematerialise blocks in the backward pass (default: the preset's)."""
     micro_batches: int | None = None
     """Split a batch into this many parts (default: as few as fit)."""
