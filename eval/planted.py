@@ -12,8 +12,9 @@ from jaxcontam.data.repeats import without_repeats
 from jaxcontam.methods import order_method
 from jaxcontam.methods.order_test import order_result, plan_test, score_test
 from jaxcontam.models.checkpoint import Checkpoint
+from jaxcontam.progress import Progress
 from jaxcontam.results import DESIGNED, Evidence, OrderResult
-from jaxcontam.scoring.scorer import Progress, Scorer, n_targets
+from jaxcontam.scoring.scorer import Scorer, n_targets
 from jaxcontam.stats.pretests import columns, pretest_battery
 from train.audits import encode_planted, text_scores, text_sequences
 from train.plan import PlannedSet

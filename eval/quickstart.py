@@ -26,17 +26,17 @@ from eval.python_docs import Question, read_python_docs
 from eval.study import run_study
 from jaxcontam.analyses.saved import write_files
 from jaxcontam.commands.flags import check_seed
-from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.manifest import Manifest
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
+from jaxcontam.progress import Progress, progress_bar
 from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.report.table import print_results
 from jaxcontam.results import MembershipResult, OrderResult, Report
 from jaxcontam.results.terms import Provenance
 from jaxcontam.scoring.local import device_info, local_scorer, model_info
-from jaxcontam.scoring.scorer import Progress, Scorer
+from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.roc import auc_delong
 from jaxcontam.verdict import MIN_EFFECT, decide
 from train.audits import MEMBERSHIP, encode_planted, references_of

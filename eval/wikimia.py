@@ -34,9 +34,9 @@ from eval.wikimia_pages import (
 from jaxcontam import __version__
 from jaxcontam.cli import EXIT_DONE, EXIT_PARTIAL
 from jaxcontam.commands.flags import check_seed
-from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
+from jaxcontam.progress import progress_bar
 from jaxcontam.report.document import data_digest, make_folder, replace_bytes
 from jaxcontam.scoring.api.address import ApiModel, key_from_environment, parse_api
 from jaxcontam.scoring.api.chat import ChatCompleter

@@ -1,6 +1,5 @@
 """`jaxcontam.membership` and `jaxcontam.replicate` against their commands."""
 
-import contextlib
 import json
 
 import pytest
@@ -64,15 +63,17 @@ def test_replicate_asks_a_model_and_writes_nothing(
     path = tmp_path / "seen.txt"
     path.write_text("\n".join(MEMBERS) + "\n")
     monkeypatch.chdir(tmp_path)
-    titles = []
-
-    def phase(title):
-        titles.append(title)
-        return contextlib.nullcontext()
-
-    found = jaxcontam.replicate(model, path, task="plain", k=8, seed=1, phase=phase)
+    told = []
+    found = jaxcontam.replicate(
+        model,
+        path,
+        task="plain",
+        k=8,
+        seed=1,
+        progress=lambda *counts: told.append(counts),
+    )
     assert found.verdict == "suspected"
-    assert titles == ["guided completions"]
+    assert told[-1] == (8, 8)
     assert capsys.readouterr() == ("", "")
     assert list(tmp_path.iterdir()) == [path]
     assert found.save(tmp_path / "saved").is_file()

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+import jaxcontam
 from jaxcontam import Audit
 from jaxcontam.cli import main
 from tests.stub_models import opened_stub
@@ -54,9 +55,13 @@ def test_file_in_another_order_costs_no_model(by_length, tmp_path, capsys):
     assert "length that rises or falls along the file" in said
     assert "by_length: invalid design, not scored" in said
     assert "remedy: " in said
-    assert not (tmp_path / "out").exists()
+    assert "by_length" in (tmp_path / "out/report.html").read_text()
+    assert main(["verify", str(tmp_path / "out")]) == 0
+    capsys.readouterr()
     assert main([*command, "--json"]) == 0
-    (file,) = json.loads(capsys.readouterr().out)["unscored"]
+    document = json.loads(capsys.readouterr().out)
+    assert (document["model"], document["results"]) == (None, [])
+    (file,) = document["unscored"]
     assert (file["benchmark"], file["verdict"]) == ("by_length", "invalid design")
     assert file["method"] == "direction"
     assert all(test["directional"] for test in file["pretests"])
@@ -70,7 +75,18 @@ def test_model_is_opened_for_files_that_pass_or_are_scored_anyway(
         assert "nowhere: no such model directory" in capsys.readouterr().err
 
 
-def test_file_in_runs_is_refused_by_a_test_of_random_orders_alone(in_runs, capsys):
+def test_file_in_another_order_costs_no_model_from_python(by_length):
+    def never(pairs):
+        raise AssertionError("a model was asked")
+
+    result = jaxcontam.audit(never, by_length)
+    assert (result.verdict, result.p_value) == ("invalid design", None)
+
+
+def test_file_in_runs_is_refused_by_a_test_of_random_orders_alone(
+    in_runs, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
     command = ["audit", "nowhere", str(in_runs)]
     assert main([*command, "--shuffled"]) == 0
     said = capsys.readouterr().err

@@ -23,7 +23,7 @@ SOURCES = sorted(path for name in PACKAGES for path in (ROOT / name).rglob("*.py
 # Rooms in the order of imports: a file may import from its own room and those after.
 ROOMS = ["cli", "completion", "commands", "analyses", "methods", "report"]
 ROOMS += ["verdict", "scoring", "stats", "models", "data"]
-ROOMS += ["results", "processes", "errors", "terminal"]
+ROOMS += ["results", "processes", "progress", "errors", "terminal"]
 
 
 def tree_of(path):

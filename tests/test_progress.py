@@ -1,6 +1,10 @@
-"""Progress in a log, where no bar can be drawn."""
+"""Progress in a log, in a notebook, and where nobody looks."""
 
-from jaxcontam.commands import progress
+import types
+
+import pytest
+
+from jaxcontam import progress
 
 
 def test_a_log_gets_lines_only_after_a_minute(capsys, monkeypatch):
@@ -33,3 +37,18 @@ def test_nothing_is_printed_of_short_work(capsys):
         update(1, 2)
         update(2, 2)
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("in_notebook", [True, False])
+def test_a_function_draws_a_bar_in_a_notebook_and_is_silent_in_a_script(
+    in_notebook, capsys, monkeypatch
+):
+    shell = types.SimpleNamespace(kernel="a kernel") if in_notebook else None
+    ipython = types.SimpleNamespace(get_ipython=lambda: shell)
+    monkeypatch.setitem(progress.sys.modules, "IPython", ipython)
+    with progress.shown(None, "scoring orders") as told:
+        told(3, 4)
+        told(4, 4)
+    said = capsys.readouterr().err
+    assert ("scoring orders: 100%" in said) == in_notebook
+    assert in_notebook or said == ""

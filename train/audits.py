@@ -25,8 +25,9 @@ from jaxcontam.methods.order_test import (
     score_test,
 )
 from jaxcontam.models.decoder import Decoder
+from jaxcontam.progress import Progress
 from jaxcontam.scoring.local import local_scorer
-from jaxcontam.scoring.scorer import Progress, Scorer, n_targets
+from jaxcontam.scoring.scorer import Scorer, n_targets
 from jaxcontam.scoring.stored import NonFiniteScoreError
 from jaxcontam.stats.roc import auc_delong
 from train.audit_log import AuditRow

@@ -19,11 +19,11 @@ from typing import Literal
 
 from jaxcontam.cli import EXIT_PARTIAL, parse, run_command
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
-from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.progress import progress_bar
 from jaxcontam.report.document import make_folder, replace_bytes
 from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.scoring.compiled import keep_compiled

@@ -9,11 +9,11 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from jaxcontam import __version__
-from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.encoding import encode_examples, plain_tokenizer
 from jaxcontam.data.manifest import Manifest
 from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
+from jaxcontam.progress import progress_bar
 from jaxcontam.scoring.mesh_shape import MeshShape
 from train.audits import DEFAULT_TESTS
 from train.background_check import check_background

@@ -51,9 +51,9 @@ from eval.planted import order_tests, trained
 from eval.study import Clock, finish_study, run_study
 from jaxcontam.analyses.saved import write_files
 from jaxcontam.commands.flags import STORE_DIR, check_positive, check_seed, flags_of
-from jaxcontam.commands.progress import progress_bar
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
+from jaxcontam.progress import progress_bar
 from jaxcontam.report.document import REPORT_NAME
 from jaxcontam.report.page import PAGE_NAME
 from jaxcontam.report.provenance import library_versions

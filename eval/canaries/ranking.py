@@ -18,8 +18,9 @@ from jaxcontam.data.encoding import Encoded
 from jaxcontam.data.manifest import Manifest
 from jaxcontam.methods.membership.blind import blind_baselines
 from jaxcontam.models.checkpoint import Checkpoint
+from jaxcontam.progress import Progress
 from jaxcontam.results import MembershipResult
-from jaxcontam.scoring.scorer import Progress, Scorer
+from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.roc import auc_delong, auc_interval
 from train.audits import MEMBERSHIP, encode_planted
 from train.background_check import found_in

@@ -20,12 +20,12 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.text_model import TextModel
+from jaxcontam.progress import Progress
 from jaxcontam.scoring.opened import PairSource, SequenceScorer
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScores
 from jaxcontam.scoring.rows import rows_of
 from jaxcontam.scoring.scorer import Scorer, SequenceSums, TokenTable
-from jaxcontam.scoring.stored import Progress
 
 _T = TypeVar("_T")
 

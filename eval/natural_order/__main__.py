@@ -33,7 +33,7 @@ from eval.natural_order.audited import (
 from eval.natural_order.kinds import KINDS
 from eval.study import Clock, Grid, finish_study, grouped, run_study
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
-from jaxcontam.commands.progress import progress_bar
+from jaxcontam.progress import progress_bar
 from jaxcontam.report.document import make_folder
 from jaxcontam.report.figure import BLUE, ORANGE, STYLE, figure_axes, svg_text
 

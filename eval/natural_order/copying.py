@@ -21,9 +21,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from jaxcontam.progress import Progress
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScores
-from jaxcontam.scoring.stored import Progress
 
 PREFIX_ID = 0
 """Before each text."""

@@ -34,8 +34,8 @@ from eval.python_docs import read_python_docs
 from eval.study import Clock, Records, finish_study, grouped, run_study
 from jaxcontam.cli import EXIT_PARTIAL
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
-from jaxcontam.commands.progress import progress_bar
 from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.progress import progress_bar
 from train.population_workers import Failure, n_cores
 from train.sources import corpus_digest
 

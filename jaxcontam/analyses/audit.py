@@ -1,6 +1,7 @@
 """Audit: was the order of a benchmark in the training data of a model?"""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,19 +9,25 @@ from typing import TYPE_CHECKING, Any
 from jaxcontam.analyses.audit_design import AuditDesign, Effort, design_of
 from jaxcontam.analyses.model import load
 from jaxcontam.analyses.order_files import CheckedFiles, Texts, check_files, read_files
-from jaxcontam.analyses.scored import Row, plan_audit, scored_rows, with_reference
+from jaxcontam.analyses.scored import (
+    Planned,
+    Row,
+    plan_audit,
+    scored_rows,
+    with_reference,
+)
 from jaxcontam.analyses.stopwatch import Stopwatch
+from jaxcontam.progress import Bar, Progress, shown
 from jaxcontam.report.provenance import library_versions
 from jaxcontam.results import (
     Evidence,
-    ModelInfo,
     OrderResult,
     Pretest,
     Report,
     UnscoredFile,
 )
-from jaxcontam.scoring.opened import OpenModel
-from jaxcontam.scoring.stored import Progress
+from jaxcontam.scoring.opened import OpenModel, SequenceScorer
+from jaxcontam.scoring.shares import ShareScored
 from jaxcontam.verdict import MIN_EFFECT, decide, screen
 
 if TYPE_CHECKING:
@@ -215,7 +222,8 @@ def audit(
         batch_tokens: Tokens of a batch on one device; None chooses by device.
         store: Folder in which scores of a directory or a server are kept, so that
             another call goes on there; None keeps none.
-        progress: Called with target tokens done and in all.
+        progress: Called with target tokens done and in all; None draws a bar where
+            someone looks, in a terminal or a notebook.
 
     Returns:
         Verdict, p-values, effects and evidence; `save` writes a report.
@@ -255,62 +263,96 @@ def audit(
         design.check_reference()
     files = read_files(texts, design)
     checked = check_files(files, design)
-    target = load(model, tokenizer=tokenizer, dtype=dtype)
 
-    def rows_of(one: OpenModel, folder: Path | None) -> list[Row]:
-        return scored_rows(
-            plan_audit(checked.benchmarks, files, one, design).tests,
-            one.make_scorer(store=folder, batch_tokens=batch_tokens),
-            names=design.test_names,
-            checked=checked,
-            progress=progress,
+    def ready(one: Any, folder: Path | None) -> ReadyAudit:
+        opened = load(one, tokenizer=tokenizer, dtype=dtype)
+        return ReadyAudit(
+            opened,
+            plan_audit(checked.benchmarks, files, opened, design).tests,
+            opened.make_scorer(store=folder, batch_tokens=batch_tokens),
         )
 
-    folder = None if store is None else Path(store)
-    rows: list[Row] = []
-    reference_info = None
+    target = of_reference = None
     if checked.benchmarks:
-        rows = rows_of(target, folder)
+        folder = None if store is None else Path(store)
+        target = ready(model, folder)
         if reference is not None:
-            other = load(reference, tokenizer=tokenizer, dtype=dtype)
-            reference_info = other.info
-            of_other = rows_of(other, None if folder is None else folder / "reference")
-            rows = with_reference(rows, of_other, reference_info, seed=seed)
-    names = [benchmark.name for benchmark in files.benchmarks]
-    command = ("audit", target.info.name, *names, *design.flags)
-    return conclude(
-        rows,
+            of_reference = ready(
+                reference, None if folder is None else folder / "reference"
+            )
+    name = str(model) if isinstance(model, str | Path) else "MODEL"
+    return run_audit(
         target,
         checked,
         design,
-        command=command,
+        reference=of_reference,
+        command=(
+            "audit",
+            name if target is None else target.model.info.name,
+            *(benchmark.name for benchmark in files.benchmarks),
+            *design.flags,
+        ),
         watch=watch,
-        reference=reference_info,
+        bar=functools.partial(shown, progress),
     )
 
 
-def conclude(
-    rows: Sequence[Row],
-    model: OpenModel,
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class ReadyAudit:
+    """A model, its tests of all benchmarks, and what scores them."""
+
+    model: OpenModel
+    tests: tuple[Planned, ...]
+    scorer: SequenceScorer
+
+
+def run_audit(
+    target: ReadyAudit | None,
     checked: CheckedFiles,
     design: AuditDesign,
     *,
+    reference: ReadyAudit | None = None,
     command: Sequence[str],
     watch: Stopwatch,
-    reference: ModelInfo | None = None,
+    bar: Bar,
 ) -> AuditResult:
-    """Decide scored tests, corrected for the number of benchmarks.
+    """Score the planned tests and decide, corrected for the number of benchmarks.
 
     Args:
-        rows: Results before verdicts, with their evidence.
-        model: What was scored; its notes become warnings.
+        target: The model; None where no file is to be scored.
         checked: The files.
         design: What was asked.
+        reference: The model that cannot have seen them, if one was given.
         command: The words that made it; remedies repeat them.
         watch: Started with the run.
-        reference: The reference model, if one was given.
+        bar: Gives the progress of a title while a block runs.
+
+    Raises:
+        ShareScored: If this process scores a share; it is scored then.
     """
-    notes = model.notes()
+
+    def rows_of(one: ReadyAudit, title: str) -> list[Row]:
+        with bar(title) as progress:
+            return scored_rows(
+                one.tests,
+                one.scorer,
+                names=design.test_names,
+                checked=checked,
+                progress=progress,
+            )
+
+    rows: list[Row] = []
+    notes: tuple[str, ...] = ()
+    if target is not None:
+        try:
+            rows = rows_of(target, "scoring orders")
+        except ShareScored:
+            if reference is None:
+                raise
+        if reference is not None:
+            others = rows_of(reference, "scoring orders with the reference")
+            rows = with_reference(rows, others, reference.model.info, seed=design.seed)
+        notes = target.model.notes()
     noted = [dataclasses.replace(row, warnings=row.warnings + notes) for row, _ in rows]
     decided = decide(noted, min_effect=design.min_effect)
     report = Report(
@@ -318,13 +360,13 @@ def conclude(
         seed=design.seed,
         started=watch.started,
         wall_seconds=watch.seconds,
-        model=model.info,
-        device=model.device,
+        model=None if target is None else target.model.info,
+        device=None if target is None else target.model.device,
         versions=library_versions(),
         min_effect=design.min_effect,
         results=tuple(decided),
         screening=screen(decided),
         unscored=checked.unscored,
-        reference=reference,
+        reference=None if reference is None else reference.model.info,
     )
     return AuditResult(report, tuple(evidence for _, evidence in rows))

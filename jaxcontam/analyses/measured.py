@@ -5,8 +5,7 @@ Dimension key
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -15,14 +14,11 @@ import numpy as np
 from jaxcontam.analyses.partition import Arm, rouge_overlap
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.annotate import is_filled, read_sheet
-from jaxcontam.methods.replication.instance import Progress
 from jaxcontam.methods.replication.overlap import Measure, overlap_scores
 from jaxcontam.methods.replication.people import People
+from jaxcontam.progress import Bar
 
 _TITLES = {"bleurt": "BLEURT", "embedding": "The embedding cosine"}
-
-Phase = Callable[[str], AbstractContextManager[Progress | None]]
-"""Opens the progress of a part of a run, by its title."""
 
 
 class OverlapModel(Protocol):
@@ -62,7 +58,7 @@ class Measured:
 
 
 def measured(
-    arm: Arm, measures: Sequence[OverlapModel], *, control: Arm | None, phase: Phase
+    arm: Arm, measures: Sequence[OverlapModel], *, control: Arm | None, bar: Bar
 ) -> Measured:
     """Measures of both kinds of completions, ROUGE-L first.
 
@@ -70,7 +66,7 @@ def measured(
         arm: The completions.
         measures: Models that measure beside it.
         control: Measured only where the local judge reads the measure.
-        phase: Opens the progress of each measure.
+        bar: Gives the progress of each measure.
     """
     rouge = rouge_overlap(arm)
     if rouge is None or arm.general is None:
@@ -79,7 +75,7 @@ def measured(
     control_bleurt = None
     for measure in measures:
         is_bleurt_20 = getattr(measure, "is_bleurt_20", False)
-        with phase(f"measuring {measure.name}"):
+        with bar(f"measuring {measure.name}"):
             overlaps[measure.name] = (
                 overlap_scores(measure.measure, arm.instances, arm.guided),
                 overlap_scores(measure.measure, arm.instances, arm.general),

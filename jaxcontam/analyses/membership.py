@@ -36,6 +36,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.neighbours import edited
 from jaxcontam.methods.membership.plan import Inputs, score_texts
 from jaxcontam.methods.membership.text_model import text_model_of
+from jaxcontam.progress import Progress, shown
 from jaxcontam.report.provenance import library_versions
 from jaxcontam.report.texts import text_rows
 from jaxcontam.results import Report
@@ -45,7 +46,7 @@ from jaxcontam.results.membership import (
     ScoreResult,
     SetResult,
 )
-from jaxcontam.scoring.stored import NonFiniteScoreError, Progress
+from jaxcontam.scoring.stored import NonFiniteScoreError
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -163,7 +164,8 @@ def membership(
         batch_tokens: Tokens of a batch on one device; None chooses by device.
         store: Folder in which scores are kept, so that another call goes on there;
             None keeps none.
-        progress: Told of target tokens done and in all.
+        progress: Called with target tokens done and in all; None draws a bar where
+            someone looks, in a terminal or a notebook.
 
     Raises:
         InputError: If texts or scores cannot be had, or too few texts have a score.
@@ -217,14 +219,15 @@ def membership(
         ),
         seed=seed,
     )
-    return score_and_judge(
-        plan,
-        fprs=fprs,
-        convention=convention,
-        command=("membership", target.info.name, run.name),
-        watch=watch,
-        progress=progress,
-    )
+    with shown(progress, "scoring texts") as told:
+        return score_and_judge(
+            plan,
+            fprs=fprs,
+            convention=convention,
+            command=("membership", target.info.name, run.name),
+            watch=watch,
+            progress=told,
+        )
 
 
 def score_and_judge(

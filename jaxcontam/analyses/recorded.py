@@ -1,10 +1,9 @@
 """Completions that were made elsewhere, judged as those of a run are."""
 
-import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from jaxcontam.analyses.measured import OverlapModel, Phase, human_labels, measured
+from jaxcontam.analyses.measured import OverlapModel, human_labels, measured
 from jaxcontam.analyses.partition import Arm, Partition
 from jaxcontam.analyses.replicate import ReplicationAnalysis
 from jaxcontam.analyses.stopwatch import Stopwatch
@@ -12,6 +11,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.people import People
 from jaxcontam.methods.replication.recorded import Recorded, read_recorded
 from jaxcontam.methods.replication.split import instances_fingerprint
+from jaxcontam.progress import Bar, silent
 
 _TAKEN_FOR_BLEURT_20 = (
     "the file's BLEURT scores are taken for those of BLEURT-20, for it does not say "
@@ -27,7 +27,7 @@ def recorded_analysis(
     annotated: Path | None = None,
     seed: int = 0,
     watch: Stopwatch | None = None,
-    phase: Phase = lambda _: contextlib.nullcontext(),
+    bar: Bar = silent,
 ) -> ReplicationAnalysis:
     """Read completions, measure them, and judge them by the local judge.
 
@@ -38,7 +38,7 @@ def recorded_analysis(
         annotated: Sheet of people's labels.
         seed: Of the resamples.
         watch: Started with the run.
-        phase: Opens the progress of each measure.
+        bar: Gives the progress of each measure.
 
     Raises:
         InputError: If a file is at fault, or has no second instruction to measure.
@@ -57,7 +57,7 @@ def recorded_analysis(
     of_control = None
     if other is not None:
         of_control = Arm(instances=other.instances, guided=other.guided)
-    found = measured(arm, measures, control=of_control, phase=phase)
+    found = measured(arm, measures, control=of_control, bar=bar)
     # What can be measured again is; a score of a model that is not here is kept.
     is_recorded = "bleurt" in recorded.scores and "bleurt" not in found.overlaps
     control_bleurt = found.control_bleurt

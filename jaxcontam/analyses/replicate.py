@@ -6,15 +6,14 @@ Dimension key
     N  instances
 """
 
-import contextlib
 import dataclasses
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from jaxcontam.analyses.measured import (
     OverlapModel,
-    Phase,
     check_sheet,
     human_labels,
     measured,
@@ -38,6 +37,7 @@ from jaxcontam.methods.replication.ts_guessing import (
     ts_guessing_option,
     ts_guessing_word,
 )
+from jaxcontam.progress import Bar, Progress, shown, silent
 from jaxcontam.report.provenance import library_versions
 from jaxcontam.report.replication import COMMAND
 from jaxcontam.results import DeviceInfo, ModelInfo, Report
@@ -130,7 +130,7 @@ def replicate(
     judge: Completer | None = None,
     measures: Sequence[OverlapModel] = (),
     annotated: Path | None = None,
-    phase: Phase = lambda _: contextlib.nullcontext(),
+    progress: Progress | None = None,
     **questions: Any,
 ) -> ReplicationAnalysis:
     """Ask a model for the rest of instances, and judge whether it copies them.
@@ -147,7 +147,8 @@ def replicate(
         judge: A chat model that then decides; without one the local judge does.
         measures: Further measures of overlap.
         annotated: Sheet of people's labels.
-        phase: Opens the progress of each part of the run.
+        progress: Called with prompts done and in all, part by part; None draws a bar
+            where someone looks, in a terminal or a notebook.
         **questions: As `plan_replication` takes them: task, k, control, compare, seed
             and others.
 
@@ -157,6 +158,7 @@ def replicate(
     Source:
         Golchin and Surdeanu, arXiv:2308.08493.
     """
+    bar = functools.partial(shown, progress)
     check_sheet(annotated)
     plan = plan_replication(benchmark, **questions)
     with open_prompted(
@@ -165,8 +167,8 @@ def replicate(
         dtype=dtype,
         is_plain=plan.prompts.task == "plain",
     ) as opened:
-        found = ask(plan, opened, measures=measures, annotated=annotated, phase=phase)
-    return found if judge is None else judged_by(found, judge, phase=phase)
+        found = ask(plan, opened, measures=measures, annotated=annotated, bar=bar)
+    return found if judge is None else judged_by(found, judge, bar=bar)
 
 
 def room(plan: ReplicationPlan, model: PromptedModel) -> tuple[int, tuple[str, ...]]:
@@ -207,7 +209,7 @@ def ask(
     measures: Sequence[OverlapModel] = (),
     annotated: Path | None = None,
     watch: Stopwatch | None = None,
-    phase: Phase = lambda _: contextlib.nullcontext(),
+    bar: Bar = silent,
 ) -> ReplicationAnalysis:
     """Ask for everything that a plan holds, and measure the answers.
 
@@ -217,7 +219,7 @@ def ask(
         measures: Further measures of overlap.
         annotated: Sheet of people's labels.
         watch: Started with the run.
-        phase: Opens the progress of each part.
+        bar: Gives the progress of each part.
 
     Raises:
         InputError: If the model refuses everything, or the sheet is of another run.
@@ -226,7 +228,7 @@ def ask(
     new_tokens, notes = room(plan, model)
 
     def complete(prompts: Sequence[str], title: str) -> tuple[Completion, ...]:
-        with phase(title) as progress:
+        with bar(title) as progress:
             found = model.completer.complete(
                 prompts,
                 max_tokens=new_tokens,
@@ -240,12 +242,12 @@ def ask(
     general = None
     if (prompts := plan.general) is not None:
         general = complete(prompts, "general completions")
-    comparisons, answers = _compared(plan, model, new_tokens, phase)
+    comparisons, answers = _compared(plan, model, new_tokens, bar)
     arm = Arm(instances=plan.drawn.instances, guided=guided[0], general=general)
     control = None
     if plan.control is not None:
         control = Arm(instances=plan.control.instances, guided=guided[1])
-    found = measured(arm, measures, control=control, phase=phase)
+    found = measured(arm, measures, control=control, bar=bar)
     partition = Partition(
         name=plan.benchmark.name,
         fingerprint=plan.drawn.fingerprint,
@@ -276,7 +278,7 @@ def ask(
 
 
 def _compared(
-    plan: ReplicationPlan, model: PromptedModel, most: int, phase: Phase
+    plan: ReplicationPlan, model: PromptedModel, most: int, bar: Bar
 ) -> tuple[list[ComparisonResult], list[dict[str, Any]]]:
     """Results and answers of the further methods, in the order they were named."""
     instances, completer = plan.drawn.instances, model.completer
@@ -286,7 +288,7 @@ def _compared(
     found: list[ComparisonResult] = []
     rows: list[dict[str, Any]] = []
     for name in plan.compare:
-        with phase(name) as progress:
+        with bar(name) as progress:
             shared: dict[str, Any] = {"progress": progress}
             if name == "first_instances":
                 result, own = first_instances(
@@ -340,20 +342,20 @@ def judged_by(
     analysis: ReplicationAnalysis,
     judge: Completer,
     *,
-    phase: Phase = lambda _: contextlib.nullcontext(),
+    bar: Bar = silent,
 ) -> ReplicationAnalysis:
     """The analysis with the labels of a chat model, which then decides.
 
     Args:
         analysis: Without them.
         judge: The chat model.
-        phase: Opens the progress of each arm.
+        bar: Gives the progress of each arm.
     """
     partition = analysis.partition
     labels = []
     for arm in (partition.arm, partition.control):
         if arm is not None:
-            with phase("judging") as progress:
+            with bar("judging") as progress:
                 labels.append(
                     judge_llm(
                         judge,

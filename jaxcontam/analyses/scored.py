@@ -24,8 +24,8 @@ from jaxcontam.methods.order_test import (
 from jaxcontam.methods.reference_model import reference_result
 from jaxcontam.methods.two_min import combined_results
 from jaxcontam.methods.version_method import VersionMethod
+from jaxcontam.progress import Progress, progress_after
 from jaxcontam.results import Evidence, ModelInfo, OrderResult
-from jaxcontam.scoring.scorer import Progress
 from jaxcontam.scoring.shares import each_scored
 from jaxcontam.stats.effect import LEVEL
 
@@ -145,7 +145,7 @@ def scored_rows(
     total, done = sum(test.n_targets for test in planned), 0
     calls = []
     for test in planned:
-        after = _after(progress, done, total)
+        after = progress_after(progress, done, total)
         calls.append(functools.partial(score_test, test, scorer, after))
         done += test.n_targets
     rows: list[Row] = []
@@ -175,13 +175,6 @@ def scored_rows(
         primary = two_min.METHOD.name == names[0]
         rows += [(row, None) for row in combined_results(parts, primary=primary)]
     return rows
-
-
-def _after(progress: Progress | None, done: int, total: int) -> Progress | None:
-    """Progress of one test as progress of all."""
-    if progress is None:
-        return None
-    return lambda now, _: progress(done + now, total)
 
 
 def has_all_pairs(method: object) -> bool:

@@ -11,9 +11,9 @@ from jaxcontam.data.journal import Journal
 from jaxcontam.data.rouge import rouge_l
 from jaxcontam.errors import InputError
 from jaxcontam.methods.unlearning import Similarities
+from jaxcontam.progress import Progress
 from jaxcontam.results.unlearning import CHUNKS
 from jaxcontam.scoring.api.address import ApiModel
-from jaxcontam.scoring.completer import Progress
 
 if TYPE_CHECKING:
     from jaxcontam.models.checkpoint import Checkpoint

@@ -8,23 +8,27 @@ from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
 
-from jaxcontam.analyses.audit import AuditResult, conclude
+from jaxcontam.analyses.audit import AuditResult, ReadyAudit, run_audit
 from jaxcontam.analyses.audit_design import AuditDesign
-from jaxcontam.analyses.order_files import check_files, read_files
+from jaxcontam.analyses.order_files import (
+    AuditFiles,
+    CheckedFiles,
+    check_files,
+    read_files,
+)
 from jaxcontam.analyses.saved import write_files
-from jaxcontam.analyses.scored import plan_audit, scored_rows, with_reference
+from jaxcontam.analyses.scored import plan_audit
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.device_flags import ScoringFlags, open_for
 from jaxcontam.commands.dry_run import dry_run
 from jaxcontam.commands.flags import flags_of, store_of
 from jaxcontam.commands.order_checks import print_checks
 from jaxcontam.commands.outcome import print_outcome, print_unscored
-from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.errors import InputError
 from jaxcontam.processes import is_first
+from jaxcontam.progress import progress_bar
 from jaxcontam.report.document import make_folder
-from jaxcontam.scoring.shares import ShareScored
 from jaxcontam.terminal import Terminal, json_text, visible
 
 if TYPE_CHECKING:
@@ -88,74 +92,62 @@ class Audit(AuditDesign, ScoringFlags):
             console = Terminal(stderr=True)
             print_checks(checked.pretests, console)
             print_unscored(checked.unscored, command, console)
-        if not checked.benchmarks:
+        target = reference = None
+        if checked.benchmarks:
+            model = opened()
+            out = self.out or default_out("audit", model.name, checked.benchmarks)
+            target, left_out = self._ready(model, files, checked, out)
+            for words in left_out:
+                line = visible(f"jaxcontam: warning: left out: {words}")
+                print(line, file=sys.stderr)
+            if self.dry_run:
+                return dry_run(
+                    target.tests,
+                    target.scorer,
+                    price_per_hour=self.price_per_hour,
+                    budget=self.api_options.limits,
+                    as_json=self.json,
+                )
+            make_folder(out)
+            if self.reference is not None:
+                other = open_for(self, self.reference, beside=model)
+                reference, _ = self._ready(other, files, checked, out)
+        elif self.dry_run:
             found = {"unscored": [dataclasses.asdict(one) for one in checked.unscored]}
             if self.json:
                 print(json_text(found))
             return found
-        model = opened()
-        out = self.out or default_out("audit", model.name, checked.benchmarks)
+        else:
+            # No model was opened; a report of scores is not replaced by a refusal.
+            out = self.out or default_out("audit", "unscored", files.benchmarks)
+        result = run_audit(
+            target,
+            checked,
+            self,
+            reference=reference,
+            command=command,
+            watch=watch,
+            bar=progress_bar,
+        )
+        return self._published(result, out) if is_first() else {}
+
+    def _ready(
+        self, model: "OpenModel", files: AuditFiles, checked: CheckedFiles, out: Path
+    ) -> tuple[ReadyAudit, tuple[str, ...]]:
+        """The tests planned for a model, and why others are left out."""
         plan = plan_audit(checked.benchmarks, files, model, self)
-        for words in plan.left_out:
-            line = visible(f"jaxcontam: warning: left out: {words}")
-            print(line, file=sys.stderr)
-        if not self.dry_run:
-            make_folder(out)
         scorer = model.make_scorer(
             store=store_of(self, out, model), batch_tokens=self.batch_tokens
         )
-        if self.dry_run:
-            return dry_run(
-                plan.tests,
-                scorer,
-                price_per_hour=self.price_per_hour,
-                budget=self.api_options.limits,
-                as_json=self.json,
-            )
-        rows = []
-        try:
-            with progress_bar("scoring orders") as progress:
-                rows = scored_rows(
-                    plan.tests,
-                    scorer,
-                    names=self.test_names,
-                    checked=checked,
-                    progress=progress,
-                )
-        except ShareScored:
-            if self.reference is None:
-                raise
-        reference = None
-        if self.reference is not None:
-            other = open_for(self, self.reference, beside=model)
-            reference = other.info
-            with progress_bar("scoring orders with the reference") as progress:
-                of_other = scored_rows(
-                    plan_audit(checked.benchmarks, files, other, self).tests,
-                    other.make_scorer(
-                        store=store_of(self, out, other), batch_tokens=self.batch_tokens
-                    ),
-                    names=self.test_names,
-                    checked=checked,
-                    progress=progress,
-                )
-            rows = with_reference(rows, of_other, reference, seed=self.seed)
-        result = conclude(
-            rows,
-            model,
-            checked,
-            self,
-            command=command,
-            watch=watch,
-            reference=reference,
-        )
-        return self._published(result, out) if is_first() else {}
+        return ReadyAudit(model, plan.tests, scorer), plan.left_out
 
     def _published(self, result: AuditResult, out: Path) -> dict:
         """Write the report and print it; returns the document."""
         document, page = write_files(result.report, result.evidence, out)
         if self.json:
             print(json_text(document))
+        elif not result.results:
+            print(f"report: {page}")
         else:
             print_outcome(list(result.results), result.report.command, page, Terminal())
         return document

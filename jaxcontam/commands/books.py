@@ -24,7 +24,6 @@ from jaxcontam.commands.flags import (
     report_folder,
     store_of,
 )
-from jaxcontam.commands.progress import progress_bar
 from jaxcontam.commands.publish import shown
 from jaxcontam.data.benchmark import fingerprint
 from jaxcontam.data.books import (
@@ -39,6 +38,7 @@ from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.methods import METHODS
 from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.processes import is_first
+from jaxcontam.progress import progress_bar
 from jaxcontam.report.books import (
     COMMAND,
     book_aucs,

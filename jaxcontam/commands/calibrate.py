@@ -19,7 +19,6 @@ from jaxcontam.commands.flags import (
     flags_of,
     store_of,
 )
-from jaxcontam.commands.progress import progress_bar
 from jaxcontam.commands.publish import shown
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
@@ -28,6 +27,7 @@ from jaxcontam.methods import order_method
 from jaxcontam.methods.calibration import calibrate_test
 from jaxcontam.methods.order_test import PlannedTest
 from jaxcontam.processes import is_first
+from jaxcontam.progress import progress_bar
 from jaxcontam.report.calibration import (
     COMMAND,
     MEANING,

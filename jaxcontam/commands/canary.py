@@ -23,7 +23,6 @@ from jaxcontam.commands.flags import (
     store_of,
 )
 from jaxcontam.commands.new_files import write_new_files
-from jaxcontam.commands.progress import progress_bar
 from jaxcontam.commands.publish import publish
 from jaxcontam.data.benchmark import content_digest, load_benchmark
 from jaxcontam.errors import InputError
@@ -39,6 +38,7 @@ from jaxcontam.methods.versions import (
     plan_texts,
     score_texts,
 )
+from jaxcontam.progress import progress_bar
 from jaxcontam.report.numbers import p_of, p_text
 from jaxcontam.results import DESIGNED, Evidence, OrderResult
 from jaxcontam.stats.padding import padded

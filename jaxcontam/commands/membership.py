@@ -33,11 +33,11 @@ from jaxcontam.commands.flags import (
     store_of,
 )
 from jaxcontam.commands.membership_printed import print_membership
-from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.corpus import Fault, list_corpus, read_segments
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.score import Reading
 from jaxcontam.processes import is_first
+from jaxcontam.progress import progress_bar
 from jaxcontam.report.archive import DAMAGED_ARRAY
 from jaxcontam.report.document import replace_bytes
 from jaxcontam.report.texts import TEXTS_NAME

@@ -14,7 +14,6 @@ from rich.table import Table
 from tyro.conf import Positional
 
 from jaxcontam.commands.flags import check_positive, flags_of
-from jaxcontam.commands.progress import progress_bar
 from jaxcontam.commands.search_state import (
     NamedFault,
     Reached,
@@ -27,6 +26,7 @@ from jaxcontam.data.occurrences import RULES, Form, Occurrence, forms_of, occurr
 from jaxcontam.data.overlap import OverlapSearch
 from jaxcontam.data.overlap_index import SHORT, overlap_index
 from jaxcontam.errors import InputError
+from jaxcontam.progress import progress_bar
 from jaxcontam.report.document import make_folder, replace_files
 from jaxcontam.terminal import Terminal, json_text
 

@@ -32,13 +32,13 @@ from jaxcontam.commands.flags import (
     flag_of,
     flags_of,
 )
-from jaxcontam.commands.progress import progress_bar
 from jaxcontam.commands.replicate_dry_run import planned_words
 from jaxcontam.commands.replicate_printed import print_replication
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.methods.replication.annotate import is_filled, read_sheet, sheet_text
 from jaxcontam.methods.replication.recorded import read_recorded
+from jaxcontam.progress import progress_bar
 from jaxcontam.report.document import make_folder, replace_bytes
 from jaxcontam.report.replication import (
     COMMAND,
@@ -54,7 +54,7 @@ _WITH_RECORDED = {
     *("concurrency", "budget", "price_in", "price_out", "retry_refused"),
     *("seed", "out", "json"),
 }
-_phase = functools.partial(progress_bar, unit="answers/s")
+_bar = functools.partial(progress_bar, unit="answers/s")
 
 JOURNAL_NAME = "requests.jsonl"
 """Finished answers under `--out`, from which a rerun goes on."""
@@ -228,7 +228,7 @@ class Replicate(DtypeFlags, ReportFlags):
             with open_judge(
                 self.judge, asked=self.model, journal=journal, settings=settings
             ) as judge:
-                found = judged_by(found, judge, phase=_phase)
+                found = judged_by(found, judge, bar=_bar)
         words = [str(w) for w in (self.model, self.benchmark) if w is not None]
         found = dataclasses.replace(found, command=(COMMAND, *words, *flags_of(self)))
         document, page = write_files(found, out)
@@ -264,7 +264,7 @@ class Replicate(DtypeFlags, ReportFlags):
             annotated=self.annotated,
             seed=self.seed,
             watch=watch,
-            phase=_phase,
+            bar=_bar,
         )
 
     def _asked(
@@ -300,7 +300,7 @@ class Replicate(DtypeFlags, ReportFlags):
                 measures=measures,
                 annotated=self.annotated,
                 watch=watch,
-                phase=_phase,
+                bar=_bar,
             )
             return found, out
 

@@ -9,7 +9,8 @@ from jaxcontam.analyses.prompted_model import PromptedModel, served_info, served
 from jaxcontam.analyses.replicate import ask, judged_by, room
 from jaxcontam.analyses.replicate_plan import ReplicationPlan
 from jaxcontam.data.journal import Journal
-from jaxcontam.methods.replication.instance import Completion, Progress
+from jaxcontam.methods.replication.instance import Completion
+from jaxcontam.progress import Progress
 from jaxcontam.scoring.api.address import ApiModel
 from jaxcontam.scoring.api.budget import Budget
 from jaxcontam.scoring.api.chat import PATH, answer_seed

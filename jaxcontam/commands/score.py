@@ -10,11 +10,11 @@ from tyro.conf import Positional
 
 from jaxcontam.commands.device_flags import ScoringFlags, open_for
 from jaxcontam.commands.flags import TextFlags
-from jaxcontam.commands.progress import progress_bar
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_texts
 from jaxcontam.errors import InputError
 from jaxcontam.processes import is_first
+from jaxcontam.progress import progress_bar
 from jaxcontam.report.document import make_folder, replace_bytes
 from jaxcontam.terminal import visible
 

@@ -34,11 +34,11 @@ from jaxcontam.commands.flags import (
     check_positive,
     flags_of,
 )
-from jaxcontam.commands.progress import progress_bar
 from jaxcontam.commands.publish import shown
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.methods.unlearning import BOUND, draw_arms
+from jaxcontam.progress import progress_bar
 from jaxcontam.report.document import make_folder
 from jaxcontam.report.provenance import library_versions
 from jaxcontam.report.unlearning import (

@@ -16,7 +16,6 @@ from jaxcontam.commands.flags import (
     report_folder,
     store_of,
 )
-from jaxcontam.commands.progress import progress_bar
 from jaxcontam.commands.publish import publish
 from jaxcontam.data.versions import load_versions
 from jaxcontam.methods.variants import ScoreUnit, variants_result
@@ -25,6 +24,7 @@ from jaxcontam.methods.versions import (
     plan_texts,
     score_texts,
 )
+from jaxcontam.progress import progress_bar
 from jaxcontam.report.table import print_results
 from jaxcontam.results import Evidence, OrderResult
 from jaxcontam.stats.padding import padded

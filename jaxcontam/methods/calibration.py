@@ -9,6 +9,7 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.methods.method import OrderMethod, PairMethod, TestMethod, pair_strata
 from jaxcontam.methods.order_test import PlannedTest, plan_test, score_test
+from jaxcontam.progress import Progress, progress_after
 from jaxcontam.results import Evidence
 from jaxcontam.results.calibration import (
     FRESH,
@@ -17,8 +18,6 @@ from jaxcontam.results.calibration import (
     DrawnPValues,
 )
 from jaxcontam.scoring.opened import SequenceScorer
-from jaxcontam.scoring.progress import progress_after
-from jaxcontam.scoring.scorer import Progress
 from jaxcontam.scoring.shares import ShareScored
 from jaxcontam.stats.calibration import (
     LEVELS,

@@ -8,12 +8,13 @@ from typing import Protocol
 import numpy as np
 
 from jaxcontam.errors import InputError
+from jaxcontam.progress import Progress
 from jaxcontam.results import Evidence
 from jaxcontam.scoring.cost import Costed, ScoringCost, pair_cost, sequence_cost
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.pair_plan import ALL_TOKENS, PairPlan
 from jaxcontam.scoring.plan import ScoringPlan
-from jaxcontam.scoring.scorer import NonFiniteScoreError, Progress, n_targets
+from jaxcontam.scoring.scorer import NonFiniteScoreError, n_targets
 from jaxcontam.stats.orders import OrderDesign
 from jaxcontam.stats.pair_statistic import PairStatistic
 from jaxcontam.stats.randomisation import N_MONTE_CARLO

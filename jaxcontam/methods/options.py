@@ -18,11 +18,12 @@ from jaxcontam.data.options import Item
 from jaxcontam.errors import InputError
 from jaxcontam.methods.layouts import ScoredTest, UnscorableExampleError
 from jaxcontam.methods.version_method import VersionMethod
+from jaxcontam.progress import Progress
 from jaxcontam.results import Evidence, OrderResult
 from jaxcontam.results.terms import Null, ProofWords
 from jaxcontam.scoring.cost import Costed, ScoringCost, sequence_cost
 from jaxcontam.scoring.opened import SequenceScorer
-from jaxcontam.scoring.scorer import NonFiniteScoreError, Progress, n_targets
+from jaxcontam.scoring.scorer import NonFiniteScoreError, n_targets
 from jaxcontam.scoring.versions import VersionPlan, plan_versions
 from jaxcontam.stats.option_orders import (
     NUMERIC,

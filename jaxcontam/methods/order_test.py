@@ -20,11 +20,12 @@ from jaxcontam.methods.method import (
     TestMethod,
 )
 from jaxcontam.methods.options import PlannedOptions
+from jaxcontam.progress import Progress
 from jaxcontam.results import DESIGNED, RELEASED, OrderResult, Pretest
 from jaxcontam.results.terms import Null, Provenance, restricted_null
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.pair_plan import ALL_TOKENS
-from jaxcontam.scoring.scorer import Progress, Scorer
+from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.pretests import directional
 

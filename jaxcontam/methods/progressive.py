@@ -18,17 +18,12 @@ from jaxcontam.methods.layouts import (
     UnscorableExampleError,
 )
 from jaxcontam.methods.method import OrderFile
+from jaxcontam.progress import Progress, progress_after
 from jaxcontam.results import Evidence
 from jaxcontam.scoring.cost import Costed, ScoringCost, sequence_cost
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.plan import ScoringPlan, plan_orders
-from jaxcontam.scoring.progress import progress_after
-from jaxcontam.scoring.scorer import (
-    NonFiniteScoreError,
-    Progress,
-    SequenceSums,
-    n_targets,
-)
+from jaxcontam.scoring.scorer import NonFiniteScoreError, SequenceSums, n_targets
 from jaxcontam.stats.orders import OrderDesign, from_scoring_columns
 from jaxcontam.stats.sequential import DrawnTest, e_process, order_losses
 from jaxcontam.stats.turns import looks, n_chunks, whole_file_chunk

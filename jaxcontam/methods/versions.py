@@ -14,8 +14,9 @@ import numpy as np
 from jaxcontam.data.benchmark import content_digest, fingerprint
 from jaxcontam.data.encoding import Encoder, encode_examples
 from jaxcontam.errors import InputError
+from jaxcontam.progress import Progress
 from jaxcontam.scoring.opened import SequenceScorer
-from jaxcontam.scoring.scorer import NonFiniteScoreError, Progress, n_targets
+from jaxcontam.scoring.scorer import NonFiniteScoreError, n_targets
 from jaxcontam.scoring.versions import VersionPlan, plan_versions
 
 

@@ -2,12 +2,10 @@
 
 import dataclasses
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
-Progress = Callable[[int, int], None]
-"""Called with the answers that are there and all that are asked for."""
-
+from jaxcontam.progress import Progress
 
 # All up to the last end of thoughts, whose beginning a chat template may have written;
 # and thoughts that were cut off before their end.

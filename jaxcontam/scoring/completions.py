@@ -15,8 +15,8 @@ from jaxcontam.models.generation import (
     continuations,
     prompt_ids,
 )
+from jaxcontam.progress import Progress
 from jaxcontam.scoring.completer import Completion
-from jaxcontam.scoring.stored import Progress
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -27,6 +27,7 @@ from jaxcontam.models.sharding import (
     WeightSharding,
     weight_name,
 )
+from jaxcontam.progress import Progress
 from jaxcontam.scoring.batching import Batch, plan_batches
 from jaxcontam.scoring.kernel import PRECISION
 from jaxcontam.scoring.mesh import (
@@ -43,7 +44,7 @@ from jaxcontam.scoring.shares import (
     division_on,
 )
 from jaxcontam.scoring.store import RowKeys, ScoreStore
-from jaxcontam.scoring.stored import NonFiniteScoreError, Progress, Work
+from jaxcontam.scoring.stored import NonFiniteScoreError, Work
 
 # Most bytes of the gradients of sequences in one batch, at least one sequence.
 _MOST_BYTES = 1 << 28

@@ -14,6 +14,7 @@ import numpy as np
 
 from jaxcontam.data.encoding import Encoder
 from jaxcontam.errors import InputError
+from jaxcontam.progress import Progress
 from jaxcontam.results import DeviceInfo, ModelInfo
 from jaxcontam.scoring.api.address import PREFIX as API_PREFIX
 from jaxcontam.scoring.api.options import ApiOptions
@@ -23,7 +24,6 @@ from jaxcontam.scoring.pair_scorer import PairScores
 from jaxcontam.scoring.scorer import SequenceSums, TokenTable
 from jaxcontam.scoring.shares import Division
 from jaxcontam.scoring.store import ScoreStore
-from jaxcontam.scoring.stored import Progress
 
 if TYPE_CHECKING:
     from jaxcontam.models.checkpoint import Checkpoint

@@ -13,15 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from jaxcontam.progress import Progress
 from jaxcontam.scoring.batching import bucket_lengths
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.shares import Division, Together, divided_batches
 from jaxcontam.scoring.store import RowKeys, ScoreStore
-from jaxcontam.scoring.stored import (
-    NonFiniteScoreError,
-    Progress,
-    Work,
-)
+from jaxcontam.scoring.stored import NonFiniteScoreError, Work
 
 PairForward = Callable[..., Any]
 """(prefixes_IP, lengths_I, continuations_IKT, at_once) -> logprobs_IKT."""

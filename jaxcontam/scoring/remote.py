@@ -16,13 +16,13 @@ from typing import Protocol
 import numpy as np
 
 from jaxcontam.data.characters import text_of
+from jaxcontam.progress import Progress
 from jaxcontam.scoring.api.logprobs import Prompt, PromptScores
 from jaxcontam.scoring.cost import ScoringCost
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScores
 from jaxcontam.scoring.rows import FIRST_K, Row, rows_of
 from jaxcontam.scoring.scorer import SequenceSums, TokenTable, n_targets
-from jaxcontam.scoring.stored import Progress
 
 BEFORE_TEXT = 0x110000
 """Stands for what a server puts before a text; one above the last code point."""

@@ -5,16 +5,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from jaxcontam.progress import Progress
 from jaxcontam.scoring.batching import Batch, plan_batches
 from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.rows import SUMS, TOKENS, Kept, Row, fill, rows_of
 from jaxcontam.scoring.shares import Division, Together, divided_batches
 from jaxcontam.scoring.store import RowKeys, ScoreStore
-from jaxcontam.scoring.stored import (
-    NonFiniteScoreError,
-    Progress,
-    Work,
-)
+from jaxcontam.scoring.stored import NonFiniteScoreError, Work
 
 Forward = Callable[[np.ndarray, np.ndarray], Sequence]
 """(inputs_BS, targets_BS) int32 -> logprobs_BS; means, variances and tops or None."""

@@ -5,9 +5,9 @@ import re
 from collections.abc import Sequence
 
 from jaxcontam.data.journal import Journal
+from jaxcontam.progress import Progress
 from jaxcontam.scoring.api.address import ApiModel
 from jaxcontam.scoring.completer import without_thoughts
-from jaxcontam.scoring.stored import Progress
 
 _PROMPT = """\
 Two continuations of the same beginning follow; A is the original. Say how close B

@@ -13,9 +13,6 @@ from jaxcontam.scoring.store import RowKeys, ScoreStore
 # Batches in flight: the host prepares one while the device works on another.
 _AHEAD = 1
 
-Progress = Callable[[int, int], None]
-"""Called with the target tokens done and the target tokens in all."""
-
 BatchT = TypeVar("BatchT")
 ValueT = TypeVar("ValueT")
 

@@ -41,10 +41,10 @@ from jaxcontam.methods.membership.readings import (
 )
 from jaxcontam.methods.membership.score import Reading, ScoredText, ScoreMethod
 from jaxcontam.methods.membership.text_model import TextModel
-from jaxcontam.scoring.progress import progress_after
+from jaxcontam.progress import Progress, progress_after
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.scoring.shares import ShareScored, each_scored
-from jaxcontam.scoring.stored import NonFiniteScoreError, Progress
+from jaxcontam.scoring.stored import NonFiniteScoreError
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -19,13 +19,14 @@ import numpy as np
 from jaxcontam.methods.membership.fluency import fluency_of
 from jaxcontam.methods.membership.score import Reading
 from jaxcontam.models.decoder import Decoder
+from jaxcontam.progress import Progress
 from jaxcontam.scoring.gradients import gradient_norms
 from jaxcontam.scoring.opened import PairSource, SequenceScorer
 from jaxcontam.scoring.prefixed import prefixed_sums
 from jaxcontam.scoring.scorer import n_targets
 from jaxcontam.scoring.shares import Division, Together
 from jaxcontam.scoring.store import ScoreStore
-from jaxcontam.scoring.stored import NonFiniteScoreError, Progress
+from jaxcontam.scoring.stored import NonFiniteScoreError
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

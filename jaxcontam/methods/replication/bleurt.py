@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
-from jaxcontam.methods.replication.instance import Progress
 from jaxcontam.methods.replication.overlap import Measure
 from jaxcontam.models.regression import RegressionModel, load_regression
+from jaxcontam.progress import Progress
 from jaxcontam.scoring.batching import plan_batches
 
 # Layers and width of the stream.

@@ -14,16 +14,11 @@ from collections.abc import Callable, Hashable, Sequence
 
 from jaxcontam.data.rouge import has_rouge_words, rouge_l
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.instance import (
-    Completer,
-    Completion,
-    Instance,
-    Progress,
-)
+from jaxcontam.methods.replication.instance import Completer, Completion, Instance
 from jaxcontam.methods.replication.questions import UNSPACED
+from jaxcontam.progress import Progress, progress_after
 from jaxcontam.results.replication import ComparisonResult
 from jaxcontam.scoring.completer import without_thoughts
-from jaxcontam.scoring.progress import progress_after
 from jaxcontam.stats.shares import wilson_interval
 
 Tokenize = Callable[[str], Sequence[Hashable]]

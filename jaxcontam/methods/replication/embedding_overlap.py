@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxcontam.methods.replication.instance import Progress
 from jaxcontam.methods.replication.overlap import Measure
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
+from jaxcontam.progress import Progress
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.rouge import common_words
-from jaxcontam.methods.replication.instance import Completer, Progress
+from jaxcontam.methods.replication.instance import Completer
 from jaxcontam.methods.replication.questions import (
     FIRST_INSTANCES,
     UNSPACED,
     filled,
     words_version,
 )
+from jaxcontam.progress import Progress
 from jaxcontam.results.replication import ComparisonResult, ReplicationVerdict
 from jaxcontam.scoring.completer import without_thoughts
 from jaxcontam.stats.shares import wilson_interval

@@ -3,7 +3,8 @@
 import dataclasses
 from typing import Literal
 
-from jaxcontam.scoring.completer import Completer, Completion, Progress
+from jaxcontam.progress import Progress
+from jaxcontam.scoring.completer import Completer, Completion
 
 __all__ = ["Completer", "Completion", "Cut", "Instance", "Progress"]
 

@@ -4,14 +4,10 @@ import hashlib
 import re
 from collections.abc import Sequence
 
-from jaxcontam.methods.replication.instance import (
-    Completer,
-    Completion,
-    Instance,
-    Progress,
-)
+from jaxcontam.methods.replication.instance import Completer, Completion, Instance
 from jaxcontam.methods.replication.judges import Judged, Judgement
 from jaxcontam.methods.replication.new_piece import new_piece
+from jaxcontam.progress import Progress
 from jaxcontam.scoring.completer import without_thoughts
 
 _PROMPT = """\

@@ -15,12 +15,7 @@ from jaxcontam.data.options import Item
 from jaxcontam.data.rouge import common_words, has_rouge_words, rouge_l
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.function_words import FUNCTION_WORDS
-from jaxcontam.methods.replication.instance import (
-    Completer,
-    Completion,
-    Instance,
-    Progress,
-)
+from jaxcontam.methods.replication.instance import Completer, Completion, Instance
 from jaxcontam.methods.replication.questions import (
     MASK,
     MASKED_OPTION,
@@ -33,6 +28,7 @@ from jaxcontam.methods.replication.questions import (
     readings,
     words_version,
 )
+from jaxcontam.progress import Progress
 from jaxcontam.results.replication import ComparisonResult
 from jaxcontam.stats.shares import wilson_interval
 

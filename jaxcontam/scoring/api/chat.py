@@ -9,11 +9,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from jaxcontam.progress import Progress
 from jaxcontam.scoring.api.answers import Answer
 from jaxcontam.scoring.api.client import ApiClient
 from jaxcontam.scoring.api.errors import ApiError, RefusedError
 from jaxcontam.scoring.api.request import Body
-from jaxcontam.scoring.completer import Completion, Progress
+from jaxcontam.scoring.completer import Completion
 
 PATH = "/chat/completions"
 _HARMLESS = "Answer with the number 1."

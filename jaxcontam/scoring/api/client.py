@@ -20,6 +20,7 @@ import httpx2
 
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
+from jaxcontam.progress import Progress
 from jaxcontam.scoring.api.address import KEY_VARIABLE, ApiModel
 from jaxcontam.scoring.api.answers import Answer
 from jaxcontam.scoring.api.budget import Budget, Spending
@@ -34,7 +35,6 @@ _LAST_SECONDS = 5.0
 # Two threads may ask for the loop together.
 _STARTING = threading.Lock()
 
-Progress = Callable[[int, int], None]
 Check = Callable[[Body, Answer], object]
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
+from jaxcontam.progress import Progress, progress_after
 from jaxcontam.scoring.api.address import ApiModel
 from jaxcontam.scoring.api.answers import Answer
 from jaxcontam.scoring.api.client import ApiClient
@@ -20,8 +21,6 @@ from jaxcontam.scoring.api.logprobs import (
     ways,
 )
 from jaxcontam.scoring.api.request import Body, request_key
-from jaxcontam.scoring.progress import progress_after
-from jaxcontam.scoring.stored import Progress
 
 # Answers with log-probabilities are large: so many are held together.
 _AT_ONCE = 512
