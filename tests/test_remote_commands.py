@@ -80,18 +80,21 @@ def refused(capsys, *words):
     return capsys.readouterr().err
 
 
-def audit(model, served, out, *flags):
-    # Permutation reads the whole file, in windows.
-    tests = ("--tests", "adjacency,permutation", "--n-orders", "3")
+# Permutation reads the whole file, in windows.
+ALL_PAIRS = ("--tests", "adjacency,permutation", "--n-orders", "3")
+
+
+def audit(model, served, out, *flags, tests=ALL_PAIRS):
     where = (served.benchmark, "--text-field", "text", "--out", out)
     run("audit", model, *where, *tests, *flags)
     return report_of(out)
 
 
-def test_an_audit_by_ids_has_the_numbers_of_the_model_itself(served, tmp_path):
-    here = audit(served.folder, served, tmp_path / "here")
+@pytest.mark.parametrize("tests", [ALL_PAIRS, ("--effort", "quick")])
+def test_an_audit_by_ids_has_the_numbers_of_the_model_itself(tests, served, tmp_path):
+    here = audit(served.folder, served, tmp_path / "here", tests=tests)
     ids = ("--tokenizer", served.folder)
-    there = audit(served.word, served, tmp_path / "there", *ids)
+    there = audit(served.word, served, tmp_path / "there", *ids, tests=tests)
     with (
         np.load(tmp_path / "here" / "orders.npz") as ours,
         np.load(tmp_path / "there" / "orders.npz") as theirs,
@@ -115,7 +118,7 @@ def test_an_audit_by_ids_has_the_numbers_of_the_model_itself(served, tmp_path):
     assert "served" not in here["model"]
     run("verify", tmp_path / "there")
     # What was answered is not asked again.
-    again = audit(served.word, served, tmp_path / "there", *ids)
+    again = audit(served.word, served, tmp_path / "there", *ids, tests=tests)
     assert all(row["tokens_scored"] == 0 for row in again["results"])
     assert [r["p_value"] for r in again["results"]] == [
         r["p_value"] for r in there["results"]
