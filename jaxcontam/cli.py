@@ -2,13 +2,15 @@
 
 import contextlib
 import dataclasses
+import functools
 import inspect
 import io
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
+import docstring_parser
 import tyro
 
 from jaxcontam import __version__
@@ -131,14 +133,14 @@ def _line(words: str) -> str:
 def parse(command: type, words: Sequence[str], *, prog: str) -> Any:
     """Parse words into a dataclass whose fields are the flags.
 
-    `--help` lists the flags under the class's docstring; `--help-verbose` describes
-    them.
+    `--help` describes the flags under the class's docstring.
 
     Raises:
         InputError: If a flag is unknown (names the nearest), a value does not fit or
             a positional is missing.
         SystemExit: After help.
     """
+    _describe_flags(command)
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
@@ -148,7 +150,6 @@ def parse(command: type, words: Sequence[str], *, prog: str) -> Any:
                 prog=prog,
                 # Without it tyro drops the examples of a docstring.
                 description=inspect.getdoc(command),
-                compact_help=True,
                 return_unknown_args=True,
                 config=_TYRO,
             )
@@ -170,6 +171,32 @@ def parse(command: type, words: Sequence[str], *, prog: str) -> Any:
             )
         raise unknown_name("flag", unknown[0], flags_of(command))
     return parsed
+
+
+@functools.cache
+def _describe_flags(command: type) -> None:
+    """Give tyro each flag's words as one paragraph, and only defaults that say more.
+
+    It breaks the lines of an attribute's docstring where the source does, and prints
+    None, False and emptiness as defaults.
+    """
+    fields = {field.name: field for field in dataclasses.fields(command)}
+    for owner in filter(dataclasses.is_dataclass, command.__mro__):
+        kinds = inspect.get_annotations(owner)
+        words = {
+            param.arg_name: " ".join((param.description or "").split())
+            for param in docstring_parser.parse_from_object(owner).params
+        }
+        for name in kinds.keys() & fields.keys() & words.keys():
+            default = fields[name].default
+            hint = None
+            if default in (None, (), "") or default is False:
+                hint = ""
+            elif isinstance(default, str) and not default.isprintable():
+                hint = f"(default: {default!r})"
+            about = tyro.conf.arg(help=words[name], help_behavior_hint=hint)
+            kinds[name] = Annotated[kinds[name], about]
+        owner.__annotations__ = kinds
 
 
 def _refuse_unknown_flags(command: type, words: Sequence[str]) -> None:

@@ -40,7 +40,7 @@ def flags_of(command: type) -> dict[str, tuple[str, ...]]:
         if tyro.conf.Positional not in getattr(field.type, "__metadata__", ()):
             flag = "--" + field.name.replace("_", "-")
             flags[flag] = _choices(field.type) or _NAMES.get(flag, ())
-    return flags | {"--help": (), "--help-verbose": ()}
+    return flags | {"--help": ()}
 
 
 def _choices(kind: Any) -> tuple[str, ...]:

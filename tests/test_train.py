@@ -275,14 +275,10 @@ def write_neox(folder, docs):
     )
 
 
-def test_help_has_a_line_a_flag_and_names_every_preset(capsys, monkeypatch):
+def test_help_has_examples_and_names_every_preset(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr("sys.argv", ["pretrain", "--help"])
     assert pretrain_main() == 0
-    said = capsys.readouterr().out
-    assert said.count("\n") <= 50
-    assert "  python -m train.pretrain --corpus docs/ --canaries" in said
-    monkeypatch.setattr("sys.argv", ["pretrain", "--help-verbose"])
-    assert pretrain_main() == 0
     said = re.sub("[│╭╮╰╯]", " ", capsys.readouterr().out)
+    assert "  python -m train.pretrain --corpus docs/ --canaries" in said
     assert ", ".join(PRESETS) in " ".join(said.split())

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Audit(AuditDesign, ScoringFlags):
+class Audit(ScoringFlags, AuditDesign):
     """Test whether a model saw benchmarks in their published order.
 
     Examples:

@@ -37,19 +37,19 @@ class ApiFlags(StoreFlags):
     """What may be said of a model that is named `api:URL#NAME`."""
 
     tokenizer: Path | None = None
-    """Of an api: model: folder with its tokenizer, whose ids are sent (default: text
+    """For an api: model: folder with its tokenizer, whose ids are sent (default: text
     is sent, and the server's own tokens are scored)."""
     context: int | None = None
-    """Of an api: model: its context in tokens (default: of config.json beside the
+    """For an api: model: its context in tokens (default: of config.json beside the
     tokenizer, or 2,048); in characters where text is sent (default: 4,096)."""
     concurrency: int = CONCURRENCY
-    """Of an api: model: requests that are under way at once."""
+    """For an api: model: requests that are under way at once."""
     price_in: float | None = None
-    """Of an api: model: price of a million tokens of prompts."""
+    """For an api: model: price of a million tokens of prompts."""
     price_out: float | None = None
-    """Of an api: model: price of a million tokens of answers."""
+    """For an api: model: price of a million tokens of answers."""
     budget: float | None = None
-    """Of an api: model: most that the run may cost, at these prices."""
+    """For an api: model: most that the run may cost, at these prices."""
 
     @property
     def api_options(self) -> ApiOptions:
