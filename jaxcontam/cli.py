@@ -181,7 +181,9 @@ def _describe_flags(command: type) -> None:
     None, False and emptiness as defaults.
     """
     fields = {field.name: field for field in dataclasses.fields(command)}
-    for owner in filter(dataclasses.is_dataclass, command.__mro__):
+    for owner in command.__mro__:
+        if not dataclasses.is_dataclass(owner):
+            continue
         kinds = inspect.get_annotations(owner)
         words = {
             param.arg_name: " ".join((param.description or "").split())
