@@ -5,6 +5,7 @@ the joined string, and any order of the examples has exactly the same ids.
 """
 
 import dataclasses
+import functools
 import json
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -27,7 +28,8 @@ class Encoder(Protocol):
         ...
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+# Without slots, which leave no place for a cached property.
+@dataclasses.dataclass(frozen=True, eq=False)
 class Encoded:
     """A benchmark as token ids.
 
@@ -41,7 +43,7 @@ class Encoded:
     separator: np.ndarray
     n_cut_ids: np.ndarray
 
-    @property
+    @functools.cached_property
     def lengths(self) -> np.ndarray:
         """(n_examples,) int64, ids of each example with its separator."""
         return np.array([len(ids) for ids in self.ids], np.int64)
