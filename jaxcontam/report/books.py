@@ -11,7 +11,6 @@ from jaxcontam.report.page_words import BOOKS
 from jaxcontam.report.section import (
     Code,
     Figure,
-    Figures,
     Items,
     Page,
     Paragraph,
@@ -112,7 +111,7 @@ def books_page(report: Report, words: Words) -> Page:
     scores = [[name, _auc_words(row), *_accuracies(report, name)] for name, row in aucs]
     score_header = ("score", "AUC (95 % interval)", "accuracy of the cut", "held out")
     sections = [
-        Section([Items(book_sentences(report)), Paragraph(_MEANING), Figures(figures)]),
+        Section([Items(book_sentences(report)), Paragraph(_MEANING), *figures]),
         Section(
             [Table(header, rates, "books in question"), Paragraph(_WILSON, "quiet")],
             "Books in question",

@@ -110,8 +110,8 @@ def _section(row: CalibrationResult, drawn: DrawnPValues) -> Section:
     header = ("p at most", "draws", "rate (95 % interval)")
     parts: list[Part] = [
         Table(header, rates, "rates of rejection"),
-        Figure(qq_plot(values), _QQ, "single"),
+        Figure(qq_plot(values), _QQ),
     ]
     if row.drawn == RELABELLED:
         parts.insert(0, Paragraph(_RELABELLED_MEANING))
-    return Section(parts, f"{row.method}, {row.drawn}", boxed=True)
+    return Section(parts, f"{row.method}, {row.drawn}")

@@ -250,7 +250,7 @@ def _effects(tests: Sequence[ComparedTest], kind: ComparedKind) -> list[Section]
     unit = " or ".join(_names(tests, "effect_unit"))
     xlabel = unit if kind is RANKING else f"effect, {unit}"
     svg = intervals_plot(rows, xlabel, nothing=kind.nothing)
-    parts: list[Part] = [Figure(svg, kind.caption + _INTERVALS, "middle")]
+    parts: list[Part] = [Figure(svg, kind.caption + _INTERVALS)]
     return [Section(parts, "Effects")]
 
 

@@ -294,7 +294,7 @@ def _plots(
     best = sorted(pictures, key=lambda one: (one.method != primary, -one.auc))
     if best:
         svg = roc_plot(best[:_N_CURVES], primary=primary)
-        parts.append(Figure(svg, _ROC, "wide", "ROC curves"))
+        parts.append(Figure(svg, _ROC))
     members, nonmembers, asked = (
         np.array(
             [
@@ -313,7 +313,7 @@ def _plots(
             "share of the texts",
         )
         caption = f"{primary} of every text; higher is more familiar to the model."
-        parts.append(Figure(svg, caption, "single"))
+        parts.append(Figure(svg, caption))
     return parts
 
 
@@ -354,7 +354,7 @@ def _top_texts(texts: Sequence[TextScores], primary: str) -> list[Section]:
         for value, row in best
     ]
     header = ("text", "begins", primary, *(("p", "p, adjusted") if with_p else ()))
-    table = Table(header, rows, "most familiar texts", begins=(1,))
+    table = Table(header, rows, "most familiar texts", words=(1,))
     return [Section([table], "Most familiar texts")] if rows else []
 
 

@@ -351,7 +351,7 @@ def _overlap_sections(
         and (label := _label(one, judge)) is not None
     ]
     if points:
-        parts.append(Figure(overlap_plot(points), _ABOVE, "single"))
+        parts.append(Figure(overlap_plot(points), _ABOVE))
     return [Section(parts, title)]
 
 

@@ -168,7 +168,7 @@ def _task_section(
     parts: list[Part] = [
         *map(Paragraph, sentences),
         Table(header, [screen_cells(row, words) for row in screens], "screens"),
-        Figure(_ratio_plot(screens, texts), _RATIOS, "single"),
+        Figure(_ratio_plot(screens, texts), _RATIOS),
     ]
     if measures:
         header = ("likeness of samples", "suspicious texts", "other texts")
@@ -176,13 +176,13 @@ def _task_section(
         rows = [similarity_cells(row, words) for row in measures]
         parts += [Table(header, rows, header[0]), Paragraph(_MEANS, "quiet")]
         parts += [
-            Figure(_similarity_plot(row.method, texts, words), look="single")
+            Figure(_similarity_plot(row.method, texts, words), )
             for row in measures
             if row.selected is not None or row.unselected is not None
         ]
     parts += _closest(texts)
     first = screens[0]
-    return Section(parts, f"{first.benchmark}, {first.task}", boxed=True)
+    return Section(parts, f"{first.benchmark}, {first.task}")
 
 
 def _leading_sentences(row: SimilarityResult) -> list[str]:

@@ -10,9 +10,20 @@ Verdict = Literal[
     "inconclusive",
     "no evidence",
     "invalid design",
-    "confounded",
 ]
 """What a report says of a benchmark; never that it is clean."""
+
+RankingVerdict = Literal[
+    "members rank higher",
+    "may rank higher",
+    "no difference",
+    "inconclusive",
+    "confounded",
+]
+"""What a report says of a ranking, which proves nothing.
+
+`may rank higher` where chance, fluency or the texts themselves are not ruled out.
+"""
 
 Validity = Literal["exact", "asymptotic", "heuristic"]
 """What vouches for a p-value; `heuristic` where nothing vouches for its null."""
