@@ -307,7 +307,10 @@ def test_with_a_reference_that_saw_nothing_the_word_is_the_strongest(
     (out / "texts.jsonl").write_text(text)
     capsys.readouterr()
     assert main(["verify", str(out)]) == 3
-    assert "is 'members rank higher', recomputed 'may rank higher'" in capsys.readouterr().out
+    assert (
+        "is 'members rank higher', recomputed 'may rank higher'"
+        in capsys.readouterr().out
+    )
 
 
 def test_a_reference_that_is_the_model_itself_says_nothing(model, files, tmp_path):

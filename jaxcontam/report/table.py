@@ -1,4 +1,4 @@
-"""The table of order tests: on the terminal here, on a page in `order_page`."""
+"""Tables on the terminal: any that a page shows, and that of order tests."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -8,6 +8,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from jaxcontam.report import section
 from jaxcontam.report.numbers import effect_words, p_text
 from jaxcontam.results import MembershipResult, OrderResult
 from jaxcontam.terminal import visible
@@ -77,6 +78,25 @@ def result_table(results: Sequence[OrderResult | MembershipResult]) -> ResultTab
         has_copies=any(result.copies is not None for result in results),
         by_place=by_place,
     )
+
+
+def print_table(
+    table: section.Table, console: Console, *, most: int | None = None
+) -> None:
+    """Print a table of words as a page shows it.
+
+    Args:
+        table: What to print.
+        console: Where.
+        most: Rows to print; all unless given.
+    """
+    shown = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+    for i, name in enumerate(table.header):
+        is_word = i == 0 or table.is_text or i in table.words
+        shown.add_column(name, justify="left" if is_word else "right", overflow="fold")
+    for cells in table.rows[:most]:
+        shown.add_row(*(Text(visible(str(cell))) for cell in cells))
+    console.print(shown)
 
 
 def print_results(

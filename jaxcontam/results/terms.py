@@ -112,8 +112,8 @@ class ProofWords:
         "order was drawn at random. "
     )
     silence: str = (
-        "It does not say that a score is inflated, nor that other files are "
-        "unaffected. Silence does not say that the texts were never seen: copies in "
+        "A small p-value does not say that a score is inflated, nor that other files "
+        "are unaffected. Silence does not say that texts were never seen: copies in "
         "other orders, single examples and paraphrases leave no trace in an order test."
     )
     assumed: Mapping[str, str] = dataclasses.field(default_factory=dict)
