@@ -7,7 +7,6 @@ import pytest
 
 from jaxcontam.report.decision import AuditedFile
 from jaxcontam.report.neighbours import (
-    attraction_rows,
     attraction_sentence,
     gains_of,
     kind_of,
@@ -97,11 +96,11 @@ def test_likeness_is_called_likeness_whatever_the_verdict():
 
 
 def test_numbers_have_the_digits_that_their_errors_leave():
-    cells = [line[1:3] for line in attraction_rows(row(0.0123, -0.0004, 0.004))]
-    assert cells[0] == ["0.012", "0.004 to 0.020"]
-    assert cells[1] == ["0.000", "-0.008 to 0.007"]
-    assert attraction_rows(row(19.0, 3.4, 4.0))[0][1] == "19"
-    assert attraction_rows(order_result()) == []
+    fine = attraction_sentence(row(0.0123, -0.0004, 0.004), None)
+    assert fine is not None and "gains 0.012 nats (0.004 to 0.020)" in fine
+    assert "behind it 0.000 (-0.008 to 0.007)" in fine
+    coarse = attraction_sentence(row(19.0, 3.4, 4.0), None)
+    assert coarse is not None and "gains 19 nats" in coarse
 
 
 def test_test_of_whole_orders_shows_the_gains_of_a_pair_test_beside_it():

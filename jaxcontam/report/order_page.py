@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from jaxcontam.report.decision import AuditedFile, audited_files, why
-from jaxcontam.report.neighbours import attraction_rows, attraction_sentence, pair_test
+from jaxcontam.report.neighbours import attraction_sentence, pair_test
 from jaxcontam.report.numbers import effect_words, p_cell
 from jaxcontam.report.order_words import (
     OWN_ORDER_HEADER,
@@ -283,6 +283,7 @@ def _evidence(
         chance_sentence(test, words),
         _STRATUM if own.row == "stratum" else "",
         "" if is_silent else where_sentence(test),
+        "" if is_silent else symmetry_sentence(test, words),
     ]
     parts: list[Part] = [Paragraph(sentence) for sentence in said if sentence]
     if picture is not None:
@@ -292,11 +293,6 @@ def _evidence(
             evidence = evidence_plot(picture, own.row, own.unit)
             parts.append(Figure(evidence, own.evidence_caption))
     parts += _all_tests(file, report)
-    if (pairs := pair_test(file)) is not None and not is_silent:
-        header = ("gain of an example", "nats", "95 % interval", "from")
-        parts.append(Table(header, attraction_rows(pairs), "gains", is_text=True))
-        if (symmetry := symmetry_sentence(test, words)) is not None:
-            parts.append(Paragraph(symmetry))
     if (referred := referred_test(file)) is not None:
         model = "model" if report.model is None else report.model.name
         rows = side_by_side(referred, model)
