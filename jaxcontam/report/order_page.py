@@ -257,8 +257,13 @@ def _file_parts(
     is_silent = test.verdict in _SILENT
     parts: list[Part] = [Paragraph(verdict_sentence(test, words, file.attracting))]
     pairs = None if is_silent else pair_test(file)
+    figures = _figures(test, picture, words)
     if pairs is not None and (svg := split_plot(pairs.numbers)) is not None:
-        parts.append(Figure(svg, _SPLIT))
+        figures.insert(0, Figure(svg, _SPLIT))
+    if not is_silent:
+        parts += figures[:1]
+        figures = figures[1:]
+    if pairs is not None:
         parts.append(Paragraph(attraction_sentence(pairs, test.verdict) or ""))
     if test.verdict == "suspected":
         parts.append(Paragraph(why(file)))
@@ -266,12 +271,26 @@ def _file_parts(
     if (referred := referred_test(file)) is not None:
         parts.append(Paragraph(reference_sentence(referred) or ""))
     parts += [Paragraph(f"Note: {warning}.") for warning in test.warnings]
-    evidence = _evidence(file, picture, report, words)
+    evidence = _evidence(file, figures, report, words)
     return [*parts, Details("How it was tested", parts=evidence)]
 
 
+def _figures(
+    test: OrderResult, picture: NullPicture | None, words: Words
+) -> list[Figure]:
+    """The sum beside chance and, where a test is not silent, each stratum."""
+    if picture is None:
+        return []
+    own = proof_words(words, test.method)
+    null = null_plot(picture, own.version, own.unit)
+    if test.verdict in _SILENT:
+        return [Figure(null, own.null_caption)]
+    evidence = evidence_plot(picture, own.row, own.unit)
+    return [Figure(null, own.null_caption), Figure(evidence, own.evidence_caption)]
+
+
 def _evidence(
-    file: AuditedFile, picture: NullPicture | None, report: Report, words: Words
+    file: AuditedFile, figures: Sequence[Figure], report: Report, words: Words
 ) -> list[Part]:
     """What a sceptic asks for."""
     test = file.test
@@ -286,13 +305,7 @@ def _evidence(
         "" if is_silent else symmetry_sentence(test, words),
     ]
     parts: list[Part] = [Paragraph(sentence) for sentence in said if sentence]
-    if picture is not None:
-        null = null_plot(picture, own.version, own.unit)
-        parts.append(Figure(null, own.null_caption))
-        if not is_silent:
-            evidence = evidence_plot(picture, own.row, own.unit)
-            parts.append(Figure(evidence, own.evidence_caption))
-    parts += _all_tests(file, report)
+    parts += [*figures, *_all_tests(file, report)]
     if (referred := referred_test(file)) is not None:
         model = "model" if report.model is None else report.model.name
         rows = side_by_side(referred, model)
