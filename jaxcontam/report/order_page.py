@@ -19,7 +19,6 @@ from jaxcontam.report.order_words import (
     referred_test,
     screening_sentence,
     side_by_side,
-    symmetry_sentence,
     verdict_sentence,
     where_sentence,
 )
@@ -302,7 +301,6 @@ def _evidence(
         chance_sentence(test, words),
         _STRATUM if own.row == "stratum" else "",
         "" if is_silent else where_sentence(test),
-        "" if is_silent else symmetry_sentence(test, words),
     ]
     parts: list[Part] = [Paragraph(sentence) for sentence in said if sentence]
     parts += [*figures, *_all_tests(file, report)]

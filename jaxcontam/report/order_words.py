@@ -169,17 +169,6 @@ def chance_sentence(test: OrderResult, words: Words) -> str:
     return f"By chance: {said}.{if_drawn}"
 
 
-def symmetry_sentence(test: OrderResult, words: Words) -> str | None:
-    """What symmetry says of a reversal test beside all orders; else None."""
-    symmetry = test.numbers.symmetry
-    if symmetry is None or not proof_words(words, test.method).has_symmetry:
-        return None
-    return (
-        f"Pairs score {symmetry:+.2f} alike in both directions (at 0 a reversal "
-        "test is weaker than this one by a third, above 0.5 it is stronger)."
-    )
-
-
 def where_sentence(test: OrderResult) -> str | None:
     """Which examples the evidence comes from; None where nothing was looked for."""
     local = test.numbers.local

@@ -90,7 +90,6 @@ class ProofWords:
         null_caption: Says what the histogram of the summed score shows.
         evidence_caption: Says what the plot of strata shows.
         limits: `order` or `versions`: what a page of such tests leaves open.
-        has_symmetry: Say how much more a reversal test would find.
         takes_reference: A reference model can be compared by its pairs.
         scale: Test on whose curve of planted models a detectable effect is read off;
             empty: its own.
@@ -134,7 +133,6 @@ class ProofWords:
         "the left."
     )
     limits: Literal["order", "versions"] = "order"
-    has_symmetry: bool = True
     takes_reference: bool = False
     scale: str = ""
     cures: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
