@@ -123,7 +123,9 @@ def order_page(
         for result, picture in zip(report.results, pictures, strict=True)
     }
     advice = Advice(report.command, words)
-    verdicts = {file.test.benchmark: file.test.verdict for file in files}
+    verdicts: dict[str, Verdict | None] = {
+        file.test.benchmark: file.test.verdict for file in files
+    }
     verdicts |= {file.benchmark: file.verdict for file in unscored}
     tests = [file.test for file in files]
     sections = [
@@ -149,7 +151,7 @@ def order_page(
         for file in unscored
     ]
     is_of_order = any(one.limits == "order" for one in own) or not own
-    limits = [f"{said}".strip() for said in dict.fromkeys(one.silence for one in own)]
+    limits = [said for said in dict.fromkeys(one.silence for one in own) if said]
     model = report.model
     return report_page(
         report,
@@ -159,7 +161,7 @@ def order_page(
         subtitle=". ".join(_about(report)),
         kind=ORDER if is_of_order else VERSIONS,
         check=_CHECK,
-        limits=[said for said in limits if said],
+        limits=limits,
     )
 
 

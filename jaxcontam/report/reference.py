@@ -121,7 +121,11 @@ def scale_sentence(tests: Sequence[OrderResult], words: Words) -> str | None:
         and test.numbers.mde is not None
         # The curves are of effects over all tokens.
         and test.numbers.first_tokens in (None, -1)
-        and (curves := quoted_curves(_scale(test, words)))
+        and (
+            curves := quoted_curves(
+                proof_words(words, test.method).scale or test.method
+            )
+        )
     ]
     if not silent:
         return None
@@ -137,11 +141,6 @@ def scale_sentence(tests: Sequence[OrderResult], words: Words) -> str | None:
         "their text was planted. A model that learned little shows little, so this "
         "clears nothing."
     )
-
-
-def _scale(test: OrderResult, words: Words) -> str:
-    """The test on whose curves a detectable effect is read off."""
-    return proof_words(words, test.method).scale or test.method
 
 
 def _copies_words(curve: ReferenceCurve, effect: float) -> str:
