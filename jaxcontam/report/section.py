@@ -1,7 +1,7 @@
 """What a page is made of: sections of paragraphs, lists, tables and figures.
 
 Text is escaped when it is rendered. It is a string, or a tuple of strings, `Code` and
-`Link`.
+`Badge`.
 """
 
 import dataclasses
@@ -18,15 +18,6 @@ class Code:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Link:
-    """A file beside the page, and the words that lead to it."""
-
-    kind: ClassVar = "link"
-    words: str
-    path: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Badge:
     """A verdict in its colour."""
 
@@ -34,7 +25,7 @@ class Badge:
     verdict: str
 
 
-Text = str | tuple[str | Code | Link | Badge, ...]
+Text = str | tuple[str | Code | Badge, ...]
 Cell = str | Badge | tuple[str | Badge, ...]
 """Of a table; a tuple is one line each."""
 
