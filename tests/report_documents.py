@@ -109,7 +109,7 @@ def ranking_document(model="b", **changes):
         "auc_high": 0.95,
         "p_value": 1e-4,
         "p_adjusted": 1e-4,
-        "verdict": "contaminated",
+        "verdict": "members rank higher",
     }
     others = {**fields, "method": "loss", "primary": False, "verdict": None}
     rows = ScoreResult(**fields | changes), ScoreResult(**others)

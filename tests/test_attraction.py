@@ -7,13 +7,12 @@ import pytest
 
 from jaxcontam.report.decision import AuditedFile
 from jaxcontam.report.neighbours import (
-    attraction_rows,
     attraction_sentence,
     gains_of,
     kind_of,
     pair_test,
 )
-from jaxcontam.report.plots import gains_plot, lag_plot
+from jaxcontam.report.plots import split_plot
 from jaxcontam.results import Neighbours
 from jaxcontam.stats.direction import neighbours
 from tests.report_documents import order_result
@@ -97,11 +96,11 @@ def test_likeness_is_called_likeness_whatever_the_verdict():
 
 
 def test_numbers_have_the_digits_that_their_errors_leave():
-    cells = [line[1:3] for line in attraction_rows(row(0.0123, -0.0004, 0.004))]
-    assert cells[0] == ["0.012", "0.004 to 0.020"]
-    assert cells[1] == ["0.000", "-0.008 to 0.007"]
-    assert attraction_rows(row(19.0, 3.4, 4.0))[0][1] == "19"
-    assert attraction_rows(order_result()) == []
+    fine = attraction_sentence(row(0.0123, -0.0004, 0.004), None)
+    assert fine is not None and "gains 0.012 nats (0.004 to 0.020)" in fine
+    assert "behind it 0.000 (-0.008 to 0.007)" in fine
+    coarse = attraction_sentence(row(19.0, 3.4, 4.0), None)
+    assert coarse is not None and "gains 19 nats" in coarse
 
 
 def test_test_of_whole_orders_shows_the_gains_of_a_pair_test_beside_it():
@@ -123,14 +122,16 @@ def test_words_follow_from_matrices_with_memory_or_natural_order(added):
     assert kind_of(found) == added
 
 
-def test_plots_say_their_numbers_and_repeat():
-    found = gains_of(row(1.9, 0.1)) or ()
-    svg = gains_plot(found)
-    assert svg == gains_plot(found)
-    assert "1.90 (1.70 to 2.10) after the one before it" in svg
-    profile = [0.0, 0.1, None, 0.2, 0.3, 2.5, 0.2, 0.1, 0.0, None]
-    lags = lag_plot(profile)
-    assert lags is not None
-    assert "-1: 0.30, +1: 2.50" in lags and "-3:" not in lags and "+5:" not in lags
-    assert "against the order" in lags and "in the order" in lags
-    assert lag_plot(None) is None and lag_plot([None] * 10) is None
+def test_split_of_memory_and_natural_order_says_its_numbers_and_repeats():
+    profile = (0.0, 0.1, None, 0.2, 0.3, 2.5, 0.2, 0.1, 0.0, None)
+    whole = row(1.9, 0.1, lag_profile=profile).numbers
+    svg = split_plot(whole)
+    assert svg is not None and svg == split_plot(whole)
+    assert "1 after it, as published: 2.50" in svg
+    assert "1 before it, the wrong way: 0.30" in svg
+    assert "3 before it" not in svg and "5 after it" not in svg
+    # Where few pairs were scored only the neighbours are known, in nats.
+    few = split_plot(row(1.9, 0.1).numbers)
+    assert few is not None and "1 after it, as published: 1.90" in few
+    assert "nats gained" in few and "nats gained" not in svg
+    assert split_plot(order_result().numbers) is None

@@ -210,7 +210,7 @@ def test_calibration_of_a_real_model_is_kept_shown_and_resumed(
     page = (tmp_path / "out" / "report.html").read_bytes()
     assert page.count(b"<svg") == 2
     check_page(page.decode())
-    assert b"does not validate exchangeability" in page
+    assert b"does not validate that the published order" in page
     # The style names verdicts; what is told does not.
     told = page.split(b"</style>")[1]
     assert not re.search(rb"contaminated|suspected|no evidence", told)

@@ -264,7 +264,7 @@ def test_a_set_is_not_called_alike_where_one_score_may_rank_well():
     ("verdict", "words"),
     [
         ("inconclusive", "too few texts to tell"),
-        ("no evidence", "look like non-members"),
+        ("no difference", "look like non-members"),
     ],
 )
 def test_an_inconclusive_set_is_not_called_alike(verdict, words):
@@ -281,14 +281,14 @@ def test_an_inconclusive_set_is_not_called_alike(verdict, words):
     )
     sentence = membership_sentence(row, [])
     assert words in sentence
-    assert ("look like" in sentence) == (verdict == "no evidence")
+    assert ("look like" in sentence) == (verdict == "no difference")
 
 
 def test_the_best_baseline_is_named_and_not_said_to_explain_nothing():
     row = ScoreResult(
         benchmark="x",
         fingerprint="sha256:x",
-        verdict="suspected",
+        verdict="may rank higher",
         method="loss",
         n_members=9,
         n_nonmembers=9,

@@ -50,7 +50,7 @@ def test_numbers_are_those_of_the_statistics_and_only_the_primary_decides(seen):
         assert (row.auc, row.auc_se) == auc_delong(score[labels], score[~labels])
         assert row.auc_low < row.auc < row.auc_high
     primary, loss, noise = rows
-    assert (primary.verdict, primary.primary) == ("contaminated", True)
+    assert (primary.verdict, primary.primary) == ("members rank higher", True)
     assert primary.p_value == primary.p_adjusted == 1 / 10_000
     assert (loss.verdict, loss.p_adjusted, loss.primary) == (None, None, False)
     first, second = table.values[:, 0], table.values[:, 1]
@@ -66,12 +66,12 @@ def test_numbers_are_those_of_the_statistics_and_only_the_primary_decides(seen):
 
 def test_a_primary_score_of_noise_gives_no_proof(seen):
     row = judged(seen, primary="noise")[2]
-    assert row.verdict in ("no evidence", "inconclusive")
+    assert row.verdict in ("no difference", "inconclusive")
 
 
-def test_without_a_baseline_nothing_goes_beyond_suspected(seen):
+def test_without_a_baseline_nothing_goes_beyond_may_rank_higher(seen):
     row = judged(seen, blind=None)[0]
-    assert row.verdict == "suspected"
+    assert row.verdict == "may rank higher"
     assert "no blind baseline" in row.warnings[-1]
     assert row.increment is None
 
@@ -161,7 +161,7 @@ def test_documents_baselines_and_unscored_texts_go_together(seen):
     assert row.n_clusters == 40
     assert row.increment is not None and row.increment_p is not None
     assert row.increment > 0.1 and row.increment_p < 0.01
-    assert row.verdict == "contaminated"
+    assert row.verdict == "members rank higher"
 
 
 def test_the_order_of_texts_changes_no_auc(seen):
@@ -206,18 +206,18 @@ def blind_of(auc, low, above=False, by_reference=True):
 @pytest.mark.parametrize(
     ("p_value", "auc", "auc_high", "blind", "increment_p", "verdict"),
     [
-        (0.0001, 0.9, 0.95, (0.52, 0.47), 0.001, "contaminated"),
-        (0.0001, 0.9, 0.95, (0.52, 0.47, False, False), 0.001, "suspected"),
+        (0.0001, 0.9, 0.95, (0.52, 0.47), 0.001, "members rank higher"),
+        (0.0001, 0.9, 0.95, (0.52, 0.47, False, False), 0.001, "may rank higher"),
         (0.0001, 0.9, 0.95, (0.62, 0.56), 0.001, "confounded"),
         (0.0001, 0.9, 0.95, (0.62, 0.56, False, False), 0.001, "confounded"),
         (0.0001, 0.56, 0.6, (0.57, 0.51, True), 0.001, "confounded"),
-        (0.0001, 0.7, 0.75, (0.57, 0.51, True), 0.001, "suspected"),
-        (0.0001, 0.56, 0.6, (0.57, 0.51), 0.001, "contaminated"),
-        (0.0001, 0.7, 0.75, (0.57, 0.51), 0.2, "suspected"),
-        (0.01, 0.6, 0.7, (0.5, 0.45), 0.001, "suspected"),
-        (0.3, 0.52, 0.58, (0.5, 0.45), 0.4, "no evidence"),
+        (0.0001, 0.7, 0.75, (0.57, 0.51, True), 0.001, "may rank higher"),
+        (0.0001, 0.56, 0.6, (0.57, 0.51), 0.001, "members rank higher"),
+        (0.0001, 0.7, 0.75, (0.57, 0.51), 0.2, "may rank higher"),
+        (0.01, 0.6, 0.7, (0.5, 0.45), 0.001, "may rank higher"),
+        (0.3, 0.52, 0.58, (0.5, 0.45), 0.4, "no difference"),
         (0.3, 0.52, 0.7, (0.5, 0.45), 0.4, "inconclusive"),
-        (0.0001, 0.9, 0.95, (None, None), None, "suspected"),
+        (0.0001, 0.9, 0.95, (None, None), None, "may rank higher"),
     ],
 )
 def test_verdict_rule(p_value, auc, auc_high, blind, increment_p, verdict):
@@ -235,8 +235,8 @@ def test_verdict_rule(p_value, auc, auc_high, blind, increment_p, verdict):
     ("blind", "verdict"),
     [
         ((0.53, 0.51, True), "confounded"),
-        ((0.53, 0.51), "contaminated"),
-        ((0.53, 0.51, False, False), "suspected"),
+        ((0.53, 0.51), "members rank higher"),
+        ((0.53, 0.51, False, False), "may rank higher"),
     ],
 )
 def test_sets_that_the_texts_tell_apart_at_all_are_confounded(blind, verdict):
@@ -275,7 +275,7 @@ def test_members_stand_out_of_a_pool_and_nonmembers_do_not(seen):
     assert (noise.n_above or 0) <= 28
     assert found.set_result is not None
     assert found.set_result.p_value == found.set_result.p_adjusted == 1 / 100
-    assert found.set_result.verdict == "suspected"
+    assert found.set_result.verdict == "may rank higher"
     assert "at least 999 non-members, there are 200" in found.warnings[0]
 
 

@@ -96,8 +96,8 @@ def test_members_that_the_model_knows_by_heart_rank_first(labelled):
     assert row["method"] == "min_k" and row["auc"] > 0.9
     assert row["auc_low"] < row["auc"] <= row["auc_high"]
     # No model that saw neither side was asked.
-    assert row["p_value"] <= 0.001 and row["verdict"] == "suspected"
-    assert "at most suspected" in row["warnings"][-1]
+    assert row["p_value"] <= 0.001 and row["verdict"] == "may rank higher"
+    assert "at most `may rank higher`" in row["warnings"][-1]
 
 
 def test_every_text_comes_out_once_and_in_order(labelled):
@@ -159,7 +159,7 @@ def test_verify_judges_a_report_again(labelled, capsys):
 def test_verify_finds_a_number_that_was_changed(labelled, tmp_path, key, capsys):
     document = read(labelled)
     row = primary_of(document)
-    row[key] = "no evidence" if key == "verdict" else row[key] * 0.99
+    row[key] = "no difference" if key == "verdict" else row[key] * 0.99
     for name in ("texts.jsonl", "report.html"):
         (tmp_path / name).write_bytes((labelled / name).read_bytes())
     (tmp_path / "report.json").write_text(json.dumps(document))
@@ -261,7 +261,7 @@ def test_without_known_texts_there_are_scores_and_no_verdict(
     assert document["results"] == [] and "thresholds" not in document
     assert len(read_text_rows(out)) == 24
     assert "there is no threshold" in (out / "report.html").read_text()
-    assert "contaminated" not in capsys.readouterr().out
+    assert "rank higher" not in capsys.readouterr().out
 
 
 def test_empty_and_one_token_texts_keep_their_rows(model, files, tmp_path):
@@ -296,7 +296,7 @@ def test_with_a_reference_that_saw_nothing_the_word_is_the_strongest(
     assert "blind: the reference model" in said
     document = read(out)
     assert [row["name"] for row in document["blind"]][-1] == "reference"
-    assert primary_of(document)["verdict"] == "contaminated"
+    assert primary_of(document)["verdict"] == "members rank higher"
     assert "the reference model" in (out / "report.html").read_text()
     assert main(["verify", str(out)]) == 0
     # A report that keeps its word and loses the reference is found out.
@@ -307,7 +307,10 @@ def test_with_a_reference_that_saw_nothing_the_word_is_the_strongest(
     (out / "texts.jsonl").write_text(text)
     capsys.readouterr()
     assert main(["verify", str(out)]) == 3
-    assert "is 'contaminated', recomputed 'suspected'" in capsys.readouterr().out
+    assert (
+        "is 'members rank higher', recomputed 'may rank higher'"
+        in capsys.readouterr().out
+    )
 
 
 def test_a_reference_that_is_the_model_itself_says_nothing(model, files, tmp_path):

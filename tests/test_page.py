@@ -14,6 +14,7 @@ from jaxcontam.cli import main
 from jaxcontam.report.document import read_report
 from jaxcontam.report.figure import BLUE, GREY, ORANGE
 from jaxcontam.report.numbers import p_words
+from jaxcontam.report.order_page import order_page
 from jaxcontam.report.order_words import (
     assumed_sentence,
     chance_sentence,
@@ -22,6 +23,7 @@ from jaxcontam.report.order_words import (
     verdict_sentence,
     where_sentence,
 )
+from jaxcontam.report.page import render
 from jaxcontam.report.pictures import NullPicture
 from jaxcontam.report.plots import null_plot
 from jaxcontam.results import Local, Pretest, Screening
@@ -63,19 +65,42 @@ def test_colours_can_be_read_and_figures_can_be_seen(pulse):
     assert contrast("#767676", "#ffffff") == pytest.approx(4.54, abs=0.005)
 
 
-def test_page_has_a_sentence_and_four_plots_for_every_set(pulse):
+def test_page_has_a_headline_a_sentence_and_a_picture_for_every_set(pulse):
     page = (pulse / "report.html").read_text(encoding="utf-8")
+    text = re.sub(r"</?span[^>]*>", "", page)
     primary = [r for r in read_report(pulse / "report.json").results if r.primary]
     for result in primary:
-        # Once in the summary and once in its own section.
         sentence = verdict_sentence(result, WORDS).replace("<=", "&lt;=")
-        assert re.sub(r"</?span[^>]*>", "", page).count(sentence) == 2
-    # Four a set, the copies and the loss.
-    assert page.count("<svg") == 4 * len(primary) + 2
+        assert text.count(sentence) == 1
+        assert f"<h2>{result.benchmark}</h2>" in page
+    n_found = sum(row.verdict == "contaminated" for row in primary)
+    found = f"{n_found} of {len(primary)} benchmarks contaminated"
+    none = f"None of {len(primary)} benchmarks proven contaminated, none cleared"
+    assert f'<p class="headline">{found if n_found else none}</p>' in page
+    # The copies; the null of each; the split and the strata of those not silent.
+    silent = sum(row.verdict in ("no evidence", "inconclusive") for row in primary)
+    assert page.count("<svg") == 1 + len(primary) + 2 * (len(primary) - silent)
+
+
+def test_a_report_of_many_files_says_each_thing_once_and_folds_the_rest():
+    verdicts = ["contaminated", "suspected", "no evidence", "inconclusive"]
+    local = Local(first_example=1, last_example=9, statistic=3.0, p_value=0.001)
+    rows = [
+        order_result(f"set{i}", verdict=verdicts[i % 4], local=local) for i in range(20)
+    ]
+    page = render(order_page(audit_report(*rows), [None] * 20, WORDS))
+    check_page(page)
+    assert '<p class="headline">5 of 20 benchmarks contaminated</p>' in page
+    assert "set0, set4, set8, set12, set16: do not trust" in page
+    assert page.count('<section class="folded">') == 20 + 1
+    assert page.count("For scale: ") == 1
+    # Where a silent test is silent is noise.
+    assert page.count("stand out most") == 10
+    assert '<th scope="col">n</th>' in page
 
 
 def test_report_command_renders_the_same_page_again(pulse, tmp_path, capsys):
-    for name in ("report.json", "orders.npz", "manifest.json", "metrics.jsonl"):
+    for name in ("report.json", "orders.npz"):
         shutil.copy(pulse / name, tmp_path / name)
     table = (pulse / "results.csv").read_bytes()
     assert main(["report", str(tmp_path)]) == 0

@@ -13,8 +13,12 @@ from rich.console import Console
 
 from jaxcontam.analyses.saved import write_files
 from jaxcontam.commands.outcome import print_outcome
-from jaxcontam.report.own_order import own_order_rows, own_order_sentence
-from jaxcontam.report.reference_model import reference_sentence, side_by_side
+from jaxcontam.report.order_words import (
+    own_order_rows,
+    own_order_sentence,
+    reference_sentence,
+    side_by_side,
+)
 from jaxcontam.results import Evidence, Pretest, ReferenceResult, UnscoredFile
 from jaxcontam.stats.direction import needed_pairs, runs_of
 from jaxcontam.stats.pair_statistic import PairStrata
@@ -104,7 +108,7 @@ def test_direction_from_few_pairs_has_its_page(tmp_path):
     row = row_of("direction", evidence, verdict="contaminated")
     assert np.isnan(evidence.pairs).any() and row.numbers.p_value < 1e-4
     text, page = page_of([row], [evidence], tmp_path)
-    # Null, evidence and gains; other lags were not scored.
+    # The split of both directions, null and evidence.
     assert page.count("<svg") == 3
     assert "turned round at random" in text
     # Its sum has no mean order of 0 to be counted from.
@@ -124,9 +128,9 @@ def test_natural_order_is_called_by_its_name(tmp_path):
     beside = dataclasses.replace(beside, pretests=checks(), p_adjusted=None)
     assert own.numbers.p_value > 0.05 and beside.numbers.p_value < 1e-9
     text, page = page_of([own, beside], [evidence, evidence], tmp_path)
-    assert page.count("<svg") == 4
+    assert page.count("<svg") == 3
     assert "it gains as much in both directions: like stands beside like" in text
-    assert "against the order" in page and "A hill on both sides is natural" in text
+    assert "before it, the wrong way" in page and "like beside like) raises" in text
     assert "What the file's own order gives without any model" in text
     assert "finds no more in this order than chance gives" in text
     assert "neighbours attract" in page
@@ -208,7 +212,8 @@ def test_file_that_was_not_scored_is_on_the_page(tmp_path):
     text, page = page_of([order_result()], [None], tmp_path, unscored=(file,))
     assert '<span class="badge invalid-design">invalid design</span>' in page
     assert "steps: invalid design: the file itself points forward (a direction" in text
-    assert "It was not scored." in text
+    assert "It was not scored." in text and "not scored" in text
+    assert "1 of 2 benchmarks contaminated" in text
     assert "--reference DIR --score-anyway" in text
 
 

@@ -8,13 +8,13 @@ import pytest
 
 from eval.power.model import ModelRecord, Outcome
 from eval.reference_curve import ReferenceCurveCommand, curves_of
+from jaxcontam.analyses.method_notes import method_words
 from jaxcontam.errors import InputError
 from jaxcontam.report.reference import (
     ReferenceCurve,
     copies_for_effect,
     quoted_curves,
     reference_curves,
-    reference_sentence,
     scale_sentence,
 )
 from tests.report_documents import order_result
@@ -83,17 +83,22 @@ def test_one_curve_a_model_size_is_quoted():
     assert quoted_curves("no such test") == []
 
 
-def test_sentence_tells_the_copies_of_each_size_and_that_the_setting_is_easy():
+def silent(method="stratified", **changes):
+    fields = {"verdict": "no evidence", "mde": 0.3, "first_tokens": -1}
+    return order_result(**fields | changes, method=method)
+
+
+def test_sentence_tells_the_copies_of_each_size_and_clears_nothing():
     smallest, *_, largest = quoted_curves("stratified")
     at_ten = largest.median[largest.copies.index(10)]
-    sentence = reference_sentence("stratified", at_ten)
+    words = method_words()
+    sentence = scale_sentence([silent(mde=at_ten)], words)
     assert sentence is not None
-    assert f"of {largest.n_parameters / 1e6:.2g} M parameters at about 10" in sentence
-    assert f"of {smallest.n_parameters / 1e6:.2g} M parameters" in sentence
-    assert "easy setting" in sentence
-    assert "copies, if at all" in (reference_sentence("stratified", 1e9) or "")
-    assert "at 1 copy or less" in (reference_sentence("stratified", -1.0) or "")
-    assert reference_sentence("no such test", 0.1) is None
+    assert f"{largest.n_parameters / 1e6:.2g} M parameters, about 10" in sentence
+    assert f"{smallest.n_parameters / 1e6:.2g} M parameters" in sentence
+    assert "learned little shows little, so this clears nothing" in sentence
+    assert "copies, if at all" in (scale_sentence([silent(mde=1e9)], words) or "")
+    assert "1 copy or less" in (scale_sentence([silent(mde=-1.0)], words) or "")
 
 
 def record(effects, seed):
@@ -173,20 +178,23 @@ def test_folder_without_a_study_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "method", "said"),
+    ("change", "said"),
     [
-        ({}, "adjacency", True),
-        ({"verdict": "inconclusive"}, "adjacency", True),
-        ({"first_tokens": None}, "adjacency", True),
-        ({"verdict": "contaminated"}, "adjacency", False),
-        ({"mde": None}, "adjacency", False),
+        ({}, True),
+        ({"method": "two_min"}, True),
+        ({"verdict": "inconclusive"}, True),
+        ({"first_tokens": None}, True),
+        ({"verdict": "contaminated"}, False),
+        ({"mde": None}, False),
         # The curves are of effects over all tokens.
-        ({"first_tokens": 8}, "adjacency", False),
-        ({}, "permutation", False),
+        ({"first_tokens": 8}, False),
+        ({"method": "permutation"}, False),
     ],
 )
-def test_silence_is_given_a_scale_where_there_is_one(change, method, said):
-    fields = {"verdict": "no evidence", "mde": 0.3, "first_tokens": -1}
-    sentence = scale_sentence(order_result(**fields | change), method)
+def test_silence_is_given_a_scale_where_there_is_one(change, said):
+    tests = [silent(**{"method": "adjacency"} | change)]
+    sentence = scale_sentence(tests, method_words())
     assert (sentence is not None) == said
-    assert sentence is None or sentence.startswith("For scale: planted models")
+    # The weakest test of a report speaks for all.
+    others = [silent("adjacency", mde=0.01), *tests]
+    assert not said or scale_sentence(others, method_words()) == sentence

@@ -131,7 +131,7 @@ def of_command(name, **row):
             p_value=1e-4,
             n_permutations=9999,
             p_adjusted=1e-4,
-            verdict="suspected",
+            verdict="may rank higher",
         )
         document["results"] = [dataclasses.asdict(found)]
     return document
@@ -186,7 +186,7 @@ def test_what_no_ranking_can_reach_is_told(n, unable):
     documents = [ranking_document(f"step{i}") for i in range(n)]
     tests, _ = compared(documents, list(map(str, range(n))))
     said = comparison_sentences(tests, 0.001)[-1]
-    assert f"{n - unable} of {n} that are called contaminated stay" in said
+    assert f"{n - unable} of {n} with the strongest verdict stay" in said
     assert ("whatever the evidence" in said) == (unable > 0)
 
 

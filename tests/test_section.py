@@ -1,6 +1,7 @@
 """The one template: every part is shown, and nothing from outside is markup."""
 
 import dataclasses
+import re
 
 import pytest
 
@@ -10,10 +11,8 @@ from jaxcontam.report.section import (
     Code,
     Details,
     Figure,
-    Figures,
     Heading,
     Items,
-    Link,
     Page,
     Paragraph,
     Section,
@@ -38,7 +37,7 @@ PAGE = Page(
 
 
 def page_of(*parts, **fields):
-    section = Section(parts, "A section", "suspected", boxed=True)
+    section = Section(parts, "A section", "suspected")
     page = render(dataclasses.replace(PAGE, sections=(section,), **fields))
     check_page(page)
     return page
@@ -54,26 +53,50 @@ def test_every_part_is_shown_and_escaped():
     )
     parts = (
         Paragraph((HOSTILE, Code(HOSTILE)), "lead"),
-        Items((HOSTILE, (Link("report", "folder/report.html"),))),
+        Items((HOSTILE,)),
         Heading(HOSTILE),
         table,
         Figure(SVG, HOSTILE, "wide", HOSTILE),
-        Figures((Figure(SVG, HOSTILE), Figure(SVG))),
+        Figure(SVG, HOSTILE),
+        Figure(SVG),
         Details(HOSTILE, ((HOSTILE, HOSTILE),), (Paragraph(HOSTILE, "quiet"),), True),
     )
     section = Section(parts, HOSTILE)
     page = render(dataclasses.replace(PAGE, title=HOSTILE, sections=(section,)))
     assert "<script" not in page and '"x"' not in page
-    # Title twice, section, and what the parts say.
-    assert page.count("&lt;script&gt;") == 18
+    # Title twice, section, and what the parts say; a cell's column names it, too.
+    assert page.count("&lt;script&gt;") == 19
     assert page.count("<svg") == 3
-    assert '<a href="folder/report.html">report</a>' in page
     assert '<tr class="primary">' in page and "<details open>" in page
 
 
 def test_small_numbers_are_not_broken_across_lines():
     page = page_of(Paragraph("p <= 5.6e-11 by chance"))
     assert 'p &lt;= <span class="number">5.6e-11</span> by chance' in page
+
+
+def test_a_folded_section_and_digests_are_short():
+    digest = "sha256:" + "0123456789ab" + "c" * 52
+    folded = Section((Paragraph("what opens"),), "Folded", "suspected", is_folded=True)
+    page = render(
+        dataclasses.replace(PAGE, sections=(folded,), provenance=(("seed", digest),))
+    )
+    check_page(page)
+    start = page.index("<details><summary><h2>Folded</h2>")
+    assert start < page.index("what opens") < page.index("</details>", start)
+    assert "sha256:0123456789ab…" in page and "bccc" not in page
+
+
+def test_red_is_for_proofs_alone():
+    """A verdict that is no proof keeps its word and loses its colour."""
+    part = Paragraph((Badge("contaminated"),))
+    assert '<body class="ranking">' not in page_of(part)
+    assert '<body class="ranking">' in page_of(part, proves=False)
+    (proof,) = re.findall(r"\n\.contaminated \{ background: (#\w+)", page_of(part))
+    (other,) = re.findall(
+        r"\.ranking \.contaminated \{[^}]*background: (#\w+)", page_of()
+    )
+    assert proof != other
 
 
 def test_what_a_page_ends_with_is_there_once():

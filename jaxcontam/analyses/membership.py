@@ -151,7 +151,7 @@ def membership(
         primary: The score that decides (default: min_k); choose it beforehand.
         k: Percentage of least likely tokens that the Min-K% family keeps.
         sweep_k: Also choose k on a random half, judged on the other.
-        reference: A model that saw neither side; without one at most `suspected`.
+        reference: A model that saw neither side; without one at most `may rank higher`.
         tokenizer: The fast tokenizer of a model in memory.
         corpus_counts: (V,) int64 token counts of a corpus, for `dc_pdd`.
         neighbours: (text, n, seed) -> n texts that are nearly the same.

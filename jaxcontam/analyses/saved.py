@@ -1,6 +1,5 @@
 """A result written as files: report.json, its evidence, results.csv, report.html."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from jaxcontam.analyses.method_notes import report_words
-from jaxcontam.data.manifest import Manifest, read_manifest
 from jaxcontam.methods import METHODS
 from jaxcontam.methods.method import PairMethod, pair_strata
 from jaxcontam.methods.two_min import CombinedMethod
@@ -21,7 +19,7 @@ from jaxcontam.report.archive import (
 )
 from jaxcontam.report.document import replace_bytes, to_document, write_report
 from jaxcontam.report.page import PAGE_NAME, render
-from jaxcontam.report.pictures import LossPicture, NullPicture
+from jaxcontam.report.pictures import NullPicture
 from jaxcontam.report.section import Page
 from jaxcontam.report.texts import (
     ASKED,
@@ -142,7 +140,7 @@ def _page(report: Report, directory: Path, pictures: Sequence[ScorePicture]) -> 
         return replication.replication_page(report, instances, words)
     evidence = read_archive(directory / ARCHIVE_NAME, n)
     drawn = null_pictures(report, evidence)
-    return order_page.order_page(report, drawn, words, _loss(directory))
+    return order_page.order_page(report, drawn, words)
 
 
 def null_pictures(
@@ -208,21 +206,4 @@ def _picture(evidence: Evidence, row: OrderResult, seed: int) -> NullPicture:
         null_sums=sums,
         observed=float(contributions_K.sum()),
         contributions=contributions_K,
-    )
-
-
-def _loss(directory: Path) -> LossPicture | None:
-    """The training run whose manifest and log stand beside a report, if they do."""
-    metrics, manifest_path = directory / "metrics.jsonl", directory / "manifest.json"
-    if not (metrics.is_file() and manifest_path.is_file()):
-        return None
-    manifest: Manifest = read_manifest(manifest_path)
-    lines = metrics.read_text(encoding="utf-8").splitlines()
-    return LossPicture(
-        losses=np.array([json.loads(line)["loss"] for line in lines]),
-        injections={
-            row.name: np.array(steps)
-            for row in manifest.sets
-            if (steps := [step for copy in row.steps for step in copy])
-        },
     )

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 from tyro.conf import Positional
 
 from jaxcontam.analyses.books import (
@@ -39,15 +38,9 @@ from jaxcontam.methods import METHODS
 from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.processes import is_first
 from jaxcontam.progress import progress_bar
-from jaxcontam.report.books import (
-    COMMAND,
-    book_aucs,
-    book_sentences,
-    ranked_books,
-    rate_cells,
-)
-from jaxcontam.report.numbers import interval_words
+from jaxcontam.report.books import COMMAND, book_sentences, book_tables
 from jaxcontam.report.provenance import library_versions
+from jaxcontam.report.table import print_table
 from jaxcontam.report.texts import text_rows
 from jaxcontam.results import Report
 
@@ -230,23 +223,12 @@ def score_methods(names: tuple[str, ...]) -> list[ScoreMethod]:
 
 
 def _print(report: Report, console: Console) -> None:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("book", overflow="ellipsis", no_wrap=True)
-    for name in ("snippets", "contamination", "95 %"):
-        table.add_column(name, justify="right", no_wrap=True)
-    rates = ranked_books(report, TESTED)
-    for row in rates[:_PRINTED]:
-        table.add_row(*rate_cells(row))
-    console.print(table)
-    if len(rates) > _PRINTED:
-        console.print(f"... and {len(rates) - _PRINTED} more in the report")
-    scores = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    scores.add_column("score on known books", no_wrap=True)
-    scores.add_column("AUC (95 %)", justify="right", no_wrap=True)
-    for name, row in book_aucs(report):
-        scores.add_row(name, interval_words(row.auc, row.auc_low, row.auc_high, ".3f"))
+    rates, scores = book_tables(report)
+    print_table(rates, console, most=_PRINTED)
+    if len(rates.rows) > _PRINTED:
+        console.print(f"... and {len(rates.rows) - _PRINTED} more in the report")
     console.print()
-    console.print(scores)
+    print_table(scores, console)
     console.print()
     for sentence in book_sentences(report):
         console.print(sentence, highlight=False, markup=False, soft_wrap=True)

@@ -14,15 +14,17 @@ import tyro
 from jaxcontam.analyses.method_notes import method_words
 from jaxcontam.errors import InputError
 from jaxcontam.report.comparison import (
+    ORDER,
     PAGE_NAME,
+    RANKING,
     TABLE_NAME,
+    ComparedKind,
     comparison_page,
     comparison_sentences,
     design_of,
     difference_sentences,
     difference_words,
 )
-from jaxcontam.report.comparison_kinds import ORDER, RANKING, ComparedKind
 from jaxcontam.report.document import (
     REPORT_NAME,
     make_folder,

@@ -59,7 +59,7 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
         jaxcontam membership MODEL_DIR --members seen.txt --nonmembers unseen.txt
         # texts in question
         jaxcontam membership MODEL_DIR texts.txt --nonmembers unseen.txt
-        # beyond `suspected`
+        # beyond `may rank higher`
         jaxcontam membership MODEL_DIR wikimia.jsonl --reference OTHER_DIR
     """
 
@@ -84,7 +84,8 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
     sweep_k: bool = False
     """Also choose k of 10 to 50 on a random half of the texts, judged on the other."""
     reference: str | None = None
-    """Model that saw neither side; without one the verdict is at most suspected."""
+    """Model that saw neither side; without one the verdict is at
+    most `may rank higher`."""
     corpus: tuple[Path, ...] = ()
     """Text files whose token frequencies the score `dc_pdd` reads."""
     masked_lm: Path | None = None

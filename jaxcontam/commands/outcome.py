@@ -8,11 +8,15 @@ from rich.console import Console
 from jaxcontam.analyses.method_notes import method_words
 from jaxcontam.report.decision import AuditedFile, audited_files, why
 from jaxcontam.report.neighbours import attraction_sentence, pair_test
-from jaxcontam.report.order_words import invalid_sentence, proof_words
-from jaxcontam.report.own_order import own_order_sentence
+from jaxcontam.report.order_words import (
+    invalid_sentence,
+    own_order_sentence,
+    proof_words,
+    reference_sentence,
+    referred_test,
+)
 from jaxcontam.report.plain_names import plain_name
 from jaxcontam.report.reference import scale_sentence
-from jaxcontam.report.reference_model import reference_sentence, referred_test
 from jaxcontam.report.remedies import Advice, WayOut
 from jaxcontam.report.table import print_results
 from jaxcontam.results import OrderResult, UnscoredFile
@@ -38,6 +42,9 @@ def print_outcome(
             line = f"{file.test.benchmark}: {note}"
             console.print(line, highlight=False, markup=False)
         _print_ways(Advice(command, words).about(file), console)
+    silent = [row for row in results if row.primary and row.verdict == NO_EVIDENCE]
+    if (scale := scale_sentence(silent, words)) is not None:
+        console.print(scale, highlight=False, markup=False)
     console.print(f"\nreport: {page}", soft_wrap=True, highlight=False, markup=False)
 
 
@@ -80,6 +87,4 @@ def _notes(file: AuditedFile, words: Words) -> list[str]:
         found.append(reference_sentence(referred))
     if not all(check.passed for check in file.pretests):
         found.append(own_order_sentence(file.pretests))
-    if test.verdict == NO_EVIDENCE:
-        found.append(scale_sentence(test, own.scale or test.method))
     return [note for note in found if note]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 from tyro.conf import Positional
 
 from jaxcontam.analyses.method_notes import report_words
@@ -41,12 +40,12 @@ from jaxcontam.methods.unlearning import BOUND, draw_arms
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.document import make_folder
 from jaxcontam.report.provenance import library_versions
+from jaxcontam.report.table import print_table
 from jaxcontam.report.unlearning import (
     COMMAND,
-    screen_cells,
-    similarity_cells,
     unlearning_rows,
     unlearning_sentences,
+    unlearning_tables,
 )
 from jaxcontam.results import DeviceInfo, ModelInfo, Report
 from jaxcontam.results.unlearning import QUESTIONS
@@ -348,20 +347,8 @@ class Unlearning(StoreFlags, ReportFlags):
 def _print(report: Report, console: Console) -> None:
     words = report_words(report)
     found, measures = unlearning_rows(report)
-    screens = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-    for name in ("texts", "screen", "scored", "suspicious", "share (95 %)"):
-        screens.add_column(name)
-    likeness = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-    for name in ("texts", "samples", "suspicious", "others", "difference"):
-        likeness.add_column(name)
-    for row in found:
-        screens.add_row(row.task, *screen_cells(row, words))
-    for row in measures:
-        likeness.add_row(row.task, *similarity_cells(row, words)[:4])
-    console.print(screens)
-    if likeness.row_count:
-        console.print()
-        console.print(likeness)
+    for table in unlearning_tables(found, measures, words):
+        print_table(table, console)
     console.print()
     for sentence in unlearning_sentences([*found, *measures], words):
         console.print(sentence, highlight=False, markup=False, soft_wrap=True)

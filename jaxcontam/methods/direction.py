@@ -37,7 +37,6 @@ METHOD = PairMethod(
         unit="nats forwards less backwards",
         null_caption="Sum over strata of the published order's score, and what the "
         "same sum is when each run of at most four examples is turned round at random.",
-        has_symmetry=False,
         takes_reference=True,
     ),
 )

@@ -11,7 +11,6 @@ from jaxcontam.report.page_words import BOOKS
 from jaxcontam.report.section import (
     Code,
     Figure,
-    Figures,
     Items,
     Page,
     Paragraph,
@@ -25,14 +24,6 @@ from jaxcontam.results.terms import Words
 
 COMMAND = "books"
 
-_MEANING = (
-    "A contamination rate is the share of a book's snippets that score as snippets of "
-    "the known seen books do, and not as those of the known unseen ones. It ranks "
-    "books and proves nothing: an unseen book shows a rate above zero as well, and "
-    "where seen and unseen books differ in more than having been seen, such as in "
-    "their years, a rate measures that, too. A low rate does not say that a book was "
-    "never seen."
-)
 _RATES = (
     "Books by their contamination rate. Grey: books that the model was not trained on, "
     "each judged by the other known books; this is what unseen books look like."
@@ -55,14 +46,14 @@ _CHECK = (
 )
 # What the verdict on the known books says of the rates of others.
 _VERDICTS = {
-    "contaminated": "The score tells the known books apart, and no blind baseline "
-    "explains it: rates have a footing",
-    "suspected": "The score seems to tell the known books apart, but chance, or a "
-    "difference between the books themselves, is not ruled out: read rates with care",
+    "members rank higher": "The score tells the known books apart, and no blind "
+    "baseline explains it: rates have a footing",
+    "may rank higher": "The score seems to tell the known books apart, but chance, or "
+    "a difference between the books themselves, is not ruled out: read rates with care",
     "confounded": "The known seen and unseen books can be told apart without any model "
     "as well: rates may measure that difference and not memory",
-    "no evidence": "The score does not tell the known books apart: rates mean nothing "
-    "here",
+    "no difference": "The score does not tell the known books apart: rates mean "
+    "nothing here",
     "inconclusive": "The known books are too few to see whether the score tells them "
     "apart: rates mean little here",
 }
@@ -71,9 +62,67 @@ _N_BINS = 10
 
 def books_page(report: Report, words: Words) -> Page:
     """The page of a run of `books`."""
+    found = {
+        role: ranked_books(report, role) for role in ("text", "member", "nonmember")
+    }
+    known = [
+        [title, row.role, *numbers]
+        for role in ("member", "nonmember")
+        for row in found[role]
+        for title, *numbers in [rate_cells(row)]
+    ]
+    known_header = ("book", "known as", "snippets", "rate", "95 % interval")
+    rates, scores = book_tables(report)
+    sections = [
+        Section([Items(book_sentences(report))]),
+        Section(
+            [rates, Paragraph(_WILSON, "quiet")],
+            "Books in question",
+        ),
+        Section(_figures(report), "Beside known books"),
+        Section([scores], "Scores on the known books"),
+        Section(
+            [
+                Paragraph(_HELD_OUT, "quiet"),
+                Table(known_header, known, "known books", words=(1,)),
+            ],
+            "Known books",
+            is_folded=True,
+        ),
+    ]
+    return report_page(
+        report,
+        sections,
+        words,
+        title="Books" + ("" if report.model is None else f": {report.model.name}"),
+        kind=BOOKS,
+        check=_CHECK,
+    )
+
+
+def book_tables(report: Report) -> tuple[Table, Table]:
+    """Rates of the books in question, and scores on the known ones."""
+    rates = [rate_cells(row) for row in ranked_books(report, "text")]
+    header = ("book", "snippets", "contamination rate", "95 % interval")
+    scores = [
+        [
+            name,
+            interval_words(row.auc, row.auc_low, row.auc_high, ".3f"),
+            *_accuracies(report, name),
+        ]
+        for name, row in book_aucs(report)
+    ]
+    score_header = ("score on known books", "AUC (95 %)", "accuracy", "held out")
+    return (
+        Table(header, rates, "books in question"),
+        Table(score_header, scores, "scores on the known books"),
+    )
+
+
+def _figures(report: Report) -> list[Figure]:
+    """Rates of books beside those of unseen ones, and how well each score ranks."""
     from jaxcontam.report.text_plots import Interval, histogram, intervals_plot
 
-    aucs = book_aucs(report)
     intervals = [
         Interval(
             name=name,
@@ -82,62 +131,24 @@ def books_page(report: Report, words: Words) -> Page:
             high=row.auc_high,
             look=(GREY if isinstance(row, BlindBaseline) else BLUE, "o", "full"),
         )
-        for name, row in aucs
+        for name, row in book_aucs(report)
     ]
-    figures = [
-        Figure(intervals_plot(intervals, "AUC on the known books", nothing=0.5), _AUCS)
-    ]
-    groups = {
-        "known to be unseen": _known_rates(ranked_books(report, "nonmember")),
-        "in question": _known_rates(ranked_books(report, "text")),
+    svg = intervals_plot(intervals, "AUC on the known books", nothing=0.5)
+    figures = [Figure(svg, _AUCS)]
+    groups = {"known to be unseen": "nonmember", "in question": "text"}
+    rates = {
+        name: _known_rates(ranked_books(report, role)) for name, role in groups.items()
     }
-    if len(groups["in question"]):
+    if len(rates["in question"]):
         svg = histogram(
-            {name: values for name, values in groups.items() if len(values)},
+            {name: values for name, values in rates.items() if len(values)},
             "contamination rate, % of a book's snippets",
             "books",
             edges=np.linspace(0, 100, _N_BINS + 1),
             shares=False,
         )
         figures.insert(0, Figure(svg, _RATES))
-    header = ("book", "snippets", "contamination rate", "95 % interval")
-    rates = [rate_cells(row) for row in ranked_books(report, "text")]
-    known = [
-        [title, row.role, *numbers]
-        for role in ("member", "nonmember")
-        for row in ranked_books(report, role)
-        for title, *numbers in [rate_cells(row)]
-    ]
-    known_header = ("book", "known as", "snippets", "rate", "95 % interval")
-    scores = [[name, _auc_words(row), *_accuracies(report, name)] for name, row in aucs]
-    score_header = ("score", "AUC (95 % interval)", "accuracy of the cut", "held out")
-    sections = [
-        Section([Items(book_sentences(report)), Paragraph(_MEANING), Figures(figures)]),
-        Section(
-            [Table(header, rates, "books in question"), Paragraph(_WILSON, "quiet")],
-            "Books in question",
-        ),
-        Section(
-            [Table(score_header, scores, "scores on the known books")],
-            "Scores on the known books",
-        ),
-        Section(
-            [
-                Paragraph(_HELD_OUT, "quiet"),
-                Table(known_header, known, "known books", words=(1,)),
-            ],
-            "Known books",
-        ),
-    ]
-    model = report.model
-    return report_page(
-        report,
-        sections,
-        words,
-        title="Books" + ("" if model is None else f": {model.name}"),
-        kind=BOOKS,
-        check=_CHECK,
-    )
+    return figures
 
 
 def ranked_books(report: Report, role: str) -> list[BookRate]:
@@ -163,13 +174,14 @@ def book_sentences(report: Report) -> list[str]:
     (cut,) = (row for row in report.book_thresholds if row.primary)
     rates = _known_rates(ranked_books(report, "text"))
     what = "book in question has" if len(rates) == 1 else "books in question have"
+    auc = interval_words(result.auc, result.auc_low, result.auc_high, ".3f")
     sentences = [
         f"{np.count_nonzero(rates > 50)} of {len(rates)} {what} a contamination rate "
         f"above 50% by {cut.method}.",
         f"On {cut.n_member_books} books known to be seen and "
         f"{cut.n_nonmember_books} known to be unseen, {cut.method} has an AUC of "
-        f"{_auc_words(result)}; the cut at {cut.threshold:.4g} gets "
-        f"{cut.accuracy:.1%} of their snippets right.",
+        f"{auc}; the cut at {cut.threshold:.4g} gets {cut.accuracy:.1%} of their "
+        "snippets right.",
     ]
     if cut.fpr_held_out is not None and cut.tpr_held_out is not None:
         sentences.append(
@@ -194,10 +206,6 @@ def rate_cells(row: BookRate) -> list[str]:
 def _known_rates(rows: Sequence[BookRate]) -> np.ndarray:
     """Rates in percent of the books that have one."""
     return 100 * np.array([row.rate for row in rows if row.rate is not None])
-
-
-def _auc_words(row: ScoreResult | BlindBaseline) -> str:
-    return interval_words(row.auc, row.auc_low, row.auc_high, ".3f")
 
 
 def _accuracies(report: Report, method: str) -> list[str]:

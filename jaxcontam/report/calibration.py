@@ -10,7 +10,6 @@ from jaxcontam.report.section import (
     Items,
     Page,
     Paragraph,
-    Part,
     Section,
     Table,
 )
@@ -37,8 +36,7 @@ _RELABELLED_MEANING = (
 _QQ = (
     "Each point is a p-value against the one that a uniform sample would have in its "
     "place, ties broken at random; most uniform samples stay within the band. A point "
-    "above the line is a p-value that is too small. This plot checks the path; it does "
-    "not validate exchangeability of the file."
+    "above the line is a p-value that is too small."
 )
 _CHECK = (
     Code("p_values.npz"),
@@ -58,7 +56,7 @@ def calibration_page(
         drawn: The p-values of each row.
         words: Of the tests.
     """
-    rows = calibration_rows(report)
+    rows = [row for row in report.results if isinstance(row, CalibrationResult)]
     sentences = [calibration_sentence(row) for row in rows]
     sections = [Section([Items(sentences), Paragraph(MEANING)])]
     sections += [_section(row, one) for row, one in zip(rows, drawn, strict=True)]
@@ -71,11 +69,6 @@ def calibration_page(
         kind=CALIBRATION,
         check=_CHECK,
     )
-
-
-def calibration_rows(report: Report) -> list[CalibrationResult]:
-    """The results of a calibration."""
-    return [row for row in report.results if isinstance(row, CalibrationResult)]
 
 
 def calibration_sentence(row: CalibrationResult) -> str:
@@ -108,10 +101,7 @@ def _section(row: CalibrationResult, drawn: DrawnPValues) -> Section:
         for cell in row.rejections
     ]
     header = ("p at most", "draws", "rate (95 % interval)")
-    parts: list[Part] = [
-        Table(header, rates, "rates of rejection"),
-        Figure(qq_plot(values), _QQ, "single"),
-    ]
-    if row.drawn == RELABELLED:
-        parts.insert(0, Paragraph(_RELABELLED_MEANING))
-    return Section(parts, f"{row.method}, {row.drawn}", boxed=True)
+    meaning = [Paragraph(_RELABELLED_MEANING)] * (row.drawn == RELABELLED)
+    table = Table(header, rates, "rates of rejection")
+    parts = [*meaning, table, Figure(qq_plot(values), _QQ)]
+    return Section(parts, f"{row.method}, {row.drawn}")

@@ -4,10 +4,10 @@ import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 
-from jaxcontam.report.comparison_kinds import RANKING, ComparedKind
 from jaxcontam.report.figure import BLUE, GREY, ORANGE
 from jaxcontam.report.numbers import effect_words, interval_words, p_words
 from jaxcontam.report.page import method_rows
+from jaxcontam.report.page_words import ORDER_COMPARISON, RANKING_COMPARISON, PageWords
 from jaxcontam.report.section import (
     Badge,
     Cell,
@@ -16,7 +16,6 @@ from jaxcontam.report.section import (
     Items,
     Page,
     Paragraph,
-    Part,
     Section,
     Table,
 )
@@ -47,10 +46,93 @@ _CHECK = (
 _LOOKS = {
     "contaminated": (ORANGE, "o", "full"),
     "suspected": (ORANGE, "o", "none"),
+    "members rank higher": (ORANGE, "o", "full"),
+    "may rank higher": (ORANGE, "o", "none"),
     "invalid design": (GREY, "x", "full"),
     "confounded": (GREY, "x", "full"),
 }
 _OTHER = (BLUE, "s", "none")
+_STRONGEST = ("contaminated", "members rank higher")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedKind:
+    """What the tests of one comparison share.
+
+    Attributes:
+        name: Of the tests, in a sentence.
+        design: Field of a result -> words for it. Where two results of one benchmark
+            differ in one of them, their numbers mean other things.
+        flags: Flag of the command -> words for it, likewise.
+        effect: What its effect is called.
+        nothing: Value of the effect where there is none.
+        unit: Sentence about the numbers of a table; `{}` stands for their unit.
+        caption: Sentence about the figure.
+        words: Of the page.
+    """
+
+    name: str
+    design: Mapping[str, str]
+    flags: Mapping[str, str]
+    effect: str
+    nothing: float
+    unit: str
+    caption: str
+    words: PageWords
+
+
+_FLAGS = {"--template": "template", "--text-field": "text field"}
+
+ORDER = ComparedKind(
+    name="order tests",
+    design={
+        "fingerprint": "examples or their order",
+        "method": "test",
+        "null": "null",
+        "n_strata": "strata",
+        "n_orders": "orders",
+        "n_cut": "examples cut",
+        "group_field": "group field",
+        "block_field": "block field",
+        "scores": "kind of scores",
+        "first_tokens": "first tokens",
+        "effect_unit": "unit of the effect",
+    },
+    flags=_FLAGS
+    | {"--separator": "separator", "--max-example-tokens": "longest example"},
+    effect="effect",
+    nothing=0.0,
+    unit="Effects and what was detectable are in {}.",
+    caption="Gain of the published order with its 95 % interval, one line a model.",
+    words=ORDER_COMPARISON,
+)
+RANKING = ComparedKind(
+    name="rankings of texts",
+    design={
+        "fingerprint": "texts or their labels",
+        "method": "score",
+        "setting": "setting of the score",
+        "n_members": "members",
+        "n_nonmembers": "non-members",
+    },
+    flags=_FLAGS
+    | {
+        "--length": "length",
+        "--label-field": "label field",
+        "--document-field": "document field",
+        "--reference": "reference model",
+        "--corpus": "corpus",
+        "--masked-lm": "masked model",
+        "--n-neighbours": "neighbours",
+        "--shots": "shots",
+    },
+    effect="AUC",
+    nothing=0.5,
+    unit="AUC: how often a member scores above a non-member, with its 95 % interval.",
+    caption="AUC with its 95 % interval, one line a model; at the black line members "
+    "and non-members are mixed.",
+    words=RANKING_COMPARISON,
+)
 
 
 def design_of(
@@ -129,15 +211,15 @@ def comparison_sentences(tests: Sequence[ComparedTest], level: float) -> list[st
                 by_verdict.setdefault(test.verdict, []).append(test.model)
         told = [f"{verdict} in {', '.join(m)}" for verdict, m in by_verdict.items()]
         lines.append(f"{benchmark}: {'; '.join(told)}.")
-    found = [test for test in tests if test.verdict == "contaminated"]
+    found = [test for test in tests if test.verdict in _STRONGEST]
     kept = sum(test.p_adjusted_all <= level for test in found)
     benchmarks = _count(_names(tests, "benchmark"), "benchmark")
     models = _count(_names(tests, "model"), "model")
     lines.append(
         f"{len(tests)} tests were made: {benchmarks}, {models}. Verdicts are those of "
         "the reports, each corrected for its own benchmarks alone. Corrected for all "
-        f"{len(tests)} tests (Holm), {kept} of {len(found)} that are called "
-        f"contaminated stay at or below {level:g}."
+        f"{len(tests)} tests (Holm), {kept} of {len(found)} with the "
+        f"strongest verdict stay at or below {level:g}."
     )
     if n_unable := sum(test.p_adjusted_floor > level for test in found):
         lines[-1] += (
@@ -174,23 +256,13 @@ def comparison_page(
         [name, *(_cell(by_place.get((name, model)), kind) for model in models)]
         for name in benchmarks
     ]
-    label = "results by benchmark and model"
-    columns = range(1, len(models) + 1)
-    units = " or ".join(_names(tests, "effect_unit"))
+    header, label = ["benchmark", *models], "results by benchmark and model"
+    table = Table(header, rows, label, words=range(1, len(header)))
+    units = _ADJUSTED + kind.unit.format(" or ".join(_names(tests, "effect_unit")))
+    notes = [Paragraph(f"Note: {warning}.", "lead") for warning in warnings]
     sections = [
-        Section(
-            [
-                Items(lines),
-                *(Paragraph(f"Note: {warning}.", "lead") for warning in warnings),
-            ]
-        ),
-        Section(
-            [
-                Table(["benchmark", *models], rows, label, words=columns),
-                Paragraph(_ADJUSTED + kind.unit.format(units), "quiet"),
-            ],
-            "Results",
-        ),
+        Section([Items(lines), *notes]),
+        Section([table, Paragraph(units, "quiet")], "Results"),
         *_effects(tests, kind),
     ]
     methods = [words[name] for name in _names(tests, "method") if name in words]
@@ -204,18 +276,18 @@ def comparison_page(
         command=command,
         check=_CHECK,
         provenance=_provenance(tests),
+        proves=kind.words.proves,
     )
 
 
 def _cell(test: ComparedTest | None, kind: ComparedKind) -> Cell:
     if test is None:
         return "not tested"
-    effect = effect_words(test.effect, test.effect_se)
+    # Intervals of an AUC are not symmetrical.
+    effect = interval_words(test.effect, test.effect_low, test.effect_high)
     lines = []
-    if kind is RANKING:
-        # Intervals of an AUC are not symmetrical.
-        effect = interval_words(test.effect, test.effect_low, test.effect_high)
-    else:
+    if kind is ORDER:
+        effect = effect_words(test.effect, test.effect_se)
         lines = [f"detectable {'-' if test.mde is None else f'{test.mde:.2g}'}"]
     return (
         Badge(test.verdict),
@@ -250,8 +322,7 @@ def _effects(tests: Sequence[ComparedTest], kind: ComparedKind) -> list[Section]
     unit = " or ".join(_names(tests, "effect_unit"))
     xlabel = unit if kind is RANKING else f"effect, {unit}"
     svg = intervals_plot(rows, xlabel, nothing=kind.nothing)
-    parts: list[Part] = [Figure(svg, kind.caption + _INTERVALS, "middle")]
-    return [Section(parts, "Effects")]
+    return [Section([Figure(svg, kind.caption + _INTERVALS)], "Effects")]
 
 
 def _provenance(tests: Sequence[ComparedTest]) -> list[tuple[str, str]]:

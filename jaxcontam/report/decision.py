@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from jaxcontam.report.numbers import p_of, p_words
+from jaxcontam.report.numbers import p_of, p_words, plain_p
 from jaxcontam.report.plain_names import plain_name
 from jaxcontam.results import DESIGNED, OrderResult, Pretest, UnscoredFile
 from jaxcontam.results.report import Result
@@ -288,13 +288,5 @@ def _near_misses(file: AuditedFile) -> str:
     level = _GATE_LEVEL / max(1, len(checks))
     near = [check for check in checks if check.p_value <= level] or checks[:1]
     return "; ".join(
-        f"{plain_name(check.name)}, p = {_two_digits(check.p_value)}" for check in near
+        f"{plain_name(check.name)}, p = {plain_p(check.p_value)}" for check in near
     )
-
-
-def _two_digits(p_value: float) -> str:
-    """Rounded up, like all p-values."""
-    if p_value <= 0:
-        return "0"
-    scale = 10.0 ** (1 - math.floor(math.log10(p_value)))
-    return f"{math.ceil(p_value * scale - 1e-9) / scale:.2g}"

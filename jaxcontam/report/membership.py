@@ -34,34 +34,26 @@ from jaxcontam.results.terms import Words
 
 COMMAND = "membership"
 
-_RANKING_MEANING = (
-    "A score ranks texts by how familiar they look to the model. It separates members "
-    "from non-members only as far as nothing else does: other topics, years or lengths "
-    "on the two sides move every score, which is why a blind baseline, that never asks "
-    "the model, stands beside every AUC. Only a split drawn at random rules that out. "
-    "Texts that are only less fluent rank lower with every model: a reference model "
-    "that saw neither side (--reference) shows that, and without one the verdict is at "
-    "most suspected."
-)
-_SUSPECTS_MEANING = (
-    "The p-value of a text is the share of known non-members that look at least as "
-    "familiar to the model. It holds on average over texts that come from where the "
-    "non-members come from; it is no proof for a single text, and it is wrong for "
-    "texts of another kind."
-)
-_SCORES_MEANING = (
-    "Scores alone: higher looks more familiar to the model. Without known non-members "
-    "there is no threshold, no p-value and no verdict."
-)
+_MEANINGS = {
+    "ranking": "A ranking, no proof: other topics, years or lengths on the two sides "
+    "move every score, so that blind baselines, which never ask the model, stand "
+    "beside. Texts that are only less fluent rank lower with every model; a reference "
+    "model that saw neither side (--reference) shows that.",
+    "set": "The p-value of a text is the share of known non-members that look at least "
+    "as familiar to the model. It holds on average over texts that come from where the "
+    "non-members come from; it is no proof for a single text.",
+    "scores": "Scores alone: higher looks more familiar to the model. Without known "
+    "non-members there is no threshold, no p-value and no verdict.",
+}
 _BOLD = (
     " The score in bold was fixed beforehand, and decides alone; the others have no "
-    "correction for their number. Gain: AUC of the blind features with the score, less "
-    "AUC without it, both cross-validated."
+    "correction for their number. AUC: how often a member scores above a non-member. "
+    "Gain: AUC of the blind features with the score, less AUC without it, both "
+    "cross-validated."
 )
 _ROC = (
-    "Share of members found against share of non-members taken for members; on "
-    "logarithmic axes on the right, since low false-positive rates are where a verdict "
-    "on single texts lives."
+    "Share of members found against share of non-members taken for members, on "
+    "logarithmic axes: low false-positive rates are where a verdict on texts lives."
 )
 _BLIND = {
     "bag_of_words": "a bag of words",
@@ -71,15 +63,11 @@ _BLIND = {
     "fluency": "an n-gram model of both sides",
     "reference": "the reference model",
 }
-_JUDGED_CHECK = (
+_CHECK = (
+    Code("texts.jsonl"),
+    " beside this file holds each text with all its scores; ",
     Code("jaxcontam verify DIR"),
-    " computes every number and the verdict again from ",
-    Code("texts.jsonl"),
-    " beside this file, which holds each text with all its scores; no model is needed.",
-)
-_SCORED_CHECK = (
-    Code("texts.jsonl"),
-    " beside this file holds each text with all its scores.",
+    " computes every number and the verdict again from it, without the model.",
 )
 _N_TOP = 20
 _BEGINNING = 120
@@ -117,19 +105,18 @@ def membership_page(
         words: Of the scores.
     """
     study, decisive = study_of(report), decisive_row(report)
-    verdict = None if decisive is None else decisive.verdict
-    first: list[Part] = [Paragraph(_meaning(report))]
+    kind = "ranking" if isinstance(decisive, ScoreResult) else "set"
+    first: list[Part] = [Paragraph(_MEANINGS[kind if decisive else "scores"])]
     if decisive is not None:
         sentence = membership_sentence(decisive, report.blind)
         first.insert(0, Paragraph(sentence, "lead"))
     warnings = (*study.warnings, *(decisive.warnings if decisive else ()))
+    first += [Paragraph(f"Note: {warning}.") for warning in warnings]
     sections = [
-        Section(first),
+        Section([*first, *_plots(pictures, texts, study.primary)]),
         *_rankings(report, study),
-        Section(_plots(pictures, texts, study.primary)),
         *_thresholds(report.thresholds),
         *_top_texts(texts, study.primary),
-        Section([Paragraph(f"Note: {warning}.") for warning in warnings]),
     ]
     model = report.model
     return report_page(
@@ -138,9 +125,9 @@ def membership_page(
         words,
         title="Membership report" + ("" if model is None else f": {model.name}"),
         subtitle="" if model is None else model_words(model),
-        verdict=verdict,
+        verdict=None if decisive is None else decisive.verdict,
         kind=MEMBERSHIP,
-        check=_JUDGED_CHECK if verdict else _SCORED_CHECK,
+        check=_CHECK if decisive is not None else _CHECK[:2],
     )
 
 
@@ -149,32 +136,23 @@ def membership_sentence(
 ) -> str:
     """One sentence about the row that decides, which can be pasted anywhere."""
     best = max(blind, key=lambda one: one.auc, default=None)
-    told = "" if best is None else f"{blind_name(best.name)} tells"
-    said = "" if best is None else auc_words(best)
-    if isinstance(row, SetResult):
-        return _set_sentence(row, told, said)
-    name, verdict = row.benchmark, row.verdict
-    found = f"by {row.method}, AUC {auc_words(row)}"
-    if verdict == "confounded":
-        return (
-            f"{name}: confounded: without this model, {told} the two sides apart with "
-            f"AUC {said}; {found}, so what the score sees need not come from training."
-        )
-    p = f"p {plain_p(row.p_value)}"
-    if verdict in ("contaminated", "suspected"):
-        without = "no blind baseline was made"
-        if best is not None:
-            without = f"the best blind baseline reaches {said}"
-        return (
-            f"{name}: {verdict}: members rank above non-members {found}, {p}; "
-            f"{without}."
-        )
-    if verdict == "no evidence":
-        return (
-            f"{name}: no evidence that members are more familiar {found}, {p}; the "
-            f"interval rules out an AUC above {row.auc_high:.2f}."
-        )
-    return f"{name}: inconclusive {found}, {p}; too few texts to tell."
+    without = "no blind baseline was made"
+    if best is not None:
+        without = f"the best blind baseline reaches {auc_words(best)}"
+    is_set, verdict = isinstance(row, SetResult), row.verdict
+    if verdict == "confounded" and best is not None:
+        meaning = f"{blind_name(best.name)} tells the sides apart without the model"
+    elif verdict in ("members rank higher", "may rank higher"):
+        who = "as a set, these texts" if is_set else "members"
+        meaning = f"{who} look more familiar to the model than non-members"
+    elif verdict == "no difference":
+        meaning = "members look like non-members"
+        if is_set:
+            meaning = "as a set, these texts look like non-members"
+    else:
+        meaning = "too few texts to tell"
+    found = f"by {row.method}, AUC {auc_words(row)}, p {plain_p(row.p_value)}"
+    return f"{row.benchmark}: {verdict}: {meaning} {found}; {without}."
 
 
 def auc_words(row: ScoreResult | SetResult | BlindBaseline) -> str:
@@ -214,36 +192,6 @@ def sweep_sentence(sweep: Sweep) -> str:
         f"Sweep over k on a random half of the texts (AUC {tried}) chooses "
         f"{sweep.chosen}: AUC {sweep.auc:.2f} ± {sweep.auc_se:.2f} on the other half."
     )
-
-
-def _meaning(report: Report) -> str:
-    """What the numbers of a report can and cannot show."""
-    if not report.results:
-        return _SCORES_MEANING
-    is_set = isinstance(report.results[0], SetResult)
-    return _SUSPECTS_MEANING if is_set else _RANKING_MEANING
-
-
-def _set_sentence(row: SetResult, told: str, said: str) -> str:
-    name, verdict = row.benchmark, row.verdict
-    found = f"cross-fitted AUC {row.auc:.2f}, p {plain_p(row.p_value)}"
-    if verdict == "confounded":
-        return (
-            f"{name}: confounded: {told} these texts from the non-members with AUC "
-            f"{said}, without the model, so they do not come from one source, and what "
-            "the model adds cannot be read off."
-        )
-    if verdict in ("contaminated", "suspected"):
-        return (
-            f"{name}: {verdict}: as a set, these texts are more familiar than the "
-            f"non-members, {found}."
-        )
-    if verdict == "no evidence":
-        return (
-            f"{name}: no evidence: as a set, these texts look like non-members, "
-            f"{found}."
-        )
-    return f"{name}: inconclusive: as a set, {found}; too few texts to tell."
 
 
 def _rankings(report: Report, study: MembershipStudy) -> list[Section]:
@@ -294,7 +242,7 @@ def _plots(
     best = sorted(pictures, key=lambda one: (one.method != primary, -one.auc))
     if best:
         svg = roc_plot(best[:_N_CURVES], primary=primary)
-        parts.append(Figure(svg, _ROC, "wide", "ROC curves"))
+        parts.append(Figure(svg, _ROC))
     members, nonmembers, asked = (
         np.array(
             [
@@ -313,7 +261,7 @@ def _plots(
             "share of the texts",
         )
         caption = f"{primary} of every text; higher is more familiar to the model."
-        parts.append(Figure(svg, caption, "single"))
+        parts.append(Figure(svg, caption))
     return parts
 
 
@@ -354,7 +302,7 @@ def _top_texts(texts: Sequence[TextScores], primary: str) -> list[Section]:
         for value, row in best
     ]
     header = ("text", "begins", primary, *(("p", "p, adjusted") if with_p else ()))
-    table = Table(header, rows, "most familiar texts", begins=(1,))
+    table = Table(header, rows, "most familiar texts", words=(1,))
     return [Section([table], "Most familiar texts")] if rows else []
 
 

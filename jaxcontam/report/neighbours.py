@@ -106,23 +106,6 @@ def attraction_sentence(test: OrderResult, verdict: Verdict | None) -> str | Non
     )
 
 
-def attraction_rows(test: OrderResult) -> list[list[str]]:
-    """A table of the gains: beside whom, nats, interval, and what gives them."""
-    found = test.numbers.neighbours
-    if found is None:
-        return []
-    digits = _digits(found)
-    words = (
-        ("after the one before it (forwards)", "likeness and memory"),
-        ("after the one behind it (backwards)", "likeness alone"),
-        ("forwards less backwards", "memory, or a file that points forward"),
-    )
-    return [
-        [place, _number(gain.mean, digits), _range(gain, digits), source]
-        for gain, (place, source) in zip(gains_of(test) or (), words, strict=True)
-    ]
-
-
 def _conclusion(test: OrderResult, kind: Kind, verdict: Verdict | None) -> str:
     if kind != "memory":
         conclusion = _CONCLUSIONS[kind]

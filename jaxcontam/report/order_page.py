@@ -3,55 +3,38 @@
 from collections.abc import Sequence
 
 from jaxcontam.report.decision import AuditedFile, audited_files, why
-from jaxcontam.report.neighbours import (
-    attraction_rows,
-    attraction_sentence,
-    gains_of,
-    pair_test,
-)
+from jaxcontam.report.neighbours import attraction_sentence, pair_test
 from jaxcontam.report.numbers import effect_words, p_cell
 from jaxcontam.report.order_words import (
+    OWN_ORDER_HEADER,
+    SIDE_BY_SIDE_HEADER,
     assumed_sentence,
     chance_sentence,
     checked_sentence,
     invalid_sentence,
+    own_order_rows,
+    own_order_sentence,
     proof_words,
+    reference_sentence,
+    referred_test,
     screening_sentence,
-    symmetry_sentence,
+    side_by_side,
     verdict_sentence,
     where_sentence,
 )
-from jaxcontam.report.own_order import (
-    OWN_ORDER_HEADER,
-    own_order_rows,
-    own_order_sentence,
-)
 from jaxcontam.report.page import report_page
 from jaxcontam.report.page_words import ORDER, VERSIONS
-from jaxcontam.report.pictures import LossPicture, NullPicture
-from jaxcontam.report.plots import (
-    copies_plot,
-    evidence_plot,
-    gains_plot,
-    lag_plot,
-    loss_plot,
-    null_plot,
-)
+from jaxcontam.report.pictures import NullPicture
+from jaxcontam.report.plots import copies_plot, evidence_plot, null_plot, split_plot
 from jaxcontam.report.provenance import model_words
 from jaxcontam.report.reference import scale_sentence
-from jaxcontam.report.reference_model import (
-    SIDE_BY_SIDE_HEADER,
-    reference_sentence,
-    referred_test,
-    side_by_side,
-)
 from jaxcontam.report.remedies import Advice, WayOut
 from jaxcontam.report.section import (
     Badge,
     Cell,
     Code,
+    Details,
     Figure,
-    Figures,
     Heading,
     Items,
     Page,
@@ -59,8 +42,8 @@ from jaxcontam.report.section import (
     Part,
     Section,
     Table,
+    Text,
 )
-from jaxcontam.report.table import ResultTable, result_table
 from jaxcontam.results import (
     MembershipResult,
     OrderResult,
@@ -68,7 +51,7 @@ from jaxcontam.results import (
     Report,
     UnscoredFile,
 )
-from jaxcontam.results.terms import Words
+from jaxcontam.results.terms import Verdict, Words
 
 _CHECK = (
     Code("jaxcontam verify DIR"),
@@ -80,18 +63,12 @@ _CHECK = (
 )
 _COPIES = (
     "Each point is one planted set. Above the dashed line a single test rejects at "
-    "0.001; the dotted line is the smallest p-value that this design could have given."
+    "0.001."
 )
-_LOSS = "Loss of each step; marks below show when a copy of each set was trained on."
-_GAINS = (
-    "What an example gains beside its published neighbours, with 95 % intervals. "
-    "Memory of the file adds to the upper bar alone; likeness of neighbours adds to "
-    "both."
-)
-_LAGS = (
-    "How much more expected an example is at each place after another one. A spike at "
-    "+1 alone is memory: the model learned what comes next. A hill on both sides is "
-    "natural order: like stands beside like."
+_SPLIT = (
+    "Each bar: how much more expected an example is at this distance from another one. "
+    "Memory of the file raises the first orange bar alone; natural order (like beside "
+    "like) raises orange and blue alike."
 )
 _AUC = (
     "AUC: how often a text of the set scores above an unseen one. It ranks presence in "
@@ -101,13 +78,36 @@ _EXPOSURE = (
     "Each secret among all held-out sequences: exposure is log2 of their number less "
     "log2 of the secret's rank."
 )
+_TERMS = (
+    "p: probability, at most, that a model which never saw the file looks like this. "
+    "Effect: {effect}, ± its standard error; 0.7 nats (natural units of "
+    "log-probability) make a text twice as likely. Detectable: the smallest effect "
+    "found with probability 0.8."
+)
+_BOUNDARY = (
+    "what an example gains by its published place, for each boundary between two "
+    "examples"
+)
+_STRATUM = "A stratum is a run of neighbouring examples, compared with its own orders."
+_NEXT: dict[Verdict, str] = {
+    "contaminated": "do not trust this model's results on it: it was learned as "
+    "published. Report them apart, or take texts that the model cannot have seen",
+    "suspected": "look closer; what could settle it stands in its section",
+    "invalid design": "not testable this way; what to run instead stands in its "
+    "section",
+    "inconclusive": "nothing can be said; ask with more examples, or with jaxcontam "
+    "membership and replicate, which see other traces",
+    "no evidence": "its published order left no trace, which clears nothing; jaxcontam "
+    "membership and replicate see other traces",
+}
+_SILENT = ("no evidence", "inconclusive")
+# Sections of more files are folded.
+_MOST_OPEN = 3
+_MOST_NAMED = 5
 
 
 def order_page(
-    report: Report,
-    pictures: Sequence[NullPicture | None],
-    words: Words,
-    loss: LossPicture | None = None,
+    report: Report, pictures: Sequence[NullPicture | None], words: Words
 ) -> Page:
     """The page of a report of order tests.
 
@@ -115,49 +115,43 @@ def order_page(
         report: What was found.
         pictures: One a result, None where nothing is drawn.
         words: Of the methods.
-        loss: The training run that planted the sets, if its log is known.
     """
-    files = audited_files(report.results)
+    files, unscored = audited_files(report.results), report.unscored
+    own = [proof_words(words, file.test.method) for file in files]
     drawn = {
         id(result): picture
         for result, picture in zip(report.results, pictures, strict=True)
     }
-    planted = [file.test for file in files if file.test.copies is not None]
-    is_of_order = any(
-        proof_words(words, file.test.method).limits == "order" for file in files
-    )
-    own = [proof_words(words, file.test.method) for file in files]
-    meanings = dict.fromkeys(one.meaning + one.silence for one in own)
-    sentences = [verdict_sentence(file.test, words, file.attracting) for file in files]
-    screening = screening_sentence(report)
-    rows = [
-        row for row in report.results if isinstance(row, OrderResult | MembershipResult)
-    ]
-    places = result_table(rows)
-    has_scores = any(isinstance(row, MembershipResult) for row in rows)
-    sections = [
-        Section([Items(sentences), *map(Paragraph, meanings)]),
-        Section(
-            [
-                _results_table(places),
-                *([Paragraph(_AUC, "quiet")] if has_scores else []),
-                *([Paragraph(screening, "quiet")] if screening else []),
-            ],
-            "Results",
-        ),
-    ]
-    if planted:
-        label = "strength against copies"
-        figure = Figure(copies_plot(planted), _COPIES, "wide", label)
-        sections.append(Section([figure], "Strength against the number of copies"))
-    if loss is not None:
-        figure = Figure(loss_plot(loss), _LOSS, "wide", "training loss")
-        sections.append(Section([figure], "Training"))
     advice = Advice(report.command, words)
-    sections += [
-        _file_section(file, drawn[id(file.test)], report, advice) for file in files
+    verdicts: dict[str, Verdict | None] = {
+        file.test.benchmark: file.test.verdict for file in files
+    }
+    verdicts |= {file.benchmark: file.verdict for file in unscored}
+    tests = [file.test for file in files]
+    sections = [
+        Section([Paragraph(headline(verdicts), "headline"), _next(verdicts)]),
+        Section(_results(tests, report, words), "Results"),
     ]
-    sections += [_unscored_section(file, advice) for file in report.unscored]
+    planted = [test for test in tests if test.copies is not None]
+    if planted:
+        parts = [Figure(copies_plot(planted), _COPIES)]
+        sections.append(Section(parts, "Strength against copies", is_folded=True))
+    is_folded = len(files) + len(unscored) > _MOST_OPEN
+    sections += [
+        Section(
+            _file_parts(file, drawn[id(file.test)], report, advice),
+            file.test.benchmark,
+            file.test.verdict,
+            is_folded,
+        )
+        for file in files
+    ]
+    sections += [
+        Section(_unscored_parts(file, advice), file.benchmark, file.verdict, is_folded)
+        for file in unscored
+    ]
+    is_of_order = any(one.limits == "order" for one in own) or not own
+    limits = [said for said in dict.fromkeys(one.silence for one in own) if said]
     model = report.model
     return report_page(
         report,
@@ -167,7 +161,32 @@ def order_page(
         subtitle=". ".join(_about(report)),
         kind=ORDER if is_of_order else VERSIONS,
         check=_CHECK,
+        limits=limits,
     )
+
+
+def headline(verdicts: dict[str, Verdict | None]) -> str:
+    """What a manager reads; `verdicts` are those of each file."""
+    found = list(verdicts.values()).count("contaminated")
+    if len(verdicts) == 1:
+        ((name, verdict),) = verdicts.items()
+        return f"{name}: {verdict or 'not decided'}"
+    if found:
+        return f"{found} of {len(verdicts)} benchmarks contaminated"
+    return f"None of {len(verdicts)} benchmarks proven contaminated, none cleared"
+
+
+def _next(verdicts: dict[str, Verdict | None]) -> Items:
+    """What to do, a line a verdict."""
+    lines: list[Text] = []
+    for verdict, words in _NEXT.items():
+        names = [name for name, found in verdicts.items() if found == verdict]
+        told = ", ".join(names[:_MOST_NAMED])
+        if len(names) > _MOST_NAMED:
+            told += f" and {len(names) - _MOST_NAMED} more"
+        if names:
+            lines.append((Badge(verdict), f" {told}: {words}."))
+    return Items(lines)
 
 
 def _about(report: Report) -> list[str]:
@@ -183,89 +202,142 @@ def _about(report: Report) -> list[str]:
     return about
 
 
-def _results_table(places: ResultTable) -> Table:
-    """A row a file: the tests that decide, the effect, and what stands beside."""
-    # The verdict comes first: a phone shows two columns.
-    header = [
-        *("benchmark", "verdict"),
-        *["copies"] * places.has_copies,
-        *[f"p, {method}" for method in places.deciding],
-        *("effect ± se", "detectable"),
-        *[f"{places.quantity(method)}, {method}" for method in places.beside],
-    ]
-    rows: list[list[Cell]] = []
-    for test in places.primaries:
-        numbers = test.numbers
-        rows.append(
-            [
-                test.benchmark,
-                Badge(test.verdict or ""),
-                *[str(test.copies)] * places.has_copies,
-                *[
-                    places.star(test, method) + _result_cell(places.at(test, method))
-                    for method in places.deciding
-                ],
-                effect_words(numbers.effect, numbers.effect_se),
-                "-" if numbers.mde is None else f"{numbers.mde:.2g}",
-                *[_result_cell(places.at(test, method)) for method in places.beside],
-            ]
-        )
-    return Table(header, rows, "results", words=(1,))
-
-
-def _result_cell(result: OrderResult | MembershipResult | None) -> str:
-    if result is None:
-        return ""
-    if isinstance(result, MembershipResult):
-        return effect_words(result.auc, result.auc_se)
-    return p_cell(result.numbers.log10_p, result.validity)
-
-
-def _file_section(
-    file: AuditedFile, picture: NullPicture | None, report: Report, advice: Advice
-) -> Section:
-    """All that is said of one file."""
-    test, words = file.test, advice.words
-    own = proof_words(words, test.method)
-    parts: list[Part] = [Paragraph(verdict_sentence(test, words, file.attracting))]
-    # Of an invalid design the sentence says it all.
-    if test.verdict != "invalid design" and (reason := why(file)):
-        parts.append(Paragraph(reason))
-    parts += _ways_out(advice.about(file))
-    parts += _attraction(file, symmetry_sentence(test, words))
-    parts += _reference(file, "model" if report.model is None else report.model.name)
-    if picture is not None:
-        null = null_plot(picture, own.version, own.unit)
-        evidence = evidence_plot(picture, own.row, own.unit)
-        figures = [
-            Figure(null, own.null_caption),
-            Figure(evidence, own.evidence_caption),
+def _results(tests: Sequence[OrderResult], report: Report, words: Words) -> list[Part]:
+    """A row a file, what its columns mean, and what several of them mean together."""
+    has_copies = any(test.copies is not None for test in tests)
+    header = ["benchmark", "verdict", "n", *["copies"] * has_copies]
+    header += ["test", "p", "effect ± se", "detectable"]
+    rows: list[list[Cell]] = [
+        [
+            test.benchmark,
+            Badge(test.verdict or ""),
+            f"{test.n_examples:,}",
+            *[str(test.copies)] * has_copies,
+            test.method,
+            *_numbers(test),
         ]
-        parts += [Heading("The test"), Figures(figures)]
-    parts += [
-        Paragraph(assumed_sentence(test, words)),
-        Paragraph(checked_sentence(test, words)),
-        Paragraph(chance_sentence(test, words)),
+        for test in tests
     ]
-    if (scale := scale_sentence(test, own.scale or test.method)) is not None:
-        parts.append(Paragraph(scale))
-    parts += _alone(test, report)
-    if (where := where_sentence(test)) is not None:
-        parts.append(Paragraph(where))
+    rows += [
+        [file.benchmark, Badge(file.verdict), f"{file.n_examples:,}"]
+        + [""] * has_copies
+        + [file.method, "not scored", "", ""]
+        for file in report.unscored
+    ]
+    units = list(dict.fromkeys(test.effect_unit for test in tests))
+    effect = "in " + " or ".join(units)
+    if units == ["nats per example boundary"]:
+        effect = _BOUNDARY
+    meanings = dict.fromkeys(proof_words(words, one.method).meaning for one in tests)
+    said = [*(one.strip() for one in meanings), _TERMS.format(effect=effect)]
+    said += [screening_sentence(report), scale_sentence(tests, words)]
+    return [
+        Table(header, rows, "results", words=(1, 3 + has_copies)),
+        *(Paragraph(sentence, "quiet") for sentence in said if sentence),
+    ]
+
+
+def _numbers(test: OrderResult) -> list[str]:
+    """p, effect and what was detectable."""
+    numbers = test.numbers
+    return [
+        p_cell(numbers.log10_p, test.validity),
+        effect_words(numbers.effect, numbers.effect_se),
+        "-" if numbers.mde is None else f"{numbers.mde:.2g}",
+    ]
+
+
+def _file_parts(
+    file: AuditedFile, picture: NullPicture | None, report: Report, advice: Advice
+) -> list[Part]:
+    """All that is said of one file: a sentence, a picture, what to do; then evidence.
+
+    A file whose test is silent shows noise alone, so nothing is said of its details.
+    """
+    test, words = file.test, advice.words
+    is_silent = test.verdict in _SILENT
+    parts: list[Part] = [Paragraph(verdict_sentence(test, words, file.attracting))]
+    pairs = None if is_silent else pair_test(file)
+    figures = _figures(test, picture, words)
+    if pairs is not None and (svg := split_plot(pairs.numbers)) is not None:
+        figures.insert(0, Figure(svg, _SPLIT))
+    if not is_silent:
+        parts += figures[:1]
+        figures = figures[1:]
+    if pairs is not None:
+        parts.append(Paragraph(attraction_sentence(pairs, test.verdict) or ""))
+    if test.verdict == "suspected":
+        parts.append(Paragraph(why(file)))
+    parts += _ways_out(advice.about(file))
+    if (referred := referred_test(file)) is not None:
+        parts.append(Paragraph(reference_sentence(referred) or ""))
     parts += [Paragraph(f"Note: {warning}.") for warning in test.warnings]
-    parts += _own_order(file.pretests)
-    return Section(parts, test.benchmark, test.verdict, boxed=True)
+    evidence = _evidence(file, figures, report, words)
+    return [*parts, Details("How it was tested", parts=evidence)]
 
 
-def _unscored_section(file: UnscoredFile, advice: Advice) -> Section:
-    """What is said of a file whose order failed its checks before any model read it."""
-    parts = [
-        Paragraph(f"{invalid_sentence(file, advice.words)} It was not scored."),
-        Paragraph(checked_sentence(file, advice.words)),
-        *_ways_out(advice.about_file(file)),
-        *_own_order(file.pretests),
+def _figures(
+    test: OrderResult, picture: NullPicture | None, words: Words
+) -> list[Figure]:
+    """The sum beside chance and, where a test is not silent, each stratum."""
+    if picture is None:
+        return []
+    own = proof_words(words, test.method)
+    null = null_plot(picture, own.version, own.unit)
+    if test.verdict in _SILENT:
+        return [Figure(null, own.null_caption)]
+    evidence = evidence_plot(picture, own.row, own.unit)
+    return [Figure(null, own.null_caption), Figure(evidence, own.evidence_caption)]
+
+
+def _evidence(
+    file: AuditedFile, figures: Sequence[Figure], report: Report, words: Words
+) -> list[Part]:
+    """What a sceptic asks for."""
+    test = file.test
+    own, is_silent = proof_words(words, test.method), test.verdict in _SILENT
+    said = [
+        why(file) if test.verdict not in ("suspected", "invalid design") else "",
+        assumed_sentence(test, words),
+        checked_sentence(test, words),
+        chance_sentence(test, words),
+        _STRATUM if own.row == "stratum" else "",
+        "" if is_silent else where_sentence(test),
     ]
-    return Section(parts, file.benchmark, file.verdict, boxed=True)
+    parts: list[Part] = [Paragraph(sentence) for sentence in said if sentence]
+    parts += [*figures, *_all_tests(file, report)]
+    if (referred := referred_test(file)) is not None:
+        model = "model" if report.model is None else report.model.name
+        rows = side_by_side(referred, model)
+        parts.append(Heading("Beside a reference model"))
+        parts.append(Table(SIDE_BY_SIDE_HEADER, rows, "the test of a reference model"))
+    return [*parts, *_alone(test, report), *_own_order(file.pretests)]
+
+
+def _all_tests(file: AuditedFile, report: Report) -> list[Part]:
+    """Each test of the file, and scores that rank it; nothing for one test alone."""
+    rows = [[test.method, *_numbers(test)] for test in file.tests]
+    scores = [
+        [f"{row.method} (AUC)", "", effect_words(row.auc, row.auc_se), ""]
+        for row in report.results
+        if isinstance(row, MembershipResult) and row.benchmark == file.test.benchmark
+    ]
+    if len(rows) + len(scores) < 2:
+        return []
+    header = ("test", "p", "effect ± se", "detectable")
+    looks = ["primary"] + [""] * (len(rows) + len(scores) - 1)
+    table = Table(header, [*rows, *scores], "all tests of the file", looks=looks)
+    return [table, *([Paragraph(_AUC, "quiet")] if scores else [])]
+
+
+def _unscored_parts(file: UnscoredFile, advice: Advice) -> list[Part]:
+    """What is said of a file whose order failed its checks before any model read it."""
+    evidence = [Paragraph(checked_sentence(file, advice.words))]
+    return [
+        Paragraph(f"{invalid_sentence(file, advice.words)} It was not scored."),
+        *_ways_out(advice.about_file(file)),
+        Details("How it was checked", parts=[*evidence, *_own_order(file.pretests)]),
+    ]
 
 
 def _ways_out(ways: Sequence[WayOut]) -> list[Part]:
@@ -276,36 +348,6 @@ def _ways_out(ways: Sequence[WayOut]) -> list[Part]:
             else (f"{'Or' if i else 'Remedy'}: {way.words}: ", Code(way.line))
         )
         for i, way in enumerate(ways)
-    ]
-
-
-def _attraction(file: AuditedFile, symmetry: str | None) -> list[Part]:
-    """Memory beside natural order; nothing where no pairs were scored."""
-    pairs = pair_test(file)
-    gains = None if pairs is None else gains_of(pairs)
-    if pairs is None or gains is None:
-        return []
-    figures = [Figure(gains_plot(gains), _GAINS)]
-    if (lags := lag_plot(pairs.numbers.lag_profile)) is not None:
-        figures.append(Figure(lags, f"{_LAGS} {symmetry or ''}".rstrip()))
-    header, label = ("gain of an example", "nats", "95 % interval", "from"), "gains"
-    return [
-        Heading("Remembered, or only alike?"),
-        Paragraph(attraction_sentence(pairs, file.test.verdict) or "", "lead"),
-        Figures(figures),
-        Table(header, attraction_rows(pairs), label, is_text=True),
-    ]
-
-
-def _reference(file: AuditedFile, model: str) -> list[Part]:
-    test = referred_test(file)
-    if test is None:
-        return []
-    rows, label = side_by_side(test, model), "the same test of a reference model"
-    return [
-        Heading("Beside a reference model"),
-        Paragraph(reference_sentence(test) or ""),
-        Table(SIDE_BY_SIDE_HEADER, rows, label),
     ]
 
 

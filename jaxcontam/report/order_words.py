@@ -4,13 +4,24 @@ A method's own words are those of its row of METHODS; see `ProofWords`.
 """
 
 import math
+from collections.abc import Sequence
 
-from jaxcontam.report.decision import is_of_order, refusal
-from jaxcontam.report.numbers import p_of, p_words
+from jaxcontam.report.decision import AuditedFile, is_of_order, refusal
+from jaxcontam.report.numbers import effect_words, p_cell, p_of, p_words
 from jaxcontam.report.plain_names import plain_name
 from jaxcontam.results import DESIGNED, OrderResult, Pretest, Report, UnscoredFile
 from jaxcontam.results.terms import ORDER_WORDS, ProofWords, Validity, Words, base_null
 
+OWN_ORDER_HEADER = (
+    "copying",
+    "neighbours attract",
+    "2 to 7 places apart",
+    "forwards less backwards",
+)
+_COLUMNS = ("blind_attraction", "blind_lags", "blind_direction")
+_ALIKE, _POINTS = ("blind_attraction", "blind_lags"), "blind_direction"
+SIDE_BY_SIDE_HEADER = ("model", "p", "effect ± se")
+_ALIKE_LEVEL = 0.05
 # A run of examples is named where the chance of one as good is no larger than this.
 _LOCAL_LEVEL = 0.05
 # Expected share of false ones among benchmarks that are listed for a closer look.
@@ -158,17 +169,6 @@ def chance_sentence(test: OrderResult, words: Words) -> str:
     return f"By chance: {said}.{if_drawn}"
 
 
-def symmetry_sentence(test: OrderResult, words: Words) -> str | None:
-    """What symmetry says of a reversal test beside all orders; else None."""
-    symmetry = test.numbers.symmetry
-    if symmetry is None or not proof_words(words, test.method).has_symmetry:
-        return None
-    return (
-        f"Pairs score {symmetry:+.2f} alike in both directions (at 0 a reversal "
-        "test is weaker than this one by a third, above 0.5 it is stronger)."
-    )
-
-
 def where_sentence(test: OrderResult) -> str | None:
     """Which examples the evidence comes from; None where nothing was looked for."""
     local = test.numbers.local
@@ -214,6 +214,86 @@ def screening_sentence(report: Report) -> str | None:
     )
 
 
+def referred_test(file: AuditedFile) -> OrderResult | None:
+    """The test of a file that holds its reference: the deciding one, if it has one."""
+    return next((test for test in file.tests if test.reference is not None), None)
+
+
+def side_by_side(test: OrderResult, model: str) -> list[list[str]]:
+    """The model, its reference and the difference; empty without a reference.
+
+    Args:
+        test: An order test.
+        model: Name of the model that was audited.
+    """
+    numbers, found = test.numbers, test.reference
+    if found is None:
+        return []
+    shown = (
+        (model, numbers.log10_p, numbers.effect, numbers.effect_se),
+        (f"{found.name} (reference)", found.log10_p, found.effect, found.effect_se),
+        ("difference", found.difference_log10_p, found.difference, found.difference_se),
+    )
+    return [
+        [name, p_cell(log10_p, test.validity), effect_words(effect, se)]
+        for name, log10_p, effect, se in shown
+    ]
+
+
+def reference_sentence(test: OrderResult) -> str | None:
+    """Whether the reference explains what the model shows; None without one."""
+    found = test.reference
+    if found is None:
+        return None
+    said = (
+        f"The same test of {found.name}, which cannot have seen the file: "
+        f"{p_words(found.log10_p, test.validity)}, effect "
+        f"{effect_words(found.effect, found.effect_se)}; difference "
+        f"{effect_words(found.difference, found.difference_se)}, "
+        f"{p_words(found.difference_log10_p, test.validity)}"
+    )
+    if found.difference_p <= _ALIKE_LEVEL:
+        return f"{said}: the model prefers the order more than the reference does."
+    return f"{said}: what the model prefers more than the reference may be chance."
+
+
+def own_order_rows(pretests: Sequence[Pretest]) -> list[list[str]]:
+    """A row for each kind of copying scorer; empty where none was asked.
+
+    Args:
+        pretests: Of one file.
+    """
+    found = {test.name: test for test in pretests}
+    names = [name.partition(":") for name in found]
+    kinds = dict.fromkeys(kind for column, _, kind in names if column in _COLUMNS)
+    return [
+        [kind, *(_blind_cell(found.get(f"{column}:{kind}")) for column in _COLUMNS)]
+        for kind in kinds
+    ]
+
+
+def own_order_sentence(pretests: Sequence[Pretest]) -> str | None:
+    """What the table says; None where no blind scorer was asked."""
+    blind = [test for test in pretests if test.name.partition(":")[0] in _COLUMNS]
+    if not blind:
+        return None
+    failed = {test.name.partition(":")[0] for test in blind if not test.passed}
+    scorer = "A scorer that knows nothing but this file and copies what it saw"
+    if not any(test.applicable for test in blind):
+        return f"{scorer} finds nothing here that an order could change."
+    if _POINTS in failed:
+        return (
+            f"{scorer} finds that the file points forward by itself: no test of this "
+            "file alone can tell that from memory."
+        )
+    if failed.intersection(_ALIKE):
+        return (
+            f"{scorer} prefers this order, both ways alike: it is no random one, so a "
+            "test that needs a random order proves nothing. It does not point forward."
+        )
+    return f"{scorer} finds no more in this order than chance gives."
+
+
 def _is_declared(test: OrderResult) -> bool:
     """Whether the order of a file is random by somebody's word alone."""
     return test.order_provenance == "declared" and is_of_order(test)
@@ -238,3 +318,12 @@ def _why_inconclusive(test: OrderResult, own: ProofWords) -> str:
         f"only an effect of {test.numbers.mde:.2g} {test.effect_unit} or more would "
         f"have been found with probability 0.8; {own.more}"
     )
+
+
+def _blind_cell(test: Pretest | None) -> str:
+    if test is None:
+        return "-"
+    if not test.applicable:
+        return "not applicable"
+    verdict = "" if test.passed else ", failed"
+    return f"{test.statistic:+.2g} nats (p = {test.p_value:.2g}{verdict})"

@@ -8,6 +8,7 @@ from jaxcontam.report.page_words import PageWords
 from jaxcontam.report.provenance import command_line, provenance_rows
 from jaxcontam.report.section import (
     Code,
+    Details,
     Items,
     Page,
     Paragraph,
@@ -23,6 +24,8 @@ PAGE_NAME = "report.html"
 _TEMPLATE = "page.html.j2"
 # A browser breaks lines after a hyphen, that of 5.6e-11 as well.
 _SMALL_NUMBER = re.compile(r"\d(?:\.\d+)?e-\d+")
+_DIGEST = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]{52}")
+_WHOLE = "Digests are cut short here; report.json has them whole."
 
 
 def report_page(
@@ -36,6 +39,7 @@ def report_page(
     subtitle: str = "",
     verdict: str | None = None,
     more: Iterable[tuple[str, str]] = (),
+    limits: Sequence[str] = (),
 ) -> Page:
     """A page of a report, with all that every report says of its run.
 
@@ -49,6 +53,7 @@ def report_page(
         subtitle: Stands before when it was made.
         verdict: Stands beside the title.
         more: Rows of the table of provenance, at its end.
+        limits: Stand before those of the kind.
     """
     made = f"Made {report.started} in {report.wall_seconds:.0f} s."
     return Page(
@@ -58,10 +63,11 @@ def report_page(
         sections=sections,
         assumed=kind.assumed,
         methods=method_rows(words[n] for n in named_methods(report) if n in words),
-        limits=kind.limits,
+        limits=[*limits, *kind.limits],
         command=command_line(report.command),
         check=check,
         provenance=[*provenance_rows(report), *more],
+        proves=kind.proves,
     )
 
 
@@ -100,20 +106,22 @@ def render(page: Page) -> str:
 
 def _last_sections(page: Page) -> list[Section]:
     """What every page ends with."""
-    found = []
+    found = [Section([Items(page.limits)], "What this does not show")]
     if page.assumed:
         found.append(Section([Items(page.assumed)], "What is assumed"))
+    rows = [(name, _DIGEST.sub(r"\1…", value)) for name, value in page.provenance]
+    provenance = Table(("of", "what"), rows, "provenance", is_text=True)
+    again = [
+        Paragraph((Code(page.command),)),
+        Paragraph(page.check),
+        Details("Versions, device, digests", parts=[provenance, Paragraph(_WHOLE)]),
+    ]
+    found.append(Section(again, "Make it again, check it"))
     if page.methods:
         header, label = ("method", "finds", "source"), "methods and their sources"
         table = Table(header, page.methods, label, is_text=True)
-        found.append(Section([table], "Methods"))
-    table = Table(("of", "what"), page.provenance, "provenance", is_text=True)
-    again = [Paragraph((Code(page.command),)), Paragraph(page.check), table]
-    return [
-        *found,
-        Section([Items(page.limits)], "What this does not show"),
-        Section(again, "Make it again, check it"),
-    ]
+        found.append(Section([table], "Methods", is_folded=True))
+    return found
 
 
 def _source(name: str) -> str:

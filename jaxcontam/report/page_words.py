@@ -13,10 +13,12 @@ class PageWords:
     Attributes:
         limits: What its verdict or its numbers do not show, one sentence or two each.
         assumed: What it rests on; empty where each result says so itself.
+        proves: Whether its `contaminated` is a proof.
     """
 
     limits: tuple[str, ...]
     assumed: tuple[str, ...] = ()
+    proves: bool = False
 
 
 _LEVEL = (
@@ -25,40 +27,32 @@ _LEVEL = (
     "contaminated by chance."
 )
 _THIS_ONE = (
-    "Everything here is about the model and the files with the digests below. Another "
-    "checkpoint, another version of the benchmark or another way to write its examples "
-    "is another question."
+    "Another checkpoint, another version of the texts or another way to write them is "
+    "another question."
 )
 
 ORDER = PageWords(
     limits=(
-        "Contaminated means that the model saw this file in this order. It does not "
-        "say how often, when in training, or who put it there, and not that a score on "
-        "the benchmark is too high because of it.",
-        "No evidence and inconclusive do not clear the model: single examples, other "
-        "orders, rewordings and translations leave no trace in an order test. What "
-        "could have been found is the number called detectable.",
-        "The detectable effect supposes that the whole file was read. Of a file that "
-        "was read in part less is found.",
         "An author who sorted the examples in a way that no check here looks for can "
-        "make a model prefer the order without having seen it. Of direction that holds "
-        "for files that point forward themselves, such as steps, stories and numbers.",
+        "make a model prefer the order without having seen it. Direction holds for "
+        "files that do not point forward themselves, as steps and stories do.",
+        "The detectable effect supposes that the whole file was read. If part of it "
+        "was, less is found.",
         _LEVEL,
         _THIS_ONE,
-    )
+    ),
+    proves=True,
 )
 VERSIONS = PageWords(
     limits=(
-        "Contaminated means that the model saw these texts in their published "
-        "versions. It does not say how often, and not that a score is too high because "
-        "of it.",
-        "Silence does not clear the model: other versions of the same texts leave no "
-        "trace here, and a text that was read once or twice is easily forgotten.",
         "The proof stands or falls with how the versions were made. If the published "
         "ones differ from the others in anything but chance, so may the model's taste.",
+        "Contaminated does not say how often a text was read, and not that a score is "
+        "too high because of it.",
         _LEVEL,
         _THIS_ONE,
-    )
+    ),
+    proves=True,
 )
 MEMBERSHIP = PageWords(
     assumed=(
@@ -72,8 +66,7 @@ MEMBERSHIP = PageWords(
         "single texts uncertain.",
         "An AUC near 0.5 does not say that the texts were not read: what was read once "
         "among billions of words is hardly more familiar than what was not.",
-        "A threshold or a rate holds for texts like those that it was found on, and "
-        "for no others.",
+        "A threshold or a rate holds for texts like those that it was found on.",
         _THIS_ONE,
     ),
 )
@@ -85,9 +78,8 @@ BOOKS = PageWords(
     ),
     limits=(
         "A rate is not the share of a book that was read, and no proof against one "
-        "book. Unread books show rates above zero.",
+        "book. Unread books show rates above zero, and a low rate clears no book.",
         "A book may be familiar by quotations, reviews and summaries alone.",
-        "A low rate does not clear a book.",
         _THIS_ONE,
     ),
 )
@@ -99,15 +91,12 @@ REPLICATION = PageWords(
         "That the server, where there is one, adds no search and no text of its own.",
     ),
     limits=(
-        "Suspected and contaminated mean that instances come back word for word, or "
-        "nearly; contaminated, that those of a control do not. It does not say where "
-        "the model has them from: the benchmark, a page that quotes it, or the source "
-        "that its author took them from.",
+        "Copies do not say where the model has them from: the benchmark, a page that "
+        "quotes it, or the source that its author took them from.",
         "No evidence does not say that the partition was not seen. Models forget, and "
         "many are trained not to recite.",
         "A few instances were asked for. They say little about the share of the "
-        "partition that is known.",
-        "Other words, another temperature or another version of the model may bring "
+        "partition that is known, and other words or another temperature may bring "
         "other answers.",
         _THIS_ONE,
     ),
@@ -135,40 +124,30 @@ CALIBRATION = PageWords(
     ),
     limits=(
         "Nothing here says whether the model saw the file: every order that was tested "
-        "was drawn after the model was trained.",
-        "It does not show that the published order is like a random one. The checks of "
-        "an audit look at that.",
+        "was drawn after the model was trained. Whether the published order is like a "
+        "random one is what the checks of an audit look at.",
         "So many draws cannot show rates of rejection smaller than about one in their "
         "number.",
         _THIS_ONE,
     ),
 )
 _COMPARED = (
+    "Models side by side are not ranked. A larger number may come from more copies, a "
+    "larger model, a later reading or another tokenizer.",
+    "Reports that were made otherwise (other strata, scores, seeds, templates or "
+    "files) answer other questions, even if their benchmarks have one name.",
     "A verdict that changes from one checkpoint to the next may have crossed a level "
     "by a hair. Look at effects and intervals before you look for a cause.",
     "Each report was corrected for its own benchmarks. Who picks one model out of many "
     "should read the numbers over all tests.",
 )
-ORDER_COMPARISON = PageWords(
-    limits=(
-        "Models side by side are not ranked. A larger effect may come from more "
-        "copies, a larger model, a later reading or another tokenizer, and a model "
-        "without a verdict may be one that remembers less.",
-        "Reports that were tested otherwise (other strata, orders, seeds, templates or "
-        "files) answer other questions, even if their benchmarks have one name.",
-        *_COMPARED,
-    )
-)
+ORDER_COMPARISON = PageWords(limits=_COMPARED, proves=True)
 RANKING_COMPARISON = PageWords(
     assumed=MEMBERSHIP.assumed,
     limits=(
         "What the texts alone tell of their labels is the same for all models and "
         "stands in each report as a blind baseline. An AUC is worth what it has above "
         "that one.",
-        "Models side by side are not ranked. A higher AUC may come from more copies, a "
-        "larger model, a later reading or another tokenizer.",
-        "Reports that were made otherwise (other scores, texts, labels or templates) "
-        "answer other questions, even if their files have one name.",
         *_COMPARED,
     ),
 )

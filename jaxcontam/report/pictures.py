@@ -1,4 +1,4 @@
-"""What the plots of a report are drawn from."""
+"""What the plots of a test are drawn from."""
 
 import dataclasses
 
@@ -18,16 +18,3 @@ class NullPicture:
     null_sums: np.ndarray
     observed: float
     contributions: np.ndarray
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class LossPicture:
-    """A training run, for its plot.
-
-    Attributes:
-        losses: (n_steps,) nats a token.
-        injections: Set name -> steps at which a copy of it was trained on.
-    """
-
-    losses: np.ndarray
-    injections: dict[str, np.ndarray]

@@ -1,4 +1,4 @@
-"""Plots as SVG text: the same numbers give the same bytes.
+"""Plots of order tests as SVG text: the same numbers give the same bytes.
 
 Dimension key
     K  strata
@@ -8,20 +8,18 @@ from collections.abc import Sequence
 
 import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
 
 from jaxcontam.report.figure import BLUE, GREY, ORANGE, STYLE, figure_axes, svg_text
-from jaxcontam.report.neighbours import Gain
-from jaxcontam.report.pictures import LossPicture, NullPicture
-from jaxcontam.results import OrderResult
+from jaxcontam.report.pictures import NullPicture
+from jaxcontam.report.text_plots import histogram
+from jaxcontam.results import OrderNumbers, OrderResult
 
-_SMALL, _WIDE = (3.8, 2.5), (8.4, 3.0)
-_SQUARE = (3.6, 3.4)
+_SMALL, _SQUARE = (4.0, 2.6), (3.6, 3.4)
 _MOST_POINTS = 300
 _LEVEL = 0.001
-# The neighbours of an example: only the one behind it memory has no part in.
-_NEIGHBOURS = {-1: BLUE, 1: ORANGE}
-# As text orange is too light on white.
-_INK_ORANGE = "#8f4e00"
+# Standard errors on each side of a 95 % interval.
+_WIDTH = 1.959964
 
 
 def null_plot(
@@ -34,19 +32,12 @@ def null_plot(
         version: What was published and has alternatives.
         unit: Of the sum; by default nats above the mean version.
     """
-    with matplotlib.rc_context(STYLE):
-        figure, axes = figure_axes(_SMALL)
-        axes.hist(picture.null_sums, bins=60, color=GREY, label="by chance")
-        axes.axvline(picture.observed, color=ORANGE, lw=2, label=f"published {version}")
-        axes.set_xlabel(f"summed score, {unit or f'nats above the mean {version}'}")
-        axes.set_yticks([])
-        # Above the axes: it hides neither the bars nor the line.
-        axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2)
-        return svg_text(
-            figure,
-            f"Histogram of the summed score by chance; the published {version} stands "
-            f"at {picture.observed:.3g}",
-        )
+    return histogram(
+        {"by chance": picture.null_sums},
+        f"summed score, {unit or f'nats above the mean {version}'}",
+        "share of draws",
+        mark=(f"published {version}", picture.observed),
+    )
 
 
 def evidence_plot(
@@ -70,68 +61,61 @@ def evidence_plot(
         )
 
 
-def lag_plot(profile: Sequence[float | None] | None) -> str | None:
-    """How expected examples are at each distance after (or before) another one.
+def split_plot(numbers: OrderNumbers) -> str | None:
+    """Memory beside natural order, as `draw_split` has it; None without pairs."""
+    with matplotlib.rc_context(STYLE):
+        figure, axes = figure_axes(_SMALL)
+        said = draw_split(axes, numbers)
+        return None if said is None else svg_text(figure, said)
+
+
+def draw_split(axes: Axes, numbers: OrderNumbers) -> str | None:
+    """How expected an example is in the published direction and against it, by lag.
 
     Args:
-        profile: Standard deviations at lags -n..-1 and 1..n; None where there are none.
+        axes: Where to draw.
+        numbers: Of a pair test: standard deviations at each lag where all pairs were
+            scored, else nats beside the neighbours alone, with 95 % intervals.
+
+    Returns:
+        The numbers in words; None, and nothing drawn, where no pairs were scored.
     """
-    if profile is None or all(value is None for value in profile):
-        return None
+    profile, found = numbers.lag_profile or (), numbers.neighbours
     most = len(profile) // 2
-    lags = [lag for lag in range(-most, most + 1) if lag]
-    found = {
-        lag: value
-        for lag, value in zip(lags, profile, strict=True)
-        if value is not None
-    }
-    with matplotlib.rc_context(STYLE):
-        figure, axes = figure_axes(_SMALL)
-        colours = [_NEIGHBOURS.get(lag, GREY) for lag in found]
-        for lag, colour in _NEIGHBOURS.items():
-            axes.axvspan(lag - 0.5, lag + 0.5, color=colour, alpha=0.12, lw=0)
-        axes.bar(list(found), list(found.values()), color=colours, width=0.7)
-        axes.axhline(0, color="black", lw=0.6)
-        axes.axvline(0, color="black", lw=0.6, ls=":")
-        axes.set_xlim(-most - 0.6, most + 0.6)
-        axes.set_xticks(list(found), [f"{lag:+d}" for lag in found])
-        axes.set_title("\u2190 against the order", loc="left", color=BLUE)
-        axes.set_title("in the order \u2192", loc="right", color=_INK_ORANGE)
-        axes.set_xlabel("places after the other example")
-        axes.set_ylabel("standard deviations")
-        values = ", ".join(f"{lag:+d}: {value:.2f}" for lag, value in found.items())
-        return svg_text(
-            figure, f"Mean score by places after the other example: {values}"
+    backward, forward = list(profile[:most])[::-1], list(profile[most:])
+    errors: tuple[list[float] | None, list[float] | None] = (None, None)
+    unit = "standard deviations"
+    if all(value is None for value in profile):
+        if found is None:
+            return None
+        forward, backward = [found.forward], [found.backward]
+        errors = [_WIDTH * found.forward_se], [_WIDTH * found.backward_se]
+        unit = "nats gained"
+    lags = np.arange(1, len(forward) + 1)
+    sides = (
+        ("after it, as published", forward, ORANGE, -0.2, errors[0]),
+        ("before it, the wrong way", backward, BLUE, 0.2, errors[1]),
+    )
+    for label, values, colour, shift, error in sides:
+        heights = [np.nan if value is None else value for value in values]
+        axes.bar(
+            lags + shift, heights, 0.4, color=colour, label=label, yerr=error, capsize=3
         )
-
-
-def gains_plot(gains: Sequence[Gain]) -> str:
-    """Two bars with 95 % intervals: what an example gains after each neighbour.
-
-    Args:
-        gains: Forward, backward and, not drawn, their difference.
-    """
-    forward, backward, _ = gains
-    shown = [
-        (forward, ORANGE, "after the one\nbefore it"),
-        (backward, BLUE, "after the one\nbehind it"),
+    axes.axhline(0, color="black", lw=0.6)
+    axes.set_xlim(0.3, max(2, len(lags)) + 0.7)
+    axes.set_xticks(lags, [str(lag) for lag in lags])
+    axes.set_xlabel("places between two examples")
+    axes.set_ylabel(unit)
+    axes.legend(frameon=False, loc="upper right")
+    told = [
+        f"{lag} {side[0]}: {value:.2f}"
+        for side in sides
+        for lag, value in zip(lags, side[1], strict=True)
+        if value is not None
     ]
-    with matplotlib.rc_context(STYLE):
-        figure, axes = figure_axes(_SMALL)
-        for place, (gain, colour, _) in enumerate(shown):
-            axes.barh(place, gain.mean, color=colour, height=0.5)
-            axes.plot([gain.low, gain.high], [place, place], color="black", lw=1.2)
-            ends = [gain.low, gain.high]
-            axes.plot(ends, [place] * 2, "|", color="black", ms=8)
-        axes.axvline(0, color="black", lw=0.6)
-        axes.set_yticks([0, 1], [words for _, _, words in shown])
-        axes.set_ylim(1.6, -0.6)
-        axes.set_xlabel("gain of an example, nats")
-        said = ", ".join(
-            f"{gain.mean:.2f} ({gain.low:.2f} to {gain.high:.2f}) {words}"
-            for gain, _, words in shown
-        ).replace("\n", " ")
-        return svg_text(figure, f"Nats that an example gains: {said}")
+    return f"How expected an example is by places from another, {unit}; " + ", ".join(
+        told
+    )
 
 
 def copies_plot(tests: Sequence[OrderResult]) -> str:
@@ -141,10 +125,8 @@ def copies_plot(tests: Sequence[OrderResult]) -> str:
         tests: Primary results, each with `copies`.
     """
     points = [(test.copies or 0, -test.numbers.log10_p) for test in tests]
-    floors = [test.numbers.p_floor for test in tests]
-    floor = -np.log10(min(floor for floor in floors if floor is not None))
     with matplotlib.rc_context(STYLE):
-        figure, axes = figure_axes(_WIDE)
+        figure, axes = figure_axes(_SMALL)
         for shuffled, colour, marker, label in (
             (False, BLUE, "o", "planted in one order"),
             (True, ORANGE, "s", "each copy in an order of its own"),
@@ -164,40 +146,12 @@ def copies_plot(tests: Sequence[OrderResult]) -> str:
         level = -np.log10(_LEVEL)
         axes.axhline(level, color=GREY, ls="--", lw=1)
         axes.text(ticks[-1], level, f"p = {_LEVEL:g} ", va="bottom", ha="right")
-        axes.axhline(floor, color=GREY, ls=":", lw=1)
-        axes.text(ticks[0], floor, " smallest p possible", va="bottom")
         axes.set_xlabel("copies in the training data")
         axes.set_ylabel("-log10 p")
-        axes.set_ylim(0, floor * 1.12)
-        axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.0, 0.92))
+        axes.set_ylim(0, None)
+        figure.legend(frameon=False, loc="outside upper left")
         values = ", ".join(f"{copies}: {strength:.1f}" for copies, strength in points)
         return svg_text(figure, f"-log10 p by copies in the training data: {values}")
-
-
-def loss_plot(picture: LossPicture) -> str:
-    """Training loss with the steps at which each set was seen."""
-    losses = picture.losses
-    steps = np.arange(1, len(losses) + 1)
-    names = list(picture.injections)
-    with matplotlib.rc_context(STYLE):
-        figure, axes = figure_axes((_WIDE[0], 3.4))
-        axes.plot(steps, losses, color=BLUE, lw=0.8)
-        axes.set_xlabel("step")
-        axes.set_ylabel("loss, nats a token")
-        low, high = float(losses.min()), float(losses.max())
-        gap = (high - low) / 14
-        for row, name in enumerate(names):
-            height = low - (row + 1.2) * gap
-            seen = picture.injections[name]
-            axes.plot(seen, np.full(len(seen), height), "|", color=ORANGE, ms=6)
-            axes.text(steps[-1] * 1.01, height, name, va="center", fontsize=7)
-        axes.set_yticks([tick for tick in axes.get_yticks() if low <= tick <= high])
-        axes.set_ylim(low - (len(names) + 1.5) * gap, high + gap)
-        return svg_text(
-            figure,
-            f"Training loss over {len(losses)} steps, from {losses[0]:.2f} to "
-            f"{losses[-1]:.2f} nats a token, with the steps that saw each set",
-        )
 
 
 def qq_plot(p_values_R: np.ndarray) -> str:

@@ -1,8 +1,8 @@
 """What planted models showed: how many copies an effect of a given size stands for.
 
 The curve is data, made by `python -m eval.reference_curve` from small models of whose
-training text half or more was planted. It gives `no evidence` a scale; it is no
-estimate of how often another model saw a file.
+training text half or more was planted. It gives silence a scale; it is no estimate of
+how often another model saw a file.
 """
 
 import dataclasses
@@ -10,9 +10,12 @@ import functools
 import importlib.resources
 import json
 import math
+from collections.abc import Sequence
 
+from jaxcontam.report.order_words import proof_words
 from jaxcontam.results import OrderResult
 from jaxcontam.results.read import read_result
+from jaxcontam.results.terms import Words
 
 CURVE_NAME = "reference_curve.json"
 
@@ -51,12 +54,8 @@ class ReferenceCurve:
 @functools.cache
 def reference_curves() -> tuple[ReferenceCurve, ...]:
     """The curves that this version of the package holds."""
-    text = (
-        importlib.resources.files("jaxcontam.report")
-        .joinpath(CURVE_NAME)
-        .read_text(encoding="utf-8")
-    )
-    curves = json.loads(text)["curves"]
+    path = importlib.resources.files("jaxcontam.report").joinpath(CURVE_NAME)
+    curves = json.loads(path.read_text(encoding="utf-8"))["curves"]
     return tuple(read_result(ReferenceCurve, fields, "curve") for fields in curves)
 
 
@@ -67,11 +66,10 @@ def quoted_curves(method: str) -> list[ReferenceCurve]:
     """
     quoted: dict[int, ReferenceCurve] = {}
     for curve in reference_curves():
-        if curve.method != method:
-            continue
-        other = quoted.setdefault(curve.n_parameters, curve)
-        if curve.n_models > other.n_models:
-            quoted[curve.n_parameters] = curve
+        if curve.method == method:
+            other = quoted.setdefault(curve.n_parameters, curve)
+            if curve.n_models > other.n_models:
+                quoted[curve.n_parameters] = curve
     return [quoted[n_parameters] for n_parameters in sorted(quoted)]
 
 
@@ -89,14 +87,11 @@ def copies_for_effect(curve: ReferenceCurve, effect: float) -> float | None:
         At least 1; None if the effect is below the median at the smallest count, or
         above it at every count.
     """
-    planted = [
-        (n, effect_n)
-        for n, effect_n in zip(curve.copies, curve.median, strict=True)
-        if n > 0
-    ]
-    if effect < planted[0][1]:
-        return None
+    pairs = zip(curve.copies, curve.median, strict=True)
+    planted = [(n, median) for n, median in pairs if n > 0]
     below, seen = planted[0]
+    if effect < seen:
+        return None
     for copies, median in planted:
         if median >= effect:
             if median == seen:
@@ -109,52 +104,49 @@ def copies_for_effect(curve: ReferenceCurve, effect: float) -> float | None:
     return None
 
 
-def reference_sentence(method: str, effect: float) -> str | None:
-    """The effect in copies, in words; None for a test without a curve.
+def scale_sentence(tests: Sequence[OrderResult], words: Words) -> str | None:
+    """Beside silence, once a report: what the weakest silent test would have found.
 
     Args:
-        method: A row of METHODS.
-        effect: Nats per example boundary, such as the smallest that would be found.
+        tests: Tests that decide.
+        words: Of the methods.
+
+    Returns:
+        None where no test is silent, or none has a curve.
     """
-    curves = quoted_curves(method)
-    if not curves:
-        return None
-    least = min(curve.canary_share for curve in curves)
-    first, *others = (
-        (
-            f"of {curve.n_parameters / 1e6:.2g} M parameters",
-            _copies_words(curve, effect),
+    silent = [
+        (test.numbers.mde, curves)
+        for test in tests
+        if test.verdict in ("no evidence", "inconclusive")
+        and test.numbers.mde is not None
+        # The curves are of effects over all tokens.
+        and test.numbers.first_tokens in (None, -1)
+        and (
+            curves := quoted_curves(
+                proof_words(words, test.method).scale or test.method
+            )
         )
+    ]
+    if not silent:
+        return None
+    effect, curves = max(silent, key=lambda one: one[0])
+    showed = "; ".join(
+        f"{curve.n_parameters / 1e6:.2g} M parameters, {_copies_words(curve, effect)}"
         for curve in curves
     )
-    showed = "".join(f"; those {size} {words}" for size, words in others)
+    least = min(curve.canary_share for curve in curves)
     return (
-        f"For scale: planted models {first[0]} showed an effect of {effect:.2g} nats "
-        f"per boundary {first[1]}{showed}. They were small, and {least:.0%} or more of "
-        "their training text was planted: an easy setting, which says little of large "
-        "models."
+        f"For scale: models trained with planted sets showed an effect of {effect:.2g} "
+        f"nats per boundary at: {showed}. They were small, and {least:.0%} or more of "
+        "their text was planted. A model that learned little shows little, so this "
+        "clears nothing."
     )
-
-
-def scale_sentence(test: OrderResult, method: str) -> str | None:
-    """Beside silence: how many copies of planted models would have been seen.
-
-    Args:
-        test: A test that decides.
-        method: The test on whose curves its detectable effect is read off.
-    """
-    mde, first_tokens = test.numbers.mde, test.numbers.first_tokens
-    # The curves are of effects over all tokens.
-    if test.verdict not in ("no evidence", "inconclusive") or mde is None:
-        return None
-    return None if first_tokens not in (None, -1) else reference_sentence(method, mde)
 
 
 def _copies_words(curve: ReferenceCurve, effect: float) -> str:
     copies = copies_for_effect(curve, effect)
-    most = curve.copies[-1]
     if copies is not None:
-        return f"at about {copies:.0f} {'copy' if round(copies) == 1 else 'copies'}"
+        return f"about {copies:.0f} {'copy' if round(copies) == 1 else 'copies'}"
     if effect > max(curve.median):
-        return f"at more than {most} copies, if at all"
-    return f"at {min(n for n in curve.copies if n)} copy or less"
+        return f"more than {curve.copies[-1]} copies, if at all"
+    return f"{min(n for n in curve.copies if n)} copy or less"

@@ -12,7 +12,6 @@ from jaxcontam.report.section import (
     Items,
     Page,
     Paragraph,
-    Part,
     Section,
     Table,
 )
@@ -27,34 +26,15 @@ from jaxcontam.results.report import Result
 from jaxcontam.results.terms import Words
 
 COMMAND = "replicate"
-JUDGE_HEADER = (
-    *("judge", "judged", "exact", "near-exact", "share of copies (95 % interval)"),
-    *("control", "verdict"),
-)
-OVERLAP_HEADER = ("overlap", "test", "pairs", "guided", "general", "p", "at 0.05")
-COMPARISON_HEADER = (
-    *("method", "asked", "found", "share (95 % interval)", "by guessing", "finding"),
-)
-
-_MEANING = (
-    "A model that writes the second piece of an instance word for word has most likely "
-    "seen it. The verdict counts such copies; it is a rule, and texts that are common "
-    "on the web are copied from there. A control set that cannot have been seen shows "
-    "how many copies mean nothing, so that without one the word is at most suspected. "
-    "Second pieces that follow from the first, by repeating or counting on, are left "
-    "out. "
-    "Finding no copy does not say that a partition was not seen: a model may know it "
-    "and answer in other words."
-)
 _RULE = (
     "The first row decides: at least one exact copy, or two near-exact ones of ten "
-    "(five of fifty), and significantly more than in the control where there is one."
+    "(five of fifty), and significantly more than in the control where there is one. "
+    "It is a rule and no proof: texts that are common on the web are copied from there."
 )
 _BOOTSTRAPS = (
-    "Sign flips are exact. The bootstraps are those of the paper: the paired one "
-    "rejects too often in samples of ten (7.6 % at the 5 % level, simulated), the "
-    "released unpaired one is far too careful where both completions depend on the "
-    "instance."
+    "Sign flips are exact. Of the paper's bootstraps the paired one rejects too often "
+    "in samples of ten (7.6 % at the 5 % level, simulated); the released unpaired one "
+    "is far too careful where both completions depend on the instance."
 )
 _ABOVE = "Each instance; above the line the guided completion is the closer one."
 _CONTROL = (
@@ -103,27 +83,22 @@ def replication_page(
         for one in counted
         if one.arm == "control" and _label(one, judge) in ("exact", "near")
     ]
-    cells = [judge_cells(row, words) for row in judges]
-    copies = Table(JUDGE_HEADER, cells, "copies", words=(4, 5, 6))
-    sentences = replication_sentences(report.results, words)
+    copies, overlap, others = replication_tables(report.results, words)
     sections = [
-        Section([Items(sentences), Paragraph(_MEANING)]),
+        Section([Items(replication_sentences(report.results, words))]),
         Section([copies, Paragraph(_RULE, "quiet")], "Copies"),
-        *_overlap_sections(overlaps, asked, judge),
+        Section(_closest(asked, judge, is_open=True), "Completions, the closest first"),
     ]
-    if comparisons:
-        rows = [comparison_cells(row, words) for row in comparisons]
-        label = "other ways to ask"
-        parts: list[Part] = [Table(COMPARISON_HEADER, rows, label, words=(5,))]
-        parts += [
-            Paragraph(f"{row.method}: {row.setting}", "quiet") for row in comparisons
-        ]
-        sections.append(Section(parts, "Other ways to ask"))
-    shown = _closest(asked, judge, is_open=True)
-    sections.append(Section(shown, "Completions, the closest first"))
     if met:
         parts = [Paragraph(_CONTROL, "quiet"), *_closest(met, judge)]
         sections.append(Section(parts, "Copies in the control"))
+    if overlaps:
+        parts = [overlap, Paragraph(_BOOTSTRAPS, "quiet"), *_overlaps(asked, judge)]
+        sections.append(Section(parts, "Guided against general instruction"))
+    if comparisons:
+        settings = [f"{row.method}: {row.setting}" for row in comparisons]
+        notes = [Paragraph(setting, "quiet") for setting in settings]
+        sections.append(Section([others, *notes], "Other ways to ask"))
     versions = [("judge", deciding.judge_version)]
     if deciding.prompt_version:
         versions.append(("instructions", deciding.prompt_version))
@@ -151,45 +126,63 @@ def replication_rows(
     )
 
 
-def judge_cells(row: JudgeResult, words: Words) -> list[str]:
-    """Cells under `JUDGE_HEADER`."""
-    control = "-"
-    if row.n_control:
-        control = f"{row.control_copies} of {row.n_control}, p {_p_text(row.p_control)}"
-    return [
-        words[row.method].label,
-        f"{row.n_instances}",
-        f"{row.n_exact}",
-        f"{row.n_near}",
-        interval_words(row.rate, row.rate_low, row.rate_high, ".0%"),
-        control,
-        row.verdict or "-",
+def replication_tables(
+    rows: Sequence[Result], words: Words
+) -> tuple[Table, Table, Table]:
+    """Tables of judges, overlaps and comparisons; the page and the terminal show them.
+
+    Args:
+        rows: Of a report.
+        words: Of the methods.
+    """
+    judges, overlaps, comparisons = replication_rows(rows)
+    copies = [
+        [
+            words[row.method].label,
+            str(row.n_instances),
+            str(row.n_exact),
+            str(row.n_near),
+            interval_words(row.rate, row.rate_low, row.rate_high, ".0%"),
+            f"{row.control_copies} of {row.n_control}, p {_p_text(row.p_control)}"
+            if row.n_control
+            else "-",
+            row.verdict or "-",
+        ]
+        for row in judges
     ]
-
-
-def overlap_cells(row: OverlapResult) -> list[str]:
-    """Cells under `OVERLAP_HEADER`."""
-    measure, test = measure_and_test(row.method)
-    return [
-        _MEASURES.get(measure, measure),
-        _TESTS[test],
-        f"{row.n_instances}",
-        *("-" if mean is None else f"{mean:.2f}" for mean in (row.guided, row.general)),
-        _p_text(row.p_value),
-        _BELOW.get(row.verdict or "", "-"),
+    closer = [
+        [
+            _MEASURES.get(measure, measure),
+            _TESTS[test],
+            str(row.n_instances),
+            "-" if row.guided is None else f"{row.guided:.2f}",
+            "-" if row.general is None else f"{row.general:.2f}",
+            _p_text(row.p_value),
+            _BELOW.get(row.verdict or "", "-"),
+        ]
+        for row in overlaps
+        for measure, test in [measure_and_test(row.method)]
     ]
-
-
-def comparison_cells(row: ComparisonResult, words: Words) -> list[str]:
-    """Cells under `COMPARISON_HEADER`."""
-    return [
-        words[row.method].label,
-        f"{row.n_instances}",
-        f"{row.n_found}",
-        interval_words(row.rate, row.rate_low, row.rate_high, ".0%"),
-        "-" if row.chance is None else f"{row.chance:.1%}",
-        row.finding,
+    found = [
+        [
+            words[row.method].label,
+            str(row.n_instances),
+            str(row.n_found),
+            interval_words(row.rate, row.rate_low, row.rate_high, ".0%"),
+            "-" if row.chance is None else f"{row.chance:.1%}",
+            row.finding,
+        ]
+        for row in comparisons
     ]
+    share = "share (95 %)"
+    header = ("judge", "judged", "exact", "near", share, "control", "verdict")
+    pairs = ("overlap", "test", "pairs", "guided", "general", "p", "at 0.05")
+    ways = ("asked for", "n", "found", share, "by guessing", "finding")
+    return (
+        Table(header, copies, "copies", words=(4, 5, 6)),
+        Table(pairs, closer, "guided against general instruction", words=(1, 6)),
+        Table(ways, found, "other ways to ask", words=(5,)),
+    )
 
 
 def measure_and_test(method: str) -> tuple[str, str]:
@@ -329,20 +322,10 @@ def _control_sentences(row: JudgeResult) -> list[str]:
     return [f"{found} (Fisher's p = {_p_text(row.p_control)}). {enough}"]
 
 
-def _overlap_sections(
-    overlaps: Sequence[OverlapResult], asked: Sequence[AskedInstance], judge: str
-) -> list[Section]:
-    """Tests of overlap, and the overlaps of each instance."""
-    if not overlaps:
-        return []
+def _overlaps(asked: Sequence[AskedInstance], judge: str) -> list[Figure]:
+    """The overlaps of each instance with both instructions."""
     from jaxcontam.report.text_plots import overlap_plot
 
-    rows = [overlap_cells(row) for row in overlaps]
-    title = "Guided against general instruction"
-    parts: list[Part] = [
-        Table(OVERLAP_HEADER, rows, title.lower(), words=(1, 6)),
-        Paragraph(_BOOTSTRAPS, "quiet"),
-    ]
     points = [
         (one.rouge_l_general, one.rouge_l_guided, label)
         for one in asked
@@ -350,27 +333,22 @@ def _overlap_sections(
         and one.rouge_l_guided is not None
         and (label := _label(one, judge)) is not None
     ]
-    if points:
-        parts.append(Figure(overlap_plot(points), _ABOVE, "single"))
-    return [Section(parts, title)]
+    return [Figure(overlap_plot(points), _ABOVE)] if points else []
 
 
 def _closest(
     instances: Sequence[AskedInstance], judge: str, *, is_open: bool = False
 ) -> list[Details]:
     """Copies first, then the completions that come closest; the first may be open."""
-    chosen = sorted(
-        instances,
-        key=lambda one: (
-            _RANK[_label(one, judge)],
-            -(one.rouge_l_guided or 0.0),
-            one.id,
-        ),
-    )
+
+    def place(one: AskedInstance) -> tuple[int, float, int]:
+        return _RANK[_label(one, judge)], -(one.rouge_l_guided or 0.0), one.id
+
     found = []
-    for one in chosen[:_MOST_SHOWN]:
-        overlap = one.rouge_l_guided
+    for one in sorted(instances, key=place)[:_MOST_SHOWN]:
         summary = f"Instance {one.id + 1}: {_label(one, judge) or 'not judged'}"
+        if one.rouge_l_guided is not None:
+            summary += f", ROUGE-L {one.rouge_l_guided:.2f}"
         texts = [
             ("Shown", one.first_piece),
             ("Reference", one.second_piece),
@@ -378,13 +356,7 @@ def _closest(
         ]
         if one.general is not None:
             texts.append(("General", one.general))
-        found.append(
-            Details(
-                summary if overlap is None else f"{summary}, ROUGE-L {overlap:.2f}",
-                texts,
-                is_open=is_open and not found,
-            )
-        )
+        found.append(Details(summary, texts, is_open=is_open and not found))
     return found
 
 

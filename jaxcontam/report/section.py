@@ -1,7 +1,7 @@
 """What a page is made of: sections of paragraphs, lists, tables and figures.
 
 Text is escaped when it is rendered. It is a string, or a tuple of strings, `Code` and
-`Link`.
+`Badge`.
 """
 
 import dataclasses
@@ -18,15 +18,6 @@ class Code:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Link:
-    """A file beside the page, and the words that lead to it."""
-
-    kind: ClassVar = "link"
-    words: str
-    path: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Badge:
     """A verdict in its colour."""
 
@@ -34,18 +25,18 @@ class Badge:
     verdict: str
 
 
-Text = str | tuple[str | Code | Link | Badge, ...]
+Text = str | tuple[str | Code | Badge, ...]
 Cell = str | Badge | tuple[str | Badge, ...]
 """Of a table; a tuple is one line each."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Paragraph:
-    """A paragraph; `quiet` for small print, `lead` for what should be read first."""
+    """A paragraph; `headline` for what a manager reads, `quiet` for small print."""
 
     kind: ClassVar = "paragraph"
     text: Text
-    look: Literal["", "quiet", "lead"] = ""
+    look: Literal["", "headline", "lead", "quiet"] = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,15 +57,17 @@ class Heading:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Table:
-    """A table whose first column names its rows; it scrolls where it is too wide.
+    """A table whose first column names its rows.
+
+    Where the screen is narrow each row of more than three columns becomes a block, in
+    which every number stands after the name of its column.
 
     Attributes:
         header: Names of the columns.
         rows: Cells of each row.
         label: What it holds, for those who cannot see it.
-        words: Columns of words beside the first; the others are numbers.
-        begins: Columns of long texts, which are wrapped.
-        is_text: All cells are wrapped.
+        words: Columns of words beside the first, which are wrapped; others are numbers.
+        is_text: All cells are words.
         looks: Of each row: `primary`, `blind` or ""; may be empty.
     """
 
@@ -83,33 +76,27 @@ class Table:
     rows: Sequence[Sequence[Cell]]
     label: str
     words: Sequence[int] = ()
-    begins: Sequence[int] = ()
     is_text: bool = False
     looks: Sequence[str] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Figure:
-    """A plot with its caption; a wide one scrolls where the screen is narrow."""
+    """A plot with its caption; figures in a row stand side by side where they fit.
+
+    A wide one has a row of its own, and scrolls where the screen is narrow.
+    """
 
     kind: ClassVar = "figure"
     svg: str
     caption: str = ""
-    look: Literal["", "single", "middle", "wide"] = ""
+    look: Literal["", "wide"] = ""
     label: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Figures:
-    """Plots side by side."""
-
-    kind: ClassVar = "figures"
-    figures: Sequence[Figure]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Details:
-    """What opens on a click: texts, each after what it is, or other parts."""
+    """What opens on a click: texts, each after what it is, then other parts."""
 
     kind: ClassVar = "details"
     summary: str
@@ -118,17 +105,17 @@ class Details:
     is_open: bool = False
 
 
-Part = Paragraph | Items | Heading | Table | Figure | Figures | Details
+Part = Paragraph | Items | Heading | Table | Figure | Details
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Section:
-    """Parts under one title; `boxed` ones have a line above them."""
+    """Parts under one title, after which a verdict may stand; a folded one opens."""
 
     parts: Sequence[Part]
     title: str = ""
     verdict: str | None = None
-    boxed: bool = False
+    is_folded: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +133,7 @@ class Page:
         command: The line that makes it again.
         check: How to check it.
         provenance: What was run on what: name and value.
+        proves: Whether `contaminated` is a proof here, which alone is red.
     """
 
     title: str
@@ -158,8 +146,4 @@ class Page:
     command: str
     check: Text
     provenance: Sequence[tuple[str, str]]
-
-
-def some(*parts: Part | None) -> list[Part]:
-    """The parts that are there."""
-    return [part for part in parts if part is not None]
+    proves: bool = True

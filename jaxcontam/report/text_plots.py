@@ -5,18 +5,15 @@ Dimension key
 """
 
 import dataclasses
-import itertools
 from collections.abc import Mapping, Sequence
 
 import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from jaxcontam.report.figure import BLUE, GREY, ORANGE, STYLE, figure_axes, svg_text
 from jaxcontam.results.membership import ScorePicture
 
-_WIDE, _SMALL, _SQUARE = (8.8, 4.0), (4.0, 2.6), (3.6, 3.4)
+_TALL, _SMALL, _SQUARE = (4.0, 4.2), (4.0, 2.6), (3.6, 3.4)
 # Inches of a plot of intervals: its width, what stands around it, and each line.
 _INTERVALS = (4.2, 0.8, 0.26)
 # Told apart by dash as well as by colour, for grey print and colour-blind readers.
@@ -51,35 +48,39 @@ class Interval:
 
 
 def roc_plot(pictures: Sequence[ScorePicture], *, primary: str | None = None) -> str:
-    """ROC curves of all scores, linear and with both rates on a logarithmic scale.
+    """ROC curves of all scores, with both rates on a logarithmic scale.
 
-    The logarithmic one shows what matters in an audit: how many members are found
-    where false alarms are rare. It begins below one non-member.
+    It shows what matters in an audit: how many members are found where false alarms
+    are rare. It begins below one non-member.
 
     Args:
         pictures: At least one, all of the same texts.
         primary: The score that decides, drawn heavier.
     """
     first = pictures[0]
-    floors = [0.5 / len(first.nonmembers), 0.5 / len(first.members)]
+    floors = 0.5 / len(first.nonmembers), 0.5 / len(first.members)
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=_WIDE, layout="constrained")
-        linear, log = figure.subplots(1, 2)
-        for axes in (linear, log):
-            start = 0.0 if axes is linear else floors[0]
-            axes.plot([start, 1], [start, 1], color=GREY, lw=0.8, label="chance")
-            axes.set_xlabel("false-positive rate")
-            axes.set_ylabel("true-positive rate")
+        figure, axes = figure_axes(_TALL)
+        axes.plot([floors[0], 1], [floors[0], 1], color=GREY, lw=0.8, label="chance")
         for i, picture in enumerate(pictures):
-            _curve(linear, picture, i, primary, (0.0, 0.0))
-            _curve(log, picture, i, primary, (floors[0], floors[1]))
-        linear.set_aspect("equal")
-        log.set_xscale("log")
-        log.set_yscale("log")
-        log.set_xlim(floors[0], 1)
-        log.set_ylim(min(floors), 1.05)
-        handles, labels = linear.get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside right upper", frameon=False)
+            fpr_R, tpr_R = _thinned(picture.fpr, picture.tpr)
+            axes.step(
+                np.maximum(fpr_R, floors[0]),
+                np.maximum(tpr_R, floors[1]),
+                where="post",
+                color=_COLOURS[i % len(_COLOURS)],
+                ls=_DASHES[i % len(_DASHES)],
+                lw=2.2 if picture.method == primary else 1.0,
+                label=f"{picture.method}, AUC {picture.auc:.3f}",
+            )
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlim(floors[0], 1)
+        axes.set_ylim(min(floors), 1.05)
+        axes.set_xlabel("false-positive rate")
+        axes.set_ylabel("true-positive rate")
+        figure.legend(loc="outside lower center", frameon=False, ncols=2)
+        labels = axes.get_legend_handles_labels()[1]
         return svg_text(figure, f"ROC curves: {'; '.join(labels)}")
 
 
@@ -92,6 +93,7 @@ def histogram(
     shares: bool = True,
     band: tuple[float, float] | None = None,
     ticks: Sequence[float] = (),
+    mark: tuple[str, float] | None = None,
 ) -> str:
     """Histograms of groups in one plot; values beyond the edges go into the last bins.
 
@@ -103,11 +105,16 @@ def histogram(
         shares: Each group adds up to 1; else values are counted.
         band: Shaded range of what is suspicious, on a logarithmic axis.
         ticks: Of a logarithmic axis.
+        mark: Label and value of a line.
     """
     if edges is None:
         # Scores have long tails.
         every = np.concatenate(list(groups.values()))
-        low, high = (float(q) for q in np.quantile(every, [0.005, 0.995]))
+        ends = [
+            *np.quantile(every, [0.005, 0.995]),
+            *([] if mark is None else mark[1:]),
+        ]
+        low, high = float(min(ends)), float(max(ends))
         if low == high:
             low, high = low - 0.5, high + 0.5
         edges = np.linspace(low, high, _BINS + 1)
@@ -115,10 +122,8 @@ def histogram(
         figure, axes = figure_axes(_SMALL)
         if band is not None:
             axes.axvspan(*band, color=GREY, alpha=0.25, lw=0, label="suspicious")
-        colours = itertools.cycle(
-            (GREY, ORANGE, BLUE) if band is None else (ORANGE, BLUE)
-        )
-        for (label, values), colour in zip(groups.items(), colours, strict=False):
+        colours = (GREY, ORANGE, BLUE) if band is None else (ORANGE, BLUE)
+        for i, (label, values) in enumerate(groups.items()):
             weight = 1 / max(1, len(values)) if shares else 1
             axes.hist(
                 np.clip(values, edges[0], edges[-1]),
@@ -127,22 +132,26 @@ def histogram(
                 histtype="stepfilled" if band is None else "step",
                 alpha=0.55 if band is None else None,
                 lw=1.5,
-                color=colour,
+                color=colours[i % len(colours)],
                 label=label,
             )
+        if mark is not None:
+            axes.axvline(mark[1], color=ORANGE, lw=2, label=mark[0])
         if ticks:
             axes.set_xscale("log")
             axes.set_xticks(ticks, [f"{tick:.3g}" for tick in ticks])
             axes.minorticks_off()
         axes.set_xlabel(xlabel)
         axes.set_ylabel(ylabel)
-        axes.legend(frameon=False)
+        # Above the axes: it hides neither the bars nor the line.
+        figure.legend(frameon=False, loc="outside upper left", ncols=3)
         medians = ", ".join(
             f"{name} {np.median(values):.3g} ({len(values)})"
             for name, values in groups.items()
             if len(values)
         )
-        return svg_text(figure, f"Histograms of {xlabel}; medians: {medians}")
+        at = "" if mark is None else f"; the {mark[0]} stands at {mark[1]:.3g}"
+        return svg_text(figure, f"Histograms of {xlabel}; medians: {medians}{at}")
 
 
 def intervals_plot(rows: Sequence[Interval], xlabel: str, *, nothing: float) -> str:
@@ -230,25 +239,6 @@ def overlap_plot(points: Sequence[tuple[float, float, str]]) -> str:
             f"ROUGE-L of {len(points)} instances, guided over general instruction; "
             f"{sum(y > x for x, y, _ in points)} are closer when guided",
         )
-
-
-def _curve(
-    axes: Axes,
-    picture: ScorePicture,
-    i: int,
-    primary: str | None,
-    floors: tuple[float, float],
-) -> None:
-    fpr_R, tpr_R = _thinned(picture.fpr, picture.tpr)
-    axes.step(
-        np.maximum(fpr_R, floors[0]),
-        np.maximum(tpr_R, floors[1]),
-        where="post",
-        color=_COLOURS[i % len(_COLOURS)],
-        ls=_DASHES[i % len(_DASHES)],
-        lw=2.2 if picture.method == primary else 1.0,
-        label=f"{picture.method}, AUC {picture.auc:.3f}",
-    )
 
 
 def _thinned(fpr_R: np.ndarray, tpr_R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -131,22 +131,14 @@ def reference_column(rows: Sequence[Mapping[str, Any]]) -> np.ndarray | None:
     """(N, 2) float64 of the reference model, NaN where it says nothing; or None."""
     if REFERENCE not in rows[0]:
         return None
-    return np.array(
-        [[math.nan if v is None else v for v in row[REFERENCE]] for row in rows],
-        np.float64,
-    ).reshape(len(rows), 2)
+    # None becomes NaN.
+    return np.array([row[REFERENCE] for row in rows], np.float64).reshape(-1, 2)
 
 
 def score_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
     """Method -> (N,) float64, NaN where a text has no score."""
     return {
-        name: np.array(
-            [
-                math.nan if row["scores"][name] is None else row["scores"][name]
-                for row in rows
-            ],
-            np.float64,
-        )
+        name: np.array([row["scores"][name] for row in rows], np.float64)
         for name in rows[0]["scores"]
     }
 

@@ -28,13 +28,11 @@ from jaxcontam.results.unlearning import (
 
 COMMAND = "unlearning"
 MEANING = (
-    "A text is suspicious if the two models score it alike. That is a screen and "
-    "proves nothing: a text that the original model never knew is suspicious, too. "
-    "What speaks for a text that survived is the unlearned model writing it: samples "
-    "of suspicious texts that come closer to the truth than samples of other texts do. "
-    "Read the closest ones: a beginning gives away its subject and its names, and a "
-    "common phrase needs no memory. Silence does not say that a text was forgotten: "
-    "another prompt may bring it back."
+    "A text is suspicious if the two models score it alike: a screen, which proves "
+    "nothing. What speaks for a text that survived is the unlearned model writing it: "
+    "samples of suspicious texts that come closer to the truth than samples of other "
+    "texts do. Read the closest ones: a beginning gives away its subject and its "
+    "names, and a common phrase needs no memory."
 )
 
 _RATIOS = (
@@ -72,16 +70,15 @@ def unlearning_page(
     """
     screens, measures = unlearning_rows(report)
     sections = [Section([Paragraph(MEANING)])]
-    for task in dict.fromkeys(row.task for row in screens):
-        own = [text for text in texts if text.task == task]
-        sections.append(
-            _task_section(
-                [row for row in screens if row.task == task],
-                [row for row in measures if row.task == task],
-                own,
-                words,
-            )
+    sections += [
+        _task_section(
+            [row for row in screens if row.task == task],
+            [row for row in measures if row.task == task],
+            [text for text in texts if text.task == task],
+            words,
         )
+        for task in dict.fromkeys(row.task for row in screens)
+    ]
     names = [model.name for model in (report.model, report.original) if model]
     return report_page(
         report,
@@ -133,28 +130,40 @@ def unlearning_sentences(
     return [sentence[0].upper() + sentence[1:] for sentence in sentences]
 
 
-def screen_cells(row: ScreenResult, words: Words) -> list[str]:
-    """Screen, texts, suspicious ones, and their share with its interval."""
-    setting = f" ({row.setting})" if row.setting else ""
-    return [
-        words[row.method].label + setting,
-        f"{row.n_texts:,}",
-        f"{row.n_suspicious:,}",
-        interval_words(row.share, row.share_low, row.share_high, ".1%"),
+def unlearning_tables(
+    screens: Sequence[ScreenResult], measures: Sequence[SimilarityResult], words: Words
+) -> list[Table]:
+    """Screens, and likeness of samples where there are any, for page and terminal."""
+    screened = [
+        [
+            words[row.method].label + (f" ({row.setting})" if row.setting else ""),
+            row.task,
+            f"{row.n_texts:,}",
+            f"{row.n_suspicious:,}",
+            interval_words(row.share, row.share_low, row.share_high, ".1%"),
+        ]
+        for row in screens
     ]
-
-
-def similarity_cells(row: SimilarityResult, words: Words) -> list[str]:
-    """Measure, both arms, their difference, and how far above elsewhere."""
-    return [
-        words[row.method].label,
-        interval_words(row.selected, row.selected_low, row.selected_high),
-        interval_words(row.unselected, row.unselected_low, row.unselected_high),
-        interval_words(row.difference, row.difference_low, row.difference_high),
-        interval_words(
-            row.above_elsewhere, row.above_elsewhere_low, row.above_elsewhere_high
-        ),
+    alike = [
+        [
+            words[row.method].label,
+            row.task,
+            interval_words(row.selected, row.selected_low, row.selected_high),
+            interval_words(row.unselected, row.unselected_low, row.unselected_high),
+            interval_words(row.difference, row.difference_low, row.difference_high),
+            interval_words(
+                row.above_elsewhere, row.above_elsewhere_low, row.above_elsewhere_high
+            ),
+        ]
+        for row in measures
     ]
+    header = ("screen", "texts", "scored", "suspicious", "share (95 %)")
+    found = [Table(header, screened, "screens", words=(1,))]
+    if alike:
+        header = ("samples", "texts", "suspicious", "others", "difference")
+        header += ("above elsewhere",)
+        found.append(Table(header, alike, "likeness of samples", words=(1,)))
+    return found
 
 
 def _task_section(
@@ -164,25 +173,19 @@ def _task_section(
     words: Words,
 ) -> Section:
     sentences = unlearning_sentences([*screens, *measures], words)
-    header = ("screen", "scored", "suspicious", "share (95 % interval)")
-    parts: list[Part] = [
-        *map(Paragraph, sentences),
-        Table(header, [screen_cells(row, words) for row in screens], "screens"),
-        Figure(_ratio_plot(screens, texts), _RATIOS, "single"),
+    screened, *alike = unlearning_tables(screens, measures, words)
+    parts: list[Part] = [*map(Paragraph, sentences), screened]
+    parts.append(Figure(_ratio_plot(screens, texts), _RATIOS))
+    for table in alike:
+        parts += [table, Paragraph(_MEANS, "quiet")]
+    parts += [
+        Figure(_similarity_plot(row.method, texts, words))
+        for row in measures
+        if row.selected is not None or row.unselected is not None
     ]
-    if measures:
-        header = ("likeness of samples", "suspicious texts", "other texts")
-        header += ("difference", "above elsewhere")
-        rows = [similarity_cells(row, words) for row in measures]
-        parts += [Table(header, rows, header[0]), Paragraph(_MEANS, "quiet")]
-        parts += [
-            Figure(_similarity_plot(row.method, texts, words), look="single")
-            for row in measures
-            if row.selected is not None or row.unselected is not None
-        ]
     parts += _closest(texts)
     first = screens[0]
-    return Section(parts, f"{first.benchmark}, {first.task}", boxed=True)
+    return Section(parts, f"{first.benchmark}, {first.task}")
 
 
 def _leading_sentences(row: SimilarityResult) -> list[str]:
@@ -243,18 +246,14 @@ def _similarity_plot(method: str, texts: Sequence[ScreenedText], words: Words) -
     """Likeness of every sample, suspicious texts beside others, as shares."""
     from jaxcontam.report.text_plots import histogram
 
-    arms: dict[bool, list[float]] = {False: [], True: []}
+    arms: dict[str, list[float]] = {"others": [], "suspicious": []}
     for text in texts:
-        arms[text.suspicious["min_k"]] += _known(getattr(text, method))
-    low = min(0.0, *arms[True], *arms[False])
+        arm = arms["suspicious" if text.suspicious["min_k"] else "others"]
+        arm += [value for value in getattr(text, method) if value is not None]
+    low = min(0.0, *arms["suspicious"], *arms["others"])
     edges = np.arange(0.5, 6) if method == "judge" else np.linspace(low, 1, _BINS + 1)
-    names = {False: "others", True: "suspicious"}
-    groups = {names[arm]: np.array(values) for arm, values in arms.items() if values}
+    groups = {name: np.array(values) for name, values in arms.items() if values}
     return histogram(groups, words[method].label, "share of samples", edges=edges)
-
-
-def _known(values: Sequence[float | None]) -> list[float]:
-    return [value for value in values if value is not None]
 
 
 def _closest(texts: Sequence[ScreenedText]) -> list[Details]:

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from jaxcontam.results.terms import Validity, Verdict
+from jaxcontam.results.terms import RankingVerdict, Validity, Verdict
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class ComparedTest:
     model_fingerprint: str
     benchmark_fingerprint: str
     method: str
-    verdict: Verdict
+    verdict: Verdict | RankingVerdict
     p_value: float
     log10_p: float
     p_floor: float | None

@@ -12,7 +12,7 @@ import dataclasses
 
 import numpy as np
 
-from jaxcontam.results.terms import Verdict
+from jaxcontam.results.terms import RankingVerdict
 
 N_PERMUTATIONS = 9_999
 """Random relabellings behind each p-value, which is at least 1 / (1 + this)."""
@@ -124,7 +124,7 @@ class ScoreResult:
     difference_high: float | None = None
     difference_p: float | None = None
     p_adjusted: float | None = None
-    verdict: Verdict | None = None
+    verdict: RankingVerdict | None = None
     warnings: tuple[str, ...] = ()
     copies: int | None = None
 
@@ -145,8 +145,7 @@ class SetResult:
         p_value: By permutation of the labels with everything fitted anew.
         n_permutations: B.
         p_adjusted: The same, or Holm's where several sets are tested.
-        verdict: `contaminated`, `suspected`, `no evidence`, `inconclusive` or
-            `confounded`.
+        verdict: See `RankingVerdict`; the members are the suspected texts.
         warnings: What the reader should know, one sentence each.
     """
 
@@ -161,7 +160,7 @@ class SetResult:
     p_value: float
     n_permutations: int
     p_adjusted: float | None = None
-    verdict: Verdict | None = None
+    verdict: RankingVerdict | None = None
     warnings: tuple[str, ...] = ()
 
 

@@ -10,9 +10,20 @@ Verdict = Literal[
     "inconclusive",
     "no evidence",
     "invalid design",
-    "confounded",
 ]
 """What a report says of a benchmark; never that it is clean."""
+
+RankingVerdict = Literal[
+    "members rank higher",
+    "may rank higher",
+    "no difference",
+    "inconclusive",
+    "confounded",
+]
+"""What a report says of a ranking, which proves nothing.
+
+`may rank higher` where chance, fluency or the texts themselves are not ruled out.
+"""
 
 Validity = Literal["exact", "asymptotic", "heuristic"]
 """What vouches for a p-value; `heuristic` where nothing vouches for its null."""
@@ -79,7 +90,6 @@ class ProofWords:
         null_caption: Says what the histogram of the summed score shows.
         evidence_caption: Says what the plot of strata shows.
         limits: `order` or `versions`: what a page of such tests leaves open.
-        has_symmetry: Say how much more a reversal test would find.
         takes_reference: A reference model can be compared by its pairs.
         scale: Test on whose curve of planted models a detectable effect is read off;
             empty: its own.
@@ -101,8 +111,8 @@ class ProofWords:
         "order was drawn at random. "
     )
     silence: str = (
-        "It does not say that a score is inflated, nor that other files are "
-        "unaffected. Silence does not say that the texts were never seen: copies in "
+        "A small p-value does not say that a score is inflated, nor that other files "
+        "are unaffected. Silence does not say that texts were never seen: copies in "
         "other orders, single examples and paraphrases leave no trace in an order test."
     )
     assumed: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -123,7 +133,6 @@ class ProofWords:
         "the left."
     )
     limits: Literal["order", "versions"] = "order"
-    has_symmetry: bool = True
     takes_reference: bool = False
     scale: str = ""
     cures: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)

@@ -96,7 +96,7 @@ def judge(
         clusters: Document of each text; then documents are permuted, resampled and
             counted as a whole. None: each text is its own.
         blind: Baselines of the same N texts; None leaves increments and the verdicts
-            `contaminated` and `confounded` out.
+            `members rank higher` and `confounded` out.
         primary: The score that decides.
         fprs: False-positive rates of the operating points.
         convention: `le` (at most the rate) or `lt` (below it).
