@@ -5,7 +5,6 @@ holds the formula of a method; title, table and place in the menu come from the 
 METHODS and REPLICATION_METHODS.
 """
 
-from pathlib import Path
 from typing import Any
 
 from jaxcontam.methods import METHODS, OWN
@@ -70,14 +69,12 @@ def on_config(config: Any) -> Any:
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Head a method's page with its facts; fill the table of all methods."""
-    if page.file.src_uri == "limits.md":
-        return markdown.replace("<!-- limits -->", _limits())
     folder, _, name = page.file.src_uri.removesuffix(".md").rpartition("/")
     if folder != "methods":
         return markdown
     groups = grouped_methods()
     if name == "index":
-        return markdown.replace("<!-- methods -->", _overview(groups))
+        return markdown.replace("<!-- methods -->", overview(groups))
     facts = {key: text for rows in groups.values() for key, text in rows.items()}
     table = "\n".join(
         f"| **{_TITLES[fact]}** | {_cell(text)} |" for fact, text in facts[name].items()
@@ -85,28 +82,19 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     return f"# {name}\n\n| | |\n|---|---|\n{table}\n\n## Formula\n\n{markdown}"
 
 
-def _limits() -> str:
-    """The section of that name of the README, which has no relative links."""
-    readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
-    _, _, after = readme.partition("\n## Limits\n")
-    limits, _, _ = after.partition("\n## ")
-    if not limits.strip():
-        raise ValueError("README.md has no section 'Limits'")
-    return limits
-
-
-def _overview(groups: dict[str, dict[str, dict[str, str]]]) -> str:
+def overview(groups: dict[str, dict[str, dict[str, str]]]) -> str:
     """A table a group."""
     lines = []
     for group, rows in groups.items():
         lines += [
             f"## {group}",
             "",
-            "| method | gives | cost | finds |",
-            "|---|---|---|---|",
+            "| method | gives | assumes | cost | finds |",
+            "|---|---|---|---|---|",
         ]
         lines += [
-            f"| [{name}]({name}.md) | {_cell(facts['gives'])} | {_cell(facts['cost'])} "
+            f"| [{name}]({name}.md) | {_cell(facts['gives'])} "
+            f"| {_cell(facts.get('null', ''))} | {_cell(facts['cost'])} "
             f"| {_cell(facts['finds'])} |"
             for name, facts in rows.items()
         ]

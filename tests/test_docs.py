@@ -1,5 +1,6 @@
 """The site of the documentation: it builds, its links hold, its commands parse."""
 
+import importlib.util
 import re
 import shlex
 import subprocess
@@ -9,13 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from docs.site_hooks import grouped_methods
+from docs.site_hooks import grouped_methods, overview
+from examples import any_engine
 from jaxcontam.cli import COMMANDS, parse
+from jaxcontam.methods import METHODS as ROWS
+from jaxcontam.methods import OWN
 from jaxcontam.methods.membership.score import ScoredText, ScoreMethod
+from jaxcontam.methods.replication.catalogue import REPLICATION_METHODS
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+# Pages of the repository, whose links no builder checks.
+TOP = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")]
+PAGES = [*TOP, *sorted(DOCS.rglob("*.md"))]
 METHODS = {name for rows in grouped_methods().values() for name in rows}
 
 
@@ -42,6 +49,54 @@ def test_commands_of_the_pages_parse(page, line):
         parse(COMMANDS[name], words, prog=f"jaxcontam {name}")
     else:
         assert name.startswith("--")
+
+
+def test_modules_of_the_pages_exist():
+    named = {
+        name
+        for page in PAGES
+        for name in re.findall(r"python -m ((?:train|eval)[.\w]*)", page.read_text())
+    }
+    assert {"eval.quickstart", "train.pretrain"} <= named
+    assert not [name for name in named if importlib.util.find_spec(name) is None]
+
+
+def anchor_of(title):
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def test_links_of_the_pages_outside_the_site_lead_somewhere():
+    for page in [*TOP, ROOT / "LOG.md"]:
+        links = re.findall(r'\]\(([^)\s]+)\)|src="([^"]+)"', page.read_text())
+        for link in map("".join, links):
+            if link.startswith("https://"):
+                continue
+            path, _, anchor = link.partition("#")
+            there = page.parent / path if path else page
+            assert there.is_file(), (page.name, link)
+            if anchor:
+                titles = re.findall(r"^#+ (.*)$", there.read_text(), re.MULTILINE)
+                assert anchor in map(anchor_of, titles), (page.name, link)
+
+
+def test_python_call_of_the_readme_finds_what_a_model_read(
+    tmp_path, monkeypatch, capsys
+):
+    (code,) = re.findall(
+        r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL
+    )
+    texts = any_engine.sentences(0)
+    counts = any_engine.train("\n".join(texts) + "\n")
+    monkeypatch.chdir(tmp_path)
+    exec(code, {"model": any_engine.engine(counts), "texts": texts})
+    assert capsys.readouterr().out.startswith("contaminated ")
+    assert (tmp_path / "runs/mine/report.html").is_file()
+
+
+def test_table_of_all_methods_has_a_row_for_each():
+    rows = re.findall(r"^\| \[(\w+)\]\(\1\.md\)", overview(grouped_methods()), re.M)
+    asked = [row.name for row in REPLICATION_METHODS]
+    assert sorted(rows) == sorted({*ROWS} - {*OWN} | {*asked})
 
 
 def test_every_method_has_a_page_with_its_formula_and_no_page_is_left_over():
