@@ -141,13 +141,13 @@ def _cost(
         fresh = {
             key: size
             for key, size in zip(batch.keys, batch.value_bytes, strict=True)
-            if key not in planned and not store.holds([key])
+            if key not in planned and key not in store
         }
         if not fresh:
             n_cached += batch.n_targets
             continue
         positions[batch.shape] += n_positions(batch.shape)
-        planned |= fresh.keys()
+        planned.update(fresh)
         store_bytes += sum(map(row_size, fresh.values()))
     return ScoringCost(n_targets_in_all, n_cached, positions, store_bytes)
 

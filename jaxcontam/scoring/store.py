@@ -6,6 +6,7 @@ folder may be deleted at any moment: what is gone is scored again.
 """
 
 import base64
+import functools
 import hashlib
 import json
 import os
@@ -75,6 +76,10 @@ class ScoreStore(RowKeys):
         except OSError as e:
             raise self._unreadable(e) from e
 
+    def __contains__(self, key: bytes) -> bool:
+        """Whether a row was there when the folder was last read."""
+        return key.hex() in self._records
+
     def holds(self, keys: Sequence[bytes]) -> bool:
         """Whether all keys are there, looking once more at the folder if not."""
         if self._knows(keys):
@@ -126,7 +131,7 @@ class ScoreStore(RowKeys):
             ) from e
 
     def _knows(self, keys: Sequence[bytes]) -> bool:
-        return all(key.hex() in self._records for key in keys)
+        return all(key in self for key in keys)
 
     def _unreadable(self, error: OSError) -> InputError:
         return InputError(
@@ -135,6 +140,7 @@ class ScoreStore(RowKeys):
         )
 
 
+@functools.cache
 def row_size(n_value_bytes: int) -> int:
     """Bytes that a row with a value of so many bytes takes in a file."""
     return len(record_line(bytes(32).hex(), _as_text(bytes(n_value_bytes))))
