@@ -268,4 +268,4 @@ def test_dry_run_says_that_a_test_may_stop(pulse, capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert "the most for permutation_sequential: it may stop long before" in said
     # No number is cut short by the length of the test's name.
-    assert re.search(r" 5,115 [\d,]{7,} 0 [\d,.]+ KB 1e-3 ", said)
+    assert re.search(r" [\d,]{7,} 1e-3 ", said)

@@ -86,17 +86,19 @@ class Audit(ScoringFlags, AuditDesign):
         """`run` on the model that `opened` gives once the files were read."""
         watch = Stopwatch()
         command = ("audit", self.model, *map(str, self.benchmark), *flags_of(self))
-        files = read_files(self.benchmark, self)
-        checked = check_files(files, self)
+        console = Terminal(stderr=True)
+        with console.status("reading the files and checking their order"):
+            files = read_files(self.benchmark, self)
+            checked = check_files(files, self)
         if is_first():
-            console = Terminal(stderr=True)
             print_checks(checked.pretests, console)
             print_unscored(checked.unscored, command, console)
         target = reference = None
         if checked.benchmarks:
-            model = opened()
-            out = self.out or default_out("audit", model.name, checked.benchmarks)
-            target, left_out = self._ready(model, files, checked, out)
+            with console.status("opening the model and planning"):
+                model = opened()
+                out = self.out or default_out("audit", model.name, checked.benchmarks)
+                target, left_out = self._ready(model, files, checked, out)
             for words in left_out:
                 line = visible(f"jaxcontam: warning: left out: {words}")
                 print(line, file=sys.stderr)

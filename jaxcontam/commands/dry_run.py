@@ -187,18 +187,17 @@ def print_estimate(found: Estimate, console: Console, *, as_json: bool) -> None:
         print(json_text(dataclasses.asdict(found)))
         return
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    has_stored = any(test.n_cached for test in found.tests)
     table.add_column("benchmark", overflow="fold")
-    table.add_column("test", overflow="fold")
-    for name in ("sequences", "tokens", "stored", "adds", "p floor", "MDE"):
+    table.add_column("test", no_wrap=True)
+    for name in ("tokens", *["stored"] * has_stored, "p floor", "MDE"):
         table.add_column(name, justify="right", no_wrap=True)
     for test in found.tests:
         table.add_row(
             test.benchmark,
             test.method,
-            f"{test.n_sequences:,}",
             f"{test.n_targets:,}",
-            f"{test.n_cached:,}",
-            f"{test.store_kb:,.1f} KB",
+            *[f"{test.n_cached:,}"] * has_stored,
             floor_text(test.log10_p_floor),
             _mde_text(test),
         )
@@ -228,6 +227,8 @@ def print_estimate(found: Estimate, console: Console, *, as_json: bool) -> None:
             "speed of one batch now"
         )
         words += "." if found.price is None else f", at a price of {found.price:.2g}."
+        if added := sum(test.store_kb for test in found.tests):
+            words += f" The store grows by {added / 1000:,.1f} MB."
     else:
         words = "The store holds every score."
     words += (
