@@ -56,6 +56,14 @@ def progress_bar(title: str, *, unit: str = "tok/s") -> Iterator[Progress]:
 
 
 @contextlib.contextmanager
+def waiting_for(title: str) -> Iterator[None]:
+    """Say on a terminal what a block does that cannot tell how far it is."""
+    console = Terminal(stderr=True)
+    with console.status(title) if console.is_terminal else contextlib.nullcontext():
+        yield
+
+
+@contextlib.contextmanager
 def shown(progress: Progress | None, title: str) -> Iterator[Progress]:
     """Yield a function's `progress`; by default a bar where someone looks.
 

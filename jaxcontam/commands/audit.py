@@ -27,7 +27,7 @@ from jaxcontam.commands.outcome import print_outcome, print_unscored
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.errors import InputError
 from jaxcontam.processes import is_first
-from jaxcontam.progress import progress_bar
+from jaxcontam.progress import progress_bar, waiting_for
 from jaxcontam.report.document import make_folder
 from jaxcontam.terminal import Terminal, json_text, visible
 
@@ -86,16 +86,16 @@ class Audit(ScoringFlags, AuditDesign):
         """`run` on the model that `opened` gives once the files were read."""
         watch = Stopwatch()
         command = ("audit", self.model, *map(str, self.benchmark), *flags_of(self))
-        console = Terminal(stderr=True)
-        with console.status("reading the files and checking their order"):
+        with waiting_for("reading the files and checking their order"):
             files = read_files(self.benchmark, self)
             checked = check_files(files, self)
         if is_first():
+            console = Terminal(stderr=True)
             print_checks(checked.pretests, console)
             print_unscored(checked.unscored, command, console)
         target = reference = None
         if checked.benchmarks:
-            with console.status("opening the model and planning"):
+            with waiting_for("opening the model and planning"):
                 model = opened()
                 out = self.out or default_out("audit", model.name, checked.benchmarks)
                 target, left_out = self._ready(model, files, checked, out)
