@@ -96,6 +96,7 @@ def test_names_from_outside_are_escaped(pulse, tmp_path):
         results=tuple(
             dataclasses.replace(one, benchmark=hostile + one.benchmark)
             for one in report.results
+            if one.benchmark == "pydocs-0a"
         ),
     )
     page = write_page(report, tmp_path).read_text(encoding="utf-8")
