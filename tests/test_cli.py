@@ -1,6 +1,5 @@
 """What a user of the command line reads: exit codes, whole stderr, light imports."""
 
-import json
 import os
 import re
 import shlex
@@ -197,14 +196,12 @@ def test_missing_argument_says_what_it_is(refused, words, missing):
     assert hint == f"  hint: see jaxcontam {words[0]} --help"
 
 
-def test_message_does_not_depend_on_the_width_of_the_terminal():
-    narrow, wide = (
-        in_subprocess("-m", "jaxcontam", "prove", COLUMNS=columns)
-        for columns in ("40", "200")
-    )
-    assert (narrow.returncode, wide.returncode) == (2, 2)
-    assert narrow.stderr == wide.stderr
-    assert len(wide.stderr.splitlines()) == 2
+def test_message_does_not_depend_on_the_width_of_the_terminal(refused, monkeypatch):
+    said = set()
+    for columns in ("40", "200"):
+        monkeypatch.setenv("COLUMNS", columns)
+        said.add(refused("prove"))
+    assert len(said) == 1
 
 
 def test_audit_without_a_benchmark_is_refused(refused):
@@ -355,25 +352,16 @@ def test_module_is_the_same_command():
     assert said.stderr.splitlines()[0] == ("jaxcontam: error: unknown command 'audi'")
 
 
-@pytest.mark.parametrize("command", ["help", "methods", "prove", "verify"])
-def test_command_without_a_model_imports_no_jax_torch_or_transformers(
-    command, tmp_path
-):
+def test_command_without_a_model_imports_no_jax_torch_or_transformers(tmp_path):
     matrix, out = tmp_path / "m.csv", tmp_path / "out"
     matrix.write_text("2,1\n2,1\n")
-    assert main(["prove", str(matrix), "--out", str(out)]) == 0
-    words = {
-        "help": ["--help"],
-        "methods": ["methods"],
-        "prove": ["prove", str(matrix), "--out", str(out), "--json"],
-        "verify": ["verify", str(out)],
-    }[command]
+    prove = ["prove", str(matrix), "--out", str(out), "--json"]
+    commands = [["--help"], ["methods"], prove, ["verify", str(out)]]
+    code = f"from jaxcontam.cli import main; print([main(c) for c in {commands}])"
     # Every import, also one that is undone again, is a line on stderr.
-    said = in_subprocess("-X", "importtime", "-m", "jaxcontam", *words)
-    assert said.returncode == 0
+    said = in_subprocess("-X", "importtime", "-c", code)
+    assert said.stdout.splitlines()[-1] == "[0, 0, 0, 0]"
     imported = {line.rpartition("|")[2].strip() for line in said.stderr.splitlines()}
-    assert "jaxcontam.cli" in imported
+    assert {"jaxcontam.cli", "jaxcontam.commands.prove"} <= imported
     heavy = {"jax", "jaxlib", "flax", "transformers", "torch", "tensorflow"}
     assert not heavy & {name.partition(".")[0] for name in imported}
-    if command == "prove":
-        assert json.loads(said.stdout)["results"][0]["n_strata"] == 2

@@ -1,10 +1,8 @@
-"""The site of the documentation: it builds, its links hold, its commands parse."""
+"""The pages of the documentation: their commands parse, their methods exist."""
 
 import importlib.util
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -135,19 +133,3 @@ def test_rooms_of_the_picture_are_rooms_of_the_house():
         if path.is_dir() and (path / "__init__.py").exists()
     }
     assert rooms <= set(named)
-
-
-def test_site_builds_with_every_link_in_place(tmp_path):
-    ended = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert ended.returncode == 0, ended.stderr
-    for name in METHODS:
-        page = (tmp_path / "methods" / name / "index.html").read_text()
-        assert "Finds" in page and "Formula" in page
-    # Nothing is fetched from elsewhere.
-    start = (tmp_path / "index.html").read_text()
-    assert not re.search(r'(?:src|href)="https?://[^"]*\.(?:js|css|woff2?)', start)

@@ -16,6 +16,8 @@ from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.report.document import read_document
 from tests.membership_model import CONTEXT, fresh_decoder, tokenizer
 
+pytestmark = pytest.mark.unoptimised
+
 N = 64
 
 

@@ -5,26 +5,15 @@ import json
 
 import pytest
 
-from jaxcontam.analyses.known_texts import (
-    FEWEST,
-    MEMBER,
-    NONMEMBER,
-    RunTexts,
-    check_sides,
-    draw_shots,
-    left_out,
-)
+from jaxcontam.analyses.known_texts import MEMBER, NONMEMBER
 from jaxcontam.cli import main
 from jaxcontam.commands.membership import Membership
 from jaxcontam.errors import InputError
-from jaxcontam.methods.membership.prefix import fitting_shots
-from jaxcontam.report.numbers import plain_p
 from jaxcontam.report.texts import read_text_rows
 from tests.membership_model import (
     MEMBERS,
     OTHERS,
     drawn_texts,
-    overfitted,
     save_overfitted,
 )
 from tests.page_laws import check_page
@@ -60,25 +49,9 @@ def files(tmp_path_factory):
 def labelled(model, files, tmp_path_factory):
     """A finished run on the labelled file, with scores that take prefixes."""
     out = tmp_path_factory.mktemp("labelled")
-    words = [
-        "--scores",
-        "auto",
-        "recall",
-        "con_recall",
-        "--shots",
-        "2",
-        "--length",
-        "8",
-        "--sweep-k",
-        "--fpr",
-        "0.1",
-    ]
-    assert (
-        main(
-            ["membership", model, str(files / "both.jsonl"), "--out", str(out), *words]
-        )
-        == 0
-    )
+    words = ["membership", model, str(files / "both.jsonl"), "--out", str(out)]
+    words += ["--scores", "auto", "recall", "con_recall", "--shots", "2"]
+    assert main([*words, "--length", "8", "--sweep-k", "--fpr", "0.1"]) == 0
     return out
 
 
@@ -149,22 +122,14 @@ def test_verify_judges_a_report_again(labelled, capsys):
     assert f"{n} results judged again" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        *(pytest.param(key, marks=pytest.mark.slow) for key in ("auc", "verdict")),
-        "p_value",
-    ],
-)
-def test_verify_finds_a_number_that_was_changed(labelled, tmp_path, key, capsys):
+def test_verify_finds_a_number_that_was_changed(labelled, tmp_path, capsys):
     document = read(labelled)
-    row = primary_of(document)
-    row[key] = "no difference" if key == "verdict" else row[key] * 0.99
+    primary_of(document)["p_value"] *= 0.99
     for name in ("texts.jsonl", "report.html"):
         (tmp_path / name).write_bytes((labelled / name).read_bytes())
     (tmp_path / "report.json").write_text(json.dumps(document))
     assert main(["verify", str(tmp_path)]) == 3
-    assert f"results[0].{key}" in capsys.readouterr().out
+    assert "results[0].p_value" in capsys.readouterr().out
 
 
 def test_verify_finds_a_score_that_was_changed(labelled, tmp_path, capsys):
@@ -343,61 +308,6 @@ def test_token_counts_of_a_corpus_are_kept(model, files, tmp_path):
     assert kept.stat().st_mtime_ns == made
 
 
-def run_of(texts, roles, clusters=None):
-    return RunTexts(
-        name="run",
-        texts=tuple(texts),
-        roles=tuple(roles),
-        clusters=clusters,
-        sources=("run",) * len(texts),
-    )
-
-
-def test_shots_do_not_depend_on_the_order_of_the_file():
-    texts = drawn_texts(30, seed=6)
-    forward = run_of(texts, [MEMBER] * 30)
-    backward = run_of(texts[::-1], [MEMBER] * 30)
-    drawn = [
-        [run.texts[i] for i in draw_shots(run, MEMBER, 4, seed=1)]
-        for run in (forward, backward)
-    ]
-    assert drawn[0] == drawn[1] and len(set(drawn[0])) == 4
-    other = [forward.texts[i] for i in draw_shots(forward, MEMBER, 4, seed=2)]
-    assert other != drawn[0]
-
-
-def test_copies_and_documents_of_a_shot_are_left_out():
-    run = run_of(["a", "b", "a", "c"], [MEMBER, MEMBER, NONMEMBER, MEMBER])
-    assert left_out(run, [0]).tolist() == [True, False, True, False]
-    documents = run_of(["a", "b", "c"], [MEMBER] * 3, clusters=("x", "x", "y"))
-    assert left_out(documents, [0]).tolist() == [True, True, False]
-
-
-def test_too_few_texts_for_a_prefix_are_refused():
-    run = run_of(drawn_texts(FEWEST + 2, seed=7), [MEMBER] * (FEWEST + 2))
-    with pytest.raises(InputError, match="too few to take 3"):
-        draw_shots(run, MEMBER, 3, seed=0)
-    assert len(draw_shots(run, MEMBER, 2, seed=0)) == 2
-
-
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (["m"], "no texts to score"),
-        (["m", "a.txt", "--members", "b.txt"], "TEXTS and --members are both given"),
-        (["m", "a.txt", "--k", "0"], "--k must be above 0 and at most 100, got 0"),
-        (["m", "a.txt", "--fpr", "1.5"], "--fpr must lie between 0 and 1, got 1.5"),
-        (["m", "a.txt", "--shots", "0"], "--shots must be at least 1, got 0"),
-        (["m", "a.txt", "--fpr", "0.1", "0.1"], "--fpr names a rate twice (0.1, 0.1)"),
-        (["m", "nowhere.txt"], "nowhere.txt: no such file"),
-    ],
-)
-def test_bad_flags_are_one_line(words, line, capsys):
-    assert main(["membership", *words]) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert said[0] == f"jaxcontam: error: {line}" and len(said) <= 2
-
-
 @pytest.mark.parametrize(
     ("words", "line"),
     [
@@ -416,18 +326,6 @@ def test_scores_that_cannot_be_computed_are_refused(
     assert main(["membership", model, texts, "--out", str(out), *words]) == 2
     assert line in capsys.readouterr().err
     assert not (out / "report.json").exists()
-
-
-@pytest.mark.parametrize("p", [0.0504, 0.00104, 0.0499999, 9.96e-4, 1.0, 1e-4])
-def test_a_p_value_is_never_shown_below_what_it_is(p):
-    assert p <= float(plain_p(p)) <= p * 1.11
-
-
-def test_a_shot_that_is_too_long_is_passed_over():
-    model = overfitted()
-    shots = ["ga " * 200, "ka la", "mor un"]
-    assert fitting_shots(shots, MEMBERS, model) == [1, 2]
-    assert fitting_shots(shots[:1], MEMBERS, model) == []
 
 
 # Eight seconds.
@@ -471,13 +369,6 @@ def test_a_sweep_needs_both_sides(model, files):
     command = Membership(model=model, texts=str(files / "seen.txt"), sweep_k=True)
     with pytest.raises(InputError, match="needs members and non-members"):
         command.run()
-
-
-def test_a_side_whose_documents_all_stand_in_a_prefix_is_refused():
-    texts = drawn_texts(30, seed=8)
-    run = run_of(texts, [MEMBER] * 15 + [NONMEMBER] * 15, clusters=("d",) * 30)
-    with pytest.raises(InputError, match="0 documents of members beside the --shots"):
-        check_sides(run, left_out(run, [0]))
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,11 @@ def package(tmp_path):
     return tmp_path
 
 
-def run(package, *words):
+def run(package, *commands):
+    """Commands of one process that finds the package."""
+    code = f"from jaxcontam.cli import main; print([main(c) for c in {commands}])"
     return subprocess.run(
-        [sys.executable, "-m", "jaxcontam", *words],
+        [sys.executable, "-c", code],
         cwd=package,
         env={**os.environ, "PYTHONPATH": f"{package}{os.pathsep}{ROOT}"},
         capture_output=True,
@@ -44,13 +46,14 @@ def run(package, *words):
 
 
 def test_score_of_the_how_to_page_is_known_everywhere(package):
-    table = run(package, "methods")
-    assert table.returncode == 0, table.stderr
-    assert re.search(r"^spread .*texts that are read evenly", table.stdout, re.M | re.S)
     texts = package / "texts.txt"
     texts.write_text("one\ntwo\n")
-    flags = ("--members", texts, "--nonmembers", texts, "--scores", "spraed")
-    assert "did you mean 'spread'?" in run(package, "membership", "m", *flags).stderr
+    files = ["--members", str(texts), "--nonmembers", str(texts)]
+    asked = ["membership", "m", *files, "--scores", "spraed"]
+    said = run(package, ["methods"], asked)
+    assert said.stdout.endswith("[0, 2]\n"), said.stderr
+    assert re.search(r"^spread .*texts that are read evenly", said.stdout, re.M | re.S)
+    assert "did you mean 'spread'?" in said.stderr
 
 
 @pytest.mark.parametrize(
@@ -68,7 +71,7 @@ def test_score_of_the_how_to_page_is_known_everywhere(package):
 )
 def test_package_whose_method_is_none_is_named(package, code, words):
     (package / "mine.py").write_text(code)
-    assert words in run(package, "methods").stderr
+    assert words in run(package, ["methods"]).stderr
 
 
 def test_orders_of_a_report_are_drawn_again_by_the_method_that_drew_them():

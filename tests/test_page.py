@@ -111,16 +111,21 @@ def test_report_command_renders_the_same_page_again(pulse, tmp_path, capsys):
 
 
 def test_names_from_outside_are_escaped(pulse, tmp_path):
-    shutil.copy(pulse / "orders.npz", tmp_path)
     report = read_report(pulse / "report.json")
+    # Results of the first set alone: nine sets take nine times as long.
+    first = [one for one in report.results if one.benchmark == "pydocs-0a"]
+    own = {f"{report.results.index(one)}": str(n) for n, one in enumerate(first)}
+    with np.load(pulse / "orders.npz") as file:
+        names = [name.split("/") for name in file.files]
+        kept = {f"{own[i]}/{x}": file[f"{i}/{x}"] for i, x in names if i in own}
+    np.savez_compressed(tmp_path / "orders.npz", **kept)
     assert report.model is not None
     hostile = "<script>alert(1)</script>"
     report = dataclasses.replace(
         report,
         model=dataclasses.replace(report.model, name="<img src=x onerror=alert(1)>"),
         results=tuple(
-            dataclasses.replace(one, benchmark=hostile + one.benchmark)
-            for one in report.results
+            dataclasses.replace(one, benchmark=hostile + one.benchmark) for one in first
         ),
     )
     page = write_page(report, tmp_path).read_text(encoding="utf-8")

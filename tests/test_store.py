@@ -371,10 +371,10 @@ def test_kernel_gives_a_row_the_same_bits_in_every_batch_of_a_shape(tmp_path):
     rng = np.random.default_rng(0)
     n_devices = len(jax.devices())
     identity = dataclasses.replace(IDENTITY, moments=True, n_devices=n_devices)
-    shared = drawn_sequences(40, CONTEXT)
+    shared = drawn_sequences(40, CONTEXT // 2)
     plans = [
         [
-            (shared + drawn_sequences(40, CONTEXT, seed=s))[i]
+            (shared + drawn_sequences(40, CONTEXT // 2, seed=s))[i]
             for i in rng.permutation(80)
         ]
         for s in (1, 2)

@@ -8,7 +8,6 @@ import pytest
 
 from jaxcontam.cli import main
 from jaxcontam.commands.recomputed import differences
-from jaxcontam.commands.verify_orders import verify_report
 from jaxcontam.report.document import (
     ARCHIVE_NAME,
     REPORT_NAME,
@@ -92,7 +91,6 @@ def nothing(document):
     ["quickstart", "grouped", "ordered", "reversal", "thorough", "prove", "quick"],
 )
 def test_honest_report_is_verified(reports, name, capsys):
-    assert verify_report(reports / name)[0] == []
     assert main(["verify", str(reports / name)]) == 0
     assert "need the benchmark and were not run again" in capsys.readouterr().out
 

@@ -1,0 +1,23 @@
+"""The site of the documentation, built as it is published."""
+
+import re
+import subprocess
+import sys
+
+from tests.test_docs import METHODS, ROOT
+
+
+def test_site_builds_with_every_link_in_place(tmp_path):
+    ended = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stderr
+    for name in METHODS:
+        page = (tmp_path / "methods" / name / "index.html").read_text()
+        assert "Finds" in page and "Formula" in page
+    # Nothing is fetched from elsewhere.
+    start = (tmp_path / "index.html").read_text()
+    assert not re.search(r'(?:src|href)="https?://[^"]*\.(?:js|css|woff2?)', start)
