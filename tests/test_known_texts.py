@@ -92,3 +92,10 @@ def test_bad_flags_are_one_line(words, line, capsys):
 @pytest.mark.parametrize("p", [0.0504, 0.00104, 0.0499999, 9.96e-4, 1.0, 1e-4])
 def test_a_p_value_is_never_shown_below_what_it_is(p):
     assert p <= float(plain_p(p)) <= p * 1.11
+
+
+def test_labels_of_one_side_are_refused_before_a_model_is_opened(tmp_path, capsys):
+    path = tmp_path / "one.jsonl"
+    path.write_text('{"input": "a b", "label": 1}')
+    assert main(["membership", "nowhere", str(path)]) == 2
+    assert "one: every label says member" in capsys.readouterr().err

@@ -392,10 +392,3 @@ def test_an_output_that_cannot_be_written_is_one_line(model, files, tmp_path, ca
     (out / "report.json").rmdir()
     assert main([*words, "--scores", "loss"]) == 0
     assert "a[/b]c/texts.jsonl" in capsys.readouterr().out
-
-
-def test_labels_of_one_side_are_refused(model, tmp_path, capsys):
-    path = tmp_path / "one.jsonl"
-    path.write_text(json.dumps({"input": "a b", "label": 1}) + "\n")
-    assert main(["membership", model, str(path)]) == 2
-    assert "one: every label says member" in capsys.readouterr().err

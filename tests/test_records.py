@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from store_process import (
-    IDENTITY,
-)
+from store_process import IDENTITY, drawn_sequences, scorer_with
 
+from jaxcontam.scoring.cost import sequence_cost
 from jaxcontam.scoring.rows import FIRST_K, SUMS, TOKENS
 from jaxcontam.scoring.store import ScoreStore
 
@@ -100,3 +99,13 @@ def test_values_survive_their_own_bytes():
         [own_RT[0].sum(dtype=np.float64)],
         [own_RT[0, :FIRST_K].sum(dtype=np.float64)],
     ]
+
+
+def test_rows_that_two_plans_share_are_paid_for_once(tmp_path):
+    scorer = scorer_with(tmp_path / "store", tmp_path / "asked")
+    sequences, planned = drawn_sequences(60), set()
+    first = sequence_cost(scorer, sequences, planned)
+    assert first.positions.total() > 0
+    again = sequence_cost(scorer, sequences, planned)
+    assert (again.n_cached, again.positions.total()) == (again.n_targets, 0)
+    assert not (tmp_path / "asked").exists()

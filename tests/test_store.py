@@ -25,7 +25,6 @@ from store_process import (
 
 from jaxcontam.errors import InputError
 from jaxcontam.scoring import identity
-from jaxcontam.scoring.cost import sequence_cost
 from jaxcontam.scoring.rows import FIRST_K, SUMS, fill
 from jaxcontam.scoring.scorer import NonFiniteScoreError, Scorer, batch_keys
 from jaxcontam.scoring.store import ScoreStore
@@ -55,16 +54,6 @@ def assert_same_bits(found, expected):
         assert a.dtype == b.dtype
         assert a.shape == b.shape
         assert a.tobytes() == b.tobytes()
-
-
-def test_rows_that_two_plans_share_are_paid_for_once(tmp_path):
-    scorer, asked = counted(tmp_path)
-    sequences, planned = drawn_sequences(60), set()
-    first = sequence_cost(scorer, sequences, planned)
-    assert sum(first.positions.values()) > 0
-    again = sequence_cost(scorer, sequences, planned)
-    assert (again.n_cached, again.positions.total()) == (again.n_targets, 0)
-    assert asked == []
 
 
 @pytest.mark.parametrize("n_scores", [1, 4])

@@ -6,6 +6,7 @@ from jaxcontam.data.templates import fill_template, text_of_field
 from jaxcontam.errors import InputError
 
 ROW = {"q": "2+2?", "a": 4, "choices": ["3", "é"], "a.b": "dotted", "none": None}
+NESTED = ROW | {"data": {"question": "why?", "tags": [["x", {"deep": True}]]}}
 
 
 def refusal(function, *args):
@@ -25,10 +26,12 @@ def refusal(function, *args):
         ("", ""),
         ("{{{q}}} {{}}", "{2+2?} {}"),
         ("{a:}", "4"),
+        ("{data.question} {choices[1]}", "why? é"),
+        ("{data.tags[0][1].deep} {data.tags[0][0]}", "true x"),
     ],
 )
 def test_fields_in_braces_are_filled_and_doubled_braces_are_braces(template, text):
-    assert fill_template(template, ROW, "set:1") == text
+    assert fill_template(template, NESTED, "set:1") == text
 
 
 def test_backslash_n_is_a_line_feed_as_a_shell_passes_it():
@@ -42,10 +45,10 @@ def test_values_are_never_expanded():
     assert fill_template("{q}", row, "set:1") == r"{a} \n {{"
 
 
-@pytest.mark.parametrize("field", ["q.upper", "choices[0]", "0", "", "__class__"])
-def test_attributes_indices_and_positions_are_only_names(field):
+@pytest.mark.parametrize("field", ["q.upper", "choices[2]", "0", "", "__class__"])
+def test_attributes_and_positions_are_only_names(field):
     assert fill_template("{a.b}", ROW, "set:1") == "dotted"
-    slip = "did you mean 'choices'? " if field == "choices[0]" else ""
+    slip = "did you mean 'choices'? " if field == "choices[2]" else ""
     assert refusal(fill_template, f"{{{field}}}", ROW, "set.jsonl:7") == (
         f"set.jsonl:7: no field {field!r} (it has: q, a, choices, a.b, none)",
         f"{slip}name a field that every record has",
@@ -56,7 +59,7 @@ def test_attributes_indices_and_positions_are_only_names(field):
 def test_formats_are_refused(place):
     assert refusal(fill_template, f"Q: {place}", ROW, "set:1") == (
         f"--template 'Q: {place}': 'q' has a format",
-        "write plain names in braces, such as {question}",
+        "write {question}, {data.question} or {choices[0]}; {{ and }} are braces",
     )
 
 

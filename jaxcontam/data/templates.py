@@ -1,15 +1,19 @@
 """Texts of examples made from the fields of their records."""
 
+import re
 import string
 from collections.abc import Mapping
 
 from jaxcontam.errors import InputError, nearest
 
+_PLACES = "write {question}, {data.question} or {choices[0]}; {{ and }} are braces"
+_STEPS = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+
 
 def fill_template(template: str, row: Mapping[str, object] | None, where: str) -> str:
     r"""Fill `{field}` places of a template; `\n` may be written as two characters.
 
-    Only plain field names are replaced: no attributes, indices or formats.
+    A place names a field, or what lies in one: `{data.question}`, `{choices[0]}`.
 
     Raises:
         InputError: If the template is malformed or a field does not exist.
@@ -31,12 +35,12 @@ def template_pieces(template: str) -> list[tuple[str, str | None]]:
     try:
         pieces = list(string.Formatter().parse(typed_newlines(template)))
     except ValueError as e:
-        raise InputError(f"--template {template!r}: {e}") from e
+        raise InputError(f"--template {template!r}: {e}", hint=_PLACES) from e
     for _, field, spec, conversion in pieces:
         if spec or conversion:
             raise InputError(
                 f"--template {template!r}: {field!r} has a format",
-                hint="write plain names in braces, such as {question}",
+                hint=_PLACES,
             )
     return [(literal, field) for literal, field, _, _ in pieces]
 
@@ -47,7 +51,7 @@ def typed_newlines(text: str) -> str:
 
 
 def text_of_field(field: str, row: Mapping[str, object] | None, where: str) -> str:
-    """The text of one field; numbers and lists as JSON writes them.
+    """The text of one field, or of `a.b[0]` in it; numbers and lists as JSON.
 
     Raises:
         InputError: If the record lacks the field; names those that exist.
@@ -59,10 +63,21 @@ def text_of_field(field: str, row: Mapping[str, object] | None, where: str) -> s
             f"{where}: no field {field!r} (the example is plain text)",
             hint="leave out --template and --text-field to use the whole line",
         )
-    if field not in row:
-        raise InputError(
-            f"{where}: no field {field!r} (it has: {', '.join(row)})",
-            hint=f"{nearest(field, row)}name a field that every record has",
-        )
-    value = row[field]
+    value = row[field] if field in row else _value_inside(field, row, where)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _value_inside(path: str, row: Mapping[str, object], where: str) -> object:
+    """The value at `a.b[0]`, for a path that is not itself the name of a field."""
+    value: object = row
+    for step, index in _STEPS.findall(path) or [(path, "")]:
+        if isinstance(value, list) and index and int(index) < len(value):
+            value = value[int(index)]
+        elif isinstance(value, Mapping) and step in value:
+            value = value[step]
+        else:
+            raise InputError(
+                f"{where}: no field {path!r} (it has: {', '.join(row)})",
+                hint=f"{nearest(path, row)}name a field that every record has",
+            )
+    return value
