@@ -90,14 +90,14 @@ _BOUNDARY = (
 )
 _STRATUM = "A stratum is a run of neighbouring examples, compared with its own orders."
 _NEXT: dict[Verdict, str] = {
-    "contaminated": "do not trust this model's results on it: it was learned as "
-    "published. Report them apart, or take texts that the model cannot have seen",
-    "suspected": "look closer; what could settle it stands in its section",
-    "invalid design": "not testable this way; what to run instead stands in its "
-    "section",
+    "contaminated": "do not trust this model's results here: the published order was "
+    "learned. Report them apart, or take texts that the model cannot have seen",
+    "suspected": "look closer; its section says what could settle it",
+    "invalid design": "the file's own order would convict a clean model; its section "
+    "says what to run instead",
     "inconclusive": "nothing can be said; ask with more examples, or with jaxcontam "
     "membership and replicate, which see other traces",
-    "no evidence": "its published order left no trace, which clears nothing; jaxcontam "
+    "no evidence": "the published order left no trace, which clears nothing; jaxcontam "
     "membership and replicate see other traces",
 }
 _SILENT = ("no evidence", "inconclusive")
@@ -228,8 +228,13 @@ def _results(tests: Sequence[OrderResult], report: Report, words: Words) -> list
     effect = "in " + " or ".join(units)
     if units == ["nats per example boundary"]:
         effect = _BOUNDARY
-    meanings = dict.fromkeys(proof_words(words, one.method).meaning for one in tests)
-    said = [*(one.strip() for one in meanings), _TERMS.format(effect=effect)]
+    meanings: dict[str, list[str]] = {}
+    for name in dict.fromkeys(one.method for one in tests):
+        meanings.setdefault(proof_words(words, name).meaning.strip(), []).append(name)
+    said = list(meanings)
+    if len(meanings) > 1:
+        said = [f"{', '.join(names)}: {one}" for one, names in meanings.items()]
+    said.append(_TERMS.format(effect=effect))
     said += [screening_sentence(report), scale_sentence(tests, words)]
     return [
         Table(header, rows, "results", words=(1, 3 + has_copies)),
