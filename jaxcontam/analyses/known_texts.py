@@ -30,7 +30,7 @@ class RunTexts:
     """Texts of one run, those in question first.
 
     Attributes:
-        name: Of the file in question.
+        name: Name of the file in question.
         texts: N texts in the order of their files.
         roles: What is known of each: `TEXT`, `MEMBER` or `NONMEMBER`.
         clusters: The document that each comes from, or None.

@@ -159,7 +159,7 @@ def membership(
         shots: Known texts in front of each, for `recall` and `con_recall`.
         fprs: False-positive rates of the operating points.
         convention: Whether a rate may be reached (`le`) or must stay below (`lt`).
-        seed: Of neighbours, prefixes, folds, permutations and resamples.
+        seed: Seed of neighbours, prefixes, folds, permutations and resamples.
         dtype: Matmul precision of a model directory: `float32` or `bfloat16`.
         batch_tokens: Tokens of a batch on one device; None chooses by device.
         store: Folder in which scores are kept, so that another call goes on there;

@@ -87,7 +87,7 @@ class MembershipPlan:
         left_out: (N,) bool, texts of a prefix, their copies and their documents.
         inputs: What scores need beside the model and the texts.
         model: What is asked.
-        seed: Of the run.
+        seed: The run's seed.
     """
 
     run: RunTexts
@@ -224,7 +224,7 @@ def plan_membership(
         chosen: See `choose`.
         model: What will be asked.
         inputs: All but the prefixes.
-        seed: Of the run.
+        seed: The run's seed.
 
     Raises:
         InputError: If too little is left of a side.

@@ -36,7 +36,7 @@ def recorded_analysis(
         control: The same of instances that cannot have been seen.
         measures: Further measures of overlap.
         annotated: Sheet of people's labels.
-        seed: Of the resamples.
+        seed: Seed of the resamples.
         watch: Started with the run.
         bar: Gives the progress of each measure.
 

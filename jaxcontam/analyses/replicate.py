@@ -56,8 +56,8 @@ class ReplicationAnalysis:
         comparisons: What further methods found.
         answers: One row an answer of theirs.
         model: What was asked; None for completions that were recorded.
-        device: Of a model that runs here.
-        seed: Of the run.
+        device: Device of a local model.
+        seed: The run's seed.
         command: The words that made it.
         watch: Started with the run.
     """
@@ -78,7 +78,7 @@ class ReplicationAnalysis:
 
     @property
     def verdict(self) -> str | None:
-        """Of the judge that decides."""
+        """Verdict of the deciding judge."""
         return next((row.verdict for row in self.results if row.primary), None)
 
     def save(self, out: str | Path) -> Path:

@@ -35,7 +35,7 @@ class Sampled:
 
     Attributes:
         selected: Indices of the suspicious texts that were sampled from.
-        unselected: Of the control.
+        unselected: Indices of the control texts that were sampled from.
         samples: Index -> K samples.
         truths: Index -> what they are compared with, cut to the length of a sample.
         n_cut_prompts: Prompts that lost their beginning for want of room.

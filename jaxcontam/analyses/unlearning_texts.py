@@ -46,7 +46,7 @@ class Screened:
 
     Attributes:
         task: `CHUNKS` or `QUESTIONS`.
-        name: Of the file.
+        name: Name of the file.
         items: In the order of the file.
         n_left_out: Ends of texts that are shorter than a chunk.
         n_empty: Texts without words, which give no item.
@@ -85,9 +85,9 @@ def load_chunks(
     Args:
         source: A .txt file (one text), a folder of them, a table, or
             `hf:ORG/NAME[:CONFIG]:SPLIT` (a text a row).
-        n_words: Of a chunk.
-        prompt_words: Of its beginning, from which the model goes on.
-        text_field: Of a table; None recognises it.
+        n_words: Words per chunk.
+        prompt_words: Words of the chunk's beginning that prompt the model.
+        text_field: Text field of a table; None detects it.
         limit: The first so many texts.
 
     Raises:
