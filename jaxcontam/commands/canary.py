@@ -245,8 +245,8 @@ def canary_results(
     Args:
         loglik: Log-likelihoods in nats, secrets first.
         n_secrets: How many of them are secrets.
-        name: Of the test.
-        digest: Of all sequences, blind to which are secret.
+        name: Name of the test.
+        digest: Digest of all sequences, blind to which are secret.
         seed: The run's seed.
         n_scored: Target tokens that went through the model.
         n_cached: Target tokens whose scores the store held.

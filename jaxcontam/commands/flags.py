@@ -151,7 +151,7 @@ def report_folder(
 
     Args:
         command: Its flags.
-        name: Of the command.
+        name: Name of the command.
         model: What is asked.
         digest: `sha256:` of what it is asked about.
     """

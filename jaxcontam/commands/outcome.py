@@ -26,7 +26,7 @@ def print_outcome(
     """Print decided results, notes of primary ones, and what to do about them.
 
     Args:
-        results: Of one run.
+        results: Results of one run.
         command: The words that made them; remedies repeat it.
         page: Where report.html stands.
         console: Where to print.

@@ -48,7 +48,7 @@ from jaxcontam.scoring.api.address import PREFIX, ApiModel, parse_api
 from jaxcontam.scoring.api.budget import Budget, Spending
 from jaxcontam.terminal import Terminal, json_text
 
-# Of the run itself; all other flags say how a model is asked.
+# Flags of the run itself; all others say how a model is asked.
 _WITH_RECORDED = {
     *("recorded", "control", "judge", "bleurt", "embedding_model", "annotated"),
     *("concurrency", "budget", "price_in", "price_out", "retry_refused"),
@@ -95,9 +95,9 @@ class Replicate(DtypeFlags, ReportFlags):
     template: str | None = None
     """Or the text of an instance, with fields in braces."""
     first_field: str | None = None
-    """Of pairs: field that the model is shown (default: known names)."""
+    """Field of a pair that the model is shown (default: known names)."""
     second_field: str | None = None
-    """Of pairs: field that it must write."""
+    """Field of a pair that it must write."""
     label_field: str | None = None
     """Field of the label, which the instructions then name."""
     label_names: tuple[str, ...] = ()
@@ -132,9 +132,9 @@ class Replicate(DtypeFlags, ReportFlags):
     budget: float | None = None
     """Stop before requests cost more, in the currency of the prices."""
     price_in: float | None = None
-    """Of a million prompt tokens, for --budget and --dry-run."""
+    """Price of a million prompt tokens, for --budget and --dry-run."""
     price_out: float | None = None
-    """Of a million new tokens."""
+    """Price of a million new tokens."""
     retry_refused: bool = False
     """Ask again for what a server refused in an earlier run."""
     dry_run: bool = False

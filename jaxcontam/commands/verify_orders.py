@@ -115,7 +115,7 @@ def _rebuilt(
 
     Args:
         stated: As it stands in the report.
-        evidence: Of the row; None for one that is made of others.
+        evidence: Evidence of the row; None if it combines other rows.
         report: The report.
         rows: Its order tests, as they stand there.
         before: Those that were rebuilt before.
