@@ -25,7 +25,7 @@ class VersionSet:
     """Texts of a test of versions.
 
     Attributes:
-        name: Of the file.
+        name: Name of the file.
         rows: Versions of each row, the published one first; at least two each.
         places: Where each row stands in the file, for messages.
     """

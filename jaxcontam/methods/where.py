@@ -51,7 +51,7 @@ def where_in_pairs(
         statistic: What is summed over an order.
         orders_KMS: Column 0 is the published order.
         seed: The run's seed.
-        content_digest: Of the benchmark.
+        content_digest: Digest of the benchmark's content.
     """
     rows = sampled_columns(
         strata,

@@ -81,7 +81,7 @@ def held_out_logprobs(
     Args:
         tokens: N texts; the P tokens of all stand one text after the other.
         folds: (N,) int.
-        order: Of the longest n-grams, at least 1.
+        order: Length of the longest n-grams, at least 1.
     """
     codes = {t: i for i, t in enumerate(dict.fromkeys(t for ts in tokens for t in ts))}
     V = len(codes)

@@ -75,7 +75,7 @@ class ScoreTable:
     """Scores of texts.
 
     Attributes:
-        names: Of the M scores, in the order asked.
+        names: Names of the M scores, in the order asked.
         values: (N, M) float64, higher = member; NaN in the rows of texts without a
             scored token, and nowhere else.
         n_tokens: (N,) int64, scored tokens of each text.
@@ -114,7 +114,7 @@ def score_texts(
         methods: Rows of METHODS; the passes are those that they read.
         model: What the texts are scored under.
         inputs: What the methods need beside it.
-        seed: Of the neighbours.
+        seed: Seed of the neighbours.
         progress: Told of target tokens done and in all.
 
     Raises:
@@ -307,7 +307,7 @@ def plan_passes(
         own: Sequences of all texts.
         model: What is scored.
         inputs: What the scores need beside it.
-        seed: Of the neighbours.
+        seed: Seed of the neighbours.
     """
     passes: list[Pass] = []
     rewrites: dict[Reading, list[list[str]]] = {}

@@ -214,7 +214,7 @@ class ReferencePass:
     """What another model says of the texts.
 
     Attributes:
-        scorer: Of that model; gives log-probabilities.
+        scorer: That model's scorer; gives log-probabilities.
         own: Sequences of the texts, by its tokenizer, each distinct one once.
     """
 

@@ -16,7 +16,7 @@ class TextModel:
     """A model and its scorers.
 
     Attributes:
-        model: Of any kind.
+        model: Any scorer.
         plain: Gives log-probabilities alone.
         with_moments: Gives means, variances and tops too; None if the model cannot.
     """

@@ -51,7 +51,7 @@ def sheet_text(
     Args:
         instances: What was asked for.
         guided: Completions with the guided instruction; refused ones are left out.
-        seed: Of the order of rows.
+        seed: Seed of the row order.
     """
     rows = _rows(instances, guided, seed)
     order = np.random.default_rng([seed, len(rows)]).permutation(len(rows))

@@ -64,7 +64,7 @@ class Agreement:
     Attributes:
         n: Completions with both labels.
         accuracy: Share judged alike; None for n = 0.
-        f1: Of finding the humans' copies; None where neither found any.
+        f1: F1 of finding the humans' copies; None where neither found any.
         kappa: Cohen's: agreement beyond chance; None where both used one word only.
         always_no: Accuracy of a judge that never finds a copy; None for n = 0.
     """
@@ -92,9 +92,9 @@ def algorithm_2(n_exact: int, n_near: int, n_judged: int) -> bool:
 def fewest_near(n_judged: int) -> int:
     """Near-exact copies that make a partition contaminated: two of at most ten.
 
-    Of more completions so many that mistakes alone reach them no more often than two of
-    ten, if four in a hundred are mistakes: five of fifty, where two would be reached by
-    mistakes in six of ten partitions.
+    With more completions, the smallest number that chance alone reaches no more often
+    than two of ten, if 4 % are false: five of fifty, where two would be reached by
+    chance in six of ten partitions.
 
     Args:
         n_judged: Completions that were judged.
@@ -120,7 +120,7 @@ def fewest_above(
         n: Completions that were judged.
         found_control: Copies in the control.
         n_control: Completions of the control that were judged.
-        level: Of the test.
+        level: Significance level of the test.
 
     Returns:
         The smallest number for which Fisher's p is at most the level; None if n are
@@ -160,18 +160,18 @@ def judge_result(
     without a control, they are `suspected`.
 
     Args:
-        judged: Of the guided completions.
+        judged: Judgements of the guided completions.
         method: `judge_local`, `judge_llm` or `judge_human`.
         benchmark: Name of the partition.
         fingerprint: Digest of the instances.
-        judge_version: Of the judge.
-        prompt_version: Of the instructions that made the completions.
+        judge_version: Version of the judge.
+        prompt_version: Version of the instructions that made the completions.
         primary: Whether this row decides.
         control: The same judge on instances that the model cannot have seen.
         humans: Labels of people, to compare with.
-        is_short: Of each completion, whether its reference is so short that a model
+        is_short: Whether each completion's reference is so short that a model
             which knows the answer meets it; exact copies of such do not decide.
-        follows: Of each completion, whether its reference follows from the first piece
+        follows: Whether each completion's reference follows from the first piece
             by rule; see `follows_from_first`. Such are left out, copies or not.
         control_follows: The same of the control.
         warnings: What the reader should know.

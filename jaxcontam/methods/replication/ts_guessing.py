@@ -33,7 +33,7 @@ from jaxcontam.results.replication import ComparisonResult
 from jaxcontam.stats.shares import wilson_interval
 
 TS_GUESSING_VERSION = words_version("ts_guessing", MASKED_WORD, MASKED_OPTION)
-"""Of the questions' words."""
+"""Version of the questions' wording."""
 
 SHORTEST_WORD = 4
 """Letters of a word that may be hidden, at least."""
@@ -70,7 +70,7 @@ def ts_guessing_word(
     words and stand in the text once; it is hidden as a whole word.
 
     Args:
-        instances: Of the split.
+        instances: Instances of the split.
         completer: The model.
         benchmark: Name, for the result.
         fingerprint: Digest of the instances.
