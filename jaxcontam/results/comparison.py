@@ -13,8 +13,8 @@ class ComparedTest:
         benchmark: Its name.
         model: The model's name, with its report's folder where two have one name.
         report: Folder of the report.
-        model_fingerprint: Of the model.
-        benchmark_fingerprint: Of the examples in their order.
+        model_fingerprint: Fingerprint of the model.
+        benchmark_fingerprint: Fingerprint of the examples in their order.
         method: The deciding test.
         verdict: As in its report.
         p_value: Before any correction.
@@ -23,7 +23,7 @@ class ComparedTest:
         p_adjusted: Holm over the benchmarks of its own report.
         p_adjusted_all: Holm over all tests that are compared.
         p_adjusted_floor: Smallest that `p_adjusted_all` can be, by all `p_floor`.
-        effect: Of an order test as in `OrderNumbers`; of a ranking its AUC.
+        effect: As in `OrderNumbers` for an order test; AUC for a ranking.
         effect_se: Standard error of `effect`.
         effect_low: Lower end of its 95 % interval.
         effect_high: Upper end.
