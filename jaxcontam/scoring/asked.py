@@ -44,7 +44,7 @@ class AskedScorer:
 
         Args:
             ask: See `Ask`.
-            name: Of the model, to begin errors.
+            name: Name of the model, which errors begin with.
             context: Most ids of a request.
             ids: Sequences are a tokenizer's ids, of which the first of a sequence has
                 no score; else they are code points, and the first one counts, too.

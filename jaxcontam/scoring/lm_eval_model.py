@@ -205,7 +205,7 @@ def _kept_answers(
 ) -> list[np.ndarray]:
     """Answers of the journal, and of the object where it has none.
 
-    Of a server only what is missing is asked. Other objects batch what they get: one
+    A server is asked only for what is missing. Other objects batch their input: one
     that has not answered all is asked for all again, so that its batches are the same.
     """
     from lm_eval.models.api_models import TemplateAPI

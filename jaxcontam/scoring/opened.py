@@ -190,7 +190,7 @@ def open_model(
 
     Args:
         word: A directory, a hub name, `api:URL#NAME` or `lm_eval:TYPE:ARGS`.
-        dtype: Of the operands of matrix products; of directories alone.
+        dtype: Matmul precision of a model directory.
         api: How to talk to a server; of `api:` alone.
         mesh: How devices share the work; of directories alone. None: each has a copy.
         plan_only: Nothing will be scored: ask no server.

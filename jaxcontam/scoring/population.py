@@ -53,7 +53,7 @@ def score_population(
     """Score the pairs of every model, as `PairScorer` does for one.
 
     Args:
-        graphdef: Of the decoder, from `nnx.split`.
+        graphdef: Graph definition of the decoder, from `nnx.split`.
         states: Weights with an axis of M models in front; see `stacked`.
         groups: Pairs of each model. One list that stands there for every model is sent
             to the device once.

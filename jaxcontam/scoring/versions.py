@@ -61,7 +61,7 @@ def plan_versions(
         rows: Ids of each version, the published one first; rows may differ in length.
         prefix_id: Put before each sequence if the tokenizer has one.
         seed: The run's seed.
-        content_digest: Of the versions, blind to which of them is published; with the
+        content_digest: Digest of the versions, blind to which is published; with the
             seed and the row's number it seeds the place.
     """
     prefix = np.array([] if prefix_id is None else [prefix_id], np.int32)

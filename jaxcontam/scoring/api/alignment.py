@@ -19,7 +19,7 @@ def token_starts(
 ) -> tuple[int, list[int]] | None:
     r"""Find where in a text each of the tokens begins that a server shows of it.
 
-    Of "a fox" these have the same answer, with `<s>` put before:
+    "a fox" has the same answer with and without `<s>` before it:
 
         tokens   "<s>"  "a"  " f"  "ox"
         starts            0     1     3
