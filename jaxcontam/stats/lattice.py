@@ -74,7 +74,7 @@ class _Cells:
     """A row's differences, counted on a grid of cells of 2^exponent.
 
     Attributes:
-        exponent: Of the grid.
+        exponent: Exponent of the grid.
         offsets: (C,) int64, ascending; floors of difference / 2^exponent.
         counts: (C,) differences in the cell.
         on_grid: (C,) how many of them are the cell's lower end exactly.
@@ -197,7 +197,7 @@ def _binned(rows: Iterable[np.ndarray]) -> _Sum:
 
 
 def _exponent(cell: float) -> int:
-    """Of the largest power of two that is not above a cell."""
+    """Exponent of the largest power of two that is at most `cell`."""
     return math.frexp(cell)[1] - 1
 
 

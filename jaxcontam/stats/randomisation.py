@@ -97,7 +97,7 @@ def randomisation_test(
             `auto`, which studentises very unequal rows (see `row_scores`).
         relative_tolerance: Ties, relative to the sum of the rows' largest values.
         seed: Seeds the Monte Carlo cross-check alone.
-        n_draws: Of the cross-check; 0 leaves it out.
+        n_draws: Draws of the cross-check; 0 leaves it out.
 
     Raises:
         ValueError: If a value is not finite or the shapes disagree.

@@ -65,7 +65,7 @@ def whole_file_chunk(
         n_orders: Random orders in all chunks.
         n_examples: N.
         seed: The run's seed.
-        content_digest: Of the benchmark.
+        content_digest: Digest of the benchmark's content.
         groups: As in `draw_orders`.
     """
     in_chunk = min(_CHUNK, n_orders + 1 - c * _CHUNK)

@@ -81,7 +81,7 @@ def pretest_battery(
     if groups is not None or blocks is not None:
         return tests
     works: dict[str, bool] = {}
-    # Of several fields the one with the most equal neighbours explains the most.
+    # The field with the most equal neighbours explains the most.
     for test in sorted(tests, key=lambda test: -test.statistic):
         if test.passed or not test.remedy or test.remedy in works:
             continue

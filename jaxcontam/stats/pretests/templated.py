@@ -16,7 +16,7 @@ from jaxcontam.stats.pretests.similarity import words_of
 
 # Words that stand in so many rows belong to the template.
 _COMMON = 0.5
-# Of longer files so many rows are looked at.
+# Rows that are looked at in longer files.
 _MOST_ROWS = 10_000
 MOST_OWN_WORDS = 4
 """Words of the median row beside the template, up to which a file is templated."""
