@@ -128,8 +128,8 @@ def alone(folder: Path, flag: str) -> Iterator[None]:
     """Keep other processes out of a run's folder; a killed one holds nothing.
 
     Args:
-        folder: Of the run.
-        flag: That names it.
+        folder: Folder of the run.
+        flag: Flag that names it.
 
     Raises:
         InputError: If one trains there now.

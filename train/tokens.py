@@ -166,8 +166,8 @@ def token_cache(
     """The cached ids of a corpus, made where there are none.
 
     A cache is named after its corpus and its tokenizer, read through and compared with
-    its digest each time it is opened, and made again where that fails. Of two processes
-    that ask for it at once, one makes it and the other waits.
+    its digest each time it is opened, and made again where that fails. If two processes
+    ask for it at once, one makes it and the other waits.
 
     Args:
         corpus: Where the documents come from.
