@@ -211,7 +211,7 @@ def audit(
         text_field: Or the one field that is the text.
         separator: Text after each example, as in the training data.
         max_example_tokens: Cut longer examples, separator included.
-        limit: Take the first so many examples.
+        limit: Take the first N examples.
         options_field: For the test `options`: field of the options.
         answer_field: For the test `options`: field of the right one.
         fix_answer: For the test `options`: right options keep their places.

@@ -77,7 +77,7 @@ class AuditDesign:
     max_example_tokens: int | None = None
     """Cut longer examples, separator included."""
     limit: int | None = None
-    """Take the first so many examples, never a sample."""
+    """Take the first N examples, never a sample."""
     options_field: str | None = None
     """For --tests options: field of the options, or several: A,B,C,D (default: known
     names)."""

@@ -247,7 +247,7 @@ def score_and_judge(
         convention: See `tpr_at_fpr`.
         command: The words that made it.
         watch: Started with the run.
-        progress: Told of target tokens done and in all.
+        progress: Receives target tokens done and in total.
 
     Raises:
         InputError: If a score is not finite (names the text), or no non-member has a

@@ -85,7 +85,7 @@ class MembershipPlan:
         run: N texts and what is known of each.
         chosen: The scores and the texts of prefixes, as far as they fit the context.
         left_out: (N,) bool, texts of a prefix, their copies and their documents.
-        inputs: What scores need beside the model and the texts.
+        inputs: What scores need besides the model and the texts.
         model: What is asked.
         seed: The run's seed.
     """
@@ -120,7 +120,7 @@ def choose(
         run: The texts.
         scores: Names of scores, also several in a word with commas between, or `AUTO`
             (one pass or two) or `ALL` alone or among them.
-        available: What the run can read beside the texts themselves.
+        available: What the run can read besides the texts themselves.
         primary: Name of the score that decides; None is min_k, or the first.
         k: Percentage of least likely tokens that the Min-K% family keeps.
         sweep_k: Add Min-K% at every share of the paper's sweep.

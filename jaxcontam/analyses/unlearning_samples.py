@@ -70,7 +70,7 @@ def sample_arms(
         new_tokens: Most tokens of a sample; None: as many as the longest truth has,
             and at most half the context.
         journal: Where finished prompts are kept.
-        progress: Told of finished prompts and of all.
+        progress: Receives finished prompts and their total.
 
     Raises:
         InputError: If `new_tokens` leaves no room for a prompt.
@@ -239,5 +239,5 @@ def measured(
 
 
 def _cut(text: str, offsets: Sequence[tuple[int, int]], n_tokens: int) -> str:
-    """A text up to the end of so many of its tokens."""
+    """A text cut after its first `n_tokens` tokens."""
     return text if len(offsets) <= n_tokens else text[: offsets[n_tokens - 1][1]]

@@ -77,7 +77,7 @@ def load_chunks(
     text_field: str | None,
     limit: int | None,
 ) -> Screened:
-    """Chunks of so many words of each text of a file.
+    """Chunks of `n_words` words of each text of a file.
 
     The end of a text that is shorter than a chunk is left out, so that all scores are
     of equally long texts; a text that is shorter as a whole is one chunk.
@@ -88,7 +88,7 @@ def load_chunks(
         n_words: Words per chunk.
         prompt_words: Words of the chunk's beginning that prompt the model.
         text_field: Text field of a table; None detects it.
-        limit: The first so many texts.
+        limit: The first N texts.
 
     Raises:
         InputError: If nothing can be read, or no text has a word.
@@ -131,7 +131,7 @@ def load_questions(
         question_field: Field of the question, which both models score.
         answer_field: Field of the true answer.
         template: What the unlearned model goes on from, `{question}` in it.
-        limit: The first so many rows.
+        limit: The first N rows.
 
     Raises:
         InputError: If a row lacks a field, or its answer is neither text nor number.
