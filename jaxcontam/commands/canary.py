@@ -67,7 +67,7 @@ class Canary(DeviceFlags, ReportFlags):
     held_out: Path
     """File of sequences that were drawn likewise and never used."""
     make: int | None = None
-    """Draw so many secrets and write both files."""
+    """Draw this many secrets and write both files."""
     n_held_out: int | None = None
     """With --make: held-out sequences (default: 999 a secret)."""
     kind: Literal["words", "digits"] = "words"

@@ -174,7 +174,7 @@ def folders() -> Iterator[Finding]:
 
 
 def extras() -> Iterator[Finding]:
-    """Optional parts, by what they give; accelerators are told of by `devices`."""
+    """Optional parts, by what they give; `devices` reports accelerators."""
     from packaging.requirements import Requirement
 
     lines = [Requirement(one) for one in _required()]

@@ -78,11 +78,11 @@ class Estimate:
     Attributes:
         tests: One a test.
         minutes: Scoring time at the speed of a timed batch of zeros; loading,
-            compiling and the analysis come on top. None of a served model.
+            compiling and the analysis come on top. None for a served model.
         price: Price of those minutes, in the currency of `price_per_hour`; or None.
         compiled_in: Folder where the compiler may have left the programs that were
             timed; None if it keeps none.
-        requests: What a server would be sent; None of a model that runs here.
+        requests: What a server would be sent; None for a local model.
     """
 
     tests: tuple[TestEstimate, ...]

@@ -80,7 +80,7 @@ class TextFlags(Flags):
     text_field: str | None = None
     """Field that is the text (default: known names; .txt has lines)."""
     limit: int | None = None
-    """Take the first so many records of a file, never a sample."""
+    """Take the first N records of a file, never a sample."""
 
     def __post_init__(self) -> None:
         check_positive(self, "limit")

@@ -270,7 +270,7 @@ class Replicate(DtypeFlags, ReportFlags):
     def _asked(
         self, settings: ServerSettings, watch: Stopwatch
     ) -> tuple[ReplicationAnalysis, Path] | None:
-        """Answers and the folder of the report; None of a dry run."""
+        """Answers and the folder of the report; None for a dry run."""
         assert self.model is not None and self.benchmark is not None
         plan = self._plan(self.benchmark)
         # Faults of what is needed last are found before anything is paid for.
