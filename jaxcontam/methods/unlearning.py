@@ -155,7 +155,7 @@ def draw_arms(
     Args:
         suspicious_N: (N,) bool.
         usable_N: (N,) bool: texts that have a score and a truth to compare with.
-        most: Most texts of an arm; of more, so many are drawn at random.
+        most: Most texts of an arm; more are sampled at random.
         seed: Seeds the draw.
 
     Returns:

@@ -14,7 +14,7 @@ from jaxcontam.stats.pair_statistic import PairStatistic, PairStrata
 from jaxcontam.stats.pair_test import sampled_columns
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE
 
-# Orders of a stratum beside the published one. A stratum of eight has 40,320, and
+# Orders of a stratum besides the published one. A stratum of eight has 40,320, and
 # those of a large file do not fit in memory together.
 _N_SAMPLED = 999
 

@@ -85,7 +85,7 @@ def held_out_logprobs(
     """
     codes = {t: i for i, t in enumerate(dict.fromkeys(t for ts in tokens for t in ts))}
     V = len(codes)
-    # Each text begins with so many marks that its first token has a whole context.
+    # Each text starts with marks, so that its first token has a whole context.
     padded = [[V] * (order - 1) + [codes[t] for t in ts] for ts in tokens]
     stream = np.array([code for ts in padded for code in ts], np.int64)
     is_target = np.array(

@@ -29,7 +29,7 @@ def token_frequencies(
             may come apart.
         tokenizer: Tokenizer of the model whose scores it weights; `plain_tokenizer`.
         vocab_size: V, above every id.
-        progress: Told of documents and tokens so far.
+        progress: Receives documents and tokens so far.
 
     Returns:
         `counts_V` int64.

@@ -56,7 +56,7 @@ class Pass(Protocol):
 
         Args:
             known: Ids of each text as bytes -> its mean log-probability.
-            progress: Told of target tokens.
+            progress: Receives target tokens.
 
         Raises:
             NonFiniteScoreError: Names the text and the id.

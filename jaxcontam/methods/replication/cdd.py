@@ -72,7 +72,7 @@ def cdd(
         tau: TED leaves out samples that differ from the greedy answer in so many
             tokens or fewer.
         seed: Seed of the samples.
-        progress: Told of answers and of all.
+        progress: Receives answers done and in total.
 
     Returns:
         The result, and a row an instance with its peakedness, the samples' distances,

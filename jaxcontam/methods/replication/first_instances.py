@@ -75,7 +75,7 @@ def first_instances(
         n_asked: Instances asked for, and rows compared.
         max_tokens: Most tokens of the answer.
         seed: Seed of the request.
-        progress: Told of the answer.
+        progress: Receives the answer.
 
     Returns:
         The result, and a row for each instance that was asked for.

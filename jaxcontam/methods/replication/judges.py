@@ -77,7 +77,7 @@ class Agreement:
 
 
 def algorithm_2(n_exact: int, n_near: int, n_judged: int) -> bool:
-    """Whether so many copies make a partition contaminated.
+    """Whether these copies make a partition contaminated.
 
     One exact copy, or `fewest_near` near-exact ones.
 
@@ -155,7 +155,7 @@ def judge_result(
 ) -> JudgeResult:
     """Count copies, compare their rate with a control's, and decide.
 
-    `contaminated` needs a control, so many copies as algorithm 2 asks for, and
+    `contaminated` needs a control, as many copies as algorithm 2 asks for, and
     significantly more of them than in the control at a level of 0.001; at 0.05, or
     without a control, they are `suspected`.
 

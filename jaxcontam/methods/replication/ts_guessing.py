@@ -78,7 +78,7 @@ def ts_guessing_word(
         split: Name of the split, for the question.
         max_tokens: Most tokens of an answer.
         seed: With a text's own characters it decides its word.
-        progress: Told of answers and of all.
+        progress: Receives answers done and in total.
 
     Returns:
         The result, and a row a text that was asked about.
@@ -143,7 +143,7 @@ def ts_guessing_option(
         split: Name of the split, for the question.
         max_tokens: Most tokens of an answer.
         seed: With an item's own characters it decides its hidden option.
-        progress: Told of answers and of all.
+        progress: Receives answers done and in total.
 
     Returns:
         The result, and a row an item that was asked about.
