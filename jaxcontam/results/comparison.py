@@ -27,13 +27,13 @@ class ComparedTest:
         effect_se: Standard error of `effect`.
         effect_low: Lower end of its 95 % interval.
         effect_high: Upper end.
-        mde: Smallest detectable effect; None of a ranking.
+        mde: Smallest detectable effect; None for a ranking.
         effect_unit: Unit of them all.
-        validity: `exact`, `asymptotic` or `heuristic`; None of a ranking, whose
+        validity: `exact`, `asymptotic` or `heuristic`; None for a ranking, whose
             p-value supposes that labels were assigned by chance.
         n_examples: Examples of the benchmark, or texts on both sides.
-        n_strata: Strata; None of a ranking.
-        n_orders: Orders a stratum; None of a ranking.
+        n_strata: Strata; None for a ranking.
+        n_orders: Orders a stratum; None for a ranking.
         comparable: False if other models were tested otherwise on this benchmark.
     """
 
