@@ -84,7 +84,7 @@ def opened_lm(lm: "LM", *, word: str) -> OpenModel:
     if hasattr(lm, "logits_cache"):
         lm.logits_cache = False  # type: ignore[attr-defined]
     _check(lm, word)
-    # In characters, of which a token has at least one: so many always fit.
+    # In characters, of which a token has at least one: this many always fit.
     context = int(getattr(lm, "max_length", None) or _CONTEXT)
     fingerprint = _fingerprint(__version__, word)
     made: list[AskedScorer] = []

@@ -136,7 +136,7 @@ class ScoreStore(RowKeys):
 
 
 def row_size(n_value_bytes: int) -> int:
-    """Bytes that a row with a value of so many bytes takes in a file."""
+    """Bytes in a file of a row whose value has `n_value_bytes` bytes."""
     return len(record_line(bytes(32).hex(), _as_text(bytes(n_value_bytes))))
 
 

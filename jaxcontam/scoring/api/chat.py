@@ -78,7 +78,7 @@ class ChatCompleter:
             n_samples: Answers to each prompt, each from a seed of its own.
             seed: See `answer_seed`.
             stop: See `Completer`.
-            progress: Told of answers and of all.
+            progress: Receives answers done and in total.
 
         Raises:
             ApiError: If the server refuses everything, keeps failing, or gives the

@@ -174,7 +174,7 @@ class ApiClient:
         Args:
             path: After the base of the protocol, such as `/completions`.
             bodies: JSON; the model's name is added.
-            progress: Told of answers that are there and of all, from this thread.
+            progress: Receives answers done and in total, from this thread.
             repeats: Tell apart equal requests whose answers may differ, one a body.
             check: Looks at a request and its answer before that is kept. A ValueError
                 says that it is not usable: it is asked for again. A RefusedError says
