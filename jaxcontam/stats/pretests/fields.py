@@ -15,7 +15,7 @@ from jaxcontam.stats.pretests.null import value_codes
 _ID_CHARACTERS = 40
 # Most examples: more than this share of them.
 _MOST = 0.5
-# A field stands in the text if so many of its values do.
+# A field is in the text if this share of its values is.
 _IN_TEXT = 0.9
 # Examples of a long file that are asked whether a field stands in them.
 _LOOKED_AT = 5_000

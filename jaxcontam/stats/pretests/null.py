@@ -15,7 +15,7 @@ from jaxcontam.stats.randomisation import SMALLEST_P
 Statistic = Callable[[np.ndarray], np.ndarray]
 """Maps `orders_RN`, each row a permutation of range(N), to one float64 an order."""
 
-# Orders in memory at once: so many indices, which a processor's cache still holds.
+# Indices of the orders in memory at once, which a processor's cache still holds.
 _CHUNK = 200_000
 
 
