@@ -57,7 +57,7 @@ class RunLog:
                 Rows of later steps are cut off.
             plan: What an audit scores; None audits nothing.
             audit_steps: See `train.audit_log.audit_steps`.
-            progress: Told of losses; waits while an audit runs.
+            progress: Receives losses; waits while an audit runs.
             tensorboard: Folder for TensorBoard scalars, or None.
 
         Raises:
