@@ -71,7 +71,7 @@ class Public:
     effort: Literal["quick", "standard", "thorough"] = "standard"
     """Which tests, unless --tests says it; see `jaxcontam audit --help`."""
     limit: int | None = None
-    """Take the first so many examples of each benchmark (the paper: 5000)."""
+    """Take the first N examples of each benchmark (the paper: 5000)."""
     max_example_tokens: int | None = None
     """Cut longer examples, separator included."""
     min_effect: float = MIN_EFFECT
