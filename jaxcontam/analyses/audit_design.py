@@ -57,7 +57,7 @@ class AuditDesign:
     """You know that the published order was drawn at random: adjacency decides, and the
     report quotes you."""
     score_anyway: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Score files whose order fails its checks, too."""
+    """Also score files whose order fails its checks."""
     n_orders: int | None = None
     """Random orders a stratum (default: 9; permutation 99; sharded_t 49; options 3;
     at most, permutation_sequential 5,114 and permutation_besag_clifford 1,999)."""
@@ -142,7 +142,7 @@ class AuditDesign:
 
     @property
     def tests_options(self) -> bool:
-        """Whether options of items are moved, too."""
+        """Whether options of items are moved as well."""
         return options.METHOD.name in self.test_names
 
     @property

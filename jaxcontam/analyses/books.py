@@ -1,6 +1,6 @@
 """Books: the snippets that a run scores, and what their scores say.
 
-`judged_books` needs no model: `books` calls it once the scores are there, `verify` with
+`judged_books` needs no model: `books` calls it once scores exist, `verify` with
 what `texts.jsonl` holds.
 """
 
@@ -123,9 +123,9 @@ class JudgedBooks:
     """What scores say of books.
 
     Attributes:
-        thresholds: One a score.
+        thresholds: One per score.
         rates: One a book and score.
-        results: One a score, on the snippets of the known books.
+        results: One per score, on the snippets of the known books.
         blind: Baselines that read these snippets alone.
     """
 

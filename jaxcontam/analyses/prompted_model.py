@@ -34,10 +34,10 @@ class PromptedModel:
         completer: Answers prompts.
         info: What reports say of it.
         device: Device of a local model; None for a server.
-        tokenize: Ids of a text; None where the tokenizer is elsewhere.
+        tokenize: Ids of a text; None without a local tokenizer.
         read: Ids that the model reads of a prompt; None likewise.
         context: Ids that it reads at once; None likewise.
-        notes: What a reader should know of the answers, once they are there.
+        notes: What a reader should know of the answers, once given.
     """
 
     name: str

@@ -58,8 +58,8 @@ class ReplicationAnalysis:
         model: What was asked; None for completions that were recorded.
         device: Device of a local model.
         seed: The run's seed.
-        command: The words that made it.
-        watch: Started with the run.
+        command: The command line that made it.
+        watch: The run's timer.
     """
 
     partition: Partition
@@ -218,7 +218,7 @@ def ask(
         model: What is asked.
         measures: Further measures of overlap.
         annotated: Sheet of people's labels.
-        watch: Started with the run.
+        watch: The run's timer.
         bar: Gives the progress of each part.
 
     Raises:

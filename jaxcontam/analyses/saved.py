@@ -77,7 +77,7 @@ def write_texts(
 
     Args:
         report: What was found.
-        rows: One a text.
+        rows: One per text.
         out: Folder, made if missing.
         pictures: Plots of membership scores.
 

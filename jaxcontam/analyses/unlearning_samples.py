@@ -218,7 +218,7 @@ def measured(
         sampled: The samples.
         measure: (a text, a text) -> the values of the samples of the first one, K,
             against the truth of the second one; texts by their indices.
-        elsewhere: Measure suspicious texts against the next one's truth, too.
+        elsewhere: Also measure suspicious texts against the next one's truth.
     """
     n_samples = len(next(iter(sampled.samples.values()), ()))
     selected, unselected = sampled.selected.tolist(), sampled.unselected.tolist()

@@ -25,7 +25,7 @@ class Item:
     Attributes:
         source: The text that it is a part of, or the row of its question.
         text: What both models score.
-        prompt: What the unlearned model goes on from.
+        prompt: What the unlearned model continues.
         truth: What would follow if it knew the text; "" where nothing is left of it.
     """
 
@@ -124,13 +124,13 @@ def load_questions(
     template: str,
     limit: int | None,
 ) -> Screened:
-    """Questions and their answers, a pair a row.
+    """Questions and their answers, a pair per row.
 
     Args:
         source: A table.
         question_field: Field of the question, which both models score.
         answer_field: Field of the true answer.
-        template: What the unlearned model goes on from, `{question}` in it.
+        template: What the unlearned model continues, `{question}` in it.
         limit: The first N rows.
 
     Raises:
