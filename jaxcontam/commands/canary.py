@@ -63,9 +63,9 @@ class Canary(DeviceFlags, ReportFlags):
     model: Positional[str | None] = None
     """Model directory, hub name or api:URL#NAME; left out with --make."""
     secret: Path
-    """File of the injected sequences, one an example; with --make, to be written."""
+    """File of the injected sequences, one per example; with --make, to be written."""
     held_out: Path
-    """File of sequences that were drawn likewise and never used."""
+    """File of sequences drawn the same way and never used."""
     make: int | None = None
     """Draw this many secrets and write both files."""
     n_held_out: int | None = None
@@ -154,7 +154,7 @@ class Canary(DeviceFlags, ReportFlags):
         )
 
     def _read(self) -> tuple[VersionSet, np.ndarray, int]:
-        """All sequences, one a row, in an order that tells secrets from nothing.
+        """All sequences, one per row, in an order that tells secrets from nothing.
 
         Also where each sequence of the two files stands among them, secrets first,
         and the number of secrets.

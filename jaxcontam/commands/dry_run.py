@@ -76,7 +76,7 @@ class Estimate:
     """What an audit would cost.
 
     Attributes:
-        tests: One a test.
+        tests: One per test.
         minutes: Scoring time at the speed of a timed batch of zeros; loading,
             compiling and the analysis come on top. None for a served model.
         price: Price of those minutes, in the currency of `price_per_hour`; or None.

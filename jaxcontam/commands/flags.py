@@ -61,7 +61,7 @@ class StoreFlags(DtypeFlags):
     batch_tokens: int | None = None
     """Tokens a batch (default: by device)."""
     store: Path | None = None
-    """Folder of scores, from which a rerun goes on (default: beside the report)."""
+    """Folder of scores, from which a rerun resumes (default: beside the report)."""
     no_store: bool = False
     """Keep no scores."""
 

@@ -27,7 +27,7 @@ def print_outcome(
 
     Args:
         results: Results of one run.
-        command: The words that made them; remedies repeat it.
+        command: The command line that made them; remedies repeat it.
         page: Where report.html stands.
         console: Where to print.
     """

@@ -307,7 +307,7 @@ def _write(document: dict[str, Any], out: Path, key: str, reached: Reached) -> N
 
 
 def _finished(out: Path, reached: Reached) -> dict[str, Any] | None:
-    """The result of the same search, if it was finished and is still there."""
+    """The result of the same search, if it finished and still exists."""
     if reached.finished is None:
         return None
     try:

@@ -57,7 +57,7 @@ _WITH_RECORDED = {
 _bar = functools.partial(progress_bar, unit="answers/s")
 
 JOURNAL_NAME = "requests.jsonl"
-"""Finished answers under `--out`, from which a rerun goes on."""
+"""Finished answers under `--out`, from which a rerun resumes."""
 
 SHEET_NAME = "annotate.csv"
 """Blind sheet under `--out` for people's labels."""
@@ -81,7 +81,7 @@ class Replicate(DtypeFlags, ReportFlags):
     benchmark: Positional[Path | None] = None
     """File of the partition: .jsonl, .json, .csv, .tsv or .txt."""
     recorded: Path | None = None
-    """Judge completions made elsewhere: a .csv with a row an instance."""
+    """Judge completions made elsewhere: a .csv with a row per instance."""
     dataset_name: str | None = None
     """What the guided instruction calls the dataset (default: the file's name)."""
     split_name: str = "test"
@@ -185,7 +185,7 @@ class Replicate(DtypeFlags, ReportFlags):
         return tuple(dict.fromkeys(name.strip() for name in self.compare.split(",")))
 
     def _check_recorded(self) -> None:
-        """Refuse what does not go with completions that are there already."""
+        """Refuse flags that do not apply to existing completions."""
         if self.model is not None:
             raise InputError(
                 "--recorded asks no model", hint="leave MODEL and BENCHMARK out"

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from jaxcontam.models.checkpoint import Checkpoint
 
 JOURNAL_NAME = "samples.jsonl"
-"""Finished samples and answers under `--out`, from which a rerun goes on."""
+"""Finished samples and answers under `--out`, from which a rerun resumes."""
 
 
 _COLDEST = 1e-6
