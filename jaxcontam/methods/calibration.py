@@ -190,7 +190,7 @@ def fresh_order(
         encoded: Its ids.
         seed: The run's seed.
         draw: Number of the draw; each is independent of the others.
-        groups: One value an example; examples then move among places of equal value.
+        groups: One value per example; examples then move among places of equal value.
     """
     rng = row_generator(seed, benchmark.content_digest, _STREAM, draw)
     order = np.arange(len(benchmark))

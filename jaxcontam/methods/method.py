@@ -36,7 +36,7 @@ class OrderFile:
         context: Tokens that the model reads at once.
         seed: The run's seed.
         content_digest: Digest of the sorted example digests.
-        groups: One value an example, or None.
+        groups: One value per example, or None.
         first_tokens: Choices of how many tokens of each example count, in pair tests.
         level: p-value at which sequential tests stop.
     """

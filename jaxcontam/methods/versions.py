@@ -50,7 +50,7 @@ class ScoredVersions:
     """Scores of a test of versions.
 
     Attributes:
-        rows: One float64 array a row, nats (or nats a token), published first.
+        rows: One float64 array a row, nats (or nats per token), published first.
         place: (K,) where the published version stood.
         n_scored: Target tokens that went through the model.
         n_cached: Target tokens whose scores the store held.

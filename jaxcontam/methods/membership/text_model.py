@@ -79,7 +79,7 @@ def text_model_of(
 
     Args:
         model: The model.
-        store: Folder in which scores are kept, from which a rerun goes on; or None.
+        store: Folder in which scores are kept, from which a rerun resumes; or None.
         batch_tokens: Tokens of a batch on one device; None chooses by platform.
 
     Raises:

@@ -21,7 +21,7 @@ from jaxcontam.methods.replication.people import People
 from jaxcontam.terminal import cell_text
 
 ANNOTATORS = ("label_1", "label_2")
-"""Columns to fill in, one a person; the second may stay empty."""
+"""Columns to fill in, one per person; the second may stay empty."""
 
 _TEXTS = ("reference", "candidate")
 _COLUMNS = ("id", *_TEXTS, *ANNOTATORS)

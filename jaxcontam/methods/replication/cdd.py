@@ -56,7 +56,7 @@ def cdd(
 
     Args:
         instances: What the prompts are made of.
-        prompts: One an instance, that does not hold the second piece.
+        prompts: One per instance, that does not hold the second piece.
         completer: The model.
         benchmark: Name, for the result.
         fingerprint: Digest of the instances.

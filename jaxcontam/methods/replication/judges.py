@@ -13,7 +13,7 @@ Judgement = Literal["exact", "near", "no"]
 """An exact copy of the reference, a near-exact one, or none."""
 
 Labels = Sequence[Judgement | None]
-"""One a completion; None where nobody judged it."""
+"""One per completion; None where nobody judged it."""
 
 _FEWEST_EXACT, _FEWEST_NEAR = 1, 2
 # Instances that the paper's rule was made for.
@@ -47,7 +47,7 @@ class Judged:
     """What a judge said.
 
     Attributes:
-        labels: One a completion; None where there is none, or no answer about it.
+        labels: One per completion; None where there is none, or no answer about it.
         n_unparsed: Answers that are none of the words asked for.
         n_refused: Completions that a server refused to make, or to judge.
     """
