@@ -33,7 +33,7 @@ class ComparedTest:
             p-value supposes that labels were assigned by chance.
         n_examples: Examples of the benchmark, or texts on both sides.
         n_strata: Strata; None for a ranking.
-        n_orders: Orders a stratum; None for a ranking.
+        n_orders: Orders per stratum; None for a ranking.
         comparable: False if other models were tested otherwise on this benchmark.
     """
 

@@ -66,7 +66,7 @@ class ReferenceResult:
         effect: Effect on the reference, nats per boundary.
         effect_se: Standard error.
         difference: By how much more the model prefers the published order than the
-            reference does, nats a boundary; paired by stratum.
+            reference does, nats per boundary; paired by stratum.
         difference_se: Standard error.
         difference_p: p-value of the difference, by the same test.
         difference_log10_p: log10 of it.
@@ -245,7 +245,7 @@ class OrderResult:
             null.
         n_strata: K, strata with more than one distinct order.
         n_dropped: Strata left out because they have one order only.
-        n_orders: m, counterfactual orders a stratum.
+        n_orders: m, counterfactual orders per stratum.
         group_field: Field within whose values orders move, or None.
         block_field: Field whose runs of equal values take the place of examples.
         tokens_scored: Target tokens that went through the model.

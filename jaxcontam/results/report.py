@@ -157,7 +157,7 @@ class Report:
     Attributes:
         schema: Schema version of these fields.
         jaxcontam: Version that made it; empty before it is written.
-        command: The words that made it.
+        command: The command line that made it.
         seed: Seeds every random choice of the run.
         started: ISO 8601, UTC.
         wall_seconds: Duration of the whole run.
@@ -166,7 +166,7 @@ class Report:
         versions: Versions of the libraries that computed the numbers.
         min_effect: Effect above which `mde` makes a verdict `inconclusive`; None where
             no verdict is given.
-        results: One row a test.
+        results: One row per test.
         screening: One a benchmark where there are several; else empty.
         blind: What tells members from non-members without a model; of membership.
         thresholds: Scores above which a text counts as a member; of membership.
