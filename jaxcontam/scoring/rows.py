@@ -59,7 +59,7 @@ class Kept:
         name: Part of the key in the store.
         dtype: Dtype of the kept values, little-endian.
         reduce: Own scores of a row (R, T) float32 -> kept values.
-        n_values: Rows of the kept values; None is one a score.
+        n_values: Rows of the kept values; None is one per score.
     """
 
     name: str

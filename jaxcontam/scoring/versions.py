@@ -30,7 +30,7 @@ class VersionPlan:
     place: np.ndarray
 
     def rows(self, values: np.ndarray) -> list[np.ndarray]:
-        """One float64 array a row from one number a sequence; published first."""
+        """One float64 array a row from one number per sequence; published first."""
         return [
             np.concatenate([row[place : place + 1], np.delete(row, place)])
             for row, place in zip(
