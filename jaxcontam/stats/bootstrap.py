@@ -15,7 +15,7 @@ import numpy as np
 from jaxcontam.stats.roc import Clusters, Convention, n_allowed
 
 Statistic = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""((K, P) members, (K, Q) non-members) -> (K,): one value a row."""
+"""((K, P) members, (K, Q) non-members) -> (K,): one value per row."""
 
 # Resampled scores held at once; 32 MiB of float64.
 _MOST_CELLS = 1 << 22

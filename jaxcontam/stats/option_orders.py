@@ -11,7 +11,7 @@ order: it is chosen before sorted items are left out.
 
 Dimension key
     K  items
-    M  orders an item, M = m + 1
+    M  orders per item, M = m + 1
     S  options of the largest item
     R  orders that are looked at
 """

@@ -189,7 +189,7 @@ def monte_carlo_p(
     seed: int,
     n_draws: int = N_MONTE_CARLO,
 ) -> float:
-    """p-value (1 + #{T* >= T}) / (B + 1) from B random columns a row.
+    """p-value (1 + #{T* >= T}) / (B + 1) from B random columns per row.
 
     Args:
         values_KM: (K, M) float64 scores, column 0 the published version, or K rows of
@@ -205,7 +205,7 @@ def monte_carlo_p(
 
 
 def redrawn_sums(values_KM: Matrix, *, n_draws: int, seed: int) -> np.ndarray:
-    """Sums of one uniformly random column a row, `n_draws` times.
+    """Sums of one uniformly random column per row, `n_draws` times.
 
     Sums of several rows are tabulated over all their column choices first, so that
     one draw and one look-up serve them together: the same law, fewer draws.

@@ -70,7 +70,7 @@ def pretest_battery(
 
     Args:
         texts: Examples in published order.
-        fields: Values of each field, one an example; see `columns`.
+        fields: Values of each field, one per example; see `columns`.
         seed: Seeds the permutations.
         groups: With `--group-field`: permute only among equal values, the null
             that the order test then assumes.

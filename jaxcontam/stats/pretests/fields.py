@@ -42,7 +42,7 @@ class Field:
 
     Attributes:
         name: As in the file.
-        values: One an example.
+        values: One per example.
         n_distinct: Distinct values as they are written.
         is_label: 2 to n/4 distinct values, which could group the file.
         is_id: Short values, most of them with a digit.
