@@ -50,7 +50,7 @@ class RunLog:
         """Open the logs.
 
         Args:
-            out: Folder of the run; manifest.json stands there if there is a plan.
+            out: Folder of the run; manifest.json is there if there is a plan.
             preset: What is trained.
             n_steps: Steps in all.
             last_step: Step of the checkpoint that the run resumes from; 0 starts anew.
