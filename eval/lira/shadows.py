@@ -60,7 +60,7 @@ class Shadow:
         seed: Seeds its coins, stream and weights.
         read: (E,) bool, texts that it was trained on.
         values: (E, M) float64, its scores, higher = more likely a member.
-        loss: Mean of the last steps of training, nats a token.
+        loss: Mean of the last steps of training, nats per token.
         n_planted: Ids of all copies that it read.
         cpu_seconds: CPU seconds of training and scoring.
     """

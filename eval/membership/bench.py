@@ -19,7 +19,7 @@ from train.plan import PlannedSet
 from train.presets import PRESETS, Preset
 
 Scores = Mapping[str, Mapping[str, np.ndarray]]
-"""Score -> group of texts -> one float64 a text."""
+"""Score -> group of texts -> one float64 per text."""
 
 MODELS_DIR = "models"
 _BASE, _BASE_SEED = "base", 7

@@ -67,7 +67,7 @@ def exact_p(pairs_KNN: np.ndarray, n_orders: int, *, seed: int) -> float:
 
     Args:
         pairs_KNN: (K, N, N) float64; [k, i, j] is the score of j straight after i.
-        n_orders: Random orders a stratum.
+        n_orders: Random orders per stratum.
         seed: Seeds the orders.
     """
     from jaxcontam.stats.lattice import lattice_tail

@@ -1,7 +1,7 @@
 """Is the kernel faster than transformers' torch model with the same weights?
 
 Sequences of one length (64, 512, 1024 ids), and of real lengths, where our own path
-with one sequence a call stands beside. Rates are in target tokens a second.
+with one sequence a call stands beside. Rates are in target tokens per second.
 """
 
 import ctypes
