@@ -28,7 +28,7 @@ def without_copies(books: Sequence[Book]) -> tuple[list[Book], list[str]]:
     """Each known book once a side: copies are no further evidence.
 
     Books are the same if they hold the same words, however these are laid out. Books
-    in question keep their copies, since each gets a rate of its own.
+    in question keep their copies, since each gets its own rate.
 
     Args:
         books: As they were given.

@@ -35,7 +35,7 @@ AUTO, ALL = "auto", "all"
 WEIGHTS: frozenset[Reading] = frozenset({"moments", "gradients"})
 """Readings of a model whose weights are here."""
 
-# Readings that cost one more pass at most, or that a flag of their own asked for.
+# Readings that cost one more pass at most, or that their own flag asked for.
 _CHEAP: frozenset[Reading] = frozenset({"moments", "lowercase", "reference", "corpus"})
 _AT_K = {"min_k": min_k_at, "min_k_pp": min_k_pp_at}
 _PREFIXES: tuple[tuple[Reading, str], ...] = (
