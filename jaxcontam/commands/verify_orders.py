@@ -36,7 +36,7 @@ from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.padding import padded
 from jaxcontam.verdict import decide, screen
 
-# Only these can be differences of large numbers near 0; they have a scale of their own.
+# Only these can be differences of large numbers near 0; they have their own scale.
 _SIGNED = ("statistic", "effect", "difference", "symmetry", "lag_profile", "neighbours")
 # What rounding may leave of sums of scores, as a share of all of them.
 _ROUNDING = 1e-12
