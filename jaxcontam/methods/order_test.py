@@ -192,7 +192,7 @@ def order_result(
         pretests: Pre-tests of the file; only those that bear on the null are kept.
         method: Analyse the same scores by another method, at no cost.
         copies: Planted duplication count, in studies.
-        copies_shuffled: Whether each planted copy had an order of its own.
+        copies_shuffled: Whether each planted copy had its own order.
     """
     benchmark = planned.benchmark
     n_targets = planned.n_targets if scored.n_targets is None else scored.n_targets
