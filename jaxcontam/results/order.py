@@ -259,7 +259,7 @@ class OrderResult:
         n_repeats: Examples that repeat an earlier one and were left out.
         reference: The same test of a reference model, if one was given.
         copies: Planted duplication count, in studies; else None.
-        copies_shuffled: True if each planted copy had an order of its own.
+        copies_shuffled: True if each planted copy had its own order.
     """
 
     benchmark: str
