@@ -154,7 +154,7 @@ class AskedScorer:
     def _check_same(
         self, requests: Sequence[Request], answers: Sequence[np.ndarray]
     ) -> None:
-        """Refuse an engine that answers the same whatever it is asked."""
+        """Refuse an engine that gives every request the same answer."""
         distinct = {continuation.tobytes() for _, continuation in requests}
         sums = {float(answer.sum()) for answer in answers}
         if len(distinct) > 2 and len(sums) == 1 and math.isfinite(min(sums)):

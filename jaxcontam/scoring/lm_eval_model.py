@@ -68,7 +68,7 @@ def open_lm_eval(word: str) -> OpenModel:
 
 
 def opened_lm(lm: "LM", *, word: str) -> OpenModel:
-    """A model object of the harness, built by whatever means.
+    """A model object of the harness, however it was built.
 
     Args:
         lm: The object.

@@ -35,7 +35,7 @@ from jaxcontam.scoring.pair_scorer import (
 from jaxcontam.scoring.pairs import score_continuations
 from jaxcontam.scoring.stored import NonFiniteScoreError
 
-# Calls of the device have a cost of their own; so many steps of `at_once` share one.
+# Each device call has overhead, which this many steps of `at_once` share.
 _STEPS_A_CALL = 16
 # Calls in flight: the host prepares one while the device works on another.
 _AHEAD = 1

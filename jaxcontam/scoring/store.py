@@ -1,6 +1,6 @@
 """Scores on disk, so that no row is scored twice.
 
-Each process appends to a file of its own (`data.journal` describes the format) and
+Each process appends to its own file (`data.journal` describes the format) and
 reads all files of the same `ScoreIdentity` in the folder, also while they grow. The
 folder may be deleted at any moment: what is gone is scored again.
 """

@@ -30,7 +30,7 @@ def token_starts(
     Args:
         text: As sent.
         tokens: As shown; one token may stand before those of the text, none after.
-        offsets: As shown, of whatever type.
+        offsets: As shown, of any type.
 
     Returns:
         The number of tokens before the text, and where in it each of its own begins,

@@ -167,7 +167,7 @@ class ApiClient:
         Equal requests are sent once, and none that the journal answers. A busy server,
         a fault that passes, a broken connection and an answer of another form are tried
         again; see `Policy`. A redirection is refused, because it would take the key to
-        another server. Where one request fails for good, or on Ctrl-C, no other one is
+        another server. If one request fails for good, or on Ctrl-C, no other one is
         begun; the answers on their way still reach the journal, after Ctrl-C if they
         come within seconds.
 
