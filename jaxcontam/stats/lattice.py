@@ -169,7 +169,7 @@ def _counted_share(rows: Sequence[np.ndarray], tolerance: float) -> float:
 
 
 def _binned(rows: Iterable[np.ndarray]) -> _Sum:
-    """Counts of each row on a grid of its own, and the whole.
+    """Counts of each row on its own grid, and the whole.
 
     A row's grid is about as fine as the common one could be if no other row followed:
     the sd and the range of the sum can only grow.

@@ -240,7 +240,7 @@ class _Columns:
         self.seed = seed
         self.content_digest = content_digest
         self._kept: dict[int, list[np.ndarray]] = {}
-        # Kept for listed orders, so that equal strata share the very same ones.
+        # Kept for listed orders, so that equal strata share them.
         self._boundaries: dict[tuple[bytes, bytes, bytes], np.ndarray] = {}
 
     def strata_of(self, q: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:

@@ -63,7 +63,7 @@ class Rows:
         return np.repeat(values_K, self.sizes)
 
     def minus(self, values_K: np.ndarray) -> "Rows":
-        """Each row less a number of its own."""
+        """Each row less its own number."""
         return Rows(self.flat - self.spread(values_K), self.sizes)
 
     def others(self) -> "Rows":
