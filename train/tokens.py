@@ -355,7 +355,7 @@ def _batches_from(
 
 
 def _opened(place: Path) -> TokenCache | None:
-    """The cache of a folder; None if it is not as it was written."""
+    """The cache of a folder; None if it has changed since it was written."""
     try:
         about = json.loads((place / _ABOUT).read_text())
         dtype = np.dtype(about["dtype"])
