@@ -1,7 +1,7 @@
 """A population in which a fair coin decides, for each model and text, who reads it.
 
 The texts of one pool are split once, over the numbers of copies. A model that reads a
-text reads it so many times, each time as a document of its own at a random place; what
+text reads it so many times, each time as its own document at a random place; what
 it does not read is filled with background. Coins are independent, so that who else
 read a text says nothing of whether the target did.
 

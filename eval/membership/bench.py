@@ -241,7 +241,7 @@ class Bench:
         tokens: int | None = None,
         start: Path | None = None,
     ) -> Model:
-        """A model in a folder of its own; one that is there is not trained again."""
+        """A model in its own folder; one that is there is not trained again."""
         job = Job(
             folder=self.out / MODELS_DIR / name,
             documents=documents,

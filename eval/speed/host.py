@@ -274,7 +274,7 @@ def measure_compiled(_rounds: int, *, tiny: bool) -> dict:
 def first_scores(cache: str, tiny: bool) -> tuple[float, str]:
     """Seconds until texts are scored, compilation included, and a digest of the scores.
 
-    For a process of its own, which has compiled nothing.
+    For its own process, which has compiled nothing.
     """
     os.environ["XDG_CACHE_HOME"] = cache
     os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)
