@@ -14,8 +14,8 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-# Of C0 all but tab and line feed, then DEL and C1, then what turns the reading
-# direction (Unicode's Bidi_Control); half characters cannot be encoded.
+# C0 except tab and line feed, DEL, C1, bidirectional controls (Unicode's Bidi_Control)
+# and unpaired surrogates, which cannot be encoded.
 _OBEYED = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
     "\ud800-\udfff]"

@@ -120,7 +120,7 @@ def _verdict(
     n: int,
     min_effect: float,
 ) -> Verdict:
-    """Of a primary test; `n` is how many benchmarks there are."""
+    """Verdict of a primary test; `n` is how many benchmarks there are."""
     designed, reference = result.null == DESIGNED, result.reference
     if not designed and not all(test.passed for test in result.pretests):
         return INVALID_DESIGN

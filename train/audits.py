@@ -209,7 +209,7 @@ def text_scores(
     """Membership score of each text; higher is more likely a member.
 
     Returns:
-        (n_sequences,) float64, nats a token.
+        (n_sequences,) float64, nats per token.
     """
     method = METHODS[MEMBERSHIP]
     assert isinstance(method, ScoreMethod)

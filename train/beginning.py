@@ -40,7 +40,7 @@ def write_beginning(
     *,
     out: Path,
 ) -> None:
-    """All that is known of a run before its steps; the manifest says that it is there.
+    """Write all that is known of a run before its first step, the manifest last.
 
     Logs of another run are deleted.
     """

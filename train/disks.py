@@ -114,7 +114,7 @@ def run_home(word: str | None, out: Path) -> Any:
 def is_of_bucket(error: Exception, place: Any) -> bool:
     """Whether a library that reads a bucket may have made an error.
 
-    Each has types of its own; those of Python and of XLA speak of other things.
+    Each has types of its own; Python's and XLA's mean other things.
     """
     return (
         "://" in str(place)
@@ -128,8 +128,8 @@ def alone(folder: Path, flag: str) -> Iterator[None]:
     """Keep other processes out of a run's folder; a killed one holds nothing.
 
     Args:
-        folder: Of the run.
-        flag: That names it.
+        folder: Folder of the run.
+        flag: Flag that names it.
 
     Raises:
         InputError: If one trains there now.
@@ -150,7 +150,7 @@ def check_home(home: Any) -> None:
     """Refuse a folder that is another one on another host.
 
     Raises:
-        InputError: If processes would each write checkpoints on a disk of their own.
+        InputError: If processes would each write checkpoints on their own disk.
     """
     if process_count() == 1 or "://" in str(home):
         return

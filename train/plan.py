@@ -9,7 +9,7 @@ A plan is a .toml or a .json file with one table for each set; paths start at th
     limit = 200                   # take the first 200 examples
     template = "Q: {question}"    # text of an example; or text_field = "question"
     order = "published"           # "shuffled" draws a fresh order for each copy
-    layout = "block"              # "spread": each example a document of its own
+    layout = "block"              # "spread": each example its own document
     when = [0.1, 0.5]             # shares of training after which copies begin, in
                                   # turn; "uniform" (default); or "clustered": all
                                   # copies together at one random time

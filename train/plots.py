@@ -54,7 +54,7 @@ class LossCurve:
 
     Attributes:
         tokens: (N,) int64, targets trained on after each step.
-        losses: (N,) float64, nats a token; NaN where a loss was no number.
+        losses: (N,) float64, nats per token; NaN where a loss was no number.
         rates: (N,) float64, learning rates.
     """
 
@@ -225,7 +225,7 @@ def _draw_losses(axes: Axes, curve: LossCurve) -> None:
 
 
 def _draw_calendar(axes: Axes, planted: Sequence[SetPicture]) -> None:
-    """A line a set, with a mark where a part of a copy was trained on."""
+    """A line per set, with a mark where a part of a copy was trained on."""
     for line, one in enumerate(planted):
         if not len(one.seen):
             continue

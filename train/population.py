@@ -62,7 +62,7 @@ class Population:
     corpus: tuple[str, ...]
     """Background: files or folders of text, tfds:NAME/SPLIT or hf:NAME:SPLIT."""
     sets: tuple[Path, ...]
-    """Pool of examples, one a line: each model samples disjoint sets from it."""
+    """Pool of examples, one per line: each model samples disjoint sets from it."""
     copies: tuple[int, ...] = (0, 1, 2, 4, 10)
     """Duplication counts: one set for each number."""
     n_examples: int = 120

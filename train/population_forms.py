@@ -41,7 +41,7 @@ def train_scanned(
         seed: Seeds the weights; the same seed and rows give the same weights.
 
     Returns:
-        The decoder and the loss of each step, nats a token.
+        The decoder and the loss of each step, nats per token.
 
     Raises:
         ValueError: If there are fewer rows than one batch.

@@ -104,13 +104,13 @@ class ModelResult:
         n_parameters: Tied weights counted once.
         n_tokens: Target tokens of training.
         n_canary_tokens: Ids of all copies of all sets.
-        loss: Mean of the last steps, nats a token.
+        loss: Mean of the last steps, nats per token.
         train_seconds: Wall time of planning and training, compilation included; where
             models are trained together, a model's share.
         test_seconds: Likewise of tests.
         cpu_seconds: CPU time of both, which other programs on the machine do not
             lengthen much.
-        rows: One a set; empty without tests.
+        rows: One per set; empty without tests.
     """
 
     seed: int

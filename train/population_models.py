@@ -57,7 +57,7 @@ class TrainedModel:
 
     Attributes:
         seed: Its seed.
-        losses: (n_steps,) float32, nats a token.
+        losses: (n_steps,) float32, nats per token.
         scored: Scores of its tests, or why they cannot be scored.
         weights: Leaves of the decoder's state, in host memory.
         train_seconds: Its share of the wall time of planning and training.
@@ -289,7 +289,7 @@ def n_parameters(decoder: Any) -> int:
 
 
 def last_loss(losses_N: np.ndarray) -> float:
-    """Mean loss of the last steps, nats a token.
+    """Mean loss of the last steps, nats per token.
 
     Raises:
         DivergedError: If one of them is not finite.

@@ -63,7 +63,7 @@ class Design:
 
     @property
     def set_names(self) -> tuple[str, ...]:
-        """One a set: its copies, and its number among those with as many."""
+        """One per set: its copies, and its number among those with as many."""
         names = []
         for i, copies in enumerate(self.copies):
             again = self.copies[:i].count(copies)

@@ -46,7 +46,7 @@ class PowerRow:
 
 
 def power_rows(models: Sequence[ModelResult]) -> list[PowerRow]:
-    """One row a test, duplication count and level; counts ascend."""
+    """One row per test, duplication count and level; counts ascend."""
     cells: dict[tuple[str, int], list[SetResult]] = {}
     for model in models:
         for row in model.rows:

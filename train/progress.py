@@ -40,7 +40,7 @@ class TrainingState:
     Attributes:
         step: Steps done.
         n_steps: Steps in all.
-        loss: Running mean, nats a token; None before the first.
+        loss: Running mean, nats per token; None before the first.
         tokens_per_second: Rate over the last minute; None at first.
         mfu: Share of the stated peak that the model's operations reach (model FLOPs
             utilisation), or None.
@@ -56,7 +56,7 @@ class TrainingState:
 
 
 class TrainingProgress:
-    """Shows step, loss, tokens a second, MFU and time left; a context manager.
+    """Shows step, loss, tokens per second, MFU and time left; a context manager.
 
     Rates leave out what comes before the first `update`, compilation above all, and
     what `paused` encloses. So the first call should follow the first step.

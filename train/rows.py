@@ -53,7 +53,7 @@ def row_batches(
     n_processes: int = 1,
     n_threads: int = 2,
 ) -> grain.DatasetIterator:
-    """Batches of this process, (B / n_processes, T + 1) int32, one a step.
+    """Batches of this process, (B / n_processes, T + 1) int32, one per step.
 
     The iterator's `get_state` and `set_state` resume at the exact next batch; its
     state is a step count, equal in all processes.

@@ -181,7 +181,7 @@ def _pretrain(
         if start is None
         else start.decoder
     )
-    # To the very end: a signal while the model is written waits for it.
+    # Until the end: a signal while the model is written waits for it.
     with stop_request() as request:
         keep_every = options.keep_every or kept_every(home)
         options = dataclasses.replace(options, keep_every=keep_every)
@@ -214,7 +214,7 @@ def _pretrain(
         manifest = dataclasses.replace(manifest, finished=True)
         write_manifest(manifest, out / MANIFEST_NAME)
         write_training_page(out)
-        # The manifest last, since it says that the rest is there.
+        # Write the manifest last: it says that the rest exists.
         keep_at_home(out, home, MODEL_DIR, *LOGS, MANIFEST_NAME)
         if keep_every is None and (home / CHECKPOINTS_DIR).exists():
             (home / CHECKPOINTS_DIR).rmtree()

@@ -50,14 +50,14 @@ class RunLog:
         """Open the logs.
 
         Args:
-            out: Folder of the run; manifest.json stands there if there is a plan.
+            out: Folder of the run; manifest.json is there if there is a plan.
             preset: What is trained.
             n_steps: Steps in all.
             last_step: Step of the checkpoint that the run resumes from; 0 starts anew.
                 Rows of later steps are cut off.
             plan: What an audit scores; None audits nothing.
             audit_steps: See `train.audit_log.audit_steps`.
-            progress: Told of losses; waits while an audit runs.
+            progress: Receives losses; waits while an audit runs.
             tensorboard: Folder for TensorBoard scalars, or None.
 
         Raises:

@@ -80,7 +80,7 @@ def training_step(
             them.
 
     Returns:
-        Weights, optimiser state, and the mean loss before the update, nats a token.
+        Weights, optimiser state, and the mean loss before the update, nats per token.
     """
     layout = layout or WeightSharding()
 

@@ -33,7 +33,7 @@ class Canary:
         encoded: Its ids, in published order.
         copies: Duplication count; 0 plants nothing.
         shuffled: Shuffle each copy anew.
-        layout: `block`, or `spread` for each example at a boundary of its own.
+        layout: `block`, or `spread` for each example at its own boundary.
         when: `uniform`, `clustered`, or fractions of training that the copies take
             in turn.
     """
@@ -57,7 +57,7 @@ class Stream:
         orders: For each set that is shuffled or spread, the order of each copy.
         example_offsets: For each set that is spread, by copy, the place of each
             example's first id.
-        timed: What has a time of its own; see `train.timing`.
+        timed: What has its own time; see `train.timing`.
         planted: (C, 2) int64, place of the first id and number of ids of all that is
             planted.
         n_canary_ids: Ids that belong to canary copies.

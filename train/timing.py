@@ -48,7 +48,7 @@ def in_time(
 
     Args:
         starts_R: Where each row starts in the stream, in random order.
-        timed: What has a time of its own.
+        timed: What has its own time.
         context: T, targets a row.
         n_ids: N, the length of the stream.
         seed: Draws random times.

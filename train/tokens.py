@@ -166,8 +166,8 @@ def token_cache(
     """The cached ids of a corpus, made where there are none.
 
     A cache is named after its corpus and its tokenizer, read through and compared with
-    its digest each time it is opened, and made again where that fails. Of two processes
-    that ask for it at once, one makes it and the other waits.
+    its digest each time it is opened, and made again where that fails. If two processes
+    ask for it at once, one makes it and the other waits.
 
     Args:
         corpus: Where the documents come from.
@@ -355,7 +355,7 @@ def _batches_from(
 
 
 def _opened(place: Path) -> TokenCache | None:
-    """The cache of a folder; None if it is not as it was written."""
+    """The cache of a folder; None if it has changed since it was written."""
     try:
         about = json.loads((place / _ABOUT).read_text())
         dtype = np.dtype(about["dtype"])

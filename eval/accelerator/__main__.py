@@ -3,7 +3,7 @@
 Question: tokens a second in bfloat16 for 124 M, 1.4 B and a 7 B shape with random
 weights, as a share of the matrix products that the same device does in the same run,
 and beside torch on the same GPU: transformers' model scored in batches, and trained
-with autocast and sdpa. Each part runs in a process of its own.
+with autocast and sdpa. Each part runs in its own process.
 Command: `python -m eval.accelerator`. Hardware: one GPU of 80 GB (torch beside JAX
 there, `pip install -e .[test]`) or one TPU chip (without torch); some ten minutes.
 Headline: not run on an accelerator yet.

@@ -19,7 +19,7 @@ Fixed before any result of these seeds was looked at:
   published and a random other one is what reworded copies say; names of functions stay.
   So `variants` is exact here on every set, by design. Planted again and again is one
   and the same rewording.
-- Of a reworded set neither test of versions can find more than chance does. `variants`
+- On a reworded set neither test of versions can beat chance. `variants`
   compares the planted wording with the published one, so its p is near 1: the model
   prefers what it read. `variants_3` leaves the planted wording out, as an auditor
   who does not know it would; which other wording is published is drawn without regard

@@ -105,7 +105,7 @@ def grids(table: Sequence[Cell]) -> list[Grid]:
                 f"{of_models}: sets found at p <= {LEVEL:g} by their wording, by the "
                 "order of their options, by all scores together, by what the model "
                 "writes; and the share of instances that it writes out (95 % interval "
-                "over models). Of reworded sets `variants` compares the planted "
+                "over models). In reworded sets `variants` compares the planted "
                 "wording, too, so that its p is near 1 by design; "
                 f"`{VARIANTS_WITHOUT}` leaves it out, and its p is uniform by design",
                 own,

@@ -219,7 +219,7 @@ def _share(rows: Sequence[Row], level: float) -> str:
 
 
 def _beside(runs: Sequence[Run]) -> Grid:
-    """One line a set: what each run found of it."""
+    """One line per set: what each run found of it."""
     names = list(dict.fromkeys(name for run in runs for name in run.planted))
     tested = {method for run in runs for method in run.methods}
     beside = [method for method in _BESIDE if method in tested]

@@ -28,7 +28,7 @@ Fixed before any result of these seeds was looked at:
 
 Changed after the table of the first six of these models had been looked at, when a
 review found faults: differences are from `adjacency` and no longer from the best entry,
-and detectors draw by a seed of their own set and no longer by that of the model. All
+and detectors draw by their own seed set and no longer by that of the model. All
 models were tried again.
 
 Settings were tried on seeds 90000 and above, which are not used.

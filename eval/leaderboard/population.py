@@ -66,7 +66,7 @@ class Arena:
         moments: Also means, variances and tops.
         known: Name of a scorer -> its answers so far.
         n_parameters: Tied weights counted once.
-        loss: Mean of the last steps, nats a token.
+        loss: Mean of the last steps, nats per token.
         seconds: CPU time of the training.
     """
 

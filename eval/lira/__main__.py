@@ -109,7 +109,7 @@ class Lira:
     seed: int = 6000
     """Seed of the first model and of the pool of texts."""
     processes: int = 2
-    """Models trained at once, each in a process on a core of its own."""
+    """Models trained at once, each in a process on its own core."""
     any_code: bool = False
     """Take finished models that other code trained."""
     out: Path = Path("runs/lira")

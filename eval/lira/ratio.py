@@ -47,7 +47,7 @@ def token_logit(mean_logprob: np.ndarray) -> np.ndarray:
     """Logit of exp(mean log-probability a token): log p - log(1 - p), increasing.
 
     A text that a model knows by heart has a mean of 0 after rounding; it counts as a
-    loss of 1e-6 nats a token.
+    loss of 1e-6 nats per token.
     """
     logp = np.minimum(mean_logprob, -_LEAST_LOSS)
     return logp - np.log(-np.expm1(logp))
@@ -72,7 +72,7 @@ def lira_scores(
             did not read the text alone, and is the target's distance from its mean in
             standard deviations.
         pooled: One variance a side and group, that within texts, where shadows are too
-            few for one a text. Their released code takes the spread over all texts,
+            few for one per text. Their released code takes the spread over all texts,
             which holds how texts differ, too.
         n_shadows: Take the next so many models, half of which read the text, for each
             target; None takes all others.

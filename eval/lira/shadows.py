@@ -1,7 +1,7 @@
 """A population in which a fair coin decides, for each model and text, who reads it.
 
 The texts of one pool are split once, over the numbers of copies. A model that reads a
-text reads it so many times, each time as a document of its own at a random place; what
+text reads it so many times, each time as its own document at a random place; what
 it does not read is filled with background. Coins are independent, so that who else
 read a text says nothing of whether the target did.
 
@@ -60,7 +60,7 @@ class Shadow:
         seed: Seeds its coins, stream and weights.
         read: (E,) bool, texts that it was trained on.
         values: (E, M) float64, its scores, higher = more likely a member.
-        loss: Mean of the last steps of training, nats a token.
+        loss: Mean of the last steps of training, nats per token.
         n_planted: Ids of all copies that it read.
         cpu_seconds: CPU seconds of training and scoring.
     """

@@ -19,7 +19,7 @@ from train.plan import PlannedSet
 from train.presets import PRESETS, Preset
 
 Scores = Mapping[str, Mapping[str, np.ndarray]]
-"""Score -> group of texts -> one float64 a text."""
+"""Score -> group of texts -> one float64 per text."""
 
 MODELS_DIR = "models"
 _BASE, _BASE_SEED = "base", 7
@@ -241,7 +241,7 @@ class Bench:
         tokens: int | None = None,
         start: Path | None = None,
     ) -> Model:
-        """A model in a folder of its own; one that is there is not trained again."""
+        """A model in its own folder; one that is there is not trained again."""
         job = Job(
             folder=self.out / MODELS_DIR / name,
             documents=documents,

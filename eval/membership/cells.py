@@ -24,7 +24,7 @@ class Stratum:
     """Scores of one task under one model, higher = more likely a member.
 
     Attributes:
-        members: float64, one a text.
+        members: float64, one per text.
         nonmembers: Likewise.
     """
 

@@ -1,4 +1,4 @@
-"""Models of the studies: trained once, each in a folder of its own."""
+"""Models of the studies: trained once, each in its own folder."""
 
 import dataclasses
 import hashlib

@@ -224,7 +224,7 @@ def _questions_of_passages(rng: Random, n: int, strength: float) -> File:
 
 
 def _sources(rng: Random, n: int, strength: float) -> File:
-    """Sources end to end, each with topics and a form of its own."""
+    """Sources end to end, each with topics and its own form."""
     forms: tuple[Callable[[Vocabulary], str], ...] = (
         lambda words: sentence(rng, words),
         lambda words: f"Q: {question(rng, words)} A: {answer(rng, words)}",

@@ -173,7 +173,7 @@ EFFORTS = {
 
 
 def measure(scores: SetScores) -> list[EffortRow]:
-    """One row a test; none for a set that every test finds."""
+    """One row per test; none for a set that every test finds."""
     if scores.subject.copies > MOST_COPIES:
         return []
     found = {name: test(scores) for name, test in TESTS.items()}
@@ -197,7 +197,7 @@ def answer(rows: Sequence[EffortRow]) -> Answer:
 
 
 def gains(rows: Sequence[EffortRow], test: str, default: str) -> list[float]:
-    """Decades that a test gains on another one: one number a model, mean of its sets.
+    """Decades that a test gains on another one: one number per model, mean of its sets.
 
     Sets that were never planted are left out.
     """

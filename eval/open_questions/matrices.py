@@ -11,7 +11,7 @@ elsewhere, so a second profile subtracts what such a spike of the same effect le
 
 Places: pair matrices are made of the first k tokens of each example, and of its k-th
 token alone; places are counted after the tokens that all examples share. The effect is
-in nats a boundary, z is the effect over its sd among all orders.
+in nats per boundary, z is the effect over its sd among all orders.
 
 Dimension key
     Q  choices of tokens
@@ -83,7 +83,7 @@ class PlaceRow(Row):
     """Effects of one set by place; a number for each of the first `N_PLACES` tokens.
 
     Attributes:
-        alone_effect: Effect of each token alone, nats a boundary.
+        alone_effect: Effect of each token alone, nats per boundary.
         alone_z: Likewise, over its sd.
         first_effect: Effect of the first 1, 2, ... tokens together.
         first_z: Likewise.

@@ -5,7 +5,7 @@ skew makes it find too much. The difference is that of the published order and t
 of m others. On a clean set every order may play the published one, which gives ten
 times the data and, by drawing one a shard, the t-test's own size.
 
-Context: sets of one number of tokens in 10, 20 or 40 tokens an example, models whose
+Context: sets of one number of tokens in 10, 20 or 40 tokens per example, models whose
 rows are 64, 128 or 256 tokens long. A model may be audited in shorter strata than it
 was trained on, so a model of 256 is also tested as if it read 64 or 128.
 

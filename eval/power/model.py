@@ -124,7 +124,7 @@ class ModelRecord:
         n_parameters: Tied weights counted once.
         n_tokens: Target tokens of training.
         n_canary_tokens: Ids of all copies of all sets.
-        loss: Mean of the last steps, nats a token.
+        loss: Mean of the last steps, nats per token.
         train_seconds: Wall time, compilation included.
         test_seconds: Likewise.
         rows: Every test of every set.

@@ -42,7 +42,7 @@ class PowerRow:
         high: Its upper end.
         median_log10_p: Over the models.
         quartiles_log10_p: Likewise: first and third.
-        median_effect: Likewise, nats a boundary.
+        median_effect: Likewise, nats per boundary.
         passes: Mean cost in passes over the examples.
     """
 

@@ -16,7 +16,7 @@ here, each the other's control: that of `eval.canaries` (published copies) and t
 (ten planted, ten held out), examples cut to 48 tokens as in training, standard effort,
 seed 0.
 
-Each cell is `jaxcontam audit MODEL BENCHMARK` with a folder of its own, under
+Each cell is `jaxcontam audit MODEL BENCHMARK` with its own folder, under
 OUT/cells, that `jaxcontam verify` checks. A killed run goes on where it stopped;
 finished cells are kept as long as command, model, file and code are the same, and what
 is audited again scores nothing twice. A cell that fails is named, costs no other cell,
@@ -71,7 +71,7 @@ class Public:
     effort: Literal["quick", "standard", "thorough"] = "standard"
     """Which tests, unless --tests says it; see `jaxcontam audit --help`."""
     limit: int | None = None
-    """Take the first so many examples of each benchmark (the paper: 5000)."""
+    """Take the first N examples of each benchmark (the paper: 5000)."""
     max_example_tokens: int | None = None
     """Cut longer examples, separator included."""
     min_effect: float = MIN_EFFECT

@@ -75,7 +75,7 @@ class Replication:
     recorded: Path | None = None
     """Folder of SET/SPLIT/FILE.csv with completions: print the paper's tables alone."""
     models: int = 3
-    """Models, each with a draw of its own."""
+    """Models, each with its own draw."""
     seed: int = 0
     """Seed of the first of them."""
     any_code: bool = False
@@ -204,7 +204,7 @@ def table(rows: Sequence[Mapping[str, Any]], copies: int) -> Grid:
             )
         )
     return Grid(
-        f"Of {n_seeds} models: each number, or their range. Copies: exact and "
+        f"{n_seeds} models: each number, or their range. Copies: exact and "
         "near-exact ones by the local judge, of the set and of a control that no model "
         "read; the first p is Fisher's, of more copies than in the control, and the "
         "verdict follows from it; the second that of the exact sign-flip test of "

@@ -151,7 +151,7 @@ class Planted:
     Attributes:
         model: Finished.
         folder: Folder of the model.
-        files: Set -> its file, a line an instance.
+        files: Set -> its file, a line per instance.
     """
 
     model: Model

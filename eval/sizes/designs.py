@@ -267,7 +267,7 @@ def _sharded_t(n_shards: int, n_columns: int) -> SizeTest:
     return SizeTest(p_value=p_value, exact=False)
 
 
-# One row a test; small designs, because every combination of theirs can be counted.
+# One row per test; small designs, because every combination of theirs can be counted.
 TESTS: Mapping[str, SizeTest] = {
     "stratified": _exact_test([5] * 10, "centred"),
     "stratified, auto": _exact_test([10] * 6, "auto"),

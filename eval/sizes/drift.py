@@ -129,7 +129,7 @@ SCORERS: Mapping[str, DriftScorer] = {
 def drift_p_values(
     rng: np.random.Generator, kind: str, length: str, scorer: str
 ) -> dict[str, float]:
-    """One p-value a test, of one fresh file in reversible drift.
+    """One p-value per test, of one fresh file in reversible drift.
 
     Args:
         rng: Draws states and scores.

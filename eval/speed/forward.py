@@ -207,9 +207,9 @@ _N_TOKENS = 128
 def measure_membership(rounds: int, *, tiny: bool) -> dict:
     """Seconds of Min-K% alone and of all scores of one pass, from texts to scores.
 
-    Of CPU, on a CPU. One reads log-probabilities alone, one moments too. Both tokenise,
-    without a store; 30 M parameters. Beside them both forward passes without their
-    scores, and the scores without a pass.
+    CPU seconds, on a CPU. One reads log-probabilities alone, one moments too. Both
+    tokenise, without a store; 30 M parameters. Also measured: both forward passes
+    without their scores, and the scores without a pass.
     """
     import jax
 

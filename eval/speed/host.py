@@ -67,7 +67,7 @@ def exact_p(pairs_KNN: np.ndarray, n_orders: int, *, seed: int) -> float:
 
     Args:
         pairs_KNN: (K, N, N) float64; [k, i, j] is the score of j straight after i.
-        n_orders: Random orders a stratum.
+        n_orders: Random orders per stratum.
         seed: Seeds the orders.
     """
     from jaxcontam.stats.lattice import lattice_tail
@@ -274,7 +274,7 @@ def measure_compiled(_rounds: int, *, tiny: bool) -> dict:
 def first_scores(cache: str, tiny: bool) -> tuple[float, str]:
     """Seconds until texts are scored, compilation included, and a digest of the scores.
 
-    For a process of its own, which has compiled nothing.
+    For its own process, which has compiled nothing.
     """
     os.environ["XDG_CACHE_HOME"] = cache
     os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)

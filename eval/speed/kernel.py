@@ -1,7 +1,7 @@
 """Is the kernel faster than transformers' torch model with the same weights?
 
 Sequences of one length (64, 512, 1024 ids), and of real lengths, where our own path
-with one sequence a call stands beside. Rates are in target tokens a second.
+with one sequence a call stands beside. Rates are in target tokens per second.
 """
 
 import ctypes
@@ -27,7 +27,7 @@ from jaxcontam.models.flops import forward_flops
 # Sequences of each length: few where a round of all ways would take minutes.
 _CELLS = {"124m": {64: 8, 512: 4, 1024: 2}, "30m": {64: 32, 512: 8, 1024: 4}}
 _N_REAL = 64
-# Lengths that a call of its own pads each sequence to.
+# Lengths that its own call pads each sequence to.
 _ROUNDING = 32
 
 
@@ -170,7 +170,7 @@ def memory_growth_mb(directory: str, sequences: Sequence[np.ndarray]) -> float:
     from jaxcontam.scoring.local import local_scorer
 
     scorer = local_scorer(load_decoder(Path(directory)))
-    # Loading had a peak of its own and leaves garbage. Return it and make the kernel
+    # Loading had its own peak and leaves garbage. Return it and make the kernel
     # forget the peak (5): the growth is the scorer's alone.
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)

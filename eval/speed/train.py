@@ -1,6 +1,6 @@
 """Is a training step faster than a plain torch loop on the same model and batches?
 
-Each side runs in a process of its own on the one core, as its users start it: ours with
+Each side runs in its own process on the one core, as its users start it: ours with
 the memory settings that `train.pretrain` gives itself, torch as it is. They take turns
 step by step, so that a slow moment of the machine meets both.
 """

@@ -202,8 +202,8 @@ def audit(
         shuffled: You know that the published order was drawn at random.
         reference: A model that cannot have seen the texts.
         tokenizer: The fast tokenizer of a model in memory.
-        score_anyway: Score files whose order fails its checks, too.
-        n_orders: Random orders a stratum; None is the test's own number.
+        score_anyway: Also score files whose order fails its checks.
+        n_orders: Random orders per stratum; None is the test's own number.
         first_tokens: Tokens of each example that count: `all`, `auto` or a number.
         group_field: Permute only within equal values of this field.
         block_field: Permute whole runs of equal values of this field.
@@ -211,7 +211,7 @@ def audit(
         text_field: Or the one field that is the text.
         separator: Text after each example, as in the training data.
         max_example_tokens: Cut longer examples, separator included.
-        limit: Take the first so many examples.
+        limit: Take the first N examples.
         options_field: For the test `options`: field of the options.
         answer_field: For the test `options`: field of the right one.
         fix_answer: For the test `options`: right options keep their places.
@@ -221,7 +221,7 @@ def audit(
         dtype: Matmul precision of a model directory: `float32` or `bfloat16`.
         batch_tokens: Tokens of a batch on one device; None chooses by device.
         store: Folder in which scores of a directory or a server are kept, so that
-            another call goes on there; None keeps none.
+            another call resumes there; None keeps none.
         progress: Called with target tokens done and in all; None draws a bar where
             someone looks, in a terminal or a notebook.
 
@@ -323,8 +323,8 @@ def run_audit(
         checked: The files.
         design: What was asked.
         reference: The model that cannot have seen them, if one was given.
-        command: The words that made it; remedies repeat them.
-        watch: Started with the run.
+        command: The command line that made it; remedies repeat it.
+        watch: The run's timer.
         bar: Gives the progress of a title while a block runs.
 
     Raises:

@@ -57,7 +57,7 @@ class AuditDesign:
     """You know that the published order was drawn at random: adjacency decides, and the
     report quotes you."""
     score_anyway: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Score files whose order fails its checks, too."""
+    """Also score files whose order fails its checks."""
     n_orders: int | None = None
     """Random orders a stratum (default: 9; permutation 99; sharded_t 49; options 3;
     at most, permutation_sequential 5,114 and permutation_besag_clifford 1,999)."""
@@ -77,7 +77,7 @@ class AuditDesign:
     max_example_tokens: int | None = None
     """Cut longer examples, separator included."""
     limit: int | None = None
-    """Take the first so many examples, never a sample."""
+    """Take the first N examples, never a sample."""
     options_field: str | None = None
     """For --tests options: field of the options, or several: A,B,C,D (default: known
     names)."""
@@ -142,7 +142,7 @@ class AuditDesign:
 
     @property
     def tests_options(self) -> bool:
-        """Whether options of items are moved, too."""
+        """Whether options of items are moved as well."""
         return options.METHOD.name in self.test_names
 
     @property

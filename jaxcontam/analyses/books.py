@@ -1,6 +1,6 @@
 """Books: the snippets that a run scores, and what their scores say.
 
-`judged_books` needs no model: `books` calls it once the scores are there, `verify` with
+`judged_books` needs no model: `books` calls it once scores exist, `verify` with
 what `texts.jsonl` holds.
 """
 
@@ -28,7 +28,7 @@ def without_copies(books: Sequence[Book]) -> tuple[list[Book], list[str]]:
     """Each known book once a side: copies are no further evidence.
 
     Books are the same if they hold the same words, however these are laid out. Books
-    in question keep their copies, since each gets a rate of its own.
+    in question keep their copies, since each gets its own rate.
 
     Args:
         books: As they were given.
@@ -123,9 +123,9 @@ class JudgedBooks:
     """What scores say of books.
 
     Attributes:
-        thresholds: One a score.
+        thresholds: One per score.
         rates: One a book and score.
-        results: One a score, on the snippets of the known books.
+        results: One per score, on the snippets of the known books.
         blind: Baselines that read these snippets alone.
     """
 

@@ -30,7 +30,7 @@ class RunTexts:
     """Texts of one run, those in question first.
 
     Attributes:
-        name: Of the file in question.
+        name: Name of the file in question.
         texts: N texts in the order of their files.
         roles: What is known of each: `TEXT`, `MEMBER` or `NONMEMBER`.
         clusters: The document that each comes from, or None.
@@ -106,8 +106,8 @@ def read_texts(
         text_field: Field of a record that is its text.
         label_field: Field of 1 for members and 0 for others.
         document_field: Field that names the document of a text.
-        limit: Keep the first so many texts of each source.
-        length: Cut each text to its first so many words.
+        limit: Keep the first N texts of each source.
+        length: Cut each text to its first N words.
 
     Raises:
         InputError: If the sources contradict each other, nothing can be read, labels

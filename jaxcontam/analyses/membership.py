@@ -55,7 +55,7 @@ class MembershipAnalysis:
 
     Attributes:
         report: Everything that `report.json` holds.
-        rows: One a text, as in `texts.jsonl`: its scores and p-values.
+        rows: One per text, as in `texts.jsonl`: its scores and p-values.
         table: (N, M) scores, NaN for texts without one; higher = member.
         pictures: Curves of the scores where both sides are known.
     """
@@ -159,10 +159,10 @@ def membership(
         shots: Known texts in front of each, for `recall` and `con_recall`.
         fprs: False-positive rates of the operating points.
         convention: Whether a rate may be reached (`le`) or must stay below (`lt`).
-        seed: Of neighbours, prefixes, folds, permutations and resamples.
+        seed: Seed of neighbours, prefixes, folds, permutations and resamples.
         dtype: Matmul precision of a model directory: `float32` or `bfloat16`.
         batch_tokens: Tokens of a batch on one device; None chooses by device.
-        store: Folder in which scores are kept, so that another call goes on there;
+        store: Folder in which scores are kept, so that another call resumes there;
             None keeps none.
         progress: Called with target tokens done and in all; None draws a bar where
             someone looks, in a terminal or a notebook.
@@ -245,9 +245,9 @@ def score_and_judge(
         plan: What to score.
         fprs: False-positive rates.
         convention: See `tpr_at_fpr`.
-        command: The words that made it.
-        watch: Started with the run.
-        progress: Told of target tokens done and in all.
+        command: The command line that made it.
+        watch: The run's timer.
+        progress: Receives target tokens done and in total.
 
     Raises:
         InputError: If a score is not finite (names the text), or no non-member has a

@@ -1,6 +1,6 @@
 """What the scores of a run say: from texts and scores alone, without a model.
 
-`membership` calls it once the scores are there, `verify` with what `texts.jsonl` holds.
+`membership` calls it once scores exist, `verify` with what `texts.jsonl` holds.
 
 Dimension key
     N  texts of a run

@@ -35,7 +35,7 @@ AUTO, ALL = "auto", "all"
 WEIGHTS: frozenset[Reading] = frozenset({"moments", "gradients"})
 """Readings of a model whose weights are here."""
 
-# Readings that cost one more pass at most, or that a flag of their own asked for.
+# Readings that cost one more pass at most, or that their own flag asked for.
 _CHEAP: frozenset[Reading] = frozenset({"moments", "lowercase", "reference", "corpus"})
 _AT_K = {"min_k": min_k_at, "min_k_pp": min_k_pp_at}
 _PREFIXES: tuple[tuple[Reading, str], ...] = (
@@ -85,9 +85,9 @@ class MembershipPlan:
         run: N texts and what is known of each.
         chosen: The scores and the texts of prefixes, as far as they fit the context.
         left_out: (N,) bool, texts of a prefix, their copies and their documents.
-        inputs: What scores need beside the model and the texts.
+        inputs: What scores need besides the model and the texts.
         model: What is asked.
-        seed: Of the run.
+        seed: The run's seed.
     """
 
     run: RunTexts
@@ -120,7 +120,7 @@ def choose(
         run: The texts.
         scores: Names of scores, also several in a word with commas between, or `AUTO`
             (one pass or two) or `ALL` alone or among them.
-        available: What the run can read beside the texts themselves.
+        available: What the run can read besides the texts themselves.
         primary: Name of the score that decides; None is min_k, or the first.
         k: Percentage of least likely tokens that the Min-K% family keeps.
         sweep_k: Add Min-K% at every share of the paper's sweep.
@@ -224,7 +224,7 @@ def plan_membership(
         chosen: See `choose`.
         model: What will be asked.
         inputs: All but the prefixes.
-        seed: Of the run.
+        seed: The run's seed.
 
     Raises:
         InputError: If too little is left of a side.

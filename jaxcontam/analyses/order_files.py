@@ -72,7 +72,7 @@ def read_files(texts: Texts, design: AuditDesign) -> AuditFiles:
         elif design.shuffled:
             benchmark = dataclasses.replace(benchmark, order_provenance=DECLARED)
         if design.group_field is not None:
-            # A slip is told before a model loads.
+            # Report mistakes before a model loads.
             benchmark.groups(design.group_field)
         if design.tests_options:
             items[benchmark.name] = _items(source, design)

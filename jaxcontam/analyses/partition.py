@@ -47,9 +47,9 @@ class Partition:
     """Everything that a verdict on a partition follows from.
 
     Attributes:
-        name: Of the file or partition.
+        name: Name of the file or partition.
         fingerprint: Digest of its instances, in their order.
-        prompt_version: Of the instructions; None where nobody says.
+        prompt_version: Version of the instructions; None if unknown.
         arm: The instances in question.
         control: Instances that cannot have been seen, or None.
         overlaps: Measure -> scores of guided and general completions, (N,) each, NaN
@@ -110,7 +110,7 @@ class Partition:
         A judge behind an API decides where one was asked, the local one otherwise.
 
         Args:
-            seed: Of the resamples.
+            seed: Seed of the resamples.
         """
         rows: list[OverlapResult | JudgeResult] = []
         shared: dict[str, Any] = {

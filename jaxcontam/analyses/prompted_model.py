@@ -33,11 +33,11 @@ class PromptedModel:
         name: Part of the names of folders, so without slashes.
         completer: Answers prompts.
         info: What reports say of it.
-        device: Of a model that runs here; else None.
-        tokenize: Ids of a text; None where the tokenizer is elsewhere.
+        device: Device of a local model; None for a server.
+        tokenize: Ids of a text; None without a local tokenizer.
         read: Ids that the model reads of a prompt; None likewise.
         context: Ids that it reads at once; None likewise.
-        notes: What a reader should know of the answers, once they are there.
+        notes: What a reader should know of the answers, once given.
     """
 
     name: str
@@ -101,7 +101,7 @@ def open_prompted(
         dtype: Matmul precision of a directory.
         is_plain: Prompts are read as any text is, without a chat template.
         journal: Name of the model -> where finished answers are kept.
-        settings: Of servers.
+        settings: Server settings.
 
     Raises:
         InputError: If there is no such model, or it has no weights to write with.
@@ -174,7 +174,7 @@ def open_judge(
         word: `api:URL#NAME`.
         asked: The word that names the model that is judged, or None.
         journal: Where its answers are kept.
-        settings: Of servers.
+        settings: Server settings.
 
     Raises:
         InputError: If the word is of another form.

@@ -45,7 +45,7 @@ def prove(
         min_effect: Effect that `no evidence` must have been able to find.
         seed: Seeds the Monte Carlo cross-check.
         name: What reports call the matrix.
-        command: The words that made it.
+        command: The command line that made it.
 
     Raises:
         InputError: If the matrix is none, or a cell is no finite number.
@@ -152,7 +152,7 @@ def check_cells(matrix_KM: np.ndarray, name: str) -> None:
 
 
 def check_boundaries(values: np.ndarray, n_rows: int, name: str) -> np.ndarray:
-    """A positive number a row, from one number or from as many.
+    """A positive number per row, from one number or from as many.
 
     Raises:
         InputError: If there is not one for each, or one is too small to divide by.

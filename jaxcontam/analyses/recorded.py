@@ -1,4 +1,4 @@
-"""Completions that were made elsewhere, judged as those of a run are."""
+"""Completions made elsewhere, judged like those of a run."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,12 +32,12 @@ def recorded_analysis(
     """Read completions, measure them, and judge them by the local judge.
 
     Args:
-        path: A .csv with a row an instance.
+        path: A .csv with a row per instance.
         control: The same of instances that cannot have been seen.
         measures: Further measures of overlap.
         annotated: Sheet of people's labels.
-        seed: Of the resamples.
-        watch: Started with the run.
+        seed: Seed of the resamples.
+        watch: The run's timer.
         bar: Gives the progress of each measure.
 
     Raises:

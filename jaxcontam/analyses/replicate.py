@@ -56,10 +56,10 @@ class ReplicationAnalysis:
         comparisons: What further methods found.
         answers: One row an answer of theirs.
         model: What was asked; None for completions that were recorded.
-        device: Of a model that runs here.
-        seed: Of the run.
-        command: The words that made it.
-        watch: Started with the run.
+        device: Device of a local model.
+        seed: The run's seed.
+        command: The command line that made it.
+        watch: The run's timer.
     """
 
     partition: Partition
@@ -78,7 +78,7 @@ class ReplicationAnalysis:
 
     @property
     def verdict(self) -> str | None:
-        """Of the judge that decides."""
+        """Verdict of the deciding judge."""
         return next((row.verdict for row in self.results if row.primary), None)
 
     def save(self, out: str | Path) -> Path:
@@ -218,7 +218,7 @@ def ask(
         model: What is asked.
         measures: Further measures of overlap.
         annotated: Sheet of people's labels.
-        watch: Started with the run.
+        watch: The run's timer.
         bar: Gives the progress of each part.
 
     Raises:

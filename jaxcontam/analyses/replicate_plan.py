@@ -36,7 +36,7 @@ class ReplicationPlan:
         cdd_samples: Samples of each instance for `cdd`.
         new_tokens: Most tokens of a completion.
         stop: Texts that end a completion.
-        seed: Of the run.
+        seed: The run's seed.
     """
 
     benchmark: Benchmark
@@ -144,8 +144,8 @@ def plan_replication(
         prompts: File of other instructions.
         template: Text of an instance, with fields in braces.
         text_field: Field that is the text; None takes known names.
-        first_field: Of pairs: field that is shown.
-        second_field: Of pairs: field that must be written.
+        first_field: Field of a pair that is shown.
+        second_field: Field of a pair that must be written.
         label_field: Field of the label, which the instructions then name.
         label_names: Names of labels that are numbers, from 0 on.
         k: Instances, drawn at random.
@@ -154,7 +154,7 @@ def plan_replication(
         new_tokens: Most tokens of a completion.
         stop: Texts that end one; `\n` may be spelled out. None for `plain`: a line
             end, where no second piece has one.
-        seed: Of draws and cuts.
+        seed: Seed of draws and cuts.
 
     Raises:
         InputError: If a file, a field or a name is at fault, or instances of the

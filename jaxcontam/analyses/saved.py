@@ -75,9 +75,9 @@ def write_texts(
 
     Args:
         report: What was found.
-        rows: One a text.
+        rows: One per text.
         out: Folder, made if missing.
-        pictures: Of membership scores.
+        pictures: Plots of membership scores.
 
     Returns:
         The document of report.json, and the page's path.
@@ -97,7 +97,7 @@ def write_page(
     Args:
         report: As it stands in report.json.
         directory: Its folder.
-        pictures: Of membership scores, which do not stand there.
+        pictures: Plots of membership scores, which report.json does not hold.
 
     Returns:
         The page's path.
@@ -157,7 +157,7 @@ def null_pictures(
         picture = None
         if isinstance(row, OrderResult) and row.primary and row.validity == "exact":
             method = METHODS.get(row.method)
-            # Of a combined test the scores of its first part are drawn.
+            # A combined test is drawn by the scores of its first part.
             is_combined = isinstance(method, CombinedMethod)
             name = method.parts[0].name if is_combined else row.method
             shown, found = by_place[row.benchmark, name]

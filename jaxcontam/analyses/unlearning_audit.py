@@ -58,9 +58,9 @@ class TaskAudit:
 
         Args:
             k: Percentage that Min-K% keeps.
-            words: Of a chunk.
-            n_samples: Of each text.
-            seed: Of the resamples.
+            words: Words per chunk.
+            n_samples: Samples per text.
+            seed: Seed of the resamples.
         """
         shared = {
             "name": self.task.name,

@@ -35,7 +35,7 @@ class Sampled:
 
     Attributes:
         selected: Indices of the suspicious texts that were sampled from.
-        unselected: Of the control.
+        unselected: Indices of the control texts that were sampled from.
         samples: Index -> K samples.
         truths: Index -> what they are compared with, cut to the length of a sample.
         n_cut_prompts: Prompts that lost their beginning for want of room.
@@ -70,7 +70,7 @@ def sample_arms(
         new_tokens: Most tokens of a sample; None: as many as the longest truth has,
             and at most half the context.
         journal: Where finished prompts are kept.
-        progress: Told of finished prompts and of all.
+        progress: Receives finished prompts and their total.
 
     Raises:
         InputError: If `new_tokens` leaves no room for a prompt.
@@ -218,7 +218,7 @@ def measured(
         sampled: The samples.
         measure: (a text, a text) -> the values of the samples of the first one, K,
             against the truth of the second one; texts by their indices.
-        elsewhere: Measure suspicious texts against the next one's truth, too.
+        elsewhere: Also measure suspicious texts against the next one's truth.
     """
     n_samples = len(next(iter(sampled.samples.values()), ()))
     selected, unselected = sampled.selected.tolist(), sampled.unselected.tolist()
@@ -239,5 +239,5 @@ def measured(
 
 
 def _cut(text: str, offsets: Sequence[tuple[int, int]], n_tokens: int) -> str:
-    """A text up to the end of so many of its tokens."""
+    """A text cut after its first `n_tokens` tokens."""
     return text if len(offsets) <= n_tokens else text[: offsets[n_tokens - 1][1]]

@@ -25,7 +25,7 @@ class Item:
     Attributes:
         source: The text that it is a part of, or the row of its question.
         text: What both models score.
-        prompt: What the unlearned model goes on from.
+        prompt: What the unlearned model continues.
         truth: What would follow if it knew the text; "" where nothing is left of it.
     """
 
@@ -46,7 +46,7 @@ class Screened:
 
     Attributes:
         task: `CHUNKS` or `QUESTIONS`.
-        name: Of the file.
+        name: Name of the file.
         items: In the order of the file.
         n_left_out: Ends of texts that are shorter than a chunk.
         n_empty: Texts without words, which give no item.
@@ -77,7 +77,7 @@ def load_chunks(
     text_field: str | None,
     limit: int | None,
 ) -> Screened:
-    """Chunks of so many words of each text of a file.
+    """Chunks of `n_words` words of each text of a file.
 
     The end of a text that is shorter than a chunk is left out, so that all scores are
     of equally long texts; a text that is shorter as a whole is one chunk.
@@ -85,10 +85,10 @@ def load_chunks(
     Args:
         source: A .txt file (one text), a folder of them, a table, or
             `hf:ORG/NAME[:CONFIG]:SPLIT` (a text a row).
-        n_words: Of a chunk.
-        prompt_words: Of its beginning, from which the model goes on.
-        text_field: Of a table; None recognises it.
-        limit: The first so many texts.
+        n_words: Words per chunk.
+        prompt_words: Words of the chunk's beginning that prompt the model.
+        text_field: Text field of a table; None detects it.
+        limit: The first N texts.
 
     Raises:
         InputError: If nothing can be read, or no text has a word.
@@ -124,14 +124,14 @@ def load_questions(
     template: str,
     limit: int | None,
 ) -> Screened:
-    """Questions and their answers, a pair a row.
+    """Questions and their answers, a pair per row.
 
     Args:
         source: A table.
         question_field: Field of the question, which both models score.
         answer_field: Field of the true answer.
-        template: What the unlearned model goes on from, `{question}` in it.
-        limit: The first so many rows.
+        template: What the unlearned model continues, `{question}` in it.
+        limit: The first N rows.
 
     Raises:
         InputError: If a row lacks a field, or its answer is neither text nor number.

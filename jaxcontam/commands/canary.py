@@ -63,11 +63,11 @@ class Canary(DeviceFlags, ReportFlags):
     model: Positional[str | None] = None
     """Model directory, hub name or api:URL#NAME; left out with --make."""
     secret: Path
-    """File of the injected sequences, one an example; with --make, to be written."""
+    """File of the injected sequences, one per example; with --make, to be written."""
     held_out: Path
-    """File of sequences that were drawn likewise and never used."""
+    """File of sequences drawn the same way and never used."""
     make: int | None = None
-    """Draw so many secrets and write both files."""
+    """Draw this many secrets and write both files."""
     n_held_out: int | None = None
     """With --make: held-out sequences (default: 999 a secret)."""
     kind: Literal["words", "digits"] = "words"
@@ -154,7 +154,7 @@ class Canary(DeviceFlags, ReportFlags):
         )
 
     def _read(self) -> tuple[VersionSet, np.ndarray, int]:
-        """All sequences, one a row, in an order that tells secrets from nothing.
+        """All sequences, one per row, in an order that tells secrets from nothing.
 
         Also where each sequence of the two files stands among them, secrets first,
         and the number of secrets.
@@ -245,8 +245,8 @@ def canary_results(
     Args:
         loglik: Log-likelihoods in nats, secrets first.
         n_secrets: How many of them are secrets.
-        name: Of the test.
-        digest: Of all sequences, blind to which are secret.
+        name: Name of the test.
+        digest: Digest of all sequences, blind to which are secret.
         seed: The run's seed.
         n_scored: Target tokens that went through the model.
         n_cached: Target tokens whose scores the store held.

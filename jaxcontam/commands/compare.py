@@ -70,7 +70,7 @@ class Compare:
             )
 
     def run(self) -> list[ComparedTest]:
-        """Write the page and the table, print a line a benchmark; the tests."""
+        """Write the page and the table, print a line per benchmark; the tests."""
         folders = list(map(str, self.directory))
         reports = [_read(path) for path in self.directory]
         tests, warnings = compared(reports, folders)

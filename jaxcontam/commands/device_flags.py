@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jaxcontam.scoring.opened import OpenModel
 
 MERGE = "merge"
-"""Of `--shard`: judge what all shares have scored."""
+"""Value of `--shard` that judges what all shares have scored."""
 
 _LM_EVAL_PREFIX = "lm_eval:"
 _API_FLAGS = tuple(field.name for field in dataclasses.fields(ApiOptions))

@@ -35,7 +35,7 @@ class Finding:
     Attributes:
         state: `ok`; `note` for what one can do without; `fault` for what one cannot.
         text: What was found.
-        hint: How to mend it; empty where there is nothing to do.
+        hint: How to fix it; empty if nothing is wrong.
     """
 
     state: Literal["ok", "note", "fault"]
@@ -53,7 +53,7 @@ class Doctor:
     """
 
     model: Positional[str | None] = None
-    """Model directory that is to be audited: is all there that it takes? May be left
+    """Model directory that is to be audited: is it complete? May be left
     out."""
     benchmark: Positional[str | None] = None
     """File that it is to be audited on: does its own order pass the checks?"""
@@ -174,7 +174,7 @@ def folders() -> Iterator[Finding]:
 
 
 def extras() -> Iterator[Finding]:
-    """Optional parts, by what they give; accelerators are told of by `devices`."""
+    """Optional parts, by what they give; `devices` reports accelerators."""
     from packaging.requirements import Requirement
 
     lines = [Requirement(one) for one in _required()]

@@ -48,7 +48,7 @@ class TestEstimate:
         method: Name of the test.
         n_sequences: Distinct sequences, or pairs.
         n_targets: Target tokens.
-        n_cached: Of these, how many the store holds, or will hold after the tests
+        n_cached: How many of them the store holds, or will hold after the tests
             before this one.
         store_kb: What the store grows by, in 1,000 bytes.
         log10_p_floor: log10 of the smallest p-value of the design; None if it has none.
@@ -76,13 +76,13 @@ class Estimate:
     """What an audit would cost.
 
     Attributes:
-        tests: One a test.
+        tests: One per test.
         minutes: Scoring time at the speed of a timed batch of zeros; loading,
-            compiling and the analysis come on top. None of a served model.
-        price: Of those minutes, in the currency of the price an hour; None without.
+            compiling and the analysis come on top. None for a served model.
+        price: Price of those minutes, in the currency of `price_per_hour`; or None.
         compiled_in: Folder where the compiler may have left the programs that were
             timed; None if it keeps none.
-        requests: What a server would be sent; None of a model that runs here.
+        requests: What a server would be sent; None for a local model.
     """
 
     tests: tuple[TestEstimate, ...]
@@ -133,7 +133,7 @@ def estimate_tests(
     Args:
         planned: The tests.
         scorer: Says how batches are made and what the store holds.
-        price_per_hour: Of the device, in any currency.
+        price_per_hour: Price of the device per hour, in any currency.
         compiled_in: Where the compiler keeps programs, if it does.
         budget: Prices of a server's tokens.
     """

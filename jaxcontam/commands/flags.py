@@ -61,7 +61,7 @@ class StoreFlags(DtypeFlags):
     batch_tokens: int | None = None
     """Tokens a batch (default: by device)."""
     store: Path | None = None
-    """Folder of scores, from which a rerun goes on (default: beside the report)."""
+    """Folder of scores, from which a rerun resumes (default: beside the report)."""
     no_store: bool = False
     """Keep no scores."""
 
@@ -80,7 +80,7 @@ class TextFlags(Flags):
     text_field: str | None = None
     """Field that is the text (default: known names; .txt has lines)."""
     limit: int | None = None
-    """Take the first so many records of a file, never a sample."""
+    """Take the first N records of a file, never a sample."""
 
     def __post_init__(self) -> None:
         check_positive(self, "limit")
@@ -151,7 +151,7 @@ def report_folder(
 
     Args:
         command: Its flags.
-        name: Of the command.
+        name: Name of the command.
         model: What is asked.
         digest: `sha256:` of what it is asked about.
     """

@@ -74,7 +74,7 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
     document_field: str | None = None
     """Field that names the document a text was cut from; its texts count as one."""
     length: int | None = None
-    """Cut each text to its first so many words."""
+    """Cut each text to its first N words."""
     scores: tuple[str, ...] = (AUTO,)
     """Names of scores, blanks or commas between; or auto (one pass or two), or all."""
     primary: str | None = None
@@ -119,7 +119,7 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
         check_sources(self.texts, self.members, self.nonmembers, self.label_field)
 
     def run(self) -> dict[str, Any] | None:
-        """Score, judge, write and print; returns the report, or None of a dry run."""
+        """Score, judge, write and print; returns the report, or None for a dry run."""
         watch = Stopwatch()
         run = read_texts(
             self.texts,
@@ -188,7 +188,7 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
         return found | ({"corpus"} if self.corpus else set())
 
     def _inputs(self, opened: "OpenModel", out: Path) -> "Inputs":
-        """What scores need beside the model and the texts."""
+        """What scores need besides the model and the texts."""
         from jaxcontam.methods.membership.neighbours import edited
         from jaxcontam.methods.membership.plan import Inputs
         from jaxcontam.methods.membership.text_model import text_model_of

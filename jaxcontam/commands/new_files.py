@@ -1,4 +1,4 @@
-"""Files that must not replace anything and must not be half there."""
+"""Files that replace nothing and are written whole or not at all."""
 
 import contextlib
 import os

@@ -16,7 +16,7 @@ def print_checks(
     Args:
         checks: Pre-tests of each benchmark.
         console: Where to print.
-        every: Name those that passed, too.
+        every: Also name those that passed.
     """
     for name, pretests in checks.items():
         counted = [test for test in pretests if test.applicable]

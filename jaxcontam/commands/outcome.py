@@ -30,8 +30,8 @@ def print_outcome(
     """Print decided results, notes of primary ones, and what to do about them.
 
     Args:
-        results: Of one run.
-        command: The words that made them; remedies repeat it.
+        results: Results of one run.
+        command: The command line that made them; remedies repeat it.
         page: Where report.html stands.
         console: Where to print.
     """

@@ -48,7 +48,7 @@ _NAMED_FAULTS = 20
 # So many records without one text mean that a flag is wrong, not the records.
 _HOPELESS = 1000
 _PRINTED_FAULTS, _PRINTED_FOUND = 3, 5
-# Words that so many examples share may be the frame around them.
+# Words shared by this many examples may be the frame around them.
 _SHARED = 10
 
 
@@ -72,7 +72,7 @@ class Overlap:
     benchmark_field: str | None = None
     """Or the one field of an example that is its text."""
     limit: int | None = None
-    """Take the first so many examples."""
+    """Take the first N examples."""
     out: Path | None = None
     """Folder for overlap.json (default: runs/overlap/BENCHMARK-DIGEST)."""
     json: bool = False
@@ -307,7 +307,7 @@ def _write(document: dict[str, Any], out: Path, key: str, reached: Reached) -> N
 
 
 def _finished(out: Path, reached: Reached) -> dict[str, Any] | None:
-    """The result of the same search, if it was finished and is still there."""
+    """The result of the same search, if it finished and still exists."""
     if reached.finished is None:
         return None
     try:

@@ -19,11 +19,11 @@ class Pilot:
         benchmark: Its name.
         n_examples: Examples scored.
         example_tokens: Mean ids of an example.
-        context: Of the model that was scored.
-        symmetry: Of the pair matrices; 0 where none were scored.
-        effect: Of the deciding test, nats per boundary.
+        context: Context of the scored model, in tokens.
+        symmetry: Symmetry of the pair matrices; 0 where none were scored.
+        effect: Effect of the deciding test, nats per boundary.
         sd: Method -> standard deviation of what chance adds to one boundary.
-        tokens_per_second: Of the whole run, loading and analysis included; None if
+        tokens_per_second: Speed of the run, loading and analysis included; None if
             every score came from a store.
     """
 

@@ -26,7 +26,7 @@ from jaxcontam.terminal import Terminal
 
 # More orders a stratum than this are no remedy.
 _MOST_ORDERS = 9_999
-# Of the boundaries, where few of them carry all of the memory.
+# Share of boundaries that carry all of the memory, where few do.
 _FEW = 0.1
 
 

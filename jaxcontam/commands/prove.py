@@ -23,7 +23,7 @@ class Prove:
     """Test a matrix of scores: rows are strata, column 0 the published version.
 
     Examples:
-        # a row a stratum, the published version first
+        # a row per stratum, the published version first
         jaxcontam prove matrix.csv
     """
 

@@ -43,11 +43,11 @@ def publish(
     With several processes the first does; the others return nothing.
 
     Args:
-        results: One a test, before verdicts.
+        results: One per test, before verdicts.
         evidence: One a result.
-        command: The words that made it.
+        command: The command line that made it.
         seed: The run's seed.
-        watch: Started with the run.
+        watch: The run's timer.
         model: What was scored.
         min_effect: See `decide`.
         out: Folder.

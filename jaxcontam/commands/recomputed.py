@@ -1,4 +1,4 @@
-"""Whether what a report states is what its evidence gives when computed again."""
+"""Whether recomputing the evidence gives what a report states."""
 
 import dataclasses
 import math

@@ -48,7 +48,7 @@ from jaxcontam.scoring.api.address import PREFIX, ApiModel, parse_api
 from jaxcontam.scoring.api.budget import Budget, Spending
 from jaxcontam.terminal import Terminal, json_text
 
-# Of the run itself; all other flags say how a model is asked.
+# Flags of the run itself; all others say how a model is asked.
 _WITH_RECORDED = {
     *("recorded", "control", "judge", "bleurt", "embedding_model", "annotated"),
     *("concurrency", "budget", "price_in", "price_out", "retry_refused"),
@@ -57,7 +57,7 @@ _WITH_RECORDED = {
 _bar = functools.partial(progress_bar, unit="answers/s")
 
 JOURNAL_NAME = "requests.jsonl"
-"""Finished answers under `--out`, from which a rerun goes on."""
+"""Finished answers under `--out`, from which a rerun resumes."""
 
 SHEET_NAME = "annotate.csv"
 """Blind sheet under `--out` for people's labels."""
@@ -81,7 +81,7 @@ class Replicate(DtypeFlags, ReportFlags):
     benchmark: Positional[Path | None] = None
     """File of the partition: .jsonl, .json, .csv, .tsv or .txt."""
     recorded: Path | None = None
-    """Judge completions made elsewhere: a .csv with a row an instance."""
+    """Judge completions made elsewhere: a .csv with a row per instance."""
     dataset_name: str | None = None
     """What the guided instruction calls the dataset (default: the file's name)."""
     split_name: str = "test"
@@ -95,9 +95,9 @@ class Replicate(DtypeFlags, ReportFlags):
     template: str | None = None
     """Or the text of an instance, with fields in braces."""
     first_field: str | None = None
-    """Of pairs: field that the model is shown (default: known names)."""
+    """Field of a pair that the model is shown (default: known names)."""
     second_field: str | None = None
-    """Of pairs: field that it must write."""
+    """Field of a pair that it must write."""
     label_field: str | None = None
     """Field of the label, which the instructions then name."""
     label_names: tuple[str, ...] = ()
@@ -132,9 +132,9 @@ class Replicate(DtypeFlags, ReportFlags):
     budget: float | None = None
     """Stop before requests cost more, in the currency of the prices."""
     price_in: float | None = None
-    """Of a million prompt tokens, for --budget and --dry-run."""
+    """Price of a million prompt tokens, for --budget and --dry-run."""
     price_out: float | None = None
-    """Of a million new tokens."""
+    """Price of a million new tokens."""
     retry_refused: bool = False
     """Ask again for what a server refused in an earlier run."""
     dry_run: bool = False
@@ -185,7 +185,7 @@ class Replicate(DtypeFlags, ReportFlags):
         return tuple(dict.fromkeys(name.strip() for name in self.compare.split(",")))
 
     def _check_recorded(self) -> None:
-        """Refuse what does not go with completions that are there already."""
+        """Refuse flags that do not apply to existing completions."""
         if self.model is not None:
             raise InputError(
                 "--recorded asks no model", hint="leave MODEL and BENCHMARK out"
@@ -270,7 +270,7 @@ class Replicate(DtypeFlags, ReportFlags):
     def _asked(
         self, settings: ServerSettings, watch: Stopwatch
     ) -> tuple[ReplicationAnalysis, Path] | None:
-        """Answers and the folder of the report; None of a dry run."""
+        """Answers and the folder of the report; None for a dry run."""
         assert self.model is not None and self.benchmark is not None
         plan = self._plan(self.benchmark)
         # Faults of what is needed last are found before anything is paid for.

@@ -27,7 +27,7 @@ class CountingCompleter:
     """Answers everything with made-up words, and keeps what it was asked.
 
     Attributes:
-        name: Of the model in whose place it answers.
+        name: Name of the model that it stands in for.
         bodies: Requests, as `ChatCompleter` makes them.
     """
 
@@ -75,10 +75,10 @@ def planned_words(
     """What a run would ask, counted by a run whose answers are made up.
 
     Args:
-        plan: Of the run.
+        plan: The run's plan.
         model: What would be asked.
         judge: Who would judge, or None.
-        journal: Of answers that an earlier run has.
+        journal: Journal of an earlier run's answers.
         budget: Prices of requests.
     """
     is_served = isinstance(model, ApiModel)

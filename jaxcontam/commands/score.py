@@ -24,13 +24,13 @@ class Score(ScoringFlags, TextFlags):
     """Score every token of each text: log-probability, and its mean and variance.
 
     Examples:
-        jaxcontam score MODEL_DIR texts.txt --out scores.jsonl  # a row a text
+        jaxcontam score MODEL_DIR texts.txt --out scores.jsonl  # a row per text
     """
 
     texts: Positional[Path]
     """File of texts: .jsonl, .json, .csv, .tsv or .txt; by default the raw line."""
     out: Path
-    """File to write, one JSON row a text."""
+    """File to write, one JSON row per text."""
 
     def run(self) -> int:
         """Score and write; returns 0."""

@@ -1,4 +1,4 @@
-"""How far a search of a corpus has come, on disk: the same command goes on from it."""
+"""Progress of a corpus search, on disk: the same command resumes from it."""
 
 import dataclasses
 import io

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from jaxcontam.models.checkpoint import Checkpoint
 
 JOURNAL_NAME = "samples.jsonl"
-"""Finished samples and answers under `--out`, from which a rerun goes on."""
+"""Finished samples and answers under `--out`, from which a rerun resumes."""
 
 
 _COLDEST = 1e-6
@@ -82,7 +82,7 @@ class Unlearning(StoreFlags, ReportFlags):
     text_field: str | None = None
     """Field of a table that is the text (default: text)."""
     limit: int | None = None
-    """Take the first so many texts, and the first so many questions."""
+    """Take the first N texts, and the first N questions."""
     words: int = 512
     """Words of a chunk."""
     k: float = 20.0
@@ -111,7 +111,7 @@ class Unlearning(StoreFlags, ReportFlags):
     temperature: float = 1.0
     """1 samples from the model's own distribution, 0 takes the likeliest token."""
     most: int = 200
-    """Sample from at most so many suspicious texts and so many others."""
+    """Sample from at most N suspicious texts and N others."""
     embedding_model: str | None = None
     """Model whose mean hidden states are compared: cosine of sample and text."""
     judge: str | None = None

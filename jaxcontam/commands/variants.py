@@ -54,7 +54,7 @@ class Variants(ScoringFlags, ReportFlags):
     score: ScoreUnit = "token"
     """Mean log-probability a token, or the total, which prefers short versions."""
     limit: int | None = None
-    """Take the first so many rows, never a sample."""
+    """Take the first N rows, never a sample."""
     min_effect: float | None = None
     """Nats that `no evidence` must be able to find (default: 0.1 a token, 5 total)."""
 

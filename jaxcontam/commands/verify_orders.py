@@ -36,7 +36,7 @@ from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.padding import padded
 from jaxcontam.verdict import decide, screen
 
-# Only these can be differences of large numbers near 0; they have a scale of their own.
+# Only these can be differences of large numbers near 0; they have their own scale.
 _SIGNED = ("statistic", "effect", "difference", "symmetry", "lag_profile", "neighbours")
 # What rounding may leave of sums of scores, as a share of all of them.
 _ROUNDING = 1e-12
@@ -115,7 +115,7 @@ def _rebuilt(
 
     Args:
         stated: As it stands in the report.
-        evidence: Of the row; None for one that is made of others.
+        evidence: Evidence of the row; None if it combines other rows.
         report: The report.
         rows: Its order tests, as they stand there.
         before: Those that were rebuilt before.

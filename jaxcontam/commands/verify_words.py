@@ -117,7 +117,7 @@ def report_faults(report: Report, rows: Sequence[OrderResult]) -> list[str]:
     faults = []
     if len({(row.benchmark, row.method) for row in rows}) < len(rows):
         faults.append("a test stands twice")
-    # Each secret alone has a name of its own, and the joint test decides.
+    # Each secret alone has its own name, and the joint test decides.
     deciding = {row.benchmark: 0 for row in rows if row.method != canary.ALONE.name}
     deciding |= Counter(row.benchmark for row in rows if row.primary)
     faults += [

@@ -157,7 +157,7 @@ def _file_records(
     Args:
         path: The file.
         limit: Most rows that are read of a table.
-        lines_in_json: A .json file may also hold one value a line, as on the hub.
+        lines_in_json: A .json file may also hold one value per line, as on the hub.
     """
     if is_table(path):
         return [

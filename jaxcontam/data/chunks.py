@@ -63,8 +63,8 @@ def random_snippets(
 ) -> tuple[str, ...]:
     """Snippets of a text at random places, none sharing a word with another.
 
-    Of W words, floor(W / n_words) snippets fit side by side: a text that is too short
-    for all gives that many, and one of fewer than `n_words` words gives itself, whole.
+    W words hold at most floor(W / n_words) snippets: a text too short for `n_snippets`
+    gives that many, and one with fewer than `n_words` words gives itself, whole.
     Every set of places is equally likely.
 
     Args:

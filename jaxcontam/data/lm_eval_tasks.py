@@ -62,7 +62,7 @@ def read_task(word: str) -> tuple[str, list[TaskRecord], Provenance]:
             hint="export the split to a file in its published order",
         )
     else:
-        # What a function of the task returns as a dataset is in an order of its own.
+        # What a function of the task returns as a dataset is in its own order.
         is_made = callable(getattr(task.config, "custom_dataset", None))
         provenance = "unknown" if is_made else "published"
     records: list[TaskRecord] = []

@@ -42,7 +42,7 @@ class PlantedSet:
     Attributes:
         name: The set's own name.
         copies: Duplication count; 0 for a control that was never injected.
-        shuffled: True if each copy has an order of its own, as spread copies have.
+        shuffled: True if each copy has its own order, as spread copies have.
         n_examples: Examples in the set.
         fingerprint: Digest of the examples in published order.
         content_digest: Digest of the examples whatever their order.
@@ -55,7 +55,7 @@ class PlantedSet:
         text_field: Field of that file's records which is the text; None where the
             line is.
         layout: `block` for copies in one piece; `spread` if each example of a copy has
-            a place of its own, and so no order.
+            its own place, and so no order.
         example_offsets: For a spread set, by copy, the stream index of each example's
             first id, in the order of `file`.
         when: Planned time of the copies: `uniform` (in random order with all else),

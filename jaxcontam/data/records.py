@@ -53,7 +53,7 @@ Records = Iterator[tuple[int, object, Place]]
 
 
 def json_lines(stream: BinaryIO, stored: BinaryIO, start: Place) -> Records:
-    """One JSON value a line; blank lines are skipped."""
+    """One JSON value per line; blank lines are skipped."""
     stream.seek(0)
     line = 0
     while data := stream.readline(MAX_RECORD + 1):

@@ -16,7 +16,7 @@ SUFFIX = ".parquet"
 _BATCH_ROWS = 65536
 # A year above 9999 overflows, and an unknown time zone is a missing key.
 _NO_TIME = (OverflowError, KeyError)
-# Values of 16 bytes that are read as numbers with a spelling of their own.
+# Values of 16 bytes that are read as numbers with their own spelling.
 _SPELLED_BYTES = ("arrow.uuid",)
 
 

@@ -78,7 +78,7 @@ def calibrate_test(
         encoded: Its ids.
         method: A test; an exact one is run on fresh orders from end to end, columns of
             an approximate one are relabelled.
-        scorer: Of the model.
+        scorer: The model's scorer.
         prefix_id: As for `plan_test`, like `context`, `n_orders` and `group_field`.
         context: Tokens that the model reads at once.
         seed: Seeds the fresh orders and, through them, each test.
@@ -190,7 +190,7 @@ def fresh_order(
         encoded: Its ids.
         seed: The run's seed.
         draw: Number of the draw; each is independent of the others.
-        groups: One value an example; examples then move among places of equal value.
+        groups: One value per example; examples then move among places of equal value.
     """
     rng = row_generator(seed, benchmark.content_digest, _STREAM, draw)
     order = np.arange(len(benchmark))

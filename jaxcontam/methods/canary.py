@@ -55,7 +55,7 @@ def canary_rows(
         secret_K: Scores of the injected sequences, nats.
         held_out_N: Scores of the held-out ones; at least as many.
         seed: The run's seed.
-        content_digest: Of all sequences, blind to their order.
+        content_digest: Digest of all sequences, blind to their order.
 
     Raises:
         InputError: If there are fewer held-out sequences than secrets.
@@ -107,7 +107,7 @@ def exposure(p_value: float, n_candidates: int) -> float:
     rank, log2(candidates) the first.
 
     Args:
-        p_value: Of `alone_numbers`.
+        p_value: p-value from `alone_numbers`.
         n_candidates: Held-out sequences and the secret itself.
 
     Source:
@@ -156,7 +156,7 @@ def _alone_numbers(rows: Sequence[np.ndarray], seed: int) -> OrderNumbers:
 
 
 def _joint_numbers(rows: Sequence[np.ndarray], seed: int) -> OrderNumbers:
-    """Of one secret the joint test is that of the secret alone."""
+    """Joint test of all secrets; with one, the test of that secret alone."""
     if len(rows) == 1:
         return alone_numbers(rows[0], seed=seed)
     return version_numbers(rows, seed)

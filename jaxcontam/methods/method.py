@@ -36,9 +36,9 @@ class OrderFile:
         context: Tokens that the model reads at once.
         seed: The run's seed.
         content_digest: Digest of the sorted example digests.
-        groups: One value an example, or None.
-        first_tokens: Of pair tests: how many tokens of each example may count.
-        level: Of sequential tests: the p-value at which they stop.
+        groups: One value per example, or None.
+        first_tokens: Choices of how many tokens of each example count, in pair tests.
+        level: p-value at which sequential tests stop.
     """
 
     n_examples: int
@@ -238,7 +238,7 @@ class PairMethod:
             evidence: Pair matrices, published orders and groups.
             grouped: Unused: the groups are in the evidence.
             seed: The run's seed.
-            content_digest: Of the benchmark.
+            content_digest: Digest of the benchmark's content.
 
         Raises:
             ValueError: If an entry is missing or not finite.
@@ -333,7 +333,7 @@ def stratum_runs(published_KS: np.ndarray, n_examples: int) -> np.ndarray:
 
     Args:
         published_KS: Example indices of each stratum, -1 in padding.
-        n_examples: Of the whole file: fewer examples are cut into shorter runs.
+        n_examples: Examples in the whole file; small files are cut into shorter runs.
     """
     length = run_length(n_examples)
     runs_KS = np.zeros(published_KS.shape, np.int64)

@@ -80,8 +80,8 @@ def plan_test(
         n_orders: m; None is the method's own. Pair tests have all orders anyway.
         group_field: Orders move examples only within equal values of this field.
         block_field: Examples are runs of equal values of this field.
-        first_tokens: Of pair tests: how many tokens of each example may count.
-        level: Of sequential tests: the p-value at which they stop.
+        first_tokens: Choices of how many tokens of each example count, in pair tests.
+        level: p-value at which sequential tests stop.
 
     Raises:
         InputError: If the file has too few examples, no two examples fit the context,
@@ -189,10 +189,10 @@ def order_result(
         planned: The test.
         scored: Its scores.
         primary: Whether this test decides.
-        pretests: Of the file; only those that bear on the null are kept.
+        pretests: Pre-tests of the file; only those that bear on the null are kept.
         method: Analyse the same scores by another method, at no cost.
         copies: Planted duplication count, in studies.
-        copies_shuffled: Whether each planted copy had an order of its own.
+        copies_shuffled: Whether each planted copy had its own order.
     """
     benchmark = planned.benchmark
     n_targets = planned.n_targets if scored.n_targets is None else scored.n_targets

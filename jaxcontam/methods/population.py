@@ -24,7 +24,7 @@ def score_population_tests(
 
     Args:
         planned: The tests of each model; all of them score pairs.
-        graphdef: Of the decoder, from `nnx.split`.
+        graphdef: Graph definition of the decoder, from `nnx.split`.
         states: Weights with an axis of models in front.
         context: Tokens that the models read at once.
         side_by_side: See `score_population`.

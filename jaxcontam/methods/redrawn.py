@@ -18,7 +18,7 @@ def counts(method: str, evidence: Evidence) -> tuple[int, int]:
 
     Args:
         method: Name of the test.
-        evidence: Of the row.
+        evidence: Evidence of the row.
 
     Raises:
         InputError: If there is no such test.
@@ -55,7 +55,7 @@ def redrawn(
 
     Args:
         result: The row, with the counts of its evidence.
-        evidence: Of the row.
+        evidence: Evidence of the row.
         seed: The run's seed.
         level: The p-value at which sequential tests stop.
 

@@ -24,12 +24,12 @@ def reference_result(
     stratum, exact under the same null, and blind to order that both models see.
 
     Args:
-        method: Of the target.
+        method: Method of the target.
         evidence: The target's, with `reference_pairs`.
-        name: Of the reference.
-        fingerprint: Of the reference.
+        name: Name of the reference.
+        fingerprint: Fingerprint of the reference.
         seed: The run's seed.
-        content_digest: Of the benchmark.
+        content_digest: Digest of the benchmark's content.
 
     Raises:
         ValueError: If a matrix is missing or not finite.

@@ -73,7 +73,7 @@ def combined_numbers(parts: Sequence[OrderNumbers]) -> OrderNumbers:
     the detectable one, unless only the second part can reach half the level.
 
     Args:
-        parts: Of the two tests.
+        parts: Numbers of both tests.
     """
     first, second = parts
     log10_p = two_min(first.log10_p, second.log10_p)

@@ -108,8 +108,8 @@ def screen_result(
 
     Args:
         ratio_N: (N,) NaN for texts without a score; at least one has one.
-        name: Of the file.
-        fingerprint: Of the texts.
+        name: Name of the file.
+        fingerprint: Digest of the texts.
         task: What the texts are.
         method: Name of the score.
         setting: Its parameter, or "".
@@ -155,7 +155,7 @@ def draw_arms(
     Args:
         suspicious_N: (N,) bool.
         usable_N: (N,) bool: texts that have a score and a truth to compare with.
-        most: Most texts of an arm; of more, so many are drawn at random.
+        most: Most texts of an arm; more are sampled at random.
         seed: Seeds the draw.
 
     Returns:
@@ -178,8 +178,8 @@ class Similarities:
     Attributes:
         method: Name of the measure.
         selected_AK: (A, K) of the suspicious texts; NaN where the judge said nothing.
-        unselected_AK: Of the control.
-        elsewhere_AK: Of the suspicious texts' samples against another one's truth; or
+        unselected_AK: The same for the control.
+        elsewhere_AK: The suspicious texts' samples against another text's truth; or
             None.
         n_refused: How many of the NaN stand for a request that was refused.
         refusal: What the server said of the first of them.
@@ -208,9 +208,9 @@ def similarity_result(
     """Means of both arms and their difference, each with an interval.
 
     Args:
-        found: Of one measure.
-        name: Of the file.
-        fingerprint: Of the texts that were screened.
+        found: Rates of one measure.
+        name: Name of the file.
+        fingerprint: Digest of the screened texts.
         task: What the texts are.
         primary: Whether this measure leads.
         n_samples: K.

@@ -25,7 +25,7 @@ class VersionSet:
     """Texts of a test of versions.
 
     Attributes:
-        name: Of the file.
+        name: Name of the file.
         rows: Versions of each row, the published one first; at least two each.
         places: Where each row stands in the file, for messages.
     """
@@ -50,7 +50,7 @@ class ScoredVersions:
     """Scores of a test of versions.
 
     Attributes:
-        rows: One float64 array a row, nats (or nats a token), published first.
+        rows: One float64 array a row, nats (or nats per token), published first.
         place: (K,) where the published version stood.
         n_scored: Target tokens that went through the model.
         n_cached: Target tokens whose scores the store held.

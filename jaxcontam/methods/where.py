@@ -14,7 +14,7 @@ from jaxcontam.stats.pair_statistic import PairStatistic, PairStrata
 from jaxcontam.stats.pair_test import sampled_columns
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE
 
-# Orders of a stratum beside the published one. A stratum of eight has 40,320, and
+# Orders of a stratum besides the published one. A stratum of eight has 40,320, and
 # those of a large file do not fit in memory together.
 _N_SAMPLED = 999
 
@@ -51,7 +51,7 @@ def where_in_pairs(
         statistic: What is summed over an order.
         orders_KMS: Column 0 is the published order.
         seed: The run's seed.
-        content_digest: Of the benchmark.
+        content_digest: Digest of the benchmark's content.
     """
     rows = sampled_columns(
         strata,

@@ -189,7 +189,7 @@ def attend_splash(
 ) -> jax.Array:
     """Attention by the splash kernel of Pallas, `[B, T, H, E]`.
 
-    Rows are padded to whole blocks, and the padding is a segment of its own. float32
+    Rows are padded to whole blocks, and the padding is its own segment. float32
     operands are multiplied at the default matmul precision at tracing (the scorer sets
     the highest, six passes of the matrix unit); bfloat16 operands are multiplied
     exactly, and the softmax weights are rounded to bfloat16.

@@ -101,7 +101,7 @@ class MaskedModel:
         Source:
             Mattern et al., arXiv:2305.18462. Their places are those whose candidates
             have the highest ratios of the text; ours are drawn, which takes as many
-            passes as neighbours in place of one a token.
+            passes as neighbours in place of one per token.
         """
         import torch
 

@@ -57,7 +57,7 @@ class BookRate:
         rate_low: Lower end of its 95 % interval (Wilson), as if snippets were
             independent.
         rate_high: Upper end.
-        threshold: Of a known book the cut that the other known books give.
+        threshold: Threshold fitted on the other known books, for a known book.
     """
 
     title: str

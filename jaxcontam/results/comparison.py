@@ -13,8 +13,8 @@ class ComparedTest:
         benchmark: Its name.
         model: The model's name, with its report's folder where two have one name.
         report: Folder of the report.
-        model_fingerprint: Of the model.
-        benchmark_fingerprint: Of the examples in their order.
+        model_fingerprint: Fingerprint of the model.
+        benchmark_fingerprint: Fingerprint of the examples in their order.
         method: The deciding test.
         verdict: As in its report.
         p_value: Before any correction.
@@ -23,17 +23,17 @@ class ComparedTest:
         p_adjusted: Holm over the benchmarks of its own report.
         p_adjusted_all: Holm over all tests that are compared.
         p_adjusted_floor: Smallest that `p_adjusted_all` can be, by all `p_floor`.
-        effect: Of an order test as in `OrderNumbers`; of a ranking its AUC.
+        effect: As in `OrderNumbers` for an order test; AUC for a ranking.
         effect_se: Standard error of `effect`.
         effect_low: Lower end of its 95 % interval.
         effect_high: Upper end.
-        mde: Smallest detectable effect; None of a ranking.
+        mde: Smallest detectable effect; None for a ranking.
         effect_unit: Unit of them all.
-        validity: `exact`, `asymptotic` or `heuristic`; None of a ranking, whose
+        validity: `exact`, `asymptotic` or `heuristic`; None for a ranking, whose
             p-value supposes that labels were assigned by chance.
         n_examples: Examples of the benchmark, or texts on both sides.
-        n_strata: Strata; None of a ranking.
-        n_orders: Orders a stratum; None of a ranking.
+        n_strata: Strata; None for a ranking.
+        n_orders: Orders per stratum; None for a ranking.
         comparable: False if other models were tested otherwise on this benchmark.
     """
 

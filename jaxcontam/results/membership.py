@@ -94,8 +94,8 @@ class ScoreResult:
         difference_low: Lower end of its 95 % interval (paired DeLong).
         difference_high: Upper end.
         difference_p: Two-sided p-value of the difference.
-        p_adjusted: Of the primary score; None for the others.
-        verdict: Of the primary score; None for the others.
+        p_adjusted: Adjusted p-value of the primary score; None for the others.
+        verdict: Verdict of the primary score; None for the others.
         warnings: What the reader should know, one sentence each.
         copies: Planted duplication count, in studies; else None.
     """
@@ -213,7 +213,7 @@ class MembershipStudy:
     """What was asked of a membership run: `study` of its report.
 
     Attributes:
-        name: Of the file of texts.
+        name: Name of the file of texts.
         fingerprint: Digest of the texts and their sides.
         primary: The score that decides.
         fprs: False-positive rates that were asked for.

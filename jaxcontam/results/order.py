@@ -59,14 +59,14 @@ class ReferenceResult:
     """The same test of a model that cannot have seen the file.
 
     Attributes:
-        name: Of the reference model.
+        name: Name of the reference model.
         fingerprint: Digest of what decides its scores.
-        p_value: Of the test on the reference.
+        p_value: p-value of the test on the reference.
         log10_p: log10 of it.
-        effect: Of the reference, nats a boundary.
+        effect: Effect on the reference, nats per boundary.
         effect_se: Standard error.
         difference: By how much more the model prefers the published order than the
-            reference does, nats a boundary; paired by stratum.
+            reference does, nats per boundary; paired by stratum.
         difference_se: Standard error.
         difference_p: p-value of the difference, by the same test.
         difference_log10_p: log10 of it.
@@ -147,21 +147,21 @@ class OrderNumbers:
             can be, because `p_floor` exceeds 0.001.
         scores: How log-likelihoods became scores: `centred`, `studentised` or
             `double-centred`; `smaller p` where two tests became one.
-        first_tokens: Of pair tests: tokens of each example that count after those that
+        first_tokens: Counted tokens of each example, in pair tests, after those that
             all examples share; -1 is all.
-        symmetry: Of pair tests: correlation of [i, j] with [j, i] by chance.
-        lag_profile: Of pair tests, where all pairs were scored: mean centred entry
-            [i, i + h] in standard deviations, for h = -5..-1 and 1..5.
-        exposure: Of one secret among held-out ones: log2(candidates) - log2(rank),
-            in bits.
-        n_used: Of sequential tests: strata, or random orders, until the test stopped.
-        stop: Of sequential tests: why it did; see `jaxcontam.stats.sequential.Stop`.
+        symmetry: Chance correlation of [i, j] with [j, i], in pair tests.
+        lag_profile: Mean centred entry [i, i + h] in standard deviations, for h =
+            -5..-1 and 1..5, where a pair test scored all pairs.
+        exposure: log2(candidates) - log2(rank) of one secret among held-out ones, in
+            bits.
+        n_used: Strata, or random orders, until a sequential test stopped.
+        stop: Why a sequential test stopped; see `jaxcontam.stats.sequential.Stop`.
         local: Where in the file the evidence lies; None where nothing was looked for.
-        neighbours: Of pair tests: what an example gains after the one published before
+        neighbours: What an example gains in a pair test after the one published before
             it, which memory and natural order give, and after the one behind it, which
             natural order alone gives.
-        log10_p_all_orders: Of direction, where all pairs were scored: log10 of the
-            p-value that the same sum would have, had the order been drawn at random.
+        log10_p_all_orders: log10 of the p-value that direction's sum would have, had
+            the order been drawn at random, where all pairs were scored.
     """
 
     statistic: float
@@ -245,7 +245,7 @@ class OrderResult:
             null.
         n_strata: K, strata with more than one distinct order.
         n_dropped: Strata left out because they have one order only.
-        n_orders: m, counterfactual orders a stratum.
+        n_orders: m, counterfactual orders per stratum.
         group_field: Field within whose values orders move, or None.
         block_field: Field whose runs of equal values take the place of examples.
         tokens_scored: Target tokens that went through the model.
@@ -259,7 +259,7 @@ class OrderResult:
         n_repeats: Examples that repeat an earlier one and were left out.
         reference: The same test of a reference model, if one was given.
         copies: Planted duplication count, in studies; else None.
-        copies_shuffled: True if each planted copy had an order of its own.
+        copies_shuffled: True if each planted copy had its own order.
     """
 
     benchmark: str

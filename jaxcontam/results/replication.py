@@ -31,7 +31,7 @@ class OverlapResult:
         general: Mean overlap with the general instruction.
         p_value: One-sided; None for fewer than two pairs.
         p_floor: Smallest p-value that so many pairs can give; None for bootstraps.
-        prompt_version: Of the instructions: a name and a digest of their words.
+        prompt_version: Version of the instructions: a name and a digest of their words.
         verdict: `suspected` by p <= 0.05, never more.
         warnings: What the reader should know, one sentence each.
     """
@@ -63,7 +63,7 @@ class JudgeResult:
         primary: True for the one row that decides.
         n_instances: Guided completions that have a label.
         n_exact: Exact copies.
-        n_short: Of these, copies of references of one or two words, which enter the
+        n_short: Exact copies of references of one or two words, which enter the
             rate and do not decide.
         n_follows: Instances whose second piece follows from the first one by rule, such
             as counting; left out of every count.
@@ -76,9 +76,9 @@ class JudgeResult:
         rate_high: Upper end.
         n_control: Completions of a set that cannot have been seen that have a label; 0
             without such a set.
-        n_control_unparsed: Of the control, answers of a judge as in `n_unparsed`.
-        n_control_refused: Of the control, requests as in `n_refused`.
-        n_control_follows: Of the control, instances as in `n_follows`.
+        n_control_unparsed: `n_unparsed` of the control.
+        n_control_refused: `n_refused` of the control.
+        n_control_follows: `n_follows` of the control.
         control_copies: Exact or near-exact copies among those of the control.
         n_needed: The smallest number of copies for which p_control is at most 0.001;
             None without a control, or where all would be too few.
@@ -87,10 +87,10 @@ class JudgeResult:
         p_control_barnard: The same by Barnard's exact test.
         agreement: Share of instances that humans judged alike, copy or not; None
             without human labels.
-        f1: Of finding what humans call a copy; None without.
+        f1: F1 of finding what humans call a copy; None without.
         agreement_of_always_no: What a judge that never finds one would reach.
-        prompt_version: Of the instructions that made the completions.
-        judge_version: Of the judge: its constants, or the words of its prompt.
+        prompt_version: Version of the instructions that made the completions.
+        judge_version: Version of the judge: its constants, or the words of its prompt.
         verdict: By algorithm 2 of the paper: `suspected` without a control, and where
             p_control <= 0.05; `contaminated` where p_control <= 0.001. None where
             nothing was judged, where nothing of a control was, and where the control is
@@ -140,7 +140,7 @@ class ComparisonResult:
         method: One of `COMPARISONS`.
         primary: Always False.
         n_instances: Instances that were asked about, or 1 for a split as a whole.
-        n_found: Of these, how many the method finds.
+        n_found: Instances that the method finds.
         n_refused: Requests that a server refused.
         rate: `n_found` over those answered; None where none was.
         rate_low: Lower end of its 95 % interval (Wilson).

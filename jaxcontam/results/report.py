@@ -22,7 +22,7 @@ from jaxcontam.results.replication import (
 from jaxcontam.results.unlearning import ScreenResult, SimilarityResult
 
 SCHEMA = 1
-"""Of report.json: fields that it has, and what they mean."""
+"""Schema version of report.json: its fields and their meaning."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class ServedInfo:
 
     Attributes:
         way: How it gives log-probabilities, and what is sent.
-        has_bos: Of texts: whether it puts a token before them; None where ids are sent.
+        has_bos: Whether it puts a token before texts; None where ids are sent.
         read_write_difference: Nats by which a token's log-probability when it is read
             differs from that when the model wrote it, on average.
         repeat_difference: Largest difference between two answers to one request.
@@ -81,7 +81,7 @@ class ModelInfo:
         fingerprint: Digest of what decides the scores, as far as it is known.
         n_parameters: None where the weights are not here.
         dtype: `unknown` where others run the model, like `precision`.
-        precision: Of matrix products.
+        precision: Precision of matrix products.
         context: Ids that are read at once.
         attention: Kernel of a library that computed attention, if one did.
         served: What a server was found to do; None where the model runs here.
@@ -105,7 +105,7 @@ class DeviceInfo:
         platform: Such as cpu or gpu.
         kind: As its maker calls it.
         n: Devices.
-        cpu_cores: Of the host, as far as this process may use them.
+        cpu_cores: CPU cores of the host that this process may use.
         n_model: Devices that one copy of the weights is divided among.
     """
 
@@ -155,18 +155,18 @@ class Report:
     """Everything that `report.json` holds, under the names of its fields.
 
     Attributes:
-        schema: Of these fields.
+        schema: Schema version of these fields.
         jaxcontam: Version that made it; empty before it is written.
-        command: The words that made it.
+        command: The command line that made it.
         seed: Seeds every random choice of the run.
         started: ISO 8601, UTC.
-        wall_seconds: Of the whole run.
+        wall_seconds: Duration of the whole run.
         model: None where no model was scored.
         device: None where no model was scored.
-        versions: Of the libraries that computed the numbers.
+        versions: Versions of the libraries that computed the numbers.
         min_effect: Effect above which `mde` makes a verdict `inconclusive`; None where
             no verdict is given.
-        results: One row a test.
+        results: One row per test.
         screening: One a benchmark where there are several; else empty.
         blind: What tells members from non-members without a model; of membership.
         thresholds: Scores above which a text counts as a member; of membership.

@@ -27,10 +27,10 @@ class ScreenResult:
         n_unscored: Texts without one.
         bound: A text is suspicious if its ratio lies between 1 / bound and bound.
         n_suspicious: Such texts.
-        share: Of the texts that have a score.
+        share: Share of suspicious texts among those with a score.
         share_low: Lower end of its 95 % interval (Wilson).
         share_high: Upper end.
-        ratio_median: Of the unlearned model's score over the original model's.
+        ratio_median: Median of the unlearned model's score over the original model's.
         warnings: What the reader should know, one sentence each.
     """
 
@@ -67,7 +67,7 @@ class SimilarityResult:
         primary: True for ROUGE-L recall.
         n_selected: Suspicious texts that were sampled from.
         n_unselected: Other texts that were, as a control.
-        n_samples: Of each text.
+        n_samples: Samples per text.
         n_unparsed: Answers of the judge that hold no number from 1 to 5.
         n_refused: Samples that the judge's server refused to read.
         selected: Mean over suspicious texts; None where there is none.

@@ -44,7 +44,7 @@ class AskedScorer:
 
         Args:
             ask: See `Ask`.
-            name: Of the model, to begin errors.
+            name: Name of the model, which errors begin with.
             context: Most ids of a request.
             ids: Sequences are a tokenizer's ids, of which the first of a sequence has
                 no score; else they are code points, and the first one counts, too.
@@ -154,7 +154,7 @@ class AskedScorer:
     def _check_same(
         self, requests: Sequence[Request], answers: Sequence[np.ndarray]
     ) -> None:
-        """Refuse an engine that answers the same whatever it is asked."""
+        """Refuse an engine that gives every request the same answer."""
         distinct = {continuation.tobytes() for _, continuation in requests}
         sums = {float(answer.sum()) for answer in answers}
         if len(distinct) > 2 and len(sums) == 1 and math.isfinite(min(sums)):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-# From so many on, padding rows of a length's last batch hardly count, and all plans
+# From this many on, padding rows of a length's last batch hardly count, and all plans
 # share one shape, which is compiled once and finds its scores in a store.
 _MANY_BATCHES = 8
 

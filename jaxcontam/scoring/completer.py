@@ -57,7 +57,7 @@ class Completer(Protocol):
             seed: With the prompt and the sample's index the seed of each answer,
                 where the model lets seeds be chosen.
             stop: An answer ends before the first of these strings.
-            progress: Told of answers and of all.
+            progress: Receives answers done and in total.
 
         Raises:
             InputError: If the model refuses everything, or keeps failing.

@@ -100,7 +100,7 @@ def complete_texts(
         prompts: Texts, at least one token each.
         sampling: How; without stop ids.
         journal: Where finished prompts are kept.
-        progress: Told of finished prompts and of all.
+        progress: Receives finished prompts and their total.
 
     Returns:
         `n_samples` texts a prompt.
@@ -132,7 +132,7 @@ def complete_ids(
         sampling: How; without stop ids.
         journal: Where finished prompts are kept.
         stop: A sample ends before the first of these strings.
-        progress: Told of finished prompts and of all.
+        progress: Receives finished prompts and their total.
 
     Raises:
         ValueError: If `new_tokens` leaves no room for a prompt, or one is empty.

@@ -23,7 +23,7 @@ class ScoringCost:
 
     Attributes:
         n_targets: Target tokens.
-        n_cached: Of these, how many are in whole batches that the store holds, or
+        n_cached: How many are in whole batches that the store holds, or
             that plans before this one put there.
         positions: Input positions still to be scored, padding included, by the shape
             of their batch: (B, S), or `PairBatch.shape`.

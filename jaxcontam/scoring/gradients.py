@@ -81,7 +81,7 @@ def gradient_norms(
     """L2 norm of the gradient of each sequence's mean loss by all weights.
 
     Tied weights count once. Gradients have the dtype of the weights, their squares are
-    summed in float32. Of a sequence longer than the context the start is read.
+    summed in float32. A sequence longer than the context is cut to its start.
 
     Args:
         decoder: The model; devices are chosen as by `local_scorer`.

@@ -2,7 +2,7 @@
 
 `lm_eval.simple_evaluate(model="jaxcontam", model_args="pretrained=DIR", ...)`, or
 `--model jaxcontam`: an entry point names this module to releases after lm_eval 0.4.13;
-up to that one, import it first. What the harness scores is the very model, in the very
+up to that one, import it first. The harness scores the same model, in the same
 kernel, that audits score.
 
 Texts become ids as the harness's own type `hf` makes them (lm_eval 0.4.13), with the

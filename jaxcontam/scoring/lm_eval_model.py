@@ -68,7 +68,7 @@ def open_lm_eval(word: str) -> OpenModel:
 
 
 def opened_lm(lm: "LM", *, word: str) -> OpenModel:
-    """A model object of the harness, built by whatever means.
+    """A model object of the harness, however it was built.
 
     Args:
         lm: The object.
@@ -84,7 +84,7 @@ def opened_lm(lm: "LM", *, word: str) -> OpenModel:
     if hasattr(lm, "logits_cache"):
         lm.logits_cache = False  # type: ignore[attr-defined]
     _check(lm, word)
-    # In characters, of which a token has at least one: so many always fit.
+    # In characters, of which a token has at least one: this many always fit.
     context = int(getattr(lm, "max_length", None) or _CONTEXT)
     fingerprint = _fingerprint(__version__, word)
     made: list[AskedScorer] = []
@@ -205,7 +205,7 @@ def _kept_answers(
 ) -> list[np.ndarray]:
     """Answers of the journal, and of the object where it has none.
 
-    Of a server only what is missing is asked. Other objects batch what they get: one
+    A server is asked only for what is missing. Other objects batch their input: one
     that has not answered all is asked for all again, so that its batches are the same.
     """
     from lm_eval.models.api_models import TemplateAPI

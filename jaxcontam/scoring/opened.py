@@ -135,7 +135,7 @@ class OpenModel:
         vocab_size: Above every id; None where ids are of no vocabulary.
         n_heads: Query heads, by which memory grows.
         store_name: Folder of scores within that of a report; "" is the report's own.
-        notes: What a reader should know of the answers, once they are there; one
+        notes: What a reader should know of the answers, once given; one
             sentence each, without a full stop.
         division: What this process scores; None where nothing can be divided.
     """
@@ -190,7 +190,7 @@ def open_model(
 
     Args:
         word: A directory, a hub name, `api:URL#NAME` or `lm_eval:TYPE:ARGS`.
-        dtype: Of the operands of matrix products; of directories alone.
+        dtype: Matmul precision of a model directory.
         api: How to talk to a server; of `api:` alone.
         mesh: How devices share the work; of directories alone. None: each has a copy.
         plan_only: Nothing will be scored: ask no server.

@@ -120,7 +120,7 @@ def plan_pairs(
         encoded: The benchmark's ids.
         prefix_id: Put before each prefix if the tokenizer has one.
         context: Tokens that the model reads at once.
-        wanted: Of each stratum (S, S) bool, true where [i, j] is to be scored; None
+        wanted: (S, S) bool for each stratum, true where [i, j] is to be scored; None
             for all. At least one pair of each example.
 
     Raises:

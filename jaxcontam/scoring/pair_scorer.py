@@ -23,7 +23,7 @@ from jaxcontam.scoring.stored import NonFiniteScoreError, Work
 PairForward = Callable[..., Any]
 """(prefixes_IP, lengths_I, continuations_IKT, at_once) -> logprobs_IKT."""
 
-# Calls of the device have a cost of their own; so many steps share one.
+# Each device call has overhead, which this many steps share.
 _STEPS_A_BATCH = 4
 # Name of these values in the store's keys.
 _KEPT = "pairs"

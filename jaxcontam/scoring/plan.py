@@ -5,7 +5,7 @@ sequences cannot know which of them is the published one.
 
 Dimension key
     K  strata
-    M  orders a stratum, M = m + 1
+    M  orders per stratum, M = m + 1
     N  examples
 """
 

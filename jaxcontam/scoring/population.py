@@ -35,7 +35,7 @@ from jaxcontam.scoring.pair_scorer import (
 from jaxcontam.scoring.pairs import score_continuations
 from jaxcontam.scoring.stored import NonFiniteScoreError
 
-# Calls of the device have a cost of their own; so many steps of `at_once` share one.
+# Each device call has overhead, which this many steps of `at_once` share.
 _STEPS_A_CALL = 16
 # Calls in flight: the host prepares one while the device works on another.
 _AHEAD = 1
@@ -53,7 +53,7 @@ def score_population(
     """Score the pairs of every model, as `PairScorer` does for one.
 
     Args:
-        graphdef: Of the decoder, from `nnx.split`.
+        graphdef: Graph definition of the decoder, from `nnx.split`.
         states: Weights with an axis of M models in front; see `stacked`.
         groups: Pairs of each model. One list that stands there for every model is sent
             to the device once.

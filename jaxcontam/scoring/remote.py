@@ -180,8 +180,8 @@ class RemotePairs:
     ) -> PairScores:
         """See `PairScorer.logprobs`.
 
-        Of text, a token counts for the part in which it begins; it stands at its first
-        character, and other characters have 0.
+        In text, a token counts for the part in which it begins; its score stands at its
+        first character, and other characters have 0.
 
         Raises:
             InputError: See `Prompts.scores`.

@@ -57,9 +57,9 @@ class Kept:
 
     Attributes:
         name: Part of the key in the store.
-        dtype: Of the kept values, little-endian.
+        dtype: Dtype of the kept values, little-endian.
         reduce: Own scores of a row (R, T) float32 -> kept values.
-        n_values: Rows of the kept values; None is one a score.
+        n_values: Rows of the kept values; None is one per score.
     """
 
     name: str

@@ -33,10 +33,10 @@ ValueT = TypeVar("ValueT")
 T = TypeVar("T")
 
 AUTO = "auto"
-"""Of `--shard`: what a scheduler says in the environment."""
+"""Value of `--shard` that reads the scheduler's environment."""
 
 _MARK = re.compile(r"shard-\d+-of-(\d+)")
-# Of schedulers: index and count, or names that are counted.
+# Index and count of each scheduler; a count may be a list of names.
 _ENVIRONMENT = (
     ("JAX_PROCESS_ID", "JAX_NUM_PROCESSES"),
     ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT"),

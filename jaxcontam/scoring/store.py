@@ -1,6 +1,6 @@
 """Scores on disk, so that no row is scored twice.
 
-Each process appends to a file of its own (`data.journal` describes the format) and
+Each process appends to its own file (`data.journal` describes the format) and
 reads all files of the same `ScoreIdentity` in the folder, also while they grow. The
 folder may be deleted at any moment: what is gone is scored again.
 """
@@ -142,7 +142,7 @@ class ScoreStore(RowKeys):
 
 @functools.cache
 def row_size(n_value_bytes: int) -> int:
-    """Bytes that a row with a value of so many bytes takes in a file."""
+    """Bytes in a file of a row whose value has `n_value_bytes` bytes."""
     return len(record_line(bytes(32).hex(), _as_text(bytes(n_value_bytes))))
 
 

@@ -30,7 +30,7 @@ class VersionPlan:
     place: np.ndarray
 
     def rows(self, values: np.ndarray) -> list[np.ndarray]:
-        """One float64 array a row from one number a sequence; published first."""
+        """One float64 array a row from one number per sequence; published first."""
         return [
             np.concatenate([row[place : place + 1], np.delete(row, place)])
             for row, place in zip(
@@ -61,7 +61,7 @@ def plan_versions(
         rows: Ids of each version, the published one first; rows may differ in length.
         prefix_id: Put before each sequence if the tokenizer has one.
         seed: The run's seed.
-        content_digest: Of the versions, blind to which of them is published; with the
+        content_digest: Digest of the versions, blind to which is published; with the
             seed and the row's number it seeds the place.
     """
     prefix = np.array([] if prefix_id is None else [prefix_id], np.int32)

@@ -34,7 +34,7 @@ def double_centred(pairs_SS: np.ndarray) -> np.ndarray:
         pairs_SS: (..., S, S) float64, S >= 3; diagonals are ignored.
 
     Returns:
-        Of the same shape, with diagonals of 0.
+        Array of the same shape, with diagonals of 0.
 
     Raises:
         ValueError: If S < 3.

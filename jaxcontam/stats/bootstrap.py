@@ -15,7 +15,7 @@ import numpy as np
 from jaxcontam.stats.roc import Clusters, Convention, n_allowed
 
 Statistic = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""((K, P) members, (K, Q) non-members) -> (K,): one value a row."""
+"""((K, P) members, (K, Q) non-members) -> (K,): one value per row."""
 
 # Resampled scores held at once; 32 MiB of float64.
 _MOST_CELLS = 1 << 22
@@ -26,7 +26,7 @@ class BootstrapResult:
     """A statistic and how it varies over resampled texts.
 
     Attributes:
-        statistic: Of the sample itself.
+        statistic: Statistic of the sample itself.
         se: Standard deviation over the resamples.
         low: Lower end of the percentile interval.
         high: Upper end.
@@ -56,7 +56,7 @@ def bootstrap(
     only, and with both are three groups that each keep their number of documents.
 
     Args:
-        statistic: Of many resamples at once; see `Statistic`.
+        statistic: Statistic of many resamples at once; see `Statistic`.
         members: (P,) float64, P >= 1.
         nonmembers: (Q,) float64, Q >= 1.
         clusters: Documents of the texts; None: each text is its own.

@@ -49,8 +49,8 @@ def concentrated_power(
         design: Strata and orders.
         effect: Mean gain of a published boundary, nats.
         sd: Standard deviation of what chance adds to a boundary, nats.
-        share: Of the boundaries, in (0, 1].
-        level: Of the test.
+        share: Share of boundaries that carry the effect, in (0, 1].
+        level: Significance level of the test.
 
     Raises:
         ValueError: If share, sd or level are out of range.

@@ -86,7 +86,7 @@ def threshold_at_fpr(
         pool: (L,) float64 scores of non-members.
         fpr: Wanted false-positive rate, in (0, 1).
         clusters: As for `conformal_p_values`.
-        level: Of the interval of the rate, given this pool.
+        level: Level of the interval of the rate, given this pool.
 
     Raises:
         ValueError: If `fpr` is outside (0, 1), or the pool holds fewer than

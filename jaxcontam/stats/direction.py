@@ -107,7 +107,7 @@ def directed_sums(matrix_SS: np.ndarray, orders_MS: np.ndarray) -> np.ndarray:
 def direction_weights(runs_S: np.ndarray) -> np.ndarray:
     """(S, S) what each pair adds to the published statistic less the mean of reversals.
 
-    Of the pairs of `needed_pairs`; its own negative transpose.
+    Zero outside `needed_pairs`; its own negative transpose.
     """
     needed_SS = needed_pairs(runs_S)
     orders_MS = flipped_orders(np.zeros(len(runs_S), np.int64), runs_S)

@@ -32,7 +32,7 @@ def direction_design(
         kinds.append(
             StratumKind(
                 count=count * n_runs,
-                # Of two columns the mean is halfway between them.
+                # The mean of two columns is halfway between them.
                 gain=2 * gain / n_runs,
                 noise=2 * noise / n_runs,
                 size=s,

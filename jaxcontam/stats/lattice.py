@@ -74,7 +74,7 @@ class _Cells:
     """A row's differences, counted on a grid of cells of 2^exponent.
 
     Attributes:
-        exponent: Of the grid.
+        exponent: Exponent of the grid.
         offsets: (C,) int64, ascending; floors of difference / 2^exponent.
         counts: (C,) differences in the cell.
         on_grid: (C,) how many of them are the cell's lower end exactly.
@@ -169,7 +169,7 @@ def _counted_share(rows: Sequence[np.ndarray], tolerance: float) -> float:
 
 
 def _binned(rows: Iterable[np.ndarray]) -> _Sum:
-    """Counts of each row on a grid of its own, and the whole.
+    """Counts of each row on its own grid, and the whole.
 
     A row's grid is about as fine as the common one could be if no other row followed:
     the sd and the range of the sum can only grow.
@@ -197,7 +197,7 @@ def _binned(rows: Iterable[np.ndarray]) -> _Sum:
 
 
 def _exponent(cell: float) -> int:
-    """Of the largest power of two that is not above a cell."""
+    """Exponent of the largest power of two that is at most `cell`."""
     return math.frexp(cell)[1] - 1
 
 

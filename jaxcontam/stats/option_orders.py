@@ -11,7 +11,7 @@ order: it is chosen before sorted items are left out.
 
 Dimension key
     K  items
-    M  orders an item, M = m + 1
+    M  orders per item, M = m + 1
     S  options of the largest item
     R  orders that are looked at
 """
@@ -77,7 +77,7 @@ def draw_option_orders(
 ) -> OptionDesign:
     """Draw up to m different orders for each item, none of them the published one.
 
-    Of items with the same set of options one takes part, see `one_of_each_set`.
+    Items with the same set of options count once, see `one_of_each_set`.
 
     The generator of item k is seeded by (seed, content digest, k) and draws orders of
     the options in alphabetical sequence, so the draws know nothing of the published
@@ -88,11 +88,11 @@ def draw_option_orders(
         options: Options of each item, in published order.
         n_orders: m.
         seed: The run's seed.
-        content_digest: Of the items, blind to the order of options.
+        content_digest: Digest of the items, blind to the order of options.
         fixed: Place of an option that stays where it is, for each item; None leaves
             all free.
-        digests: Of each item with its question, blind to the order of options; None
-            tells items with the same options apart by the seed alone.
+        digests: Digest of each item with its question, blind to the order of options;
+            None tells items with the same options apart by the seed alone.
     """
     kept, orders = [], []
     left_out: collections.Counter[str] = collections.Counter()
@@ -139,8 +139,8 @@ def one_of_each_set(
 
     Args:
         options: Options of each item, in published order.
-        digests: Of each item, blind to the order of its options.
-        rng: Of nothing that knows a published order.
+        digests: Digest of each item, blind to the order of its options.
+        rng: Generator seeded by nothing that knows a published order.
     """
     tickets = rng.permutation(len(options)).tolist()
     smallest: dict[tuple[str, ...], tuple[str, int, int]] = {}

@@ -2,7 +2,7 @@
 
 Dimension key
     K  strata
-    M  orders a stratum, M = m + 1; the published one and m counterfactuals
+    M  orders per stratum, M = m + 1; the published one and m counterfactuals
     S  examples in the largest stratum
     N  examples in a stratum
 """
@@ -38,7 +38,7 @@ class OrderDesign:
 
     @property
     def n_orders(self) -> int:
-        """m, the counterfactual orders a stratum."""
+        """m, the counterfactual orders per stratum."""
         return self.orders.shape[1] - 1
 
 
@@ -62,7 +62,7 @@ def draw_orders(
         n_orders: m, at least 1.
         seed: The run's seed.
         content_digest: `sha256:...` of the sorted example digests.
-        groups: One value an example; orders then move examples only among
+        groups: One value per example; orders then move examples only among
             positions of equal value.
         first: Number of the first generator: more orders of the same stratum come
             from another one.

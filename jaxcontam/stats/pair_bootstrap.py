@@ -34,7 +34,7 @@ def paired_bootstrap_p(
         first: (N,) finite.
         second: (N,) finite; the other score of each pair.
         n_resamples: K, at least 1.
-        seed: Of the draws.
+        seed: Seed of the draws.
 
     Returns:
         (1 + such resamples) / (1 + K). The published files divide by K alone and hold

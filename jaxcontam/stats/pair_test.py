@@ -57,9 +57,9 @@ def adjacency_test(
     a constant scorer (p = 1). Blind to copies in other orders, and to memory that
     needs more than one example of context.
 
-    One choice of tokens is tested by the exact law of the sum over strata. Of several
-    the best standardised statistic is tested (max-T) on shared draws, so the choice
-    costs no validity; its p-value is not below 1 / 100,000.
+    One choice of tokens is tested by the exact law of the sum over strata. With
+    several, the best standardised statistic is tested (max-T) on shared draws, so the
+    choice costs no validity; its p-value is not below 1 / 100,000.
 
     Args:
         strata: Pair matrices, complete, and orders.
@@ -240,7 +240,7 @@ class _Columns:
         self.seed = seed
         self.content_digest = content_digest
         self._kept: dict[int, list[np.ndarray]] = {}
-        # Of orders that are listed, so that strata alike have the very same ones.
+        # Kept for listed orders, so that equal strata share them.
         self._boundaries: dict[tuple[bytes, bytes, bytes], np.ndarray] = {}
 
     def strata_of(self, q: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -295,7 +295,7 @@ class _Columns:
             yield kept_M
 
     def variance(self, q: int) -> float:
-        """Of the statistic over the orders, about; the same for any order of them."""
+        """Approximate variance of the statistic over the orders, whatever the order."""
         matrix, variance = self.statistic.matrix, self.statistic.variance
         return sum(
             variance(matrix(pairs_SS), codes_S, runs_S)

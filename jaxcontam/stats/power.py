@@ -191,7 +191,7 @@ def power(
         design: Strata and orders.
         effect: Gain of each published boundary, nats.
         sd: Standard deviation of what chance adds to a boundary, nats.
-        level: Of the test.
+        level: Significance level of the test.
 
     Raises:
         ValueError: If sd or level are out of range.
@@ -274,7 +274,7 @@ def _sum_power(design: PowerDesign, effect: float, sd: float, level: float) -> f
 
 
 class Moments(NamedTuple):
-    """Of one stratum, or summed over strata: the published score, and its null law.
+    """Moments of one stratum or a sum of strata: published score and null law.
 
     `mean`, `variance` are of the published score; `law` and `law_variance` those of
     the law's variance, `covariance` that of both; `third`, `fourth` the law's mean

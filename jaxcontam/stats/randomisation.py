@@ -97,7 +97,7 @@ def randomisation_test(
             `auto`, which studentises very unequal rows (see `row_scores`).
         relative_tolerance: Ties, relative to the sum of the rows' largest values.
         seed: Seeds the Monte Carlo cross-check alone.
-        n_draws: Of the cross-check; 0 leaves it out.
+        n_draws: Draws of the cross-check; 0 leaves it out.
 
     Raises:
         ValueError: If a value is not finite or the shapes disagree.
@@ -189,7 +189,7 @@ def monte_carlo_p(
     seed: int,
     n_draws: int = N_MONTE_CARLO,
 ) -> float:
-    """p-value (1 + #{T* >= T}) / (B + 1) from B random columns a row.
+    """p-value (1 + #{T* >= T}) / (B + 1) from B random columns per row.
 
     Args:
         values_KM: (K, M) float64 scores, column 0 the published version, or K rows of
@@ -205,7 +205,7 @@ def monte_carlo_p(
 
 
 def redrawn_sums(values_KM: Matrix, *, n_draws: int, seed: int) -> np.ndarray:
-    """Sums of one uniformly random column a row, `n_draws` times.
+    """Sums of one uniformly random column per row, `n_draws` times.
 
     Sums of several rows are tabulated over all their column choices first, so that
     one draw and one look-up serve them together: the same law, fewer draws.

@@ -325,7 +325,7 @@ def _codes(clusters: Clusters, P: int, Q: int) -> tuple[np.ndarray, int]:
 
 
 def _clopper_pearson(share: float, n: int, level: float) -> tuple[float, float]:
-    """Of a share of n, which need not be a whole number of them."""
+    """Clopper-Pearson interval of a share of n, which need not be a whole number."""
     from scipy.special import betaincinv
 
     k, error = share * n, (1 - level) / 2

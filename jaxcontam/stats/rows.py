@@ -21,7 +21,7 @@ class Rows:
 
     Attributes:
         flat: (N,) float64.
-        sizes: (K,) int64; values a row, each at least 1.
+        sizes: (K,) int64; values per row, each at least 1.
     """
 
     flat: np.ndarray
@@ -59,11 +59,11 @@ class Rows:
         return np.where(self.sizes > 1, squares / np.maximum(self.sizes - 1, 1), np.nan)
 
     def spread(self, values_K: np.ndarray) -> np.ndarray:
-        """(N,) one number a row, repeated over its columns."""
+        """(N,) one number per row, repeated over its columns."""
         return np.repeat(values_K, self.sizes)
 
     def minus(self, values_K: np.ndarray) -> "Rows":
-        """Each row less a number of its own."""
+        """Each row less its own number."""
         return Rows(self.flat - self.spread(values_K), self.sizes)
 
     def others(self) -> "Rows":

@@ -210,7 +210,7 @@ def binomial_mixture(losses_T: np.ndarray, *, level: float, n_most: int) -> Draw
 def mixture_wealth(
     n_draws: np.ndarray, n_losses: np.ndarray, *, level: float
 ) -> np.ndarray:
-    """Wealth of the binomial-mixture bet after so many draws and losses.
+    """Wealth of the binomial-mixture bet after `n_draws` draws with `n_losses` losses.
 
     Args:
         n_draws: t, at least 0.

@@ -24,7 +24,7 @@ class SetLevelResult:
     """Result of `set_level_test`.
 
     Attributes:
-        auc: Of held-out predictions, suspected against validation texts.
+        auc: AUC of held-out predictions, suspected against validation texts.
         p_value: One-sided, in [1 / (K + 1), 1].
         scores: (N,) float64; the prediction for each text by a classifier that was
             fitted without it, higher = suspected.

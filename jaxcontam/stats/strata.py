@@ -32,7 +32,7 @@ def stratum_size(
         n_examples: Examples in the file, at least 2.
         n_ids: Ids of all examples together, separators included.
         context: Tokens that the model reads at once.
-        n_orders: m, random orders a stratum.
+        n_orders: m, random orders per stratum.
         limit: The method's own upper limit, if it has one.
 
     Returns:

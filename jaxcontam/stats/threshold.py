@@ -24,8 +24,8 @@ class Threshold:
 def best_threshold(members: np.ndarray, nonmembers: np.ndarray) -> Threshold:
     """The cut with the highest accuracy, both groups weighing the same.
 
-    Candidates lie half way between neighbouring scores, and above the highest. Of those
-    that are equally accurate the highest is taken: it calls fewest texts members. Where
+    Candidates lie half way between neighbouring scores, and above the highest. Among
+    equally accurate ones the highest is taken: it calls fewest texts members. Where
     no cut is better than chance, none is a member.
 
     Args:

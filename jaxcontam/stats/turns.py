@@ -1,4 +1,4 @@
-"""In which turn strata, and random orders of a whole file, are scored.
+"""Sequence in which strata, and random orders of a whole file, are scored.
 
 All of it is fixed by the seed, by what the file holds and by counts: never by scores,
 by the order under test, or by the machine.
@@ -61,11 +61,11 @@ def whole_file_chunk(
     """Chunk c of the orders of a whole file; the published one heads the first alone.
 
     Args:
-        c: Number of the chunk; it has a generator of its own.
+        c: Number of the chunk; it has its own generator.
         n_orders: Random orders in all chunks.
         n_examples: N.
         seed: The run's seed.
-        content_digest: Of the benchmark.
+        content_digest: Digest of the benchmark's content.
         groups: As in `draw_orders`.
     """
     in_chunk = min(_CHUNK, n_orders + 1 - c * _CHUNK)

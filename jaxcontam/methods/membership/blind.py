@@ -41,8 +41,8 @@ REFERENCE = "reference"
 
 _FOLDS = 5
 INFLATION = math.sqrt(2)
-"""Of an error of held-out scores: text i judges text j and j judges i, so that the AUC
-has twice the variance that DeLong's error sees where the labels go with nothing."""
+"""Factor on the error of held-out scores: text i judges text j and j judges i, so under
+the null hypothesis the AUC has twice the variance that DeLong's error assumes."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-# Distinct words and character n-grams that keep a feature of their own; more than
+# Distinct words and character n-grams that keep their own feature; more than
 # these share one now and then, which costs a little power and no validity.
 _N_HASHES = 1 << 18
 

@@ -81,11 +81,11 @@ def held_out_logprobs(
     Args:
         tokens: N texts; the P tokens of all stand one text after the other.
         folds: (N,) int.
-        order: Of the longest n-grams, at least 1.
+        order: Length of the longest n-grams, at least 1.
     """
     codes = {t: i for i, t in enumerate(dict.fromkeys(t for ts in tokens for t in ts))}
     V = len(codes)
-    # Each text begins with so many marks that its first token has a whole context.
+    # Each text starts with marks, so that its first token has a whole context.
     padded = [[V] * (order - 1) + [codes[t] for t in ts] for ts in tokens]
     stream = np.array([code for ts in padded for code in ts], np.int64)
     is_target = np.array(

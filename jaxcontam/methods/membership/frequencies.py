@@ -27,9 +27,9 @@ def token_frequencies(
     Args:
         documents: Texts, read once and never held together; parts of a long document
             may come apart.
-        tokenizer: Of the model whose scores are to be weighed; see `plain_tokenizer`.
+        tokenizer: Tokenizer of the model whose scores it weights; `plain_tokenizer`.
         vocab_size: V, above every id.
-        progress: Told of documents and tokens so far.
+        progress: Receives documents and tokens so far.
 
     Returns:
         `counts_V` int64.

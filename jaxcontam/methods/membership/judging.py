@@ -86,7 +86,7 @@ def judge(
     whether the texts contradict that.
 
     Args:
-        name: Of the file of texts.
+        name: Name of the file of texts.
         fingerprint: Digest of the texts in their order.
         table: N texts, M scores.
         labels: (N,) bool, True = member.

@@ -58,8 +58,8 @@ def operating_point(
         is_plain = clusters is None or are_copies
         if is_plain and expected < _FEW_FOR_BOOTSTRAP:
             low, high = few_tpr_interval(one_each, other_each, fpr)
-            # Of `lt`, whose threshold is one rank higher, it may miss the rate itself,
-            # and so may that of distinct texts.
+            # For `lt`, whose threshold is one rank higher, and for distinct texts the
+            # interval may miss the rate itself.
             low, high = min(low, tpr), max(high, tpr)
         else:
             drawn = bootstrap(

@@ -49,7 +49,7 @@ from jaxcontam.scoring.stored import NonFiniteScoreError
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Inputs:
-    """What scores may need beside the model and the texts.
+    """What scores may need besides the model and the texts.
 
     Attributes:
         reference: Model that saw none of the texts; it is read whatever the scores are,
@@ -75,7 +75,7 @@ class ScoreTable:
     """Scores of texts.
 
     Attributes:
-        names: Of the M scores, in the order asked.
+        names: Names of the M scores, in the order asked.
         values: (N, M) float64, higher = member; NaN in the rows of texts without a
             scored token, and nowhere else.
         n_tokens: (N,) int64, scored tokens of each text.
@@ -113,9 +113,9 @@ def score_texts(
         texts: Any, also empty ones.
         methods: Rows of METHODS; the passes are those that they read.
         model: What the texts are scored under.
-        inputs: What the methods need beside it.
-        seed: Of the neighbours.
-        progress: Told of target tokens done and in all.
+        inputs: What the methods need besides it.
+        seed: Seed of the neighbours.
+        progress: Receives target tokens done and in total.
 
     Raises:
         InputError: If a method needs an input that is missing; names its flag. If a
@@ -306,8 +306,8 @@ def plan_passes(
         reads: What the scores read.
         own: Sequences of all texts.
         model: What is scored.
-        inputs: What the scores need beside it.
-        seed: Of the neighbours.
+        inputs: What the scores need besides it.
+        seed: Seed of the neighbours.
     """
     passes: list[Pass] = []
     rewrites: dict[Reading, list[list[str]]] = {}

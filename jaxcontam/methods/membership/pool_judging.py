@@ -52,7 +52,7 @@ class TextJudgement:
         p_values: (N, M) conformal p-values, NaN where a text has no score.
         adjusted: (N, M) the same after Benjamini and Hochberg, each score by itself.
         thresholds: One for each score and false-positive rate.
-        set_result: Of the suspected texts as a set; None where there are too few.
+        set_result: Test of the suspected texts as a set; None if there are too few.
         blind: Baselines that tell suspected texts from the pool.
         warnings: What the reader should know, one sentence each.
     """
@@ -95,7 +95,7 @@ def judge_texts(
     would make sets of one law differ.
 
     Args:
-        name: Of the suspected set.
+        name: Name of the suspected set.
         fingerprint: Digest of its texts.
         table: N suspected texts, M scores.
         pool: L non-members, the same scores.
@@ -108,7 +108,7 @@ def judge_texts(
         pool_reference: (L, 2) the same of the pool; with `reference` or not at all.
         fprs: False-positive rates of the thresholds.
         seed: Seeds folds and permutations.
-        n_permutations: Of the set-level test.
+        n_permutations: Permutations of the set-level test.
 
     Raises:
         InputError: If no text of the pool has a score and is not in question.

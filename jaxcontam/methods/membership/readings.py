@@ -56,7 +56,7 @@ class Pass(Protocol):
 
         Args:
             known: Ids of each text as bytes -> its mean log-probability.
-            progress: Told of target tokens.
+            progress: Receives target tokens.
 
         Raises:
             NonFiniteScoreError: Names the text and the id.
@@ -214,7 +214,7 @@ class ReferencePass:
     """What another model says of the texts.
 
     Attributes:
-        scorer: Of that model; gives log-probabilities.
+        scorer: That model's scorer; gives log-probabilities.
         own: Sequences of the texts, by its tokenizer, each distinct one once.
     """
 

@@ -24,7 +24,7 @@ Reading = Literal[
     "member_prefix",
     "gradients",
 ]
-"""What a score needs beside the log-probabilities of the text itself."""
+"""What a score needs besides the log-probabilities of the text itself."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -88,7 +88,7 @@ class ScoreMethod:
         name: As it stands in reports.
         label: Name in tables and sentences; empty: its name.
         score: What a model says of a text -> score, higher = member.
-        reads: What it reads beside the log-probabilities of the text.
+        reads: What it reads besides the log-probabilities of the text.
         setting: Its parameter where it has one, such as `k=20%`.
         needs: What the model must expose, and the flags that it cannot do without.
         cost: Passes over the data.

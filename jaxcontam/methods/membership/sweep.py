@@ -25,10 +25,10 @@ class SweepResult:
     """A share chosen on one half of the texts, and how it does on the other.
 
     Attributes:
-        names: Of the M scores that were compared.
+        names: Names of the M scores that were compared.
         chosen: The one with the highest AUC on the held-out half; the first of equals.
         held_out_aucs: (M,) on the half that chose.
-        auc: Of the chosen one on the other half: not inflated by the choice.
+        auc: AUC of the chosen one on the other half, not inflated by the choice.
         auc_se: Its standard error (DeLong), by documents where there are some.
         is_held_out: (N,) bool; the texts that chose.
     """
@@ -64,10 +64,10 @@ def sweep_min_k(
     luckiest share, not the best.
 
     Args:
-        names: Of the M scores; see `sweep_methods`.
+        names: Names of the M scores; see `sweep_methods`.
         values_NM: Columns of a `ScoreTable`; a row that holds NaN takes no part.
         is_member_N: bool.
-        seed: Of the split.
+        seed: Seed of the split.
         clusters: (N,) the document of each text, or None if each is its own; copies
             of one text are a document, too.
 

@@ -16,7 +16,7 @@ class TextModel:
     """A model and its scorers.
 
     Attributes:
-        model: Of any kind.
+        model: Any scorer.
         plain: Gives log-probabilities alone.
         with_moments: Gives means, variances and tops too; None if the model cannot.
     """
@@ -79,7 +79,7 @@ def text_model_of(
 
     Args:
         model: The model.
-        store: Folder in which scores are kept, from which a rerun goes on; or None.
+        store: Folder in which scores are kept, from which a rerun resumes; or None.
         batch_tokens: Tokens of a batch on one device; None chooses by platform.
 
     Raises:

@@ -45,7 +45,7 @@ def score_verdict(
 
     Args:
         p_value: By permutation of the labels, corrected for several benchmarks.
-        auc: Of the score.
+        auc: AUC of the score.
         auc_high: Upper end of its interval.
         blind: Baselines of the same texts.
         increment_p: One-sided, of a score that adds nothing to them.

@@ -21,7 +21,7 @@ from jaxcontam.methods.replication.people import People
 from jaxcontam.terminal import cell_text
 
 ANNOTATORS = ("label_1", "label_2")
-"""Columns to fill in, one a person; the second may stay empty."""
+"""Columns to fill in, one per person; the second may stay empty."""
 
 _TEXTS = ("reference", "candidate")
 _COLUMNS = ("id", *_TEXTS, *ANNOTATORS)
@@ -51,7 +51,7 @@ def sheet_text(
     Args:
         instances: What was asked for.
         guided: Completions with the guided instruction; refused ones are left out.
-        seed: Of the order of rows.
+        seed: Seed of the row order.
     """
     rows = _rows(instances, guided, seed)
     order = np.random.default_rng([seed, len(rows)]).permutation(len(rows))

@@ -24,7 +24,7 @@ from jaxcontam.stats.shares import wilson_interval
 Tokenize = Callable[[str], Sequence[Hashable]]
 
 TEMPERATURE = 0.8
-"""Of the samples."""
+"""Sampling temperature."""
 
 # Shorter answers can be alike by chance: at alpha 0.05 they must be equal.
 _SHORT = 20
@@ -56,13 +56,13 @@ def cdd(
 
     Args:
         instances: What the prompts are made of.
-        prompts: One an instance, that does not hold the second piece.
+        prompts: One per instance, that does not hold the second piece.
         completer: The model.
         benchmark: Name, for the result.
         fingerprint: Digest of the instances.
-        tokenize: Of the model where it is known; None takes words and marks.
+        tokenize: The model's tokenizer; None splits into words and punctuation.
         n_samples: Samples of each prompt; the paper takes 50.
-        temperature: Of the samples.
+        temperature: Sampling temperature.
         alpha: Share of the longest answer that a copy may differ in.
         xi: An instance is found if more than this share of its samples are copies.
         length: Tokens of an answer that are compared.
@@ -71,8 +71,8 @@ def cdd(
             would vary there.
         tau: TED leaves out samples that differ from the greedy answer in so many
             tokens or fewer.
-        seed: Of the samples.
-        progress: Told of answers and of all.
+        seed: Seed of the samples.
+        progress: Receives answers done and in total.
 
     Returns:
         The result, and a row an instance with its peakedness, the samples' distances,

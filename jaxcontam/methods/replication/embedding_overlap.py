@@ -18,7 +18,7 @@ class EmbeddingOverlap:
     counts is how much higher they are with the guided instruction.
 
     Attributes:
-        name: Of the measure.
+        name: Name of the measure.
         checkpoint: Any decoder that is read here.
     """
 

@@ -18,7 +18,7 @@ from jaxcontam.scoring.completer import without_thoughts
 from jaxcontam.stats.shares import wilson_interval
 
 FIRST_INSTANCES_VERSION = words_version("first_instances", FIRST_INSTANCES)
-"""Of the question's words."""
+"""Version of the question's wording."""
 
 FEWEST_WORDS = 8
 """Words of a row that can be told from chance, at least."""
@@ -74,8 +74,8 @@ def first_instances(
         split: Name of the split, for the question.
         n_asked: Instances asked for, and rows compared.
         max_tokens: Most tokens of the answer.
-        seed: Of the request.
-        progress: Told of the answer.
+        seed: Seed of the request.
+        progress: Receives the answer.
 
     Returns:
         The result, and a row for each instance that was asked for.

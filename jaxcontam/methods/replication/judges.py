@@ -13,7 +13,7 @@ Judgement = Literal["exact", "near", "no"]
 """An exact copy of the reference, a near-exact one, or none."""
 
 Labels = Sequence[Judgement | None]
-"""One a completion; None where nobody judged it."""
+"""One per completion; None where nobody judged it."""
 
 _FEWEST_EXACT, _FEWEST_NEAR = 1, 2
 # Instances that the paper's rule was made for.
@@ -47,7 +47,7 @@ class Judged:
     """What a judge said.
 
     Attributes:
-        labels: One a completion; None where there is none, or no answer about it.
+        labels: One per completion; None where there is none, or no answer about it.
         n_unparsed: Answers that are none of the words asked for.
         n_refused: Completions that a server refused to make, or to judge.
     """
@@ -64,7 +64,7 @@ class Agreement:
     Attributes:
         n: Completions with both labels.
         accuracy: Share judged alike; None for n = 0.
-        f1: Of finding the humans' copies; None where neither found any.
+        f1: F1 of finding the humans' copies; None where neither found any.
         kappa: Cohen's: agreement beyond chance; None where both used one word only.
         always_no: Accuracy of a judge that never finds a copy; None for n = 0.
     """
@@ -77,7 +77,7 @@ class Agreement:
 
 
 def algorithm_2(n_exact: int, n_near: int, n_judged: int) -> bool:
-    """Whether so many copies make a partition contaminated.
+    """Whether these copies make a partition contaminated.
 
     One exact copy, or `fewest_near` near-exact ones.
 
@@ -92,9 +92,9 @@ def algorithm_2(n_exact: int, n_near: int, n_judged: int) -> bool:
 def fewest_near(n_judged: int) -> int:
     """Near-exact copies that make a partition contaminated: two of at most ten.
 
-    Of more completions so many that mistakes alone reach them no more often than two of
-    ten, if four in a hundred are mistakes: five of fifty, where two would be reached by
-    mistakes in six of ten partitions.
+    With more completions, the smallest number that chance alone reaches no more often
+    than two of ten, if 4 % are false: five of fifty, where two would be reached by
+    chance in six of ten partitions.
 
     Args:
         n_judged: Completions that were judged.
@@ -120,7 +120,7 @@ def fewest_above(
         n: Completions that were judged.
         found_control: Copies in the control.
         n_control: Completions of the control that were judged.
-        level: Of the test.
+        level: Significance level of the test.
 
     Returns:
         The smallest number for which Fisher's p is at most the level; None if n are
@@ -155,23 +155,23 @@ def judge_result(
 ) -> JudgeResult:
     """Count copies, compare their rate with a control's, and decide.
 
-    `contaminated` needs a control, so many copies as algorithm 2 asks for, and
+    `contaminated` needs a control, as many copies as algorithm 2 asks for, and
     significantly more of them than in the control at a level of 0.001; at 0.05, or
     without a control, they are `suspected`.
 
     Args:
-        judged: Of the guided completions.
+        judged: Judgements of the guided completions.
         method: `judge_local`, `judge_llm` or `judge_human`.
         benchmark: Name of the partition.
         fingerprint: Digest of the instances.
-        judge_version: Of the judge.
-        prompt_version: Of the instructions that made the completions.
+        judge_version: Version of the judge.
+        prompt_version: Version of the instructions that made the completions.
         primary: Whether this row decides.
         control: The same judge on instances that the model cannot have seen.
         humans: Labels of people, to compare with.
-        is_short: Of each completion, whether its reference is so short that a model
+        is_short: Whether each completion's reference is so short that a model
             which knows the answer meets it; exact copies of such do not decide.
-        follows: Of each completion, whether its reference follows from the first piece
+        follows: Whether each completion's reference follows from the first piece
             by rule; see `follows_from_first`. Such are left out, copies or not.
         control_follows: The same of the control.
         warnings: What the reader should know.

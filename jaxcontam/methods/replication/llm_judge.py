@@ -95,9 +95,9 @@ def judge_llm(
         completer: The judge.
         instances: What was asked for.
         completions: One each, in their order.
-        seed: Of the answers, where the model lets it be chosen.
+        seed: Seed of the answers, where the model accepts one.
         max_tokens: Most tokens of an answer.
-        progress: Told of answers and of all.
+        progress: Receives answers done and in total.
 
     Returns:
         Labels; answers that are none of the three and requests that were refused are

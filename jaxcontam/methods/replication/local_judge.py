@@ -27,7 +27,7 @@ NEAR_BLEURT = 0.755
 
 # A reference of fewer words is met by chance.
 _FEWEST_NEAR = 3
-# A copy of so many words is one wherever it stands in a completion.
+# A copy of this many words counts anywhere in a completion.
 _FEWEST_WITHIN = 8
 # Three words of a long reference are no copy of it, though all of them are right.
 _LEAST_RECALL = 0.25

@@ -63,8 +63,8 @@ def overlap_results(
         general: (N,) the same with the general one.
         benchmark: Name of the partition.
         fingerprint: Digest of the instances.
-        prompt_version: Of the instructions.
-        seed: Of the bootstraps.
+        prompt_version: Version of the instructions.
+        seed: Seed of the bootstraps.
         primary: Whether the exact test is the row that decides.
         warnings: For every row.
 

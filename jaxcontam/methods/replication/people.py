@@ -13,7 +13,7 @@ class People:
     """Labels of guided completions.
 
     Attributes:
-        labels: Of each person, one a completion.
+        labels: Each person's labels, one per completion.
         source: Where they come from, for reports.
     """
 
@@ -49,7 +49,7 @@ class People:
 
 
 def consensus(people: ByPerson) -> tuple[Judgement | None, ...]:
-    """Of each completion, the weakest label that it has from those who gave one.
+    """Weakest label of each completion among those given.
 
     None where nobody gave one, or some call it a copy and others do not.
     """

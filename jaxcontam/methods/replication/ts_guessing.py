@@ -33,7 +33,7 @@ from jaxcontam.results.replication import ComparisonResult
 from jaxcontam.stats.shares import wilson_interval
 
 TS_GUESSING_VERSION = words_version("ts_guessing", MASKED_WORD, MASKED_OPTION)
-"""Of the questions' words."""
+"""Version of the questions' wording."""
 
 SHORTEST_WORD = 4
 """Letters of a word that may be hidden, at least."""
@@ -70,7 +70,7 @@ def ts_guessing_word(
     words and stand in the text once; it is hidden as a whole word.
 
     Args:
-        instances: Of the split.
+        instances: Instances of the split.
         completer: The model.
         benchmark: Name, for the result.
         fingerprint: Digest of the instances.
@@ -78,7 +78,7 @@ def ts_guessing_word(
         split: Name of the split, for the question.
         max_tokens: Most tokens of an answer.
         seed: With a text's own characters it decides its word.
-        progress: Told of answers and of all.
+        progress: Receives answers done and in total.
 
     Returns:
         The result, and a row a text that was asked about.
@@ -143,7 +143,7 @@ def ts_guessing_option(
         split: Name of the split, for the question.
         max_tokens: Most tokens of an answer.
         seed: With an item's own characters it decides its hidden option.
-        progress: Told of answers and of all.
+        progress: Receives answers done and in total.
 
     Returns:
         The result, and a row an item that was asked about.

@@ -19,7 +19,7 @@ def token_starts(
 ) -> tuple[int, list[int]] | None:
     r"""Find where in a text each of the tokens begins that a server shows of it.
 
-    Of "a fox" these have the same answer, with `<s>` put before:
+    "a fox" has the same answer with and without `<s>` before it:
 
         tokens   "<s>"  "a"  " f"  "ox"
         starts            0     1     3
@@ -30,7 +30,7 @@ def token_starts(
     Args:
         text: As sent.
         tokens: As shown; one token may stand before those of the text, none after.
-        offsets: As shown, of whatever type.
+        offsets: As shown, of any type.
 
     Returns:
         The number of tokens before the text, and where in it each of its own begins,

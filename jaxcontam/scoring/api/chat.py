@@ -75,10 +75,10 @@ class ChatCompleter:
             prompts: Each is the one message of a user.
             max_tokens: None leaves it to the server.
             temperature: 0 takes the likeliest tokens, as far as servers are exact.
-            n_samples: Answers to each prompt, each from a seed of its own.
+            n_samples: Answers to each prompt, each from its own seed.
             seed: See `answer_seed`.
             stop: See `Completer`.
-            progress: Told of answers and of all.
+            progress: Receives answers done and in total.
 
         Raises:
             ApiError: If the server refuses everything, keeps failing, or gives the

@@ -167,14 +167,14 @@ class ApiClient:
         Equal requests are sent once, and none that the journal answers. A busy server,
         a fault that passes, a broken connection and an answer of another form are tried
         again; see `Policy`. A redirection is refused, because it would take the key to
-        another server. Where one request fails for good, or on Ctrl-C, no other one is
+        another server. If one request fails for good, or on Ctrl-C, no other one is
         begun; the answers on their way still reach the journal, after Ctrl-C if they
         come within seconds.
 
         Args:
             path: After the base of the protocol, such as `/completions`.
             bodies: JSON; the model's name is added.
-            progress: Told of answers that are there and of all, from this thread.
+            progress: Receives answers done and in total, from this thread.
             repeats: Tell apart equal requests whose answers may differ, one a body.
             check: Looks at a request and its answer before that is kept. A ValueError
                 says that it is not usable: it is asked for again. A RefusedError says

@@ -65,7 +65,7 @@ class Policy:
         self._n_inside += 1
 
     def leave(self) -> None:
-        """One has come back, or was given up."""
+        """Count one request as answered or given up."""
         self._n_inside -= 1
 
     def answered(self) -> None:

@@ -22,7 +22,7 @@ from jaxcontam.scoring.api.logprobs import (
 )
 from jaxcontam.scoring.api.request import Body, request_key
 
-# Answers with log-probabilities are large: so many are held together.
+# Answers with log-probabilities are large: this many are held at once.
 _AT_ONCE = 512
 
 
@@ -61,7 +61,7 @@ class ServedPrompts:
 
         Args:
             prompts: Equal ones are sent once.
-            progress: Told of prompts.
+            progress: Receives prompts.
 
         Raises:
             InputError: If the server refuses a prompt, its answer is not usable, or

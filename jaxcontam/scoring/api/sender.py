@@ -80,7 +80,7 @@ class Sender:
         Args:
             path: After the base of the protocol.
             body: JSON without the model's name.
-            keep: Takes the answer as soon as it is there. A ValueError says that it
+            keep: Receives the answer as soon as it arrives. A ValueError says that it
                 is to be asked for again.
             stop: Once set, only requests in flight are completed.
             tries: Most tries; None: as many as the fault deserves.

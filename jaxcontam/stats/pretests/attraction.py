@@ -85,7 +85,7 @@ class _Strata:
 def attraction_of(
     matrices: Sequence[np.ndarray], codes: Sequence[np.ndarray], *, seed: int = 0
 ) -> tuple[Attraction, Attraction]:
-    """Of neighbours, and of the rows at the further distance that stands out most.
+    """Attraction of neighbours, and of rows at the further distance that stands out.
 
     Null hypothesis: within each stratum every order (of those that keep to groups) was
     equally likely. Neighbours count as in `adjacency`, the first as context of the

@@ -70,7 +70,7 @@ def pretest_battery(
 
     Args:
         texts: Examples in published order.
-        fields: Values of each field, one an example; see `columns`.
+        fields: Values of each field, one per example; see `columns`.
         seed: Seeds the permutations.
         groups: With `--group-field`: permute only among equal values, the null
             that the order test then assumes.
@@ -81,7 +81,7 @@ def pretest_battery(
     if groups is not None or blocks is not None:
         return tests
     works: dict[str, bool] = {}
-    # Of several fields the one with the most equal neighbours explains the most.
+    # The field with the most equal neighbours explains the most.
     for test in sorted(tests, key=lambda test: -test.statistic):
         if test.passed or not test.remedy or test.remedy in works:
             continue

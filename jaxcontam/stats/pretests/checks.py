@@ -21,7 +21,7 @@ from jaxcontam.stats.pretests.fields import (
 )
 from jaxcontam.stats.pretests.null import Statistic, value_codes
 
-# Of something that points forwards: read backwards it would be the other way round.
+# Statistics with a direction: reading the file backwards reverses them.
 # Neighbours that are alike are alike in both directions, and a file sorted by a label
 # with few values has few places that have a direction.
 _DIRECTIONAL = frozenset(
@@ -42,9 +42,9 @@ class Check:
 
     Attributes:
         name: Its kind, and after a colon the field that it looks at.
-        statistic: Of orders; None where it is looked at within strata.
-        matrices: Of the first and the last example of runs: likeness within strata of
-            them, for `attraction_of`; or None.
+        statistic: Statistic of orders; None where it is looked at within strata.
+        matrices: (first, last example of runs) -> likeness within strata of runs, for
+            `attraction_of`; or None.
         two_sided: One-sided checks reject large values.
         counts: Whether it counts events, which may be rare.
         remedy: Flags that avoid what it looks at; or "".

@@ -45,7 +45,7 @@ _HEAP = 1.0
 _RECENT = 20.0
 # Cells (a token after one row) looked up at once: their tables stay in cache.
 _CELLS = 1 << 19
-# Rows are not cut below so many tokens; blocks become smaller instead.
+# Rows keep at least this many tokens; blocks become smaller instead.
 _FEWEST_TOKENS = 16
 _SMALL_BLOCK = 4
 

@@ -15,7 +15,7 @@ from jaxcontam.stats.pretests.null import value_codes
 _ID_CHARACTERS = 40
 # Most examples: more than this share of them.
 _MOST = 0.5
-# A field stands in the text if so many of its values do.
+# A field is in the text if this share of its values is.
 _IN_TEXT = 0.9
 # Examples of a long file that are asked whether a field stands in them.
 _LOOKED_AT = 5_000
@@ -42,7 +42,7 @@ class Field:
 
     Attributes:
         name: As in the file.
-        values: One an example.
+        values: One per example.
         n_distinct: Distinct values as they are written.
         is_label: 2 to n/4 distinct values, which could group the file.
         is_id: Short values, most of them with a digit.

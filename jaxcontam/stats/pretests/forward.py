@@ -42,11 +42,11 @@ from jaxcontam.stats.strata import split_strata
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-# Strata of so many rows; of short files smaller ones, so that 2 ^ -K does not bind.
+# Rows per stratum; short files have smaller ones, so that 2 ^ -K does not bind.
 _SIZE, _SMALL, _SHORT = 8, 5, 320
-# Read of each row: so many characters from its beginning, and from its end.
+# Characters read from the beginning of each row, and from its end.
 _CHARACTERS = 2_000
-# A word that can be handed on stands in at most so many rows, or this share of them.
+# A word that can be handed on is in at most this many rows, or this share of them.
 _FEW_ROWS, _RARE = 3, 0.02
 # First words that may tell speakers apart, letters that may tell languages apart.
 _SPEAKERS, _LETTERS, _COMPONENTS = 4, 64, 2

@@ -13,9 +13,9 @@ import numpy as np
 from jaxcontam.stats.randomisation import SMALLEST_P
 
 Statistic = Callable[[np.ndarray], np.ndarray]
-"""Maps `orders_RN`, each row a permutation of range(N), to one float64 an order."""
+"""Maps `orders_RN`, each row a permutation of range(N), to one float64 per order."""
 
-# Orders in memory at once: so many indices, which a processor's cache still holds.
+# Indices of the orders in memory at once, which a processor's cache still holds.
 _CHUNK = 200_000
 
 
@@ -58,7 +58,7 @@ def draw_orders(
 def null_distributions(
     statistics: Mapping[str, Statistic], orders: Iterator[np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Every statistic over the same orders: float64, one value an order."""
+    """Every statistic over the same orders: float64, one value per order."""
     parts: dict[str, list[np.ndarray]] = {name: [] for name in statistics}
     for orders_RN in orders:
         for name, statistic in statistics.items():

@@ -1,7 +1,7 @@
 """Statistics of an order that look at one number or one code an example.
 
 Each maker takes the values in file order and gives a `Statistic`: a function from
-orders to one number an order.
+orders to one number per order.
 
 Dimension key
     N  examples

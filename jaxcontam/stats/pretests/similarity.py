@@ -147,7 +147,7 @@ def near_duplicates(
     of few words only the rarest ones are looked up, and some pairs may be missed.
 
     Args:
-        words: Of each text.
+        words: Words of each text.
         texts: Those without any word are compared as they are.
         vectors_NV: Their TF-IDF rows.
     """

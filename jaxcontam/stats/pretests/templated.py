@@ -14,12 +14,12 @@ import numpy as np
 from jaxcontam.results import Pretest
 from jaxcontam.stats.pretests.similarity import words_of
 
-# Words that stand in so many rows belong to the template.
+# Words in this share of the rows belong to the template.
 _COMMON = 0.5
-# Of longer files so many rows are looked at.
+# Rows that are looked at in longer files.
 _MOST_ROWS = 10_000
 MOST_OWN_WORDS = 4
-"""Words of the median row beside the template, up to which a file is templated."""
+"""Most words outside the template in the median row of a templated file."""
 
 
 def templated(texts: Sequence[str]) -> Pretest:
@@ -30,7 +30,7 @@ def templated(texts: Sequence[str]) -> Pretest:
     can then tell whether its order is one that the world knows.
 
     Args:
-        texts: Rows; of more than 10,000 about so many are looked at, evenly spaced.
+        texts: Rows; if more than 10,000, about that many are looked at, evenly spaced.
     """
     step = math.ceil(len(texts) / _MOST_ROWS) or 1
     rows = [words_of(text) for text in texts[::step]]
