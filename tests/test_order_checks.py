@@ -1,7 +1,9 @@
 # ruff: noqa: F811  (a fixture of another file is an argument here)
 """What is said of a file's own order before any model is asked."""
 
+import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -127,3 +129,28 @@ def test_repeats_of_an_example_are_left_out_and_counted(tokenizer, tmp_path, cap
         assert (row["n_examples"], row["n_repeats"]) == (24, 72)
         assert row["verdict"] in (None, "inconclusive", "no evidence")
     assert main(["verify", str(tmp_path / "out")]) == 0
+
+
+def test_other_inputs_get_another_folder_that_tells_of_the_first(
+    shuffled, tokenizer, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+
+    def folders_after(effort, seed=0):
+        model = opened_stub("m", random_bigrams(seed), tokenizer)
+        info = dataclasses.replace(model.info, fingerprint=f"sha256:{seed}")
+        model = dataclasses.replace(model, info=info)
+        command = Audit(model="m", benchmark=(shuffled,), effort=effort)
+        document = command.run_on(lambda: model)
+        folders = {path.name for path in Path("runs/audit").glob("m-shuffled-*")}
+        return folders, document.get("earlier", [])
+
+    first, earlier = folders_after("quick")
+    assert len(first) == 1 and earlier == []
+    both, earlier = folders_after("standard")
+    assert len(both) == 2 and set(earlier) == first
+    assert "1 other report on this model" in " ".join(capsys.readouterr().out.split())
+    # The same again replaces itself; a second model of this name replaces nothing.
+    assert folders_after("quick") == (both, [*(both - first)])
+    third, earlier = folders_after("quick", seed=1)
+    assert len(third) == 3 and earlier == []

@@ -2,7 +2,7 @@
 
 import dataclasses
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,14 +21,15 @@ from jaxcontam.analyses.scored import plan_audit
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.device_flags import ScoringFlags, open_for
 from jaxcontam.commands.dry_run import dry_run
-from jaxcontam.commands.flags import flags_of, store_of
+from jaxcontam.commands.flags import flags_of, report_name, store_of
 from jaxcontam.commands.order_checks import print_checks
 from jaxcontam.commands.outcome import print_outcome, print_unscored
-from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.errors import InputError
 from jaxcontam.processes import is_first
 from jaxcontam.progress import progress_bar, waiting_for
-from jaxcontam.report.document import make_folder
+from jaxcontam.report.document import REPORT_NAME, make_folder, read_report
+from jaxcontam.report.order_page import looks_sentence
+from jaxcontam.results import OrderResult, Report
 from jaxcontam.terminal import Terminal, json_text, visible
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ class Audit(ScoringFlags, AuditDesign):
     """Model that cannot have seen the file (as MODEL): it takes the same tests, and
     where it prefers the order, too, the file points forward by itself."""
     out: Path | None = None
-    """Folder for the report (default: runs/audit/MODEL-DIGEST)."""
+    """Folder for the report (default: runs/audit/MODEL-BENCHMARK-DIGEST, the digest of
+    all that decides the result)."""
     dry_run: bool = False
     """Say what would be scored, how long it takes and what it could find; no scores."""
     price_per_hour: float | None = None
@@ -97,7 +99,7 @@ class Audit(ScoringFlags, AuditDesign):
         if checked.benchmarks:
             with waiting_for("opening the model and planning"):
                 model = opened()
-                out = self.out or default_out("audit", model.name, checked.benchmarks)
+                out = self._out(model.name, files, model.info.fingerprint)
                 target, left_out = self._ready(model, files, checked, out)
             for words in left_out:
                 line = visible(f"jaxcontam: warning: left out: {words}")
@@ -120,8 +122,8 @@ class Audit(ScoringFlags, AuditDesign):
                 print(json_text(found))
             return found
         else:
-            # No model was opened; a report of scores is not replaced by a refusal.
-            out = self.out or default_out("audit", "unscored", files.benchmarks)
+            # No model was opened, so nothing else is known of it.
+            out = self._out("unscored", files, self.model)
         result = run_audit(
             target,
             checked,
@@ -131,16 +133,30 @@ class Audit(ScoringFlags, AuditDesign):
             watch=watch,
             bar=progress_bar,
         )
-        return self._published(result, out) if is_first() else {}
+        if not is_first():
+            return {}
+        if self.out is None:
+            earlier = earlier_reports(result.report, out)
+            report = dataclasses.replace(result.report, earlier=earlier)
+            result = dataclasses.replace(result, report=report)
+        return self._published(result, out)
+
+    def _out(self, model: str, files: AuditFiles, fingerprint: str) -> Path:
+        """The folder of the report: `--out`, or one for these very inputs."""
+        decides = (fingerprint, self.dtype, self.reference or "", *self.flags)
+        name = report_name(model, files.benchmarks, decides)
+        return self.out or Path("runs/audit") / name
 
     def _ready(
         self, model: "OpenModel", files: AuditFiles, checked: CheckedFiles, out: Path
     ) -> tuple[ReadyAudit, tuple[str, ...]]:
         """The tests planned for a model, and why others are left out."""
         plan = plan_audit(checked.benchmarks, files, model, self)
-        scorer = model.make_scorer(
-            store=store_of(self, out, model), batch_tokens=self.batch_tokens
-        )
+        store = store_of(self, out, model)
+        if self.out is None and self.store is None and store is not None:
+            # Reports with other flags find the same scores.
+            store = out.parent / f"{model.name}-store"
+        scorer = model.make_scorer(store=store, batch_tokens=self.batch_tokens)
         return ReadyAudit(model, plan.tests, scorer), plan.left_out
 
     def _published(self, result: AuditResult, out: Path) -> dict:
@@ -152,12 +168,32 @@ class Audit(ScoringFlags, AuditDesign):
             print(f"report: {page}")
         else:
             print_outcome(list(result.results), result.report.command, page, Terminal())
+            if earlier := result.report.earlier:
+                print(visible(looks_sentence(earlier)))
         return document
 
 
-def default_out(command: str, model: str, benchmarks: Sequence[Benchmark]) -> Path:
-    """`runs/COMMAND/MODEL-DIGEST`: the same input finds the same folder."""
-    from jaxcontam.data.benchmark import fingerprint
+def earlier_reports(report: Report, out: Path) -> tuple[str, ...]:
+    """Names of finished reports beside `out` that asked a model about the same files.
 
-    digest = fingerprint([benchmark.fingerprint for benchmark in benchmarks])
-    return Path("runs") / command / f"{model}-{digest[7:15]}"
+    Several looks at one question are several chances of a small p-value.
+    """
+    if report.model is None:
+        return ()
+    own = {row.fingerprint for row in report.results if isinstance(row, OrderResult)}
+    found = []
+    for path in sorted(out.parent.glob(f"*/{REPORT_NAME}")):
+        if path.parent.resolve() == out.resolve():
+            continue
+        try:
+            other = read_report(path)
+        except (InputError, OSError):
+            continue
+        rows = [row for row in other.results if isinstance(row, OrderResult)]
+        is_same = (
+            other.model is not None
+            and other.model.fingerprint == report.model.fingerprint
+        )
+        if is_same and own & {row.fingerprint for row in rows}:
+            found.append(path.parent.name)
+    return tuple(found)

@@ -10,13 +10,13 @@ from rich.table import Table
 from tyro.conf import Positional
 
 from jaxcontam.analyses.saved import write_files
-from jaxcontam.commands.audit import default_out
 from jaxcontam.commands.device_flags import ScoringFlags, open_for
 from jaxcontam.commands.flags import (
     ReportFlags,
     TextFlags,
     check_positive,
     flags_of,
+    report_name,
     store_of,
 )
 from jaxcontam.commands.publish import shown
@@ -94,7 +94,9 @@ class Calibrate(ScoringFlags, TextFlags, ReportFlags):
             separator=typed_newlines(self.separator),
             max_example_tokens=self.max_example_tokens,
         )
-        out = self.out or default_out(COMMAND, model.name, [benchmark])
+        decides = (model.info.fingerprint, *flags_of(self))
+        name = report_name(model.name, [benchmark], decides)
+        out = self.out or Path("runs") / COMMAND / name
         make_folder(out)
         scorer = model.make_scorer(
             store=store_of(self, out, model), batch_tokens=self.batch_tokens

@@ -2,6 +2,8 @@
 
 import dataclasses
 import math
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,6 +12,7 @@ import tyro
 from jaxcontam.errors import InputError
 
 if TYPE_CHECKING:
+    from jaxcontam.data.benchmark import Benchmark
     from jaxcontam.scoring.opened import OpenModel
 
 STORE_DIR = "store"
@@ -142,6 +145,24 @@ def store_of(command: StoreFlags, out: Path, model: "OpenModel") -> Path | None:
     if command.no_store:
         return None
     return command.store or out / model.store_name
+
+
+def report_name(
+    model: str, benchmarks: Sequence["Benchmark"], decides: Sequence[str]
+) -> str:
+    """`MODEL-BENCHMARK-DIGEST`: equal names mean equal results.
+
+    Args:
+        model: The model's name.
+        benchmarks: What it is asked about; the first lends its name.
+        decides: Everything else that decides the result.
+    """
+    from jaxcontam.data.benchmark import fingerprint
+
+    first = re.sub(r"[^\w.-]+", "_", benchmarks[0].name)[:60]
+    more = f"-and-{len(benchmarks) - 1}" if len(benchmarks) > 1 else ""
+    digest = fingerprint([*(one.fingerprint for one in benchmarks), *decides])
+    return f"{model}-{first}{more}-{digest[7:15]}"
 
 
 def report_folder(

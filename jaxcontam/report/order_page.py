@@ -236,10 +236,22 @@ def _results(tests: Sequence[OrderResult], report: Report, words: Words) -> list
         said = [f"{', '.join(names)}: {one}" for one, names in meanings.items()]
     said.append(_TERMS.format(effect=effect))
     said += [screening_sentence(report), scale_sentence(tests, words)]
+    if report.earlier:
+        said.append(looks_sentence(report.earlier))
     return [
         Table(header, rows, "results", words=(1, 3 + has_copies)),
         *(Paragraph(sentence, "quiet") for sentence in said if sentence),
     ]
+
+
+def looks_sentence(earlier: Sequence[str]) -> str:
+    """Say how many other reports asked the same question."""
+    n = len(earlier)
+    return (
+        f"{n} other report{'s' * (n > 1)} on this model and a file of this report "
+        f"stand{'s' * (n == 1)} beside it, so its p-values are not the only look: "
+        f"{', '.join(earlier)}."
+    )
 
 
 def _numbers(test: OrderResult) -> list[str]:

@@ -173,6 +173,8 @@ class Report:
         study: What a study planted, or what a membership run was asked for; else None.
         unscored: Files that were not scored, since their order failed its checks.
         reference: The model that cannot have seen the files, if one was given.
+        earlier: Names of folders beside this one with finished reports of the same
+            model on a file of this report, by other tests or flags.
         original: The model before unlearning, of `unlearning`.
         book_thresholds: Cuts of each score, of `books`.
         books: Rates of each book by each score.
@@ -199,6 +201,7 @@ class Report:
     study: dict[str, object] | None = None
     unscored: tuple[UnscoredFile, ...] = ()
     reference: ModelInfo | None = None
+    earlier: tuple[str, ...] = ()
     original: ModelInfo | None = None
     book_thresholds: tuple[BookThreshold, ...] = ()
     books: tuple[BookRate, ...] = ()
