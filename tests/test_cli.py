@@ -123,14 +123,20 @@ def test_version_is_that_of_the_package(flag, capsys):
     assert capsys.readouterr().out == f"{__version__}\n"
 
 
-def test_methods_lists_each_method_with_its_source(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
+def test_methods_lists_each_and_says_all_of_one(capsys, refused, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     assert main(["methods"]) == 0
     said = capsys.readouterr().out
     for name in [*TESTS.split(", "), *SCORES.split(", ")]:
         assert re.search(rf"^{name} ", said, re.MULTILINE)
+    assert all(len(line) <= 80 for line in said.splitlines())
+    assert main(["methods", "adjacency", "dc_pdd"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "null hypothesis: exchangeability" in said
     assert "arXiv:2310.17623" in said
+    assert "example: jaxcontam audit MODEL benchmark.jsonl --tests adjacency" in said
     assert "not of C4" in said
+    assert "did you mean 'adjacency'?" in refused("methods", "adjacancy")
 
 
 def test_unknown_command_names_the_nearest(refused):

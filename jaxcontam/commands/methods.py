@@ -2,71 +2,90 @@
 
 import dataclasses
 
+from rich.padding import Padding
 from rich.table import Table
+from tyro.conf import Positional
 
-from jaxcontam.methods import METHODS
+from jaxcontam.errors import unknown_name
+from jaxcontam.methods import METHODS, TESTS
 from jaxcontam.methods.membership.score import ScoreMethod
-from jaxcontam.methods.replication.catalogue import REPLICATION_METHODS
+from jaxcontam.methods.replication.catalogue import (
+    REPLICATION_METHODS,
+    ReplicationMethod,
+)
 from jaxcontam.terminal import Terminal
+
+_REPLICATION = {row.name: row for row in REPLICATION_METHODS}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Methods:
-    """Show the tables of methods: what each needs, gives, sees, and its source.
+    """Show what each method gives and costs, or all about some of them.
 
     Examples:
-        jaxcontam methods  # every method: what it needs, gives and finds
+        jaxcontam methods  # every method, in a line or two
+        jaxcontam methods adjacency min_k  # null, needs, source, how to ask for it
     """
 
+    name: Positional[tuple[str, ...]] = ()
+    """Methods to describe in full (default: all in short)."""
+
     def run(self) -> None:
-        """Print the tests, then the membership scores, then what `replicate` does."""
-        tests = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-        for column in ("method", "gives", "null", "cost", "finds", "source"):
-            tests.add_column(column, overflow="fold", no_wrap=column == "method")
-        # Many words a score: one under the other, not one beside the other.
-        scores = Table(box=None, padding=(0, 2, 1, 0), header_style="bold")
-        scores.add_column("score", no_wrap=True)
-        scores.add_column("a ranking: higher is more likely a member")
-        for method in METHODS.values():
-            if isinstance(method, ScoreMethod):
-                scores.add_row(method.name, _said_of(method))
-            else:
-                tests.add_row(
-                    method.name,
-                    f"p-value, {method.validity}",
-                    method.null,
-                    method.cost,
-                    method.finds,
-                    method.source,
-                )
+        """Print the tests, then the membership scores, then what `replicate` does.
+
+        Raises:
+            InputError: If a name is not that of a method.
+        """
         console = Terminal()
-        console.print(tests)
-        console.print()
-        console.print(scores)
-        console.print()
-        asked = Table(box=None, padding=(0, 2, 1, 0), header_style="bold")
-        asked.add_column("replicate", no_wrap=True)
-        asked.add_column("what a model writes when it is asked for instances")
-        for row in REPLICATION_METHODS:
-            lines = [
-                f"{row.gives}; {row.cost}",
-                f"needs: {row.needs}",
-                f"finds: {row.finds}",
-                f"source: {row.source}",
-            ]
-            if row.departure:
-                lines.append(f"not as in the authors' code: {row.departure}")
-            asked.add_row(row.name, "\n".join(lines))
-        console.print(asked)
+        known = [*METHODS, *_REPLICATION]
+        for name in self.name:
+            if name not in known:
+                raise unknown_name("method", name, known)
+            console.print(name, style="bold")
+            for line in [*_lines(name), *_example(name)]:
+                console.print(Padding(line, (0, 0, 0, 2)), highlight=False)
+        if self.name:
+            return
+        scores = [name for name, row in METHODS.items() if isinstance(row, ScoreMethod)]
+        for title, names in {
+            "proofs": [name for name in METHODS if name not in scores],
+            "rankings (membership)": scores,
+            "completions (replicate)": list(_REPLICATION),
+        }.items():
+            table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+            table.add_column(title, no_wrap=True)
+            table.add_column("gives; costs")
+            table.add_column("finds")
+            for name in names:
+                given, finds = _lines(name)[:2]
+                table.add_row(name, given, finds.removeprefix("finds: "))
+            console.print(table)
+            console.print()
+        console.print("jaxcontam methods NAME has the rest: null, needs, source.")
 
 
-def _said_of(method: ScoreMethod) -> str:
-    lines = [
-        f"{method.setting}; {method.cost}" if method.setting else method.cost,
-        f"needs: {method.needs}",
-        f"finds: {method.finds}",
-        f"source: {method.source}",
-    ]
-    if method.departure:
-        lines.append(f"not as in the authors' code: {method.departure}")
-    return "\n".join(lines)
+def _lines(name: str) -> list[str]:
+    """What a method gives and costs, what it finds, and the rest, a line each."""
+    row = METHODS.get(name) or _REPLICATION[name]
+    if isinstance(row, ReplicationMethod):
+        given = row.gives
+    elif isinstance(row, ScoreMethod):
+        given = ", ".join(filter(None, ("a ranking", row.setting)))
+    else:
+        given = f"p-value, {row.validity}"
+    lines = [f"{given}; {row.cost}", f"finds: {row.finds}", f"needs: {row.needs}"]
+    if null := getattr(row, "null", ""):
+        lines.append(f"null hypothesis: {null}")
+    lines.append(f"source: {row.source}")
+    if departure := getattr(row, "departure", ""):
+        lines.append(f"not as in the authors' code: {departure}")
+    return lines
+
+
+def _example(name: str) -> list[str]:
+    """A command that asks for a method; none where it has a command of its own."""
+    if name in TESTS:
+        return [f"example: jaxcontam audit MODEL benchmark.jsonl --tests {name}"]
+    if isinstance(METHODS.get(name), ScoreMethod):
+        return [f"example: jaxcontam membership MODEL labelled.jsonl --scores {name}"]
+    return []
