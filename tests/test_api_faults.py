@@ -115,6 +115,19 @@ def test_a_fault_is_gone_through_and_else_ends_in_one_clear_line(name, tmp_path)
             assert client.n_sent == 1
 
 
+def test_an_answer_that_inflates_beyond_what_was_asked_is_not_read(tmp_path):
+    # 3 kB on the wire, 3 MB of brackets, 75 MB as objects.
+    bomb = gzip.compress(b"[" + b"[]," * 2**20)
+
+    def answer(body, number, handler):
+        whole(bomb, "Content-Encoding: gzip\r\n")(body, handler)
+
+    with serving(answer) as (url, _), opened(url) as client:
+        said = "longer than the 262,912 bytes that it can be"
+        with pytest.raises(ApiError, match=said):
+            client.post(PATH, BODY)
+
+
 def test_one_hung_request_does_not_hold_up_the_others(tmp_path):
     """Many on few connections; each fourth hangs at its first try."""
     hung = set()

@@ -71,10 +71,11 @@ def _value_inside(path: str, row: Mapping[str, object], where: str) -> object:
     """The value at `a.b[0]`, for a path that is not itself the name of a field."""
     value: object = row
     for step, index in _STEPS.findall(path) or [(path, "")]:
-        if isinstance(value, list) and index and int(index) < len(value):
-            value = value[int(index)]
-        elif isinstance(value, Mapping) and step in value:
-            value = value[step]
+        inside = value
+        if isinstance(inside, Mapping) and step in inside:
+            value = inside[step]
+        elif isinstance(inside, list) and index and int(index) < len(inside):
+            value = inside[int(index)]
         else:
             raise InputError(
                 f"{where}: no field {path!r} (it has: {', '.join(row)})",

@@ -13,6 +13,11 @@ _MILLION = 1_000_000
 _TEMPLATE_TOKENS = 16
 # English and code in the tokenizers of today; scripts of three bytes come near 2.
 _BYTES_PER_TOKEN = 4
+# Text, log-probability, rank and place of a token, three times what servers send.
+_BYTES_PER_ANSWER_TOKEN = 256
+_LEAST_BYTES = 2**18
+# Where no field of the request bounds the answer.
+_UNBOUNDED_TOKENS = 2**17
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -149,6 +154,20 @@ def about_usage(body: Body) -> Usage:
     """Estimated usage of one request with answers of the longest allowed length."""
     prompts = _prompt_tokens(body, lambda n: math.ceil(n / _BYTES_PER_TOKEN))
     return Usage(1, prompts, _most_tokens(body) or 0)
+
+
+def most_bytes(body: Body) -> int:
+    """Longest answer that a request can have, in bytes of JSON.
+
+    A token takes less than `_BYTES_PER_ANSWER_TOKEN` with its log-probability and its
+    place, and as much for each likelier token that was asked for. A longer answer is
+    not read: as Python's objects it takes up to 25 times its bytes.
+    """
+    most = most_usage(body, is_bounded=False)
+    n_tokens = most.prompt_tokens + (most.completion_tokens or _UNBOUNDED_TOKENS)
+    asked = ("logprobs", "top_logprobs", "prompt_logprobs")
+    n_shown = 1 + max(int(body.get(name) or 0) for name in asked)
+    return _LEAST_BYTES + _BYTES_PER_ANSWER_TOKEN * n_tokens * n_shown
 
 
 def used_by(answer: Mapping[str, Any], most: Usage) -> Usage:

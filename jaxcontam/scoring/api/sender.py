@@ -17,7 +17,13 @@ import httpx2
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import ApiModel
 from jaxcontam.scoring.api.answers import Answer, read_reply
-from jaxcontam.scoring.api.budget import Spending, Usage, most_usage, used_by
+from jaxcontam.scoring.api.budget import (
+    Spending,
+    Usage,
+    most_bytes,
+    most_usage,
+    used_by,
+)
 from jaxcontam.scoring.api.errors import ApiError
 from jaxcontam.scoring.api.faults import Fault, read_failure
 from jaxcontam.scoring.api.policy import Policy
@@ -26,8 +32,6 @@ from jaxcontam.scoring.api.request import Body
 _CONNECT_SECONDS = 10.0
 # Between two looks at whether one more request may go out, or all are to stop.
 _LOOK_SECONDS = 0.02
-# An answer with log-probabilities of a whole context is of a few megabytes.
-_MOST_BYTES = 256 * 2**20
 
 
 class StoppedError(Exception):
@@ -146,11 +150,13 @@ class Sender:
                     "POST", self.model.url + path, content=json.dumps(body).encode()
                 ) as response,
             ):
-                data = bytearray()
+                data, most = bytearray(), most_bytes(body)
                 async for piece in response.aiter_bytes():
                     data += piece
-                    if len(data) > _MOST_BYTES:
-                        return Fault("garbled", "an answer without an end")
+                    if len(data) > most:
+                        return Fault(
+                            "garbled", f"longer than the {most:,} bytes that it can be"
+                        )
         except (TimeoutError, OSError, httpx2.HTTPError, httpx2.InvalidURL) as e:
             return read_failure(
                 self.model.url,
