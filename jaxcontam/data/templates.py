@@ -3,6 +3,7 @@
 import re
 import string
 from collections.abc import Mapping
+from typing import Any
 
 from jaxcontam.errors import InputError, nearest
 
@@ -69,13 +70,12 @@ def text_of_field(field: str, row: Mapping[str, object] | None, where: str) -> s
 
 def _value_inside(path: str, row: Mapping[str, object], where: str) -> object:
     """The value at `a.b[0]`, for a path that is not itself the name of a field."""
-    value: object = row
+    value: Any = row
     for step, index in _STEPS.findall(path) or [(path, "")]:
-        inside = value
-        if isinstance(inside, Mapping) and step in inside:
-            value = inside[step]
-        elif isinstance(inside, list) and index and int(index) < len(inside):
-            value = inside[int(index)]
+        if isinstance(value, Mapping) and step in value:
+            value = value[step]
+        elif isinstance(value, list) and index and int(index) < len(value):
+            value = value[int(index)]
         else:
             raise InputError(
                 f"{where}: no field {path!r} (it has: {', '.join(row)})",
