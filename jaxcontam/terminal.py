@@ -51,6 +51,10 @@ class Terminal(Console):
         """Takes the options of a `Console`; a benchmark may be called `[red]`."""
         super().__init__(markup=False, **options)
 
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command, which ends in peace where rich would exit with 1."""
+        raise BrokenPipeError
+
     def render_str(self, text: str, **options: Any) -> Text:
         """The text of a word or a cell; made visible before its width is measured."""
         return super().render_str(visible(text), **options)
