@@ -380,3 +380,5 @@ def test_a_reader_of_the_output_that_goes_away_is_no_error(monkeypatch):
 
     monkeypatch.setattr("sys.stdout", types.SimpleNamespace(write=gone, flush=gone))
     assert main(["methods"]) == 0
+    # What is printed at the end of the process goes nowhere.
+    sys.stdout.close()
