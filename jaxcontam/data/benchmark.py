@@ -366,6 +366,13 @@ def _csv_rows(path: Path, text: str, delimiter: str) -> Iterator[Record]:
                 continue
             if header is None:
                 header = values
+                if data := next(filter(_is_sentence, header), None):
+                    raise InputError(
+                        f"{where}: the first row has no names of columns, but data "
+                        f"({_begin(data)!r})",
+                        hint=f"put a line with {len(header)} names above it, such as "
+                        + ",".join(["question", *"abcdefgh"][: len(header)]),
+                    )
                 if repeated := {name for name in header if header.count(name) > 1}:
                     raise InputError(f"{where}: two columns named {min(repeated)!r}")
                 continue
@@ -376,3 +383,12 @@ def _csv_rows(path: Path, text: str, delimiter: str) -> Iterator[Record]:
             yield where, raw, dict(zip(header, values, strict=True))
     except csv.Error as e:
         raise InputError(f"{path}:{reader.line_num}: not {path.suffix} ({e})") from e
+
+
+def _is_sentence(name: str) -> bool:
+    """Whether a cell is too long for the name of a column."""
+    return len(name) > 80 or len(name.split()) > 7
+
+
+def _begin(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:40]}..."
