@@ -33,6 +33,18 @@ def test_a_fault_that_passes_is_waited_for_twice_as_long_each_time():
     assert waits == pytest.approx([1, 2, 4, 8, 16, 32], abs=0.2)
 
 
+def test_a_long_wait_is_told_once_with_its_reason(capsys):
+    def plan(_, number):
+        return fault(429) if 1 < number < 7 else None
+
+    with opened(Server(plan), sleep=lambda _: None, rng=LongestWaits()) as client:
+        client.post(PATH, {"prompt": "hello"})
+        client.post(PATH, bodies(1)[0])
+    # Waits of 1, 2, 4, 8 and 16 s; the last is the only long one.
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "HTTP 429 (busy), 5 times; the next try is in 16 s" in line
+
+
 def test_waits_are_drawn_between_nothing_and_their_bound():
     waits = []
     server = Server(lambda _, number: fault(500) if number > 1 else None)

@@ -7,7 +7,9 @@ timeout starts anew with each byte.
 import asyncio
 import dataclasses
 import json
+import math
 import random
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -28,10 +30,13 @@ from jaxcontam.scoring.api.errors import ApiError
 from jaxcontam.scoring.api.faults import Fault, read_failure
 from jaxcontam.scoring.api.policy import Policy
 from jaxcontam.scoring.api.request import Body
+from jaxcontam.terminal import visible
 
 _CONNECT_SECONDS = 10.0
 # Between two looks at whether one more request may go out, or all are to stop.
 _LOOK_SECONDS = 0.02
+# A terminal that is silent for longer looks like one that hangs.
+_TOLD_SECONDS = 10.0
 
 
 class StoppedError(Exception):
@@ -63,6 +68,7 @@ class Sender:
         self.policy = Policy(self.concurrency, self.rng)
         # Seconds that `sleep` skipped.
         self._skipped = 0.0
+        self._told_until = -math.inf
         self._http = _http_client(self.api_key, self.concurrency, self.transport)
         self._gate = asyncio.Lock()
 
@@ -123,6 +129,7 @@ class Sender:
             wait = self.policy.failed(faults, sent=sent, now=self._now(), tries=tries)
             if wait is None:
                 raise self.policy.error(self.model.url, faults)
+            self._tell(wait, faults)
             if outcome.kind != "busy":
                 await self._pause(wait, stop)
 
@@ -175,6 +182,16 @@ class Sender:
             key_variable=self.key_variable,
             now=time.time(),
         )
+
+    def _tell(self, wait: float, faults: list[Fault]) -> None:
+        """Say on stderr what a long wait is for, once while it lasts."""
+        now = self._now()
+        if wait < _TOLD_SECONDS or now < self._told_until:
+            return
+        self._told_until = now + wait
+        words = f"{self.model.url}: {faults[-1].words}, {len(faults)} times"
+        line = visible(f"jaxcontam: {words}; the next try is in {wait:.0f} s")
+        print(line, file=sys.stderr)
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time() + self._skipped
