@@ -366,3 +366,19 @@ def test_a_first_row_of_data_is_not_taken_for_names(write):
     assert e.value.hint == "put a line with 3 names above it, such as question,a,b"
     path = write("set.csv", "question,a,b\n" + row + "2+2?,3,4\n")
     assert len(load_benchmark(path)) == 2
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("bolq_validation.jsonl", "boolq_validation.jsonl"),
+        ("boolq_train.jsonl", None),
+        ("part-2.jsonl", None),
+        ("prat-1.jsonl", "part-1.jsonl"),
+    ],
+)
+def test_a_hint_names_another_spelling_and_never_another_file(write, typed, hint):
+    path = write("boolq_validation.jsonl", '{"q": 1}\n')
+    write("part-1.jsonl", '{"q": 1}\n')
+    found = refusal(path.parent / typed)[1]
+    assert found == (f"did you mean {str(path.parent / hint)!r}?" if hint else "")

@@ -1,11 +1,15 @@
 """Checks of files that a user names, with hints for misspelt paths."""
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from jaxcontam.errors import InputError
+
+# Shared part of two names, above which one may be a misspelling of the other.
+_SPELLING = 0.8
 
 
 def check_file(path: Path, suffixes: Sequence[str]) -> None:
@@ -49,7 +53,9 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 
 def similar_path(path: Path, could_be: Callable[[Path], bool]) -> str:
-    """Hint with the nearest name to a missing path in its folder; "" if none is near.
+    """Hint with a name in the folder that a missing path may misspell; "" for none.
+
+    Names with other digits are other files, and no other spellings.
 
     Args:
         path: Path from the user.
@@ -59,6 +65,12 @@ def similar_path(path: Path, could_be: Callable[[Path], bool]) -> str:
 
     if not path.parent.is_dir():
         return f"there is no folder {str(path.parent)!r}"
-    names = [p.name for p in path.parent.iterdir() if could_be(p)]
-    close = difflib.get_close_matches(path.name, names, n=1)
+    digits = re.findall(r"\d+", path.name)
+    names = [
+        p.name
+        for p in path.parent.iterdir()
+        if could_be(p) and re.findall(r"\d+", p.name) == digits
+    ]
+    close = [name for name in names if Path(name).stem == path.name]
+    close += difflib.get_close_matches(path.name, names, n=1, cutoff=_SPELLING)
     return f"did you mean {str(path.parent / close[0])!r}?" if close else ""
