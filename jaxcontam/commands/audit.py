@@ -112,7 +112,6 @@ class Audit(ScoringFlags, AuditDesign):
                     budget=self.api_options.limits,
                     as_json=self.json,
                 )
-            make_folder(out)
             if self.reference is not None:
                 other = open_for(self, self.reference, beside=model)
                 reference, _ = self._ready(other, files, checked, out)
@@ -152,6 +151,8 @@ class Audit(ScoringFlags, AuditDesign):
     ) -> tuple[ReadyAudit, tuple[str, ...]]:
         """The tests planned for a model, and why others are left out."""
         plan = plan_audit(checked.benchmarks, files, model, self)
+        if not self.dry_run:
+            make_folder(out)
         store = store_of(self, out, model)
         if self.out is None and self.store is None and store is not None:
             # Reports with other flags find the same scores.
