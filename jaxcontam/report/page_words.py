@@ -36,8 +36,8 @@ ORDER = PageWords(
         "An author who sorted the examples in a way that no check here looks for can "
         "make a model prefer the order without having seen it. Direction holds for "
         "files that do not point forward themselves, as steps and stories do: a model "
-        "that reads them expects an answer after its question, or six after five. A "
-        "reference model that cannot have seen the file shows what reading alone gives.",
+        "that reads them expects an answer after its question, or six after five. "
+        "A reference model that cannot have seen it shows what reading alone gives.",
         "The detectable effect supposes that the whole file was read. If part of it "
         "was, less is found.",
         _LEVEL,
