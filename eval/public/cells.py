@@ -191,8 +191,7 @@ def run_cell(
         # What it prints stands in its report.
         with contextlib.redirect_stdout(io.StringIO()):
             report = cell.audit.run_on(opened)
-        if "results" not in report:
-            # A report of an earlier run may lie there: no key makes it this cell's.
+        if not report["results"]:
             (refused,) = report["unscored"]
             return Outcome(cell, None, refused=refused)
         seconds = round(time.process_time() - began, 2)
