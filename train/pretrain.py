@@ -216,7 +216,7 @@ class Pretrain:
             start=start,
             tokenizer=tokenizer,
         )
-        if manifest.finished:
+        if manifest.finished and is_first():
             # One that was reused may stand only where the checkpoints were.
             is_here = self.checkpoints is None or holds_run(self.out, manifest)
             is_here = is_here and (self.out / MODEL_DIR).is_dir()
