@@ -64,7 +64,7 @@ def waiting_for(title: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def shown(progress: Progress | None, title: str) -> Iterator[Progress]:
+def default_bar(progress: Progress | None, title: str) -> Iterator[Progress]:
     """Yield a function's `progress`; by default a bar where someone looks.
 
     That is a terminal or a notebook. Elsewhere a function prints nothing.

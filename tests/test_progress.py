@@ -46,7 +46,7 @@ def test_a_function_draws_a_bar_in_a_notebook_and_is_silent_in_a_script(
     shell = types.SimpleNamespace(kernel="a kernel") if in_notebook else None
     ipython = types.SimpleNamespace(get_ipython=lambda: shell)
     monkeypatch.setitem(progress.sys.modules, "IPython", ipython)
-    with progress.shown(None, "scoring orders") as told:
+    with progress.default_bar(None, "scoring orders") as told:
         told(3, 4)
         told(4, 4)
     said = capsys.readouterr().err

@@ -17,7 +17,7 @@ from jaxcontam.analyses.scored import (
     with_reference,
 )
 from jaxcontam.analyses.stopwatch import Stopwatch
-from jaxcontam.progress import Bar, Progress, shown
+from jaxcontam.progress import Bar, Progress, default_bar
 from jaxcontam.report.provenance import library_versions
 from jaxcontam.results import (
     Evidence,
@@ -293,7 +293,7 @@ def audit(
             *design.flags,
         ),
         watch=watch,
-        bar=functools.partial(shown, progress),
+        bar=functools.partial(default_bar, progress),
     )
 
 

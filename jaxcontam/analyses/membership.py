@@ -36,7 +36,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.neighbours import edited
 from jaxcontam.methods.membership.plan import Inputs, score_texts
 from jaxcontam.methods.membership.text_model import text_model_of
-from jaxcontam.progress import Progress, shown
+from jaxcontam.progress import Progress, default_bar
 from jaxcontam.report.provenance import library_versions
 from jaxcontam.report.texts import text_rows
 from jaxcontam.results import Report
@@ -219,7 +219,7 @@ def membership(
         ),
         seed=seed,
     )
-    with shown(progress, "scoring texts") as told:
+    with default_bar(progress, "scoring texts") as told:
         return score_and_judge(
             plan,
             fprs=fprs,

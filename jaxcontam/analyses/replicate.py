@@ -37,7 +37,7 @@ from jaxcontam.methods.replication.ts_guessing import (
     ts_guessing_option,
     ts_guessing_word,
 )
-from jaxcontam.progress import Bar, Progress, shown, silent
+from jaxcontam.progress import Bar, Progress, default_bar, silent
 from jaxcontam.report.provenance import library_versions
 from jaxcontam.report.replication import COMMAND
 from jaxcontam.results import DeviceInfo, ModelInfo, Report
@@ -158,7 +158,7 @@ def replicate(
     Source:
         Golchin and Surdeanu, arXiv:2308.08493.
     """
-    bar = functools.partial(shown, progress)
+    bar = functools.partial(default_bar, progress)
     check_sheet(annotated)
     plan = plan_replication(benchmark, **questions)
     with open_prompted(

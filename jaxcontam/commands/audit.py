@@ -21,7 +21,7 @@ from jaxcontam.analyses.scored import plan_audit
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.device_flags import ScoringFlags, open_for
 from jaxcontam.commands.dry_run import dry_run
-from jaxcontam.commands.flags import flags_of, report_name, store_of
+from jaxcontam.commands.flags import flags_of, report_name, shared_store
 from jaxcontam.commands.order_checks import print_checks
 from jaxcontam.commands.outcome import print_outcome, print_unscored
 from jaxcontam.errors import InputError
@@ -153,11 +153,10 @@ class Audit(ScoringFlags, AuditDesign):
         plan = plan_audit(checked.benchmarks, files, model, self)
         if not self.dry_run:
             make_folder(out)
-        store = store_of(self, out, model)
-        if self.out is None and self.store is None and store is not None:
-            # Reports with other flags find the same scores.
-            store = out.parent / f"{model.name}-store"
-        scorer = model.make_scorer(store=store, batch_tokens=self.batch_tokens)
+        scorer = model.make_scorer(
+            store=shared_store(self, self.out, out, model),
+            batch_tokens=self.batch_tokens,
+        )
         return ReadyAudit(model, plan.tests, scorer), plan.left_out
 
     def _published(self, result: AuditResult, out: Path) -> dict:

@@ -17,7 +17,7 @@ from jaxcontam.commands.flags import (
     check_positive,
     flags_of,
     report_name,
-    store_of,
+    shared_store,
 )
 from jaxcontam.commands.publish import shown
 from jaxcontam.data.benchmark import load_benchmark
@@ -99,7 +99,8 @@ class Calibrate(ScoringFlags, TextFlags, ReportFlags):
         out = self.out or Path("runs") / COMMAND / name
         make_folder(out)
         scorer = model.make_scorer(
-            store=store_of(self, out, model), batch_tokens=self.batch_tokens
+            store=shared_store(self, self.out, out, model),
+            batch_tokens=self.batch_tokens,
         )
 
         def calibrated(name: str) -> tuple[CalibrationResult, DrawnPValues]:

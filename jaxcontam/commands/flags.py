@@ -147,6 +147,18 @@ def store_of(command: StoreFlags, out: Path, model: "OpenModel") -> Path | None:
     return command.store or out / model.store_name
 
 
+def shared_store(
+    command: StoreFlags, given: Path | None, out: Path, model: "OpenModel"
+) -> Path | None:
+    """`store_of`, for reports with a folder for each choice of flags.
+
+    Where neither `--store` nor `--out` (`given`) is said, all of them share one.
+    """
+    if command.no_store or command.store is not None or given is not None:
+        return store_of(command, out, model)
+    return out.parent / f"{model.name}-store"
+
+
 def report_name(
     model: str, benchmarks: Sequence["Benchmark"], decides: Sequence[str]
 ) -> str:
