@@ -1,13 +1,15 @@
 """The command line that a report quotes, from the fields of a command."""
 
 import dataclasses
+import types
 from pathlib import Path
 from typing import Annotated
 
 import pytest
 import tyro
 
-from jaxcontam.commands.flags import check_positive, flags_of
+from jaxcontam.commands.audit import Audit
+from jaxcontam.commands.flags import check_positive, flags_of, shared_store
 from jaxcontam.commands.score import Score
 from jaxcontam.errors import InputError
 
@@ -45,3 +47,17 @@ def test_number_that_is_not_given_passes():
 def test_score_refuses_batches_of_no_tokens_before_it_reads_anything():
     with pytest.raises(InputError, match="--batch-tokens must be at least 1"):
         Score(model="none", texts=Path("none"), out=Path("none"), batch_tokens=-5)
+
+
+def test_reports_named_by_their_flags_share_scores_unless_a_folder_is_named(tmp_path):
+    model = types.SimpleNamespace(name="m", store_name="store")
+    out = Path("runs/audit/m-set-1a2b3c4d")
+
+    def found(**flags):
+        command = Audit(model="m", benchmark=(Path("set.txt"),), **flags)
+        return shared_store(command, command.out, command.out or out, model)
+
+    assert found() == Path("runs/audit/m-store")
+    assert found(out=tmp_path) == tmp_path / "store"
+    assert found(store=tmp_path) == tmp_path
+    assert found(no_store=True) is None
