@@ -3,7 +3,8 @@
 Rules and words of the report. Nothing is ever called clean. An accusation needs a null
 that the file can satisfy: where nobody knows that the order was drawn at random, only a
 test under reversibility can say `contaminated`, for like stands beside like in most
-files, and any model that copies from its context prefers that.
+files, and any model that copies from its context prefers that. And where the order may
+mean something to a reader, only beside a reference model that reads it and is silent.
 """
 
 import dataclasses
@@ -25,7 +26,7 @@ from jaxcontam.stats.multiple import (
     e_bh,
     holm,
 )
-from jaxcontam.stats.pretests import is_templated
+from jaxcontam.stats.pretests import could_learn, directional, is_templated
 from jaxcontam.stats.pretests.gate import gate
 
 CONTAMINATED: Verdict = "contaminated"
@@ -122,7 +123,7 @@ def _verdict(
 ) -> Verdict:
     """Verdict of a primary test; `n` is how many benchmarks there are."""
     designed, reference = result.null == DESIGNED, result.reference
-    if not designed and not all(test.passed for test in result.pretests):
+    if not designed and result.refusals:
         return INVALID_DESIGN
     if not designed and reference and reference.p_value <= REFERENCE_LEVEL:
         return INVALID_DESIGN
@@ -143,31 +144,39 @@ def _proves(result: OrderResult, beside: Sequence[OrderResult], n: int) -> bool:
         return False
     if null not in _OF_ORDERS or result.order_provenance in KNOWN_ORDERS:
         return True
-    if not _world_is_silent(result):
+    if not (order_says_nothing(result.pretests) or _is_vouched_for(result)):
         return False
-    if null == "reversibility":
-        return passes_gate(result.pretests)
     # Two tests of one file were looked at.
-    return any(
+    return null == "reversibility" or any(
         base_null(other.null) == "reversibility"
         and other.validity == "exact"
-        and all(test.passed for test in other.pretests)
-        and passes_gate(other.pretests)
+        and not other.refusals
         and 2 * n * other.numbers.p_value <= CONTAMINATED_LEVEL
         for other in beside
     )
 
 
-def _world_is_silent(result: OrderResult) -> bool:
-    """Whether no list that the world knows can stand behind the order.
+def order_says_nothing(pretests: Sequence[Pretest]) -> bool:
+    """Whether no check of a file sees that its order may mean something to a reader.
 
-    The order of templated rows (elements by atomic number, countries by region) can be
-    known to a model that never saw the file, and no look at the file tells. A model
-    that knows the world and shows nothing does.
+    A reader foretells an order that means something, forwards more than backwards. So
+    before an accusation the order must pass for a random one: no check rejects at the
+    stricter level, what the rows have in common can be learned from and teaches
+    nothing, and they are no list that the world may know.
     """
+    return (
+        passes_gate(pretests) and could_learn(pretests) and not is_templated(pretests)
+    )
+
+
+def _is_vouched_for(result: OrderResult) -> bool:
+    """Whether a model that can read, too, shows that the order says nothing to it."""
     reference = result.reference
-    return not is_templated(result.pretests) or (
-        reference is not None and reference.p_value > GATE_LEVEL
+    return (
+        reference is not None
+        and reference.p_value > GATE_LEVEL
+        and reference.difference_p <= CONTAMINATED_LEVEL
+        and passes_gate(directional(result.pretests))
     )
 
 
@@ -177,7 +186,7 @@ def _attracts(other: OrderResult, result: OrderResult, n: int) -> bool:
         base_null(result.null) == "reversibility"
         and base_null(other.null) == "exchangeability"
         and other.validity == "exact"
-        and all(test.passed for test in other.pretests)
+        and not other.refusals
         and passes_gate(other.pretests)
         and n * other.numbers.p_value <= CONTAMINATED_LEVEL
     )

@@ -132,6 +132,7 @@ def test_reversal_needs_only_what_points_forwards():
         "forward_references",
         "forward_turns",
         "forward_translations",
+        "learned_direction",
     }
     assert len(battery) > 24
 

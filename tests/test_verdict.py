@@ -1,5 +1,6 @@
 """Who decides, and in which words."""
 
+import dataclasses
 import math
 
 import pytest
@@ -54,6 +55,7 @@ def result(
         "effect_unit": "nats per example boundary",
     }
     if (p_reference := kwargs.pop("reference", None)) is not None:
+        p_difference = kwargs.pop("p_difference", 1e-9)
         fields["reference"] = ReferenceResult(
             name="old",
             fingerprint="sha256:1",
@@ -63,26 +65,37 @@ def result(
             effect_se=0.1,
             difference=1.0,
             difference_se=0.1,
-            difference_p=1e-9,
-            difference_log10_p=-9.0,
+            difference_p=p_difference,
+            difference_log10_p=math.log10(p_difference),
         )
     return OrderResult(**{**fields, **kwargs})
 
 
 FORWARD, BROKEN, PROOF = "reversibility", "invalid design", "contaminated"
-HARDLY = (Pretest("length_trend", 0.5, 0.02, True), Pretest("b", 0.1, 0.5, True))
-IDLE = (Pretest("tfidf_adjacency", 0.0, 1e-3, True, applicable=False),)
-LIST = (Pretest("templated", 0.9, 1.0, True, note="rows alike", applicable=False),)
-FAILED = (Pretest("length_trend", 0.9, 1e-4, False),)
-PASSED = (Pretest("length_trend", 0.1, 0.5, True),)
+RULE = Pretest("learned_direction", 0.4, 0.6, True, directional=True)
+TREND = Pretest("length_trend", 0.1, 0.5, True, directional=True)
+PASSED = (RULE, TREND)
+HARDLY = (RULE, dataclasses.replace(TREND, p_value=0.02))
+FAILED = (RULE, dataclasses.replace(TREND, p_value=1e-4, passed=False))
+ALIKE = (RULE, Pretest("tfidf_adjacency", 0.9, 1e-4, False))
+IDLE = (RULE, Pretest("tfidf_adjacency", 0.0, 1e-3, True, applicable=False))
+LIST = (*PASSED, Pretest("templated", 0.9, 1.0, True, note="a", applicable=False))
+FEW = (dataclasses.replace(RULE, applicable=False, p_value=1.0), TREND)
 
 
 @pytest.mark.parametrize(
     ("kwargs", "verdict"),
     [
-        ({"p": 0.001, "null": FORWARD}, "contaminated"),
-        ({"p": 0.0011, "null": FORWARD}, "suspected"),
-        ({"p": 1e-9, "null": "within-group reversibility of blocks"}, "contaminated"),
+        ({"p": 0.001, "null": FORWARD, "pretests": PASSED}, "contaminated"),
+        ({"p": 0.0011, "null": FORWARD, "pretests": PASSED}, "suspected"),
+        (
+            {
+                "p": 1e-9,
+                "null": "within-group reversibility of blocks",
+                "pretests": PASSED,
+            },
+            "contaminated",
+        ),
         # Nobody knows that the order was drawn: like may stand beside like.
         ({"p": 1e-9}, "suspected"),
         ({"p": 1e-9, "null": "within-group exchangeability"}, "suspected"),
@@ -101,10 +114,30 @@ PASSED = (Pretest("length_trend", 0.1, 0.5, True),)
         ({"p": 1e-9, "pretests": FAILED}, "invalid design"),
         ({"p": 0.9, "pretests": FAILED}, "invalid design"),
         ({"p": 1e-9, "pretests": FAILED, "order_provenance": "declared"}, BROKEN),
-        ({"p": 1e-9, "pretests": PASSED, "null": FORWARD}, "contaminated"),
         # Before the word, checks are asked at 0.05.
         ({"p": 1e-9, "pretests": HARDLY, "null": FORWARD}, "suspected"),
         ({"p": 1e-9, "pretests": IDLE, "null": FORWARD}, "contaminated"),
+        # No rule was looked for, or none could have been found.
+        ({"p": 1e-9, "null": FORWARD}, "suspected"),
+        ({"p": 1e-9, "pretests": FEW, "null": FORWARD}, "suspected"),
+        # An order that is not random may mean something; a reader knows.
+        ({"p": 1e-9, "pretests": ALIKE, "null": FORWARD}, "suspected"),
+        ({"p": 1e-9, "pretests": ALIKE, "null": FORWARD, "reference": 0.3}, PROOF),
+        (
+            {"p": 1e-9, "pretests": HARDLY, "null": FORWARD, "reference": 0.3},
+            "suspected",
+        ),
+        (
+            {
+                "p": 1e-9,
+                "pretests": ALIKE,
+                "null": FORWARD,
+                "reference": 0.3,
+                "p_difference": 0.0011,
+            },
+            "suspected",
+        ),
+        ({"p": 1e-9, "pretests": FEW, "null": FORWARD, "reference": 0.3}, PROOF),
         # A list whose order the world knows, and a model that knows the world.
         ({"p": 1e-9, "pretests": LIST, "null": FORWARD}, "suspected"),
         ({"p": 1e-9, "pretests": LIST, "null": FORWARD, "reference": 0.3}, PROOF),
@@ -176,11 +209,11 @@ def beside(p, *, null, **kwargs):
 
 def test_direction_beside_a_test_of_random_orders_makes_it_a_proof():
     """At the level halved, since two tests of one file were looked at."""
-    named = result(1e-9)
+    named = result(1e-9, pretests=PASSED)
     for p, verdict in ((5e-4, PROOF), (6e-4, "suspected")):
         decided = decide([named, beside(p, null=FORWARD)], min_effect=0.5)
         assert decided[0].verdict == verdict
-    for kwargs in ({"pretests": FAILED}, {"pretests": HARDLY}, {"name": "y"}):
+    for kwargs in ({"pretests": FAILED}, {"name": "y"}):
         other = beside(1e-9, null=FORWARD, **kwargs)
         assert decide([named, other], min_effect=0.5)[0].verdict == "suspected"
 

@@ -210,7 +210,7 @@ def test_pretests_of_one_file_are_the_same_for_all_its_tests(forge):
         assert row["method"] == "direction"
         row["pretests"][0]["p_value"] = 0.5
 
-    assert "pretests[0].p_value is 0.5, recomputed" in forge("grouped", change)
+    assert "grouped: its tests state different pre-tests" in forge("grouped", change)
 
 
 @pytest.mark.parametrize(

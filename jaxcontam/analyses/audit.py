@@ -97,7 +97,7 @@ class AuditResult:
 
     @property
     def pretests(self) -> tuple[Pretest, ...]:
-        """Checks of the file's order that bear on the deciding test."""
+        """Checks of the file's order; a test's `refusals` are those that failed it."""
         primary = self.primary
         return self.unscored[0].pretests if primary is None else primary.pretests
 

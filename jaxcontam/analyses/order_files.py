@@ -13,9 +13,16 @@ from jaxcontam.data.release import check_release
 from jaxcontam.data.repeats import without_repeats
 from jaxcontam.errors import InputError
 from jaxcontam.methods import METHODS
-from jaxcontam.results import DECLARED, DESIGNED, RELEASED, Pretest, UnscoredFile
+from jaxcontam.results import (
+    DECLARED,
+    DESIGNED,
+    RELEASED,
+    Pretest,
+    UnscoredFile,
+    refusals,
+)
 from jaxcontam.results.terms import Null
-from jaxcontam.stats.pretests import columns, directional, pretest_battery
+from jaxcontam.stats.pretests import columns, pretest_battery
 from jaxcontam.verdict import INVALID_DESIGN
 
 Texts = str | Path | Benchmark | Sequence[str] | Sequence[Path | Benchmark]
@@ -204,8 +211,7 @@ def _refused(
     null = cast(Null, getattr(METHODS[method], "null", ""))
     if benchmark.order_provenance in ("seeded", RELEASED):
         null = DESIGNED
-    bearing = directional(pretests) if null == "reversibility" else tuple(pretests)
-    if null == DESIGNED or all(test.passed for test in bearing):
+    if null == DESIGNED or not refusals(null, pretests):
         return None
     return UnscoredFile(
         benchmark=benchmark.name,
@@ -215,6 +221,6 @@ def _refused(
         n_repeats=n_repeats,
         method=method,
         null=null,
-        pretests=bearing,
+        pretests=tuple(pretests),
         verdict=INVALID_DESIGN,
     )

@@ -53,7 +53,7 @@ def print_unscored(
 ) -> None:
     """Verdict and remedy of files that were not scored."""
     for file in files:
-        failed = [plain_name(test.name) for test in file.pretests if not test.passed]
+        failed = [plain_name(test.name) for test in file.refusals]
         console.print(
             f"{file.benchmark}: {file.verdict}, not scored: {'; '.join(failed)}.",
             soft_wrap=True,

@@ -10,7 +10,6 @@ from jaxcontam.analyses.prove import prove
 from jaxcontam.commands.recomputed import UNREADABLE, differences, digest_faults
 from jaxcontam.commands.verify_words import (
     pretest_faults,
-    pretests_again,
     report_faults,
     with_premises,
 )
@@ -34,6 +33,7 @@ from jaxcontam.results.order import MATRIX
 from jaxcontam.results.read import read_result
 from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.padding import padded
+from jaxcontam.stats.pretests import gate
 from jaxcontam.verdict import decide, screen
 
 # Only these can be differences of large numbers near 0; they have their own scale.
@@ -81,7 +81,7 @@ def verify_report(directory: Path) -> tuple[list[str], int]:
         try:
             wrong = pretest_faults(row, scored=report.model is not None)
             faults += [f"{where}: {fault}" for fault in wrong]
-            one = _rebuilt(row, found, report, rows, list(again.values()))
+            one = _rebuilt(row, found, report, list(again.values()))
             wrong = _evidence_faults(one, found, report)
             wrong += _deal_faults(one, evidence, report.seed)
             faults += [f"{where}: {fault}" for fault in wrong]
@@ -108,7 +108,6 @@ def _rebuilt(
     stated: OrderResult,
     evidence: Evidence | None,
     report: Report,
-    rows: Sequence[OrderResult],
     before: Sequence[OrderResult],
 ) -> OrderResult:
     """A row with all that follows from its evidence, before verdicts are given.
@@ -117,7 +116,6 @@ def _rebuilt(
         stated: As it stands in the report.
         evidence: Evidence of the row; None if it combines other rows.
         report: The report.
-        rows: Its order tests, as they stand there.
         before: Those that were rebuilt before.
     """
     if stated.method == two_min.METHOD.name:
@@ -150,7 +148,7 @@ def _rebuilt(
             seed=report.seed,
             content_digest=stated.content_digest,
         ),
-        pretests=tuple(pretests_again(stated, rows)),
+        pretests=gate(stated.pretests),
         reference=_reference(stated, evidence, report),
         p_adjusted=None,
         verdict=None,

@@ -10,9 +10,9 @@ from jaxcontam.data.lm_eval_tasks import TASK_PREFIX
 from jaxcontam.methods import METHODS, canary, options, reported_method, variants
 from jaxcontam.methods.order_test import assumed_null
 from jaxcontam.methods.version_method import VersionMethod
-from jaxcontam.results import DECLARED, DESIGNED, RELEASED, OrderResult, Pretest, Report
+from jaxcontam.results import DECLARED, DESIGNED, RELEASED, OrderResult, Report
 from jaxcontam.results.terms import Provenance
-from jaxcontam.stats.pretests import directional, gate, made_of_any_file
+from jaxcontam.stats.pretests import made_of_any_file
 from jaxcontam.verdict import MIN_EFFECT
 
 # Where a command's words do not say it; `variants` has one for each of its units.
@@ -64,30 +64,6 @@ def _audited_order(stated: Provenance, command: Sequence[str]) -> Provenance:
     return "unknown" if has_task and stated == "unknown" else "published"
 
 
-def pretests_again(stated: OrderResult, rows: Sequence[OrderResult]) -> list[Pretest]:
-    """Pre-tests of a row, passed or not as Holm's correction over the battery says.
-
-    A row of a test under reversibility holds a part of the battery. Without a row that
-    holds it all Holm counted more tests than are known: it may have passed more, yet
-    none with a p-value below that of a failed one.
-
-    Args:
-        stated: A row of the report.
-        rows: All rows of order tests.
-    """
-    if isinstance(METHODS[stated.method], VersionMethod):
-        return list(gate(stated.pretests))
-    for row in rows:
-        if row.benchmark == stated.benchmark and _has_battery(row.method):
-            tests = gate(row.pretests)
-            return list(tests if _has_battery(stated.method) else directional(tests))
-    worst = max((t.p_value for t in stated.pretests if not t.passed), default=0.0)
-    return [
-        dataclasses.replace(test, passed=test.passed or test.p_value > worst)
-        for test in gate(stated.pretests)
-    ]
-
-
 def pretest_faults(stated: OrderResult, *, scored: bool) -> list[str]:
     """Whether the pre-tests that are always made are there, each with a p-value.
 
@@ -117,6 +93,12 @@ def report_faults(report: Report, rows: Sequence[OrderResult]) -> list[str]:
     faults = []
     if len({(row.benchmark, row.method) for row in rows}) < len(rows):
         faults.append("a test stands twice")
+    of_file = {row.benchmark: row.pretests for row in rows}
+    faults += [
+        f"{row.benchmark}: its tests state different pre-tests"
+        for row in rows
+        if row.pretests != of_file[row.benchmark] and _has_battery(row.method)
+    ]
     # Each secret alone has its own name, and the joint test decides.
     deciding = {row.benchmark: 0 for row in rows if row.method != canary.ALONE.name}
     deciding |= Counter(row.benchmark for row in rows if row.primary)
@@ -163,17 +145,14 @@ def _word_after(flag: str, command: Sequence[str]) -> str | None:
 
 
 def _has_battery(method: str) -> bool:
-    """Whether rows of a test hold all checks of the order of their file."""
-    null = getattr(METHODS.get(method), "null", "reversibility")
-    is_version = isinstance(METHODS.get(method), VersionMethod)
-    return null != "reversibility" and not is_version
+    """Whether rows of a test hold the checks of the order of their file."""
+    return not isinstance(METHODS.get(method, variants.METHOD), VersionMethod)
 
 
 def _always_made(method: str) -> set[str]:
     """Names of the pre-tests that every file gets."""
     if method == options.METHOD.name:
         return {"option_length", "option_alphabet"}
-    if isinstance(METHODS.get(method, variants.METHOD), VersionMethod):
+    if not _has_battery(method):
         return set()
-    has_all = _has_battery(method)
-    return {test.name for test in made_of_any_file() if has_all or test.directional}
+    return {test.name for test in made_of_any_file()}

@@ -27,7 +27,6 @@ from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.pair_plan import ALL_TOKENS
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.effect import LEVEL
-from jaxcontam.stats.pretests import directional
 
 EFFECT_UNIT = "nats per example boundary"
 
@@ -189,7 +188,7 @@ def order_result(
         planned: The test.
         scored: Its scores.
         primary: Whether this test decides.
-        pretests: Pre-tests of the file; only those that bear on the null are kept.
+        pretests: Pre-tests of the file.
         method: Analyse the same scores by another method, at no cost.
         copies: Planted duplication count, in studies.
         copies_shuffled: Whether each planted copy had its own order.
@@ -207,7 +206,6 @@ def order_result(
         seed=planned.seed,
         content_digest=benchmark.content_digest,
     )
-    bearing = directional(pretests) if method.null == "reversibility" else pretests
     return OrderResult(
         benchmark=benchmark.name,
         fingerprint=benchmark.fingerprint,
@@ -233,7 +231,7 @@ def order_result(
         cached_tokens=n_cached,
         numbers=numbers,
         effect_unit=EFFECT_UNIT,
-        pretests=bearing,
+        pretests=pretests,
         warnings=(
             *_warnings(planned),
             *(test.note for test in pretests if test.note is not None),

@@ -14,12 +14,20 @@ from jaxcontam.report.plain_names import plain_name
 from jaxcontam.results import DESIGNED, OrderResult, Pretest, UnscoredFile
 from jaxcontam.results.report import Result
 from jaxcontam.results.terms import Provenance, base_null
+from jaxcontam.stats.pretests import could_learn, gate, is_templated
+from jaxcontam.verdict import CONTAMINATED_LEVEL, GATE_LEVEL, passes_gate
 
-Reason = Literal["approximate", "templated", "attraction", "alone", "gate", "weak"]
+Reason = Literal[
+    "approximate",
+    "templated",
+    "attraction",
+    "alone",
+    "gate",
+    "few",
+    "reference",
+    "weak",
+]
 """Why a test says no more than `suspected`."""
-
-_LEVEL = 0.001
-_GATE_LEVEL = 0.05
 
 # Provenances of orders that are known to be random.
 _KNOWN: dict[Provenance, str] = {
@@ -83,7 +91,7 @@ class AuditedFile:
             for other in self.beside
             if base_null(other.null) == "exchangeability"
             and other.validity == "exact"
-            and not failed_checks(other)
+            and not other.refusals
             and self.is_strong(other)
         ]
         return min(found, key=lambda other: other.numbers.log10_p, default=None)
@@ -91,9 +99,9 @@ class AuditedFile:
     def is_strong(self, test: OrderResult, n_looks: int = 1) -> bool:
         """Whether a p-value alone would do, with all benchmarks counted."""
         if test.p_adjusted is not None:
-            return test.p_adjusted <= _LEVEL
+            return test.p_adjusted <= CONTAMINATED_LEVEL
         looked = math.log10(n_looks * max(1, self.n_files))
-        return test.numbers.log10_p + looked <= math.log10(_LEVEL)
+        return test.numbers.log10_p + looked <= math.log10(CONTAMINATED_LEVEL)
 
 
 def audited_files(results: Sequence[Result]) -> list[AuditedFile]:
@@ -164,21 +172,15 @@ def reasons(file: AuditedFile) -> list[Reason]:
             found.append("alone")
         elif not file.is_strong(file.directed, n_looks=2):
             found.append("attraction")
-    if is_templated(test):
+    if is_templated(test.pretests):
         found.append("templated")
-    return found or ["gate"]
-
-
-def is_templated(test: OrderResult) -> bool:
-    """Whether rows differ in a few words, and no reference vouches for their order."""
-    is_list = any(one.name == "templated" and one.note for one in test.pretests)
-    reference = test.reference
-    return is_list and (reference is None or reference.p_value <= _GATE_LEVEL)
-
-
-def failed_checks(test: OrderResult | UnscoredFile) -> list[Pretest]:
-    """Pre-tests that refuse a test."""
-    return [check for check in test.pretests if not check.passed]
+    if not could_learn(test.pretests):
+        found.append("few")
+    if not passes_gate(test.pretests):
+        found.append("gate")
+    if test.reference is not None:
+        found.append("reference")
+    return found
 
 
 def refusal(test: OrderResult | UnscoredFile, found: str | None = None) -> str:
@@ -188,7 +190,7 @@ def refusal(test: OrderResult | UnscoredFile, found: str | None = None) -> str:
         test: An invalid test, or a file that was not scored.
         found: What failed checks say of it; by default what its null says.
     """
-    names = "; ".join(plain_name(check.name) for check in failed_checks(test))
+    names = "; ".join(plain_name(check.name) for check in test.refusals)
     if names:
         points = base_null(test.null) == "reversibility"
         order = "the file's own order is not random"
@@ -244,8 +246,15 @@ def _said_of(reason: Reason, file: AuditedFile) -> str:
         return _attraction_words(file)
     if reason == "gate":
         return (
-            "Checks of the file come too close to their limit to accuse anyone "
-            f"({_near_misses(file)})."
+            "Its order may mean something to a model that can read "
+            f"({_near_misses(file.test)}), so the model alone proves nothing."
+        )
+    if reason == "reference" and (reference := file.test.reference) is not None:
+        return (
+            f"{reference.name} does not speak clearly against that: its own "
+            f"{p_words(reference.log10_p)} should be above {GATE_LEVEL}, and the "
+            f"difference's {p_words(reference.difference_log10_p)} at most "
+            f"{CONTAMINATED_LEVEL}."
         )
     return {
         "approximate": "Its p-value is approximate, and an approximate test never says "
@@ -255,6 +264,8 @@ def _said_of(reason: Reason, file: AuditedFile) -> str:
         "suspected.",
         "templated": "Its rows differ in a few words only: the order of such a list "
         "may be known from elsewhere, as that of the elements is.",
+        "few": "It has too few examples, or too few words in common, to tell whether a "
+        "reader could foretell its order.",
         "weak": "The p-value is too large for more than a suspicion.",
     }[reason]
 
@@ -265,7 +276,7 @@ def _attraction_words(file: AuditedFile) -> str:
         stronger, weaker = file.test, file.directed or file.test
     attract = f"{p_of(stronger)} by {stronger.method}, were the order random"
     points = f"{p_of(weaker)} by {weaker.method}"
-    if weaker.numbers.log10_p <= math.log10(_GATE_LEVEL):
+    if weaker.numbers.log10_p <= math.log10(GATE_LEVEL):
         return (
             f"The published direction is preferred, too weakly for proof ({points}); "
             f"that neighbours attract each other ({attract}) may be likeness, which "
@@ -278,15 +289,10 @@ def _attraction_words(file: AuditedFile) -> str:
     )
 
 
-def _near_misses(file: AuditedFile) -> str:
+def _near_misses(test: OrderResult) -> str:
     """Checks that reject at the level before `contaminated`, by their p-values."""
-    of = file.test
-    if base_null(of.null) != "reversibility":
-        of = file.directed or of
-    checks = [check for check in of.pretests if check.applicable]
-    checks.sort(key=lambda check: check.p_value)
-    level = _GATE_LEVEL / max(1, len(checks))
-    near = [check for check in checks if check.p_value <= level] or checks[:1]
+    near = [check for check in gate(test.pretests, GATE_LEVEL) if not check.passed]
     return "; ".join(
-        f"{plain_name(check.name)}, p = {plain_p(check.p_value)}" for check in near
+        f"{plain_name(check.name)}, p = {plain_p(check.p_value)}"
+        for check in sorted(near, key=lambda check: check.p_value)
     )

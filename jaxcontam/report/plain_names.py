@@ -32,6 +32,7 @@ _PLAIN = {
     "forward_references": "examples that refer to the one before",
     "forward_turns": "questions before their answers",
     "forward_translations": "examples beside their translations",
+    "learned_direction": "a rule that tells which of two examples comes first",
     "templated": "rows that differ in a few words only",
 }
 

@@ -4,7 +4,7 @@ import dataclasses
 import shlex
 from collections.abc import Sequence
 
-from jaxcontam.report.decision import AuditedFile, failed_checks, is_of_order, reasons
+from jaxcontam.report.decision import AuditedFile, is_of_order, reasons
 from jaxcontam.report.order_words import proof_words
 from jaxcontam.results import OrderResult, UnscoredFile
 from jaxcontam.results.terms import Words, base_null
@@ -92,7 +92,7 @@ class Advice:
 
     def _of_invalid(self, test: OrderResult | UnscoredFile) -> tuple[str, list[str]]:
         """The first remedy that is left: its words, and its flags if it has any."""
-        failed, command = failed_checks(test), list(self.command)
+        failed, command = list(test.refusals), list(self.command)
         own = proof_words(self.words, test.method)
         if own.otherwise:
             names = [check.name for check in failed]
@@ -126,7 +126,7 @@ class Advice:
         """All that may turn a suspicion into a verdict."""
         found: list[tuple[str, list[str]]] = []
         test, why = file.test, reasons(file)
-        points = any(check.directional for check in failed_checks(test))
+        points = any(check.directional for check in test.refusals)
         if "alone" in why and not points:
             found.append((_DIRECTION, self._test_under("reversibility")))
         if why == ["approximate"]:
@@ -137,7 +137,7 @@ class Advice:
             other, named = file.attracting, "--tests" in self.command
             tests = ["--tests", other.method] if other is not None and named else []
             found.append((_SHUFFLED, [*tests, "--shuffled"]))
-        wants_reference = {"attraction", "templated", "gate"} & set(why)
+        wants_reference = {"attraction", "templated", "few", "gate"} & set(why)
         if wants_reference and "--reference" not in self.command:
             found.append((_REFERENCE, self._reference_flags()))
         return found

@@ -16,6 +16,7 @@ from jaxcontam.results.order import (
     Pretest,
     ReferenceResult,
     UnscoredFile,
+    refusals,
 )
 from jaxcontam.results.report import (
     DeviceInfo,
@@ -45,4 +46,5 @@ __all__ = [
     "Screening",
     "ServedInfo",
     "UnscoredFile",
+    "refusals",
 ]

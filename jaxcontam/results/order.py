@@ -5,10 +5,17 @@ in `Evidence`, which becomes `orders.npz`.
 """
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
-from jaxcontam.results.terms import Null, Provenance, Validity, Verdict
+from jaxcontam.results.terms import (
+    Null,
+    Provenance,
+    Validity,
+    Verdict,
+    base_null,
+)
 
 DESIGNED: Null = "designed randomisation"
 """Null of an order that was drawn from a seed: nothing is assumed of the file."""
@@ -253,7 +260,7 @@ class OrderResult:
         numbers: What the test computed.
         p_adjusted: Holm over the benchmarks; None for secondary tests.
         effect_unit: Unit of `effect`, `effect_se` and `mde`.
-        pretests: Checks of the null's assumption.
+        pretests: All checks of the file, those that the null does not need, too.
         verdict: One of the words of `jaxcontam.verdict`; None for secondary tests.
         warnings: What the reader should know, one sentence each.
         n_repeats: Examples that repeat an earlier one and were left out.
@@ -300,6 +307,11 @@ class OrderResult:
         """Effect in `effect_unit`; None where the test has none."""
         return self.numbers.effect
 
+    @property
+    def refusals(self) -> tuple[Pretest, ...]:
+        """Failed checks that the null does not survive."""
+        return refusals(self.null, self.pretests)
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class UnscoredFile:
@@ -313,7 +325,7 @@ class UnscoredFile:
         n_repeats: Examples that repeat an earlier one and were left out.
         method: The test that would have decided.
         null: What it assumes.
-        pretests: The checks that bear on it.
+        pretests: All checks of the file.
         verdict: Always `invalid design`.
     """
 
@@ -326,3 +338,22 @@ class UnscoredFile:
     null: Null
     pretests: tuple[Pretest, ...]
     verdict: Verdict
+
+    @property
+    def refusals(self) -> tuple[Pretest, ...]:
+        """Failed checks that the null does not survive."""
+        return refusals(self.null, self.pretests)
+
+
+def refusals(null: Null, pretests: Sequence[Pretest]) -> tuple[Pretest, ...]:
+    """Failed checks of a file that a null hypothesis does not survive.
+
+    What is alike stands side by side read backwards, too: a reversible order survives
+    all but what points forward.
+    """
+    of_direction = base_null(null) == "reversibility"
+    return tuple(
+        test
+        for test in pretests
+        if not test.passed and (test.directional or not of_direction)
+    )

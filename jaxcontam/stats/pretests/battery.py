@@ -18,6 +18,7 @@ from jaxcontam.stats.pretests.checks import Check, checks_of
 from jaxcontam.stats.pretests.fields import texts_of_flags
 from jaxcontam.stats.pretests.forward import forward_pretests
 from jaxcontam.stats.pretests.gate import LEVEL, gate
+from jaxcontam.stats.pretests.learned import learned_direction
 from jaxcontam.stats.pretests.null import (
     draw_orders,
     null_distributions,
@@ -56,7 +57,8 @@ def pretest_battery(
 
     Looks at lengths, at the alphabet, at likeness of neighbours (TF-IDF), at
     duplicates and shared beginnings that stand side by side, at what in the text
-    points forward, at every field (labels that are blocked or sorted, contexts that
+    points forward, at what one part of the file teaches about the others' direction,
+    at every field (labels that are blocked or sorted, contexts that
     repeat in runs, ids that the model can read), and at what a copying scorer that
     never saw the file makes of its order (see `blind_pretests`). All are two-sided but
     those of duplicates and contexts, which may be scattered but not gathered. A pass
@@ -106,7 +108,12 @@ def pretest_battery(
 
 def made_of_any_file() -> tuple[Check | Pretest, ...]:
     """Checks whose names do not depend on the file: every battery holds them."""
-    blind = (*forward_pretests(()), *blind_pretests(()), templated(()))
+    blind = (
+        *forward_pretests(()),
+        learned_direction(()),
+        *blind_pretests(()),
+        templated(()),
+    )
     return (*checks_of("ab", {}), *blind)
 
 
@@ -141,7 +148,8 @@ def _run(
     tests = [found[check.name] for check in checks]
     blind = blind_pretests(texts, groups=groups, blocks=blocks, seed=seed)
     forward = forward_pretests(texts, groups=groups, blocks=blocks, seed=seed)
-    return gate([*tests, *forward, *blind, templated(texts)])
+    learned = learned_direction(texts, groups=groups, blocks=blocks, seed=seed)
+    return gate([*tests, *forward, learned, *blind, templated(texts)])
 
 
 def _by_permutation(

@@ -35,9 +35,8 @@ from jaxcontam.stats.pretests.attraction import (
 )
 from jaxcontam.stats.pretests.gate import gate
 from jaxcontam.stats.pretests.marks import numbers_by_place, scales
-from jaxcontam.stats.pretests.null import joined_runs, value_codes
+from jaxcontam.stats.pretests.null import joined_runs, neighbour_pairs, value_codes
 from jaxcontam.stats.pretests.similarity import tfidf, words_of
-from jaxcontam.stats.strata import split_strata
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -101,7 +100,8 @@ def forward_pretests(
     rows = list(texts) if blocks is None else joined_runs(texts, blocks)
     rows = [_ends_of(row) for row in rows]
     codes_N = value_codes([None] * len(rows) if groups is None else groups)
-    left_P, right_P, stratum_P = _neighbours(codes_N)
+    size = _SMALL if len(rows) < _SHORT else _SIZE
+    left_P, right_P, stratum_P = neighbour_pairs(codes_N, size)
     found: dict[str, np.ndarray] = {}
     if len(left_P):
         words = [words_of(row) for row in rows]
@@ -171,20 +171,6 @@ def _best_of_signs(
         if p_value > OPEN:
             break
     return Attraction(float(sums_QK[chosen].sum()) / n_pairs, p_value)
-
-
-def _neighbours(codes_N: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Pairs of rows that follow each other in a stratum, among rows of equal code."""
-    n = len(codes_N)
-    if n < 2:
-        nothing = np.zeros(0, np.int64)
-        return nothing, nothing, nothing
-    sizes = [len(s) for s in split_strata(n, _SMALL if n < _SHORT else _SIZE)]
-    stratum_N = np.repeat(np.arange(len(sizes)), sizes)
-    order_N = np.lexsort((np.arange(n), codes_N, stratum_N))
-    left, right = order_N[:-1], order_N[1:]
-    joined = (stratum_N[left] == stratum_N[right]) & (codes_N[left] == codes_N[right])
-    return left[joined], right[joined], stratum_N[left[joined]]
 
 
 def _rises(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from jaxcontam.stats.randomisation import SMALLEST_P
+from jaxcontam.stats.strata import split_strata
 
 Statistic = Callable[[np.ndarray], np.ndarray]
 """Maps `orders_RN`, each row a permutation of range(N), to one float64 per order."""
@@ -120,6 +121,30 @@ def joined_runs(texts: Sequence[str], values: Sequence[object]) -> list[str]:
     starts = run_starts(values).tolist()
     ends = [*starts[1:], len(texts)]
     return ["\n".join(texts[a:b]) for a, b in zip(starts, ends, strict=True)]
+
+
+def neighbour_pairs(
+    codes_N: np.ndarray, size: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Pairs of rows of equal code that follow each other in a contiguous stratum.
+
+    Args:
+        codes_N: The group of each row.
+        size: Most rows of a stratum.
+
+    Returns:
+        (P,) first and second row of each pair, and its stratum, which ascends.
+    """
+    n = len(codes_N)
+    if n < 2:
+        nothing = np.zeros(0, np.int64)
+        return nothing, nothing, nothing
+    sizes = [len(s) for s in split_strata(n, size)]
+    stratum_N = np.repeat(np.arange(len(sizes)), sizes)
+    order_N = np.lexsort((np.arange(n), codes_N, stratum_N))
+    left, right = order_N[:-1], order_N[1:]
+    joined = (stratum_N[left] == stratum_N[right]) & (codes_N[left] == codes_N[right])
+    return left[joined], right[joined], stratum_N[left[joined]]
 
 
 def _group_orders(

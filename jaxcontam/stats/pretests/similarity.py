@@ -12,7 +12,7 @@ Dimension key
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -82,17 +82,9 @@ def similar_neighbours(vectors_NV: "csr_array") -> Statistic:
     Any fixed function of two texts keeps the permutation test exact, so cosines are
     kept in a byte each. For up to `MATRIX_EXAMPLES`; see `stratum_cosines`.
     """
-    n, n_words = _size(vectors_NV)
-    # Words of many texts go through a dense product, the others through a sparse one:
-    # each is slow at the other's work.
-    df_V = np.bincount(vectors_NV.indices, minlength=n_words)
-    frequent_NV = vectors_NV[:, df_V > n * _FREQUENT].toarray()
-    rare = vectors_NV[:, df_V <= n * _FREQUENT].tocsr()
-    by_word = rare.T.tocsr()
+    n, _ = _size(vectors_NV)
     cosines_NN = np.empty((n, n), np.uint8)
-    for start in range(0, n, _ROWS):
-        block = (rare[start : start + _ROWS] @ by_word).toarray()
-        block += frequent_NV[start : start + _ROWS] @ frequent_NV.T
+    for start, block in _cosine_rows(vectors_NV):
         # Float32 rows of one word may have a product a little above 1.
         cosines_NN[start : start + _ROWS] = np.rint(255 * np.minimum(block, 1))
     flat = cosines_NN.reshape(-1)
@@ -103,6 +95,15 @@ def similar_neighbours(vectors_NV: "csr_array") -> Statistic:
         return flat.take(pairs_RS).sum(axis=1, dtype=np.int64) / 255
 
     return statistic
+
+
+def cosines(vectors_NV: "csr_array") -> np.ndarray:
+    """(N, N) float32, all cosines of unit rows."""
+    n, _ = _size(vectors_NV)
+    cosines_NN = np.empty((n, n), np.float32)
+    for start, block in _cosine_rows(vectors_NV):
+        cosines_NN[start : start + _ROWS] = block
+    return cosines_NN
 
 
 def stratum_cosines(
@@ -209,6 +210,21 @@ def _without_frequent(heads_NV: "csr_array") -> "csr_array":
     n_pairs_V = np.cumsum(df_V[by_rarity_V] ** 2)
     kept_V = np.sort(by_rarity_V[n_pairs_V <= max(_MOST_PAIRS, n)])
     return heads_NV[:, kept_V]
+
+
+def _cosine_rows(vectors_NV: "csr_array") -> Iterator[tuple[int, np.ndarray]]:
+    """Cosines of some rows with all, and the first of these rows."""
+    n, n_words = _size(vectors_NV)
+    # Words of many texts go through a dense product, the others through a sparse one:
+    # each is slow at the other's work.
+    df_V = np.bincount(vectors_NV.indices, minlength=n_words)
+    frequent_NV = vectors_NV[:, df_V > n * _FREQUENT].toarray()
+    rare = vectors_NV[:, df_V <= n * _FREQUENT].tocsr()
+    by_word = rare.T.tocsr()
+    for start in range(0, n, _ROWS):
+        block = (rare[start : start + _ROWS] @ by_word).toarray()
+        block += frequent_NV[start : start + _ROWS] @ frequent_NV.T
+        yield start, block
 
 
 def _size(vectors_NV: "csr_array") -> tuple[int, int]:

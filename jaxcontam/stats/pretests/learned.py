@@ -1,0 +1,164 @@
+"""What follows what, learned from one part of a file and found again in the others.
+
+No list of what people count in, and no list of roles, labels or languages, is ever
+complete. But an order that can be foretold by reading follows a rule, and a rule shows
+itself more than once: if the words of neighbours in one part of the file tell which of
+two neighbours comes first in another part, then a model that learned such rules
+anywhere prefers this file's direction, memory or none.
+
+Null hypothesis: each contiguous stratum was as likely to stand the other way round.
+
+Dimension key
+    N  rows
+    P  pairs of neighbours within a stratum
+    K  strata
+    C  rows of a block
+    B  drawn signs
+    Q  kinds of features, of which the best counts
+"""
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jaxcontam.results import Pretest
+from jaxcontam.stats.max_t import max_t
+from jaxcontam.stats.pretests.attraction import OPEN
+from jaxcontam.stats.pretests.null import joined_runs, neighbour_pairs, value_codes
+from jaxcontam.stats.pretests.similarity import cosines, tfidf, words_of
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+STRATUM = 4
+"""Rows of a stratum: many short ones, since what is learned grows with their number."""
+
+FEWEST_STRATA = 20
+"""Fewer strata teach no rule that neighbours follow, and certify nothing."""
+
+# Strata that learn from each other: all of a short file, ever fewer of a long one, so
+# that the pairs of strata grow no faster than the file.
+_MOST_AT_ONCE, _FEWEST_AT_ONCE, _MOST_PAIRS = 512, 32, 2**22
+# Words at the beginning and at the end of a row that count by their place.
+_AT_ENDS = 3
+_FIRST_DRAWS, _DRAWS = 499, 9_999
+
+
+def learned_direction(
+    texts: Sequence[str],
+    *,
+    groups: Sequence[object] | None = None,
+    blocks: Sequence[object] | None = None,
+    seed: int = 0,
+) -> Pretest:
+    """Whether the direction of some strata foretells that of others.
+
+    With x the features of a row, a stratum k says
+
+        phi_k = sum over its neighbours (a, b) of x_a x_b^T - x_b x_a^T,
+
+    which changes its sign if the stratum is read backwards. The statistic is the sum
+    of <phi_k, phi_l> over pairs of strata, against random signs of the strata: exact
+    for any features. These are TF-IDF of words, of words with pairs of words, and of
+    the first and last words of a row; the best of the three counts, by max-T. Blind to
+    what happens once: an effect after its cause, events by their dates.
+
+    Args:
+        texts: Rows in published order.
+        groups: Compare rows of equal value only.
+        blocks: Take runs of equal value as rows.
+        seed: Seeds the drawn signs.
+
+    Returns:
+        A directional row, one-sided; its statistic is the best one's standard score.
+
+    Source:
+        A U-statistic of the antisymmetric part of a bilinear form; our own.
+    """
+    rows = list(texts) if blocks is None else joined_runs(texts, blocks)
+    codes_N = value_codes([None] * len(rows) if groups is None else groups)
+    left_P, right_P, stratum_P = neighbour_pairs(codes_N, STRATUM)
+    K = int(stratum_P.max()) + 1 if len(stratum_P) else 0
+    words = [words_of(row) for row in rows]
+    kinds = [tfidf(features) for features in _features(words)]
+    size = min(_MOST_AT_ONCE, max(_FEWEST_AT_ONCE, _MOST_PAIRS // max(K, 1)))
+    parts = [
+        slice(*np.searchsorted(stratum_P, (first, first + size)).tolist())
+        for first in range(0, K, size)
+    ]
+    agreements = [
+        [_agreement(x, left_P[at], right_P[at], stratum_P[at]) for x in kinds]
+        for at in parts
+    ]
+    applicable = K >= FEWEST_STRATA and any(
+        agreement_KK.any() for of_part in agreements for agreement_KK in of_part
+    )
+    statistic, p_value = 0.0, 1.0
+    for n_draws in (_FIRST_DRAWS, _DRAWS) if applicable else ():
+        best = max_t(_drawn(agreements, n_draws, seed))
+        statistic, p_value = best.statistic, best.p_value
+        if p_value > OPEN:
+            break
+    return Pretest(
+        name="learned_direction",
+        statistic=statistic,
+        p_value=p_value,
+        passed=True,
+        directional=True,
+        applicable=applicable,
+    )
+
+
+def could_learn(pretests: Sequence[Pretest]) -> bool:
+    """Whether a battery looked for a direction that can be learned, and could have."""
+    return any(t.name == "learned_direction" and t.applicable for t in pretests)
+
+
+def _features(words: Sequence[Sequence[str]]) -> tuple[Sequence[Sequence[str]], ...]:
+    """Words; words and pairs of words; first and last words. Ends are words, too."""
+    pairs = [
+        [*row, *(f"{a} {b}" for a, b in itertools.pairwise(["", *row, ""]))]
+        for row in words
+    ]
+    ends = [
+        [*(f" {w}" for w in row[:_AT_ENDS]), *(f"{w} " for w in row[-_AT_ENDS:])]
+        for row in words
+    ]
+    return words, pairs, ends
+
+
+def _agreement(
+    vectors_NV: "csr_array",
+    left_P: np.ndarray,
+    right_P: np.ndarray,
+    stratum_P: np.ndarray,
+) -> np.ndarray:
+    """(K, K) float32, half of <phi_k, phi_l>; 0 on the diagonal."""
+    first = min(left_P.min(), right_P.min())
+    last = max(left_P.max(), right_P.max())
+    cosines_CC = cosines(vectors_NV[first : last + 1])
+    left_P, right_P = left_P - first, right_P - first
+    same_PP = cosines_CC[np.ix_(left_P, left_P)] * cosines_CC[np.ix_(right_P, right_P)]
+    crossed_PC = cosines_CC[np.ix_(left_P, right_P)]
+    same_PP -= crossed_PC * crossed_PC.T
+    starts_K = np.flatnonzero(np.diff(stratum_P, prepend=-1))
+    sums_KK = np.add.reduceat(np.add.reduceat(same_PP, starts_K, 0), starts_K, 1)
+    np.fill_diagonal(sums_KK, 0.0)
+    return sums_KK
+
+
+def _drawn(
+    agreements: Sequence[Sequence[np.ndarray]], n_draws: int, seed: int
+) -> np.ndarray:
+    """(Q, B + 1) the statistic of each kind under the same signs, published first."""
+    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
+    sums_QB = np.zeros((len(agreements[0]), n_draws + 1))
+    for of_part in agreements:
+        signs_BK = rng.integers(2, size=(n_draws + 1, len(of_part[0]))) * 2 - 1
+        signs_BK = signs_BK.astype(np.float32)
+        signs_BK[0] = 1.0
+        for sums_B, agreement_KK in zip(sums_QB, of_part, strict=True):
+            sums_B += np.einsum("bk,bk->b", signs_BK @ agreement_KK, signs_BK)
+    return sums_QB
