@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import json
 import math
+import random
 
 import numpy as np
 import pytest
@@ -20,13 +21,19 @@ from eval.natural_order.copying import (
     CopyingPairs,
     WordEncoder,
     fit_bigrams,
+    know,
 )
 from eval.natural_order.kinds import KINDS
+from eval.natural_order.kinds_knowing import KINDS_KNOWING
 from jaxcontam.scoring.pair_plan import PairGroup
 
+# A row and its sequel, then another pair; rows of all other kinds go on for ever.
+IN_PAIRS = ("answers_unshared", "causes", "one_off_causes", "unshared_translations")
 
-def case(kind, *, nats=0.0, n=96):
-    return Case(kind=kind, strength=KINDS[kind].strengths[-1], n=n, seed=0, nats=nats)
+
+def case(kind, *, nats=0.0, knows=0.0, n=96):
+    strength = KINDS[kind].strengths[-1]
+    return Case(kind=kind, strength=strength, n=n, seed=0, nats=nats, knows=knows)
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +64,54 @@ def test_there_are_kinds_of_each_law_and_every_one_is_audited():
     assert len(clean) >= 1_000 and {one.kind for one in clean} == set(KINDS)
     assert {one.kind for one in cases if one.nats} == set(KINDS)
     assert max(one.n for one in clean) == 20_000
+    known = {one.kind for one in cases if one.knows and not one.nats}
+    assert known == {name for name, kind in KINDS.items() if kind.goes_on}
+
+
+@pytest.mark.parametrize("kind", KINDS_KNOWING, ids=lambda kind: kind.name)
+def test_rows_go_on_by_their_texts_as_published_and_not_shuffled(kind):
+    texts = kind.file(n=200, strength=1.0, seed=0).texts
+    shuffled = random.Random(0).sample(texts, len(texts))
+    step = 2 if kind.name in IN_PAIRS else 1
+    published, drawn = (
+        np.mean(
+            [kind.goes_on(*pair) for pair in list(itertools.pairwise(rows))[::step]]
+        )
+        for rows in (texts, shuffled)
+    )
+    # Four roles or labels in a random order go on by chance at every fourth boundary.
+    assert published >= 0.9 and drawn <= 0.4
+
+
+def test_a_knowing_scorer_is_the_same_whatever_the_order_of_the_file():
+    kind = KINDS["casts"]
+    texts = list(kind.file(n=20, strength=1.0, seed=0).texts)
+    background = fit_bigrams(["the cat sat"])
+    encoder = WordEncoder(background.words)
+    ids = [np.array(encoder.encode(f"{text}\n").ids, np.int32) for text in texts]
+
+    def logprobs(order, nats):
+        known = know(
+            [texts[i] for i in order], [ids[i] for i in order], kind.goes_on, nats
+        )
+        scorer = CopyingPairs(background, [known])
+        pairs = itertools.permutations(range(len(texts)), 2)
+        groups = [
+            PairGroup(np.array([PREFIX_ID, *ids[i]], np.int32), (ids[j],), i, (j,))
+            for i, j in pairs
+        ]
+        return np.array([own[0].sum() for own in scorer.logprobs(groups).logprobs])
+
+    rows = range(len(texts))
+    published, drawn = (
+        logprobs(o, 2.0) for o in (rows, random.Random(0).sample(rows, 20))
+    )
+    np.testing.assert_array_equal(published, drawn)
+    follows = [kind.goes_on(*pair) for pair in itertools.permutations(texts, 2)]
+    # float32 sums of some 15 ids.
+    np.testing.assert_allclose(
+        published - logprobs(rows, 0.0), 2.0 * np.array(follows), atol=1e-4
+    )
 
 
 def test_the_copying_scorer_is_its_formula_word_by_word():
@@ -105,6 +160,15 @@ def test_a_file_that_points_forward_is_refused_whoever_read_it(records):
         assert found.refused and found.verdict == "invalid design"
 
 
+def test_what_a_scorer_knows_and_what_it_remembers_add_up():
+    """Answers without a shared word: nothing else is in the order of the file."""
+    blind, knows, both = (
+        audited_case(case("answers_unshared", n=60, **gains))
+        for gains in ({}, {"knows": 2.0}, {"knows": 2.0, "nats": 1.0})
+    )
+    assert both.log10_p < knows.log10_p < blind.log10_p
+
+
 def test_records_are_read_again_and_a_line_cut_short_is_not(records, tmp_path):
     path = tmp_path / "records.jsonl"
     lines = [json.dumps(dataclasses.asdict(record)) for record in records.values()]
@@ -112,8 +176,10 @@ def test_records_are_read_again_and_a_line_cut_short_is_not(records, tmp_path):
     assert _finished(path) == {record.case: record for record in records.values()}
 
 
-def test_tables_count_files_by_law_and_remembered_ones_apart(records):
-    by_law, by_kind, planted = grids(list(records.values()))
+def test_tables_count_files_by_law_and_known_and_remembered_ones_apart(records):
+    clean = records["labels_text", 0.0]
+    known = dataclasses.replace(clean, case=case("labels_text", knows=1.0))
+    by_law, by_kind, knowing, planted = grids([*records.values(), known])
     assert [row[:2] for row in by_law.rows] == [
         ("exchangeable, 96 rows", "1"),
         ("reversible, 96 rows", "1"),
@@ -121,5 +187,6 @@ def test_tables_count_files_by_law_and_remembered_ones_apart(records):
         ("all", "3"),
     ]
     assert len(by_kind.rows) == 3
+    assert [row[:2] for row in knowing.rows] == [("labels_text", "1"), ("all", "1")]
     assert planted.rows[0][3] == "1 (1)"
     assert figure(list(records.values())).startswith("<svg")

@@ -1,14 +1,15 @@
 """Is a clean model accused on files in natural order?
 
-Question: of files whose order nobody drew (57 kinds at two strengths), and of random
+Question: of files whose order nobody drew (66 kinds at two strengths), and of random
 orders (16 kinds), how many are refused, suspected, or called contaminated when a scorer
-that never saw them and copies from its context is audited; and how many are found when
-the same scorer remembers them?
+that never saw them and copies from its context is audited; when it also knows what
+follows what (13 of the kinds); and how many are found when it remembers them?
 Command: `python -m eval.natural_order`. Hardware: 2 CPU cores, about half an hour; a
 killed run goes on where it stopped. Headline: LOG.md has the table.
 
 The scorer knows no file: a background of bigrams, and a cache of what stood in the
-context. Remembered files gain 0.5 nats at each published boundary.
+context. One that knows gives 0.5 or 2 nats to each natural sequel, published or not.
+Remembered files gain 0.5 nats at each published boundary.
 """
 
 import concurrent.futures
@@ -41,6 +42,10 @@ PLANTED_NATS = 0.5
 _RECORDS = "records.jsonl"
 # (rows, seeds of each natural kind and strength, seeds of each random kind).
 _CLEAN = ((300, 7, 13), (1_000, 1, 2))
+# Nats that a sequel gains from a scorer that knows what follows what.
+_KNOWS = (0.5, 2.0)
+# (rows, seeds of each kind, strength and number of nats).
+_KNOWING = ((300, 4), (120, 2), (1_000, 1))
 # Kinds that are slow to give so many rows are left out.
 _LONG = ((5_000, 1), (20_000, 1))
 _LONG_KINDS = ("documents", "labels_text", "key_order", "random_sentences")
@@ -117,7 +122,7 @@ class NaturalOrder:
 
 
 def cases_of(seed: int, *, tiny: bool = False) -> list[Case]:
-    """Every file of the study: clean ones of all lengths, then remembered ones."""
+    """Every file of the study: clean ones copied and known, and remembered ones."""
     if tiny:
         kinds = ("labels_text", "running_names", "random_sentences")
         return [
@@ -151,8 +156,17 @@ def cases_of(seed: int, *, tiny: bool = False) -> list[Case]:
         for name in _LONG_KINDS
         for s in range(n_seeds)
     ]
+    knowing = [
+        Case(kind=kind.name, strength=strength, n=n, seed=seed + s, knows=knows)
+        for n, n_seeds in _KNOWING
+        for kind in KINDS.values()
+        if kind.goes_on is not None
+        for strength in kind.strengths
+        for knows in _KNOWS
+        for s in range(n_seeds)
+    ]
     short, *longer = clean.values()
-    return [*short, *planted, *long, *itertools.chain(*longer)]
+    return [*short, *planted, *knowing, *long, *itertools.chain(*longer)]
 
 
 def _finished(path: Path) -> dict[Case, Record]:
@@ -189,8 +203,9 @@ _COLUMNS = {
 
 
 def grids(records: Sequence[Record]) -> list[Grid]:
-    """By law and length; by kind and strength; and the same files remembered."""
-    clean = [record for record in records if not record.case.nats]
+    """By law and length; by kind and strength; known; and the same files remembered."""
+    clean = [record for record in records if _only_copies(record.case)]
+    knowing = [r for r in records if r.case.knows and not r.case.nats]
     planted = [record for record in records if record.case.nats]
     by_law = grouped(clean, lambda one: (_LAWS.index(one.law), one.case.n))
     by_kind = grouped(clean, lambda one: (one.law, one.case.kind, one.case.strength))
@@ -215,12 +230,32 @@ def grids(records: Sequence[Record]) -> list[Grid]:
             _COLUMNS,
         ),
     ]
+    if knowing:
+        by_known = grouped(knowing, lambda one: one.case.kind)
+        rows = [
+            *((kind, by_known[kind]) for kind in sorted(by_known)),
+            ("all", knowing),
+        ]
+        title = "A clean scorer that knows what follows what"
+        found.append(Grid.of(title, rows, _COLUMNS))
     if planted:
-        gain, remembered = planted[0].case.nats, grouped(planted, lambda one: one.law)
+        gain, remembered = planted[0].case.nats, grouped(planted, _law_and_known)
         title = f"The same scorer, which remembers the file ({gain:g} nats a boundary)"
-        rows = [(law, remembered[law]) for law in _LAWS if law in remembered]
+        names = [f"{law}{known}" for known in ("", _KNOWN_TOO) for law in _LAWS]
+        rows = [(name, remembered[name]) for name in names if name in remembered]
         found.append(Grid.of(title, rows, _COLUMNS))
     return found
+
+
+_KNOWN_TOO = ", and knows what follows what"
+
+
+def _law_and_known(record: Record) -> str:
+    return f"{record.law}{_KNOWN_TOO if record.case.knows else ''}"
+
+
+def _only_copies(case: Case) -> bool:
+    return not case.nats and not case.knows
 
 
 def _is(record: Record, verdict: str) -> bool:
@@ -237,8 +272,8 @@ def _share(flags: Sequence[bool]) -> str:
 
 
 def figure(records: Sequence[Record]) -> str:
-    """Shares of clean files by kind: adjacency at 0.001, and called contaminated."""
-    clean = [r for r in records if not r.case.nats and r.law != "exchangeable"]
+    """Shares of copied files by kind: adjacency at 0.001, and called contaminated."""
+    clean = [r for r in records if _only_copies(r.case) and r.law != "exchangeable"]
     kinds = sorted(
         {record.case.kind for record in clean},
         key=lambda kind: (_accused([r for r in clean if r.case.kind == kind])[0], kind),

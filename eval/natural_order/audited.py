@@ -18,8 +18,11 @@ from eval.natural_order.copying import (
     PREFIX_ID,
     Bigrams,
     CopyingPairs,
+    Knowledge,
+    Memory,
     WordEncoder,
     fit_bigrams,
+    know,
     remember,
 )
 from eval.natural_order.kinds import KINDS
@@ -165,6 +168,8 @@ class Case:
         n: Rows.
         seed: Seeds the file and of the tests.
         nats: What a remembered boundary gains; 0 is a clean scorer.
+        knows: Nats that a natural sequel gains by the kind's `goes_on`, whatever the
+            file's order; a clean scorer's as well.
     """
 
     kind: str
@@ -172,6 +177,7 @@ class Case:
     n: int
     seed: int
     nats: float = 0.0
+    knows: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +209,7 @@ class Record:
 
 
 def audited(case: Case, background: Bigrams) -> Record:
-    """Audit a file by a copying scorer; files that fail their checks are scored too."""
+    """Audit a file by the case's scorer, whether or not its checks pass."""
     began = time.process_time()
     kind = KINDS[case.kind]
     file = kind.file(n=case.n, strength=case.strength, seed=case.seed)
@@ -211,7 +217,12 @@ def audited(case: Case, background: Bigrams) -> Record:
     pretests = order_checks(benchmark, seed=case.seed)
     encoder = WordEncoder(background.words)
     encoded = encode_examples(encoder, benchmark.texts)
-    memory = remember(encoded.ids, case.nats) if case.nats else None
+    gains: list[Memory | Knowledge] = []
+    if case.nats:
+        gains.append(remember(encoded.ids, case.nats))
+    if case.knows:
+        assert kind.goes_on is not None, f"nothing is known of {kind.name}"
+        gains.append(know(benchmark.texts, encoded.ids, kind.goes_on, case.knows))
     planned = plan_test(
         benchmark,
         encoded,
@@ -221,7 +232,7 @@ def audited(case: Case, background: Bigrams) -> Record:
         seed=case.seed,
     )
     # A test of pairs asks a scorer for nothing else.
-    scorer = types.SimpleNamespace(pairs=CopyingPairs(background, memory))
+    scorer = types.SimpleNamespace(pairs=CopyingPairs(background, gains))
     scored = score_test(planned, cast(SequenceScorer, scorer))
     attraction, forward = (
         order_result(

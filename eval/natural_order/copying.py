@@ -2,7 +2,8 @@
 
 A background bigram model, and beside it what stood in the context: the word itself,
 what followed the last word before, what followed the last two. It knows no file, so a
-test that accuses it was fooled by the file's own order.
+test that accuses it was fooled by the file's own order. It may know what follows what
+in any such file, and is as clean; what it remembers of one file is contamination.
 
 Dimension key
     N  bigrams of the background
@@ -17,7 +18,7 @@ Dimension key
 import dataclasses
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -162,11 +163,42 @@ def remember(ids: Sequence[np.ndarray], nats: float) -> Memory:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Knowledge:
+    """What a reader who never saw a file expects after a text.
+
+    Attributes:
+        texts: Ids of an example -> its text, for examples in any order.
+        goes_on: Whether the second of two texts is a natural sequel of the first.
+        nats: By which the log-probability of a sequel is higher.
+    """
+
+    texts: Mapping[bytes, str]
+    goes_on: Callable[[str, str], bool]
+    nats: float
+
+    def bonus(self, prefix: np.ndarray, ids: np.ndarray) -> float:
+        """Nats that these ids gain after the prefix id and one example."""
+        before, after = self.texts[prefix[1:].tobytes()], self.texts[ids.tobytes()]
+        return self.nats if self.goes_on(before, after) else 0.0
+
+
+def know(
+    texts: Sequence[str],
+    ids: Sequence[np.ndarray],
+    goes_on: Callable[[str, str], bool],
+    nats: float,
+) -> Knowledge:
+    """The knowledge of a reader who may be asked about these texts."""
+    asked = {own.tobytes(): text for own, text in zip(ids, texts, strict=True)}
+    return Knowledge(asked, goes_on, nats)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class CopyingPairs:
     """Scores continuations of prefixes."""
 
     background: Bigrams
-    memory: Memory | None = None
+    gains: Sequence[Memory | Knowledge] = ()
     has_tokens: bool = True
 
     def logprobs(
@@ -174,7 +206,7 @@ class CopyingPairs:
     ) -> PairScores:
         """Log-probability of every id of every continuation after its prefix.
 
-        A remembered neighbour's bonus is spread evenly over its ids.
+        The bonus of a remembered or expected neighbour is spread evenly over its ids.
         """
         lengths = [
             (len(group.prefix), max(map(len, group.continuations))) for group in groups
@@ -189,22 +221,22 @@ class CopyingPairs:
             for i, group, scores in zip(
                 batch, own, _scored(self.background, own), strict=True
             ):
-                found[i] = self._with_memory(group, scores)
+                found[i] = self._with_gains(group, scores)
                 done += group.n_targets
             if progress is not None:
                 progress(done, total)
         return PairScores(found, 0)
 
-    def _with_memory(
+    def _with_gains(
         self, group: PairGroup, scores: list[np.ndarray]
     ) -> list[np.ndarray]:
-        if self.memory is None:
+        if not self.gains:
             return scores
-        memory = self.memory
-        return [
-            score + np.float32(memory.bonus(group.prefix, ids) / len(ids))
-            for score, ids in zip(scores, group.continuations, strict=True)
-        ]
+        found = []
+        for score, ids in zip(scores, group.continuations, strict=True):
+            nats = sum(gain.bonus(group.prefix, ids) for gain in self.gains)
+            found.append(score + np.float32(nats / len(ids)))
+        return found
 
 
 def _room(

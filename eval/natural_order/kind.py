@@ -38,6 +38,9 @@ class File:
 Make = Callable[[Random, int, float], File]
 """(random state, rows, strength) -> the file."""
 
+GoesOn = Callable[[str, str], bool]
+"""(a row, another) -> whether a reader of any such file expects the second next."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
@@ -50,6 +53,8 @@ class Kind:
         strength_is: What the number is.
         make: Makes a file.
         most_rows: Longest file that the kind can give; None for any.
+        goes_on: Whether the second row is a natural sequel of the first, by the two
+            texts alone; None if no simple rule says so.
     """
 
     name: str
@@ -58,6 +63,7 @@ class Kind:
     strength_is: str
     make: Make
     most_rows: int | None = None
+    goes_on: GoesOn | None = None
 
     def file(self, *, n: int, strength: float, seed: int) -> File:
         """A file of n rows; the same arguments give the same bytes."""
@@ -74,8 +80,9 @@ def kinds(
     makes: Mapping[str, Make],
     *,
     most_rows: int | None = None,
+    goes_on: Mapping[str, GoesOn] | None = None,
 ) -> list[Kind]:
-    """Kinds of one law, whose strengths are the same number."""
+    """Kinds of one law, whose strengths are the same number; rules by name."""
     strengths, strength_is = strength
     return [
         Kind(
@@ -85,6 +92,7 @@ def kinds(
             strength_is=strength_is,
             make=make,
             most_rows=most_rows,
+            goes_on=(goes_on or {}).get(name),
         )
         for name, make in makes.items()
     ]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from eval.natural_order.kind import Kind
+from eval.natural_order.kinds_knowing import KINDS_KNOWING
 from eval.natural_order.kinds_labels import KINDS_LABELS, KINDS_LISTS
 from eval.natural_order.kinds_sorted import KINDS_RANDOM, KINDS_SORTED
 from eval.natural_order.kinds_stories import KINDS_STORIES
@@ -17,6 +18,7 @@ KINDS: Mapping[str, Kind] = {
         KINDS_SORTED,
         KINDS_STORIES,
         KINDS_LISTS,
+        KINDS_KNOWING,
         KINDS_RANDOM,
     )
     for kind in kinds

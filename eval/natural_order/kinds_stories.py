@@ -191,6 +191,19 @@ def _proofs(rng: Random, n: int, strength: float) -> File:
     return lines(texts)
 
 
+def _takes_up(a: str, b: str) -> bool:
+    """The last word of the first row begins the second."""
+    return b.split()[0] == a.split()[-1].removesuffix(".")
+
+
+def _answers(a: str, b: str) -> bool:
+    return b.startswith("Because") and b.split()[2] in a
+
+
+def _is_next_step(a: str, b: str) -> bool:
+    return int(b.split()[1][:-1]) == int(a.split()[1][:-1]) + 1
+
+
 _GOES_ON = "P(goes on from the row before)"
 _BELONGS = "share of pairs that belong together"
 
@@ -205,6 +218,7 @@ KINDS_STORIES = (
             "quoted": _quoted,
             "proofs": _proofs,
         },
+        goes_on={"chained_sums": _takes_up, "running_names": _takes_up},
     ),
     *kinds(
         "forward",
@@ -214,11 +228,15 @@ KINDS_STORIES = (
             "translations": _translations,
             "summaries": _summaries,
         },
+        goes_on={"dialogue": _answers},
     ),
     *kinds("forward", ((0.3, 0.8), _GOES_ON), {"evolved": _evolved}),
     *kinds("forward", ((0.3, 1.0), "P(calls the function above)"), {"module": _module}),
     *kinds("forward", ((4.0, 20.0), "sentences a document"), {"story": _story}),
     *kinds(
-        "forward", ((0.3, 1.0), "share of recipes in their order"), {"steps": _steps}
+        "forward",
+        ((0.3, 1.0), "share of recipes in their order"),
+        {"steps": _steps},
+        goes_on={"steps": _is_next_step},
     ),
 )
