@@ -3,8 +3,8 @@
 Rules and words of the report. Nothing is ever called clean. An accusation needs a null
 that the file can satisfy: where nobody knows that the order was drawn at random, only a
 test under reversibility can say `contaminated`, for like stands beside like in most
-files, and any model that copies from its context prefers that. And where the order may
-mean something to a reader, only beside a reference model that reads it and is silent.
+files, and any model that copies from its context prefers that. Even then the order may
+mean something to a reader, so a reference model must read it, too, and be silent.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ from jaxcontam.stats.multiple import (
     e_bh,
     holm,
 )
-from jaxcontam.stats.pretests import could_learn, directional, is_templated
+from jaxcontam.stats.pretests import directional
 from jaxcontam.stats.pretests.gate import gate
 
 CONTAMINATED: Verdict = "contaminated"
@@ -44,7 +44,8 @@ CONTAMINATED_LEVEL, SUSPECTED_LEVEL = 0.001, 0.05
 GATE_LEVEL = 0.05
 """Level of the pre-tests before `contaminated`; a p-value's own validity asks less."""
 REFERENCE_LEVEL = 0.01
-"""At this p-value of a reference model the file points forward by itself."""
+"""At this p-value of a reference model the file points forward by itself; at this one
+of the difference the model prefers the order more than the reference does."""
 
 # Null hypotheses about the order of a file.
 _OF_ORDERS = ("exchangeability", "reversibility")
@@ -144,38 +145,30 @@ def _proves(result: OrderResult, beside: Sequence[OrderResult], n: int) -> bool:
         return False
     if null not in _OF_ORDERS or result.order_provenance in KNOWN_ORDERS:
         return True
-    if not (order_says_nothing(result.pretests) or _is_vouched_for(result)):
-        return False
+    if null == "reversibility":
+        return _is_vouched_for(result)
     # Two tests of one file were looked at.
-    return null == "reversibility" or any(
+    return any(
         base_null(other.null) == "reversibility"
         and other.validity == "exact"
         and not other.refusals
         and 2 * n * other.numbers.p_value <= CONTAMINATED_LEVEL
+        and (_is_vouched_for(result) or _is_vouched_for(other))
         for other in beside
     )
 
 
-def order_says_nothing(pretests: Sequence[Pretest]) -> bool:
-    """Whether no check of a file sees that its order may mean something to a reader.
-
-    A reader foretells an order that means something, forwards more than backwards. So
-    before an accusation the order must pass for a random one: no check rejects at the
-    stricter level, what the rows have in common can be learned from and teaches
-    nothing, and they are no list that the world may know.
-    """
-    return (
-        passes_gate(pretests) and could_learn(pretests) and not is_templated(pretests)
-    )
-
-
 def _is_vouched_for(result: OrderResult) -> bool:
-    """Whether a model that can read, too, shows that the order says nothing to it."""
+    """Whether a model that reads, too, shows that the order says nothing to a reader.
+
+    Checks of a file see rules that its order follows, not what happens once: a cause
+    before its effect, events by their dates, a list that the world knows.
+    """
     reference = result.reference
     return (
         reference is not None
         and reference.p_value > GATE_LEVEL
-        and reference.difference_p <= CONTAMINATED_LEVEL
+        and reference.difference_p <= REFERENCE_LEVEL
         and passes_gate(directional(result.pretests))
     )
 

@@ -250,7 +250,7 @@ def audited(case: Case, background: Bigrams) -> Record:
         case=case,
         law=kind.law,
         n_kept=len(benchmark),
-        refused=not all(test.passed for test in decided.pretests),
+        refused=bool(decided.refusals),
         failed=tuple(test.name for test in pretests if not test.passed),
         verdict=decided.verdict,
         log10_p=forward.numbers.log10_p,

@@ -11,19 +11,29 @@ from typing import Literal
 
 from jaxcontam.report.numbers import p_of, p_words, plain_p
 from jaxcontam.report.plain_names import plain_name
-from jaxcontam.results import DESIGNED, OrderResult, Pretest, UnscoredFile
+from jaxcontam.results import (
+    DESIGNED,
+    OrderResult,
+    Pretest,
+    ReferenceResult,
+    UnscoredFile,
+)
 from jaxcontam.results.report import Result
 from jaxcontam.results.terms import Provenance, base_null
-from jaxcontam.stats.pretests import could_learn, gate, is_templated
-from jaxcontam.verdict import CONTAMINATED_LEVEL, GATE_LEVEL, passes_gate
+from jaxcontam.stats.pretests import directional, gate
+from jaxcontam.verdict import (
+    CONTAMINATED_LEVEL,
+    GATE_LEVEL,
+    REFERENCE_LEVEL,
+    passes_gate,
+)
 
 Reason = Literal[
     "approximate",
-    "templated",
     "attraction",
     "alone",
     "gate",
-    "few",
+    "unread",
     "reference",
     "weak",
 ]
@@ -67,6 +77,12 @@ class AuditedFile:
             for check in test.pretests:
                 found.setdefault(check.name, check)
         return list(found.values())
+
+    @property
+    def reference(self) -> ReferenceResult | None:
+        """What a reference model says of the file; None without one."""
+        found = (test.reference for test in self.tests)
+        return next((one for one in found if one is not None), None)
 
     @property
     def directed(self) -> OrderResult | None:
@@ -140,7 +156,7 @@ def why(file: AuditedFile) -> str:
         words.append(_why_contaminated(file))
     if test.verdict == "suspected":
         words += [_said_of(reason, file) for reason in reasons(file)]
-    if (reference := test.reference) is not None:
+    if test.verdict == "contaminated" and (reference := file.reference) is not None:
         p = p_words(reference.log10_p, test.validity)
         words.append(
             f"{reference.name}, a reference model that cannot have seen the file, does "
@@ -172,15 +188,11 @@ def reasons(file: AuditedFile) -> list[Reason]:
             found.append("alone")
         elif not file.is_strong(file.directed, n_looks=2):
             found.append("attraction")
-    if is_templated(test.pretests):
-        found.append("templated")
-    if not could_learn(test.pretests):
-        found.append("few")
-    if not passes_gate(test.pretests):
+    if not passes_gate(directional(test.pretests)):
         found.append("gate")
-    if test.reference is not None:
-        found.append("reference")
-    return found
+    if file.reference is None:
+        found.append("unread")
+    return found or ["reference"]
 
 
 def refusal(test: OrderResult | UnscoredFile, found: str | None = None) -> str:
@@ -246,15 +258,15 @@ def _said_of(reason: Reason, file: AuditedFile) -> str:
         return _attraction_words(file)
     if reason == "gate":
         return (
-            "Its order may mean something to a model that can read "
-            f"({_near_misses(file.test)}), so the model alone proves nothing."
+            "The file may point forward by itself: a check comes too close to its "
+            f"limit ({_near_misses(file.test)})."
         )
-    if reason == "reference" and (reference := file.test.reference) is not None:
+    if reason == "reference" and (reference := file.reference) is not None:
         return (
             f"{reference.name} does not speak clearly against that: its own "
             f"{p_words(reference.log10_p)} should be above {GATE_LEVEL}, and the "
             f"difference's {p_words(reference.difference_log10_p)} at most "
-            f"{CONTAMINATED_LEVEL}."
+            f"{REFERENCE_LEVEL}."
         )
     return {
         "approximate": "Its p-value is approximate, and an approximate test never says "
@@ -262,10 +274,10 @@ def _said_of(reason: Reason, file: AuditedFile) -> str:
         "alone": "Files that nobody shuffled put like beside like, which any model "
         "that copies from its context prefers, so that test alone says no more than "
         "suspected.",
-        "templated": "Its rows differ in a few words only: the order of such a list "
-        "may be known from elsewhere, as that of the elements is.",
-        "few": "It has too few examples, or too few words in common, to tell whether a "
-        "reader could foretell its order.",
+        "unread": "An order that means something (causes before effects, events by "
+        "date, a list that the world knows) can be foretold by reading: only a "
+        "reference model that reads as well and cannot have seen the file tells that "
+        "from memory.",
         "weak": "The p-value is too large for more than a suspicion.",
     }[reason]
 
@@ -291,7 +303,8 @@ def _attraction_words(file: AuditedFile) -> str:
 
 def _near_misses(test: OrderResult) -> str:
     """Checks that reject at the level before `contaminated`, by their p-values."""
-    near = [check for check in gate(test.pretests, GATE_LEVEL) if not check.passed]
+    checks = gate(directional(test.pretests), GATE_LEVEL)
+    near = [check for check in checks if not check.passed]
     return "; ".join(
         f"{plain_name(check.name)}, p = {plain_p(check.p_value)}"
         for check in sorted(near, key=lambda check: check.p_value)

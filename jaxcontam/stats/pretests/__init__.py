@@ -14,14 +14,12 @@ from jaxcontam.stats.pretests.blind import blind_pretests
 from jaxcontam.stats.pretests.copying import blind_matrices
 from jaxcontam.stats.pretests.fields import columns
 from jaxcontam.stats.pretests.gate import gate
-from jaxcontam.stats.pretests.learned import could_learn
 from jaxcontam.stats.pretests.templated import is_templated, templated
 
 __all__ = [
     "blind_matrices",
     "blind_pretests",
     "columns",
-    "could_learn",
     "directional",
     "gate",
     "is_templated",

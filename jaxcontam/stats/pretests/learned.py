@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 STRATUM = 4
 """Rows of a stratum: many short ones, since what is learned grows with their number."""
 
-FEWEST_STRATA = 20
-"""Fewer strata teach no rule that neighbours follow, and certify nothing."""
-
 # Strata that learn from each other: all of a short file, ever fewer of a long one, so
 # that the pairs of strata grow no faster than the file.
 _MOST_AT_ONCE, _FEWEST_AT_ONCE, _MOST_PAIRS = 512, 32, 2**22
@@ -92,7 +89,7 @@ def learned_direction(
         [_agreement(x, left_P[at], right_P[at], stratum_P[at]) for x in kinds]
         for at in parts
     ]
-    applicable = K >= FEWEST_STRATA and any(
+    applicable = any(
         agreement_KK.any() for of_part in agreements for agreement_KK in of_part
     )
     statistic, p_value = 0.0, 1.0
@@ -109,11 +106,6 @@ def learned_direction(
         directional=True,
         applicable=applicable,
     )
-
-
-def could_learn(pretests: Sequence[Pretest]) -> bool:
-    """Whether a battery looked for a direction that can be learned, and could have."""
-    return any(t.name == "learned_direction" and t.applicable for t in pretests)
 
 
 def _features(words: Sequence[Sequence[str]]) -> tuple[Sequence[Sequence[str]], ...]:
