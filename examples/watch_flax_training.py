@@ -72,7 +72,9 @@ def main() -> list[jaxcontam.AuditResult]:
         train_step(decoder, optimiser, batch_BT)
         # The five lines that watch.
         if step % EVERY == 0:
-            found = jaxcontam.audit(decoder, benchmark, tokenizer=tokenizer)
+            found = jaxcontam.audit(
+                decoder, benchmark, tokenizer=tokenizer, shuffled=True
+            )
             gain = found["direction"].effect
             print(f"step {step}: {found.verdict}, {gain:.2f} nats a boundary")
             audits.append(found)

@@ -59,7 +59,9 @@ def main() -> list[jaxcontam.AuditResult]:
         optimiser.zero_grad()
         # The five lines that watch.
         if step % EVERY == 0:
-            found = jaxcontam.audit(model, benchmark, tokenizer=tokenizer)
+            found = jaxcontam.audit(
+                model, benchmark, tokenizer=tokenizer, shuffled=True
+            )
             gain = found["direction"].effect
             print(f"step {step}: {found.verdict}, {gain:.2f} nats a boundary")
             audits.append(found)

@@ -18,6 +18,7 @@ from jaxcontam.results import (
     OrderResult,
     Pretest,
     Screening,
+    refusals,
 )
 from jaxcontam.results.terms import Verdict, base_null
 from jaxcontam.stats.multiple import (
@@ -82,9 +83,11 @@ def decide(results: Sequence[OrderResult], *, min_effect: float) -> list[OrderRe
     return decided
 
 
-def passes_gate(pretests: Sequence[Pretest]) -> bool:
-    """Whether none of these checks rejects at the level before `contaminated`."""
-    return all(test.passed for test in gate(pretests, GATE_LEVEL))
+def near_misses(result: OrderResult) -> tuple[Pretest, ...]:
+    """Checks that bear on a test and reject at the level before `contaminated`."""
+    of_direction = base_null(result.null) == "reversibility"
+    bearing = directional(result.pretests) if of_direction else result.pretests
+    return refusals(result.null, gate(bearing, GATE_LEVEL))
 
 
 def screen(results: Sequence[OrderResult]) -> tuple[Screening, ...]:
@@ -151,7 +154,7 @@ def _proves(result: OrderResult, beside: Sequence[OrderResult], n: int) -> bool:
     return any(
         base_null(other.null) == "reversibility"
         and other.validity == "exact"
-        and not other.refusals
+        and not near_misses(other)
         and 2 * n * other.numbers.p_value <= CONTAMINATED_LEVEL
         and (_is_vouched_for(result) or _is_vouched_for(other))
         for other in beside
@@ -169,7 +172,7 @@ def _is_vouched_for(result: OrderResult) -> bool:
         reference is not None
         and reference.p_value > GATE_LEVEL
         and reference.difference_p <= REFERENCE_LEVEL
-        and passes_gate(directional(result.pretests))
+        and not near_misses(result)
     )
 
 
@@ -179,7 +182,6 @@ def _attracts(other: OrderResult, result: OrderResult, n: int) -> bool:
         base_null(result.null) == "reversibility"
         and base_null(other.null) == "exchangeability"
         and other.validity == "exact"
-        and not other.refusals
-        and passes_gate(other.pretests)
+        and not near_misses(other)
         and n * other.numbers.p_value <= CONTAMINATED_LEVEL
     )

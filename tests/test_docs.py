@@ -86,7 +86,11 @@ def test_python_call_of_the_readme_finds_what_a_model_read(
     texts = any_engine.sentences(0)
     counts = any_engine.train("\n".join(texts) + "\n")
     monkeypatch.chdir(tmp_path)
-    exec(code, {"model": any_engine.engine(counts), "texts": texts})
+    older_model = any_engine.engine(
+        any_engine.train("\n".join(any_engine.sentences(1)))
+    )
+    names = {"model": any_engine.engine(counts), "older_model": older_model}
+    exec(code, {**names, "texts": texts})
     assert capsys.readouterr().out.startswith("contaminated ")
     assert (tmp_path / "runs/mine/report.html").is_file()
 

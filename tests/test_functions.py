@@ -52,7 +52,7 @@ def test_function_that_read_the_file_is_found_and_nothing_is_printed(
 ):
     monkeypatch.chdir(tmp_path)
     published = texts()
-    result = jaxcontam.audit(reader(published), published)
+    result = jaxcontam.audit(reader(published), published, reference=reader([]))
     assert result.verdict == "contaminated"
     assert result.p_value == result["direction"].p_value <= 1e-3
     # A reversal of runs of four undoes three of four boundaries of memory.
@@ -252,7 +252,8 @@ def test_several_files_are_asked_by_name(tmp_path):
     for i in range(2):
         paths.append(tmp_path / f"file{i}.txt")
         paths[i].write_text("\n".join(texts(5 + i)) + "\n")
-    result = jaxcontam.audit(reader(texts(5)), paths, effort="quick")
+    asked = {"effort": "quick", "reference": reader([])}
+    result = jaxcontam.audit(reader(texts(5)), paths, **asked)
     assert result["file0", "direction"].verdict == "contaminated"
     assert result["file1", "direction"].verdict != "contaminated"
     with pytest.raises(ValueError, match="2 benchmarks"):

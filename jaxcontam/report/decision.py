@@ -20,12 +20,11 @@ from jaxcontam.results import (
 )
 from jaxcontam.results.report import Result
 from jaxcontam.results.terms import Provenance, base_null
-from jaxcontam.stats.pretests import directional, gate
 from jaxcontam.verdict import (
     CONTAMINATED_LEVEL,
     GATE_LEVEL,
     REFERENCE_LEVEL,
-    passes_gate,
+    near_misses,
 )
 
 Reason = Literal[
@@ -188,7 +187,7 @@ def reasons(file: AuditedFile) -> list[Reason]:
             found.append("alone")
         elif not file.is_strong(file.directed, n_looks=2):
             found.append("attraction")
-    if not passes_gate(directional(test.pretests)):
+    if near_misses(test):
         found.append("gate")
     if file.reference is None:
         found.append("unread")
@@ -303,9 +302,7 @@ def _attraction_words(file: AuditedFile) -> str:
 
 def _near_misses(test: OrderResult) -> str:
     """Checks that reject at the level before `contaminated`, by their p-values."""
-    checks = gate(directional(test.pretests), GATE_LEVEL)
-    near = [check for check in checks if not check.passed]
     return "; ".join(
         f"{plain_name(check.name)}, p = {plain_p(check.p_value)}"
-        for check in sorted(near, key=lambda check: check.p_value)
+        for check in sorted(near_misses(test), key=lambda check: check.p_value)
     )
