@@ -9,7 +9,9 @@ killed run goes on where it stopped. Headline: LOG.md has the table.
 
 The scorer knows no file: a background of bigrams, and a cache of what stood in the
 context. One that knows gives 0.5 or 2 nats to each natural sequel, published or not.
-Remembered files gain 0.5 nats at each published boundary.
+Remembered files gain 0.5 nats at each published boundary. Each is audited beside a
+reference that has read another background, has no memory, and knows as much; and
+beside one that knows nothing.
 """
 
 import concurrent.futures
@@ -191,11 +193,14 @@ _COLUMNS = {
     "files": lambda row: f"{len(row[1])}",
     "refused": lambda row: _share([one.refused for one in row[1]]),
     "contaminated": lambda row: _share([_is(one, "contaminated") for one in row[1]]),
-    "suspected": lambda row: _share([_is(one, "suspected") for one in row[1]]),
-    "direction, median log10 p": lambda row: _median(one.log10_p for one in row[1]),
-    "adjacency, median log10 p": lambda row: _median(
-        one.adjacency_log10_p for one in row[1]
+    "beside one that knows nothing": lambda row: _share(
+        [one.verdict_ignorant == "contaminated" for one in row[1]]
     ),
+    "suspected": lambda row: _share([_is(one, "suspected") for one in row[1]]),
+    "direction <= 0.001, not refused": lambda row: _share(
+        [one.log10_p <= LEVEL and not one.refused for one in row[1]]
+    ),
+    "direction, median log10 p": lambda row: _median(one.log10_p for one in row[1]),
     "adjacency <= 0.001": lambda row: _share(
         [one.adjacency_log10_p <= LEVEL for one in row[1]]
     ),

@@ -9,7 +9,7 @@ import itertools
 import json
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any, cast
 
@@ -46,9 +46,16 @@ from jaxcontam.analyses.order_files import order_checks
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.data.repeats import without_repeats
 from jaxcontam.methods import adjacency, direction
-from jaxcontam.methods.order_test import order_result, plan_test, score_test
+from jaxcontam.methods.order_test import (
+    PlannedTest,
+    ScoredTest,
+    order_result,
+    plan_test,
+    score_test,
+)
+from jaxcontam.methods.reference_model import reference_result
 from jaxcontam.scoring.opened import SequenceScorer
-from jaxcontam.verdict import MIN_EFFECT, decide
+from jaxcontam.verdict import CONTAMINATED_LEVEL, MIN_EFFECT, decide
 
 _ALL_WORDS = (*NOUNS, *NAMES, *PLACES, *ADJECTIVES, *VERBS)
 
@@ -191,7 +198,9 @@ class Record:
         refused: Whether the checks of the deciding test fail, so that nobody would
             have scored the file.
         failed: Names of all checks that fail.
-        verdict: As for a published order.
+        verdict: As for a published order, beside a reference that has read other texts
+            and knows as well what follows what.
+        verdict_ignorant: The same beside one that knows nothing.
         log10_p: log10 p of direction.
         adjacency_log10_p: log10 p of adjacency, which decides for random orders.
         seconds: CPU time.
@@ -203,19 +212,20 @@ class Record:
     refused: bool
     failed: tuple[str, ...]
     verdict: str
+    verdict_ignorant: str
     log10_p: float
     adjacency_log10_p: float
     seconds: float
 
 
-def audited(case: Case, background: Bigrams) -> Record:
+def audited(case: Case, background: Bigrams, reference: Bigrams) -> Record:
     """Audit a file by the case's scorer, whether or not its checks pass."""
     began = time.process_time()
     kind = KINDS[case.kind]
     file = kind.file(n=case.n, strength=case.strength, seed=case.seed)
     benchmark = without_repeats(file.benchmark(f"{case.kind}-{case.seed}"))
     pretests = order_checks(benchmark, seed=case.seed)
-    encoder = WordEncoder(background.words)
+    encoder = WordEncoder(reference.words)
     encoded = encode_examples(encoder, benchmark.texts)
     gains: list[Memory | Knowledge] = []
     if case.nats:
@@ -223,6 +233,7 @@ def audited(case: Case, background: Bigrams) -> Record:
     if case.knows:
         assert kind.goes_on is not None, f"nothing is known of {kind.name}"
         gains.append(know(benchmark.texts, encoded.ids, kind.goes_on, case.knows))
+    known = [gain for gain in gains if isinstance(gain, Knowledge)]
     planned = plan_test(
         benchmark,
         encoded,
@@ -231,9 +242,7 @@ def audited(case: Case, background: Bigrams) -> Record:
         context=CONTEXT,
         seed=case.seed,
     )
-    # A test of pairs asks a scorer for nothing else.
-    scorer = types.SimpleNamespace(pairs=CopyingPairs(background, gains))
-    scored = score_test(planned, cast(SequenceScorer, scorer))
+    scored = _scored(planned, background, gains)
     attraction, forward = (
         order_result(
             planned,
@@ -244,31 +253,59 @@ def audited(case: Case, background: Bigrams) -> Record:
         )
         for method in (_ADJACENCY, _DIRECTION)
     )
-    decided = decide([forward, attraction], min_effect=MIN_EFFECT)[0]
-    assert decided.verdict is not None
+    verdicts = {}
+    for name, knowledge in (("beside", known), ("ignorant", [])):
+        # No reference turns a larger p-value into an accusation.
+        if forward.p_value <= CONTAMINATED_LEVEL and not forward.refusals:
+            other = _scored(planned, reference, knowledge).evidence
+            found = reference_result(
+                _DIRECTION,
+                dataclasses.replace(scored.evidence, reference_pairs=other.pairs),
+                name=name,
+                fingerprint="",
+                seed=case.seed,
+                content_digest=benchmark.content_digest,
+            )
+            forward = dataclasses.replace(forward, reference=found)
+        decided = decide([forward, attraction], min_effect=MIN_EFFECT)[0]
+        assert decided.verdict is not None
+        verdicts[name] = decided.verdict
     return Record(
         case=case,
         law=kind.law,
         n_kept=len(benchmark),
-        refused=bool(decided.refusals),
+        refused=bool(forward.refusals),
         failed=tuple(test.name for test in pretests if not test.passed),
-        verdict=decided.verdict,
+        verdict=verdicts["beside"],
+        verdict_ignorant=verdicts["ignorant"],
         log10_p=forward.numbers.log10_p,
         adjacency_log10_p=attraction.numbers.log10_p,
         seconds=time.process_time() - began,
     )
 
 
+def _scored(
+    planned: PlannedTest, background: Bigrams, gains: Sequence[Memory | Knowledge]
+) -> ScoredTest:
+    # A test of pairs asks a scorer for nothing else.
+    scorer = types.SimpleNamespace(pairs=CopyingPairs(background, gains))
+    return score_test(planned, cast(SequenceScorer, scorer))
+
+
 @functools.cache
-def background() -> Bigrams:
-    """What the scorer has read; the same in every process."""
-    texts = itertools.islice(background_texts(seed=0), _N_DOCUMENTS)
-    return fit_bigrams(list(texts))
+def backgrounds() -> tuple[Bigrams, Bigrams]:
+    """What the scorer and its reference have read; the same in every process."""
+    one, other = (
+        list(itertools.islice(background_texts(seed=seed), _N_DOCUMENTS))
+        for seed in (0, 1)
+    )
+    own = fit_bigrams(one)
+    return own, fit_bigrams(other, words=own.words)
 
 
 def audited_case(case: Case) -> Record:
     """What a process does with a case."""
-    return audited(case, background())
+    return audited(case, *backgrounds())
 
 
 def record_from(fields: dict[str, Any]) -> Record:

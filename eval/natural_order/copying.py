@@ -109,14 +109,20 @@ class Bigrams:
         return (counts + prior) / (self.firsts_V[before] + _PRIOR)
 
 
-def fit_bigrams(texts: Sequence[str], *, separator: str = "\n") -> Bigrams:
+def fit_bigrams(
+    texts: Sequence[str],
+    *,
+    words: Mapping[str, int] | None = None,
+    separator: str = "\n",
+) -> Bigrams:
     """Count the words and the pairs of words of a background.
 
     Args:
         texts: Each begins with `PREFIX_ID` and ends with the separator.
+        words: Numbers of words that have one already.
         separator: As after each example of a file.
     """
-    encoder = WordEncoder()
+    encoder = WordEncoder(words)
     stream = np.concatenate(
         [[PREFIX_ID, *encoder.encode(text + separator).ids] for text in texts]
     )
@@ -126,8 +132,8 @@ def fit_bigrams(texts: Sequence[str], *, separator: str = "\n") -> Bigrams:
     pairs_N, counts_N = np.unique(keys, return_counts=True)
     words_V = np.bincount(stream, minlength=V + 1).astype(np.float64)
     n = words_V.sum() + _UNKNOWN_WORDS
-    unigram_V = words_V / n
-    unigram_V[V] = 1 / n
+    # What has a number and was not read is as likely as any other word.
+    unigram_V = np.maximum(words_V, 1) / n
     firsts_V = np.bincount(stream[:-1][follows], minlength=V + 1)
     return Bigrams(
         encoder.words, unigram_V, pairs_N, counts_N, firsts_V.astype(np.float64)
