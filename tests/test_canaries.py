@@ -106,6 +106,12 @@ def test_every_set_and_its_control_is_tested_six_ways(finished):
     # Nobody but the authors knows how these files came by their order.
     assert {r["method"] for r in document["results"] if r["primary"]} == {"direction"}
     assert verify_report(out) == ([], 12)
+    reference = read_manifest(out / "reference/manifest.json")
+    assert (reference.n_canary_tokens, document["reference"]["name"]) == (0, "model")
+    assert all(
+        (row["reference"] is not None) == (row["method"] in ("adjacency", "direction"))
+        for row in order_rows(document)
+    )
 
 
 def test_planted_lines_are_ranked_among_later_lines_and_those_seen_left_out(finished):

@@ -25,11 +25,14 @@ Fixed after the rankings of the published plan were known: controls of which tra
 read more than 5 % of the lines are in no count of false alarms. Fixed after adjacency's
 p-values of both plans were known, and before any of direction's: direction, of the same
 pairs, decides, since nobody but the authors knows how these files came by their order.
+Fixed after direction's p-values were known: beside a reference, trained on the same
+background without the sets, as verdicts on published orders ask for.
 """
 
 import dataclasses
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from eval.canaries.ranking import Ranked, rank_sets
@@ -50,22 +53,33 @@ from eval.canaries.tables import figures_of, grids_of, numbers_of
 from eval.planted import order_tests, trained
 from eval.study import Clock, finish_study, run_study
 from jaxcontam.analyses.saved import write_files
+from jaxcontam.analyses.scored import with_reference
 from jaxcontam.commands.flags import STORE_DIR, check_positive, check_seed, flags_of
+from jaxcontam.data.manifest import Manifest, read_manifest
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.document import REPORT_NAME
 from jaxcontam.report.page import PAGE_NAME
 from jaxcontam.report.provenance import library_versions
-from jaxcontam.results import Evidence, MembershipResult, OrderResult, Report
+from jaxcontam.results import (
+    Evidence,
+    MembershipResult,
+    ModelInfo,
+    OrderResult,
+    Report,
+)
 from jaxcontam.scoring.local import checkpoint_scorer, device_info, model_info
 from jaxcontam.verdict import MIN_EFFECT, decide
-from train.earlier import MODEL_DIR
+from train.earlier import MANIFEST_NAME, MODEL_DIR
+from train.plan import PlannedSet
 from train.prepare import RunOptions
 from train.presets import PRESETS
 from train.sources import read_documents
 
 _OUT = Path("runs/canaries")
+# Inside a run's folder: the model that read the background alone.
+_REFERENCE = "reference"
 # Flags by what they change: the model, what is planted, how it is tested.
 _TRAINING = ("corpus", "preset", "max_example_tokens", "background_tokens")
 _PLANTED = ("dup_counts", "limit")
@@ -185,11 +199,15 @@ class Canaries:
             found = read_trained(self.trained)
             check_same(found, sets, self.trained)
             return found
-        manifest = trained(
+        manifest = self._trained(sets, self.folder)
+        return Trained(manifest, planted_first(sets), self.folder / MODEL_DIR)
+
+    def _trained(self, sets: Sequence[PlannedSet], folder: Path) -> Manifest:
+        return trained(
             read_documents(self.corpus),
             sets,
             PRESETS["pulse" if self.tiny else self.preset],
-            out=self.folder,
+            out=folder,
             seed=self.seed,
             options=RunOptions(
                 background_tokens=5_000 if self.tiny else self.background_tokens,
@@ -198,13 +216,33 @@ class Canaries:
                 allow_overlap=True,
             ),
         )
-        return Trained(manifest, planted_first(sets), self.folder / MODEL_DIR)
+
+    def _reference(self, model: Trained) -> Trained | None:
+        """The same background without the sets; None where a given run has none."""
+        folder = model.model.parent / _REFERENCE
+        if self.trained is None:
+            unread = [dataclasses.replace(one, copies=0) for one in model.sets]
+            manifest = self._trained(unread, folder)
+        elif folder.is_dir():
+            manifest = read_manifest(folder / MANIFEST_NAME)
+        else:
+            return None
+        return Trained(manifest, model.sets, folder / MODEL_DIR)
 
     def _test(self, model: Trained, clock: Clock) -> dict:
         """Every test of every set; writes the report."""
+        reference = self._reference(model)
         began = time.monotonic()
         checkpoint = load_checkpoint(str(model.model))
-        results, evidence, ranked, rows = self._scored(model, checkpoint)
+        results, scored, ranked, rows = self._scored(model, checkpoint)
+        evidence: list[Evidence | None] = [*scored]
+        info_of_reference = None
+        if reference is not None:
+            other = load_checkpoint(str(reference.model))
+            info_of_reference = model_info(other)
+            results, evidence = self._beside(
+                results, evidence, reference, other, info_of_reference
+            )
         manifest = model.manifest
         plan = plan_of({one.name: one.copies for one in model.sets if one.copies})
         report = Report(
@@ -213,6 +251,7 @@ class Canaries:
             started=clock.started,
             wall_seconds=time.monotonic() - clock.wall,
             model=model_info(checkpoint),
+            reference=info_of_reference,
             device=device_info(),
             versions=library_versions(),
             min_effect=MIN_EFFECT,
@@ -261,6 +300,31 @@ class Canaries:
                 progress=progress,
             )
         return results, evidence, ranked, rows
+
+    def _beside(
+        self,
+        results: list[OrderResult],
+        evidence: list[Evidence | None],
+        reference: Trained,
+        checkpoint: Checkpoint,
+        info: ModelInfo,
+    ) -> tuple[list[OrderResult], list[Evidence | None]]:
+        """The results beside the same tests of a model that read none of the sets."""
+        store = reference.model.parent / STORE_DIR
+        with progress_bar("testing orders with the reference") as progress:
+            others = order_tests(
+                reference.sets,
+                reference.manifest,
+                checkpoint,
+                checkpoint_scorer(checkpoint, store=store),
+                n_orders={"adjacency": None},
+                seed=self.seed,
+                progress=progress,
+            )
+        pairs = list(zip(results, evidence, strict=True))
+        of_reference = list(zip(*others, strict=True))
+        found = with_reference(pairs, of_reference, info, seed=self.seed)
+        return [row for row, _ in found], [arrays for _, arrays in found]
 
     def _finish(self, clock: Clock, runs: list[Run]) -> dict:
         """Tables, figures and raw numbers."""
