@@ -107,7 +107,10 @@ def test_every_set_and_its_control_is_tested_six_ways(finished):
     assert {r["method"] for r in document["results"] if r["primary"]} == {"direction"}
     assert verify_report(out) == ([], 12)
     reference = read_manifest(out / "reference/manifest.json")
-    assert (reference.n_canary_tokens, document["reference"]["name"]) == (0, "model")
+    assert (reference.n_canary_tokens, document["reference"]["name"]) == (
+        0,
+        "reference",
+    )
     assert all(
         (row["reference"] is not None) == (row["method"] in ("adjacency", "direction"))
         for row in order_rows(document)

@@ -148,6 +148,7 @@ REFERENCE = ReferenceResult(
     difference_se=0.5,
     difference_p=1e-4,
     difference_log10_p=-4.0,
+    reads=-0.4,
 )
 
 

@@ -173,8 +173,8 @@ def test_unscored_file_has_a_remedy():
             [["--tests", "adjacency"]],
         ),
         (
-            [suspected("direction", pretests=(TEMPLATED,))],
-            [["--reference", "DIR"]],
+            [suspected("direction")],
+            [["--reference", "DIR"], ["--shuffled"]],
         ),
         ([suspected("direction", p_adjusted=0.01)], []),
     ],

@@ -67,6 +67,7 @@ def result(
             difference_se=0.1,
             difference_p=p_difference,
             difference_log10_p=math.log10(p_difference),
+            reads=-0.4,
         )
     return OrderResult(**{**fields, **kwargs})
 

@@ -22,10 +22,6 @@ def check(name, p_value=0.5, *, passed=True, applicable=True, note=None):
     )
 
 
-TEMPLATED = (check("templated", 1.0, applicable=False, note="rows differ in a few"),)
-VARIED = (check("templated", 1.0, applicable=False),)
-
-
 def order_row(method="direction", log10_p=-6.0, verdict="contaminated", **changes):
     """A primary result; checks are those given."""
     nulls = {"direction": "reversibility", "reversal": "reversibility"}
@@ -62,6 +58,7 @@ def reference(p_value):
         difference_se=None,
         difference_p=1.0,
         difference_log10_p=0.0,
+        reads=-0.4,
     )
 
 
@@ -143,19 +140,14 @@ def suspected(method="direction", log10_p=-6.0, **changes):
             "Its p-value is approximate",
         ),
         (
-            [suspected(pretests=TEMPLATED)],
-            ["templated"],
-            "as that of the elements is",
+            [suspected()],
+            ["unread"],
+            "only a reference model that reads as well and cannot have seen the file",
         ),
         (
-            [
-                suspected(
-                    pretests=TEMPLATED,
-                    reference=reference(0.02),
-                )
-            ],
-            ["templated"],
-            "as that of the elements is",
+            [suspected(reference=reference(0.02))],
+            ["reference"],
+            "its own p <= 1.0e-4 should be above 0.05",
         ),
         (
             [
@@ -163,7 +155,7 @@ def suspected(method="direction", log10_p=-6.0, **changes):
                     pretests=(check("blind_direction:words", 0.013), check("a", 0.9))
                 )
             ],
-            ["gate"],
+            ["gate", "unread"],
             f"({plain_name('blind_direction:words')}, p = 0.013)",
         ),
     ],
@@ -183,15 +175,12 @@ def test_two_looks_ask_direction_for_half_the_level():
     row = suspected("adjacency")
     close, enough = beside("direction", -3.1), beside("direction", -3.31)
     assert reasons(file_of(row, close)) == ["attraction"]
-    # Then only its checks can have stopped it.
-    assert reasons(file_of(row, enough)) == ["gate"]
+    # Then only a reference is missing.
+    assert reasons(file_of(row, enough)) == ["unread"]
 
 
-def test_reference_that_knows_the_world_lifts_a_template():
-    row = suspected(pretests=TEMPLATED, reference=reference(0.3))
-    assert "templated" not in reasons(file_of(row))
-    varied = suspected(pretests=VARIED)
-    assert "templated" not in reasons(file_of(varied))
+def test_silent_reference_stands_beside_a_proof():
+    row = order_row("direction", reference=reference(0.3))
     assert "old-model, a reference model that cannot have seen" in why(file_of(row))
 
 

@@ -41,6 +41,8 @@ def reference_result(
     )
     if not np.array_equal(missing, missing_of_reference):
         raise ValueError("the reference was asked for other pairs")
+    more = evidence.reference_pairs - evidence.pairs
+    between = ~np.eye(more.shape[-1], dtype=bool)
     # Where in the file it lies enters no p-value, and takes time.
     method = dataclasses.replace(method, locates=False)
     own, difference = (
@@ -50,10 +52,7 @@ def reference_result(
             seed=seed,
             content_digest=content_digest,
         )
-        for pairs in (
-            evidence.reference_pairs,
-            evidence.pairs - evidence.reference_pairs,
-        )
+        for pairs in (evidence.reference_pairs, -more)
     )
     return ReferenceResult(
         name=name,
@@ -66,4 +65,5 @@ def reference_result(
         difference_se=difference.effect_se,
         difference_p=difference.p_value,
         difference_log10_p=difference.log10_p,
+        reads=float(np.nanmean(more[..., between])),
     )

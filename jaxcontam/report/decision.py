@@ -184,9 +184,9 @@ def reasons(file: AuditedFile) -> list[Reason]:
         return found
     if base_null(test.null) == "exchangeability":
         if file.directed is None:
-            found.append("alone")
-        elif not file.is_strong(file.directed, n_looks=2):
-            found.append("attraction")
+            return [*found, "alone"]
+        if not file.is_strong(file.directed, n_looks=2):
+            return [*found, "attraction"]
     if near_misses(test):
         found.append("gate")
     if file.reference is None:

@@ -252,9 +252,17 @@ def reference_sentence(test: OrderResult) -> str | None:
         f"{effect_words(found.difference, found.difference_se)}, "
         f"{p_words(found.difference_log10_p, test.validity)}"
     )
-    if found.difference_p <= _ALIKE_LEVEL:
-        return f"{said}: the model prefers the order more than the reference does."
-    return f"{said}: what the model prefers more than the reference may be chance."
+    more = "the model prefers the order more than the reference does"
+    if found.difference_p > _ALIKE_LEVEL:
+        more = "what the model prefers more than the reference may be chance"
+    reads = (
+        f"The reference gives an example {abs(found.reads):.2g} nats "
+        f"{'less' if found.reads < 0 else 'more'} than the model does"
+    )
+    if found.reads < 0:
+        reads += ": the model remembers it, or the reference reads less well and may "
+        reads += "miss what the model foretells"
+    return f"{said}: {more}. {reads}."
 
 
 def own_order_rows(pretests: Sequence[Pretest]) -> list[list[str]]:

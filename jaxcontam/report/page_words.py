@@ -33,11 +33,10 @@ _THIS_ONE = (
 
 ORDER = PageWords(
     limits=(
-        "An author who sorted the examples in a way that no check here looks for can "
-        "make a model prefer the order without having seen it. Direction holds for "
-        "files that do not point forward themselves, as steps and stories do: a model "
-        "that reads them expects an answer after its question, or six after five. "
-        "A reference model that cannot have seen it shows what reading alone gives.",
+        "Direction holds for files that do not point forward themselves, as steps and "
+        "stories do: a model that reads them expects an answer after its question, or "
+        "six after five. A reference model that cannot have seen the file shows what "
+        "reading alone gives, as far as it reads as well as the model does.",
         "The detectable effect supposes that the whole file was read. If part of it "
         "was, less is found.",
         _LEVEL,

@@ -132,13 +132,14 @@ class Advice:
         if why == ["approximate"]:
             null = "exchangeability" if file.directed is None else "reversibility"
             found.append((_EXACT, self._test_under(null)))
+        if "unread" in why:
+            found.append((_REFERENCE, self._reference_flags()))
         if {"attraction", "unread"} & set(why) and "--shuffled" not in self.command:
             # The test that then decides, if the command names another.
             other, named = file.attracting, "--tests" in self.command
             tests = ["--tests", other.method] if other is not None and named else []
             found.append((_SHUFFLED, [*tests, "--shuffled"]))
-        wants_reference = {"attraction", "unread"} & set(why)
-        if wants_reference and "--reference" not in self.command:
+        if "attraction" in why and "--reference" not in self.command:
             found.append((_REFERENCE, self._reference_flags()))
         return found
 

@@ -77,6 +77,8 @@ class ReferenceResult:
         difference_se: Standard error.
         difference_p: p-value of the difference, by the same test.
         difference_log10_p: log10 of it.
+        reads: Mean log-likelihood of an example, less the model's, in nats: below 0
+            where the reference reads the file less well, or the model remembers it.
     """
 
     name: str
@@ -89,6 +91,7 @@ class ReferenceResult:
     difference_se: float | None
     difference_p: float
     difference_log10_p: float
+    reads: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
