@@ -13,9 +13,7 @@ from jaxcontam.stats.pretests import (
     columns,
     directional,
     gate,
-    is_templated,
     pretest_battery,
-    templated,
 )
 from jaxcontam.stats.pretests.fields import natural_order, numbers
 from jaxcontam.stats.pretests.null import draw_orders, permutation_p, tail_p
@@ -123,7 +121,6 @@ def test_reversal_needs_only_what_points_forwards():
         "number_trend",
         "number_steps",
         "label_steps:level",
-        "templated",
         "blind_direction:words",
         "blind_direction:characters",
         "forward_numbers",
@@ -330,22 +327,6 @@ def test_what_no_order_changes_is_not_applicable():
     assert not battery["length_trend"].applicable
     assert battery["length_trend"].passed
     assert battery["alphabetical_trend"].applicable
-
-
-def test_lists_that_differ_in_a_word_are_called_templated():
-    rng = np.random.default_rng(24)
-    template = "What is the chemical symbol of {}? Answer in one word."
-    battery = pretest_battery(
-        [template.format(word) for word in rng.permutation(VOCABULARY)[:96]],
-        {},
-        seed=0,
-    )
-    assert is_templated(battery)
-    (row,) = (test for test in battery if test.name == "templated")
-    # Ten words of eleven.
-    assert row.statistic == pytest.approx(10 / 11)
-    assert row.passed and not row.applicable
-    assert not is_templated([templated(duplicated(rng, 50, 0))])
 
 
 @pytest.mark.parametrize("counts", [True, False])

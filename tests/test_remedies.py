@@ -33,9 +33,6 @@ SUBJECT = failing("equal_neighbours:subject", "--group-field subject", statistic
 ANSWER = failing("equal_neighbours:answer", "--group-field answer", statistic=30.0)
 PASSAGE = failing("shared_context:passage", "--block-field passage")
 NUMBER = failing("number_trend:id", "--text-field question", directional=True)
-TEMPLATED = dataclasses.replace(
-    failing("templated"), passed=True, note="rows differ in a few"
-)
 BARE_NUMBER = failing("number_trend", directional=True)
 
 

@@ -308,8 +308,6 @@ def _is_declared(test: OrderResult) -> bool:
 
 
 def _check_words(test: Pretest) -> str:
-    if test.name == "templated":
-        return "no" if test.note is None else "yes"
     if not test.applicable:
         return "not applicable"
     return f"p = {test.p_value:.2g}{'' if test.passed else ', failed'}"

@@ -33,7 +33,6 @@ _PLAIN = {
     "forward_turns": "questions before their answers",
     "forward_translations": "examples beside their translations",
     "learned_direction": "a rule that tells which of two examples comes first",
-    "templated": "rows that differ in a few words only",
 }
 
 

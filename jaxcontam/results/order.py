@@ -47,8 +47,8 @@ class Pretest:
         directional: Whether it bears on the reversed order too.
         remedy: Flags that avoid what it looks at, quoted as in a shell; or "".
         note: What the reader should know even if it passed; or None.
-        applicable: False where no order of this file changes the statistic, or where it
-            is no test: it certifies nothing, `p_value` is 1, and Holm leaves it out.
+        applicable: False where no order of this file changes the statistic: it
+            certifies nothing, `p_value` is 1, and Holm leaves it out.
     """
 
     name: str

@@ -14,7 +14,6 @@ from jaxcontam.stats.pretests.blind import blind_pretests
 from jaxcontam.stats.pretests.copying import blind_matrices
 from jaxcontam.stats.pretests.fields import columns
 from jaxcontam.stats.pretests.gate import gate
-from jaxcontam.stats.pretests.templated import is_templated, templated
 
 __all__ = [
     "blind_matrices",
@@ -22,8 +21,6 @@ __all__ = [
     "columns",
     "directional",
     "gate",
-    "is_templated",
     "made_of_any_file",
     "pretest_battery",
-    "templated",
 ]

@@ -27,7 +27,6 @@ from jaxcontam.stats.pretests.null import (
     tail_p,
     value_codes,
 )
-from jaxcontam.stats.pretests.templated import templated
 
 __all__ = ["LEVEL", "directional", "pretest_battery"]
 
@@ -108,13 +107,8 @@ def pretest_battery(
 
 def made_of_any_file() -> tuple[Check | Pretest, ...]:
     """Checks whose names do not depend on the file: every battery holds them."""
-    blind = (
-        *forward_pretests(()),
-        learned_direction(()),
-        *blind_pretests(()),
-        templated(()),
-    )
-    return (*checks_of("ab", {}), *blind)
+    of_texts = (*forward_pretests(()), learned_direction(()), *blind_pretests(()))
+    return (*checks_of("ab", {}), *of_texts)
 
 
 def directional(pretests: Sequence[Pretest]) -> tuple[Pretest, ...]:
@@ -149,7 +143,7 @@ def _run(
     blind = blind_pretests(texts, groups=groups, blocks=blocks, seed=seed)
     forward = forward_pretests(texts, groups=groups, blocks=blocks, seed=seed)
     learned = learned_direction(texts, groups=groups, blocks=blocks, seed=seed)
-    return gate([*tests, *forward, learned, *blind, templated(texts)])
+    return gate([*tests, *forward, learned, *blind])
 
 
 def _by_permutation(
