@@ -200,7 +200,8 @@ def audit(
         tests: Names of METHODS, the deciding one first; None follows `effort`.
         effort: `quick` is direction, `standard` adds adjacency, `thorough` stratified.
         shuffled: You know that the published order was drawn at random.
-        reference: A model that cannot have seen the texts.
+        reference: A model that reads as well and cannot have seen the texts. Without
+            one a published order is `suspected` at most.
         tokenizer: The fast tokenizer of a model in memory.
         score_anyway: Also score files whose order fails its checks.
         n_orders: Random orders per stratum; None is the test's own number.

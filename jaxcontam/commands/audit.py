@@ -53,8 +53,8 @@ class Audit(ScoringFlags, AuditDesign):
     """Files in published order: .jsonl, .json, .csv, .tsv, .txt, .parquet; or
     hf:ORG/NAME:SPLIT, lm_eval:TASK."""
     reference: str | None = None
-    """Model that cannot have seen the file (as MODEL): it takes the same tests, and
-    where it prefers the order, too, the file points forward by itself."""
+    """Model that reads as well and cannot have seen the file (as MODEL): it takes the
+    same tests. Without one a published order is suspected at most."""
     out: Path | None = None
     """Folder for the report (default: runs/audit/MODEL-BENCHMARK-DIGEST, the digest of
     all that decides the result)."""
