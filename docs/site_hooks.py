@@ -1,12 +1,15 @@
-"""What the site of the documentation takes from the code: facts of each method.
+"""What the site of the documentation takes from the code: commands and methods.
 
 MkDocs calls these while it builds (`mkdocs build --strict`). A page under `methods/`
 holds the formula of a method; title, table and place in the menu come from the rows of
 METHODS and REPLICATION_METHODS.
 """
 
+import contextlib
+import io
 from typing import Any
 
+from jaxcontam.cli import COMMANDS, main
 from jaxcontam.methods import METHODS, OWN
 from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.methods.replication.catalogue import (
@@ -70,6 +73,8 @@ def on_config(config: Any) -> Any:
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Head a method's page with its facts; fill the table of all methods."""
     folder, _, name = page.file.src_uri.removesuffix(".md").rpartition("/")
+    if name == "commands":
+        return markdown.replace("<!-- commands -->", commands())
     if folder != "methods":
         return markdown
     groups = grouped_methods()
@@ -80,6 +85,18 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
         f"| **{_TITLES[fact]}** | {_cell(text)} |" for fact, text in facts[name].items()
     )
     return f"# {name}\n\n| | |\n|---|---|\n{table}\n\n## Formula\n\n{markdown}"
+
+
+def commands() -> str:
+    """What `--help` says of each command: its flags with their types and defaults."""
+    parts = []
+    for name in COMMANDS:
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            main([name, "--help"])
+        lines = [line.rstrip() for line in said.getvalue().strip().splitlines()]
+        parts += [f"## {name}", "", "```text", *lines, "```", ""]
+    return "\n".join(parts)
 
 
 def overview(groups: dict[str, dict[str, dict[str, str]]]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from docs.site_hooks import grouped_methods, overview
+from docs.site_hooks import commands, grouped_methods, overview
 from examples import any_engine
 from jaxcontam.cli import COMMANDS, parse
 from jaxcontam.methods import METHODS as ROWS
@@ -137,3 +137,9 @@ def test_rooms_of_the_picture_are_rooms_of_the_house():
         if path.is_dir() and (path / "__init__.py").exists()
     }
     assert rooms <= set(named)
+
+
+def test_page_of_commands_has_the_flags_of_each():
+    page = commands()
+    assert re.findall(r"^## (\w+)$", page, re.M) == [*COMMANDS]
+    assert "--reference" in page and "\x1b" not in page

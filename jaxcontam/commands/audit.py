@@ -43,7 +43,8 @@ class Audit(ScoringFlags, AuditDesign):
     Examples:
         # what it costs and could find
         jaxcontam audit MODEL_DIR benchmark.jsonl --dry-run
-        jaxcontam audit MODEL_DIR benchmark.jsonl  # p-value, verdict, report
+        # p-value, verdict, report
+        jaxcontam audit MODEL_DIR benchmark.jsonl --reference OLDER_DIR
         jaxcontam audit MODEL_DIR mmlu.jsonl --group-field subject
         # a served model
         jaxcontam audit api:https://host/v1#NAME benchmark.jsonl --tokenizer DIR
