@@ -285,7 +285,8 @@ def _print_reading(document: dict, out: Path, page: Path, console: Console) -> N
     console.print(
         f"report:      {page}\n"
         f"check it:    {program} verify {out}\n"
-        f"audit a set: {program} audit {out / MODEL_DIR} {out / 'sets/pydocs-10.txt'}",
+        f"audit a set: {program} audit {out / MODEL_DIR} {out / 'sets/pydocs-10.txt'}"
+        " --shuffled",
         highlight=False,
         soft_wrap=True,
     )
