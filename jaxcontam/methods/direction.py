@@ -23,7 +23,8 @@ METHOD = PairMethod(
     words=ProofWords(
         meaning="A small p-value says that the model expects examples after those "
         "published before them, and less the other way round. Like stands beside like "
-        "in most files, which works both ways; memory works forwards alone. ",
+        "in most files, which works both ways; memory, and an order that means "
+        "something to a reader, work forwards alone. ",
         assumed={
             "reversibility": "that, before any model was trained, each run of four "
             "examples was as likely to be published backwards; like examples may stand "

@@ -122,7 +122,7 @@ def _conclusion(test: OrderResult, kind: Kind, verdict: Verdict | None) -> str:
         return "memory does that, and so does a file that points forward itself"
     if test.numbers.log10_p > _PROVEN:
         return "that is how memory looks, but chance alone may look so"
-    return "that is how memory looks, and no likeness of neighbours"
+    return "memory looks so, and so does an order that a reader foretells"
 
 
 def _gain(name: str, mean: float, se: float) -> Gain:
