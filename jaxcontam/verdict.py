@@ -4,7 +4,7 @@ Rules and words of the report. Nothing is ever called clean. An accusation needs
 that the file can satisfy: where nobody knows that the order was drawn at random, only a
 test under reversibility can say `contaminated`, for like stands beside like in most
 files, and any model that copies from its context prefers that. Even then the order may
-mean something to a reader, so a reference model must read it, too, and be silent.
+mean something to a reader, so a reference model that reads it must be silent.
 """
 
 import dataclasses
@@ -16,11 +16,17 @@ from jaxcontam.results import (
     DESIGNED,
     KNOWN_ORDERS,
     OrderResult,
-    Pretest,
     Screening,
-    refusals,
 )
-from jaxcontam.results.terms import Verdict, base_null
+from jaxcontam.results.terms import (
+    CONTAMINATED_LEVEL,
+    GATE_LEVEL,
+    REFERENCE_LEVEL,
+    SUSPECTED_LEVEL,
+    Reason,
+    Verdict,
+    base_null,
+)
 from jaxcontam.stats.multiple import (
     benjamini_yekutieli,
     calibrated_e,
@@ -39,15 +45,6 @@ INVALID_DESIGN: Verdict = "invalid design"
 MIN_EFFECT = 0.5
 """Nats per boundary that a `no evidence` must have been able to find."""
 
-CONTAMINATED_LEVEL, SUSPECTED_LEVEL = 0.001, 0.05
-"""Levels for the adjusted p-value."""
-
-GATE_LEVEL = 0.05
-"""Level of the pre-tests before `contaminated`; a p-value's own validity asks less."""
-REFERENCE_LEVEL = 0.01
-"""At this p-value of a reference model the file points forward by itself; at this one
-of the difference the model prefers the order more than the reference does."""
-
 # Null hypotheses about the order of a file.
 _OF_ORDERS = ("exchangeability", "reversibility")
 # Orders that a model may never have seen, so silence says nothing.
@@ -55,7 +52,7 @@ _UNSEEN_ORDERS = ("tfds-hash", "unknown")
 
 
 def decide(results: Sequence[OrderResult], *, min_effect: float) -> list[OrderResult]:
-    """Fill in `p_adjusted` (Holm over benchmarks) and `verdict` of primary tests.
+    """Fill in what primary tests decide; `p_adjusted` is Holm's over benchmarks.
 
     Args:
         results: One primary test a benchmark, and others beside it; those pass
@@ -63,7 +60,8 @@ def decide(results: Sequence[OrderResult], *, min_effect: float) -> list[OrderRe
         min_effect: See `MIN_EFFECT`.
 
     Returns:
-        The results in their order, primary ones with `p_adjusted` and `verdict`.
+        The results in their order, primary ones with `p_adjusted`, `verdict` and
+        `reasons`.
     """
     primary = [i for i, result in enumerate(results) if result.primary]
     adjusted = holm(np.array([results[i].numbers.p_value for i in primary]))
@@ -74,20 +72,13 @@ def decide(results: Sequence[OrderResult], *, min_effect: float) -> list[OrderRe
             for other in results
             if other.benchmark == results[i].benchmark and not other.primary
         ]
-        verdict = _verdict(
+        verdict, reasons = _decided(
             results[i], p_adjusted, beside, n=len(primary), min_effect=min_effect
         )
         decided[i] = dataclasses.replace(
-            results[i], p_adjusted=p_adjusted, verdict=verdict
+            results[i], p_adjusted=p_adjusted, verdict=verdict, reasons=reasons
         )
     return decided
-
-
-def near_misses(result: OrderResult) -> tuple[Pretest, ...]:
-    """Checks that bear on a test and reject at the level before `contaminated`."""
-    of_direction = base_null(result.null) == "reversibility"
-    bearing = directional(result.pretests) if of_direction else result.pretests
-    return refusals(result.null, gate(bearing, GATE_LEVEL))
 
 
 def screen(results: Sequence[OrderResult]) -> tuple[Screening, ...]:
@@ -117,63 +108,75 @@ def screen(results: Sequence[OrderResult]) -> tuple[Screening, ...]:
     )
 
 
-def _verdict(
+def _decided(
     result: OrderResult,
     p_adjusted: float,
     beside: Sequence[OrderResult],
     *,
     n: int,
     min_effect: float,
-) -> Verdict:
-    """Verdict of a primary test; `n` is how many benchmarks there are."""
+) -> tuple[Verdict, tuple[Reason, ...]]:
+    """Verdict of a primary test, and why it is no more than suspected.
+
+    Args:
+        result: The test.
+        p_adjusted: Its p-value, corrected.
+        beside: Other tests of its file.
+        n: How many benchmarks there are.
+        min_effect: See `MIN_EFFECT`.
+    """
     designed, reference = result.null == DESIGNED, result.reference
     if not designed and result.refusals:
-        return INVALID_DESIGN
+        return INVALID_DESIGN, ()
     if not designed and reference and reference.p_value <= REFERENCE_LEVEL:
-        return INVALID_DESIGN
-    if p_adjusted <= CONTAMINATED_LEVEL and _proves(result, beside, n):
-        return CONTAMINATED
-    if p_adjusted <= SUSPECTED_LEVEL or any(_attracts(o, result, n) for o in beside):
-        return SUSPECTED
+        return INVALID_DESIGN, ()
+    if p_adjusted <= CONTAMINATED_LEVEL:
+        found = _obstacles(result, beside, n)
+        return (SUSPECTED, found) if found else (CONTAMINATED, ())
+    if any(_attracts(other, result, n) for other in beside):
+        return SUSPECTED, ("attraction",)
+    if p_adjusted <= SUSPECTED_LEVEL:
+        return SUSPECTED, ("weak",)
     mde = result.numbers.mde
     if mde is None or mde > min_effect or result.order_provenance in _UNSEEN_ORDERS:
-        return INCONCLUSIVE
-    return NO_EVIDENCE
+        return INCONCLUSIVE, ()
+    return NO_EVIDENCE, ()
 
 
-def _proves(result: OrderResult, beside: Sequence[OrderResult], n: int) -> bool:
-    """Whether a small p-value of this test can only come from memory."""
-    null = base_null(result.null)
-    if result.validity != "exact":
-        return False
-    if null not in _OF_ORDERS or result.order_provenance in KNOWN_ORDERS:
-        return True
-    if null == "reversibility":
-        return _is_vouched_for(result)
-    # Two tests of one file were looked at.
-    return any(
-        base_null(other.null) == "reversibility"
-        and other.validity == "exact"
-        and not near_misses(other)
-        and 2 * n * other.numbers.p_value <= CONTAMINATED_LEVEL
-        and (_is_vouched_for(result) or _is_vouched_for(other))
-        for other in beside
-    )
-
-
-def _is_vouched_for(result: OrderResult) -> bool:
-    """Whether a model that reads, too, shows that the order says nothing to a reader.
+def _obstacles(
+    result: OrderResult, beside: Sequence[OrderResult], n: int
+) -> tuple[Reason, ...]:
+    """What else than memory a small p-value could come from; nothing where it proves.
 
     Checks of a file see rules that its order follows, not what happens once: a cause
-    before its effect, events by their dates, a list that the world knows.
+    before its effect, events by their dates, a list that the world knows. A reference
+    model that reads the file does.
     """
-    reference = result.reference
-    return (
-        reference is not None
-        and reference.p_value > GATE_LEVEL
-        and reference.difference_p <= REFERENCE_LEVEL
-        and not near_misses(result)
-    )
+    found: list[Reason] = [] if result.validity == "exact" else ["approximate"]
+    null = base_null(result.null)
+    if null not in _OF_ORDERS or result.order_provenance in KNOWN_ORDERS:
+        return tuple(found)
+    directed = result
+    if null == "exchangeability":
+        others = [
+            other
+            for other in beside
+            if base_null(other.null) == "reversibility" and other.validity == "exact"
+        ]
+        if not others:
+            return (*found, "alone")
+        directed = others[0]
+        # Two tests of one file were looked at.
+        if 2 * n * directed.numbers.p_value > CONTAMINATED_LEVEL:
+            return (*found, "attraction")
+    if _near_misses(directed):
+        found.append("near miss")
+    reference = directed.reference
+    if reference is None:
+        found.append("no reference")
+    elif reference.p_value <= GATE_LEVEL or reference.difference_p > REFERENCE_LEVEL:
+        found.append("reference")
+    return tuple(found)
 
 
 def _attracts(other: OrderResult, result: OrderResult, n: int) -> bool:
@@ -182,6 +185,14 @@ def _attracts(other: OrderResult, result: OrderResult, n: int) -> bool:
         base_null(result.null) == "reversibility"
         and base_null(other.null) == "exchangeability"
         and other.validity == "exact"
-        and not near_misses(other)
+        and not _near_misses(other)
         and n * other.numbers.p_value <= CONTAMINATED_LEVEL
     )
+
+
+def _near_misses(result: OrderResult) -> bool:
+    """Whether a check that bears on a test rejects at the level before a proof."""
+    of_direction = base_null(result.null) == "reversibility"
+    # What does not bear on it is no test to correct for.
+    bearing = directional(result.pretests) if of_direction else result.pretests
+    return not all(test.passed for test in gate(bearing, GATE_LEVEL))

@@ -121,10 +121,9 @@ def test_direction_from_few_pairs_has_its_page(tmp_path):
 
 def test_natural_order_is_called_by_its_name(tmp_path):
     evidence = evidence_of(planted(-1, 1))
-    own = row_of("direction", evidence, verdict="suspected")
+    own = row_of("direction", evidence, verdict="suspected", reasons=("attraction",))
     beside = row_of("adjacency", evidence, primary=False, verdict=None)
-    own = dataclasses.replace(own, pretests=checks()[2:3])
-    # A row states the checks that bear on its null; the page shows all.
+    own = dataclasses.replace(own, pretests=checks())
     beside = dataclasses.replace(beside, pretests=checks(), p_adjusted=None)
     assert own.numbers.p_value > 0.05 and beside.numbers.p_value < 1e-9
     text, page = page_of([own, beside], [evidence, evidence], tmp_path)
@@ -148,7 +147,7 @@ REFERENCE = ReferenceResult(
     difference_se=0.5,
     difference_p=1e-4,
     difference_log10_p=-4.0,
-    reads=-0.4,
+    loglik_gap=-0.4,
 )
 
 
@@ -229,7 +228,7 @@ def printed(rows, width=80):
 def test_terminal_says_why_and_what_to_do(tmp_path):
     evidence = evidence_of(planted(-1, 1))
     rows = [
-        row_of("direction", evidence, verdict="suspected"),
+        row_of("direction", evidence, verdict="suspected", reasons=("attraction",)),
         row_of("adjacency", evidence, primary=False, verdict=None),
     ]
     rows[1] = dataclasses.replace(rows[1], p_adjusted=None)

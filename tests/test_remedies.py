@@ -153,27 +153,39 @@ def test_unscored_file_has_a_remedy():
     ("rows", "expected"),
     [
         (
-            [suspected("direction", p_adjusted=0.4), beside("adjacency", -9.0)],
+            [
+                suspected("direction", reasons=("attraction",)),
+                beside("adjacency", -9.0),
+            ],
             [["--shuffled"], ["--reference", "DIR"]],
         ),
-        ([suspected("stratified")], [["--tests", "direction"]]),
         (
-            [suspected("sharded_t", validity="asymptotic")],
+            [suspected("stratified", reasons=("alone",))],
+            [["--tests", "direction"]],
+        ),
+        (
+            [suspected("sharded_t", reasons=("approximate", "alone"))],
             [["--tests", "direction"]],
         ),
         (
             [
                 suspected(
-                    "sharded_t", validity="asymptotic", order_provenance="declared"
-                )
+                    "sharded_t", reasons=("approximate", "near miss", "no reference")
+                ),
+                beside("direction", -9.0),
             ],
+            [["--tests", "direction"]],
+        ),
+        (
+            [suspected("sharded_t", reasons=("approximate",))],
             [["--tests", "adjacency"]],
         ),
         (
-            [suspected("direction")],
+            [suspected("direction", reasons=("no reference",))],
             [["--reference", "DIR"], ["--shuffled"]],
         ),
-        ([suspected("direction", p_adjusted=0.01)], []),
+        ([suspected("direction", reasons=("reference",))], [["--shuffled"]]),
+        ([suspected("direction", reasons=("weak",))], []),
     ],
 )
 def test_suspicion_is_told_what_can_lift_it(rows, expected):
@@ -181,7 +193,8 @@ def test_suspicion_is_told_what_can_lift_it(rows, expected):
 
 
 def test_word_of_the_user_lets_the_attracting_test_decide():
-    rows = [suspected("direction", p_adjusted=0.4), beside("adjacency", -9.0)]
+    reasons = ("attraction",)
+    rows = [suspected("direction", reasons=reasons), beside("adjacency", -9.0)]
     command = [*COMMAND, "--tests", "direction,adjacency"]
     first, *_ = ways_out(rows[0], command, rows[1:])
     assert first.line is not None

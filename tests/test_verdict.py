@@ -67,7 +67,7 @@ def result(
             difference_se=0.1,
             difference_p=p_difference,
             difference_log10_p=math.log10(p_difference),
-            reads=-0.4,
+            loglik_gap=-0.4,
         )
     return OrderResult(**{**fields, **kwargs})
 
@@ -192,10 +192,17 @@ def test_direction_beside_a_test_of_random_orders_makes_it_a_proof():
     """At the level halved, since two tests of one file were looked at."""
     named = result(1e-9, reference=0.3)
     for p, verdict in ((5e-4, PROOF), (6e-4, "suspected")):
-        decided = decide([named, beside(p, null=FORWARD)], min_effect=0.5)
+        directed = beside(p, null=FORWARD, reference=0.3)
+        decided = decide([named, directed], min_effect=0.5)
         assert decided[0].verdict == verdict
-    for kwargs in ({"pretests": FAILED}, {"name": "y"}):
-        other = beside(1e-9, null=FORWARD, **kwargs)
+    # The reference of direction counts, not that of a test of random orders.
+    for kwargs in (
+        {"pretests": FAILED},
+        {"name": "y"},
+        {"reference": None},
+        {"reference": 1e-6},
+    ):
+        other = beside(1e-9, null=FORWARD, **({"reference": 0.3} | kwargs))
         assert decide([named, other], min_effect=0.5)[0].verdict == "suspected"
 
 

@@ -89,7 +89,7 @@ def _row(one: Outcome, result: OrderResult, by: float | None) -> dict[str, Any]:
         "effect_unit": result.effect_unit,
         "mde": numbers.mde,
         "verdict": result.verdict,
-        "failed_pretests": [t.name for t in result.pretests if not t.passed],
+        "failed_pretests": [t.name for t in result.refusals],
         "order_provenance": result.order_provenance,
         "tokens_scored": sum(row["tokens_scored"] for row in report["results"]),
         "wall_seconds": report["wall_seconds"],
@@ -107,7 +107,7 @@ def refused_cells(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
             "verdict": one.refused["verdict"],
             "method": one.refused["method"],
             "failed_pretests": [
-                test["name"] for test in one.refused["pretests"] if not test["passed"]
+                test.name for test in read_result(UnscoredFile, one.refused).refusals
             ],
             "remedy": _advice(one),
         }

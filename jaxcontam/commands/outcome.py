@@ -85,6 +85,6 @@ def _notes(file: AuditedFile, words: Words) -> list[str]:
             found.append(attraction_sentence(pairs, test.verdict))
     if (referred := referred_test(file)) is not None:
         found.append(reference_sentence(referred))
-    if not all(check.passed for check in file.pretests):
-        found.append(own_order_sentence(file.pretests))
+    if not all(check.passed for check in test.pretests):
+        found.append(own_order_sentence(test.pretests))
     return [note for note in found if note]

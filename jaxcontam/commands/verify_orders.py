@@ -37,7 +37,10 @@ from jaxcontam.stats.pretests import gate
 from jaxcontam.verdict import decide, screen
 
 # Only these can be differences of large numbers near 0; they have their own scale.
-_SIGNED = ("statistic", "effect", "difference", "symmetry", "lag_profile", "neighbours")
+_SIGNED = (
+    *("statistic", "effect", "difference", "loglik_gap"),
+    *("symmetry", "lag_profile", "neighbours"),
+)
 # What rounding may leave of sums of scores, as a share of all of them.
 _ROUNDING = 1e-12
 

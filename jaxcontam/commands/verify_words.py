@@ -12,7 +12,7 @@ from jaxcontam.methods.order_test import assumed_null
 from jaxcontam.methods.version_method import VersionMethod
 from jaxcontam.results import DECLARED, DESIGNED, RELEASED, OrderResult, Report
 from jaxcontam.results.terms import Provenance
-from jaxcontam.stats.pretests import made_of_any_file
+from jaxcontam.stats.pretests import is_directional, made_of_any_file
 from jaxcontam.verdict import MIN_EFFECT
 
 # Where a command's words do not say it; `variants` has one for each of its units.
@@ -76,6 +76,11 @@ def pretest_faults(stated: OrderResult, *, scored: bool) -> list[str]:
     faults = [f"pre-tests are missing: {', '.join(sorted(missing))}"] * bool(missing)
     if len(names) < len(stated.pretests):
         faults.append("a pre-test stands twice")
+    faults += [
+        f"pre-test {test.name}: directional is {test.directional}"
+        for test in stated.pretests
+        if _has_battery(stated.method) and test.directional != is_directional(test.name)
+    ]
     return faults + [
         f"pre-test {test.name}: p_value is {test.p_value!r}"
         for test in stated.pretests
@@ -93,7 +98,7 @@ def report_faults(report: Report, rows: Sequence[OrderResult]) -> list[str]:
     faults = []
     if len({(row.benchmark, row.method) for row in rows}) < len(rows):
         faults.append("a test stands twice")
-    of_file = {row.benchmark: row.pretests for row in rows}
+    of_file = {row.benchmark: row.pretests for row in rows if _has_battery(row.method)}
     faults += [
         f"{row.benchmark}: its tests state different pre-tests"
         for row in rows

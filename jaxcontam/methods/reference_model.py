@@ -1,4 +1,10 @@
-"""The same pair test of a model that cannot have seen the file, beside the target's."""
+"""The same pair test of a model that cannot have seen the file, beside the target's.
+
+Dimension key
+    Q  numbers of first tokens
+    K  strata
+    S  examples of a stratum
+"""
 
 import dataclasses
 
@@ -34,25 +40,26 @@ def reference_result(
     Raises:
         ValueError: If a matrix is missing or not finite.
     """
-    if evidence.pairs is None or evidence.reference_pairs is None:
+    pairs, orders = evidence.pairs, evidence.orders
+    if pairs is None or orders is None or evidence.reference_pairs is None:
         raise ValueError("no pair matrices of a reference model")
-    missing, missing_of_reference = map(
-        np.isnan, (evidence.pairs, evidence.reference_pairs)
-    )
+    missing, missing_of_reference = map(np.isnan, (pairs, evidence.reference_pairs))
     if not np.array_equal(missing, missing_of_reference):
         raise ValueError("the reference was asked for other pairs")
-    more = evidence.reference_pairs - evidence.pairs
-    between = ~np.eye(more.shape[-1], dtype=bool)
+    gap_QKSS = evidence.reference_pairs - pairs
+    there_KS = orders[:, 0] >= 0
+    there_KSS = there_KS[:, :, None] & there_KS[:, None, :]
+    there_KSS &= ~np.eye(there_KS.shape[1], dtype=bool)
     # Where in the file it lies enters no p-value, and takes time.
     method = dataclasses.replace(method, locates=False)
     own, difference = (
         method.numbers(
-            dataclasses.replace(evidence, pairs=pairs),
+            dataclasses.replace(evidence, pairs=one),
             grouped=False,
             seed=seed,
             content_digest=content_digest,
         )
-        for pairs in (evidence.reference_pairs, -more)
+        for one in (evidence.reference_pairs, -gap_QKSS)
     )
     return ReferenceResult(
         name=name,
@@ -65,5 +72,6 @@ def reference_result(
         difference_se=difference.effect_se,
         difference_p=difference.p_value,
         difference_log10_p=difference.log10_p,
-        reads=float(np.nanmean(more[..., between])),
+        # Of several numbers of first tokens the last one is all of them.
+        loglik_gap=float(np.nanmean(gap_QKSS[-1][there_KSS])),
     )

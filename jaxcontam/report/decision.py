@@ -7,36 +7,23 @@ results. Terminal, page and results.csv say the same.
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Literal
 
 from jaxcontam.report.numbers import p_of, p_words, plain_p
 from jaxcontam.report.plain_names import plain_name
 from jaxcontam.results import (
     DESIGNED,
     OrderResult,
-    Pretest,
     ReferenceResult,
     UnscoredFile,
 )
 from jaxcontam.results.report import Result
-from jaxcontam.results.terms import Provenance, base_null
-from jaxcontam.verdict import (
-    CONTAMINATED_LEVEL,
+from jaxcontam.results.terms import (
     GATE_LEVEL,
     REFERENCE_LEVEL,
-    near_misses,
+    Provenance,
+    Reason,
+    base_null,
 )
-
-Reason = Literal[
-    "approximate",
-    "attraction",
-    "alone",
-    "gate",
-    "unread",
-    "reference",
-    "weak",
-]
-"""Why a test says no more than `suspected`."""
 
 # Provenances of orders that are known to be random.
 _KNOWN: dict[Provenance, str] = {
@@ -56,26 +43,15 @@ class AuditedFile:
     Attributes:
         test: A primary result.
         beside: The other tests of the same file.
-        n_files: Primary results of the report.
     """
 
     test: OrderResult
     beside: tuple[OrderResult, ...] = ()
-    n_files: int = 1
 
     @property
     def tests(self) -> tuple[OrderResult, ...]:
         """All tests of the file, the deciding one first."""
         return self.test, *self.beside
-
-    @property
-    def pretests(self) -> list[Pretest]:
-        """All checks of the file: a test states only those that bear on its null."""
-        found: dict[str, Pretest] = {}
-        for test in self.tests:
-            for check in test.pretests:
-                found.setdefault(check.name, check)
-        return list(found.values())
 
     @property
     def reference(self) -> ReferenceResult | None:
@@ -99,30 +75,20 @@ class AuditedFile:
     @property
     def attracting(self) -> OrderResult | None:
         """What would be proof, had the order been drawn, beside a silent direction."""
-        if base_null(self.test.null) != "reversibility" or self.is_strong(self.test):
+        of_direction = base_null(self.test.null) == "reversibility"
+        if not of_direction or "attraction" not in self.test.reasons:
             return None
         found = [
             other
             for other in self.beside
-            if base_null(other.null) == "exchangeability"
-            and other.validity == "exact"
-            and not other.refusals
-            and self.is_strong(other)
+            if base_null(other.null) == "exchangeability" and other.validity == "exact"
         ]
-        return min(found, key=lambda other: other.numbers.log10_p, default=None)
-
-    def is_strong(self, test: OrderResult, n_looks: int = 1) -> bool:
-        """Whether a p-value alone would do, with all benchmarks counted."""
-        if test.p_adjusted is not None:
-            return test.p_adjusted <= CONTAMINATED_LEVEL
-        looked = math.log10(n_looks * max(1, self.n_files))
-        return test.numbers.log10_p + looked <= math.log10(CONTAMINATED_LEVEL)
+        return min(found, key=lambda other: other.numbers.log10_p)
 
 
 def audited_files(results: Sequence[Result]) -> list[AuditedFile]:
     """Each primary order test of a report, with the tests beside it."""
     tests = [result for result in results if isinstance(result, OrderResult)]
-    n_files = sum(test.primary for test in tests)
     return [
         AuditedFile(
             test,
@@ -131,7 +97,6 @@ def audited_files(results: Sequence[Result]) -> list[AuditedFile]:
                 for other in tests
                 if other.benchmark == test.benchmark and other.method != test.method
             ),
-            n_files,
         )
         for test in tests
         if test.primary
@@ -154,7 +119,7 @@ def why(file: AuditedFile) -> str:
     if test.verdict == "contaminated":
         words.append(_why_contaminated(file))
     if test.verdict == "suspected":
-        words += [_said_of(reason, file) for reason in reasons(file)]
+        words += [_said_of(reason, file) for reason in test.reasons]
     if test.verdict == "contaminated" and (reference := file.reference) is not None:
         p = p_words(reference.log10_p, test.validity)
         words.append(
@@ -170,28 +135,6 @@ def is_of_order(test: OrderResult | UnscoredFile) -> bool:
         # Of secrets and rewrites, whose owner drew them.
         return test.order_provenance != "declared"
     return base_null(test.null) in ("exchangeability", "reversibility")
-
-
-def reasons(file: AuditedFile) -> list[Reason]:
-    """Why a `suspected` test is not `contaminated`; at least one reason."""
-    test = file.test
-    is_known = test.order_provenance in _KNOWN
-    if not file.is_strong(test):
-        attracts = not is_known and file.attracting is not None
-        return ["attraction"] if attracts else ["weak"]
-    found: list[Reason] = [] if test.validity == "exact" else ["approximate"]
-    if is_known:
-        return found
-    if base_null(test.null) == "exchangeability":
-        if file.directed is None:
-            return [*found, "alone"]
-        if not file.is_strong(file.directed, n_looks=2):
-            return [*found, "attraction"]
-    if near_misses(test):
-        found.append("gate")
-    if file.reference is None:
-        found.append("unread")
-    return found or ["reference"]
 
 
 def refusal(test: OrderResult | UnscoredFile, found: str | None = None) -> str:
@@ -255,26 +198,21 @@ def _said_of(reason: Reason, file: AuditedFile) -> str:
     """One reason in words."""
     if reason == "attraction":
         return _attraction_words(file)
-    if reason == "gate":
+    if reason == "near miss":
         return (
-            "The file may point forward by itself: a check comes too close to its "
-            f"limit ({_near_misses(file.test)})."
+            "A check of the file comes too close to its limit "
+            f"({_nearest_miss(file.directed or file.test)})."
         )
     if reason == "reference" and (reference := file.reference) is not None:
-        return (
-            f"{reference.name} does not speak clearly against that: its own "
-            f"{p_words(reference.log10_p)} should be above {GATE_LEVEL}, and the "
-            f"difference's {p_words(reference.difference_log10_p)} at most "
-            f"{REFERENCE_LEVEL}."
-        )
+        return _unsettled(reference)
     return {
         "approximate": "Its p-value is approximate, and an approximate test never says "
         "more than suspected.",
         "alone": "Files that nobody shuffled put like beside like, which any model "
         "that copies from its context prefers, so that test alone says no more than "
         "suspected.",
-        "unread": "An order that means something (causes before effects, events by "
-        "date, a list that the world knows) can be foretold by reading: only a "
+        "no reference": "An order that means something (causes before effects, events "
+        "by date, a list that the world knows) can be foretold by reading: only a "
         "reference model that reads as well and cannot have seen the file tells that "
         "from memory.",
         "weak": "The p-value is too large for more than a suspicion.",
@@ -300,9 +238,26 @@ def _attraction_words(file: AuditedFile) -> str:
     )
 
 
-def _near_misses(test: OrderResult) -> str:
-    """Checks that reject at the level before `contaminated`, by their p-values."""
-    return "; ".join(
-        f"{plain_name(check.name)}, p = {plain_p(check.p_value)}"
-        for check in sorted(near_misses(test), key=lambda check: check.p_value)
+def _unsettled(reference: ReferenceResult) -> str:
+    """What of a reference model leaves the question open."""
+    found = []
+    if reference.p_value <= GATE_LEVEL:
+        p = plain_p(reference.p_value)
+        found.append(f"its own p is {p}, where above {GATE_LEVEL} is needed")
+    if reference.difference_p > REFERENCE_LEVEL:
+        p = plain_p(reference.difference_p)
+        found.append(f"the difference has p = {p}, where {REFERENCE_LEVEL} is needed")
+    return (
+        f"{reference.name}, the reference model, does not settle whether the order can "
+        f"be foretold by reading: {' and '.join(found)}."
     )
+
+
+def _nearest_miss(test: OrderResult) -> str:
+    """The check that bears on a test with the smallest p-value."""
+    of_direction = base_null(test.null) == "reversibility"
+    found = min(
+        (check for check in test.pretests if check.directional or not of_direction),
+        key=lambda check: check.p_value,
+    )
+    return f"{plain_name(found.name)}, p = {plain_p(found.p_value)}"

@@ -328,7 +328,7 @@ def _evidence(
         rows = side_by_side(referred, model)
         parts.append(Heading("Beside a reference model"))
         parts.append(Table(SIDE_BY_SIDE_HEADER, rows, "the test of a reference model"))
-    return [*parts, *_alone(test, report), *_own_order(file.pretests)]
+    return [*parts, *_alone(test, report), *_own_order(test.pretests)]
 
 
 def _all_tests(file: AuditedFile, report: Report) -> list[Part]:

@@ -10,7 +10,14 @@ from jaxcontam.report.decision import AuditedFile, is_of_order, refusal
 from jaxcontam.report.numbers import effect_words, p_cell, p_of, p_words
 from jaxcontam.report.plain_names import plain_name
 from jaxcontam.results import DESIGNED, OrderResult, Pretest, Report, UnscoredFile
-from jaxcontam.results.terms import ORDER_WORDS, ProofWords, Validity, Words, base_null
+from jaxcontam.results.terms import (
+    ORDER_WORDS,
+    REFERENCE_LEVEL,
+    ProofWords,
+    Validity,
+    Words,
+    base_null,
+)
 
 OWN_ORDER_HEADER = (
     "copying",
@@ -21,7 +28,6 @@ OWN_ORDER_HEADER = (
 _COLUMNS = ("blind_attraction", "blind_lags", "blind_direction")
 _ALIKE, _POINTS = ("blind_attraction", "blind_lags"), "blind_direction"
 SIDE_BY_SIDE_HEADER = ("model", "p", "effect ± se")
-_ALIKE_LEVEL = 0.05
 # A run of examples is named where the chance of one as good is no larger than this.
 _LOCAL_LEVEL = 0.05
 # Expected share of false ones among benchmarks that are listed for a closer look.
@@ -253,13 +259,13 @@ def reference_sentence(test: OrderResult) -> str | None:
         f"{p_words(found.difference_log10_p, test.validity)}"
     )
     more = "the model prefers the order more than the reference does"
-    if found.difference_p > _ALIKE_LEVEL:
+    if found.difference_p > REFERENCE_LEVEL:
         more = "what the model prefers more than the reference may be chance"
     reads = (
-        f"The reference gives an example {abs(found.reads):.2g} nats "
-        f"{'less' if found.reads < 0 else 'more'} than the model does"
+        f"The reference gives an example {abs(found.loglik_gap):.2g} nats "
+        f"{'less' if found.loglik_gap < 0 else 'more'} than the model does"
     )
-    if found.reads < 0:
+    if found.loglik_gap < 0:
         reads += ": the model remembers it, or the reference reads less well and may "
         reads += "miss what the model foretells"
     return f"{said}: {more}. {reads}."

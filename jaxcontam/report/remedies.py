@@ -4,7 +4,7 @@ import dataclasses
 import shlex
 from collections.abc import Sequence
 
-from jaxcontam.report.decision import AuditedFile, is_of_order, reasons
+from jaxcontam.report.decision import AuditedFile, is_of_order
 from jaxcontam.report.order_words import proof_words
 from jaxcontam.results import OrderResult, UnscoredFile
 from jaxcontam.results.terms import Words, base_null
@@ -125,16 +125,15 @@ class Advice:
     def _of_suspected(self, file: AuditedFile) -> list[tuple[str, list[str]]]:
         """All that may turn a suspicion into a verdict."""
         found: list[tuple[str, list[str]]] = []
-        test, why = file.test, reasons(file)
-        points = any(check.directional for check in test.refusals)
-        if "alone" in why and not points:
-            found.append((_DIRECTION, self._test_under("reversibility")))
-        if why == ["approximate"]:
+        why = set(file.test.reasons)
+        if "alone" in why:
+            return [(_DIRECTION, self._test_under("reversibility"))]
+        if "approximate" in why:
             null = "exchangeability" if file.directed is None else "reversibility"
-            found.append((_EXACT, self._test_under(null)))
-        if "unread" in why:
+            return [(_EXACT, self._test_under(null))]
+        if "no reference" in why:
             found.append((_REFERENCE, self._reference_flags()))
-        if {"attraction", "unread"} & set(why) and "--shuffled" not in self.command:
+        if why - {"weak"} and "--shuffled" not in self.command:
             # The test that then decides, if the command names another.
             other, named = file.attracting, "--tests" in self.command
             tests = ["--tests", other.method] if other is not None and named else []

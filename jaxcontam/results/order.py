@@ -12,6 +12,7 @@ import numpy as np
 from jaxcontam.results.terms import (
     Null,
     Provenance,
+    Reason,
     Validity,
     Verdict,
     base_null,
@@ -77,8 +78,9 @@ class ReferenceResult:
         difference_se: Standard error.
         difference_p: p-value of the difference, by the same test.
         difference_log10_p: log10 of it.
-        reads: Mean log-likelihood of an example, less the model's, in nats: below 0
-            where the reference reads the file less well, or the model remembers it.
+        loglik_gap: Mean log-likelihood of an example, less the model's, in nats: below
+            0 where the reference reads the file less well, or the model remembers it.
+            It enters no verdict.
     """
 
     name: str
@@ -91,7 +93,7 @@ class ReferenceResult:
     difference_se: float | None
     difference_p: float
     difference_log10_p: float
-    reads: float
+    loglik_gap: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,6 +267,7 @@ class OrderResult:
         effect_unit: Unit of `effect`, `effect_se` and `mde`.
         pretests: All checks of the file, those that the null does not need, too.
         verdict: One of the words of `jaxcontam.verdict`; None for secondary tests.
+        reasons: Why a `suspected` test is no more than that; else empty.
         warnings: What the reader should know, one sentence each.
         n_repeats: Examples that repeat an earlier one and were left out.
         reference: The same test of a reference model, if one was given.
@@ -294,6 +297,7 @@ class OrderResult:
     effect_unit: str
     pretests: tuple[Pretest, ...] = ()
     verdict: Verdict | None = None
+    reasons: tuple[Reason, ...] = ()
     warnings: tuple[str, ...] = ()
     n_repeats: int = 0
     reference: ReferenceResult | None = None
@@ -312,7 +316,7 @@ class OrderResult:
 
     @property
     def refusals(self) -> tuple[Pretest, ...]:
-        """Failed checks that the null does not survive."""
+        """Failed checks that rule the null out."""
         return refusals(self.null, self.pretests)
 
 
@@ -344,15 +348,15 @@ class UnscoredFile:
 
     @property
     def refusals(self) -> tuple[Pretest, ...]:
-        """Failed checks that the null does not survive."""
+        """Failed checks that rule the null out."""
         return refusals(self.null, self.pretests)
 
 
 def refusals(null: Null, pretests: Sequence[Pretest]) -> tuple[Pretest, ...]:
-    """Failed checks of a file that a null hypothesis does not survive.
+    """Failed checks of a file that rule a null hypothesis out.
 
-    What is alike stands side by side read backwards, too: a reversible order survives
-    all but what points forward.
+    What is alike stands side by side read backwards, too: only what points forward
+    rules a reversible order out.
     """
     of_direction = base_null(null) == "reversibility"
     return tuple(

@@ -13,6 +13,33 @@ Verdict = Literal[
 ]
 """What a report says of a benchmark; never that it is clean."""
 
+Reason = Literal[
+    "approximate",
+    "alone",
+    "attraction",
+    "near miss",
+    "no reference",
+    "reference",
+    "weak",
+]
+"""Why a test is no more than `suspected`.
+
+Its p-value is approximate; it needs a random order, and no test of direction stands
+beside it, or one that finds less; a check of the file hardly passed; no reference model
+was asked, or it does not settle the question; the p-value is too large.
+"""
+
+CONTAMINATED_LEVEL, SUSPECTED_LEVEL = 0.001, 0.05
+"""Levels for the adjusted p-value."""
+
+GATE_LEVEL = 0.05
+"""Level of the pre-tests before `contaminated`, which a reference model's own p-value
+must exceed, too; a p-value's own validity asks less."""
+
+REFERENCE_LEVEL = 0.01
+"""At this p-value of a reference model the file points forward by itself; at this one
+of the difference the model prefers the order more than the reference does."""
+
 RankingVerdict = Literal[
     "members rank higher",
     "may rank higher",

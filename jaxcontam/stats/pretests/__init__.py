@@ -7,6 +7,7 @@ then be found guilty. Failing checks turn the verdict into `invalid design`.
 
 from jaxcontam.stats.pretests.battery import (
     directional,
+    is_directional,
     made_of_any_file,
     pretest_battery,
 )
@@ -21,6 +22,7 @@ __all__ = [
     "columns",
     "directional",
     "gate",
+    "is_directional",
     "made_of_any_file",
     "pretest_battery",
 ]

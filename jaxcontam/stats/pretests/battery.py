@@ -14,7 +14,7 @@ import numpy as np
 from jaxcontam.results import Pretest
 from jaxcontam.stats.pretests.attraction import OPEN, RESOLVED, attraction_of, far_apart
 from jaxcontam.stats.pretests.blind import blind_pretests
-from jaxcontam.stats.pretests.checks import Check, checks_of
+from jaxcontam.stats.pretests.checks import Check, checks_of, points_forward
 from jaxcontam.stats.pretests.fields import texts_of_flags
 from jaxcontam.stats.pretests.forward import forward_pretests
 from jaxcontam.stats.pretests.gate import LEVEL, gate
@@ -60,7 +60,8 @@ def pretest_battery(
     at every field (labels that are blocked or sorted, contexts that
     repeat in runs, ids that the model can read), and at what a copying scorer that
     never saw the file makes of its order (see `blind_pretests`). All are two-sided but
-    those of duplicates and contexts, which may be scattered but not gathered. A pass
+    those of duplicates and contexts, which may be scattered but not gathered, and of
+    the learned rule. A pass
     does not prove exchangeability. A remedy is named only if the whole battery passes
     with it.
 
@@ -111,6 +112,15 @@ def made_of_any_file() -> tuple[Check | Pretest, ...]:
     return (*checks_of("ab", {}), *of_texts)
 
 
+def is_directional(name: str) -> bool:
+    """Whether the check of this name bears on a reversible order."""
+    kind = name.partition(":")[0]
+    found = {
+        test.name.partition(":")[0]: test.directional for test in made_of_any_file()
+    }
+    return found.get(kind, points_forward(kind))
+
+
 def directional(pretests: Sequence[Pretest]) -> tuple[Pretest, ...]:
     """Those that a reversible order must pass: grouping reads the same backwards."""
     return tuple(test for test in pretests if test.directional)
@@ -142,8 +152,11 @@ def _run(
     tests = [found[check.name] for check in checks]
     blind = blind_pretests(texts, groups=groups, blocks=blocks, seed=seed)
     forward = forward_pretests(texts, groups=groups, blocks=blocks, seed=seed)
-    learned = learned_direction(texts, groups=groups, blocks=blocks, seed=seed)
-    return gate([*tests, *forward, learned, *blind])
+    others = [*tests, *forward, *blind]
+    learned = learned_direction(
+        texts, groups=groups, blocks=blocks, n_checks=1 + len(others), seed=seed
+    )
+    return gate([*others, learned])
 
 
 def _by_permutation(

@@ -62,7 +62,12 @@ class Check:
     @property
     def directional(self) -> bool:
         """Whether it bears on the reversed order too."""
-        return self.name.partition(":")[0] in _DIRECTIONAL
+        return points_forward(self.name.partition(":")[0])
+
+
+def points_forward(kind: str) -> bool:
+    """Whether checks of a kind look at what changes its sign if read backwards."""
+    return kind in _DIRECTIONAL
 
 
 def checks_of(

@@ -35,7 +35,12 @@ from jaxcontam.stats.pretests.attraction import (
 )
 from jaxcontam.stats.pretests.gate import gate
 from jaxcontam.stats.pretests.marks import numbers_by_place, scales
-from jaxcontam.stats.pretests.null import joined_runs, neighbour_pairs, value_codes
+from jaxcontam.stats.pretests.null import (
+    ends_of,
+    joined_runs,
+    neighbour_pairs,
+    value_codes,
+)
 from jaxcontam.stats.pretests.similarity import tfidf, words_of
 
 if TYPE_CHECKING:
@@ -43,8 +48,6 @@ if TYPE_CHECKING:
 
 # Rows per stratum; short files have smaller ones, so that 2 ^ -K does not bind.
 _SIZE, _SMALL, _SHORT = 8, 5, 320
-# Characters read from the beginning of each row, and from its end.
-_CHARACTERS = 2_000
 # A word that can be handed on is in at most this many rows, or this share of them.
 _FEW_ROWS, _RARE = 3, 0.02
 # First words that may tell speakers apart, letters that may tell languages apart.
@@ -98,7 +101,7 @@ def forward_pretests(
     if groups is not None and blocks is not None:
         raise ValueError("groups and blocks must not both be given")
     rows = list(texts) if blocks is None else joined_runs(texts, blocks)
-    rows = [_ends_of(row) for row in rows]
+    rows = [ends_of(row) for row in rows]
     codes_N = value_codes([None] * len(rows) if groups is None else groups)
     size = _SMALL if len(rows) < _SHORT else _SIZE
     left_P, right_P, stratum_P = neighbour_pairs(codes_N, size)
@@ -267,9 +270,3 @@ def _words_after(pattern: re.Pattern[str], row: str) -> set[str]:
 
 def _products(left: "csr_array", right: "csr_array") -> np.ndarray:
     return np.asarray(left.multiply(right).sum(axis=1), np.float64).ravel()
-
-
-def _ends_of(text: str) -> str:
-    if len(text) <= 2 * _CHARACTERS:
-        return text
-    return f"{text[:_CHARACTERS]}\n{text[-_CHARACTERS:]}"

@@ -12,13 +12,13 @@ Dimension key
     N  rows
     P  pairs of neighbours within a stratum
     K  strata
-    C  rows of a block
+    C  rows of some strata, those that have pairs
     B  drawn signs
     Q  kinds of features, of which the best counts
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,21 +26,29 @@ import numpy as np
 from jaxcontam.results import Pretest
 from jaxcontam.stats.max_t import max_t
 from jaxcontam.stats.pretests.attraction import OPEN
-from jaxcontam.stats.pretests.null import joined_runs, neighbour_pairs, value_codes
+from jaxcontam.stats.pretests.null import (
+    ends_of,
+    joined_runs,
+    neighbour_pairs,
+    value_codes,
+)
 from jaxcontam.stats.pretests.similarity import cosines, tfidf, words_of
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-STRATUM = 4
-"""Rows of a stratum: many short ones, since what is learned grows with their number."""
-
+# Rows of a stratum: many short ones, since what is learned grows with their number.
+_STRATUM = 4
 # Strata that learn from each other: all of a short file, ever fewer of a long one, so
 # that the pairs of strata grow no faster than the file.
 _MOST_AT_ONCE, _FEWEST_AT_ONCE, _MOST_PAIRS = 512, 32, 2**22
 # Words at the beginning and at the end of a row that count by their place.
 _AT_ENDS = 3
 _FIRST_DRAWS, _DRAWS = 499, 9_999
+# Draws for each check of the battery: Holm multiplies the smallest p-value.
+_DRAWS_A_CHECK = 400
+# Sums of float32 that differ by less are ties, relative.
+_ROUNDING = 1e-6
 
 
 def learned_direction(
@@ -48,6 +56,7 @@ def learned_direction(
     *,
     groups: Sequence[object] | None = None,
     blocks: Sequence[object] | None = None,
+    n_checks: int = 1,
     seed: int = 0,
 ) -> Pretest:
     """Whether the direction of some strata foretells that of others.
@@ -60,41 +69,49 @@ def learned_direction(
     of <phi_k, phi_l> over pairs of strata, against random signs of the strata: exact
     for any features. These are TF-IDF of words, of words with pairs of words, and of
     the first and last words of a row; the best of the three counts, by max-T. Blind to
-    what happens once: an effect after its cause, events by their dates.
+    what happens once: an effect after its cause, events by their dates. Fewer than some
+    60 rows teach no rule: p is at least two in 2 ** K.
 
     Args:
-        texts: Rows in published order.
+        texts: Rows in published order; of long ones both ends are read.
         groups: Compare rows of equal value only.
         blocks: Take runs of equal value as rows.
+        n_checks: Checks of the battery, which Holm corrects for.
         seed: Seeds the drawn signs.
 
     Returns:
         A directional row, one-sided; its statistic is the best one's standard score.
 
+    Raises:
+        ValueError: If both groups and blocks are given.
+
     Source:
         A U-statistic of the antisymmetric part of a bilinear form; our own.
     """
+    if groups is not None and blocks is not None:
+        raise ValueError("groups and blocks must not both be given")
     rows = list(texts) if blocks is None else joined_runs(texts, blocks)
     codes_N = value_codes([None] * len(rows) if groups is None else groups)
-    left_P, right_P, stratum_P = neighbour_pairs(codes_N, STRATUM)
+    left_P, right_P, stratum_P = neighbour_pairs(codes_N, _STRATUM)
+    # Strata without a pair say nothing.
+    _, stratum_P = np.unique(stratum_P, return_inverse=True)
     K = int(stratum_P.max()) + 1 if len(stratum_P) else 0
-    words = [words_of(row) for row in rows]
-    kinds = [tfidf(features) for features in _features(words)]
     size = min(_MOST_AT_ONCE, max(_FEWEST_AT_ONCE, _MOST_PAIRS // max(K, 1)))
     parts = [
         slice(*np.searchsorted(stratum_P, (first, first + size)).tolist())
         for first in range(0, K, size)
     ]
+    words = [words_of(ends_of(row)) for row in rows]
     agreements = [
-        [_agreement(x, left_P[at], right_P[at], stratum_P[at]) for x in kinds]
-        for at in parts
+        [_agreement(vectors_NV, left_P[at], right_P[at], stratum_P[at]) for at in parts]
+        for vectors_NV in map(tfidf, _features(words))
     ]
-    applicable = any(
-        agreement_KK.any() for of_part in agreements for agreement_KK in of_part
-    )
+    applicable = any(one_KK.any() for of_kind in agreements for one_KK in of_kind)
     statistic, p_value = 0.0, 1.0
-    for n_draws in (_FIRST_DRAWS, _DRAWS) if applicable else ():
-        best = max_t(_drawn(agreements, n_draws, seed))
+    most = max(_DRAWS, _DRAWS_A_CHECK * n_checks - 1)
+    for n_draws in (_FIRST_DRAWS, most) if applicable else ():
+        sums_QB = _drawn(agreements, n_draws, seed)
+        best = max_t(sums_QB, tolerances=_ROUNDING * np.abs(sums_QB).max(axis=1))
         statistic, p_value = best.statistic, best.p_value
         if p_value > OPEN:
             break
@@ -108,17 +125,17 @@ def learned_direction(
     )
 
 
-def _features(words: Sequence[Sequence[str]]) -> tuple[Sequence[Sequence[str]], ...]:
+def _features(words: Sequence[Sequence[str]]) -> Iterator[Sequence[Sequence[str]]]:
     """Words; words and pairs of words; first and last words. Ends are words, too."""
-    pairs = [
+    yield words
+    yield [
         [*row, *(f"{a} {b}" for a, b in itertools.pairwise(["", *row, ""]))]
         for row in words
     ]
-    ends = [
+    yield [
         [*(f" {w}" for w in row[:_AT_ENDS]), *(f"{w} " for w in row[-_AT_ENDS:])]
         for row in words
     ]
-    return words, pairs, ends
 
 
 def _agreement(
@@ -127,18 +144,33 @@ def _agreement(
     right_P: np.ndarray,
     stratum_P: np.ndarray,
 ) -> np.ndarray:
-    """(K, K) float32, half of <phi_k, phi_l>; 0 on the diagonal."""
-    first = min(left_P.min(), right_P.min())
-    last = max(left_P.max(), right_P.max())
-    cosines_CC = cosines(vectors_NV[first : last + 1])
-    left_P, right_P = left_P - first, right_P - first
-    same_PP = cosines_CC[np.ix_(left_P, left_P)] * cosines_CC[np.ix_(right_P, right_P)]
-    crossed_PC = cosines_CC[np.ix_(left_P, right_P)]
-    same_PP -= crossed_PC * crossed_PC.T
+    """(K, K) float32, half of <phi_k, phi_l> of the strata; 0 on the diagonal.
+
+    Args:
+        vectors_NV: Unit rows of the file.
+        left_P: First row of each pair of neighbours.
+        right_P: The row after it.
+        stratum_P: Its stratum, ascending.
+    """
+    rows_C = np.unique(np.concatenate([left_P, right_P]))
+    cosines_CC = cosines(_in_use(vectors_NV[rows_C]))
+    a_P, b_P = np.searchsorted(rows_C, left_P), np.searchsorted(rows_C, right_P)
+    products_PP = cosines_CC[np.ix_(a_P, a_P)] * cosines_CC[np.ix_(b_P, b_P)]
+    crossed_PP = cosines_CC[np.ix_(a_P, b_P)]
+    products_PP -= crossed_PP * crossed_PP.T
     starts_K = np.flatnonzero(np.diff(stratum_P, prepend=-1))
-    sums_KK = np.add.reduceat(np.add.reduceat(same_PP, starts_K, 0), starts_K, 1)
+    sums_KK = np.add.reduceat(np.add.reduceat(products_PP, starts_K, 0), starts_K, 1)
     np.fill_diagonal(sums_KK, 0.0)
     return sums_KK
+
+
+def _in_use(vectors_CV: "csr_array") -> "csr_array":
+    """Without columns that are empty here: most words of a file are in few rows."""
+    from scipy.sparse import csr_array
+
+    used, columns = np.unique(vectors_CV.indices, return_inverse=True)
+    shape = (len(vectors_CV.indptr) - 1, max(1, len(used)))
+    return csr_array((vectors_CV.data, columns, vectors_CV.indptr), shape)
 
 
 def _drawn(
@@ -146,8 +178,8 @@ def _drawn(
 ) -> np.ndarray:
     """(Q, B + 1) the statistic of each kind under the same signs, published first."""
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
-    sums_QB = np.zeros((len(agreements[0]), n_draws + 1))
-    for of_part in agreements:
+    sums_QB = np.zeros((len(agreements), n_draws + 1))
+    for of_part in zip(*agreements, strict=True):
         signs_BK = rng.integers(2, size=(n_draws + 1, len(of_part[0]))) * 2 - 1
         signs_BK = signs_BK.astype(np.float32)
         signs_BK[0] = 1.0

@@ -16,6 +16,9 @@ from jaxcontam.stats.strata import split_strata
 Statistic = Callable[[np.ndarray], np.ndarray]
 """Maps `orders_RN`, each row a permutation of range(N), to one float64 per order."""
 
+# Characters read from the beginning of each row, and from its end.
+_CHARACTERS = 2_000
+
 # Indices of the orders in memory at once, which a processor's cache still holds.
 _CHUNK = 200_000
 
@@ -173,3 +176,10 @@ def _block_orders(
     shift = starts_B[moved] - (ends - lengths_B[moved])
     flat = np.arange(n_rows * n) + np.repeat(shift, lengths_B[moved])
     return flat.reshape(n_rows, n).astype(np.int32)
+
+
+def ends_of(text: str) -> str:
+    """The first and the last 2,000 characters of a row; what lies between is cut."""
+    if len(text) <= 2 * _CHARACTERS:
+        return text
+    return f"{text[:_CHARACTERS]}\n{text[-_CHARACTERS:]}"
