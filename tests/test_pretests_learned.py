@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from jaxcontam.stats.pretests import learned
 from jaxcontam.stats.pretests.learned import _agreement, learned_direction
 from jaxcontam.stats.pretests.similarity import tfidf
 
@@ -63,8 +64,16 @@ def test_sum_is_that_of_all_pairs_of_strata():
     np.testing.assert_allclose(found, products_KK, atol=1e-6)
 
 
-def test_long_files_are_compared_in_parts():
-    """A rule is found in 3,000 strata, which are not all compared with each other."""
+def test_long_files_are_compared_in_parts(monkeypatch):
+    """A rule is found in 3,000 strata, no more than 512 of which meet."""
+    sizes = []
+
+    def agreement(vectors_NV, left_P, right_P, stratum_P):
+        found = _agreement(vectors_NV, left_P, right_P, stratum_P)
+        sizes.append(len(found))
+        return found
+
+    monkeypatch.setattr(learned, "_agreement", agreement)
     rng = np.random.default_rng(3)
     rows = rows_of(rng, 12_000, [(m,) for m in MONTHS])
     # Two rows of three are out of their place.
@@ -72,6 +81,31 @@ def test_long_files_are_compared_in_parts():
     mixed = np.array(rows)
     mixed[moved] = mixed[rng.permutation(moved)]
     assert learned_direction(mixed.tolist()).p_value <= 0.001
+    assert sum(sizes) == 3 * 3_000 and max(sizes) == 512
+
+
+def test_level_holds_where_rows_drift():
+    """Topics in runs: the order is no random one, and reads as well backwards."""
+    rng = np.random.default_rng(6)
+    rejected = 0
+    for _ in range(100):
+        topic, rows = 0, []
+        for _ in range(80):
+            topic = rng.integers(5) if rng.random() < 0.3 else topic
+            rows.append(" ".join(rng.choice(WORDS[12 * topic : 12 * topic + 16], 5)))
+        rejected += learned_direction(rows).p_value <= 0.1
+    # 10 are expected, with a standard deviation of 3.
+    assert rejected <= 19
+
+
+def test_groups_without_neighbours_do_not_count():
+    """The first half of the file has no two rows of one group in a stratum."""
+    rows = rows_of(np.random.default_rng(5), 6_000, ROLES)
+    groups = [*range(3_000), *([0] * 3_000)]
+    found = learned_direction(rows, groups=groups)
+    assert found.statistic > 10
+    with pytest.raises(ValueError, match="not both"):
+        learned_direction(rows, groups=groups, blocks=groups)
 
 
 def test_groups_and_blocks_are_compared_as_such():

@@ -257,7 +257,11 @@ def outcomes_with(report, p_values):
 def test_more_cells_weaken_a_verdict_and_never_strengthen_one(finished):
     document, _ = finished
     report = json.loads((Path(document["cells"][0]["out"]) / "report.json").read_text())
-    alone, _ = decided_cells(outcomes_with(report, [5e-4]), min_effect=0.5)
+    outcomes = outcomes_with(report, [5e-4])
+    (row,) = (r for r in outcomes[0].report["results"] if r["primary"])
+    # Of an order that is known to be random; of others a reference is asked for.
+    row["order_provenance"] = "declared"
+    alone, _ = decided_cells(outcomes, min_effect=0.5)
     assert alone[0]["verdict"] == "contaminated"
     p_values = [5e-4] + [0.04] * 9
     rows, _ = decided_cells(outcomes_with(report, p_values), min_effect=0.5)
@@ -309,7 +313,13 @@ def test_file_whose_order_is_not_random_is_no_evidence_of_anything(finished):
     (one,) = outcomes_with(report, [1e-9])
     (row,) = (r for r in one.report["results"] if r["primary"])
     row["pretests"] = [
-        {"name": "length_trend", "statistic": 1.0, "p_value": 1e-4, "passed": False}
+        {
+            "name": "length_trend",
+            "statistic": 1.0,
+            "p_value": 1e-4,
+            "passed": False,
+            "directional": True,
+        }
     ]
     rows, _ = decided_cells([one], min_effect=0.5)
     assert (rows[0]["verdict"], rows[0]["failed_pretests"]) == (

@@ -12,12 +12,14 @@ from jaxcontam import Audit
 from jaxcontam.cli import main
 from jaxcontam.commands import audit as audit_command
 from jaxcontam.commands.verify_orders import verify_report
+from jaxcontam.methods.reference_model import loglik_gap
 from jaxcontam.report.document import (
     ARCHIVE_NAME,
     REPORT_NAME,
     archive_digest,
     sealed_text,
 )
+from jaxcontam.results import Evidence
 from tests.stub_models import opened_stub
 from tests.test_order_path import (
     bigrams,
@@ -25,7 +27,7 @@ from tests.test_order_path import (
     tokenizer,  # noqa: F401
 )
 
-# Words of a row's own: otherwise the world may know the order of such a list.
+# Words of a row's own.
 N_WORDS = 6
 
 
@@ -72,6 +74,27 @@ def audited(file, tokenizer, out, target, reference, *, effort):
             lambda _, name, **__: opened_stub(name, reference, tokenizer),
         )
         return command.run_on(lambda: opened_stub("target", target, tokenizer))
+
+
+def test_likelihoods_are_compared_over_pairs_that_stand_there():
+    """One stratum of three and one of two, with zeros beside it."""
+    orders_KMS = np.array([[[0, 1, 2]], [[3, 4, -1]]], np.int32)
+    pairs_KSS = np.zeros((2, 3, 3))
+    pairs_KSS[0] = -5.0 + np.arange(9).reshape(3, 3)
+    pairs_KSS[1, :2, :2] = -3.0
+    # Where fewer tokens count nothing is compared.
+    pairs = np.stack([pairs_KSS - 9.0, pairs_KSS])
+    there = np.zeros((2, 3, 3))
+    there[0], there[1, :2, :2] = -2.0, -2.0
+    evidence = Evidence(
+        orders=orders_KMS,
+        pairs=pairs,
+        reference_pairs=pairs + np.stack([there * 7, there]),
+        first_tokens=np.array([4, -1]),
+        codes=np.zeros((2, 3), np.int64),
+        runs=np.zeros((2, 3), np.int64),
+    )
+    assert loglik_gap(evidence) == pytest.approx(-2.0)
 
 
 def test_reference_that_sees_nothing_leaves_the_proof_and_its_difference(

@@ -191,6 +191,17 @@ def test_pretest_that_counts_cannot_be_called_idle(forge):
     assert "pre-test length_trend: p_value is 0.0002" in forge("ordered", idle)
 
 
+def test_pretest_of_direction_cannot_be_called_one_of_likeness(forge):
+    def turn(document):
+        for row in document["results"]:
+            for test in row["pretests"]:
+                if test["name"] == "length_trend":
+                    test["directional"] = False
+
+    said = forge("ordered", turn)
+    assert "pre-test length_trend: directional is False" in said
+
+
 @pytest.mark.parametrize(
     ("name", "dropped"), [("ordered", "length_trend"), ("quick", "blind_direction")]
 )

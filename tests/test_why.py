@@ -172,7 +172,9 @@ def test_every_suspicion_has_its_reason(rows, expected, words):
 
 
 def test_adjacency_that_fails_its_checks_raises_no_suspicion():
-    failing = beside("adjacency", -9.0, pretests=(check("label_trend", 1e-5, passed=False),))
+    failing = beside(
+        "adjacency", -9.0, pretests=(check("label_trend", 1e-5, passed=False),)
+    )
     row = suspected(log10_p=-2.0)
     assert file_of(row, failing).test.reasons == ("weak",)
 

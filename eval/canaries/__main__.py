@@ -199,10 +199,10 @@ class Canaries:
             found = read_trained(self.trained)
             check_same(found, sets, self.trained)
             return found
-        manifest = self._trained(sets, self.folder)
+        manifest = self._train(sets, self.folder)
         return Trained(manifest, planted_first(sets), self.folder / MODEL_DIR)
 
-    def _trained(self, sets: Sequence[PlannedSet], folder: Path) -> Manifest:
+    def _train(self, sets: Sequence[PlannedSet], folder: Path) -> Manifest:
         return trained(
             read_documents(self.corpus),
             sets,
@@ -222,9 +222,17 @@ class Canaries:
         folder = model.model.parent / _REFERENCE
         if self.trained is None:
             unread = [dataclasses.replace(one, copies=0) for one in model.sets]
-            manifest = self._trained(unread, folder)
+            manifest = self._train(unread, folder)
         elif folder.is_dir():
             manifest = read_manifest(folder / MANIFEST_NAME)
+            own = model.manifest
+            if not manifest.finished or manifest.n_canary_tokens:
+                raise InputError(
+                    f"{folder}: no finished model that read the background alone",
+                    hint="move it away to go without a reference",
+                )
+            if manifest.corpus_digest != own.corpus_digest:
+                raise InputError(f"{folder}: trained on another corpus")
         else:
             return None
         return Trained(manifest, model.sets, folder / MODEL_DIR)

@@ -199,7 +199,9 @@ class Record:
             have scored the file.
         failed: Names of all checks that fail.
         verdict: As for a published order, beside a reference that has read other texts
-            and knows as well what follows what.
+            and knows as well what follows what. It is asked where the p-value is at the
+            level of an accusation, and nowhere else.
+        verdict_half: The same beside one that gains half the nats from what it knows.
         verdict_ignorant: The same beside one that knows nothing.
         log10_p: log10 p of direction.
         adjacency_log10_p: log10 p of adjacency, which decides for random orders.
@@ -212,6 +214,7 @@ class Record:
     refused: bool
     failed: tuple[str, ...]
     verdict: str
+    verdict_half: str
     verdict_ignorant: str
     log10_p: float
     adjacency_log10_p: float
@@ -254,7 +257,8 @@ def audited(case: Case, background: Bigrams, reference: Bigrams) -> Record:
         for method in (_ADJACENCY, _DIRECTION)
     )
     verdicts = {}
-    for name, knowledge in (("beside", known), ("ignorant", [])):
+    for name, share in (("beside", 1.0), ("half", 0.5), ("ignorant", 0.0)):
+        knowledge = [dataclasses.replace(k, nats=share * k.nats) for k in known]
         # No reference turns a larger p-value into an accusation.
         if forward.p_value <= CONTAMINATED_LEVEL and not forward.refusals:
             other = _scored(planned, reference, knowledge).evidence
@@ -277,6 +281,7 @@ def audited(case: Case, background: Bigrams, reference: Bigrams) -> Record:
         refused=bool(forward.refusals),
         failed=tuple(test.name for test in pretests if not test.passed),
         verdict=verdicts["beside"],
+        verdict_half=verdicts["half"],
         verdict_ignorant=verdicts["ignorant"],
         log10_p=forward.numbers.log10_p,
         adjacency_log10_p=attraction.numbers.log10_p,

@@ -102,7 +102,7 @@ def report_faults(report: Report, rows: Sequence[OrderResult]) -> list[str]:
     faults += [
         f"{row.benchmark}: its tests state different pre-tests"
         for row in rows
-        if row.pretests != of_file[row.benchmark] and _has_battery(row.method)
+        if _has_battery(row.method) and row.pretests != of_file[row.benchmark]
     ]
     # Each secret alone has its own name, and the joint test decides.
     deciding = {row.benchmark: 0 for row in rows if row.method != canary.ALONE.name}

@@ -40,16 +40,12 @@ def reference_result(
     Raises:
         ValueError: If a matrix is missing or not finite.
     """
-    pairs, orders = evidence.pairs, evidence.orders
-    if pairs is None or orders is None or evidence.reference_pairs is None:
+    pairs = evidence.pairs
+    if pairs is None or evidence.reference_pairs is None:
         raise ValueError("no pair matrices of a reference model")
     missing, missing_of_reference = map(np.isnan, (pairs, evidence.reference_pairs))
     if not np.array_equal(missing, missing_of_reference):
         raise ValueError("the reference was asked for other pairs")
-    gap_QKSS = evidence.reference_pairs - pairs
-    there_KS = orders[:, 0] >= 0
-    there_KSS = there_KS[:, :, None] & there_KS[:, None, :]
-    there_KSS &= ~np.eye(there_KS.shape[1], dtype=bool)
     # Where in the file it lies enters no p-value, and takes time.
     method = dataclasses.replace(method, locates=False)
     own, difference = (
@@ -59,7 +55,7 @@ def reference_result(
             seed=seed,
             content_digest=content_digest,
         )
-        for one in (evidence.reference_pairs, -gap_QKSS)
+        for one in (evidence.reference_pairs, pairs - evidence.reference_pairs)
     )
     return ReferenceResult(
         name=name,
@@ -72,6 +68,21 @@ def reference_result(
         difference_se=difference.effect_se,
         difference_p=difference.p_value,
         difference_log10_p=difference.log10_p,
-        # Of several numbers of first tokens the last one is all of them.
-        loglik_gap=float(np.nanmean(gap_QKSS[-1][there_KSS])),
+        loglik_gap=loglik_gap(evidence),
     )
+
+
+def loglik_gap(evidence: Evidence) -> float:
+    """Mean log-likelihood of an example under the reference, less the model's, in nats.
+
+    Over the pairs that were scored, with all tokens of an example where several numbers
+    of first tokens count. A text may be cut elsewhere for a shorter context.
+    """
+    assert evidence.orders is not None
+    assert evidence.pairs is not None and evidence.reference_pairs is not None
+    there_KS = evidence.orders[:, 0] >= 0
+    there_KSS = there_KS[:, :, None] & there_KS[:, None, :]
+    there_KSS &= ~np.eye(there_KS.shape[1], dtype=bool)
+    # The last number of first tokens is all of them.
+    gap_KSS = evidence.reference_pairs[-1] - evidence.pairs[-1]
+    return float(np.nanmean(gap_KSS[there_KSS]))

@@ -127,7 +127,7 @@ def assumed_sentence(test: OrderResult, words: Words) -> str:
 
 
 def checked_sentence(test: OrderResult | UnscoredFile, words: Words) -> str:
-    """Which pre-tests the file passed."""
+    """What the pre-tests of the file say."""
     if not test.pretests:
         return f"Checked: nothing, {proof_words(words, test.method).unchecked}."
     # What copying gives without a model has a table of its own.
@@ -136,6 +136,11 @@ def checked_sentence(test: OrderResult | UnscoredFile, words: Words) -> str:
     tail = ""
     if test.null == DESIGNED:
         tail = " Shown only: a drawn order needs no such check."
+    elif len(test.refusals) < sum(not check.passed for check in test.pretests):
+        tail = (
+            " What is alike reads the same backwards: of these the test needs only the "
+            "checks of what points forward."
+        )
     return f"Checked: {'; '.join(parts)}.{tail}"
 
 

@@ -36,7 +36,7 @@ ORDER = PageWords(
         "Direction holds for files that do not point forward themselves, as steps and "
         "stories do: a model that reads them expects an answer after its question, or "
         "six after five. A reference model that cannot have seen the file shows what "
-        "reading alone gives, as far as it reads as well as the model does.",
+        "reading alone gives, provided that it reads as well as the model.",
         "The detectable effect supposes that the whole file was read. If part of it "
         "was, less is found.",
         _LEVEL,
