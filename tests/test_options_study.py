@@ -22,7 +22,8 @@ def test_every_set_is_tested_by_its_options_and_by_its_order(finished):
     document, out = finished
     found = {(row["benchmark"], row["method"]) for row in document["results"]}
     names = [f"items-{copies}" for copies in (0, 1, 2, 4, 10, 30)]
-    assert found == {(n, m) for n in names for m in ("options", "adjacency")}
+    tests = ("options", "adjacency", "direction")
+    assert found == {(name, test) for name in names for test in tests}
     assert verify_report(out / "audit")[0] == []
 
 
