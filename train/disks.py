@@ -8,8 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from jaxcontam.errors import InputError, StorageError
-from jaxcontam.processes import barrier, broadcast_bytes, process_count, process_index
+from jaxcontam.processes import (
+    barrier,
+    broadcast_bytes,
+    gather,
+    process_count,
+    process_index,
+)
 
 LOCK_NAME = "run.lock"
 _SCHEMES = ("gs", "s3")
@@ -155,10 +163,12 @@ def check_home(home: Any) -> None:
     if process_count() == 1 or "://" in str(home):
         return
     home.mkdir(parents=True, exist_ok=True)
-    if disk_leader(Path(home)) != 0:
+    leaders = gather(np.array([disk_leader(Path(home))]))
+    # All end together: one that went on would wait for the others.
+    if leaders.any():
         raise InputError(
-            f"{home}: process {process_index()} does not see what process 0 writes "
-            "there, and all processes write parts of a checkpoint",
+            f"{home}: process {int(leaders.argmax())} does not see what process 0 "
+            "writes there, and all processes write parts of a checkpoint",
             hint="--checkpoints names a folder that all hosts share, or gs://bucket/run",
         )
 
