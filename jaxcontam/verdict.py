@@ -15,7 +15,9 @@ import numpy as np
 from jaxcontam.results import (
     DESIGNED,
     KNOWN_ORDERS,
+    OrderNumbers,
     OrderResult,
+    ReferenceResult,
     Screening,
 )
 from jaxcontam.results.terms import (
@@ -45,6 +47,8 @@ INVALID_DESIGN: Verdict = "invalid design"
 MIN_EFFECT = 0.5
 """Nats per boundary that a `no evidence` must have been able to find."""
 
+# Standard error of a reference that reads its context, as a share of the model's.
+_READS = 0.01
 # Null hypotheses about the order of a file.
 _OF_ORDERS = ("exchangeability", "reversibility")
 # Orders that a model may never have seen, so silence says nothing.
@@ -165,18 +169,29 @@ def _obstacles(
         ]
         if not others:
             return (*found, "alone")
-        directed = others[0]
+        directed = min(others, key=lambda other: other.reference is None)
         # Two tests of one file were looked at.
         if 2 * n * directed.numbers.p_value > CONTAMINATED_LEVEL:
             return (*found, "attraction")
     if _near_misses(directed):
         found.append("near miss")
-    reference = directed.reference
-    if reference is None:
+    if directed.reference is None:
         found.append("no reference")
-    elif reference.p_value <= GATE_LEVEL or reference.difference_p > REFERENCE_LEVEL:
+    elif not _is_silent(directed.reference, directed.numbers, n):
         found.append("reference")
     return tuple(found)
+
+
+def _is_silent(reference: ReferenceResult, numbers: OrderNumbers, n: int) -> bool:
+    """Whether a reference finds nothing where the model finds something.
+
+    Where both read alike the difference has a random sign in each stratum, so that its
+    level is that of an accusation. A reference whose scores no context changes is
+    silent about everything.
+    """
+    reads = (reference.effect_se or 0.0) > _READS * (numbers.effect_se or 0.0)
+    more = n * reference.difference_p <= CONTAMINATED_LEVEL
+    return reads and more and reference.p_value > GATE_LEVEL
 
 
 def _attracts(other: OrderResult, result: OrderResult, n: int) -> bool:

@@ -47,12 +47,22 @@ def reader(published, gain=3.0):
     return log_likelihoods
 
 
+def bystander(pairs):
+    """A function that has read nothing and heeds what stands before, somehow."""
+    found = []
+    for context, continuation in pairs:
+        last = context.rstrip("\n").split("\n")[-1]
+        noise = zlib.crc32(f"{last}|{continuation}".encode()) % 100 / 100
+        found.append(unigram(continuation) - noise)
+    return found
+
+
 def test_function_that_read_the_file_is_found_and_nothing_is_printed(
     tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
     published = texts()
-    result = jaxcontam.audit(reader(published), published, reference=reader([]))
+    result = jaxcontam.audit(reader(published), published, reference=bystander)
     assert result.verdict == "contaminated"
     assert result.p_value == result["direction"].p_value <= 1e-3
     # A reversal of runs of four undoes three of four boundaries of memory.
@@ -252,7 +262,7 @@ def test_several_files_are_asked_by_name(tmp_path):
     for i in range(2):
         paths.append(tmp_path / f"file{i}.txt")
         paths[i].write_text("\n".join(texts(5 + i)) + "\n")
-    asked = {"effort": "quick", "reference": reader([])}
+    asked = {"effort": "quick", "reference": bystander}
     result = jaxcontam.audit(reader(texts(5)), paths, **asked)
     assert result["file0", "direction"].verdict == "contaminated"
     assert result["file1", "direction"].verdict != "contaminated"

@@ -127,10 +127,16 @@ def test_running_names_are_sent_to_a_reference_by_any_test():
 def test_nothing_is_left_where_the_reference_prefers_the_order_too():
     command = [*COMMAND, "--reference", "old"]
     # No check failed: the reference alone refused.
-    for found in (row(), row(LENGTH)):
+    for found in (row(method="direction"), row(LENGTH)):
         assert remedy(found, command) is None
         said = advice(found, command)
         assert said is not None and "the reference model prefers" in said
+
+
+def test_reference_that_copies_leaves_direction_to_decide():
+    """It prefers like beside like, as every model of use does."""
+    found = remedy(row(), [*COMMAND, "--reference", "old"])
+    assert found is not None and found.endswith("--reference old --tests direction")
 
 
 def test_unscored_file_has_a_remedy():
@@ -157,7 +163,7 @@ def test_unscored_file_has_a_remedy():
                 suspected("direction", reasons=("attraction",)),
                 beside("adjacency", -9.0),
             ],
-            [["--shuffled"], ["--reference", "DIR"]],
+            [["--shuffled"]],
         ),
         (
             [suspected("stratified", reasons=("alone",))],

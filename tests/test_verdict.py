@@ -56,13 +56,14 @@ def result(
     }
     if (p_reference := kwargs.pop("reference", None)) is not None:
         p_difference = kwargs.pop("p_difference", 1e-9)
+        se = kwargs.pop("se", 0.1)
         fields["reference"] = ReferenceResult(
             name="old",
             fingerprint="sha256:1",
             p_value=p_reference,
             log10_p=math.log10(p_reference),
             effect=0.0,
-            effect_se=0.1,
+            effect_se=se,
             difference=1.0,
             difference_se=0.1,
             difference_p=p_difference,
@@ -121,11 +122,13 @@ IDLE = (RULE, Pretest("tfidf_adjacency", 0.0, 1e-3, True, applicable=False))
                 "p": 1e-9,
                 "null": FORWARD,
                 "reference": 0.3,
-                "p_difference": 0.011,
+                "p_difference": 0.0011,
             },
             "suspected",
         ),
         ({"p": 1e-9, "null": FORWARD, "reference": 0.04}, "suspected"),
+        # It heeds no context.
+        ({"p": 1e-9, "null": FORWARD, "reference": 1.0, "se": 1e-12}, "suspected"),
         # The file points forward by itself.
         ({"p": 1e-9, "null": FORWARD, "reference": 0.01}, BROKEN),
         ({"p": 1e-9, "null": DESIGNED, "reference": 0.01}, PROOF),

@@ -292,6 +292,7 @@ def audit(
             name if target is None else target.model.info.name,
             *(benchmark.name for benchmark in files.benchmarks),
             *design.flags,
+            *(["--reference", of_reference.model.info.name] if of_reference else []),
         ),
         watch=watch,
         bar=functools.partial(default_bar, progress),

@@ -18,8 +18,8 @@ from jaxcontam.results import (
 )
 from jaxcontam.results.report import Result
 from jaxcontam.results.terms import (
+    CONTAMINATED_LEVEL,
     GATE_LEVEL,
-    REFERENCE_LEVEL,
     Provenance,
     Reason,
     base_null,
@@ -55,22 +55,21 @@ class AuditedFile:
 
     @property
     def reference(self) -> ReferenceResult | None:
-        """What a reference model says of the file; None without one."""
-        found = (test.reference for test in self.tests)
-        return next((one for one in found if one is not None), None)
+        """What a reference model says by the test that needs no random order."""
+        of_orders = base_null(self.test.null) == "exchangeability"
+        if of_orders and self.test.order_provenance not in _KNOWN and self.directed:
+            return self.directed.reference
+        return self.test.reference
 
     @property
     def directed(self) -> OrderResult | None:
         """The exact test under reversibility that stands beside, if one does."""
-        return next(
-            (
-                other
-                for other in self.beside
-                if base_null(other.null) == "reversibility"
-                and other.validity == "exact"
-            ),
-            None,
-        )
+        found = [
+            other
+            for other in self.beside
+            if base_null(other.null) == "reversibility" and other.validity == "exact"
+        ]
+        return min(found, key=lambda other: other.reference is None, default=None)
 
     @property
     def attracting(self) -> OrderResult | None:
@@ -244,9 +243,12 @@ def _unsettled(reference: ReferenceResult) -> str:
     if reference.p_value <= GATE_LEVEL:
         p = plain_p(reference.p_value)
         found.append(f"its own p is {p}, where above {GATE_LEVEL} is needed")
-    if reference.difference_p > REFERENCE_LEVEL:
+    if reference.difference_p > CONTAMINATED_LEVEL:
         p = plain_p(reference.difference_p)
-        found.append(f"the difference has p = {p}, where {REFERENCE_LEVEL} is needed")
+        need = f"where {CONTAMINATED_LEVEL} is needed"
+        found.append(f"the difference has p = {p}, {need}")
+    if not found:
+        found.append("it hardly heeds its context, or several files were asked")
     return (
         f"{reference.name}, the reference model, does not settle whether the order can "
         f"be foretold by reading: {' and '.join(found)}."

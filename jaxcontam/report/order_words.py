@@ -11,8 +11,8 @@ from jaxcontam.report.numbers import effect_words, p_cell, p_of, p_words
 from jaxcontam.report.plain_names import plain_name
 from jaxcontam.results import DESIGNED, OrderResult, Pretest, Report, UnscoredFile
 from jaxcontam.results.terms import (
+    CONTAMINATED_LEVEL,
     ORDER_WORDS,
-    REFERENCE_LEVEL,
     ProofWords,
     Validity,
     Words,
@@ -264,7 +264,7 @@ def reference_sentence(test: OrderResult) -> str | None:
         f"{p_words(found.difference_log10_p, test.validity)}"
     )
     more = "the model prefers the order more than the reference does"
-    if found.difference_p > REFERENCE_LEVEL:
+    if found.difference_p > CONTAMINATED_LEVEL:
         more = "what the model prefers more than the reference may be chance"
     reads = (
         f"The reference gives an example {abs(found.loglik_gap):.2g} nats "

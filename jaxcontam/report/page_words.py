@@ -24,7 +24,8 @@ class PageWords:
 _LEVEL = (
     "A p-value is not the probability that the model is innocent. Of a thousand "
     "reports on models that never saw the files, at most one on average calls a file "
-    "contaminated by chance."
+    "contaminated by chance, where its order was drawn at random, or the reference "
+    "reads as well as the model."
 )
 _THIS_ONE = (
     "Another checkpoint, another version of the texts or another way to write them is "

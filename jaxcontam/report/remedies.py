@@ -19,6 +19,7 @@ _CURES = {
 }
 _STRIPS = ("--template", "--text-field")
 _DIRECTION = "test the direction alone: neighbours are as alike read backwards"
+_LET_DIRECTION = "let the test decide that a reference model can take, too"
 _REWRITE = "write the file again without the numbers in its texts"
 _NOTHING_LEFT = (
     "no order test of this file alone is sound, and the reference model prefers its "
@@ -114,7 +115,7 @@ class Advice:
         # Numbers that stand in the texts.
         if any(check.name.startswith("number_") for check in failed):
             return _REWRITE, []
-        arrow = not failed or any(check.directional for check in failed)
+        arrow = any(check.directional for check in failed)
         if not arrow and base_null(test.null) != "reversibility":
             return _DIRECTION, self._test_under("reversibility")
         if "--reference" in command:
@@ -131,6 +132,9 @@ class Advice:
         if "approximate" in why:
             null = "exchangeability" if file.directed is None else "reversibility"
             return [(_EXACT, self._test_under(null))]
+        if "no reference" in why and "--reference" in self.command:
+            # The test that decides takes none.
+            return [(_LET_DIRECTION, self._test_under("reversibility"))]
         if "no reference" in why:
             found.append((_REFERENCE, self._reference_flags()))
         if why - {"weak"} and "--shuffled" not in self.command:
@@ -138,8 +142,6 @@ class Advice:
             other, named = file.attracting, "--tests" in self.command
             tests = ["--tests", other.method] if other is not None and named else []
             found.append((_SHUFFLED, [*tests, "--shuffled"]))
-        if "attraction" in why and "--reference" not in self.command:
-            found.append((_REFERENCE, self._reference_flags()))
         return found
 
     def _reference_flags(self) -> list[str]:

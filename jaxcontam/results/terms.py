@@ -37,8 +37,7 @@ GATE_LEVEL = 0.05
 must exceed, too; a p-value's own validity asks less."""
 
 REFERENCE_LEVEL = 0.01
-"""At this p-value of a reference model the file points forward by itself; at this one
-of the difference the model prefers the order more than the reference does."""
+"""At this p-value of a reference model the file points forward by itself."""
 
 RankingVerdict = Literal[
     "members rank higher",

@@ -6,7 +6,9 @@ itself more than once: if the words of neighbours in one part of the file tell w
 two neighbours comes first in another part, then a model that learned such rules
 anywhere prefers this file's direction, memory or none.
 
-Null hypothesis: each contiguous stratum was as likely to stand the other way round.
+Null hypothesis: each contiguous stratum was as likely to stand the other way round,
+whatever the others are. Strata that repeat one order, as a walk in circles does, break
+it, and follow a rule.
 
 Dimension key
     N  rows
@@ -18,6 +20,7 @@ Dimension key
 """
 
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -42,6 +45,8 @@ _STRATUM = 4
 # Strata that learn from each other: all of a short file, ever fewer of a long one, so
 # that the pairs of strata grow no faster than the file.
 _MOST_AT_ONCE, _FEWEST_AT_ONCE, _MOST_PAIRS = 512, 32, 2**22
+# White space between two words goes without saying.
+_SIGN = re.compile(r"\w+|\s{2,}|^\s|[^\w\s]")
 # Words at the beginning and at the end of a row that count by their place.
 _AT_ENDS = 3
 _FIRST_DRAWS, _DRAWS = 499, 9_999
@@ -67,8 +72,9 @@ def learned_direction(
 
     which changes its sign if the stratum is read backwards. The statistic is the sum
     of <phi_k, phi_l> over pairs of strata, against random signs of the strata: exact
-    for any features. These are TF-IDF of words, of words with pairs of words, and of
-    the first and last words of a row; the best of the three counts, by max-T. Blind to
+    for any features. These are TF-IDF of words, of words with pairs of words, of the
+    first and last words of a row, and of signs with the shapes of words (case, digits);
+    the best of the four counts, by max-T. Blind to
     what happens once: an effect after its cause, events by their dates. Fewer than some
     60 rows teach no rule: p is at least two in 2 ** K.
 
@@ -101,15 +107,18 @@ def learned_direction(
         slice(*np.searchsorted(stratum_P, (first, first + size)).tolist())
         for first in range(0, K, size)
     ]
-    words = [words_of(ends_of(row)) for row in rows]
+    rows = [ends_of(row) for row in rows]
     agreements = [
         [_agreement(vectors_NV, left_P[at], right_P[at], stratum_P[at]) for at in parts]
-        for vectors_NV in map(tfidf, _features(words))
+        for vectors_NV in map(tfidf, _features(rows))
     ]
-    applicable = any(one_KK.any() for of_kind in agreements for one_KK in of_kind)
+    # A kind that is alike in all rows says nothing.
+    agreements = [
+        of_kind for of_kind in agreements if any(one_KK.any() for one_KK in of_kind)
+    ]
     statistic, p_value = 0.0, 1.0
     most = max(_DRAWS, _DRAWS_A_CHECK * n_checks - 1)
-    for n_draws in (_FIRST_DRAWS, most) if applicable else ():
+    for n_draws in (_FIRST_DRAWS, most) if agreements else ():
         sums_QB = _drawn(agreements, n_draws, seed)
         best = max_t(sums_QB, tolerances=_ROUNDING * np.abs(sums_QB).max(axis=1))
         statistic, p_value = best.statistic, best.p_value
@@ -121,12 +130,13 @@ def learned_direction(
         p_value=p_value,
         passed=True,
         directional=True,
-        applicable=applicable,
+        applicable=bool(agreements),
     )
 
 
-def _features(words: Sequence[Sequence[str]]) -> Iterator[Sequence[Sequence[str]]]:
-    """Words; words and pairs of words; first and last words. Ends are words, too."""
+def _features(rows: Sequence[str]) -> Iterator[Sequence[Sequence[str]]]:
+    """Words; words and pairs of words; first and last words; signs. Ends count, too."""
+    words = [words_of(row) for row in rows]
     yield words
     yield [
         [*row, *(f"{a} {b}" for a, b in itertools.pairwise(["", *row, ""]))]
@@ -136,6 +146,25 @@ def _features(words: Sequence[Sequence[str]]) -> Iterator[Sequence[Sequence[str]
         [*(f" {w}" for w in row[:_AT_ENDS]), *(f"{w} " for w in row[-_AT_ENDS:])]
         for row in words
     ]
+    yield [_signs(row) for row in rows]
+
+
+def _signs(row: str) -> list[str]:
+    """Signs, white space and shapes of words, each also with the one before it."""
+    found = [
+        _shape(token) if token[0].isalnum() else token for token in _SIGN.findall(row)
+    ]
+    pairs = itertools.pairwise(["", *found[:_AT_ENDS], *found[-_AT_ENDS:], ""])
+    return [*found, *(f"{a} {b}" for a, b in pairs)]
+
+
+def _shape(word: str) -> str:
+    """`a`, `A`, `Aa` or `0`: the case of a word, or that it begins with a digit."""
+    if word[0].isdigit():
+        return "0"
+    if word.istitle():
+        return "Aa"
+    return "A" if word.isupper() else "a"
 
 
 def _agreement(
