@@ -83,7 +83,12 @@ def test_function_that_read_nothing_is_not_accused():
 
 
 @pytest.mark.parametrize(
-    "asked", [{}, {"shuffled": True, "tests": ["reversal", "direction"], "seed": 3}]
+    "asked",
+    [
+        {},
+        {"reference": bystander},
+        {"shuffled": True, "tests": ["reversal", "direction"], "seed": 3},
+    ],
 )
 def test_saved_result_is_a_report_that_verify_accepts(asked, tmp_path, capsys):
     published = texts(1)
