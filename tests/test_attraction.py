@@ -66,7 +66,7 @@ def test_intervals_are_those_of_the_normal_law():
     [
         ("contaminated", {}, "the order was remembered, not just alike"),
         ("inconclusive", {"log10_p": -1.5}, "but chance alone may look so"),
-        ("suspected", {}, "no likeness of neighbours"),
+        ("suspected", {}, "an order that a reader foretells"),
         ("invalid design", {}, "and so does a file that points forward itself"),
     ],
 )
