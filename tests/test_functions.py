@@ -257,6 +257,12 @@ def test_vllm_with_a_prefix_cache_is_told_to_drop_it(monkeypatch):
         jaxcontam.audit(llm, texts(), **SHORT)
 
 
+def test_reference_that_is_the_model_itself_is_refused(folder):
+    directory, _, file = folder
+    with pytest.raises(InputError, match="the reference is the model itself"):
+        jaxcontam.audit(directory, file, reference=directory, **SHORT)
+
+
 def test_what_is_no_model_is_said():
     with pytest.raises(InputError, match="no model: int"):
         jaxcontam.audit(3, texts())

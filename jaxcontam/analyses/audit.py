@@ -17,6 +17,7 @@ from jaxcontam.analyses.scored import (
     with_reference,
 )
 from jaxcontam.analyses.stopwatch import Stopwatch
+from jaxcontam.errors import InputError
 from jaxcontam.progress import Bar, Progress, default_bar
 from jaxcontam.report.provenance import library_versions
 from jaxcontam.results import (
@@ -299,6 +300,16 @@ def audit(
     )
 
 
+def _check_other(reference: OpenModel, model: OpenModel) -> None:
+    """Refuse a reference that is the model itself, as far as weights tell."""
+    same = reference.info.fingerprint == model.info.fingerprint
+    if same and reference.checkpoint is not None:
+        raise InputError(
+            f"{reference.name}: the reference is the model itself",
+            hint="name a model that cannot have seen the file",
+        )
+
+
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class ReadyAudit:
     """A model, its tests of all benchmarks, and what scores them."""
@@ -332,6 +343,8 @@ def run_audit(
     Raises:
         ShareScored: If this process scores a share; it is scored then.
     """
+    if reference is not None and target is not None:
+        _check_other(reference.model, target.model)
 
     def rows_of(one: ReadyAudit, title: str) -> list[Row]:
         with bar(title) as progress:
