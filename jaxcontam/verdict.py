@@ -24,6 +24,7 @@ from jaxcontam.results.terms import (
     CONTAMINATED_LEVEL,
     GATE_LEVEL,
     REFERENCE_LEVEL,
+    REFERENCE_READS,
     SUSPECTED_LEVEL,
     Reason,
     Verdict,
@@ -47,8 +48,6 @@ INVALID_DESIGN: Verdict = "invalid design"
 MIN_EFFECT = 0.5
 """Nats per boundary that a `no evidence` must have been able to find."""
 
-# Standard error of a reference that reads its context, as a share of the model's.
-_READS = 0.01
 # Null hypotheses about the order of a file.
 _OF_ORDERS = ("exchangeability", "reversibility")
 # Orders that a model may never have seen, so silence says nothing.
@@ -189,7 +188,7 @@ def _is_silent(reference: ReferenceResult, numbers: OrderNumbers, n: int) -> boo
     level is that of an accusation. A reference whose scores no context changes is
     silent about everything.
     """
-    reads = (reference.effect_se or 0.0) > _READS * (numbers.effect_se or 0.0)
+    reads = (reference.effect_se or 0.0) > REFERENCE_READS * (numbers.effect_se or 0.0)
     more = n * reference.difference_p <= CONTAMINATED_LEVEL
     return reads and more and reference.p_value > GATE_LEVEL
 

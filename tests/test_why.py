@@ -1,5 +1,7 @@
 """Why a verdict is what it is: one reason for each way to stop short of proof."""
 
+import dataclasses
+
 import pytest
 
 from jaxcontam.report.decision import AuditedFile, why
@@ -154,6 +156,11 @@ def suspected(method="direction", log10_p=-6.0, **changes):
             ["reference"],
             "old-model, the reference model, does not settle whether the order can be "
             "foretold by reading: its own p is 0.020, where above 0.05 is needed",
+        ),
+        (
+            [suspected(reference=dataclasses.replace(reference(1.0), effect_se=0.0))],
+            ["reference"],
+            "its scores hardly depend on what stands before",
         ),
         (
             [

@@ -20,6 +20,7 @@ from jaxcontam.results.report import Result
 from jaxcontam.results.terms import (
     CONTAMINATED_LEVEL,
     GATE_LEVEL,
+    REFERENCE_READS,
     Provenance,
     Reason,
     base_null,
@@ -203,7 +204,7 @@ def _said_of(reason: Reason, file: AuditedFile) -> str:
             f"({_nearest_miss(file.directed or file.test)})."
         )
     if reason == "reference" and (reference := file.reference) is not None:
-        return _unsettled(reference)
+        return _unsettled(reference, file.directed or file.test)
     return {
         "approximate": "Its p-value is approximate, and an approximate test never says "
         "more than suspected.",
@@ -237,7 +238,7 @@ def _attraction_words(file: AuditedFile) -> str:
     )
 
 
-def _unsettled(reference: ReferenceResult) -> str:
+def _unsettled(reference: ReferenceResult, test: OrderResult) -> str:
     """What of a reference model leaves the question open."""
     found = []
     if reference.p_value <= GATE_LEVEL:
@@ -247,8 +248,13 @@ def _unsettled(reference: ReferenceResult) -> str:
         p = plain_p(reference.difference_p)
         need = f"where {CONTAMINATED_LEVEL} is needed"
         found.append(f"the difference has p = {p}, {need}")
+    least = REFERENCE_READS * (test.numbers.effect_se or 0.0)
+    if (reference.effect_se or 0.0) <= least:
+        found.append("its scores hardly depend on what stands before")
     if not found:
-        found.append("it hardly heeds its context, or several files were asked")
+        p = plain_p(reference.difference_p)
+        need = f"is above {CONTAMINATED_LEVEL} once it is counted for every file"
+        found.append(f"the difference's p = {p} {need}")
     return (
         f"{reference.name}, the reference model, does not settle whether the order can "
         f"be foretold by reading: {' and '.join(found)}."

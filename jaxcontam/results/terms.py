@@ -39,6 +39,9 @@ must exceed, too; a p-value's own validity asks less."""
 REFERENCE_LEVEL = 0.01
 """At this p-value of a reference model the file points forward by itself."""
 
+REFERENCE_READS = 0.01
+"""Standard error of a reference that heeds its context, as a share of the model's."""
+
 RankingVerdict = Literal[
     "members rank higher",
     "may rank higher",

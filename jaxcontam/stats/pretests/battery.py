@@ -6,6 +6,7 @@ Dimension key
 """
 
 import dataclasses
+import functools
 import shlex
 from collections.abc import Mapping, Sequence
 
@@ -115,10 +116,13 @@ def made_of_any_file() -> tuple[Check | Pretest, ...]:
 def is_directional(name: str) -> bool:
     """Whether the check of this name bears on a reversible order."""
     kind = name.partition(":")[0]
-    found = {
-        test.name.partition(":")[0]: test.directional for test in made_of_any_file()
-    }
-    return found.get(kind, points_forward(kind))
+    return _directional_kinds().get(kind, points_forward(kind))
+
+
+@functools.cache
+def _directional_kinds() -> dict[str, bool]:
+    made = made_of_any_file()
+    return {test.name.partition(":")[0]: test.directional for test in made}
 
 
 def directional(pretests: Sequence[Pretest]) -> tuple[Pretest, ...]:
