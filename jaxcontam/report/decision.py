@@ -56,11 +56,15 @@ class AuditedFile:
 
     @property
     def reference(self) -> ReferenceResult | None:
-        """What a reference model says by the test that needs no random order."""
+        """What a reference model says by the test whose null the file may satisfy."""
+        return self.answering.reference
+
+    @property
+    def answering(self) -> OrderResult:
+        """The deciding test, or that of direction where it needs a random order."""
         of_orders = base_null(self.test.null) == "exchangeability"
-        if of_orders and self.test.order_provenance not in _KNOWN and self.directed:
-            return self.directed.reference
-        return self.test.reference
+        is_known = self.test.order_provenance in _KNOWN
+        return self.directed or self.test if of_orders and not is_known else self.test
 
     @property
     def directed(self) -> OrderResult | None:
@@ -201,10 +205,10 @@ def _said_of(reason: Reason, file: AuditedFile) -> str:
     if reason == "near miss":
         return (
             "A check of the file comes too close to its limit "
-            f"({_nearest_miss(file.directed or file.test)})."
+            f"({_nearest_miss(file.answering)})."
         )
     if reason == "reference" and (reference := file.reference) is not None:
-        return _unsettled(reference, file.directed or file.test)
+        return _unsettled(reference, file.answering)
     return {
         "approximate": "Its p-value is approximate, and an approximate test never says "
         "more than suspected.",

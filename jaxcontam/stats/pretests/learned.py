@@ -1,8 +1,8 @@
 """What follows what, learned from one part of a file and found again in the others.
 
 No list of what people count in, and no list of roles, labels or languages, is ever
-complete. But an order that can be foretold by reading follows a rule, and a rule shows
-itself more than once: if the words of neighbours in one part of the file tell which of
+complete. But many an order that can be foretold by reading follows a rule, and a rule
+shows itself more than once: if the words of neighbours in one part of the file tell which of
 two neighbours comes first in another part, then a model that learned such rules
 anywhere prefers this file's direction, memory or none.
 
