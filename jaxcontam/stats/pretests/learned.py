@@ -2,9 +2,9 @@
 
 No list of what people count in, and no list of roles, labels or languages, is ever
 complete. But many an order that can be foretold by reading follows a rule, and a rule
-shows itself more than once: if the words of neighbours in one part of the file tell which of
-two neighbours comes first in another part, then a model that learned such rules
-anywhere prefers this file's direction, memory or none.
+shows itself more than once: if the words of neighbours in one part of the file tell
+which of two neighbours comes first in another part, then a model that learned such
+rules anywhere prefers this file's direction, memory or none.
 
 Null hypothesis: each contiguous stratum was as likely to stand the other way round,
 whatever the others are. Strata that repeat one order, as a walk in circles does, break
