@@ -22,9 +22,10 @@ from jaxcontam.results import (
 )
 from jaxcontam.results.terms import (
     CONTAMINATED_LEVEL,
-    GATE_LEVEL,
+    REFERENCE_BOUND,
     REFERENCE_LEVEL,
     REFERENCE_READS,
+    REFERENCE_SHARE,
     SUSPECTED_LEVEL,
     Reason,
     Verdict,
@@ -36,8 +37,6 @@ from jaxcontam.stats.multiple import (
     e_bh,
     holm,
 )
-from jaxcontam.stats.pretests import directional
-from jaxcontam.stats.pretests.gate import gate
 
 CONTAMINATED: Verdict = "contaminated"
 SUSPECTED: Verdict = "suspected"
@@ -172,25 +171,30 @@ def _obstacles(
         # Two tests of one file were looked at.
         if 2 * n * directed.numbers.p_value > CONTAMINATED_LEVEL:
             return (*found, "attraction")
-    if _near_misses(directed):
-        found.append("near miss")
     if directed.reference is None:
-        found.append("no reference")
-    elif not _is_silent(directed.reference, directed.numbers, n):
-        found.append("reference")
-    return tuple(found)
+        return (*found, "no reference")
+    return (*found, *_unsettled(directed.reference, directed.numbers, n))
 
 
-def _is_silent(reference: ReferenceResult, numbers: OrderNumbers, n: int) -> bool:
-    """Whether a reference finds nothing where the model finds something.
+def _unsettled(
+    reference: ReferenceResult, numbers: OrderNumbers, n: int
+) -> list[Reason]:
+    """What a reference leaves open; nothing where it is silent and the model is not.
 
-    Where both read alike the difference has a random sign in each stratum, so that its
-    level is that of an accusation. A reference whose scores no context changes is
-    silent about everything.
+    That its own p-value is large shows no silence: a noisy test is never small. So its
+    effect is bounded from above. Where both models read alike the difference has a
+    random sign in each stratum, so that its level is that of an accusation.
     """
-    reads = (reference.effect_se or 0.0) > REFERENCE_READS * (numbers.effect_se or 0.0)
-    more = n * reference.difference_p <= CONTAMINATED_LEVEL
-    return reads and more and reference.p_value > GATE_LEVEL
+    found: list[Reason] = []
+    effect, se = reference.effect or 0.0, reference.effect_se or 0.0
+    if se <= REFERENCE_READS * (numbers.effect_se or 0.0):
+        found.append("reference ignores context")
+    share = REFERENCE_SHARE * (numbers.effect or 0.0)
+    if reference.p_value <= REFERENCE_LEVEL or effect + REFERENCE_BOUND * se >= share:
+        found.append("reference may share it")
+    if n * reference.difference_p > CONTAMINATED_LEVEL:
+        found.append("reference too close")
+    return found
 
 
 def _attracts(other: OrderResult, result: OrderResult, n: int) -> bool:
@@ -199,14 +203,6 @@ def _attracts(other: OrderResult, result: OrderResult, n: int) -> bool:
         base_null(result.null) == "reversibility"
         and base_null(other.null) == "exchangeability"
         and other.validity == "exact"
-        and not _near_misses(other)
+        and not other.refusals
         and n * other.numbers.p_value <= CONTAMINATED_LEVEL
     )
-
-
-def _near_misses(result: OrderResult) -> bool:
-    """Whether a check that bears on a test rejects at the level before a proof."""
-    of_direction = base_null(result.null) == "reversibility"
-    # What does not bear on it is no test to correct for.
-    bearing = directional(result.pretests) if of_direction else result.pretests
-    return not all(test.passed for test in gate(bearing, GATE_LEVEL))

@@ -175,9 +175,7 @@ def test_unscored_file_has_a_remedy():
         ),
         (
             [
-                suspected(
-                    "sharded_t", reasons=("approximate", "near miss", "no reference")
-                ),
+                suspected("sharded_t", reasons=("approximate", "no reference")),
                 beside("direction", -9.0),
             ],
             [["--tests", "direction"]],
@@ -190,7 +188,7 @@ def test_unscored_file_has_a_remedy():
             [suspected("direction", reasons=("no reference",))],
             [["--reference", "DIR"], ["--shuffled"]],
         ),
-        ([suspected("direction", reasons=("reference",))], [["--shuffled"]]),
+        ([suspected("direction", reasons=("reference too close",))], [["--shuffled"]]),
         ([suspected("direction", reasons=("weak",))], []),
     ],
 )

@@ -29,7 +29,7 @@ def result(
         p_monte_carlo=p,
         p_floor=1e-9,
         e_value=e_value,
-        effect=0.0,
+        effect=1.0,
         effect_se=0.1,
         mde=mde,
         scores="centred",
@@ -62,7 +62,7 @@ def result(
             fingerprint="sha256:1",
             p_value=p_reference,
             log10_p=math.log10(p_reference),
-            effect=0.0,
+            effect=kwargs.pop("reference_effect", 0.0),
             effect_se=se,
             difference=1.0,
             difference_se=0.1,
@@ -75,10 +75,10 @@ def result(
 
 GROUPED = "within-group reversibility of blocks"
 FORWARD, BROKEN, PROOF = "reversibility", "invalid design", "contaminated"
+LOUD = {"p": 1e-9, "null": FORWARD, "reference": 0.02}
 RULE = Pretest("learned_direction", 0.4, 0.6, True, directional=True)
 TREND = Pretest("length_trend", 0.1, 0.5, True, directional=True)
 PASSED = (RULE, TREND)
-HARDLY = (RULE, dataclasses.replace(TREND, p_value=0.02))
 FAILED = (RULE, dataclasses.replace(TREND, p_value=1e-4, passed=False))
 ALIKE = (RULE, Pretest("tfidf_adjacency", 0.9, 1e-4, False))
 IDLE = (RULE, Pretest("tfidf_adjacency", 0.0, 1e-3, True, applicable=False))
@@ -110,13 +110,8 @@ IDLE = (RULE, Pretest("tfidf_adjacency", 0.0, 1e-3, True, applicable=False))
         ({"p": 1e-9, "pretests": FAILED}, "invalid design"),
         ({"p": 0.9, "pretests": FAILED}, "invalid design"),
         ({"p": 1e-9, "pretests": FAILED, "order_provenance": "declared"}, BROKEN),
-        # Before the word, checks are asked at 0.05.
         ({"p": 1e-9, "pretests": IDLE, "null": FORWARD, "reference": 0.3}, PROOF),
         ({"p": 1e-9, "pretests": ALIKE, "null": FORWARD, "reference": 0.3}, PROOF),
-        (
-            {"p": 1e-9, "pretests": HARDLY, "null": FORWARD, "reference": 0.3},
-            "suspected",
-        ),
         (
             {
                 "p": 1e-9,
@@ -126,7 +121,11 @@ IDLE = (RULE, Pretest("tfidf_adjacency", 0.0, 1e-3, True, applicable=False))
             },
             "suspected",
         ),
-        ({"p": 1e-9, "null": FORWARD, "reference": 0.04}, "suspected"),
+        # Its effect is below half of the model's, 1, with 95 % confidence.
+        (LOUD, PROOF),
+        ({**LOUD, "reference_effect": 0.33}, PROOF),
+        ({**LOUD, "reference_effect": 0.34}, "suspected"),
+        ({**LOUD, "se": 0.31}, "suspected"),
         # It heeds no context.
         ({"p": 1e-9, "null": FORWARD, "reference": 1.0, "se": 1e-12}, "suspected"),
         # The file points forward by itself.
@@ -200,7 +199,6 @@ def test_direction_beside_a_test_of_random_orders_makes_it_a_proof():
         assert decided[0].verdict == verdict
     # The reference of direction counts, not that of a test of random orders.
     for kwargs in (
-        {"pretests": FAILED},
         {"name": "y"},
         {"reference": None},
         {"reference": 1e-6},
@@ -215,6 +213,5 @@ def test_attraction_without_direction_is_suspected_at_most():
         decided = decide([primary, beside(p, null="exchangeability")], min_effect=0.5)
         assert decided[0].verdict == verdict
     # Where the file's own order attracts, a model that prefers it says nothing.
-    for kwargs in ({"pretests": FAILED}, {"pretests": HARDLY}):
-        other = beside(1e-9, null="exchangeability", **kwargs)
-        assert decide([primary, other], min_effect=0.5)[0].verdict == "no evidence"
+    other = beside(1e-9, null="exchangeability", pretests=FAILED)
+    assert decide([primary, other], min_effect=0.5)[0].verdict == "no evidence"

@@ -5,7 +5,6 @@ import dataclasses
 import pytest
 
 from jaxcontam.report.decision import AuditedFile, why
-from jaxcontam.report.plain_names import plain_name
 from jaxcontam.results import Pretest, ReferenceResult
 from jaxcontam.verdict import decide
 from tests.report_documents import order_result
@@ -60,7 +59,7 @@ def reference(p_value):
         p_value=p_value,
         log10_p=-0.5 if p_value > 0.1 else -4.0,
         effect=0.0,
-        effect_se=0.1,
+        effect_se=0.05,
         difference=None,
         difference_se=None,
         difference_p=1e-6,
@@ -152,24 +151,16 @@ def suspected(method="direction", log10_p=-6.0, **changes):
             "only a reference model that reads as well and cannot have seen the file",
         ),
         (
-            [suspected(reference=reference(0.02))],
-            ["reference"],
+            [suspected(reference=dataclasses.replace(reference(0.3), effect=0.4))],
+            ["reference may share it"],
             "old-model, the reference model, does not settle whether the order can be "
-            "foretold by reading: its own p is 0.020, where above 0.05 is needed",
+            "foretold by reading: its own effect, 0.40 ± 0.05, may be "
+            "more than 50% of the model's, 0.30 ± 0.05.",
         ),
         (
             [suspected(reference=dataclasses.replace(reference(1.0), effect_se=0.0))],
-            ["reference"],
+            ["reference ignores context"],
             "its scores hardly depend on what stands before",
-        ),
-        (
-            [
-                suspected(
-                    pretests=(check("blind_direction:words", 0.013), check("a", 0.9))
-                )
-            ],
-            ["near miss", "no reference"],
-            f"({plain_name('blind_direction:words')}, p = 0.013)",
         ),
     ],
 )

@@ -8,7 +8,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from jaxcontam.report.numbers import p_of, p_words, plain_p
+from jaxcontam.report.numbers import effect_words, p_of, p_words, plain_p
 from jaxcontam.report.plain_names import plain_name
 from jaxcontam.results import (
     DESIGNED,
@@ -19,8 +19,8 @@ from jaxcontam.results import (
 from jaxcontam.results.report import Result
 from jaxcontam.results.terms import (
     CONTAMINATED_LEVEL,
-    GATE_LEVEL,
-    REFERENCE_READS,
+    REFERENCE_SHARE,
+    SUSPECTED_LEVEL,
     Provenance,
     Reason,
     base_null,
@@ -35,6 +35,13 @@ _KNOWN: dict[Provenance, str] = {
 }
 _PUBLISHED = "the order is published and nobody knows that it was drawn at random"
 _UNKNOWN = "nobody knows that the order was drawn at random, nor how it came about"
+
+# Reasons that one sentence gives together.
+_OF_REFERENCE: tuple[Reason, ...] = (
+    "reference ignores context",
+    "reference may share it",
+    "reference too close",
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -123,7 +130,12 @@ def why(file: AuditedFile) -> str:
     if test.verdict == "contaminated":
         words.append(_why_contaminated(file))
     if test.verdict == "suspected":
-        words += [_said_of(reason, file) for reason in test.reasons]
+        words += [
+            _said_of(reason, file)
+            for reason in test.reasons
+            if reason not in _OF_REFERENCE
+        ]
+        words += _unsettled(file)
     if test.verdict == "contaminated" and (reference := file.reference) is not None:
         p = p_words(reference.log10_p, test.validity)
         words.append(
@@ -202,13 +214,6 @@ def _said_of(reason: Reason, file: AuditedFile) -> str:
     """One reason in words."""
     if reason == "attraction":
         return _attraction_words(file)
-    if reason == "near miss":
-        return (
-            "A check of the file comes too close to its limit "
-            f"({_nearest_miss(file.answering)})."
-        )
-    if reason == "reference" and (reference := file.reference) is not None:
-        return _unsettled(reference, file.answering)
     return {
         "approximate": "Its p-value is approximate, and an approximate test never says "
         "more than suspected.",
@@ -229,7 +234,7 @@ def _attraction_words(file: AuditedFile) -> str:
         stronger, weaker = file.test, file.directed or file.test
     attract = f"{p_of(stronger)} by {stronger.method}, were the order random"
     points = f"{p_of(weaker)} by {weaker.method}"
-    if weaker.numbers.log10_p <= math.log10(GATE_LEVEL):
+    if weaker.numbers.log10_p <= math.log10(SUSPECTED_LEVEL):
         return (
             f"The published direction is preferred, too weakly for proof ({points}); "
             f"that neighbours attract each other ({attract}) may be likeness, which "
@@ -242,34 +247,26 @@ def _attraction_words(file: AuditedFile) -> str:
     )
 
 
-def _unsettled(reference: ReferenceResult, test: OrderResult) -> str:
-    """What of a reference model leaves the question open."""
-    found = []
-    if reference.p_value <= GATE_LEVEL:
-        p = plain_p(reference.p_value)
-        found.append(f"its own p is {p}, where above {GATE_LEVEL} is needed")
-    if reference.difference_p > CONTAMINATED_LEVEL:
-        p = plain_p(reference.difference_p)
-        need = f"where {CONTAMINATED_LEVEL} is needed"
-        found.append(f"the difference has p = {p}, {need}")
-    least = REFERENCE_READS * (test.numbers.effect_se or 0.0)
-    if (reference.effect_se or 0.0) <= least:
-        found.append("its scores hardly depend on what stands before")
-    if not found:
-        p = plain_p(reference.difference_p)
-        need = f"is above {CONTAMINATED_LEVEL} once it is counted for every file"
-        found.append(f"the difference's p = {p} {need}")
-    return (
+def _unsettled(file: AuditedFile) -> list[str]:
+    """What a reference model leaves open, in one sentence; nothing if it settles it."""
+    test, reference = file.answering, file.reference
+    open_points = [reason for reason in file.test.reasons if reason in _OF_REFERENCE]
+    if reference is None or not open_points:
+        return []
+    need = f"at most {CONTAMINATED_LEVEL}"
+    if reference.difference_p <= CONTAMINATED_LEVEL:
+        need += " once it is counted for every file"
+    words = {
+        "reference ignores context": "its scores hardly depend on what stands before",
+        "reference may share it": f"its own effect, "
+        f"{effect_words(reference.effect, reference.effect_se)}, may be more than "
+        f"{REFERENCE_SHARE:.0%} of the model's, "
+        f"{effect_words(test.numbers.effect, test.numbers.effect_se)}",
+        "reference too close": f"the difference has p = "
+        f"{plain_p(reference.difference_p)}, where {need} is needed",
+    }
+    found = " and ".join(words[reason] for reason in open_points)
+    return [
         f"{reference.name}, the reference model, does not settle whether the order can "
-        f"be foretold by reading: {' and '.join(found)}."
-    )
-
-
-def _nearest_miss(test: OrderResult) -> str:
-    """The check that bears on a test with the smallest p-value."""
-    of_direction = base_null(test.null) == "reversibility"
-    found = min(
-        (check for check in test.pretests if check.directional or not of_direction),
-        key=lambda check: check.p_value,
-    )
-    return f"{plain_name(found.name)}, p = {plain_p(found.p_value)}"
+        f"be foretold by reading: {found}."
+    ]

@@ -17,27 +17,29 @@ Reason = Literal[
     "approximate",
     "alone",
     "attraction",
-    "near miss",
     "no reference",
-    "reference",
+    "reference ignores context",
+    "reference may share it",
+    "reference too close",
     "weak",
 ]
 """Why a test is no more than `suspected`.
 
 Its p-value is approximate; it needs a random order, and no test of direction stands
-beside it, or one that finds less; a check of the file hardly passed; no reference model
-was asked, or it does not settle the question; the p-value is too large.
+beside it, or one that finds less; no reference model was asked, or the context changes
+none of its scores, or its own effect may be as much as `REFERENCE_SHARE` of the
+model's, or the difference of both may be chance; the p-value is too large.
 """
 
 CONTAMINATED_LEVEL, SUSPECTED_LEVEL = 0.001, 0.05
 """Levels for the adjusted p-value."""
 
-GATE_LEVEL = 0.05
-"""Level of the pre-tests before `contaminated`, which a reference model's own p-value
-must exceed, too; a p-value's own validity asks less."""
-
 REFERENCE_LEVEL = 0.01
 """At this p-value of a reference model the file points forward by itself."""
+
+REFERENCE_SHARE, REFERENCE_BOUND = 0.5, 1.645
+"""A silent reference has an effect below this share of the model's, with 95 %
+confidence: its estimate plus so many standard errors."""
 
 REFERENCE_READS = 0.01
 """Standard error of a reference that heeds its context, as a share of the model's."""

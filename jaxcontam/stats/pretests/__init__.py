@@ -6,7 +6,6 @@ then be found guilty. Failing checks turn the verdict into `invalid design`.
 """
 
 from jaxcontam.stats.pretests.battery import (
-    directional,
     is_directional,
     made_of_any_file,
     pretest_battery,
@@ -20,7 +19,6 @@ __all__ = [
     "blind_matrices",
     "blind_pretests",
     "columns",
-    "directional",
     "gate",
     "is_directional",
     "made_of_any_file",

@@ -29,7 +29,7 @@ from jaxcontam.stats.pretests.null import (
     value_codes,
 )
 
-__all__ = ["LEVEL", "directional", "pretest_battery"]
+__all__ = ["LEVEL", "pretest_battery"]
 
 N_PERMUTATIONS = 9_999
 # Settles what is no evidence.
@@ -123,11 +123,6 @@ def is_directional(name: str) -> bool:
 def _directional_kinds() -> dict[str, bool]:
     made = made_of_any_file()
     return {test.name.partition(":")[0]: test.directional for test in made}
-
-
-def directional(pretests: Sequence[Pretest]) -> tuple[Pretest, ...]:
-    """Those that a reversible order must pass: grouping reads the same backwards."""
-    return tuple(test for test in pretests if test.directional)
 
 
 def _first_that_works(

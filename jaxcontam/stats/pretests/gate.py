@@ -12,22 +12,16 @@ LEVEL = 0.01
 """Familywise level of the battery."""
 
 
-def gate(pretests: Sequence[Pretest], level: float = LEVEL) -> tuple[Pretest, ...]:
-    """The same checks, passed or not at another familywise level.
+def gate(pretests: Sequence[Pretest]) -> tuple[Pretest, ...]:
+    """The same checks, passed or not at the familywise `LEVEL`.
 
     Args:
         pretests: Checks of one file. What is not applicable always passes and is no
             test to correct for.
-        level: In (0, 1).
-
-    Raises:
-        ValueError: If the level is not in (0, 1).
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie in (0, 1), got {level}")
     counted = [i for i, test in enumerate(pretests) if test.applicable]
     adjusted = holm(np.array([pretests[i].p_value for i in counted], np.float64))
-    failed = {i for i, p in zip(counted, adjusted.tolist(), strict=True) if p <= level}
+    failed = {i for i, p in zip(counted, adjusted.tolist(), strict=True) if p <= LEVEL}
     return tuple(
         dataclasses.replace(test, passed=i not in failed)
         for i, test in enumerate(pretests)
