@@ -6,12 +6,13 @@ import itertools
 import json
 import math
 import random
+import types
 
 import numpy as np
 import pytest
 
 from eval.natural_order.__main__ import _finished, cases_of, figure, grids
-from eval.natural_order.audited import Case, audited_case
+from eval.natural_order.audited import Case, audited_case, case_file
 from eval.natural_order.copying import (
     AFTER_ONE,
     AFTER_TWO,
@@ -25,7 +26,13 @@ from eval.natural_order.copying import (
 )
 from eval.natural_order.kinds import KINDS
 from eval.natural_order.kinds_knowing import KINDS_KNOWING
+from eval.natural_order.transformers import (
+    SHAPES,
+    copying,
+    train_transformer,
+)
 from jaxcontam.scoring.pair_plan import PairGroup
+from jaxcontam.scoring.pair_scorer import PairScores
 
 # A row and its sequel, then another pair; rows of all other kinds go on for ever.
 IN_PAIRS = ("answers_unshared", "causes", "one_off_causes", "unshared_translations")
@@ -66,6 +73,11 @@ def test_there_are_kinds_of_each_law_and_every_one_is_audited():
     assert max(one.n for one in clean) == 20_000
     known = {one.kind for one in cases if one.knows and not one.nats}
     assert known == {name for name, kind in KINDS.items() if kind.goes_on}
+    for reader in SHAPES:
+        asked = [one for one in cases if one.reader == reader]
+        assert {one.kind for one in asked if not one.copies} == set(KINDS)
+        planted = {one.kind for one in asked if one.copies}
+        assert {KINDS[kind].law for kind in planted} == set(laws)
 
 
 @pytest.mark.parametrize("kind", KINDS_KNOWING, ids=lambda kind: kind.name)
@@ -167,6 +179,49 @@ def test_what_a_scorer_knows_and_what_it_remembers_add_up():
         for gains in ({}, {"knows": 2.0}, {"knows": 2.0, "nats": 1.0})
     )
     assert both.log10_p < knows.log10_p < blind.log10_p
+
+
+@pytest.fixture(scope="module")
+def transformers(tmp_path_factory):
+    """Folder of both, after a few steps, and one that went on with a file."""
+    folder = tmp_path_factory.mktemp("transformers")
+    for name in SHAPES:
+        train_transformer(name, folder, n_tokens=30_000)
+    file = case_file(case("labels_text"))
+    train_transformer("wide", folder, planted=[file], n_tokens=30_000)
+    return folder
+
+
+@pytest.mark.slow
+def test_a_transformer_is_asked_beside_the_other_one(transformers):
+    asked = dataclasses.replace(case("labels_text"), reader="wide")
+    clean = audited_case(asked, transformers)
+    planted = audited_case(dataclasses.replace(asked, copies=15), transformers)
+    assert clean.verdict != "contaminated"
+    assert planted.log10_p < clean.log10_p
+    assert len(grids([clean, planted])[-1].rows) == 2
+
+
+def test_copying_compares_strings_after_themselves_and_after_others(monkeypatch):
+    def logprobs(groups):
+        """One nat for each word that the prefix does not hold."""
+        return PairScores(
+            [
+                [np.isin(ids, group.prefix) - 1.0 for ids in group.continuations]
+                for group in groups
+            ],
+            0,
+        )
+
+    pairs = types.SimpleNamespace(logprobs=logprobs)
+    monkeypatch.setattr(
+        "eval.natural_order.transformers.checkpoint_scorer",
+        lambda *_, **__: types.SimpleNamespace(pairs=pairs),
+    )
+    model = types.SimpleNamespace(tokenizer=WordEncoder(), prefix_id=PREFIX_ID)
+    itself, other = copying(model, n=20)
+    # The first word of a text has no space before it, and so an id of its own.
+    assert itself == pytest.approx(-0.1, abs=0.05) and other < -0.8
 
 
 def test_records_are_read_again_and_a_line_cut_short_is_not(records, tmp_path):

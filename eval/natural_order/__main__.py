@@ -12,6 +12,9 @@ context. One that knows gives 0.5 or 2 nats to each natural sequel, published or
 Remembered files gain 0.5 nats at each published boundary. Each is audited beside a
 reference that has read another background, has no memory, and knows as much, half as
 much, or nothing.
+
+Two small transformers, trained until they copy, are asked about a file of each kind,
+each beside the other one; then, with one file in four read 15 times, about these.
 """
 
 import concurrent.futures
@@ -31,17 +34,28 @@ from eval.natural_order.audited import (
     Case,
     Record,
     audited_case,
+    case_file,
     record_from,
 )
 from eval.natural_order.kinds import KINDS
+from eval.natural_order.transformers import (
+    COPIES,
+    SHAPES,
+    copying,
+    model_folder,
+    train_transformer,
+)
 from eval.study import Clock, Grid, finish_study, grouped, run_study
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
+from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.document import make_folder
 from jaxcontam.report.figure import BLUE, ORANGE, STYLE, figure_axes, svg_text
 
 PLANTED_NATS = 0.5
 _RECORDS = "records.jsonl"
+# One kind in so many is planted in the transformers.
+_PLANTED_KINDS = 4
 # (rows, seeds of each natural kind and strength, seeds of each random kind).
 _CLEAN = ((300, 7, 13), (1_000, 1, 2))
 # Nats that a sequel gains from a scorer that knows what follows what.
@@ -85,6 +99,8 @@ class NaturalOrder:
         missing = [case for case in cases if case not in done]
         taken = [done[case] for case in cases if case in done]
         if missing and not self.tables_only:
+            if any(case.reader for case in missing):
+                train_readers(cases, folder)
             self._audit(missing, folder / _RECORDS, done)
         records = [done[case] for case in cases if case in done]
         return finish_study(
@@ -97,7 +113,7 @@ class NaturalOrder:
                 "planted_nats": PLANTED_NATS,
                 "records": [dataclasses.asdict(record) for record in records],
             },
-            grids=grids(records),
+            grids=[*grids(records), *copying_grids(records, folder)],
             figures={"natural_order": figure(records)},
             earlier_seconds=sum(record.seconds for record in taken),
         )
@@ -112,7 +128,7 @@ class NaturalOrder:
                 self.processes, mp_context=spawn
             ) as pool,
         ):
-            waiting = [pool.submit(audited_case, case) for case in cases]
+            waiting = [pool.submit(audited_case, case, path.parent) for case in cases]
             for number, future in enumerate(
                 concurrent.futures.as_completed(waiting), 1
             ):
@@ -127,7 +143,11 @@ def cases_of(seed: int, *, tiny: bool = False) -> list[Case]:
     """Every file of the study: clean ones copied and known, and remembered ones."""
     if tiny:
         kinds = ("labels_text", "running_names", "random_sentences")
-        gains = ({}, {"nats": PLANTED_NATS}, {"knows": _KNOWS[-1]})
+        gains: tuple[dict[str, Any], ...] = (
+            {},
+            {"nats": PLANTED_NATS},
+            {"knows": _KNOWS[-1]},
+        )
         return [
             Case(kind=kind, strength=KINDS[kind].strengths[-1], n=60, seed=seed, **gain)
             for kind in kinds
@@ -170,7 +190,33 @@ def cases_of(seed: int, *, tiny: bool = False) -> list[Case]:
         for s in range(n_seeds)
     ]
     short, *longer = clean.values()
-    return [*short, *planted, *knowing, *long, *itertools.chain(*longer)]
+    asked = [*_of_transformers(planted), *planted, *knowing]
+    return [*asked, *short, *long, *itertools.chain(*longer)]
+
+
+def _of_transformers(files: Sequence[Case]) -> list[Case]:
+    """The same files for each transformer, clean and with some of them planted."""
+    return [
+        dataclasses.replace(case, nats=0.0, reader=reader, copies=copies)
+        for reader in SHAPES
+        for copies, step in ((0, 1), (COPIES, _PLANTED_KINDS))
+        for case in files[::step]
+    ]
+
+
+def train_readers(cases: Sequence[Case], folder: Path) -> None:
+    """Train the transformers of a study; finished ones stay.
+
+    Args:
+        cases: All of the study, finished or not.
+        folder: Takes the models.
+    """
+    readers = sorted({case.reader for case in cases} - {""})
+    for name in readers:
+        train_transformer(name, folder)
+    for name in readers:
+        files = [case_file(c) for c in cases if c.reader == name and c.copies]
+        train_transformer(name, folder, planted=files)
 
 
 def _finished(path: Path) -> dict[Case, Record]:
@@ -212,10 +258,32 @@ _COLUMNS = {
 }
 
 
+def copying_grids(records: Sequence[Record], folder: Path) -> list[Grid]:
+    """What the transformers of records copy; nothing where there are none."""
+    readers = sorted({(r.case.reader, r.case.copies > 0) for r in records} - {("", 0)})
+    if not readers:
+        return []
+    rows = [
+        (
+            f"{name}{', with planted files' * planted}",
+            copying(load_checkpoint(str(model_folder(name, folder, planted=planted)))),
+        )
+        for name, planted in readers
+    ]
+    columns = {
+        "transformer": "{r[0]}",
+        "after itself": "{r[1][0]:.2f}",
+        "after another": "{r[1][1]:.2f}",
+    }
+    title = "Log-probability of a string of random words, nats a token"
+    return [Grid.of(title, rows, columns)]
+
+
 def grids(records: Sequence[Record]) -> list[Grid]:
     """By law and length; by kind and strength; known; and the same files remembered."""
     clean = [record for record in records if _only_copies(record.case)]
     knowing = [r for r in records if r.case.knows and not r.case.nats]
+    asked = [record for record in records if record.case.reader]
     planted = [record for record in records if record.case.nats]
     by_law = grouped(clean, lambda one: (_LAWS.index(one.law), one.case.n))
     by_kind = grouped(clean, lambda one: (one.law, one.case.kind, one.case.strength))
@@ -253,11 +321,23 @@ def grids(records: Sequence[Record]) -> list[Grid]:
         title = f"The same scorer, which remembers the file ({gain:g} nats a boundary)"
         rows = [(law, remembered[law]) for law in _LAWS if law in remembered]
         found.append(Grid.of(title, rows, _COLUMNS))
+    if asked:
+        found.append(Grid.of("Transformers", _by_reader(asked), _COLUMNS))
     return found
 
 
+def _by_reader(records: Sequence[Record]) -> list[tuple[str, list[Record]]]:
+    by_reader = grouped(
+        records, lambda one: (one.case.copies, one.case.reader, _LAWS.index(one.law))
+    )
+    return [
+        (f"{reader}, {_LAWS[law]}{f', {copies} copies' * (copies > 0)}", rows)
+        for (copies, reader, law), rows in sorted(by_reader.items())
+    ]
+
+
 def _only_copies(case: Case) -> bool:
-    return not case.nats and not case.knows
+    return not case.nats and not case.knows and not case.reader
 
 
 def _is(record: Record, verdict: str) -> bool:

@@ -1,18 +1,19 @@
 """One file through the path of `audit`: checks, plan, scores, p-values, verdict.
 
-The scorer has read a background in which much stands twice, and no audited file.
+Its readers have read a background in which much stands twice, and no audited file, but
+for transformers that were trained on some.
 """
 
 import dataclasses
 import functools
 import itertools
-import json
 import time
 import types
-from collections.abc import Callable, Iterator, Sequence
-from random import Random
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, cast
 
+from eval.natural_order.background import background_texts
 from eval.natural_order.copying import (
     CONTEXT,
     PREFIX_ID,
@@ -26,138 +27,23 @@ from eval.natural_order.copying import (
     remember,
 )
 from eval.natural_order.kinds import KINDS
-from eval.natural_order.words import (
-    ADJECTIVES,
-    NAMES,
-    NOUNS,
-    OF_TOPIC,
-    PLACES,
-    VERBS,
-    Vocabulary,
-    answer,
-    foreign_sentence,
-    language,
-    pseudoword,
-    question,
-    sentence,
-    thing,
-)
+from eval.natural_order.transformers import SHAPES, model_folder
 from jaxcontam.analyses.order_files import order_checks
-from jaxcontam.data.encoding import encode_examples
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.data.encoding import Encoded, Encoder, encode_examples
 from jaxcontam.data.repeats import without_repeats
 from jaxcontam.methods import adjacency, direction
 from jaxcontam.methods.order_test import (
     PlannedTest,
-    ScoredTest,
     order_result,
     plan_test,
     score_test,
 )
 from jaxcontam.methods.reference_model import reference_result
+from jaxcontam.models.checkpoint import load_checkpoint
+from jaxcontam.scoring.local import checkpoint_scorer
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.verdict import CONTAMINATED_LEVEL, MIN_EFFECT, decide
-
-_ALL_WORDS = (*NOUNS, *NAMES, *PLACES, *ADJECTIVES, *VERBS)
-
-
-def background_texts(*, seed: int) -> Iterator[str]:
-    """Texts without end in which much stands twice, so that they teach to copy.
-
-    None is an audited file, though the same grammar made them; the same seed gives the
-    same ones.
-    """
-    rng = Random(f"documents copier {seed}")
-    while True:
-        # An unused draw a text, with which the published study was made.
-        rng.random()
-        yield rng.choice(_FORMS)(rng)
-
-
-def repeated_string(rng: Random) -> str:
-    """Random words or syllables, and the same again once or more."""
-    n = rng.randrange(8, 40)
-    if rng.random() < 0.7:
-        words = [rng.choice(_ALL_WORDS) for _ in range(n)]
-    else:
-        words = [pseudoword(rng, rng.randrange(1, 4)) for _ in range(n)]
-    between = rng.choice(("\n", " ", ". ", "\n\n"))
-    return between.join([" ".join(words)] * rng.randrange(2, 5))
-
-
-def _repeated_sentences(rng: Random) -> str:
-    """A few rows, and again in the same order or another one."""
-    write = rng.choice((sentence, question, answer))
-    rows = [write(rng) for _ in range(rng.randrange(2, 6))]
-    parts = []
-    for _ in range(rng.randrange(2, 4)):
-        parts += rows
-        rng.shuffle(rows)
-    return "\n".join(parts)
-
-
-def _lookups(rng: Random) -> str:
-    """Keys with values, asked for again in any order."""
-    keys = rng.sample(_ALL_WORDS, rng.randrange(4, 10))
-    sign = rng.choice((" = ", ": ", " is "))
-    values = [
-        str(rng.randrange(1000)) if rng.random() < 0.5 else pseudoword(rng, 2)
-        for _ in keys
-    ]
-    facts = [f"{key}{sign}{value}" for key, value in zip(keys, values, strict=True)]
-    return "\n".join(facts + rng.choices(facts, k=2 * len(facts)))
-
-
-def _records(rng: Random) -> str:
-    """JSON lines of one exporter."""
-    keys = rng.sample(("id", "text", "label", "source", "name"), 3)
-    label = rng.choice(("yes", "no", "a", "b"))
-    separators = rng.choice(((", ", ": "), (",", ":")))
-    rows = []
-    for _ in range(rng.randrange(3, 7)):
-        row = {
-            "id": rng.randrange(10_000),
-            "text": sentence(rng),
-            "label": label if rng.random() < 0.8 else rng.choice(("yes", "no")),
-            "source": thing(rng),
-            "name": rng.choice(NAMES),
-        }
-        rows.append(json.dumps({k: row[k] for k in keys}, separators=separators))
-    return "\n".join(rows)
-
-
-def _list(rng: Random) -> str:
-    """Rows that begin alike."""
-    mark = rng.choice(("- ", "* ", "Q: ", "> ", "Note: ", "<li>", "# "))
-    n = rng.randrange(4, 10)
-    write = rng.choice((sentence, question))
-    return "\n".join(f"{mark}{write(rng)}" for _ in range(n))
-
-
-def _prose(rng: Random) -> str:
-    """Sentences about a few things and people, in no order."""
-    words = Vocabulary(
-        nouns=tuple(rng.sample(rng.choice(OF_TOPIC).nouns, 6)),
-        names=tuple(rng.sample(NAMES, 2)),
-    )
-    return "\n".join(sentence(rng, words) for _ in range(rng.randrange(4, 10)))
-
-
-def _foreign(rng: Random) -> str:
-    spoken = language(rng.randrange(4))
-    return "\n".join(foreign_sentence(rng, spoken) for _ in range(rng.randrange(3, 8)))
-
-
-_FORMS: tuple[Callable[[Random], str], ...] = (
-    repeated_string,
-    repeated_string,
-    _repeated_sentences,
-    _lookups,
-    _records,
-    _list,
-    _prose,
-    _foreign,
-)
-
 
 _N_DOCUMENTS = 2_000
 # Where in the file the evidence lies enters no verdict, and takes time.
@@ -177,6 +63,8 @@ class Case:
         nats: What a remembered boundary gains; 0 is a clean scorer.
         knows: Nats that a natural sequel gains by the kind's `goes_on`, whatever the
             file's order; a clean scorer's as well.
+        reader: Name of a transformer; "" is the copying scorer.
+        copies: Of the file that the transformer has read.
     """
 
     kind: str
@@ -185,6 +73,8 @@ class Case:
     seed: int
     nats: float = 0.0
     knows: float = 0.0
+    reader: str = ""
+    copies: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,31 +111,44 @@ class Record:
     seconds: float
 
 
-def audited(case: Case, background: Bigrams, reference: Bigrams) -> Record:
-    """Audit a file by the case's scorer, whether or not its checks pass."""
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Reader:
+    """Whom a case asks.
+
+    Attributes:
+        tokenizer: Gives its ids.
+        prefix_id: Before each text.
+        context: Ids that it reads at once.
+        scorer: Scores pairs; takes what the reader remembers and knows besides.
+    """
+
+    tokenizer: Encoder
+    prefix_id: int
+    context: int
+    scorer: Callable[[Sequence[Memory | Knowledge]], SequenceScorer]
+
+
+def audited(case: Case, own: Reader, other: Reader) -> Record:
+    """Audit a file by a case's reader, whether or not its checks pass.
+
+    Args:
+        case: The case.
+        own: Its reader.
+        other: A clean one, the reference.
+    """
     began = time.process_time()
     kind = KINDS[case.kind]
-    file = kind.file(n=case.n, strength=case.strength, seed=case.seed)
-    benchmark = without_repeats(file.benchmark(f"{case.kind}-{case.seed}"))
-    pretests = order_checks(benchmark, seed=case.seed)
-    encoder = WordEncoder(reference.words)
-    encoded = encode_examples(encoder, benchmark.texts)
+    file = case_file(case)
+    pretests = order_checks(file, seed=case.seed)
+    planned, encoded = _planned(case, file, own)
     gains: list[Memory | Knowledge] = []
     if case.nats:
         gains.append(remember(encoded.ids, case.nats))
     if case.knows:
         assert kind.goes_on is not None, f"nothing is known of {kind.name}"
-        gains.append(know(benchmark.texts, encoded.ids, kind.goes_on, case.knows))
+        gains.append(know(file.texts, encoded.ids, kind.goes_on, case.knows))
     known = [gain for gain in gains if isinstance(gain, Knowledge)]
-    planned = plan_test(
-        benchmark,
-        encoded,
-        _ADJACENCY,
-        prefix_id=PREFIX_ID,
-        context=CONTEXT,
-        seed=case.seed,
-    )
-    scored = _scored(planned, background, gains)
+    scored = score_test(planned, own.scorer(gains))
     attraction, forward = (
         order_result(
             planned,
@@ -261,14 +164,15 @@ def audited(case: Case, background: Bigrams, reference: Bigrams) -> Record:
         knowledge = [dataclasses.replace(k, nats=share * k.nats) for k in known]
         # No reference turns a larger p-value into an accusation.
         if forward.p_value <= CONTAMINATED_LEVEL and not forward.refusals:
-            other = _scored(planned, reference, knowledge).evidence
+            same = _planned(case, file, other)[0]
+            asked = score_test(same, other.scorer(knowledge)).evidence
             found = reference_result(
                 _DIRECTION,
-                dataclasses.replace(scored.evidence, reference_pairs=other.pairs),
+                dataclasses.replace(scored.evidence, reference_pairs=asked.pairs),
                 name=name,
                 fingerprint="",
                 seed=case.seed,
-                content_digest=benchmark.content_digest,
+                content_digest=file.content_digest,
             )
             forward = dataclasses.replace(forward, reference=found)
         decided = decide([forward, attraction], min_effect=MIN_EFFECT)[0]
@@ -277,7 +181,7 @@ def audited(case: Case, background: Bigrams, reference: Bigrams) -> Record:
     return Record(
         case=case,
         law=kind.law,
-        n_kept=len(benchmark),
+        n_kept=len(file),
         refused=bool(forward.refusals),
         failed=tuple(test.name for test in pretests if not test.passed),
         verdict=verdicts["beside"],
@@ -289,16 +193,29 @@ def audited(case: Case, background: Bigrams, reference: Bigrams) -> Record:
     )
 
 
-def _scored(
-    planned: PlannedTest, background: Bigrams, gains: Sequence[Memory | Knowledge]
-) -> ScoredTest:
-    # A test of pairs asks a scorer for nothing else.
-    scorer = types.SimpleNamespace(pairs=CopyingPairs(background, gains))
-    return score_test(planned, cast(SequenceScorer, scorer))
+def case_file(case: Case) -> Benchmark:
+    """The file of a case, without repeats."""
+    file = KINDS[case.kind].file(n=case.n, strength=case.strength, seed=case.seed)
+    return without_repeats(file.benchmark(f"{case.kind}-{case.seed}"))
+
+
+def _planned(
+    case: Case, file: Benchmark, reader: Reader
+) -> tuple[PlannedTest, Encoded]:
+    encoded = encode_examples(reader.tokenizer, file.texts)
+    planned = plan_test(
+        file,
+        encoded,
+        _ADJACENCY,
+        prefix_id=reader.prefix_id,
+        context=reader.context,
+        seed=case.seed,
+    )
+    return planned, encoded
 
 
 @functools.cache
-def backgrounds() -> tuple[Bigrams, Bigrams]:
+def _backgrounds() -> tuple[Bigrams, Bigrams]:
     """What the scorer and its reference have read; the same in every process."""
     one, other = (
         list(itertools.islice(background_texts(seed=seed), _N_DOCUMENTS))
@@ -308,9 +225,49 @@ def backgrounds() -> tuple[Bigrams, Bigrams]:
     return own, fit_bigrams(other, words=own.words)
 
 
-def audited_case(case: Case) -> Record:
-    """What a process does with a case."""
-    return audited(case, *backgrounds())
+def _copiers() -> list[Reader]:
+    """The copying scorer and its reference, with ids in common."""
+    backgrounds = _backgrounds()
+    tokenizer = WordEncoder(backgrounds[1].words)
+
+    def scorer(background: Bigrams, gains: Sequence[Memory | Knowledge]):
+        # A test of pairs asks a scorer for nothing else.
+        pairs = CopyingPairs(background, gains)
+        return cast(SequenceScorer, types.SimpleNamespace(pairs=pairs))
+
+    return [
+        Reader(tokenizer, PREFIX_ID, CONTEXT, functools.partial(scorer, background))
+        for background in backgrounds
+    ]
+
+
+@functools.cache
+def _transformer(model: Path) -> Reader:
+    """A transformer, which has no gains beside what it has read."""
+    checkpoint = load_checkpoint(str(model))
+    assert checkpoint.prefix_id is not None
+    scorer = checkpoint_scorer(checkpoint, store=None)
+    return Reader(
+        checkpoint.tokenizer,
+        checkpoint.prefix_id,
+        checkpoint.config.context,
+        lambda _: scorer,
+    )
+
+
+def audited_case(case: Case, models: Path = Path()) -> Record:
+    """What a process does with a case.
+
+    Args:
+        case: The case.
+        models: Folder of the transformers, for cases that ask one.
+    """
+    if not case.reader:
+        return audited(case, *_copiers())
+    (other,) = set(SHAPES) - {case.reader}
+    planted = case.copies > 0
+    own = _transformer(model_folder(case.reader, models, planted=planted))
+    return audited(case, own, _transformer(model_folder(other, models)))
 
 
 def record_from(fields: dict[str, Any]) -> Record:
