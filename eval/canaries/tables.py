@@ -85,7 +85,8 @@ def figures_of(runs: Sequence[Run]) -> dict[str, str]:
 def numbers_of(runs: Sequence[Run]) -> dict[str, Any]:
     """What the tables are made of, for the JSON file."""
     fields = ("benchmark", "copies", "method", "p_value", "log10_p", "validity")
-    more = ("p_floor", "p_adjusted", "verdict", "effect", "effect_se", "mde")
+    more = ("p_floor", "p_adjusted", "effect", "effect_se", "mde")
+    decided = ("verdict", "reasons", "reference")
     scored = ("n_examples", "n_cut", "n_strata", "n_orders", "tokens_scored")
     return {
         "runs": [
@@ -96,7 +97,10 @@ def numbers_of(runs: Sequence[Run]) -> dict[str, Any]:
                 "n_tokens": run.n_tokens,
                 "canary_share": run.canary_share,
                 "tests": [
-                    {name: row.get(name) for name in (*fields, *more, *scored)}
+                    {
+                        name: row.get(name)
+                        for name in (*fields, *more, *decided, *scored)
+                    }
                     for row in run.tests.values()
                 ],
                 "ranked": list(run.ranked.values()),
@@ -114,7 +118,10 @@ def _orders(run: Run) -> Grid:
         "copies": lambda name: str(run.planted[name]),
         primary: lambda name: _p(run.tests.get((name, primary))),
         "verdict": lambda name: _verdict(run.tests.get((name, primary))),
+        "why no more": lambda name: _reasons(run.tests.get((name, primary))),
         "effect, nats a boundary": lambda name: _effect(run.tests.get((name, primary))),
+        "reference": lambda name: _effect(_reference(run.tests.get((name, primary)))),
+        "difference": lambda name: _difference(run.tests.get((name, primary))),
     }
     for method in others:
         columns[method] = lambda name, method=method: _p(run.tests.get((name, method)))
@@ -123,7 +130,9 @@ def _orders(run: Run) -> Grid:
     about = (
         f"{run.label}: {run.n_parameters:,} parameters, {run.n_tokens:,} training "
         f"tokens, {run.canary_share:.0%} of them planted. p-values of the planted sets"
-        f"{_orders_words(run)}. Verdict: {primary}, Holm over all sets and controls."
+        f"{_orders_words(run)}. Verdict: {primary}, Holm over all sets and controls, "
+        "beside a reference that read the background alone: its effect, and p of the "
+        "difference."
     )
     return Grid.of(about, run.planted, columns)
 
@@ -261,6 +270,21 @@ def _p(row: Row | None) -> str:
 
 def _verdict(row: Row | None) -> str:
     return _NONE if row is None else row["verdict"] or _NONE
+
+
+def _reasons(row: Row | None) -> str:
+    return _NONE if row is None else ", ".join(row.get("reasons") or ()) or _NONE
+
+
+def _reference(row: Row | None) -> Row | None:
+    return None if row is None else row.get("reference")
+
+
+def _difference(row: Row | None) -> str:
+    found = _reference(row)
+    if row is None or found is None:
+        return _NONE
+    return p_text(found["difference_log10_p"], row["validity"])
 
 
 def _effect(row: Row | None) -> str:
