@@ -99,6 +99,35 @@ class Grid:
         )
         return cls(title, tuple(columns), lines)
 
+    @classmethod
+    def crossed(
+        cls,
+        title: str,
+        corner: str,
+        words: Mapping[tuple[str, str], str],
+        *,
+        lines: Iterable[str] = (),
+        columns: Iterable[str] = (),
+        empty: str = "",
+    ) -> "Grid":
+        """A table of two names.
+
+        Args:
+            title: Above it.
+            corner: What the names of lines are.
+            words: (line, column) -> the cell.
+            lines: In their order (default: as they come).
+            columns: Likewise.
+            empty: Where there is no cell.
+        """
+        across = tuple(columns) or tuple(dict.fromkeys(column for _, column in words))
+        down = tuple(lines) or tuple(dict.fromkeys(line for line, _ in words))
+        rows = (
+            (line, *(words.get((line, column), empty) for column in across))
+            for line in down
+        )
+        return cls(title, (corner, *across), tuple(rows))
+
 
 def grouped(
     rows: Iterable[_Row], key: Callable[[_Row], _Key]

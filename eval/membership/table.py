@@ -1,7 +1,7 @@
 """Studies as tables of words and figures, from the fields of their JSON files."""
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib
@@ -48,13 +48,13 @@ def grids(study: str, found: Mapping[str, Any]) -> list[Grid]:
     cells, blind = found["cells"], found["blind"]
     if study == "sizes":
         for method in _FIRST:
-            own = [one for one in cells if one["method"] == method]
-            weights = [f"{one['x'] / 1e6:.2f} M" for one in own]
-            places = [
-                (w, one["task"], one) for w, one in zip(weights, own, strict=True)
-            ]
+            words = {
+                (f"{one['x'] / 1e6:.2f} M", one["task"]): _auc_words(one)
+                for one in cells
+                if one["method"] == method
+            }
             name = f"{title}: AUC of {method}"
-            tables.append(_matrix(name, "weights", places, _auc_words))
+            tables.append(Grid.crossed(name, "weights", words))
     elif cells:
         by_score = grouped(cells, lambda one: one["method"])
         by_score |= grouped(blind, lambda one: f"blind: {one['method']}")
@@ -66,14 +66,19 @@ def grids(study: str, found: Mapping[str, Any]) -> list[Grid]:
                 -statistics.fmean(one["auc"] for one in by_score[name]),
             ),
         )
-        places = [
-            (name, one["setting"], one) for name in ranked for one in by_score[name]
-        ]
         settings = dict.fromkeys(one["setting"] for one in (*cells, *blind))
-        tables.append(_matrix(f"{title}: AUC", "score", places, _auc_words, settings))
+        numbers = {"AUC": _auc_words}
         if any(one["tpr"] is not None for one in (*cells, *blind)):
-            name = f"{title}: share found at 5 % false alarms"
-            tables.append(_matrix(name, "score", places, _tpr_words, settings))
+            numbers["share found at 5 % false alarms"] = _tpr_words
+        for name, number in numbers.items():
+            words = {
+                (score, one["setting"]): number(one)
+                for score in ranked
+                for one in by_score[score]
+            }
+            tables.append(
+                Grid.crossed(f"{title}: {name}", "score", words, columns=settings)
+            )
     if found["trends"]:
         tables.append(
             Grid.of(
@@ -107,26 +112,6 @@ def grids(study: str, found: Mapping[str, Any]) -> list[Grid]:
             )
         )
     return tables
-
-
-def _matrix(
-    title: str,
-    corner: str,
-    places: Sequence[tuple[str, str, Row]],
-    words: Callable[[Row], str],
-    columns: Mapping[str, Any] | None = None,
-) -> Grid:
-    """A table of (line, column, row); a place without a row stays empty."""
-    found = {(line, column): words(row) for line, column, row in places}
-    header = tuple(columns or dict.fromkeys(column for _, column, _ in places))
-    lines = dict.fromkeys(line for line, _, _ in places)
-    return Grid(
-        title,
-        (corner, *header),
-        tuple(
-            (line, *(found.get((line, name), "") for name in header)) for line in lines
-        ),
-    )
 
 
 def _auc_words(one: Row) -> str:
