@@ -134,23 +134,20 @@ class Strata:
             for (setting, x, task), strata in settings.items()
         )
 
-    def trends(self, *, paper: str, paired: bool) -> tuple[Trend, ...]:
-        """The last setting against the first, of each score."""
-        found = []
-        for method, settings in self._found.items():
-            (first, a), *_, (last, b) = settings.items()
-            found.append(
-                trend(
-                    a,
-                    b,
-                    settings=(first[0], last[0]),
-                    study=self.study,
-                    method=method,
-                    paper=paper,
-                    paired=paired,
-                )
+    def trends(self, *, paper: str, paired: bool, first: int = 0) -> tuple[Trend, ...]:
+        """The last setting against the first (or another one), of each score."""
+        return tuple(
+            trend(
+                list(settings.values())[first],
+                list(settings.values())[-1],
+                settings=(list(settings)[first][0], list(settings)[-1][0]),
+                study=self.study,
+                method=method,
+                paper=paper,
+                paired=paired,
             )
-        return tuple(found)
+            for method, settings in self._found.items()
+        )
 
 
 def cell(
@@ -271,8 +268,6 @@ def _paired(a: Stratum, b: Stratum) -> tuple[float, float]:
 
 Answered = Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]]
 """Task -> for each seed, whether each seen and each unseen example was answered."""
-
-_Z = 1.959964
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

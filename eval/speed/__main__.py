@@ -27,8 +27,6 @@ from jaxcontam.report.document import make_folder, replace_bytes
 from jaxcontam.report.provenance import utc_now
 from jaxcontam.scoring.identity import cpu_name
 
-_TRAIN_ROUNDS = 5
-
 PARTS: Mapping[str, tuple[str, ...]] = {
     "moments": ("scores", "measure_moments"),
     "membership": ("scores", "measure_membership"),
@@ -51,8 +49,6 @@ class Speed:
     """Small models and few texts: a pulse run, whose numbers mean nothing."""
     only: tuple[str, ...] = ()
     """Parts to measure (default: all)."""
-    train: bool = False
-    """Measure the training step alone, in five rounds."""
     out: Path = Path("runs/speed")
     """Folder for speed.json."""
 
@@ -73,8 +69,6 @@ class Speed:
         from eval.speed.table import judge, print_measured
 
         make_folder(self.out)
-        parts = ("train",) if self.train else self.only or tuple(PARTS)
-        rounds = max(self.rounds, _TRAIN_ROUNDS) if self.train else self.rounds
         import_torch()
         packages = ("jax", "jaxlib", "torch", "transformers")
         measured: dict[str, Any] = {
@@ -83,12 +77,12 @@ class Speed:
                 f"{name} {importlib.metadata.version(name)}" for name in packages
             ),
             "started": utc_now(),
-            "rounds": rounds,
+            "rounds": self.rounds,
             "tiny": self.tiny,
         }
-        for name in parts:
+        for name in self.only or PARTS:
             print(f"eval.speed: {name}", file=sys.stderr, flush=True)
-            measured[name] = measure_part(name, rounds, tiny=self.tiny)
+            measured[name] = measure_part(name, self.rounds, tiny=self.tiny)
             measured["targets"] = judge(measured)
             self._write(measured)
         measured["finished"] = utc_now()
