@@ -139,6 +139,11 @@ def grouped(
     return found
 
 
+def say(words: str) -> None:
+    """Tell on stderr, at once, how far the study is."""
+    print(words, file=sys.stderr, flush=True)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Clock:
     """When a study began, by three clocks."""
@@ -247,14 +252,16 @@ class Records:
     Attributes:
         folder: Folder of the files.
         any_code: Whether records that other code made are taken.
-        code: Git commit; None where git cannot tell.
+        code: What is given, or the git commit; None where git cannot tell.
         earlier_seconds: CPU seconds of the records that `read` found.
     """
 
-    def __init__(self, folder: Path, *, any_code: bool = False):
+    def __init__(
+        self, folder: Path, *, any_code: bool = False, code: str | None = None
+    ):
         """Keep records in a folder, which is made when the first one is written."""
         self.folder, self.any_code = folder, any_code
-        self.code = code_version()
+        self.code = code or code_version()
         self.earlier_seconds = 0.0
 
     def read(self, name: str, *inputs: Any) -> dict[str, Any] | None:
@@ -277,8 +284,9 @@ class Records:
     def write(self, name: str, fields: Mapping[str, Any], *inputs: Any) -> None:
         """Write a record whole or not at all; arguments as for `read`."""
         text = json.dumps({**self.keys(*inputs), **fields}) + "\n"
-        make_folder(self.folder)
-        replace_bytes(self.folder / f"{name}.json", text.encode())
+        path = self.folder / f"{name}.json"
+        make_folder(path.parent)
+        replace_bytes(path, text.encode())
 
     def keys(self, *inputs: Any) -> dict[str, str]:
         """Digests of the inputs with this code and with any."""

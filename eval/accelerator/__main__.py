@@ -24,7 +24,7 @@ from eval.accelerator.scoring import measure_scoring
 from eval.accelerator.subjects import KEPT, in_fresh_process
 from eval.accelerator.subjects import device as device_of
 from eval.accelerator.training import measure_training
-from eval.study import Grid, print_grid, run_study, write_json
+from eval.study import Grid, print_grid, run_study, say, write_json
 from jaxcontam.commands.flags import check_positive
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.report.provenance import utc_now
@@ -83,7 +83,7 @@ class Accelerator:
             "tiny": self.tiny,
         }
         for name in self.only or tuple(PARTS):
-            print(f"eval.accelerator: {name}", file=sys.stderr, flush=True)
+            say(f"eval.accelerator: {name}")
             try:
                 measured[name] = PARTS[name](self)
             except MemoryError as e:

@@ -52,7 +52,7 @@ from eval.blind_spots.model import ModelRecord, model_record
 from eval.blind_spots.seen import Seen
 from eval.blind_spots.table import cells, grids
 from eval.python_docs import read_python_docs
-from eval.study import Clock, Records, finish_study, run_study
+from eval.study import Clock, Records, finish_study, run_study, say
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from train.sources import corpus_digest
 
@@ -130,11 +130,9 @@ class BlindSpots:
                 found = dataclasses.asdict(record)
                 kept.write(f"{name}/{RECORD_NAME}", found, fields, seed, corpus)
             records.append(record_of(found))
-            print(
+            say(
                 f"eval.blind_spots: {len(records)} of {len(planned)}: {scale.name} "
-                f"{seed}, {records[-1].cpu_seconds:.0f} CPU s",
-                file=sys.stderr,
-                flush=True,
+                f"{seed}, {records[-1].cpu_seconds:.0f} CPU s"
             )
         table = cells(records)
         return finish_study(
