@@ -70,7 +70,8 @@ def curves_svg(
         curves: From eight on, colours repeat.
         x_label: Below.
         y_label: At the left.
-        log_x: Logarithmic from 1 on and linear below, so that 0 copies have a place.
+        log_x: Logarithmic; where 0 is among the numbers, or all are at least 1, linear
+            below 1, so that 0 copies have a place.
         log_y: Logarithmic.
         x_ticks: Where ticks stand; none leaves them to the scale.
         level: A thin line across, such as a test's level.
@@ -83,10 +84,13 @@ def curves_svg(
         if level is not None:
             axes.axhline(level, color="black", lw=0.6)
         if log_x:
-            axes.set_xscale("symlog", linthresh=1, linscale=0.6)
-            # Else a third of the plot would be room for numbers that are not there.
             first = min((x for curve in curves for x in curve.x), default=0)
-            axes.set_xlim(left=0.85 * first if first >= 1 else -0.3)
+            if 0 < first < 1:
+                axes.set_xscale("log")
+            else:
+                axes.set_xscale("symlog", linthresh=1, linscale=0.6)
+                # Else a third of the plot would be room for numbers that are not there.
+                axes.set_xlim(left=0.85 * first if first >= 1 else -0.3)
         if log_y:
             axes.set_yscale("log")
         if len(x_ticks):

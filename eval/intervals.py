@@ -32,11 +32,6 @@ class Share:
         low, high = wilson_interval(successes, trials)
         return cls(value=successes / trials, low=low, high=high)
 
-    def words(self, form: str = ".2f", *, between: str = " to ") -> str:
-        """`0.31 (0.25 to 0.37)`."""
-        value, low, high = (format(x, form) for x in (self.value, self.low, self.high))
-        return f"{value} ({low}{between}{high})"
-
 
 def n_rejected(log10_ps: Iterable[float], level: float) -> int:
     """p-values at or below a level, counted from their logarithms."""
@@ -61,36 +56,6 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float, float]:
         return mean, mean, mean
     half = float(stdtrit(n - 1, 0.975)) * float(np.std(values, ddof=1)) / n**0.5
     return mean, mean - half, mean + half
-
-
-def ratio_interval(
-    above: Sequence[float], below: Sequence[float]
-) -> tuple[float, float, float] | None:
-    """Ratio of two means over the same models with its 95 % interval; None near 0 / 0.
-
-    The interval is a linear approximation, which fails where the denominator may be 0:
-    none is given unless that is three standard errors away.
-    """
-    from scipy.special import stdtrit
-
-    top, bottom = np.asarray(above, np.float64), np.asarray(below, np.float64)
-    n, mean = len(bottom), float(bottom.mean())
-    if n < 2 or abs(mean) < 3 * float(bottom.std(ddof=1)) / n**0.5 or mean == 0:
-        return None
-    ratio = float(top.mean()) / mean
-    se = float((top - ratio * bottom).std(ddof=1)) / n**0.5 / abs(mean)
-    half = float(stdtrit(n - 1, 0.975)) * se
-    return ratio, ratio - half, ratio + half
-
-
-def plus_minus(interval: tuple[float, float, float] | None, digits: int = 2) -> str:
-    """A symmetric interval as `0.31 ± 0.06`; without width, the estimate alone."""
-    if interval is None:
-        return ""
-    mean, low, high = interval
-    if low == high:
-        return f"{mean:.{digits}f}"
-    return f"{mean:.{digits}f} ± {(high - low) / 2:.{digits}f}"
 
 
 def short(value: float, digits: int = 2) -> str:

@@ -6,22 +6,29 @@ from pathlib import Path
 
 import numpy as np
 
+from eval.study import Records, read_fields
+from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
-from jaxcontam.data.manifest import Manifest
+from jaxcontam.data.manifest import Manifest, read_manifest
 from jaxcontam.data.repeats import without_repeats
 from jaxcontam.methods import order_method
 from jaxcontam.methods.order_test import order_result, plan_test, score_test
-from jaxcontam.models.checkpoint import Checkpoint
+from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
 from jaxcontam.progress import Progress
 from jaxcontam.results import DESIGNED, Evidence, OrderResult
 from jaxcontam.scoring.scorer import Scorer, n_targets
 from jaxcontam.stats.pretests import columns, pretest_battery
 from train.audits import encode_planted, text_scores, text_sequences
+from train.earlier import MANIFEST_NAME, MODEL_DIR
 from train.plan import PlannedSet
 from train.prepare import RunOptions, Start
-from train.presets import PRESETS, Preset
+from train.presets import PRESETS, Preset, preset_to_json
+from train.pretrain import read_start
 from train.run import pretrain
+from train.sources import corpus_digest
 
+# File beside a trained model that says what it follows from.
+_RECORD = "job"
 # Test -> another one of the same scores, at no cost.
 _REUSED = {"adjacency": "direction", "stratified": "sharded_t"}
 
@@ -54,6 +61,80 @@ def trained(
     if not manifest.finished:
         raise KeyboardInterrupt
     return manifest
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Model:
+    """A trained model and the record of what it was trained on."""
+
+    checkpoint: Checkpoint
+    manifest: Manifest
+
+
+def trained_model(
+    folder: Path,
+    documents: Sequence[str],
+    sets: Sequence[PlannedSet],
+    preset: Preset,
+    *,
+    seed: int,
+    background_tokens: int | None = None,
+    start: Path | None = None,
+    any_code: bool = False,
+) -> Model:
+    """Train a model, or take the finished one of the same inputs.
+
+    Args:
+        folder: Where it is written.
+        documents: Background; random ones are taken up to `background_tokens`.
+        sets: Planted texts.
+        preset: Shape, batch, learning rate.
+        seed: Seeds weights, stream and batches.
+        background_tokens: None takes all documents.
+        start: Folder of the model to go on from, or None.
+        any_code: Take one that other code trained, too.
+
+    Raises:
+        KeyboardInterrupt: If training was asked to stop; its checkpoint is written.
+    """
+    kept = Records(folder, any_code=any_code)
+    before = read_fields(start / f"{_RECORD}.json") if start else None
+    inputs = [
+        corpus_digest(documents),
+        [(one.name, one.copies, one.layout, one.planted) for one in sets],
+        preset_to_json(preset),
+        seed,
+        background_tokens,
+        before and before["any_code_key"],
+    ]
+    if kept.read(_RECORD, *inputs) is None:
+        trained(
+            documents,
+            sets,
+            preset,
+            out=folder,
+            seed=seed,
+            options=RunOptions(
+                background_tokens=background_tokens,
+                # Members and non-members are drawn from one pool at random, so what
+                # the background holds of them it holds of both alike.
+                allow_overlap=True,
+            ),
+            start=read_start(str(start / MODEL_DIR)) if start else None,
+        )
+        kept.write(_RECORD, {}, *inputs)
+    return Model(
+        load_checkpoint(str(folder / MODEL_DIR)), read_manifest(folder / MANIFEST_NAME)
+    )
+
+
+def planted(name: str, texts: Sequence[str], copies: int) -> PlannedSet:
+    """Texts that each stand at a random place of their own, so many times."""
+    return PlannedSet(
+        benchmark=Benchmark(name, tuple(texts), (None,) * len(texts)),
+        copies=copies,
+        layout="spread",
+    )
 
 
 def order_tests(

@@ -99,6 +99,35 @@ class Grid:
         )
         return cls(title, tuple(columns), lines)
 
+    @classmethod
+    def crossed(
+        cls,
+        title: str,
+        corner: str,
+        words: Mapping[tuple[str, str], str],
+        *,
+        lines: Iterable[str] = (),
+        columns: Iterable[str] = (),
+        empty: str = "",
+    ) -> "Grid":
+        """A table of two names.
+
+        Args:
+            title: Above it.
+            corner: What the names of lines are.
+            words: (line, column) -> the cell.
+            lines: In their order (default: as they come).
+            columns: Likewise.
+            empty: Where there is no cell.
+        """
+        across = tuple(columns) or tuple(dict.fromkeys(column for _, column in words))
+        down = tuple(lines) or tuple(dict.fromkeys(line for line, _ in words))
+        rows = (
+            (line, *(words.get((line, column), empty) for column in across))
+            for line in down
+        )
+        return cls(title, (corner, *across), tuple(rows))
+
 
 def grouped(
     rows: Iterable[_Row], key: Callable[[_Row], _Key]
@@ -108,6 +137,11 @@ def grouped(
     for row in rows:
         found.setdefault(key(row), []).append(row)
     return found
+
+
+def say(words: str) -> None:
+    """Tell on stderr, at once, how far the study is."""
+    print(words, file=sys.stderr, flush=True)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -218,14 +252,16 @@ class Records:
     Attributes:
         folder: Folder of the files.
         any_code: Whether records that other code made are taken.
-        code: Git commit; None where git cannot tell.
+        code: What is given, or the git commit; None where git cannot tell.
         earlier_seconds: CPU seconds of the records that `read` found.
     """
 
-    def __init__(self, folder: Path, *, any_code: bool = False):
+    def __init__(
+        self, folder: Path, *, any_code: bool = False, code: str | None = None
+    ):
         """Keep records in a folder, which is made when the first one is written."""
         self.folder, self.any_code = folder, any_code
-        self.code = code_version()
+        self.code = code or code_version()
         self.earlier_seconds = 0.0
 
     def read(self, name: str, *inputs: Any) -> dict[str, Any] | None:
@@ -248,8 +284,9 @@ class Records:
     def write(self, name: str, fields: Mapping[str, Any], *inputs: Any) -> None:
         """Write a record whole or not at all; arguments as for `read`."""
         text = json.dumps({**self.keys(*inputs), **fields}) + "\n"
-        make_folder(self.folder)
-        replace_bytes(self.folder / f"{name}.json", text.encode())
+        path = self.folder / f"{name}.json"
+        make_folder(path.parent)
+        replace_bytes(path, text.encode())
 
     def keys(self, *inputs: Any) -> dict[str, str]:
         """Digests of the inputs with this code and with any."""

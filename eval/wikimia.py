@@ -19,9 +19,9 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
-from eval.study import run_study
+from eval.study import Grid, print_grid, run_study
 from eval.wikimia_pages import (
     NOT_DRAWN,
     RULES,
@@ -271,35 +271,25 @@ def _remove_earlier(out: Path, files: Collection[str]) -> None:
 
 
 def _print(manifest: dict, out: Path, console: Console) -> None:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for name in ("records", ""):
-        table.add_column(name, justify="right" if name else "left")
-    table.add_row(f"{manifest['n_records']:,}", "read")
-    for reason, n in manifest["dropped"].items():
-        table.add_row(f"{n:,}", f"dropped: {reason}")
+    dropped = {f"dropped: {why}": n for why, n in manifest["dropped"].items()}
+    counts = {"read": manifest["n_records"]} | dropped
     for side in ("members", "nonmembers"):
-        table.add_row(f"{manifest[f'n_{side}']:,}", f"left as {side}")
-    console.print(table)
+        counts[f"left as {side}"] = manifest[f"n_{side}"]
+    columns = {"records": "{r[0]}", "": "{r[1]:,}"}
+    print_grid(Grid.of("Pages", counts.items(), columns), console)
+    lines = []
     for name, row in manifest["files"].items():
-        console.print(
-            f"{out / name}: {row['n_members']} members, {row['n_nonmembers']} others",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
+        sides = f"{row['n_members']} members, {row['n_nonmembers']} others"
+        lines.append(f"{out / name}: {sides}")
         if row.get(REFUSED):
-            console.print(
-                f"  without a paraphrase: {row[REFUSED]} ({row[_FIRST_REFUSAL]})",
-                highlight=False,
-                markup=False,
-                soft_wrap=True,
-            )
-    console.print(
+            why = row[_FIRST_REFUSAL]
+            lines.append(f"  without a paraphrase: {row[REFUSED]} ({why})")
+    lines.append(
         "Old and new events differ by themselves: read an AUC on these files beside "
-        "its blind baseline.",
-        highlight=False,
-        soft_wrap=True,
+        "its blind baseline."
     )
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
 
 
 def _exit_code(manifest: dict) -> int:

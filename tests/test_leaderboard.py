@@ -286,15 +286,14 @@ def test_kept_trials_count_as_earlier_work_beside_a_new_entry(small, tmp_path):
     flags = {"tiny": True, "out": tmp_path / "out"}
     Leaderboard(**flags, only=("loss",)).run()
     spent = 0.0
-    for path in sorted((tmp_path / "out" / "models").iterdir()):
-        record = json.loads(path.read_text())
-        for trial in record["entries"]["loss"]["trials"]:
-            trial["seconds"] = 100.0
-            spent += 100.0
-        path.write_text(json.dumps(record))
+    for path in (tmp_path / "out" / "models").rglob("loss.json"):
+        path.write_text(
+            json.dumps(json.loads(path.read_text()) | {"cpu_seconds": 100.0})
+        )
+        spent += 100.0
     document = Leaderboard(**flags, only=("loss", "coin")).run()
     # The models themselves were trained again, so that they are no earlier work.
-    assert document["earlier_cpu_seconds"] == spent
+    assert document["earlier_cpu_seconds"] == spent > 0
 
 
 def test_entry_that_raises_is_named_and_the_others_go_on(small, tmp_path, monkeypatch):
@@ -311,8 +310,8 @@ def test_entry_that_raises_is_named_and_the_others_go_on(small, tmp_path, monkey
     assert document["failed"] == {"broken": "ZeroDivisionError: division by zero"}
     assert [one["entry"] for one in document["standings"]] == ["coin"]
     # It is tried again once it works; nothing of it was kept.
-    records = (tmp_path / "out" / "models").iterdir()
-    assert all("broken" not in path.read_text() for path in records)
+    kept = (tmp_path / "out" / "models").rglob("*.json")
+    assert {path.stem for path in kept} == {"coin"}
 
 
 def test_run_whose_every_entry_raises_is_refused_in_words(small, tmp_path, capsys):

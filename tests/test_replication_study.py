@@ -2,6 +2,7 @@
 
 import csv
 import json
+import types
 
 import numpy as np
 import pytest
@@ -84,9 +85,11 @@ def texts():
 def job(monkeypatch, texts, tmp_path):
     """What a model of seed 1 would be trained on."""
     jobs = []
-    monkeypatch.setattr(
-        "eval.replication.models.trained_model", lambda job, any_code: jobs.append(job)
-    )
+
+    def trained(folder, documents, sets, preset, **options):
+        jobs.append(types.SimpleNamespace(documents=documents, sets=sets))
+
+    monkeypatch.setattr("eval.replication.models.trained_model", trained)
     planted = planted_model(texts, TINY, seed=1, out=tmp_path, any_code=False)
     return jobs[0], planted
 

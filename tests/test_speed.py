@@ -1,6 +1,5 @@
 """`eval.speed`: its arithmetic in closed form, and a pulse run of every part."""
 
-import itertools
 import json
 import os
 import subprocess
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 from eval.speed.__main__ import PARTS, main
-from eval.speed.host import exact_p, fresh_p
 from eval.speed.measure import interleaved, median_ratio, real_lengths
 from eval.speed.table import judge
 
@@ -63,37 +61,16 @@ def test_real_lengths_have_the_stated_law():
     assert real_lengths(64, tiny=False) == real_lengths(64, tiny=False)
 
 
-@pytest.mark.parametrize(("share", "met"), [(0.05, True), (0.0501, False)])
+@pytest.mark.parametrize(("share", "met"), [(0.15, True), (0.1501, False)])
 def test_target_is_met_at_its_bound_and_not_beyond(share, met):
-    (row,) = judge({"store": {"share": share}})
+    (row,) = judge({"moments": {"30m": {"added_share": share}}})
     assert row["met"] is met
-    assert row["wanted"] == "at most 5 %"
+    assert row["wanted"] == "at most 15 %"
 
 
 def test_lower_bounds_are_lower_bounds():
-    cell = {"ratio_to_scratch": 1.79}
-    (row,) = judge({"pairs": {"64/64": cell}})
-    assert (row["met"], row["measured"]) == (False, "1.79 x")
-
-
-@pytest.mark.parametrize("way", [exact_p, fresh_p])
-def test_both_ways_to_draw_orders_give_the_share_of_all_orders(way):
-    rng = np.random.default_rng(3)
-    pairs = rng.normal(size=(2, 5, 5)) + 0.4 * np.eye(5, k=1)
-    sums = [
-        np.array([matrix[order[:-1], order[1:]].sum() for order in orders_of_five()])
-        for matrix in pairs
-    ]
-    published = sum(np.trace(matrix, 1) for matrix in pairs)
-    share = np.mean(np.add.outer(*sums) >= published - 1e-9)
-    assert 0.02 < share < 0.5
-    # Four standard errors of 20,000 draws of the whole file.
-    error = 4 * np.sqrt(share * (1 - share) / 20_000)
-    assert abs(way(pairs, 20_000, seed=0) - share) < error
-
-
-def orders_of_five():
-    return [np.array(order) for order in itertools.permutations(range(5))]
+    (row,) = judge({"train": {"ratio": 1.49}})
+    assert (row["met"], row["measured"]) == (False, "1.49 x")
 
 
 def test_torch_batches_hold_each_sequence_once_sorted_by_length():
@@ -123,7 +100,7 @@ def pulse_run(out, *words):
 @pytest.mark.parity
 def test_every_way_gives_the_same_scores(tmp_path):
     parts = [name for name in PARTS if name.startswith(("kernel", "real"))]
-    found = pulse_run(tmp_path, "--only", *parts, "pairs", "generation")
+    found = pulse_run(tmp_path, "--only", *parts)
     for part in parts:
         for length, cell in found[part]["cells"].items():
             ways = set(cell["tokens_per_second"])
@@ -131,17 +108,12 @@ def test_every_way_gives_the_same_scores(tmp_path):
             # Float32 sums in another order; operands of 8 bits are no parity.
             assert cell["largest_difference"] < 1e-4
             assert cell["largest_difference_bf16"] < 0.5
-    for cell in found["pairs"].values():
-        assert cell["largest_difference"] < 1e-4
-    assert found["generation"]["share_same"] == 1
 
 
 @pytest.mark.slow
 def test_a_pulse_run_measures_every_part(tmp_path):
     found = pulse_run(tmp_path)
     assert set(PARTS) <= found.keys()
-    assert found["compiled"]["same_bits"]
-    assert found["compiled"]["n_files"] > 0
 
 
 def test_unknown_part_is_one_line(capsys, monkeypatch):

@@ -7,9 +7,7 @@ from rich.console import Console
 
 from eval.books import BooksStudy
 from eval.curves import Curve, curves_svg
-from eval.options import Options
 from eval.sizes.__main__ import Sizes
-from eval.store_formats import StoreFormats
 from eval.study import Clock, Grid, Records, finish_study, markdown, print_grid
 from jaxcontam.errors import InputError
 
@@ -114,11 +112,8 @@ def test_study_with_brackets_in_its_folder_and_flags_says_both(tmp_path):
     ("study", "flag"),
     [
         (BooksStudy, {"words": 0}),
-        (Options, {"n_items": 0}),
         (Sizes, {"n_sets": 0}),
         (Sizes, {"seed": -1}),
-        (StoreFormats, {"n_rows": 0}),
-        (StoreFormats, {"seed": -1}),
     ],
 )
 def test_numbers_that_cannot_be_are_refused_before_anything_is_made(study, flag):

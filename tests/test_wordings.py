@@ -5,7 +5,6 @@ import pytest
 
 from eval.blind_spots.wordings import (
     N_WORDINGS,
-    kept_share,
     longest_run,
     reworded,
     wordings,
@@ -56,7 +55,3 @@ def test_longest_run_is_that_of_all_stretches():
         ]
         expected = max(map(len, stretches[0] & stretches[1]))
         assert longest_run(" ".join(a), " ".join(b)) == expected
-
-
-def test_kept_share_counts_words_once():
-    assert kept_share([("a b b c", "b a d")]) == pytest.approx(0.5)

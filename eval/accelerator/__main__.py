@@ -11,7 +11,6 @@ Headline: not run on an accelerator yet.
 
 import dataclasses
 import importlib.metadata
-import json
 import os
 import statistics
 import sys
@@ -20,16 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from eval.accelerator.scoring import measure_scoring
 from eval.accelerator.subjects import KEPT, in_fresh_process
 from eval.accelerator.subjects import device as device_of
 from eval.accelerator.training import measure_training
-from eval.study import run_study
+from eval.study import Grid, print_grid, run_study, say, write_json
 from jaxcontam.commands.flags import check_positive
 from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.report.document import make_folder, replace_bytes
 from jaxcontam.report.provenance import utc_now
 
 
@@ -66,7 +63,6 @@ class Accelerator:
         """
         # Torch needs its share of the memory; set before a device is first used.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-        make_folder(self.out)
         device = in_fresh_process(device_of)
         if device["platform"] == "cpu" and not self.tiny:
             raise InputError(
@@ -87,14 +83,13 @@ class Accelerator:
             "tiny": self.tiny,
         }
         for name in self.only or tuple(PARTS):
-            print(f"eval.accelerator: {name}", file=sys.stderr, flush=True)
+            say(f"eval.accelerator: {name}")
             try:
                 measured[name] = PARTS[name](self)
             except MemoryError as e:
                 measured[name] = {"failed": f"out of memory: {e}"}
             measured["goals"] = judge(measured)
-            text = json.dumps(measured, indent=1) + "\n"
-            replace_bytes(self.out / "accelerator.json", text.encode())
+            write_json(self.out / "accelerator.json", measured)
         print_measured(measured, Console(highlight=False, width=100))
         return measured
 
@@ -164,20 +159,17 @@ def judge(measured: Mapping[str, Any]) -> list[dict[str, Any]]:
 def print_measured(measured: Mapping[str, Any], console: Console) -> None:
     """Print one line a part, and the goals."""
     device = measured["device"]
-    console.print(
+    title = (
         f"{device['kind']} ({device['platform']}, {device['n']}); "
-        f"{measured['versions']}\n"
+        f"{measured['versions']}"
     )
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("part")
-    for column in ("tokens/s", "of peak", "torch", "of peak", "ratio", "peak", "GB"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for part, cell in measured.items():
-        if isinstance(cell, Mapping) and "utilisation" in cell:
-            table.add_row(part, *_numbers(cell))
-        elif isinstance(cell, Mapping) and "failed" in cell:
-            table.add_row(part, cell["failed"])
-    console.print(table)
+    header = ("part", "tokens/s", "of peak", "torch", "of peak", "ratio", "peak", "GB")
+    lines = [
+        (part, *_numbers(cell))
+        for part, cell in measured.items()
+        if isinstance(cell, Mapping) and ("utilisation" in cell or "failed" in cell)
+    ]
+    print_grid(Grid(title, header, tuple(lines)), console)
     for row in measured["goals"]:
         console.print(
             f"{row['goal']}: {row['found']:.2f}, goal {row['least']:.2f}, "
@@ -186,6 +178,9 @@ def print_measured(measured: Mapping[str, Any], console: Console) -> None:
 
 
 def _numbers(cell: Mapping[str, Any]) -> list[str]:
+    if "failed" in cell:
+        return [cell["failed"], *[""] * 6]
+
     def rate(name: str) -> list[str]:
         if name not in cell["tokens_per_second"]:
             return ["", ""]

@@ -26,7 +26,7 @@ Fixed before any result of these seeds was looked at:
   to what is planted, so its p is uniform. It was added after models 4000 to 4002 had
   been looked at; all else stayed.
 - Deduplicated: one copy in published order, which is what the removal of equal
-  documents, or of equal lines, leaves of `as published`; see the table of what is left.
+  documents, or of equal lines, leaves of `as published`.
 - Order tests with the settings that `audit` gives them, on the file as published: a
   set planted in another form is audited in the form that its owner published.
   `sharded_t` reads the scores of `stratified`. `permutation` is left out: it sees what
@@ -47,13 +47,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from eval.blind_spots.forms import FORMS, draw_sets, eligible, sentence_of, what_is_left
-from eval.blind_spots.model import ModelRecord, Scale, model_record
+from eval.blind_spots.forms import FORMS, Scale, eligible
+from eval.blind_spots.model import ModelRecord, model_record
 from eval.blind_spots.seen import Seen
-from eval.blind_spots.table import cells, grids, left_grid, picture
-from eval.blind_spots.wordings import kept_share
+from eval.blind_spots.table import cells, grids
 from eval.python_docs import read_python_docs
-from eval.study import Clock, Records, finish_study, run_study
+from eval.study import Clock, Records, finish_study, run_study, say
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from train.sources import corpus_digest
 
@@ -131,17 +130,10 @@ class BlindSpots:
                 found = dataclasses.asdict(record)
                 kept.write(f"{name}/{RECORD_NAME}", found, fields, seed, corpus)
             records.append(record_of(found))
-            print(
+            say(
                 f"eval.blind_spots: {len(records)} of {len(planned)}: {scale.name} "
-                f"{seed}, {records[-1].cpu_seconds:.0f} CPU s",
-                file=sys.stderr,
-                flush=True,
+                f"{seed}, {records[-1].cpu_seconds:.0f} CPU s"
             )
-        scale, seed = planned[0]
-        sets = draw_sets(
-            questions, n_examples=scale.n_examples, copies=scale.copies, seed=seed
-        )
-        left = [what_is_left(one, seed=seed) for one in sets]
         table = cells(records)
         return finish_study(
             "blind_spots",
@@ -151,32 +143,15 @@ class BlindSpots:
             numbers={
                 "corpus_digest": corpus,
                 "n_questions": len(questions),
-                "words_kept": kept_share(
-                    [
-                        (sentence_of(text), sentence_of(planted))
-                        for one in sets
-                        if one.form.text == "reworded"
-                        for text, planted in zip(
-                            one.planned.benchmark.texts,
-                            one.planned.planted,
-                            strict=True,
-                        )
-                    ]
-                ),
                 "scales": [
                     dataclasses.asdict(one)
                     for one in dict.fromkeys(scale for scale, _ in planned)
                 ],
                 "forms": [dataclasses.asdict(form) for form in FORMS],
                 "cells": [dataclasses.asdict(cell) for cell in table],
-                "left": [dataclasses.asdict(one) for one in left],
                 "models": [dataclasses.asdict(record) for record in records],
             },
-            grids=[*grids(table), left_grid(left)],
-            figures={
-                f"seen-{scale}": picture(table, scale)
-                for scale in dict.fromkeys(cell.scale for cell in table)
-            },
+            grids=grids(table),
             earlier_seconds=kept.earlier_seconds,
         )
 

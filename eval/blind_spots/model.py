@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from eval.blind_spots.forms import draw_sets
+from eval.blind_spots.forms import Scale, draw_sets
 from eval.blind_spots.seen import Seen, all_seen
 from eval.planted import trained
 from eval.python_docs import Question
@@ -17,34 +17,6 @@ from train.prepare import RunOptions
 from train.presets import PRESETS
 
 _JOURNAL_NAME = "completions.jsonl"
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
-    """How large the models of the study are.
-
-    Attributes:
-        name: Name of this part of the study.
-        preset: Name of the preset.
-        n_examples: Examples of each set.
-        copies: Copies of the forms that are planted again and again.
-        background_tokens: Tokens of documents without questions.
-        n_asked: Instances of a set that replication asks for.
-        new_tokens: Tokens of a completion, at most.
-        n_permutations: Permutations of the test of a set's scores.
-        batch_tokens: Tokens of a scorer's batch; None chooses by platform. Where there
-            are many batches they have one shape, which is compiled once.
-    """
-
-    name: str
-    preset: str
-    n_examples: int
-    copies: int
-    background_tokens: int
-    n_asked: int
-    new_tokens: int
-    n_permutations: int
-    batch_tokens: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,14 +89,7 @@ def model_record(
     checkpoint = load_checkpoint(str(out / MODEL_DIR))
     make_folder(out)
     rows = all_seen(
-        sets,
-        checkpoint,
-        Journal(out / _JOURNAL_NAME),
-        n_asked=scale.n_asked,
-        new_tokens=scale.new_tokens,
-        n_permutations=scale.n_permutations,
-        seed=seed,
-        batch_tokens=scale.batch_tokens,
+        sets, checkpoint, Journal(out / _JOURNAL_NAME), scale=scale, seed=seed
     )
     return ModelRecord(
         scale=scale.name,

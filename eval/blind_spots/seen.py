@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from eval.blind_spots.forms import UNSEEN, Form, FormSet
+from eval.blind_spots.forms import UNSEEN, Form, FormSet, Scale
 from eval.membership.bench import Scores, score_groups
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.data.journal import Journal
@@ -82,11 +82,8 @@ def all_seen(
     checkpoint: Checkpoint,
     journal: Journal,
     *,
-    n_asked: int,
-    new_tokens: int,
-    n_permutations: int,
+    scale: Scale,
     seed: int,
-    batch_tokens: int | None = None,
 ) -> list[Seen]:
     """Every method on every set that it applies to.
 
@@ -94,25 +91,13 @@ def all_seen(
         sets: Planted in the model, and those that were not.
         checkpoint: The model.
         journal: Where finished completions are kept.
-        n_asked: Instances of a set that replication asks for.
-        new_tokens: Tokens of a completion, at most.
-        n_permutations: Permutations of the test of the set's scores.
+        scale: What is asked for.
         seed: Seeds tests, draws and cuts.
-        batch_tokens: Tokens of a scorer's batch; None chooses by platform.
     """
-    scorer = local_scorer(checkpoint.decoder, batch_tokens=batch_tokens)
+    scorer = local_scorer(checkpoint.decoder, batch_tokens=scale.batch_tokens)
     rows = [row for one in sets for row in _tested(one, checkpoint, scorer, seed=seed)]
-    rows += _ranked(
-        sets,
-        checkpoint,
-        n_permutations=n_permutations,
-        seed=seed,
-        batch_tokens=batch_tokens,
-    )
-    rows += _written(
-        sets, checkpoint, journal, n_asked=n_asked, new_tokens=new_tokens, seed=seed
-    )
-    return rows
+    rows += _ranked(sets, checkpoint, scale, seed=seed)
+    return rows + _written(sets, checkpoint, journal, scale, seed=seed)
 
 
 def versions_seen(
@@ -195,17 +180,12 @@ def _tested(
 
 
 def _ranked(
-    sets: Sequence[FormSet],
-    checkpoint: Checkpoint,
-    *,
-    n_permutations: int,
-    seed: int,
-    batch_tokens: int | None,
+    sets: Sequence[FormSet], checkpoint: Checkpoint, scale: Scale, *, seed: int
 ) -> list[Seen]:
     """AUC of each score against texts never planted, and the test of all scores."""
     methods = [METHODS[name] for name in SCORES]
     assert all(isinstance(method, ScoreMethod) for method in methods)
-    model = text_model(checkpoint, store=None, batch_tokens=batch_tokens)
+    model = text_model(checkpoint, store=None, batch_tokens=scale.batch_tokens)
     groups = {one.form.name: one.planned.benchmark.texts for one in sets}
     n_tokens = {
         name: sum(len(ids) - model.n_before for ids in model.sequences(texts))
@@ -235,7 +215,7 @@ def _ranked(
         features_NM = np.stack([np.concatenate(pair) for pair in pairs], axis=1)
         is_own_N = np.arange(len(features_NM)) < len(pairs[0][0])
         test = set_level_test(
-            features_NM, is_own_N, n_permutations=n_permutations, seed=seed
+            features_NM, is_own_N, n_permutations=scale.n_permutations, seed=seed
         )
         rows.append(
             Seen(
@@ -253,15 +233,14 @@ def _written(
     sets: Sequence[FormSet],
     checkpoint: Checkpoint,
     journal: Journal,
+    scale: Scale,
     *,
-    n_asked: int,
-    new_tokens: int,
     seed: int,
 ) -> list[Seen]:
     """Instances that the model completes as published, shown their first piece."""
     drawn: dict[str, tuple[Instance, ...]] = {
         one.form.name: draw_instances(
-            one.planned.benchmark, Fields(), k=n_asked, seed=seed
+            one.planned.benchmark, Fields(), k=scale.n_asked, seed=seed
         ).instances
         for one in sets
     }
@@ -269,7 +248,7 @@ def _written(
     completer = LocalCompleter(checkpoint=checkpoint, journal=journal)
     answers = completer.complete(
         [instance.first_piece for instance in asked],
-        max_tokens=new_tokens,
+        max_tokens=scale.new_tokens,
         seed=seed,
         # A base model goes on with the next line.
         stop=("\n",),
@@ -298,7 +277,7 @@ def _written(
                 n_asked=n,
                 n_copied_control=n_in_control,
                 n_asked_control=n_control,
-                tokens=n * new_tokens,
+                tokens=n * scale.new_tokens,
             )
         )
     return rows

@@ -1,13 +1,11 @@
-"""Records of models to what each method sees of each form: tables and a picture."""
+"""Records of models to what each method sees of each form: tables."""
 
 import dataclasses
 import math
 import statistics
 from collections.abc import Callable, Sequence
 
-import matplotlib
-
-from eval.blind_spots.forms import FORMS, NEAR, Left
+from eval.blind_spots.forms import FORMS
 from eval.blind_spots.model import ModelRecord
 from eval.blind_spots.seen import (
     COPIED,
@@ -20,14 +18,12 @@ from eval.blind_spots.seen import (
 )
 from eval.intervals import mean_interval, n_rejected, share_rejected, short
 from eval.study import Grid, grouped
-from jaxcontam.report.figure import STYLE, figure_axes, svg_text
 from jaxcontam.stats.shares import wilson_interval
 
 LEVEL = 0.001
 """A test finds a set at or below this p-value."""
 
 ORDER_NAMES = tuple(name for names in ORDER_TESTS.values() for name in names)
-TESTS = (*ORDER_NAMES, *VERSION_TESTS, SET_LEVEL)
 # Column of what replication copied, beside that of its test.
 _WRITTEN = "written"
 _WORDS = {form.name: form.words for form in FORMS}
@@ -123,64 +119,6 @@ def grids(table: Sequence[Cell]) -> list[Grid]:
     return found
 
 
-def left_grid(left: Sequence[Left]) -> Grid:
-    """What deduplication leaves."""
-    return Grid.of(
-        "Copies of an example that deduplication of the training text leaves: of equal "
-        f"documents, of documents that share {NEAR:.0%} of their word 5-grams, of "
-        "equal lines; and published texts that stand in it as they are",
-        [one for one in left if one.copies],
-        {
-            "planted": lambda one: _WORDS[one.form],
-            "copies": "{r.copies}",
-            "equal": "{r.exact:.3g}",
-            "near": "{r.near:.3g}",
-            "lines": "{r.lines:.3g}",
-            "verbatim": "{r.verbatim:.0%}",
-        },
-    )
-
-
-def picture(table: Sequence[Cell], scale: str) -> str:
-    """Forms by methods as SVG: the darker, the more of it is seen.
-
-    A test is as dark as the share of models on which it finds the set; a score as its
-    AUC lies above one half (0.5 is white, 1 is black); replication as the share of
-    instances that it copies.
-    """
-    own = {(c.form, c.method): c for c in table if c.scale == scale}
-    methods = [*TESTS, *SCORES, COPIED]
-    forms = [form.name for form in FORMS if any(key[0] == form.name for key in own)]
-    with matplotlib.rc_context(STYLE):
-        figure, axes = figure_axes((8.6, 0.32 * len(forms) + 1.3))
-        shades = [
-            [_shade(own.get((form, method))) for method in methods] for form in forms
-        ]
-        axes.imshow(
-            [[0.0 if s is None else s for s in row] for row in shades],
-            cmap="Blues",
-            vmin=0,
-            vmax=1.3,
-            aspect="auto",
-        )
-        for y, form in enumerate(forms):
-            for x, method in enumerate(methods):
-                cell = own.get((form, method))
-                axes.text(
-                    x,
-                    y,
-                    "" if cell is None else _short(cell),
-                    ha="center",
-                    va="center",
-                    fontsize=7,
-                    color="white" if (shades[y][x] or 0) > 0.8 else "black",
-                )
-        axes.set_xticks(range(len(methods)), methods, rotation=35, ha="right")
-        axes.set_yticks(range(len(forms)), [_WORDS[form] for form in forms])
-        axes.tick_params(length=0)
-        return svg_text(figure)
-
-
 def share_interval(values: Sequence[float]) -> tuple[float | None, float | None]:
     """Student's 95 % interval of a mean of shares, cut to 0 and 1.
 
@@ -238,23 +176,25 @@ def _grid(
     columns: Sequence[str],
     words: Callable[[Cell], str],
 ) -> Grid:
-    by_key = {(cell.form, cell.method): cell for cell in own}
-    forms = [form.name for form in FORMS if any(key[0] == form.name for key in by_key)]
-
-    def cell_words(form: str, column: str) -> str:
-        is_share = column == _WRITTEN
-        cell = by_key.get((form, COPIED if is_share else column))
-        if cell is None:
-            return "-"
-        return _mean_words(cell) if is_share else words(cell)
-
-    return Grid(
+    forms = dict.fromkeys(cell.form for cell in own)
+    cells = {
+        (_WORDS[cell.form], cell.method): words(cell)
+        for cell in own
+        if cell.method in columns
+    }
+    if _WRITTEN in columns:
+        cells |= {
+            (_WORDS[cell.form], _WRITTEN): _mean_words(cell)
+            for cell in own
+            if cell.method == COPIED
+        }
+    return Grid.crossed(
         title,
-        ("planted", *columns),
-        tuple(
-            (_WORDS[form], *(cell_words(form, column) for column in columns))
-            for form in forms
-        ),
+        "planted",
+        cells,
+        lines=[form.words for form in FORMS if form.name in forms],
+        columns=columns,
+        empty="-",
     )
 
 
@@ -268,23 +208,6 @@ def _mean_words(cell: Cell) -> str:
     if cell.low is None or cell.high is None:
         return _share(cell.mean)
     return f"{_share(cell.mean)} ({_share(cell.low)}-{_share(cell.high)})"
-
-
-def _short(cell: Cell) -> str:
-    if cell.method in TESTS:
-        return f"{cell.n_found}/{cell.n_models}"
-    assert cell.mean is not None
-    return _share(cell.mean)
-
-
-def _shade(cell: Cell | None) -> float | None:
-    if cell is None:
-        return None
-    if cell.method in TESTS:
-        assert cell.n_found is not None
-        return cell.n_found / cell.n_models
-    assert cell.mean is not None
-    return cell.mean if cell.method == COPIED else max(0.0, 2 * cell.mean - 1)
 
 
 def _p_words(log10_p: float) -> str:

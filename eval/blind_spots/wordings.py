@@ -5,7 +5,6 @@ with. Names, code and numbers stay as they are, as a careful paraphrase keeps th
 """
 
 import re
-from collections.abc import Sequence
 
 from jaxcontam.data.ngrams import words_of
 
@@ -187,21 +186,6 @@ def longest_run(one: str, other: str) -> int:
         ]
         longest = max(longest, *ends)
     return longest
-
-
-def kept_share(pairs: Sequence[tuple[str, str]]) -> float:
-    """Mean share of a text's words that its rewording has too, in any order."""
-    shares = []
-    for text, other in pairs:
-        left = words_of(other)
-        words = words_of(text)
-        n_kept = 0
-        for word in words:
-            if word in left:
-                left.remove(word)
-                n_kept += 1
-        shares.append(n_kept / len(words))
-    return sum(shares) / len(shares)
 
 
 def _substitute(word: str, wording: int) -> str:

@@ -59,19 +59,16 @@ from eval.leaderboard.population import (
 from eval.leaderboard.table import auc_svg, entry_grid, grids, refusals, standings
 from eval.leaderboard.trials import (
     EntryError,
-    ModelRecord,
     Trial,
     trial_sources,
     try_entry,
 )
 from eval.planted import in_rows
 from eval.python_docs import read_python_docs
-from eval.study import Clock, finish_study, inputs_digest, run_study
+from eval.study import Clock, Records, finish_study, run_study, say
 from jaxcontam.cli import EXIT_DONE, EXIT_PARTIAL
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.errors import InputError
-from jaxcontam.report.document import make_folder
-from jaxcontam.scoring.identity import cpu_name
 from jaxcontam.scoring.scorer import Scorer
 from train.population_plan import Design, Texts
 from train.sources import corpus_digest
@@ -123,7 +120,7 @@ class Leaderboard:
     models: int = 40
     """Models, at least 2."""
     out: Path = Path("runs/leaderboard")
-    """Folder of a record for each model and of the table; what stands there is kept."""
+    """Folder of records and of the table; trials that stand there are kept."""
     tiny: bool = False
     """A pulse run, too small to detect anything."""
 
@@ -142,39 +139,34 @@ class Leaderboard:
         """Train and try what is missing, print the table; returns leaderboard.json."""
         clock, console = Clock.start(), Console()
         chosen = chosen_entries(self.entry, self.only)
-        make_folder(self.out / MODELS_DIR)
         field = PULSE if self.tiny else FIELD
         console.print("Reading the documentation of this Python installation ...")
         docs = read_python_docs()
         questions = [question.text for question in docs.questions]
         corpus = corpus_digest([*docs.documents, *questions])
-        code = trial_sources()
         bench = _Bench(field, read_texts(docs.documents, questions, field), self.seed)
         n_models = min(self.models, _TINY_MODELS) if self.tiny else self.models
-        records, trials, earlier = [], [], 0.0
+        kept = Records(self.out / MODELS_DIR, code=trial_sources())
+        facts, trials, earlier = [], [], 0.0
         failed: dict[str, str] = {}
         for seed in range(self.seed, self.seed + n_models):
-            path = self.out / MODELS_DIR / f"{field.name}-{seed}.json"
-            inputs = (dataclasses.asdict(field), seed, self.seed, self.budget, corpus)
-            record = ModelRecord.read(path, inputs_digest(*inputs, code, cpu_name()))
             running = {name: chosen[name] for name in chosen if name not in failed}
-            found = _all_trials(bench, record, running, seed, self.budget)
+            found = _all_trials(bench, kept, running, seed, self.budget, corpus)
             failed |= found.failed
             if len(failed) == len(chosen):
                 raise InputError(
                     f"no entry is left: {_listed(failed)}",
                     hint="its traceback stands above",
                 )
-            earlier += found.earlier_seconds
             if found.has_trained:
-                print(
-                    f"{len(records) + 1} of {n_models}: seed {seed}, "
-                    f"loss {record.facts['loss']:.2f}, "
-                    f"{clock.cost()['cpu_seconds']:,.0f} CPU s so far",
-                    file=sys.stderr,
-                    flush=True,
+                say(
+                    f"{len(facts) + 1} of {n_models}: seed {seed}, "
+                    f"loss {found.facts['loss']:.2f}, "
+                    f"{clock.cost()['cpu_seconds']:,.0f} CPU s so far"
                 )
-            records.append(record)
+            else:
+                earlier += found.facts["train_seconds"]
+            facts.append(found.facts)
             trials += found.trials
         entries = {
             name: one.entry for name, one in chosen.items() if name not in failed
@@ -183,7 +175,7 @@ class Leaderboard:
         table = standings(list(entries.values()), trials)
         refused = refusals(trials)
         about = (
-            f"{n_models} models of {records[0].facts['n_parameters']:,} parameters, "
+            f"{n_models} models of {facts[0]['n_parameters']:,} parameters, "
             f"{field.n_tokens:,} training tokens, sets of {field.n_examples}, "
             f"{self.budget:g} passes allowed"
         )
@@ -198,7 +190,7 @@ class Leaderboard:
                 "budget_passes": self.budget,
                 "copies": list(field.copies[: field.n_tested]),
                 "corpus_digest": corpus,
-                "models": [record.facts for record in records],
+                "models": facts,
                 # Through JSON, so that what is returned is what stands in the file.
                 "standings": json.loads(json.dumps([*map(dataclasses.asdict, table)])),
                 "over_budget": refused,
@@ -207,7 +199,7 @@ class Leaderboard:
             grids=[*grids(table, entries, about=about), entry_grid(ranked)],
             figures={"leaderboard": auc_svg(table, entries)} if table else None,
             console=console,
-            earlier_seconds=earlier,
+            earlier_seconds=earlier + kept.earlier_seconds,
         )
         for words, reasons in (("over budget", refused), ("failed", failed)):
             for name, reason in reasons.items():
@@ -243,34 +235,35 @@ class _Tried:
         trials: Trials of those that did not fail.
         failed: Name of an entry -> what it raised.
         has_trained: Whether the model had to be trained in this run.
-        earlier_seconds: CPU seconds of what earlier runs had done.
+        facts: What was trained.
     """
 
     trials: list[Trial]
     failed: dict[str, str]
     has_trained: bool
-    earlier_seconds: float
+    facts: dict[str, Any]
 
 
 def _all_trials(
     bench: _Bench,
-    record: ModelRecord,
+    kept: Records,
     chosen: Mapping[str, FoundEntry],
     seed: int,
     passes: float,
+    corpus: str,
 ) -> _Tried:
     """Keep the trials that stand there and make the others; a failure stops none."""
     trials: list[Trial] = []
     failed: dict[str, str] = {}
-    arena, earlier = None, 0.0
+    facts: dict[str, Any] = {}
+    arena, field = None, bench.field
+    inputs = (dataclasses.asdict(field), seed, bench.seed, passes, corpus)
     for name, one in chosen.items():
-        found = record.trials(name, one.digest)
-        if found is not None:
-            earlier += sum(trial.seconds for trial in found)
-        else:
+        record = f"{field.name}-{seed}/{name}"
+        fields = kept.read(record, *inputs, one.digest)
+        if fields is None:
             if arena is None:
-                arena = train_arena(bench.field, bench.texts, seed=seed)
-                record.facts = arena.facts()
+                arena = train_arena(field, bench.texts, seed=seed)
             needs = one.entry.needs
             try:
                 found = try_entry(
@@ -284,11 +277,15 @@ def _all_trials(
                 traceback.print_exception(e.__cause__)
                 failed[name] = str(e)
                 continue
-            record.add(name, one.digest, found)
-        trials += found
-    if arena is None:
-        earlier += record.facts["train_seconds"]
-    return _Tried(trials, failed, arena is not None, earlier)
+            fields = {
+                "facts": arena.facts(),
+                "trials": [dataclasses.asdict(trial) for trial in found],
+                "cpu_seconds": sum(trial.seconds for trial in found),
+            }
+            kept.write(record, fields, *inputs, one.digest)
+        facts = fields["facts"] if arena is None else arena.facts()
+        trials += [Trial(**row) for row in fields["trials"]]
+    return _Tried(trials, failed, arena is not None, facts)
 
 
 def _listed(failed: Mapping[str, str]) -> str:

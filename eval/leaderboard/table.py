@@ -295,12 +295,12 @@ def needs_words(entry: Entry) -> str:
 
 def _by_copies(title: str, rows: Mapping[str, Mapping[int, Share]]) -> Grid:
     """A line an entry, a column a duplication count."""
-    copies = list(next(iter(rows.values()), ()))
-    return Grid(
-        title,
-        ("entry", *map(str, copies)),
-        tuple((name, *map(_share, shares.values())) for name, shares in rows.items()),
-    )
+    words = {
+        (name, f"{copies}"): _share(share)
+        for name, shares in rows.items()
+        for copies, share in shares.items()
+    }
+    return Grid.crossed(title, "entry", words)
 
 
 def _share(share: Share) -> str:

@@ -1,18 +1,14 @@
-"""Trials of entries on the sets of one model, and their records on disk."""
+"""Trials of entries on the sets of one model."""
 
 import dataclasses
 import hashlib
-import json
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from eval.leaderboard.detector import Entry, OverBudgetError
 from eval.leaderboard.population import Arena, subject_of
-from eval.study import read_fields
-from jaxcontam.report.document import replace_bytes
 from jaxcontam.scoring.scorer import Scorer
 from train.population_job import source_digest
 
@@ -124,42 +120,3 @@ def trial_sources() -> str:
             digest.update(str(path.relative_to(_EVAL)).encode() + b"\0")
             digest.update(hashlib.sha256(path.read_bytes()).digest())
     return f"sha256:{digest.hexdigest()}"
-
-
-@dataclasses.dataclass(slots=True)
-class ModelRecord:
-    """The trials of one model that are on disk.
-
-    Attributes:
-        path: The file.
-        key: Digest of all that the model and its sets follow from.
-        facts: What was trained.
-        entries: Name -> digest of the entry's file, and its trials.
-    """
-
-    path: Path
-    key: str
-    facts: dict[str, Any] = dataclasses.field(default_factory=dict)
-    entries: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
-
-    @classmethod
-    def read(cls, path: Path, key: str) -> "ModelRecord":
-        """What stands there under this key; a new one where nothing does."""
-        found = read_fields(path)
-        if found is None or found.get("key") != key:
-            return cls(path, key)
-        return cls(path, key, found["facts"], found["entries"])
-
-    def trials(self, name: str, digest: str) -> tuple[Trial, ...] | None:
-        """Trials of an entry, if its file is the one that they were made with."""
-        found = self.entries.get(name)
-        if found is None or found["digest"] != digest:
-            return None
-        return tuple(Trial(**row) for row in found["trials"])
-
-    def add(self, name: str, digest: str, trials: tuple[Trial, ...]) -> None:
-        """Keep an entry's trials; the file is written whole or not at all."""
-        rows = [dataclasses.asdict(trial) for trial in trials]
-        self.entries[name] = {"digest": digest, "trials": rows}
-        document = {"key": self.key, "facts": self.facts, "entries": self.entries}
-        replace_bytes(self.path, (json.dumps(document) + "\n").encode())

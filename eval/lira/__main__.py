@@ -56,7 +56,7 @@ from eval.lira.shadows import (
     read_texts,
 )
 from eval.python_docs import read_python_docs
-from eval.study import Clock, Grid, Records, finish_study, inputs_digest, run_study
+from eval.study import Clock, Grid, Records, finish_study, inputs_digest, run_study, say
 from jaxcontam.cli import EXIT_DONE, EXIT_PARTIAL
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.errors import InputError
@@ -196,11 +196,7 @@ class Lira:
                 kept.write(names[seed], fields_of(outcome), *inputs, seed)
                 known[seed] = outcome
                 words = f"loss {outcome.loss:.2f}, {outcome.cpu_seconds:.1f} CPU s"
-            print(
-                f"eval.lira: {len(known)} of {len(seeds)} models, seed {seed}: {words}",
-                file=sys.stderr,
-                flush=True,
-            )
+            say(f"eval.lira: {len(known)} of {len(seeds)} models, seed {seed}: {words}")
         lost = {s: failures.get(s, _NOT_TRIED) for s in seeds if s not in known}
         found = [known[seed] for seed in seeds if seed in known]
         return found, lost, kept.earlier_seconds

@@ -197,6 +197,7 @@ def _blind(
     }
 
 
+_VARIANCES = {True: "one variance", False: "one a text"}
 _DRAWN = (ONLINE, OFFLINE, UNREAD, ONE_REFERENCE, "min_k_pp", "min_k", "loss")
 
 
@@ -211,11 +212,12 @@ def grids(found: Found, copies: Sequence[int]) -> list[Grid]:
     note = f" (blind: {max(blind)} targets)" if blind else ""
 
     def grid(title: str, words: Callable[[Rates], str], names: Sequence[str]) -> Grid:
-        rows = tuple((name, *(words(cells[name, n]) for n in copies)) for name in names)
-        return Grid(title, ("score", *map(_count, copies)), rows)
+        found = {
+            (name, _count(n)): words(cells[name, n]) for name in names for n in copies
+        }
+        return Grid.crossed(title, "score", found)
 
     others = [name for name in scores if name != ONLINE and not name.startswith(BLIND)]
-    by_number = grouped(found.shadows, lambda row: (row.n_shadows, row.pooled))
     return [
         grid(
             f"AUC by copies, {n_targets} targets{note}; 95 % over targets and texts",
@@ -235,21 +237,16 @@ def grids(found: Found, copies: Sequence[int]) -> list[Grid]:
             _behind,
             others,
         ),
-        Grid(
+        Grid.crossed(
             "AUC of LiRA, online, by number of shadows",
-            ("shadows", *map(_count, copies)),
-            tuple(
+            "shadows",
+            {
                 (
-                    f"{number}, {'one variance' if pooled else 'one a text'}",
-                    *(
-                        _auc(row.rates)
-                        for n in copies
-                        for row in rows
-                        if row.copies == n
-                    ),
-                )
-                for (number, pooled), rows in by_number.items()
-            ),
+                    f"{row.n_shadows}, {_VARIANCES[row.pooled]}",
+                    _count(row.copies),
+                ): _auc(row.rates)
+                for row in found.shadows
+            },
         ),
     ]
 

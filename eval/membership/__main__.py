@@ -32,7 +32,7 @@ from eval.membership.downstream import (
 )
 from eval.membership.table import grids, study_figure
 from eval.membership.texts import Pool, read_pool, read_task
-from eval.study import Clock, finish_study, run_study
+from eval.study import Clock, finish_study, run_study, say
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.errors import unknown_name
 from train.sources import read_documents
@@ -88,7 +88,7 @@ class Membership:
         """
         bench, documents = self._bench(), {}
         for name in self.studies or tuple(STUDIES):
-            print(f"eval.membership: {name}", file=sys.stderr, flush=True)
+            say(f"eval.membership: {name}")
             clock = Clock.start()
             found = json.loads(json.dumps(dataclasses.asdict(STUDIES[name](bench))))
             svg = study_figure(name, found)

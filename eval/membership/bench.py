@@ -6,9 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from eval.membership.models import Job, Model, trained_model
 from eval.membership.texts import Pool, Task, python_tasks
-from jaxcontam.data.benchmark import Benchmark
+from eval.planted import Model, trained_model
 from jaxcontam.errors import InputError
 from jaxcontam.methods import METHODS
 from jaxcontam.methods.membership.plan import Inputs, score_texts
@@ -242,16 +241,16 @@ class Bench:
         start: Path | None = None,
     ) -> Model:
         """A model in its own folder; one that is there is not trained again."""
-        job = Job(
-            folder=self.out / MODELS_DIR / name,
-            documents=documents,
-            sets=sets,
-            preset=preset,
+        return trained_model(
+            self.out / MODELS_DIR / name,
+            documents,
+            sets,
+            preset,
             seed=seed,
             background_tokens=tokens,
             start=start,
+            any_code=self.any_code,
         )
-        return trained_model(job, any_code=self.any_code)
 
     def ready(self, model: Model) -> TextModel:
         """A model with its scorers; what they score is kept under `out`."""
@@ -302,8 +301,3 @@ def score_groups(
         name: dict(zip(groups, np.split(values_N, ends), strict=True))
         for name, values_N in zip(table.names, table.values.T, strict=True)
     }
-
-
-def text_set(name: str, texts: Sequence[str]) -> Benchmark:
-    """Texts as a set with a name and a digest."""
-    return Benchmark(name, tuple(texts), (None,) * len(texts))

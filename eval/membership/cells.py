@@ -134,23 +134,20 @@ class Strata:
             for (setting, x, task), strata in settings.items()
         )
 
-    def trends(self, *, paper: str, paired: bool) -> tuple[Trend, ...]:
-        """The last setting against the first, of each score."""
-        found = []
-        for method, settings in self._found.items():
-            (first, a), *_, (last, b) = settings.items()
-            found.append(
-                trend(
-                    a,
-                    b,
-                    settings=(first[0], last[0]),
-                    study=self.study,
-                    method=method,
-                    paper=paper,
-                    paired=paired,
-                )
+    def trends(self, *, paper: str, paired: bool, first: int = 0) -> tuple[Trend, ...]:
+        """The last setting against the first (or another one), of each score."""
+        return tuple(
+            trend(
+                list(settings.values())[first],
+                list(settings.values())[-1],
+                settings=(list(settings)[first][0], list(settings)[-1][0]),
+                study=self.study,
+                method=method,
+                paper=paper,
+                paired=paired,
             )
-        return tuple(found)
+            for method, settings in self._found.items()
+        )
 
 
 def cell(
@@ -172,17 +169,15 @@ def cell(
         method: The score.
         task: Task of the strata.
     """
-    weights = _weights([len(one.members) for one in strata])
-    found = [auc_delong(one.members, one.nonmembers) for one in strata]
-    auc = float(weights @ np.array([value for value, _ in found]))
-    se = math.sqrt(float(weights**2 @ np.array([error**2 for _, error in found])))
+    auc, se = _averaged(
+        strata, [auc_delong(one.members, one.nonmembers) for one in strata]
+    )
     n_members = sum(len(one.members) for one in strata)
     n_nonmembers = sum(len(one.nonmembers) for one in strata)
     low, high = auc_interval(auc, se, n=min(n_members, n_nonmembers))
     tpr = tpr_low = tpr_high = None
     if all(len(one.nonmembers) * FPR >= 1 for one in strata):
-        shares = np.array([_tpr(one) for one in strata])
-        tpr = float(weights @ shares)
+        tpr, _ = _averaged(strata, [(_tpr(one), 0.0) for one in strata])
         tpr_low, tpr_high = wilson_interval(round(tpr * n_members), n_members)
     return Cell(
         study=study,
@@ -224,22 +219,18 @@ def trend(
         paper: `rises` or `falls`.
         paired: Whether both score the same texts.
     """
-    differences, variances = [], []
     if paired:
-        for a, b in zip(first, last, strict=True):
-            difference, variance = _paired(a, b)
-            differences.append(difference)
-            variances.append(variance)
-        weights = _weights([len(one.members) for one in first])
-        difference = float(weights @ np.array(differences))
-        se = math.sqrt(float(weights**2 @ np.array(variances)))
+        pairs = [
+            paired_delong(b.members, b.nonmembers, a.members, a.nonmembers)
+            for a, b in zip(first, last, strict=True)
+        ]
+        difference, se = _averaged(first, [(one.difference, one.se) for one in pairs])
     else:
-        cells = [
+        a, b = (
             cell(strata, study=study, setting="", x=0.0, method=method)
             for strata in (first, last)
-        ]
-        difference = cells[1].auc - cells[0].auc
-        se = math.hypot(cells[0].auc_se, cells[1].auc_se)
+        )
+        difference, se = b.auc - a.auc, math.hypot(a.auc_se, b.auc_se)
     low, high = difference - _Z * se, difference + _Z * se
     return Trend(
         study=study,
@@ -254,8 +245,14 @@ def trend(
     )
 
 
-def _weights(counts: Sequence[int]) -> np.ndarray:
-    return np.array(counts, np.float64) / sum(counts)
+def _averaged(
+    strata: Sequence[Stratum], found: Sequence[tuple[float, float]]
+) -> tuple[float, float]:
+    """Mean of numbers of strata, weighted by their members, and its standard error."""
+    counts = np.array([len(one.members) for one in strata], np.float64)
+    weights = counts / counts.sum()
+    values, errors = np.array(found).T
+    return float(weights @ values), math.sqrt(float(weights**2 @ errors**2))
 
 
 def _tpr(one: Stratum) -> float:
@@ -263,16 +260,8 @@ def _tpr(one: Stratum) -> float:
     return tpr_at_fpr(one.members, one.nonmembers, FPR)[0]
 
 
-def _paired(a: Stratum, b: Stratum) -> tuple[float, float]:
-    """AUC of `b` minus that of `a` on the same texts, and its variance."""
-    found = paired_delong(b.members, b.nonmembers, a.members, a.nonmembers)
-    return found.difference, found.se**2
-
-
 Answered = Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]]
 """Task -> for each seed, whether each seen and each unseen example was answered."""
-
-_Z = 1.959964
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,16 +7,13 @@ texts alone is at chance.
 import dataclasses
 from typing import Any
 
-import numpy as np
-
-from eval.membership.bench import Bench, resized, score_groups, score_methods, text_set
-from eval.membership.cells import Cell, Strata, Stratum, Trend, cell, trend
-from eval.membership.downstream import PRIMARY, Found, add_blind, model_facts
-from eval.membership.models import Model, planted
+from eval.membership.bench import Bench, resized, score_groups, score_methods
+from eval.membership.cells import Strata
+from eval.membership.downstream import Found, add_blind, model_facts
 from eval.membership.texts import drawn, pieces, without
+from eval.planted import Model, planted
 from jaxcontam.data.chunks import cut_words
 from jaxcontam.methods.membership.frequencies import token_frequencies
-from jaxcontam.methods.membership.judging import judge
 from jaxcontam.methods.membership.plan import Inputs
 from jaxcontam.methods.membership.score import Reading
 
@@ -29,7 +26,6 @@ _READS: tuple[Reading, ...] = (
     "member_prefix",
     "gradients",
 )
-_FPRS = (0.05,)
 # Width of the reference model, as a share of the width of the scored one.
 _REFERENCE_WIDTH = 0.5
 _PREFIX = "known-members"
@@ -52,24 +48,10 @@ class _Draw:
     shots_unseen: list[str]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class _Table:
-    """Scores of the texts of one test.
-
-    Attributes:
-        names: Names of the M scores.
-        values: (N, M) float64.
-    """
-
-    names: tuple[str, ...]
-    values: np.ndarray
-
-
 def copies_study(bench: Bench) -> Found:
     """Every score, with blind baselines, at each number of copies."""
     methods = score_methods(*_READS)
-    strata, blind_strata = Strata("copies"), Strata("copies")
-    results: list[dict[str, Any]] = []
+    strata, blind = Strata("copies"), Strata("copies")
     facts: dict[str, Any] = {}
     for seed in bench.seeds:
         draw = _draw(bench, seed)
@@ -104,38 +86,8 @@ def copies_study(bench: Bench) -> Found:
             for method, of_groups in scores.items():
                 strata.add(method, setting, x, of_groups[f"{copies}"], of_groups["0"])
             texts = [*members, *draw.unseen]
-            blind = add_blind(blind_strata, setting, x, texts, len(members), seed=seed)
-            table = _Table(
-                tuple(scores),
-                np.stack(
-                    [
-                        np.concatenate([of[f"{copies}"], of["0"]])
-                        for of in scores.values()
-                    ],
-                    axis=1,
-                ),
-            )
-            benchmark = text_set(f"pydocs-{copies}-seed{seed}", texts)
-            results += [
-                dataclasses.asdict(dataclasses.replace(row, copies=copies))
-                for row in judge(
-                    benchmark.name,
-                    benchmark.fingerprint,
-                    table,
-                    np.arange(len(texts)) < len(members),
-                    texts=texts,
-                    blind=blind,
-                    primary=PRIMARY,
-                    fprs=_FPRS,
-                    seed=seed,
-                )
-            ]
-    return Found(
-        cells=strata.cells(),
-        blind=blind_strata.cells(),
-        results=tuple(results),
-        facts=facts,
-    )
+            add_blind(blind, setting, x, texts, len(members), seed=seed)
+    return Found(cells=strata.cells(), blind=blind.cells(), facts=facts)
 
 
 def _draw(bench: Bench, seed: int) -> _Draw:
@@ -191,8 +143,7 @@ def _models(bench: Bench, draw: _Draw, seed: int) -> tuple[Model, Model]:
 def sizes_study(bench: Bench) -> Found:
     """Every size with every length."""
     scale = bench.scale
-    strata: dict[tuple[str, int, int], list[Stratum]] = {}
-    sizes: list[int] = []
+    strata = Strata("sizes")
     facts: dict[str, Any] = {}
     for width, layers in scale.widths:
         preset = resized(scale.preset, width, layers, rate=scale.size_rate)
@@ -215,7 +166,6 @@ def sizes_study(bench: Bench) -> Found:
             ready = bench.ready(model)
             size = model.checkpoint.n_parameters
             facts[f"{size:,} weights"] = model_facts(model)
-            sizes += [size] if size not in sizes else []
             groups = {
                 f"{words} {word}": [cut_words(text, words) for text in side]
                 for words in scale.lengths
@@ -224,42 +174,18 @@ def sizes_study(bench: Bench) -> Found:
             scores = score_groups(ready, groups, score_methods())
             for method, of_groups in scores.items():
                 for words in scale.lengths:
-                    strata.setdefault((method, size, words), []).append(
-                        Stratum(
-                            of_groups[f"{words} seen"], of_groups[f"{words} unseen"]
-                        )
+                    strata.add(
+                        method,
+                        f"{size / 1e6:.2f} M weights, {words} words",
+                        float(size),
+                        of_groups[f"{words} seen"],
+                        of_groups[f"{words} unseen"],
+                        task=f"{words} words",
                     )
-    methods = list(dict.fromkeys(method for method, _, _ in strata))
-    small, large = sizes[0], sizes[-1]
-    short, long = scale.lengths[0], scale.lengths[-1]
-    cells: list[Cell] = []
-    trends: list[Trend] = []
-    for method in methods:
-        for size in sizes:
-            cells += [
-                cell(
-                    strata[method, size, words],
-                    study="sizes",
-                    setting=f"{size / 1e6:.2f} M weights, {words} words",
-                    x=float(size),
-                    method=method,
-                    task=f"{words} words",
-                )
-                for words in scale.lengths
-            ]
-        trends += [
-            trend(
-                strata[method, a, c],
-                strata[method, b, d],
-                settings=settings,
-                study=study,
-                method=method,
-                paper="rises",
-                paired=True,
-            )
-            for study, a, b, c, d, settings in (
-                ("size", small, large, long, long, (f"{small:,}", f"{large:,}")),
-                ("length", large, large, short, long, (f"{short}", f"{long}")),
-            )
-        ]
-    return Found(cells=tuple(cells), trends=tuple(trends), facts=facts)
+    # The largest model on the longest texts beside the smallest, and the shortest.
+    n_lengths = len(scale.lengths)
+    trends = [
+        strata.trends(paper="rises", paired=True, first=first)
+        for first in (n_lengths - 1, -n_lengths)
+    ]
+    return Found(cells=strata.cells(), trends=(*trends[0], *trends[1]), facts=facts)

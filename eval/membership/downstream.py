@@ -21,12 +21,11 @@ from eval.membership.cells import (
     accuracy_rows,
     right_answers,
 )
-from eval.membership.models import Model, planted
 from eval.membership.texts import Task, drawn, pieces
-from jaxcontam.methods.membership.blind import Blind, blind_baselines
+from eval.planted import Model, planted
+from jaxcontam.methods.membership.blind import blind_baselines
 from jaxcontam.methods.membership.score import Reading
 
-PRIMARY = "min_k"
 _SIDES = ("seen", "unseen")
 _TASK_READS: tuple[Reading, ...] = ("lowercase", "neighbours")
 Run = Callable[[int], tuple[Model, list[str], Scores]]
@@ -43,7 +42,6 @@ class Found:
         trends: Last setting against first.
         accuracy: Rows of the study of task accuracy.
         blind: Rows as of `cells`, of classifiers that read the texts alone.
-        results: Judged scores, one a seed and set, as rows of a report.
         facts: What was trained, in words and numbers.
     """
 
@@ -51,7 +49,6 @@ class Found:
     trends: tuple[Trend, ...] = ()
     accuracy: tuple[AccuracyRow, ...] = ()
     blind: tuple[Cell, ...] = ()
-    results: tuple[Any, ...] = ()
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -256,13 +253,12 @@ def add_blind(
     n_members: int,
     *,
     seed: int,
-) -> Blind:
-    """Blind baselines of texts, members first; their scores join the strata."""
+) -> None:
+    """Add blind baselines of texts, members first, to the strata."""
     labels_N = np.arange(len(texts)) < n_members
     blind = blind_baselines(texts, labels_N, seed=seed)
     for row, values_N in zip(blind.rows, blind.scores.T, strict=True):
         strata.add(row.name, setting, x, values_N[labels_N], values_N[~labels_N])
-    return blind
 
 
 def _texts(split: SplitTasks) -> dict[str, list[str]]:

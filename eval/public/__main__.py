@@ -40,7 +40,7 @@ from eval.public.table import (
     refused_cells,
     wide_words,
 )
-from eval.study import Clock, finish_study, run_study
+from eval.study import Clock, finish_study, run_study, say
 from jaxcontam.cli import EXIT_DONE, EXIT_PARTIAL
 from jaxcontam.commands.flags import check_positive, check_shared_flags, flags_of
 from jaxcontam.errors import InputError
@@ -181,11 +181,9 @@ def _outcomes(planned: list[list[Cell]], code: str | None) -> list[Outcome]:
             began = time.monotonic()
             outcome = finished(cell, code) or run_cell(cell, opened, code)
             outcomes.append(outcome)
-            print(
+            say(
                 f"{len(outcomes)} of {n_cells}: {cell.name}: "
-                f"{_said(outcome, time.monotonic() - began)}",
-                file=sys.stderr,
-                flush=True,
+                f"{_said(outcome, time.monotonic() - began)}"
             )
         del opened
         gc.collect()  # weights may stand in cycles, and the next model needs the room

@@ -164,14 +164,14 @@ def grids(
     """The table with models as rows, one line a cell, and what has none."""
     words = wide_words(rows, decided, refused)
     letters = ", ".join(f"{letter} {verdict}" for verdict, letter in LETTERS.items())
-    wide = Grid(
+    wide = Grid.crossed(
         f"p of the deciding test; verdict after Holm over {len(rows)} cells "
         f"({letters})",
-        ("model", *benchmarks),
-        tuple(
-            (model, *(words.get((model, name), FAILED) for name in benchmarks))
-            for model in models
-        ),
+        "model",
+        words,
+        lines=models,
+        columns=benchmarks,
+        empty=FAILED,
     )
     long = Grid.of(
         reading(rows),

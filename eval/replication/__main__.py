@@ -40,7 +40,7 @@ from eval.replication.models import (
     take_paragraphs,
 )
 from eval.replication.recorded import recorded_partitions
-from eval.study import Clock, Grid, finish_study, grouped, run_study
+from eval.study import Clock, Grid, finish_study, grouped, run_study, say
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.commands.replicate import Replicate
 from jaxcontam.errors import InputError
@@ -104,7 +104,7 @@ class Replication:
         rows = []
         for seed in range(self.seed, self.seed + self.models):
             out = self.out / f"seed-{seed}"
-            print(f"eval.replication: seed {seed}", file=sys.stderr, flush=True)
+            say(f"eval.replication: seed {seed}")
             planted = planted_model(
                 texts, scale, seed=seed, out=out, any_code=self.any_code
             )

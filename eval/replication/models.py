@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from eval.membership.models import Job, Model, planted, trained_model
+from eval.planted import Model, planted, trained_model
 from eval.python_docs import normalised
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.errors import InputError
@@ -197,19 +197,20 @@ def planted_model(
     rest = Benchmark("others", others, (None,) * len(others))
     followed = _formatted(rest, prompts, seed, guided=False)
     folder = out / "model"
-    job = Job(
-        folder=folder,
-        documents=texts.documents,
-        sets=[
+    model = trained_model(
+        folder,
+        texts.documents,
+        [
             planted(FORMATTED, formatted, scale.copies),
             planted(RAW, parts[RAW], scale.copies),
             planted("followed", followed, 1),
         ],
-        preset=scale.preset,
+        scale.preset,
         seed=seed,
         background_tokens=scale.background_tokens,
+        any_code=any_code,
     )
-    return Planted(trained_model(job, any_code=any_code), folder, files)
+    return Planted(model, folder, files)
 
 
 def _write(out: Path, name: str, texts: Sequence[str]) -> Path:

@@ -51,7 +51,7 @@ from eval.simulated_power.table import (
     grids,
     numbers,
 )
-from eval.study import Clock, Records, finish_study, inputs_digest, run_study
+from eval.study import Clock, Records, finish_study, inputs_digest, run_study, say
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.errors import InputError
 
@@ -124,11 +124,9 @@ class SimulatedPower:
             record = self._measure(cell)
             records.append(record)
             kept.write(name, dataclasses.asdict(record), *inputs)
-            print(
+            say(
                 f"{number} of {len(cells)}: {cell.label}, "
-                f"{record.cpu_seconds:.1f} CPU s",
-                file=sys.stderr,
-                flush=True,
+                f"{record.cpu_seconds:.1f} CPU s"
             )
         if not records:
             raise InputError(

@@ -9,7 +9,7 @@ Dimension key
 import dataclasses
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -138,30 +138,29 @@ def grids(results: Sequence[CellResult], checks: Sequence[Check]) -> list[Grid]:
     by_law = [result for result in results if result.cell.part == LAWS_PART]
     planned = [result for result in results if result.cell.part == PLANNER_PART]
     n_sets = results[0].n_sets
+
+    def by_test(title: str, words: Callable[[CellResult], str]) -> Grid:
+        cells = {(one.cell.law, one.cell.test): words(one) for one in by_law}
+        return Grid.crossed(title, "law", cells, columns=tests, empty="-")
+
     return [
-        _matrix(
+        by_test(
             f"Power at p <= {LEVEL:g}, simulated ({n_sets:,} data sets) / formula at "
             "the spread that a report of clean files shows (difference in SE)",
-            by_law,
-            tests,
             lambda result: _beside(result.share(FOUND, LEVEL)),
         ),
-        _matrix(
+        by_test(
             "Share of clean files with p <= "
             + ", ".join(f"{level:g}" for level in LEVELS)
             + ", per cent",
-            by_law,
-            tests,
             lambda result: " ".join(
                 f"{100 * result.share(NONE, level).simulated:.{digits}f}"
                 for level, digits in zip(LEVELS, (2, 2, 3), strict=True)
             ),
         ),
-        _matrix(
+        by_test(
             "Spread of one boundary that a report of clean files shows, in standard "
             "deviations of an entry",
-            by_law,
-            tests,
             lambda result: f"{result.spread:.3f}",
         ),
         _curve_grid(by_law),
@@ -216,13 +215,6 @@ def numbers(
 
 def _beside(share: Share) -> str:
     return f"{share.simulated:.3f} / {share.formula:.3f} ({share.apart:+.1f})"
-
-
-def _matrix(title, results, tests, words) -> Grid:
-    found = {(r.cell.law, r.cell.test): words(r) for r in results}
-    laws = list(dict.fromkeys(law for law, _ in found))
-    rows = [(law, *(found.get((law, test), "-") for test in tests)) for law in laws]
-    return Grid(title, ("law", *tests), tuple(rows))
 
 
 def _curve_grid(by_law: Sequence[CellResult]) -> Grid:

@@ -22,7 +22,7 @@ from rich.console import Console
 
 from eval.sizes import drift
 from eval.sizes.designs import KINDS, LEVELS, TESTS
-from eval.study import Grid, print_grid, run_study, write_json
+from eval.study import Grid, print_grid, run_study, say, write_json
 from jaxcontam.commands.flags import check_positive, check_seed
 from jaxcontam.errors import unknown_name
 
@@ -148,7 +148,7 @@ class Sizes:
         results: list[SizeResult] = []
         drifting: list[SizeResult] = []
         for name in names:
-            print(f"eval.sizes: {name}", file=sys.stderr, flush=True)
+            say(f"eval.sizes: {name}")
             if name == DRIFT:
                 drifting = self._drifting()
                 continue

@@ -1,13 +1,11 @@
 """How fast is scoring, beside what people use today?
 
 Question: tokens a second against transformers' torch model (one by one with full
-logits, batched with care, bfloat16) at fixed and real lengths; what moments, all
-membership scores of one pass, the store and compilation cost; what a shared prefix
-saves, and a cache when texts are written; re-draws against SciPy; orders of pair
-matrices through the exact law; forms of training many small models; a training step
-against a plain torch loop. Everything is measured in one run, ways in turn, on one
-core: ratios can be trusted where seconds cannot.
-Command: `python -m eval.speed`. Hardware: one CPU core, about 20 minutes, 4 GB.
+logits, batched with care, bfloat16) at fixed and real lengths; what moments and all
+membership scores of one pass cost; a training step against a plain torch loop.
+Everything is measured in one run, ways in turn, on one core: ratios can be trusted
+where seconds cannot.
+Command: `python -m eval.speed`. Hardware: one CPU core, a quarter of an hour, 4 GB.
 Needs torch (`pip install -e .[test]`). Headline: LOG.md.
 """
 
@@ -23,25 +21,15 @@ from typing import Any
 from rich.console import Console
 
 from eval.speed.measure import import_torch, pin_to_one_core
-from eval.speed.table import judge, print_measured
 from jaxcontam.cli import parse, run_command
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.report.document import make_folder, replace_bytes
 from jaxcontam.report.provenance import utc_now
 from jaxcontam.scoring.identity import cpu_name
 
-_TRAIN_ROUNDS = 5
-
 PARTS: Mapping[str, tuple[str, ...]] = {
-    "orders": ("host", "measure_orders"),
-    "redraws": ("host", "measure_redraws"),
-    "compiled": ("host", "measure_compiled"),
-    "store": ("host", "measure_store"),
-    "pairs": ("forward", "measure_pairs"),
-    "generation": ("forward", "measure_generation"),
-    "population": ("population", "measure_population"),
-    "moments": ("forward", "measure_moments"),
-    "membership": ("forward", "measure_membership"),
+    "moments": ("scores", "measure_moments"),
+    "membership": ("scores", "measure_membership"),
     "train": ("train", "measure_train"),
     "kernel_30m": ("kernel", "measure_kernel", "30m"),
     "real_30m": ("kernel", "measure_real", "30m"),
@@ -61,8 +49,6 @@ class Speed:
     """Small models and few texts: a pulse run, whose numbers mean nothing."""
     only: tuple[str, ...] = ()
     """Parts to measure (default: all)."""
-    train: bool = False
-    """Measure the training step alone, in five rounds."""
     out: Path = Path("runs/speed")
     """Folder for speed.json."""
 
@@ -79,9 +65,10 @@ class Speed:
         The file is written after each part, so that an interruption loses one at most.
         """
         pin_to_one_core()
+        # Imports JAX, which must be after that.
+        from eval.speed.table import judge, print_measured
+
         make_folder(self.out)
-        parts = ("train",) if self.train else self.only or tuple(PARTS)
-        rounds = max(self.rounds, _TRAIN_ROUNDS) if self.train else self.rounds
         import_torch()
         packages = ("jax", "jaxlib", "torch", "transformers")
         measured: dict[str, Any] = {
@@ -90,12 +77,12 @@ class Speed:
                 f"{name} {importlib.metadata.version(name)}" for name in packages
             ),
             "started": utc_now(),
-            "rounds": rounds,
+            "rounds": self.rounds,
             "tiny": self.tiny,
         }
-        for name in parts:
+        for name in self.only or PARTS:
             print(f"eval.speed: {name}", file=sys.stderr, flush=True)
-            measured[name] = measure_part(name, rounds, tiny=self.tiny)
+            measured[name] = measure_part(name, self.rounds, tiny=self.tiny)
             measured["targets"] = judge(measured)
             self._write(measured)
         measured["finished"] = utc_now()
