@@ -12,6 +12,7 @@ import hashlib
 import io
 import itertools
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -40,12 +41,14 @@ class Benchmark:
         rows: The parsed record of each example; None for plain lines.
         order_provenance: `published` for a file as the user gives it, `seeded` for
             an order that was drawn, `unknown` where a task's code made the order.
+        left_out: What of the file is no example, one phrase each.
     """
 
     name: str
     texts: tuple[str, ...]
     rows: tuple[dict[str, object] | None, ...]
     order_provenance: Provenance = "published"
+    left_out: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -115,12 +118,14 @@ def load_benchmark(
     if limit is not None and limit < 1:
         raise InputError(f"--limit must be at least 1, got {limit}")
     provenance: Provenance = "published"
+    left_out: tuple[str, ...] = ()
     if str(path).startswith(TASK_PREFIX):
         name, records, provenance = read_task(str(path))
     elif is_hub_split(path):
         name, records = _hub_records(str(path), limit)
     else:
-        name, records = path.stem, _file_records(path, limit)
+        name = path.stem
+        records, left_out = _file_records(path, limit)
     records = records[:limit]
     if not records:
         raise InputError(f"{path}: no examples", hint="nothing to test in this file")
@@ -135,7 +140,7 @@ def load_benchmark(
         check_text(raw, where)
         texts.append(raw)
         rows.append(row)
-    return Benchmark(name, tuple(texts), tuple(rows), provenance)
+    return Benchmark(name, tuple(texts), tuple(rows), provenance, left_out)
 
 
 def _hub_records(word: str, limit: int | None) -> tuple[str, list["Record"]]:
@@ -143,7 +148,7 @@ def _hub_records(word: str, limit: int | None) -> tuple[str, list["Record"]]:
     wanted = parse_hub_split(word)
     records: list[Record] = []
     for path in download_split(wanted):
-        records += _file_records(path, limit, lines_in_json=True)
+        records += _file_records(path, limit, lines_in_json=True)[0]
         if limit is not None and len(records) >= limit:
             break
     return wanted.name, records
@@ -151,8 +156,8 @@ def _hub_records(word: str, limit: int | None) -> tuple[str, list["Record"]]:
 
 def _file_records(
     path: Path, limit: int | None, *, lines_in_json: bool = False
-) -> list["Record"]:
-    """Examples of a file.
+) -> tuple[list["Record"], tuple[str, ...]]:
+    """Examples of a file, and what of it is none.
 
     Args:
         path: The file.
@@ -160,15 +165,21 @@ def _file_records(
         lines_in_json: A .json file may also hold one value per line, as on the hub.
     """
     if is_table(path):
-        return [
+        found = [
             (f"{path}: row {number}", json.dumps(row, ensure_ascii=False), row)
             for number, row in enumerate(read_table(path, limit=limit), 1)
         ]
+        return found, ()
     text = read_text(path, suffixes=(*SUFFIXES, TABLE_SUFFIX))
     suffix = _suffix(path)
     if lines_in_json and suffix == ".json" and not text.lstrip().startswith("["):
         suffix = ".jsonl"
-    return parse_records(path, text, suffix=suffix, limit=limit)
+    blank = 0
+    if suffix in (".jsonl", ".txt"):
+        # What ends the file is no line that somebody misses.
+        blank = sum(not line.strip() for line in _lines(text.rstrip()))
+    left_out = (f"{blank} blank line{'s' * (blank > 1)} left out",) * (blank > 0)
+    return parse_records(path, text, suffix=suffix, limit=limit), left_out
 
 
 def check_characters(records: Sequence["Record"]) -> None:
@@ -348,6 +359,7 @@ def _json_fault(e: Exception) -> str:
 def _csv_rows(path: Path, text: str, delimiter: str) -> Iterator[Record]:
     """Rows below the header; the raw text may span lines inside quotes."""
     taken: list[str] = []
+    n_equal: Counter[int] = Counter()
 
     def lines() -> Iterator[str]:
         for line in io.StringIO(text, newline=""):
@@ -367,12 +379,7 @@ def _csv_rows(path: Path, text: str, delimiter: str) -> Iterator[Record]:
             if header is None:
                 header = values
                 if data := next(filter(_is_sentence, header), None):
-                    raise InputError(
-                        f"{where}: the first row has no names of columns, but data "
-                        f"({_begin(data)!r})",
-                        hint=f"put a line with {len(header)} names above it, such as "
-                        + ",".join(["question", *"abcdefgh"][: len(header)]),
-                    )
+                    raise _no_header(where, header, data, delimiter)
                 if repeated := {name for name in header if header.count(name) > 1}:
                     raise InputError(f"{where}: two columns named {min(repeated)!r}")
                 continue
@@ -380,9 +387,23 @@ def _csv_rows(path: Path, text: str, delimiter: str) -> Iterator[Record]:
                 raise InputError(
                     f"{where}: {len(values)} columns (the header has {len(header)})"
                 )
+            n_equal.update(i for i, name in enumerate(header) if values[i] == name)
+            # The letter of an answer, say; no name of a column stands in it twice.
+            if again := [header[i] for i, n in n_equal.items() if n > 1]:
+                raise _no_header(f"{path}:1", header, again[0], delimiter)
             yield where, raw, dict(zip(header, values, strict=True))
     except csv.Error as e:
         raise InputError(f"{path}:{reader.line_num}: not {path.suffix} ({e})") from e
+
+
+def _no_header(
+    where: str, header: Sequence[str], data: str, delimiter: str
+) -> InputError:
+    names = delimiter.join(["question", *"abcdefgh"][: len(header)])
+    return InputError(
+        f"{where}: the first row has no names of columns, but data ({_begin(data)!r})",
+        hint=f"put a line with {len(header)} names above it, such as {names}",
+    )
 
 
 def _is_sentence(name: str) -> bool:

@@ -29,8 +29,15 @@ def first_of_equals(texts: Sequence[Hashable]) -> np.ndarray:
 def without_repeats(benchmark: Benchmark) -> Benchmark:
     """A benchmark without repeats: the first of equal texts, in order."""
     kept = first_of_equals(benchmark.texts)
+    if len(kept) == len(benchmark):
+        return benchmark
+    n = len(benchmark) - len(kept)
+    left_out = (
+        f"{n} of {len(benchmark)} examples repeat an earlier one and are left out"
+    )
     return dataclasses.replace(
         benchmark,
+        left_out=(*benchmark.left_out, left_out),
         texts=tuple(benchmark.texts[i] for i in kept),
         rows=tuple(benchmark.rows[i] for i in kept),
     )

@@ -261,7 +261,7 @@ def _warnings(planned: PlannedTest) -> tuple[str, ...]:
     cut = layout.cut
     encoded = planned.encoded
     lengths = encoded.lengths - (cut - encoded.n_cut_ids)
-    warnings = []
+    warnings = [*planned.benchmark.left_out]
     if n_cut := int(np.count_nonzero(cut)):
         longest = int(lengths[cut > 0].max())
         warnings.append(
