@@ -19,7 +19,6 @@ from jaxcontam.analyses.scored import (
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Bar, Progress, default_bar
-from jaxcontam.report.provenance import library_versions
 from jaxcontam.results import (
     Evidence,
     OrderResult,
@@ -370,16 +369,13 @@ def run_audit(
         notes = target.model.notes()
     noted = [dataclasses.replace(row, warnings=row.warnings + notes) for row, _ in rows]
     decided = decide(noted, min_effect=design.min_effect)
-    report = Report(
-        command=tuple(command),
-        seed=design.seed,
-        started=watch.started,
-        wall_seconds=watch.seconds,
+    report = watch.report(
+        command,
+        design.seed,
+        decided,
         model=None if target is None else target.model.info,
         device=None if target is None else target.model.device,
-        versions=library_versions(),
         min_effect=design.min_effect,
-        results=tuple(decided),
         screening=screen(decided),
         unscored=checked.unscored,
         reference=None if reference is None else reference.model.info,

@@ -37,7 +37,6 @@ from jaxcontam.methods.membership.neighbours import edited
 from jaxcontam.methods.membership.plan import Inputs, score_texts
 from jaxcontam.methods.membership.text_model import text_model_of
 from jaxcontam.progress import Progress, default_bar
-from jaxcontam.report.provenance import library_versions
 from jaxcontam.report.texts import text_rows
 from jaxcontam.results import Report
 from jaxcontam.results.membership import (
@@ -290,21 +289,17 @@ def score_and_judge(
     )
     model = plan.model.model
     settings = {method.name: method.setting for method in plan.chosen.methods}
-    report = Report(
-        command=tuple(command),
-        seed=plan.seed,
-        started=watch.started,
-        wall_seconds=watch.seconds,
-        model=model.info,
-        device=model.device,
-        versions=library_versions(),
-        min_effect=None,
-        results=tuple(
+    report = watch.report(
+        command,
+        plan.seed,
+        (
             dataclasses.replace(row, setting=settings.get(row.method, ""))
             if isinstance(row, ScoreResult)
             else row
             for row in found.results
         ),
+        model=model.info,
+        device=model.device,
         blind=found.blind,
         thresholds=found.thresholds,
         study={

@@ -38,7 +38,6 @@ from jaxcontam.methods.replication.ts_guessing import (
     ts_guessing_word,
 )
 from jaxcontam.progress import Bar, Progress, default_bar, silent
-from jaxcontam.report.provenance import library_versions
 from jaxcontam.report.replication import COMMAND
 from jaxcontam.results import DeviceInfo, ModelInfo, Report
 from jaxcontam.results.replication import ComparisonResult, JudgeResult, OverlapResult
@@ -108,16 +107,12 @@ def write_files(
 
 def report_of(analysis: ReplicationAnalysis) -> Report:
     """The report of an analysis."""
-    return Report(
-        command=analysis.command,
-        seed=analysis.seed,
-        started=analysis.watch.started,
-        wall_seconds=analysis.watch.seconds,
+    return analysis.watch.report(
+        analysis.command,
+        analysis.seed,
+        analysis.results,
         model=analysis.model,
         device=analysis.device,
-        versions=library_versions(),
-        min_effect=None,
-        results=tuple(analysis.results),
     )
 
 

@@ -4,7 +4,6 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from tyro.conf import Positional
 
 from jaxcontam.analyses.books import (
@@ -39,10 +38,10 @@ from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.processes import is_first
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.books import COMMAND, book_sentences, book_tables
-from jaxcontam.report.provenance import library_versions
 from jaxcontam.report.table import print_table
 from jaxcontam.report.texts import text_rows
 from jaxcontam.results import Report
+from jaxcontam.terminal import Terminal
 
 # What a snippet can be read for without a flag that this command does not have.
 _READS = {"moments", "lowercase", "neighbours", "gradients"}
@@ -142,19 +141,15 @@ class Books(ScoringFlags, ReportFlags):
             seed=self.seed,
         )
         settings = {method.name: method.setting for method in methods}
-        report = Report(
-            command=(COMMAND, self.model, *self.books, *flags_of(self)),
-            seed=self.seed,
-            started=watch.started,
-            wall_seconds=watch.seconds,
-            model=opened.info,
-            device=opened.device,
-            versions=library_versions(),
-            min_effect=None,
-            results=tuple(
+        report = watch.report(
+            (COMMAND, self.model, *self.books, *flags_of(self)),
+            self.seed,
+            (
                 dataclasses.replace(row, setting=settings[row.method])
                 for row in found.results
             ),
+            model=opened.info,
+            device=opened.device,
             blind=found.blind,
             book_thresholds=found.thresholds,
             books=found.rates,
@@ -222,7 +217,7 @@ def score_methods(names: tuple[str, ...]) -> list[ScoreMethod]:
     return found
 
 
-def _print(report: Report, console: Console) -> None:
+def _print(report: Report, console: Terminal) -> None:
     rates, scores = book_tables(report)
     print_table(rates, console, most=_PRINTED)
     if len(rates.rows) > _PRINTED:
@@ -230,5 +225,4 @@ def _print(report: Report, console: Console) -> None:
     console.print()
     print_table(scores, console)
     console.print()
-    for sentence in book_sentences(report):
-        console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+    console.say(*book_sentences(report))

@@ -92,10 +92,8 @@ class Compare:
         replace_files(
             {out / TABLE_NAME: table.encode(), out / PAGE_NAME: html.encode()}
         )
-        console = Terminal(highlight=False, soft_wrap=True)
-        for line in [*sentences, *[f"{w}." for w in warnings]]:
-            console.print(line)
-        console.print(f"\ncomparison: {out / PAGE_NAME}")
+        lines = [*sentences, *[f"{w}." for w in warnings]]
+        Terminal().say(*lines, f"\ncomparison: {out / PAGE_NAME}")
         return tests
 
 

@@ -60,7 +60,7 @@ class Doctor:
 
     def run(self) -> int:
         """Print a line a check; 0, or 2 if something that is needed is missing."""
-        console = Terminal(highlight=False, soft_wrap=True)
+        console = Terminal(soft_wrap=True)
         n_faults = 0
         for finding in self._findings():
             console.print(f"{finding.state:<6} {finding.text}")

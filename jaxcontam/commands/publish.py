@@ -5,24 +5,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from jaxcontam.analyses.saved import write_files
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.processes import is_first
-from jaxcontam.report.provenance import library_versions
-from jaxcontam.results import Evidence, OrderResult, Report
+from jaxcontam.results import Evidence, OrderResult
 from jaxcontam.terminal import Terminal, json_text
 from jaxcontam.verdict import decide
 
 if TYPE_CHECKING:
     from jaxcontam.scoring.opened import OpenModel
-
-
-def with_notes(results: Sequence[OrderResult], model: "OpenModel") -> list[OrderResult]:
-    """Results with what a reader should know of the model's answers."""
-    notes = model.notes()
-    return [dataclasses.replace(row, warnings=row.warnings + notes) for row in results]
 
 
 def publish(
@@ -36,7 +27,7 @@ def publish(
     min_effect: float,
     out: Path,
     as_json: bool,
-    show: Callable[[list[OrderResult], Console], None],
+    show: Callable[[list[OrderResult], Terminal], None],
 ) -> dict[str, Any]:
     """Decide, write report.json, orders.npz and report.html, print; the report.
 
@@ -54,17 +45,16 @@ def publish(
         as_json: Print the report instead of calling `show`.
         show: Prints the decided results.
     """
-    decided = decide(with_notes(results, model), min_effect=min_effect)
-    report = Report(
-        command=tuple(command),
-        seed=seed,
-        started=watch.started,
-        wall_seconds=watch.seconds,
+    notes = model.notes()
+    noted = [dataclasses.replace(row, warnings=row.warnings + notes) for row in results]
+    decided = decide(noted, min_effect=min_effect)
+    report = watch.report(
+        command,
+        seed,
+        decided,
         model=model.info,
         device=model.device,
-        versions=library_versions(),
         min_effect=min_effect,
-        results=tuple(decided),
     )
     if not is_first():
         return {}
@@ -74,7 +64,7 @@ def publish(
 
 def shown(
     written: tuple[dict[str, Any], Path],
-    show: Callable[[Console], None],
+    show: Callable[[Terminal], None],
     *,
     as_json: bool,
 ) -> dict[str, Any]:
@@ -91,5 +81,5 @@ def shown(
         return document
     console = Terminal()
     show(console)
-    console.print(f"\nreport: {page}", soft_wrap=True, highlight=False, markup=False)
+    console.say(f"\nreport: {page}")
     return document

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
 from tyro.conf import Positional
 
 from jaxcontam.analyses.method_notes import report_words
@@ -39,7 +38,6 @@ from jaxcontam.errors import InputError
 from jaxcontam.methods.unlearning import BOUND, draw_arms
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.document import make_folder
-from jaxcontam.report.provenance import library_versions
 from jaxcontam.report.table import print_table
 from jaxcontam.report.unlearning import (
     COMMAND,
@@ -50,6 +48,7 @@ from jaxcontam.report.unlearning import (
 from jaxcontam.results import DeviceInfo, ModelInfo, Report
 from jaxcontam.results.unlearning import QUESTIONS
 from jaxcontam.scoring.api.address import ApiModel, key_from_environment, parse_api
+from jaxcontam.terminal import Terminal
 
 if TYPE_CHECKING:
     from jaxcontam.models.checkpoint import Checkpoint
@@ -319,22 +318,15 @@ class Unlearning(StoreFlags, ReportFlags):
         positionals = (self.original, self.unlearned)
         if self.texts is not None:
             positionals += (self.texts,)
-        report = Report(
-            command=(COMMAND, *positionals, *flags_of(self)),
-            seed=self.seed,
-            started=watch.started,
-            wall_seconds=watch.seconds,
+        of_run = dict(
+            k=self.k, words=self.words, n_samples=self.samples, seed=self.seed
+        )
+        report = watch.report(
+            (COMMAND, *positionals, *flags_of(self)),
+            self.seed,
+            (row for audit in audits for row in audit.results(**of_run)),
             model=after,
             device=device,
-            versions=library_versions(),
-            min_effect=None,
-            results=tuple(
-                row
-                for audit in audits
-                for row in audit.results(
-                    k=self.k, words=self.words, n_samples=self.samples, seed=self.seed
-                )
-            ),
             original=before,
         )
         rows = [row for audit in audits for row in audit.rows()]
@@ -344,11 +336,10 @@ class Unlearning(StoreFlags, ReportFlags):
         )
 
 
-def _print(report: Report, console: Console) -> None:
+def _print(report: Report, console: Terminal) -> None:
     words = report_words(report)
     found, measures = unlearning_rows(report)
     for table in unlearning_tables(found, measures, words):
         print_table(table, console)
     console.print()
-    for sentence in unlearning_sentences([*found, *measures], words):
-        console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+    console.say(*unlearning_sentences([*found, *measures], words))
