@@ -318,13 +318,16 @@ class Unlearning(StoreFlags, ReportFlags):
         positionals = (self.original, self.unlearned)
         if self.texts is not None:
             positionals += (self.texts,)
-        of_run = dict(
-            k=self.k, words=self.words, n_samples=self.samples, seed=self.seed
-        )
         report = watch.report(
             (COMMAND, *positionals, *flags_of(self)),
             self.seed,
-            (row for audit in audits for row in audit.results(**of_run)),
+            (
+                row
+                for audit in audits
+                for row in audit.results(
+                    k=self.k, words=self.words, n_samples=self.samples, seed=self.seed
+                )
+            ),
             model=after,
             device=device,
             original=before,

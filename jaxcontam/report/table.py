@@ -55,7 +55,7 @@ def bare_table(
     return table
 
 
-def first_that_fits(tables: Iterable[Table], console: Console) -> tuple[Table, int]:
+def first_that_fits(tables: Sequence[Table], console: Console) -> tuple[Table, int]:
     """The first table that the terminal has room for, and the width it needs.
 
     Where none fits the last is as wide as it must be: a number cut short is wrong.
@@ -69,8 +69,8 @@ def first_that_fits(tables: Iterable[Table], console: Console) -> tuple[Table, i
         needed = Measurement.get(console, unbound, table).maximum
         if needed <= console.width:
             return table, needed
-    table.width = needed
-    return table, needed
+    tables[-1].width = needed = Measurement.get(console, unbound, tables[-1]).maximum
+    return tables[-1], needed
 
 
 def print_table(
