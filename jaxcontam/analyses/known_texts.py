@@ -41,7 +41,7 @@ class RunTexts:
     name: str
     texts: tuple[str, ...]
     roles: tuple[str, ...]
-    clusters: tuple[str, ...] | None
+    clusters: tuple[str | int, ...] | None
     sources: tuple[str, ...]
     warnings: tuple[str, ...] = ()
 
@@ -62,7 +62,7 @@ class RunTexts:
             text for text, is_one in zip(self.texts, chosen_N, strict=True) if is_one
         ]
 
-    def clusters_of(self, chosen_N: np.ndarray) -> list[str] | None:
+    def clusters_of(self, chosen_N: np.ndarray) -> list[str | int] | None:
         """Documents of some of the texts; None where none are known."""
         if self.clusters is None:
             return None

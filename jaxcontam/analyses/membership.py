@@ -21,7 +21,7 @@ from jaxcontam.analyses.known_texts import (
     check_sides,
     read_texts,
 )
-from jaxcontam.analyses.membership_judging import Table, judged
+from jaxcontam.analyses.membership_judging import Table, judged, rows_of
 from jaxcontam.analyses.membership_plan import (
     AUTO,
     WEIGHTS,
@@ -37,7 +37,6 @@ from jaxcontam.methods.membership.neighbours import edited
 from jaxcontam.methods.membership.plan import Inputs, score_texts
 from jaxcontam.methods.membership.text_model import text_model_of
 from jaxcontam.progress import Progress, default_bar
-from jaxcontam.report.texts import text_rows
 from jaxcontam.results import Report
 from jaxcontam.results.membership import (
     BlindBaseline,
@@ -317,17 +316,13 @@ def score_and_judge(
             "warnings": [*model.notes(), *plan.chosen.notes, *found.warnings],
         },
     )
-    rows = text_rows(
-        texts=run.texts,
-        roles=run.roles,
-        sources=run.sources,
-        clusters=run.clusters,
+    rows = rows_of(
+        run,
+        whole,
         n_tokens=n_tokens_N,
         left_out=plan.left_out,
-        scores=dict(zip(whole.names, whole.values.T, strict=True)),
         p_values=found.p_values,
         p_adjusted=found.p_adjusted,
-        reference=whole.reference,
     )
     return MembershipAnalysis(
         report=report, rows=tuple(rows), table=whole, pictures=found.pictures

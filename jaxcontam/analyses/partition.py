@@ -70,7 +70,9 @@ class Partition:
     prompt_version: str | None
     arm: Arm
     control: Arm | None = None
-    overlaps: Mapping[str, tuple[np.ndarray, np.ndarray]]
+    overlaps: Mapping[str, tuple[np.ndarray, np.ndarray]] = dataclasses.field(
+        default_factory=dict
+    )
     has_bleurt_20: bool = False
     control_bleurt: np.ndarray | None = None
     llm: tuple[Judged, str] | None = None

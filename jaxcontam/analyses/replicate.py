@@ -242,27 +242,18 @@ def ask(
     control = None
     if plan.control is not None:
         control = Arm(instances=plan.control.instances, guided=guided[1])
-    found = measured(arm, measures, control=control, bar=bar)
     partition = Partition(
         name=plan.benchmark.name,
         fingerprint=plan.drawn.fingerprint,
         prompt_version=plan.prompts.version,
         arm=arm,
         control=control,
-        overlaps=found.overlaps,
-        has_bleurt_20=found.has_bleurt_20,
-        control_bleurt=found.control_bleurt,
         control_warnings=() if plan.control is None else plan.control.warnings,
         humans=human_labels(annotated, arm, seed=plan.seed),
-        warnings=(
-            *plan.warnings,
-            *notes,
-            *model.notes(),
-            *found.notes,
-        ),
+        warnings=(*plan.warnings, *notes, *model.notes()),
     )
     return ReplicationAnalysis(
-        partition=partition,
+        partition=measured(partition, measures, bar=bar),
         comparisons=tuple(comparisons),
         answers=tuple(answers),
         model=model.info,

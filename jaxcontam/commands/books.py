@@ -12,6 +12,8 @@ from jaxcontam.analyses.books import (
     shelve,
     without_copies,
 )
+from jaxcontam.analyses.known_texts import RunTexts
+from jaxcontam.analyses.membership_judging import Table, rows_of
 from jaxcontam.analyses.saved import write_texts
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.device_flags import ScoringFlags, open_for
@@ -39,7 +41,6 @@ from jaxcontam.processes import is_first
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.books import COMMAND, book_sentences, book_tables
 from jaxcontam.report.table import print_table
-from jaxcontam.report.texts import text_rows
 from jaxcontam.results import Report
 from jaxcontam.terminal import Terminal
 
@@ -159,16 +160,19 @@ class Books(ScoringFlags, ReportFlags):
                 *book_warnings(books, shelf, self.snippets),
             ),
         )
-        rows = text_rows(
-            texts=texts,
-            roles=[shelf.roles[b] for b in shelf.book.tolist()],
-            sources=[shelf.titles[b] for b in shelf.book.tolist()],
-            clusters=shelf.book.tolist(),
+        owners = shelf.book.tolist()
+        snippets = RunTexts(
+            name=COMMAND,
+            texts=tuple(texts),
+            roles=tuple(shelf.roles[b] for b in owners),
+            clusters=tuple(owners),
+            sources=tuple(shelf.titles[b] for b in owners),
+        )
+        rows = rows_of(
+            snippets,
+            Table(table.names, table.values),
             n_tokens=table.n_tokens,
             left_out=np.zeros(len(texts), bool),
-            scores=dict(zip(table.names, table.values.T, strict=True)),
-            p_values=None,
-            p_adjusted=None,
         )
         if not is_first():
             return {}
