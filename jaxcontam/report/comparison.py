@@ -301,7 +301,7 @@ def _cell(test: ComparedTest | None, kind: ComparedKind) -> Cell:
 
 def _effects(tests: Sequence[ComparedTest], kind: ComparedKind) -> list[Section]:
     """Effect of every test with its interval; nothing if none has an effect."""
-    from jaxcontam.report.text_plots import Interval, intervals_plot
+    from jaxcontam.report.plots import Interval, intervals_plot
 
     rows = [
         Interval(

@@ -235,7 +235,7 @@ def _plots(
     pictures: Sequence[ScorePicture], texts: Sequence[TextScores], primary: str
 ) -> list[Part]:
     """ROC curves, and the primary score of both sides."""
-    from jaxcontam.report.text_plots import histogram, roc_plot
+    from jaxcontam.report.plots import histogram, roc_plot
 
     parts: list[Part] = []
     # The primary score and the best others.

@@ -324,7 +324,7 @@ def _control_sentences(row: JudgeResult) -> list[str]:
 
 def _overlaps(asked: Sequence[AskedInstance], judge: str) -> list[Figure]:
     """The overlaps of each instance with both instructions."""
-    from jaxcontam.report.text_plots import overlap_plot
+    from jaxcontam.report.plots import overlap_plot
 
     points = [
         (one.rouge_l_general, one.rouge_l_guided, label)

@@ -221,7 +221,7 @@ def _points(value: float, low: float | None, high: float | None) -> str:
 
 def _ratio_plot(screens: Sequence[ScreenResult], texts: Sequence[ScreenedText]) -> str:
     """Ratios of each screen, on a logarithmic axis, with the suspicious band."""
-    from jaxcontam.report.text_plots import histogram
+    from jaxcontam.report.plots import histogram
 
     bound = screens[0].bound
     furthest = max(_FURTHEST, bound**2)
@@ -244,7 +244,7 @@ def _ratio_plot(screens: Sequence[ScreenResult], texts: Sequence[ScreenedText]) 
 
 def _similarity_plot(method: str, texts: Sequence[ScreenedText], words: Words) -> str:
     """Likeness of every sample, suspicious texts beside others, as shares."""
-    from jaxcontam.report.text_plots import histogram
+    from jaxcontam.report.plots import histogram
 
     arms: dict[str, list[float]] = {"others": [], "suspicious": []}
     for text in texts:
