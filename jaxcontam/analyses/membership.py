@@ -239,14 +239,6 @@ def score_and_judge(
 ) -> MembershipAnalysis:
     """Score the texts of a plan and judge the scores.
 
-    Args:
-        plan: What to score.
-        fprs: False-positive rates.
-        convention: See `tpr_at_fpr`.
-        command: The command line that made it.
-        watch: The run's timer.
-        progress: Receives target tokens done and in total.
-
     Raises:
         InputError: If a score is not finite (names the text), or no non-member has a
             token.

@@ -110,9 +110,6 @@ class Partition:
         """Rows of the report: the judge that decides, the others, then overlaps.
 
         A judge behind an API decides where one was asked, the local one otherwise.
-
-        Args:
-            seed: Seed of the resamples.
         """
         rows: list[OverlapResult | JudgeResult] = []
         shared: dict[str, Any] = {

@@ -32,15 +32,6 @@ def recorded_analysis(
 ) -> ReplicationAnalysis:
     """Read completions, measure them, and judge them by the local judge.
 
-    Args:
-        path: A .csv with a row per instance.
-        control: The same of instances that cannot have been seen.
-        measures: Further measures of overlap.
-        annotated: Sheet of people's labels.
-        seed: Seed of the resamples.
-        watch: The run's timer.
-        bar: Gives the progress of each measure.
-
     Raises:
         InputError: If a file is at fault, or has no second instruction to measure.
     """

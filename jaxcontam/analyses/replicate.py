@@ -208,14 +208,6 @@ def ask(
 ) -> ReplicationAnalysis:
     """Ask for everything that a plan holds, and measure the answers.
 
-    Args:
-        plan: See `plan_replication`.
-        model: What is asked.
-        measures: Further measures of overlap.
-        annotated: Sheet of people's labels.
-        watch: The run's timer.
-        bar: Gives the progress of each part.
-
     Raises:
         InputError: If the model refuses everything, or the sheet is of another run.
     """
@@ -330,13 +322,7 @@ def judged_by(
     *,
     bar: Bar = silent,
 ) -> ReplicationAnalysis:
-    """The analysis with the labels of a chat model, which then decides.
-
-    Args:
-        analysis: Without them.
-        judge: The chat model.
-        bar: Gives the progress of each arm.
-    """
+    """The analysis with the labels of a chat model, which then decides."""
     partition = analysis.partition
     labels = []
     for arm in (partition.arm, partition.control):

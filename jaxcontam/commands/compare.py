@@ -102,10 +102,6 @@ def compared(
 ) -> tuple[list[ComparedTest], list[str]]:
     """The deciding tests of several reports, corrected together, and what differs.
 
-    Args:
-        reports: At least one.
-        folders: Where each stands.
-
     Raises:
         InputError: If they are not of one kind that can be compared, or two are of the
             same model and benchmark, or all are of one model.

@@ -126,15 +126,7 @@ def estimate_tests(
     compiled_in: str | None = None,
     budget: Budget | None = None,
 ) -> Estimate:
-    """Cost of planned tests; times a batch of each kind, and scores none of theirs.
-
-    Args:
-        planned: The tests.
-        scorer: Says how batches are made and what the store holds.
-        price_per_hour: Price of the device per hour, in any currency.
-        compiled_in: Where the compiler keeps programs, if it does.
-        budget: Prices of a server's tokens.
-    """
+    """Cost of planned tests; times a batch of each kind, and scores none of theirs."""
     tests = []
     positions: collections.Counter[tuple[int, ...]] = collections.Counter()
     promised: set[bytes] = set()

@@ -40,13 +40,7 @@ def print_checks(checks: Mapping[str, Sequence[Pretest]], console: Terminal) -> 
 def print_outcome(
     results: list[OrderResult], command: tuple[str, ...], console: Terminal
 ) -> None:
-    """Print decided results, notes of primary ones, and what to do about them.
-
-    Args:
-        results: Results of one run.
-        command: The command line that made them; remedies repeat it.
-        console: Where to print.
-    """
+    """Print decided results, notes of primary ones, and what to do about them."""
     print_results(results, console)
     words = method_words()
     for file in audited_files(results):

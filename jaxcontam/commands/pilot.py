@@ -50,10 +50,6 @@ class Pilot:
 def read_pilot(directory: Path, benchmark: str | None = None) -> Pilot:
     """Read the planning numbers of one benchmark of a report.
 
-    Args:
-        directory: Folder of a finished audit or study.
-        benchmark: Which one, if the report has several.
-
     Raises:
         InputError: If there is no such report or benchmark, it scored no model, kept
             its orders to groups, or has no standard error to plan with.

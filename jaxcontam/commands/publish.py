@@ -68,13 +68,7 @@ def shown(
     *,
     as_json: bool,
 ) -> dict[str, Any]:
-    """Print what was written, as JSON or in words; returns the document.
-
-    Args:
-        written: Document and page; see `write_files`.
-        show: Prints tables and sentences.
-        as_json: Print the document instead.
-    """
+    """Print what was written, as JSON or in words; returns the document."""
     document, page = written
     if as_json:
         print(json_text(document))

@@ -46,14 +46,7 @@ class Reached:
 def save_state(
     out: Path, key: str, reached: Reached, search: OverlapSearch | None
 ) -> None:
-    """Write the state, whole or not at all.
-
-    Args:
-        out: Folder of the run.
-        key: Digest of everything that the result depends on.
-        reached: Where the search stands.
-        search: What it has found; None once the result itself is written.
-    """
+    """Write the state, whole or not at all; no search once the result is written."""
     about = {"key": key, "reached": dataclasses.asdict(reached)}
     arrays: dict[str, np.ndarray] = {}
     if search is not None:

@@ -141,14 +141,7 @@ def design_of(
     result: OrderResult | ScoreResult,
     kind: ComparedKind,
 ) -> dict[str, object]:
-    """What must be the same for two tests of a benchmark to be comparable.
-
-    Args:
-        report: Of the test.
-        model: That was tested.
-        result: The test.
-        kind: Of the result.
-    """
+    """What must be the same for two tests of a benchmark to be comparable."""
     command = list(report.command)
     fields = dataclasses.asdict(result)
     fields |= fields.pop("numbers", {})

@@ -96,14 +96,7 @@ def membership_page(
     texts: Sequence[TextScores],
     words: Words,
 ) -> Page:
-    """The page of a membership run.
-
-    Args:
-        report: What was found.
-        pictures: Of the scores; empty where no sides are known.
-        texts: Rows of `texts.jsonl`.
-        words: Of the scores.
-    """
+    """The page of a run on `texts`; `pictures` only where both sides are known."""
     study, decisive = study_of(report), decisive_row(report)
     kind = "ranking" if isinstance(decisive, ScoreResult) else "set"
     first: list[Part] = [Paragraph(_MEANINGS[kind if decisive else "scores"])]
