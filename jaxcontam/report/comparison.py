@@ -263,13 +263,11 @@ def comparison_page(
         title=f"Comparison of {_count(models, 'model')}",
         subtitle=counted,
         sections=sections,
-        assumed=kind.words.assumed,
+        kind=kind.words,
         methods=method_rows(methods),
-        limits=kind.words.limits,
         command=command,
         check=_CHECK,
         provenance=_provenance(tests),
-        proves=kind.words.proves,
     )
 
 

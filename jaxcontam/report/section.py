@@ -8,6 +8,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
+from jaxcontam.report.page_words import PageWords
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Code:
@@ -127,23 +129,21 @@ class Page:
         verdict: Stands beside the title, if there is one.
         subtitle: What the page is of.
         sections: In their order.
-        assumed: What it rests on; empty where each result says so itself.
+        kind: What holds for every report of its kind.
         methods: Name, what it finds, and source of each method.
-        limits: What its verdict or its numbers do not show.
+        limits: What its verdict does not show, before what its kind does not.
         command: The line that makes it again.
         check: How to check it.
         provenance: What was run on what: name and value.
-        proves: Whether `contaminated` is a proof here, which alone is red.
     """
 
     title: str
     verdict: str | None = None
     subtitle: str
     sections: Sequence[Section]
-    assumed: Sequence[str] = ()
+    kind: PageWords
     methods: Sequence[tuple[str, str, str]] = ()
-    limits: Sequence[str]
+    limits: Sequence[str] = ()
     command: str
     check: Text
     provenance: Sequence[tuple[str, str]]
-    proves: bool = True
