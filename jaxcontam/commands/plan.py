@@ -145,7 +145,7 @@ class Plan:
             n_examples=0,
             example_tokens=self.example_tokens
             or (pilot.example_tokens if pilot else 64),
-            context=self.context or (pilot.context if pilot else 2048),
+            context=self.context or (pilot and pilot.context) or 2048,
             symmetry=pilot.symmetry if pilot else 0.0,
         )
         examples = self.examples or (pilot.n_examples if pilot else None)

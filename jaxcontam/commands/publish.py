@@ -31,19 +31,8 @@ def publish(
 ) -> dict[str, Any]:
     """Decide, write report.json, orders.npz and report.html, print; the report.
 
-    With several processes the first does; the others return nothing.
-
-    Args:
-        results: One per test, before verdicts.
-        evidence: One a result.
-        command: The command line that made it.
-        seed: The run's seed.
-        watch: The run's timer.
-        model: What was scored.
-        min_effect: See `decide`.
-        out: Folder.
-        as_json: Print the report instead of calling `show`.
-        show: Prints the decided results.
+    With several processes the first does; the others return nothing. Results have no
+    verdicts yet, and one piece of evidence each.
     """
     notes = model.notes()
     noted = [dataclasses.replace(row, warnings=row.warnings + notes) for row in results]
