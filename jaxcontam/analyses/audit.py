@@ -127,10 +127,13 @@ class AuditResult:
         Raises:
             InputError: If the folder cannot be written.
         """
+        return self.written(Path(out))[1]
+
+    def written(self, out: Path) -> tuple[dict[str, Any], Path]:
+        """`save`, which returns the document of report.json as well."""
         from jaxcontam.analyses.saved import write_files
 
-        _, page = write_files(self.report, self.evidence, Path(out))
-        return page
+        return write_files(self.report, self.evidence, out)
 
     def plot(self, benchmark: str | None = None) -> "Figure":
         """Depth of each p-value, and what an example gains beside its neighbours.

@@ -93,16 +93,11 @@ class MembershipAnalysis:
         Raises:
             InputError: If the folder cannot be written.
         """
-        return write_files(self, Path(out))[1]
+        return self.written(Path(out))[1]
 
-
-def write_files(analysis: MembershipAnalysis, out: Path) -> tuple[dict[str, Any], Path]:
-    """Write an analysis; see `MembershipAnalysis.save`.
-
-    Returns:
-        The document of report.json, and the page's path.
-    """
-    return write_texts(analysis.report, analysis.rows, out, analysis.pictures)
+    def written(self, out: Path) -> tuple[dict[str, Any], Path]:
+        """`save`, which returns the document of report.json as well."""
+        return write_texts(self.report, self.rows, out, self.pictures)
 
 
 def membership(

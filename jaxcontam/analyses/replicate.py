@@ -89,31 +89,22 @@ class ReplicationAnalysis:
         Raises:
             InputError: If the folder cannot be written.
         """
-        return write_files(self, Path(out))[1]
+        return self.written(Path(out))[1]
 
+    def written(self, out: Path) -> tuple[dict[str, Any], Path]:
+        """`save`, which returns the document of report.json as well."""
+        return write_texts(self.report, [*self.partition.rows(), *self.answers], out)
 
-def write_files(
-    analysis: ReplicationAnalysis, out: Path
-) -> tuple[dict[str, Any], Path]:
-    """Write an analysis; see `ReplicationAnalysis.save`.
-
-    Returns:
-        The document of report.json, and the page's path.
-    """
-    return write_texts(
-        report_of(analysis), [*analysis.partition.rows(), *analysis.answers], out
-    )
-
-
-def report_of(analysis: ReplicationAnalysis) -> Report:
-    """The report of an analysis."""
-    return analysis.watch.report(
-        analysis.command,
-        analysis.seed,
-        analysis.results,
-        model=analysis.model,
-        device=analysis.device,
-    )
+    @property
+    def report(self) -> Report:
+        """Everything that `report.json` holds."""
+        return self.watch.report(
+            self.command,
+            self.seed,
+            self.results,
+            model=self.model,
+            device=self.device,
+        )
 
 
 def replicate(

@@ -16,7 +16,6 @@ from jaxcontam.analyses.order_files import (
     check_files,
     read_files,
 )
-from jaxcontam.analyses.saved import write_files
 from jaxcontam.analyses.scored import plan_audit
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.device_flags import ScoringFlags, open_for
@@ -169,8 +168,7 @@ class Audit(ScoringFlags, AuditDesign):
             if earlier := result.report.earlier:
                 console.say(looks_sentence(earlier))
 
-        written = write_files(result.report, result.evidence, out)
-        return shown(written, show, as_json=self.json)
+        return shown(lambda: result.written(out), show, as_json=self.json)
 
 
 def earlier_reports(report: Report, out: Path) -> tuple[str, ...]:

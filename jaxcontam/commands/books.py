@@ -37,7 +37,6 @@ from jaxcontam.data.books import (
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.methods import METHODS
 from jaxcontam.methods.membership.score import ScoreMethod
-from jaxcontam.processes import is_first
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.books import COMMAND, book_sentences, book_tables
 from jaxcontam.report.table import print_table
@@ -174,11 +173,10 @@ class Books(ScoringFlags, ReportFlags):
             n_tokens=table.n_tokens,
             left_out=np.zeros(len(texts), bool),
         )
-        if not is_first():
-            return {}
-        written = write_texts(report, rows, out)
         return shown(
-            written, lambda console: _print(report, console), as_json=self.json
+            lambda: write_texts(report, rows, out),
+            lambda console: _print(report, console),
+            as_json=self.json,
         )
 
     def _load(self) -> list[Book]:

@@ -24,7 +24,6 @@ from jaxcontam.data.templates import typed_newlines
 from jaxcontam.methods import order_method
 from jaxcontam.methods.calibration import calibrate_test
 from jaxcontam.methods.order_test import PlannedTest
-from jaxcontam.processes import is_first
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.calibration import COMMAND, MEANING, rate_text
 from jaxcontam.report.document import make_folder
@@ -123,11 +122,10 @@ class Calibrate(ScoringFlags, TextFlags, ReportFlags):
             model=model.info,
             device=model.device,
         )
-        if not is_first():
-            return {}
-        written = write_files(report, [drawn for _, drawn in found], out)
         return shown(
-            written, lambda console: _print(results, console), as_json=self.json
+            lambda: write_files(report, [drawn for _, drawn in found], out),
+            lambda console: _print(results, console),
+            as_json=self.json,
         )
 
 

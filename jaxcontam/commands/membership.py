@@ -145,7 +145,7 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
             seed=self.seed,
         )
         # JAX and transformers are imported once the input is known to be good.
-        from jaxcontam.analyses.membership import score_and_judge, write_files
+        from jaxcontam.analyses.membership import score_and_judge
         from jaxcontam.methods.membership.text_model import text_model_of
 
         opened = open_for(self, self.model, plan_only=self.dry_run)
@@ -169,14 +169,12 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
                 watch=watch,
                 progress=progress,
             )
-        if not is_first():
-            return {}
 
         def show(console: Terminal) -> None:
             print_membership(analysis.report, console)
             console.say(f"\nscores: {out / TEXTS_NAME}")
 
-        return shown(write_files(analysis, out), show, as_json=self.json)
+        return shown(lambda: analysis.written(out), show, as_json=self.json)
 
     def _available(self) -> set[Reading]:
         """What scores can read of this model and beside it."""

@@ -8,7 +8,6 @@ import numpy as np
 import tyro
 
 from jaxcontam.analyses.prove import check_boundaries, check_cells, prove
-from jaxcontam.analyses.saved import write_files
 from jaxcontam.commands.flags import check_shared_flags, flags_of
 from jaxcontam.commands.publish import shown
 from jaxcontam.errors import InputError
@@ -71,8 +70,7 @@ class Prove:
                 "before the model was trained."
             )
 
-        written = write_files(result.report, result.evidence, out)
-        return shown(written, show, as_json=self.json)
+        return shown(lambda: result.written(out), show, as_json=self.json)
 
     def _boundaries(self, n_rows: int) -> np.ndarray | None:
         if self.boundaries is None:

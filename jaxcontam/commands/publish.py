@@ -31,8 +31,7 @@ def publish(
 ) -> dict[str, Any]:
     """Decide, write report.json, orders.npz and report.html, print; the report.
 
-    With several processes the first does; the others return nothing. Results have no
-    verdicts yet, and one piece of evidence each.
+    Results have no verdicts yet, and one piece of evidence each.
     """
     notes = model.notes()
     noted = [dataclasses.replace(row, warnings=row.warnings + notes) for row in results]
@@ -45,20 +44,26 @@ def publish(
         device=model.device,
         min_effect=min_effect,
     )
-    if not is_first():
-        return {}
-    written = write_files(report, evidence, out)
-    return shown(written, lambda console: show(decided, console), as_json=as_json)
+    return shown(
+        lambda: write_files(report, evidence, out),
+        lambda console: show(decided, console),
+        as_json=as_json,
+    )
 
 
 def shown(
-    written: tuple[dict[str, Any], Path],
+    write: Callable[[], tuple[dict[str, Any], Path]],
     show: Callable[[Terminal], None],
     *,
     as_json: bool,
 ) -> dict[str, Any]:
-    """Print what was written, as JSON or in words; returns the document."""
-    document, page = written
+    """Write a report, and print it as JSON or in words; returns its document.
+
+    The first process does; others return nothing.
+    """
+    if not is_first():
+        return {}
+    document, page = write()
     if as_json:
         print(json_text(document))
         return document

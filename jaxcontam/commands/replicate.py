@@ -21,8 +21,6 @@ from jaxcontam.analyses.replicate import (
     ReplicationAnalysis,
     ask,
     judged_by,
-    report_of,
-    write_files,
 )
 from jaxcontam.analyses.replicate_plan import ReplicationPlan, plan_replication
 from jaxcontam.analyses.stopwatch import Stopwatch
@@ -235,9 +233,13 @@ class Replicate(DtypeFlags, ReportFlags):
                 found = judged_by(found, judge, bar=_bar)
         words = [str(w) for w in (self.model, self.benchmark) if w is not None]
         found = dataclasses.replace(found, command=(COMMAND, *words, *flags_of(self)))
-        written = write_files(found, out)
+        make_folder(out)
         write_sheet(found, out)
-        shown(written, lambda console: _print(found, console), as_json=self.json)
+        shown(
+            lambda: found.written(out),
+            lambda console: _print(found, console),
+            as_json=self.json,
+        )
         lost = ("n_refused", "n_control_refused")
         was_refused = any(getattr(r, name, 0) for r in found.results for name in lost)
         return 3 if was_refused or not found.verdict else 0
@@ -373,9 +375,10 @@ def write_sheet(analysis: ReplicationAnalysis, out: Path) -> None:
 
 
 def _print(found: ReplicationAnalysis, console: Terminal) -> None:
-    words = report_words(report_of(found))
-    for table in replication_tables(found.results, words):
+    report = found.report
+    words = report_words(report)
+    for table in replication_tables(report.results, words):
         if table.rows:
             print_table(table, console)
             console.print()
-    console.say(*replication_sentences(found.results, words))
+    console.say(*replication_sentences(report.results, words))

@@ -333,9 +333,10 @@ class Unlearning(StoreFlags, ReportFlags):
             original=before,
         )
         rows = [row for audit in audits for row in audit.rows()]
-        written = write_texts(report, rows, out)
         return shown(
-            written, lambda console: _print(report, console), as_json=self.json
+            lambda: write_texts(report, rows, out),
+            lambda console: _print(report, console),
+            as_json=self.json,
         )
 
 
