@@ -233,7 +233,6 @@ class Replicate(DtypeFlags, ReportFlags):
                 found = judged_by(found, judge, bar=_bar)
         words = [str(w) for w in (self.model, self.benchmark) if w is not None]
         found = dataclasses.replace(found, command=(COMMAND, *words, *flags_of(self)))
-        make_folder(out)
         write_sheet(found, out)
         shown(
             lambda: found.written(out),
