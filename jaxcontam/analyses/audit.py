@@ -333,15 +333,6 @@ def run_audit(
 ) -> AuditResult:
     """Score the planned tests and decide, corrected for the number of benchmarks.
 
-    Args:
-        target: The model; None where no file is to be scored.
-        checked: The files.
-        design: What was asked.
-        reference: The model that cannot have seen them, if one was given.
-        command: The command line that made it; remedies repeat it.
-        watch: The run's timer.
-        bar: Gives the progress of a title while a block runs.
-
     Raises:
         ShareScored: If this process scores a share; it is scored then.
     """

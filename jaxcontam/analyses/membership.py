@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from jaxcontam.analyses.finite import finite_scores
 from jaxcontam.analyses.known_texts import (
     NONMEMBER,
     Source,
@@ -44,7 +45,6 @@ from jaxcontam.results.membership import (
     ScoreResult,
     SetResult,
 )
-from jaxcontam.scoring.stored import NonFiniteScoreError
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -239,7 +239,12 @@ def score_and_judge(
             token.
     """
     run, scored_N = plan.run, ~plan.left_out
-    try:
+
+    def place(n: int) -> str:
+        i = int(np.flatnonzero(scored_N)[n])
+        return f"{run.sources[i]}: text {run.number_of(i)}: a score"
+
+    with finite_scores(place):
         table = score_texts(
             plan.texts,
             plan.chosen.methods,
@@ -248,12 +253,6 @@ def score_and_judge(
             seed=plan.seed,
             progress=progress,
         )
-    except NonFiniteScoreError as e:
-        i = int(np.flatnonzero(scored_N)[e.sequence])
-        raise InputError(
-            f"{run.sources[i]}: text {run.number_of(i)}: a score is not finite",
-            hint="check the checkpoint: its weights may hold NaN or be truncated",
-        ) from e
     n_tokens_N = np.zeros(len(run.texts), np.int64)
     n_tokens_N[scored_N] = table.n_tokens
     pool_N = run.with_role(NONMEMBER) & scored_N

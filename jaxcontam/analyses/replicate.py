@@ -56,9 +56,7 @@ class ReplicationAnalysis:
         answers: One row an answer of theirs.
         model: What was asked; None for completions that were recorded.
         device: Device of a local model.
-        seed: The run's seed.
         command: The command line that made it.
-        watch: The run's timer.
     """
 
     partition: Partition

@@ -12,6 +12,7 @@ from jaxcontam.analyses.books import (
     shelve,
     without_copies,
 )
+from jaxcontam.analyses.finite import finite_scores
 from jaxcontam.analyses.known_texts import RunTexts
 from jaxcontam.analyses.membership_judging import Table, rows_of
 from jaxcontam.analyses.saved import write_texts
@@ -106,7 +107,6 @@ class Books(ScoringFlags, ReportFlags):
         # JAX and transformers are imported once the input is known to be good.
         from jaxcontam.methods.membership.plan import score_texts
         from jaxcontam.methods.membership.text_model import text_model_of
-        from jaxcontam.scoring.scorer import NonFiniteScoreError
 
         opened = open_for(self, self.model)
         if self.scores == _SCORES and not opened.has_moments:
@@ -119,19 +119,16 @@ class Books(ScoringFlags, ReportFlags):
         model = text_model_of(
             opened, store=store_of(self, out, opened), batch_tokens=self.batch_tokens
         )
-        try:
-            with progress_bar("scoring snippets") as progress:
-                table = score_texts(
-                    texts, methods, model, seed=self.seed, progress=progress
-                )
-        except NonFiniteScoreError as e:
-            b = int(shelf.book[e.sequence])
-            number = int((shelf.book[: e.sequence + 1] == b).sum())
-            raise InputError(
-                f"{shelf.titles[b]}: snippet {number}: the model's log-probability is "
-                "not finite",
-                hint="check the checkpoint: its weights may hold NaN or be truncated",
-            ) from e
+
+        def place(n: int) -> str:
+            b = int(shelf.book[n])
+            number = int((shelf.book[: n + 1] == b).sum())
+            return f"{shelf.titles[b]}: snippet {number}: the model's log-probability"
+
+        with finite_scores(place), progress_bar("scoring snippets") as progress:
+            table = score_texts(
+                texts, methods, model, seed=self.seed, progress=progress
+            )
         found = judged_books(
             shelf,
             texts,

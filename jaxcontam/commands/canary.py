@@ -158,13 +158,12 @@ class Canary(DeviceFlags, ReportFlags):
         Also where each sequence of the two files stands among them, secrets first,
         and the number of secrets.
         """
-        found = []
-        for path in (self.secret, self.held_out):
-            found.append(
-                load_benchmark(
-                    path, template=self.template, text_field=self.text_field
-                ).texts
-            )
+        found = [
+            load_benchmark(
+                path, template=self.template, text_field=self.text_field
+            ).texts
+            for path in (self.secret, self.held_out)
+        ]
         held_out = {text: i for i, text in enumerate(found[1], 1)}
         for i, text in enumerate(found[0], 1):
             if text in held_out:

@@ -42,8 +42,6 @@ class TestEstimate:
     """What one test would cost.
 
     Attributes:
-        benchmark: Name of the file.
-        method: Name of the test.
         n_sequences: Distinct sequences, or pairs.
         n_targets: Target tokens.
         n_cached: How many of them the store holds, or will hold after the tests
@@ -74,7 +72,6 @@ class Estimate:
     """What an audit would cost.
 
     Attributes:
-        tests: One per test.
         minutes: Scoring time at the speed of a timed batch of zeros; loading,
             compiling and the analysis come on top. None for a served model.
         price: Price of those minutes, in the currency of `price_per_hour`; or None.

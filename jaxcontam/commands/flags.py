@@ -177,14 +177,7 @@ def report_name(
 def report_folder(
     command: ReportFlags, name: str, model: "OpenModel", digest: str
 ) -> Path:
-    """Make the folder of a report.
-
-    Args:
-        command: Its flags.
-        name: Name of the command.
-        model: What is asked.
-        digest: `sha256:` of what it is asked about.
-    """
+    """Make the folder of a report on what has this `sha256:` digest."""
     from jaxcontam.report.document import make_folder
 
     out = command.out or Path("runs") / name / f"{model.name}-{digest[7:15]}"

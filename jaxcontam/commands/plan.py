@@ -32,7 +32,6 @@ class TestPlan:
     """What one test needs and finds.
 
     Attributes:
-        method: Name of the test.
         examples_needed: For the wanted power; None if no number is enough.
         n_examples: Examples that what follows is about: those at hand, else needed.
         power: With them, where every boundary carries the effect alike.
@@ -40,7 +39,6 @@ class TestPlan:
             the others none.
         mde: Smallest effect found with the wanted power; None if none is.
         log10_p_floor: log10 of the smallest p-value; None if there is no floor.
-        n_strata: K.
         n_orders: m; None where all orders of a stratum are compared.
         orders_needed: Smallest m with the wanted power; None if no number is enough,
             or there is no choice.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tyro.conf import Positional
 
+from jaxcontam.analyses.finite import finite_scores
 from jaxcontam.analyses.method_notes import report_words
 from jaxcontam.analyses.saved import write_texts
 from jaxcontam.analyses.stopwatch import Stopwatch
@@ -252,7 +253,6 @@ class Unlearning(StoreFlags, ReportFlags):
         from jaxcontam.methods.membership.min_k import min_k_at
         from jaxcontam.methods.membership.plan import score_texts
         from jaxcontam.methods.membership.text_model import text_model
-        from jaxcontam.scoring.scorer import NonFiniteScoreError
 
         model = text_model(
             checkpoint,
@@ -260,20 +260,17 @@ class Unlearning(StoreFlags, ReportFlags):
             batch_tokens=self.batch_tokens,
         )
         items = [item for task in tasks for item in task.items]
-        try:
-            with progress_bar(f"scoring, {which}") as progress:
-                table = score_texts(
-                    [item.text for item in items],
-                    [min_k_at(self.k / 100), loss.METHOD],
-                    model,
-                    progress=progress,
-                )
-        except NonFiniteScoreError as e:
-            raise InputError(
-                f"{items[e.sequence].source}: the {which} model's log-probability is "
-                "not finite",
-                hint="check the checkpoint: its weights may hold NaN or be truncated",
-            ) from e
+
+        def place(n: int) -> str:
+            return f"{items[n].source}: the {which} model's log-probability"
+
+        with finite_scores(place), progress_bar(f"scoring, {which}") as progress:
+            table = score_texts(
+                [item.text for item in items],
+                [min_k_at(self.k / 100), loss.METHOD],
+                model,
+                progress=progress,
+            )
         ends = np.cumsum([len(task.items) for task in tasks])[:-1]
         return np.split(table.values, ends)
 

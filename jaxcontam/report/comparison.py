@@ -232,16 +232,7 @@ def comparison_page(
     command: str,
     words: Words,
 ) -> Page:
-    """The page of a comparison.
-
-    Args:
-        tests: At least one; models and benchmarks in the order in which they appear.
-        kind: Of all tests.
-        sentences: See `comparison_sentences`.
-        warnings: What makes numbers not comparable, one sentence each.
-        command: The line that made it.
-        words: Of the tests.
-    """
+    """The page of a comparison; models and benchmarks in the order they appear in."""
     models, benchmarks = _names(tests, "model"), _names(tests, "benchmark")
     by_place = {(test.benchmark, test.model): test for test in tests}
     *lines, counted = sentences

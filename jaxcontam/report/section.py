@@ -65,8 +65,6 @@ class Table:
     which every number stands after the name of its column.
 
     Attributes:
-        header: Names of the columns.
-        rows: Cells of each row.
         label: What it holds, for those who cannot see it.
         words: Columns of words beside the first, which are wrapped; others are numbers.
         is_text: All cells are words.
@@ -125,10 +123,8 @@ class Page:
     """All that one HTML file shows.
 
     Attributes:
-        title: Of the page.
         verdict: Stands beside the title, if there is one.
         subtitle: What the page is of.
-        sections: In their order.
         kind: What holds for every report of its kind.
         methods: Name, what it finds, and source of each method.
         limits: What its verdict does not show, before what its kind does not.
