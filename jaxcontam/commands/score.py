@@ -63,10 +63,10 @@ class Score(ScoringFlags, TextFlags):
             moments=model.has_moments,
         )
 
-        def place(n: int) -> str:
+        def named(n: int) -> str:
             return f"{self.texts}: text {filled[n] + 1}: the model's log-probability"
 
-        with finite_scores(place), progress_bar("scoring texts") as progress:
+        with finite_scores(named), progress_bar("scoring texts") as progress:
             table = scorer.token_table(sequences, progress)
         place = {i: row for row, i in enumerate(filled)}
         lines = []
