@@ -137,7 +137,7 @@ class Page:
     verdict: str | None = None
     subtitle: str
     sections: Sequence[Section]
-    kind: PageWords
+    kind: PageWords = PageWords(limits=(), proves=True)
     methods: Sequence[tuple[str, str, str]] = ()
     limits: Sequence[str] = ()
     command: str
