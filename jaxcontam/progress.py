@@ -47,10 +47,7 @@ def progress_bar(title: str, *, unit: str = "tok/s") -> Iterator[Progress]:
             rate = (done - done_then) / (now - printed)
             printed, done_then = now, done
             left = f"{(total - done) / rate / 60:.0f} min left" if rate else "waiting"
-            console.print(
-                f"{title}: {done / total:.0%}, {rate:,.0f} {unit}, {left}",
-                highlight=False,
-            )
+            console.print(f"{title}: {done / total:.0%}, {rate:,.0f} {unit}, {left}")
 
         yield update
 

@@ -47,9 +47,14 @@ def json_text(value: Any, *, indent: int | None = 1) -> str:
 class Terminal(Console):
     """A console that shows what it prints: no markup, nothing that is obeyed."""
 
-    def __init__(self, **options: Any):
+    def __init__(self, *, highlight: bool = False, **options: Any):
         """Takes the options of a `Console`; a benchmark may be called `[red]`."""
-        super().__init__(markup=False, **options)
+        super().__init__(markup=False, highlight=highlight, **options)
+
+    def say(self, *lines: str) -> None:
+        """Print each line whole: what is copied from a terminal has no breaks in it."""
+        for line in lines:
+            self.print(line, soft_wrap=True)
 
     def on_broken_pipe(self) -> None:
         """Leave it to the command, which ends in peace where rich would exit with 1."""

@@ -55,8 +55,7 @@ def test_gains_are_told_apart_by_their_intervals(forward, backward, kind):
 
 
 def test_intervals_are_those_of_the_normal_law():
-    forward, _, excess = gains_of(row(1.9, 0.1)) or (None,) * 3
-    assert forward is not None and excess is not None
+    forward, _, excess = gains_of(gains(1.9, 0.1)).values()
     assert (forward.low, forward.high) == pytest.approx((1.704, 2.096), abs=1e-3)
     assert excess.high - excess.low == pytest.approx(2 * 1.959964 * 0.1 * math.sqrt(2))
 

@@ -11,7 +11,7 @@ from jaxcontam.methods.membership.blind import Blind, blind_baselines
 from jaxcontam.methods.membership.judging import judge, score_pictures
 from jaxcontam.methods.membership.pool_judging import judge_texts
 from jaxcontam.methods.membership.verdicts import score_verdict, set_verdict
-from jaxcontam.report.text_plots import histogram, roc_plot
+from jaxcontam.report.plots import histogram, roc_plot
 from jaxcontam.results.membership import BlindBaseline
 from jaxcontam.stats.roc import auc_delong, paired_delong
 

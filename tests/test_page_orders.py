@@ -4,11 +4,9 @@ import dataclasses
 import io
 import re
 from html import unescape
-from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from jaxcontam.analyses.saved import write_files
 from jaxcontam.commands.outcome import print_outcome
@@ -22,6 +20,7 @@ from jaxcontam.results import Evidence, Pretest, ReferenceResult, UnscoredFile
 from jaxcontam.stats.direction import needed_pairs, runs_of
 from jaxcontam.stats.pair_statistic import PairStrata
 from jaxcontam.stats.pair_test import adjacency_test, direction_test
+from jaxcontam.terminal import Terminal
 from tests.page_laws import check_page
 from tests.report_documents import audit_report, order_result
 
@@ -218,9 +217,8 @@ def test_file_that_was_not_scored_is_on_the_page(tmp_path):
 
 def printed(rows, width=80):
     out = io.StringIO()
-    console = Console(file=out, width=width)
-    command = ("audit", "model", "boolq.jsonl")
-    print_outcome(list(rows), command, Path("report.html"), console)
+    console = Terminal(file=out, width=width)
+    print_outcome(list(rows), ("audit", "model", "boolq.jsonl"), console)
     return out.getvalue()
 
 

@@ -12,7 +12,7 @@ from jaxcontam.commands import compare
 from jaxcontam.errors import InputError
 from jaxcontam.report.comparison import comparison_sentences
 from jaxcontam.report.figure import GREY
-from jaxcontam.report.text_plots import Interval, intervals_plot
+from jaxcontam.report.plots import Interval, intervals_plot
 from jaxcontam.results.membership import SetResult
 from tests.page_laws import check_page
 from tests.report_documents import (

@@ -6,7 +6,7 @@ import io
 import pytest
 
 from jaxcontam.cli import main
-from jaxcontam.commands.database_flags import DatabaseFlags, write_database_rows
+from jaxcontam.commands.database_row import write_database_rows
 from jaxcontam.errors import InputError
 from tests.report_documents import (
     audit_document,
@@ -23,18 +23,9 @@ HEADER = (
 )
 
 
-def flags(*, dataset=None, source=None, split_percent=(), reference=None):
-    return DatabaseFlags(
-        dataset=dataset,
-        source=source,
-        split_percent=split_percent,
-        reference=reference,
-    )
-
-
 def rows_of(document, folder, **given):
     folder.mkdir(exist_ok=True)
-    text = write_database_rows(report_of(document), folder, flags(**given)).read_text()
+    text = write_database_rows(report_of(document), folder, **given).read_text()
     header, *lines = text.splitlines()
     assert header == HEADER
     return list(csv.reader(io.StringIO("\n".join(lines)), delimiter=";"))
@@ -124,7 +115,7 @@ def test_semicolons_and_formulas_do_no_harm(tmp_path):
 )
 def test_what_cannot_be_a_row_is_refused(document, given, message, tmp_path):
     with pytest.raises(InputError, match=message):
-        write_database_rows(report_of(document), tmp_path, flags(**given))
+        write_database_rows(report_of(document), tmp_path, **given)
     assert not list(tmp_path.iterdir())
 
 

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from jaxcontam.report.page import render
+from jaxcontam.report.page_words import PageWords
 from jaxcontam.report.section import (
     Badge,
     Code,
@@ -29,7 +30,7 @@ PAGE = Page(
     subtitle="of parts",
     sections=(),
     methods=(("adjacency", "an order", "a paper"),),
-    limits=("what is open",),
+    kind=PageWords(limits=("what is open",), proves=True),
     command="jaxcontam audit m x",
     check=("see ", Code("verify")),
     provenance=(("seed", "0"),),
@@ -91,7 +92,7 @@ def test_red_is_for_proofs_alone():
     """A verdict that is no proof keeps its word and loses its colour."""
     part = Paragraph((Badge("contaminated"),))
     assert '<body class="ranking">' not in page_of(part)
-    assert '<body class="ranking">' in page_of(part, proves=False)
+    assert '<body class="ranking">' in page_of(part, kind=PageWords(limits=("x",)))
     (proof,) = re.findall(r"\n\.contaminated \{ background: (#\w+)", page_of(part))
     (other,) = re.findall(
         r"\.ranking \.contaminated \{[^}]*background: (#\w+)", page_of()
@@ -100,7 +101,8 @@ def test_red_is_for_proofs_alone():
 
 
 def test_what_a_page_ends_with_is_there_once():
-    page = page_of(assumed=("that all is well",))
+    kind = PageWords(limits=("what is open",), assumed=("that all is well",))
+    page = page_of(kind=kind)
     titles = ("What is assumed", "Methods", "What this does not show")
     assert all(page.count(f"<h2>{title}</h2>") == 1 for title in titles)
     assert "<h2>What is assumed" not in page_of()

@@ -19,7 +19,6 @@ from jaxcontam.analyses.scored import (
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Bar, Progress, default_bar
-from jaxcontam.report.provenance import library_versions
 from jaxcontam.results import (
     Evidence,
     OrderResult,
@@ -128,10 +127,13 @@ class AuditResult:
         Raises:
             InputError: If the folder cannot be written.
         """
+        return self.written(Path(out))[1]
+
+    def written(self, out: Path) -> tuple[dict[str, Any], Path]:
+        """`save`, which returns the document of report.json as well."""
         from jaxcontam.analyses.saved import write_files
 
-        _, page = write_files(self.report, self.evidence, Path(out))
-        return page
+        return write_files(self.report, self.evidence, out)
 
     def plot(self, benchmark: str | None = None) -> "Figure":
         """Depth of each p-value, and what an example gains beside its neighbours.
@@ -331,15 +333,6 @@ def run_audit(
 ) -> AuditResult:
     """Score the planned tests and decide, corrected for the number of benchmarks.
 
-    Args:
-        target: The model; None where no file is to be scored.
-        checked: The files.
-        design: What was asked.
-        reference: The model that cannot have seen them, if one was given.
-        command: The command line that made it; remedies repeat it.
-        watch: The run's timer.
-        bar: Gives the progress of a title while a block runs.
-
     Raises:
         ShareScored: If this process scores a share; it is scored then.
     """
@@ -370,16 +363,13 @@ def run_audit(
         notes = target.model.notes()
     noted = [dataclasses.replace(row, warnings=row.warnings + notes) for row, _ in rows]
     decided = decide(noted, min_effect=design.min_effect)
-    report = Report(
-        command=tuple(command),
-        seed=design.seed,
-        started=watch.started,
-        wall_seconds=watch.seconds,
+    report = watch.report(
+        command,
+        design.seed,
+        decided,
         model=None if target is None else target.model.info,
         device=None if target is None else target.model.device,
-        versions=library_versions(),
         min_effect=design.min_effect,
-        results=tuple(decided),
         screening=screen(decided),
         unscored=checked.unscored,
         reference=None if reference is None else reference.model.info,

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from jaxcontam.analyses.flag_words import flag_of, words_of
 from jaxcontam.errors import InputError
 from jaxcontam.methods import (
     METHODS,
@@ -99,7 +100,8 @@ class AuditDesign:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(
-                    f"{_flag(name)} must be at least 1, got {value}", hint=_HINTS[name]
+                    f"{flag_of(name)} must be at least 1, got {value}",
+                    hint=_HINTS[name],
                 )
         if self.seed < 0:
             raise InputError(f"--seed must be at least 0, got {self.seed}")
@@ -122,7 +124,7 @@ class AuditDesign:
             )
         for name in ("options_field", "answer_field", "fix_answer"):
             if getattr(self, name) and not self.tests_options:
-                raise InputError(f"{_flag(name)} goes with --tests options")
+                raise InputError(f"{flag_of(name)} goes with --tests options")
         if self.tests_options and self.text_field is not None:
             raise InputError(
                 "--text-field leaves no options to --tests options",
@@ -153,17 +155,7 @@ class AuditDesign:
     @property
     def flags(self) -> tuple[str, ...]:
         """The fields that differ from their defaults, as the command line says them."""
-        words: list[str] = []
-        for field in dataclasses.fields(AuditDesign):
-            value = getattr(self, field.name)
-            if value == field.default:
-                continue
-            words.append(_flag(field.name))
-            if isinstance(value, tuple):
-                words += map(str, value)
-            elif value is not True:
-                words.append(str(value))
-        return tuple(words)
+        return words_of(self, [field.name for field in dataclasses.fields(AuditDesign)])
 
     def check_files(self, n_files: int) -> None:
         """Refuse a number of files that the design does not fit.
@@ -245,7 +237,3 @@ def design_of(fields: dict[str, Any]) -> AuditDesign:
     if isinstance(seed_file, str | Path):
         fields["seed_file"] = (Path(seed_file),)
     return AuditDesign(**fields)
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")

@@ -30,9 +30,6 @@ def without_copies(books: Sequence[Book]) -> tuple[list[Book], list[str]]:
     Books are the same if they hold the same words, however these are laid out. Books
     in question keep their copies, since each gets its own rate.
 
-    Args:
-        books: As they were given.
-
     Returns:
         The books, and one sentence for each side that had copies.
     """

@@ -41,7 +41,7 @@ class RunTexts:
     name: str
     texts: tuple[str, ...]
     roles: tuple[str, ...]
-    clusters: tuple[str, ...] | None
+    clusters: tuple[str | int, ...] | None
     sources: tuple[str, ...]
     warnings: tuple[str, ...] = ()
 
@@ -62,7 +62,7 @@ class RunTexts:
             text for text, is_one in zip(self.texts, chosen_N, strict=True) if is_one
         ]
 
-    def clusters_of(self, chosen_N: np.ndarray) -> list[str] | None:
+    def clusters_of(self, chosen_N: np.ndarray) -> list[str | int] | None:
         """Documents of some of the texts; None where none are known."""
         if self.clusters is None:
             return None
@@ -250,10 +250,6 @@ def _short_texts(texts: LabelledTexts, length: int | None) -> tuple[str, ...]:
 def check_sides(run: RunTexts, left_out_N: np.ndarray) -> None:
     """Refuse a side of which too little is left, before anything slow.
 
-    Args:
-        run: The texts.
-        left_out_N: Texts that stand in a prefix, with their copies and documents.
-
     Raises:
         InputError: If fewer than 2 texts, or documents, of a side that is known remain.
     """
@@ -280,12 +276,6 @@ def draw_shots(run: RunTexts, role: str, n_shots: int, *, seed: int) -> np.ndarr
     They are drawn from their side at random, whatever the order of the file, and are
     left out of every comparison: a text that stands in its own prefix is known to it.
     Where texts come from documents, the rest of the drawn documents is left out, too.
-
-    Args:
-        run: The texts.
-        role: The side to draw from.
-        n_shots: How many; enough must remain on that side.
-        seed: The run's seed.
 
     Returns:
         (n_shots,) indices, sorted by their draw.

@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-
-from jaxcontam.analyses.partition import Arm, rouge_overlap
+from jaxcontam.analyses.partition import Arm, Partition, rouge_overlap
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.annotate import is_filled, read_sheet
 from jaxcontam.methods.replication.overlap import Measure, overlap_scores
@@ -40,37 +38,21 @@ class OverlapModel(Protocol):
         ...
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Measured:
-    """Overlaps of completions; see `Partition` for the first three.
-
-    Attributes:
-        overlaps: Measure -> scores of guided and general completions, (N,) each.
-        has_bleurt_20: Whether one of them is that of BLEURT-20.
-        control_bleurt: (N,) the same measure of the control, or None.
-        notes: Which models measured, one sentence each.
-    """
-
-    overlaps: dict[str, tuple[np.ndarray, np.ndarray]]
-    has_bleurt_20: bool = False
-    control_bleurt: np.ndarray | None = None
-    notes: tuple[str, ...] = ()
-
-
 def measured(
-    arm: Arm, measures: Sequence[OverlapModel], *, control: Arm | None, bar: Bar
-) -> Measured:
-    """Measures of both kinds of completions, ROUGE-L first.
+    partition: Partition, measures: Sequence[OverlapModel], *, bar: Bar
+) -> Partition:
+    """The partition with measures of both kinds of completions, ROUGE-L first.
 
     Args:
-        arm: The completions.
-        measures: Models that measure beside it.
-        control: Measured only where the local judge reads the measure.
+        partition: Its completions; which models measured is added to its warnings.
+        measures: Models that measure beside ROUGE-L. The control is measured only where
+            the local judge reads the measure.
         bar: Gives the progress of each measure.
     """
+    arm, control = partition.arm, partition.control
     rouge = rouge_overlap(arm)
     if rouge is None or arm.general is None:
-        return Measured(overlaps={})
+        return partition
     overlaps, notes, has_bleurt_20 = {"rouge_l": rouge}, [], False
     control_bleurt = None
     for measure in measures:
@@ -87,11 +69,12 @@ def measured(
                 )
         notes.append(f"{_TITLES[measure.name]} is measured by {measure.version}")
         has_bleurt_20 |= is_bleurt_20
-    return Measured(
+    return dataclasses.replace(
+        partition,
         overlaps=overlaps,
         has_bleurt_20=has_bleurt_20,
         control_bleurt=control_bleurt,
-        notes=tuple(notes),
+        warnings=(*partition.warnings, *notes),
     )
 
 

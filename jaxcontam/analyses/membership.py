@@ -15,13 +15,14 @@ from typing import Any, Literal
 
 import numpy as np
 
+from jaxcontam.analyses.finite import finite_scores
 from jaxcontam.analyses.known_texts import (
     NONMEMBER,
     Source,
     check_sides,
     read_texts,
 )
-from jaxcontam.analyses.membership_judging import Table, judged
+from jaxcontam.analyses.membership_judging import Table, judged, rows_of
 from jaxcontam.analyses.membership_plan import (
     AUTO,
     WEIGHTS,
@@ -37,8 +38,6 @@ from jaxcontam.methods.membership.neighbours import edited
 from jaxcontam.methods.membership.plan import Inputs, score_texts
 from jaxcontam.methods.membership.text_model import text_model_of
 from jaxcontam.progress import Progress, default_bar
-from jaxcontam.report.provenance import library_versions
-from jaxcontam.report.texts import text_rows
 from jaxcontam.results import Report
 from jaxcontam.results.membership import (
     BlindBaseline,
@@ -46,7 +45,6 @@ from jaxcontam.results.membership import (
     ScoreResult,
     SetResult,
 )
-from jaxcontam.scoring.stored import NonFiniteScoreError
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -95,16 +93,11 @@ class MembershipAnalysis:
         Raises:
             InputError: If the folder cannot be written.
         """
-        return write_files(self, Path(out))[1]
+        return self.written(Path(out))[1]
 
-
-def write_files(analysis: MembershipAnalysis, out: Path) -> tuple[dict[str, Any], Path]:
-    """Write an analysis; see `MembershipAnalysis.save`.
-
-    Returns:
-        The document of report.json, and the page's path.
-    """
-    return write_texts(analysis.report, analysis.rows, out, analysis.pictures)
+    def written(self, out: Path) -> tuple[dict[str, Any], Path]:
+        """`save`, which returns the document of report.json as well."""
+        return write_texts(self.report, self.rows, out, self.pictures)
 
 
 def membership(
@@ -241,20 +234,17 @@ def score_and_judge(
 ) -> MembershipAnalysis:
     """Score the texts of a plan and judge the scores.
 
-    Args:
-        plan: What to score.
-        fprs: False-positive rates.
-        convention: See `tpr_at_fpr`.
-        command: The command line that made it.
-        watch: The run's timer.
-        progress: Receives target tokens done and in total.
-
     Raises:
         InputError: If a score is not finite (names the text), or no non-member has a
             token.
     """
     run, scored_N = plan.run, ~plan.left_out
-    try:
+
+    def place(n: int) -> str:
+        i = int(np.flatnonzero(scored_N)[n])
+        return f"{run.sources[i]}: text {run.number_of(i)}: a score"
+
+    with finite_scores(place):
         table = score_texts(
             plan.texts,
             plan.chosen.methods,
@@ -263,12 +253,6 @@ def score_and_judge(
             seed=plan.seed,
             progress=progress,
         )
-    except NonFiniteScoreError as e:
-        i = int(np.flatnonzero(scored_N)[e.sequence])
-        raise InputError(
-            f"{run.sources[i]}: text {run.number_of(i)}: a score is not finite",
-            hint="check the checkpoint: its weights may hold NaN or be truncated",
-        ) from e
     n_tokens_N = np.zeros(len(run.texts), np.int64)
     n_tokens_N[scored_N] = table.n_tokens
     pool_N = run.with_role(NONMEMBER) & scored_N
@@ -290,21 +274,17 @@ def score_and_judge(
     )
     model = plan.model.model
     settings = {method.name: method.setting for method in plan.chosen.methods}
-    report = Report(
-        command=tuple(command),
-        seed=plan.seed,
-        started=watch.started,
-        wall_seconds=watch.seconds,
-        model=model.info,
-        device=model.device,
-        versions=library_versions(),
-        min_effect=None,
-        results=tuple(
+    report = watch.report(
+        command,
+        plan.seed,
+        (
             dataclasses.replace(row, setting=settings.get(row.method, ""))
             if isinstance(row, ScoreResult)
             else row
             for row in found.results
         ),
+        model=model.info,
+        device=model.device,
         blind=found.blind,
         thresholds=found.thresholds,
         study={
@@ -322,17 +302,13 @@ def score_and_judge(
             "warnings": [*model.notes(), *plan.chosen.notes, *found.warnings],
         },
     )
-    rows = text_rows(
-        texts=run.texts,
-        roles=run.roles,
-        sources=run.sources,
-        clusters=run.clusters,
+    rows = rows_of(
+        run,
+        whole,
         n_tokens=n_tokens_N,
         left_out=plan.left_out,
-        scores=dict(zip(whole.names, whole.values.T, strict=True)),
         p_values=found.p_values,
         p_adjusted=found.p_adjusted,
-        reference=whole.reference,
     )
     return MembershipAnalysis(
         report=report, rows=tuple(rows), table=whole, pictures=found.pictures

@@ -16,7 +16,7 @@ import numpy as np
 from jaxcontam.analyses.known_texts import MEMBER, NONMEMBER, TEXT, RunTexts
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.sweep import sweep_methods, sweep_min_k
-from jaxcontam.report.texts import reference_column, score_columns
+from jaxcontam.report.texts import REFERENCE, reference_column, score_columns
 from jaxcontam.results.membership import (
     BlindBaseline,
     ScorePicture,
@@ -168,6 +168,52 @@ def judged_again(
         seed=document["seed"],
     )
     return run, again
+
+
+def rows_of(
+    run: RunTexts,
+    table: Table,
+    *,
+    n_tokens: np.ndarray,
+    left_out: np.ndarray,
+    p_values: np.ndarray | None = None,
+    p_adjusted: np.ndarray | None = None,
+) -> list[dict[str, Any]]:
+    """A row of `texts.jsonl` for each text, in their order; null where it has no score.
+
+    Args:
+        run: N texts.
+        table: Their scores.
+        n_tokens: (N,) scored tokens.
+        left_out: (N,) bool, texts of a prefix, which take part in no comparison.
+        p_values: See `Judged`.
+        p_adjusted: See `Judged`.
+    """
+    rows = []
+    for i, text in enumerate(run.texts):
+        scores = zip(table.names, map(_number, table.values[i]), strict=True)
+        row: dict[str, Any] = {
+            "id": i,
+            "source": run.sources[i],
+            "role": run.roles[i],
+            "text": text,
+            "n_tokens": int(n_tokens[i]),
+            "left_out": bool(left_out[i]),
+            "scores": dict(scores),
+        }
+        if run.clusters is not None:
+            row["cluster"] = run.clusters[i]
+        if table.reference is not None:
+            row[REFERENCE] = [_number(value) for value in table.reference[i]]
+        if p_values is not None and p_adjusted is not None:
+            row["p_value"] = _number(p_values[i])
+            row["p_adjusted"] = _number(p_adjusted[i])
+        rows.append(row)
+    return rows
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
 
 
 def table_from_rows(rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -79,16 +79,7 @@ class ChosenScores:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class MembershipPlan:
-    """What a run scores, and with what.
-
-    Attributes:
-        run: N texts and what is known of each.
-        chosen: The scores and the texts of prefixes, as far as they fit the context.
-        left_out: (N,) bool, texts of a prefix, their copies and their documents.
-        inputs: What scores need besides the model and the texts.
-        model: What is asked.
-        seed: The run's seed.
-    """
+    """What a run scores, and with what; `left_out` (N,) are texts of a prefix."""
 
     run: RunTexts
     chosen: ChosenScores
@@ -218,13 +209,6 @@ def plan_membership(
     seed: int,
 ) -> MembershipPlan:
     """Fit the prefixes to the model's context, and leave their texts out.
-
-    Args:
-        run: The texts.
-        chosen: See `choose`.
-        model: What will be asked.
-        inputs: All but the prefixes.
-        seed: The run's seed.
 
     Raises:
         InputError: If too little is left of a side.

@@ -31,12 +31,7 @@ Texts = str | Path | Benchmark | Sequence[str] | Sequence[Path | Benchmark]
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class AuditFiles:
-    """Files as read.
-
-    Attributes:
-        benchmarks: Examples in published order.
-        items: Questions and options of each file, by name, for the test `options`.
-    """
+    """Files as read; `items` are questions and options by the name of their file."""
 
     benchmarks: tuple[Benchmark, ...]
     items: Mapping[str, list[Item]]

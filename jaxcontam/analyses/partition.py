@@ -70,7 +70,9 @@ class Partition:
     prompt_version: str | None
     arm: Arm
     control: Arm | None = None
-    overlaps: Mapping[str, tuple[np.ndarray, np.ndarray]]
+    overlaps: Mapping[str, tuple[np.ndarray, np.ndarray]] = dataclasses.field(
+        default_factory=dict
+    )
     has_bleurt_20: bool = False
     control_bleurt: np.ndarray | None = None
     llm: tuple[Judged, str] | None = None
@@ -108,9 +110,6 @@ class Partition:
         """Rows of the report: the judge that decides, the others, then overlaps.
 
         A judge behind an API decides where one was asked, the local one otherwise.
-
-        Args:
-            seed: Seed of the resamples.
         """
         rows: list[OverlapResult | JudgeResult] = []
         shared: dict[str, Any] = {

@@ -9,8 +9,7 @@ import numpy as np
 from jaxcontam.analyses.audit import AuditResult, audit
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.errors import InputError
-from jaxcontam.report.provenance import library_versions
-from jaxcontam.results import Evidence, OrderResult, Report
+from jaxcontam.results import Evidence, OrderResult
 from jaxcontam.results.order import MATRIX
 from jaxcontam.stats.randomisation import (
     MATRIX_TOLERANCE,
@@ -94,16 +93,9 @@ def prove(
         if boundaries is None
         else "nats per example boundary",
     )
-    report = Report(
-        command=tuple(command),
-        seed=seed,
-        started=watch.started,
-        wall_seconds=watch.seconds,
-        model=None,
-        device=None,
-        versions=library_versions(),
-        min_effect=min_effect,
-        results=tuple(decide([result], min_effect=min_effect)),
+    decided = decide([result], min_effect=min_effect)
+    report = watch.report(
+        command, seed, decided, model=None, device=None, min_effect=min_effect
     )
     return AuditResult(report, (Evidence(scores=matrix_KM, boundaries=boundaries_K),))
 

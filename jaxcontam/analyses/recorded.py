@@ -1,5 +1,6 @@
 """Completions made elsewhere, judged like those of a run."""
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,15 +32,6 @@ def recorded_analysis(
 ) -> ReplicationAnalysis:
     """Read completions, measure them, and judge them by the local judge.
 
-    Args:
-        path: A .csv with a row per instance.
-        control: The same of instances that cannot have been seen.
-        measures: Further measures of overlap.
-        annotated: Sheet of people's labels.
-        seed: Seed of the resamples.
-        watch: The run's timer.
-        bar: Gives the progress of each measure.
-
     Raises:
         InputError: If a file is at fault, or has no second instruction to measure.
     """
@@ -57,12 +49,6 @@ def recorded_analysis(
     of_control = None
     if other is not None:
         of_control = Arm(instances=other.instances, guided=other.guided)
-    found = measured(arm, measures, control=of_control, bar=bar)
-    # What can be measured again is; a score of a model that is not here is kept.
-    is_recorded = "bleurt" in recorded.scores and "bleurt" not in found.overlaps
-    control_bleurt = found.control_bleurt
-    if is_recorded and other is not None and "bleurt" in other.scores:
-        control_bleurt = other.scores["bleurt"][0]
     judge = recorded.model_judge
     humans = human_labels(annotated, arm, seed=seed)
     if humans is None and recorded.people:
@@ -73,26 +59,27 @@ def recorded_analysis(
         prompt_version=None,
         arm=arm,
         control=of_control,
-        overlaps=found.overlaps
-        | {k: v for k, v in recorded.scores.items() if k not in found.overlaps},
-        has_bleurt_20=found.has_bleurt_20 or is_recorded,
-        control_bleurt=control_bleurt,
         llm=None if judge is None else (judge, "recorded beside the completions"),
         llm_decides=False,
         llm_control=None if judge is None or other is None else other.model_judge,
         humans=humans,
-        warnings=(
-            *found.notes,
-            *_repeated_rows(recorded),
-            *([_TAKEN_FOR_BLEURT_20] if is_recorded else []),
-        ),
         control_warnings=() if other is None else _repeated_rows(other),
     )
-    return ReplicationAnalysis(
-        partition=partition,
-        seed=seed,
-        watch=watch,
+    partition = measured(partition, measures, bar=bar)
+    overlaps, warnings = partition.overlaps, partition.warnings
+    warnings += _repeated_rows(recorded)
+    # What can be measured again is; a score of a model that is not here is kept.
+    if "bleurt" in recorded.scores and "bleurt" not in overlaps:
+        warnings += (_TAKEN_FOR_BLEURT_20,)
+        partition = dataclasses.replace(partition, has_bleurt_20=True)
+        if other is not None and "bleurt" in other.scores:
+            scores = other.scores["bleurt"][0]
+            partition = dataclasses.replace(partition, control_bleurt=scores)
+    others = {k: v for k, v in recorded.scores.items() if k not in overlaps}
+    partition = dataclasses.replace(
+        partition, overlaps={**overlaps, **others}, warnings=warnings
     )
+    return ReplicationAnalysis(partition=partition, seed=seed, watch=watch)
 
 
 def _repeated_rows(recorded: Recorded) -> tuple[str, ...]:

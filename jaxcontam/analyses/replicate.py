@@ -38,7 +38,6 @@ from jaxcontam.methods.replication.ts_guessing import (
     ts_guessing_word,
 )
 from jaxcontam.progress import Bar, Progress, default_bar, silent
-from jaxcontam.report.provenance import library_versions
 from jaxcontam.report.replication import COMMAND
 from jaxcontam.results import DeviceInfo, ModelInfo, Report
 from jaxcontam.results.replication import ComparisonResult, JudgeResult, OverlapResult
@@ -57,9 +56,7 @@ class ReplicationAnalysis:
         answers: One row an answer of theirs.
         model: What was asked; None for completions that were recorded.
         device: Device of a local model.
-        seed: The run's seed.
         command: The command line that made it.
-        watch: The run's timer.
     """
 
     partition: Partition
@@ -90,35 +87,22 @@ class ReplicationAnalysis:
         Raises:
             InputError: If the folder cannot be written.
         """
-        return write_files(self, Path(out))[1]
+        return self.written(Path(out))[1]
 
+    def written(self, out: Path) -> tuple[dict[str, Any], Path]:
+        """`save`, which returns the document of report.json as well."""
+        return write_texts(self.report, [*self.partition.rows(), *self.answers], out)
 
-def write_files(
-    analysis: ReplicationAnalysis, out: Path
-) -> tuple[dict[str, Any], Path]:
-    """Write an analysis; see `ReplicationAnalysis.save`.
-
-    Returns:
-        The document of report.json, and the page's path.
-    """
-    return write_texts(
-        report_of(analysis), [*analysis.partition.rows(), *analysis.answers], out
-    )
-
-
-def report_of(analysis: ReplicationAnalysis) -> Report:
-    """The report of an analysis."""
-    return Report(
-        command=analysis.command,
-        seed=analysis.seed,
-        started=analysis.watch.started,
-        wall_seconds=analysis.watch.seconds,
-        model=analysis.model,
-        device=analysis.device,
-        versions=library_versions(),
-        min_effect=None,
-        results=tuple(analysis.results),
-    )
+    @property
+    def report(self) -> Report:
+        """Everything that `report.json` holds."""
+        return self.watch.report(
+            self.command,
+            self.seed,
+            self.results,
+            model=self.model,
+            device=self.device,
+        )
 
 
 def replicate(
@@ -213,14 +197,6 @@ def ask(
 ) -> ReplicationAnalysis:
     """Ask for everything that a plan holds, and measure the answers.
 
-    Args:
-        plan: See `plan_replication`.
-        model: What is asked.
-        measures: Further measures of overlap.
-        annotated: Sheet of people's labels.
-        watch: The run's timer.
-        bar: Gives the progress of each part.
-
     Raises:
         InputError: If the model refuses everything, or the sheet is of another run.
     """
@@ -247,27 +223,18 @@ def ask(
     control = None
     if plan.control is not None:
         control = Arm(instances=plan.control.instances, guided=guided[1])
-    found = measured(arm, measures, control=control, bar=bar)
     partition = Partition(
         name=plan.benchmark.name,
         fingerprint=plan.drawn.fingerprint,
         prompt_version=plan.prompts.version,
         arm=arm,
         control=control,
-        overlaps=found.overlaps,
-        has_bleurt_20=found.has_bleurt_20,
-        control_bleurt=found.control_bleurt,
         control_warnings=() if plan.control is None else plan.control.warnings,
         humans=human_labels(annotated, arm, seed=plan.seed),
-        warnings=(
-            *plan.warnings,
-            *notes,
-            *model.notes(),
-            *found.notes,
-        ),
+        warnings=(*plan.warnings, *notes, *model.notes()),
     )
     return ReplicationAnalysis(
-        partition=partition,
+        partition=measured(partition, measures, bar=bar),
         comparisons=tuple(comparisons),
         answers=tuple(answers),
         model=model.info,
@@ -344,13 +311,7 @@ def judged_by(
     *,
     bar: Bar = silent,
 ) -> ReplicationAnalysis:
-    """The analysis with the labels of a chat model, which then decides.
-
-    Args:
-        analysis: Without them.
-        judge: The chat model.
-        bar: Gives the progress of each arm.
-    """
+    """The analysis with the labels of a chat model, which then decides."""
     partition = analysis.partition
     labels = []
     for arm in (partition.arm, partition.control):

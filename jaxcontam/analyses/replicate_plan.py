@@ -28,7 +28,6 @@ class ReplicationPlan:
         benchmark: The partition.
         drawn: Its instances, drawn and cut.
         control: Instances that cannot have been seen, or None.
-        prompts: The instructions.
         dataset_name: What the guided instruction calls the dataset.
         split_name: What it calls the partition.
         compare: Further methods.
@@ -36,7 +35,6 @@ class ReplicationPlan:
         cdd_samples: Samples of each instance for `cdd`.
         new_tokens: Most tokens of a completion.
         stop: Texts that end a completion.
-        seed: The run's seed.
     """
 
     benchmark: Benchmark

@@ -73,12 +73,6 @@ def write_texts(
 ) -> tuple[dict[str, Any], Path]:
     """Write a report whose numbers follow from `texts.jsonl`, and its page.
 
-    Args:
-        report: What was found.
-        rows: One per text.
-        out: Folder, made if missing.
-        pictures: Plots of membership scores.
-
     Returns:
         The document of report.json, and the page's path.
 
@@ -93,11 +87,6 @@ def write_page(
     report: Report, directory: Path, pictures: Sequence[ScorePicture] = ()
 ) -> Path:
     """Write report.html beside a report and what its numbers follow from.
-
-    Args:
-        report: As it stands in report.json.
-        directory: Its folder.
-        pictures: Plots of membership scores, which report.json does not hold.
 
     Returns:
         The page's path.

@@ -38,12 +38,7 @@ Row = tuple[OrderResult, Evidence | None]
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class AuditPlan:
-    """Tests ready to be scored.
-
-    Attributes:
-        tests: Those of all benchmarks.
-        left_out: Why tests that do not decide are missing, one line each.
-    """
+    """Tests ready to be scored, and why tests that do not decide are left out."""
 
     tests: tuple[Planned, ...]
     left_out: tuple[str, ...]
@@ -56,12 +51,6 @@ def plan_audit(
     design: AuditDesign,
 ) -> AuditPlan:
     """Design and lay out the tests of every benchmark; scores nothing.
-
-    Args:
-        benchmarks: Those to be scored.
-        files: All that were read, with their items.
-        model: Gives the tokenizer and the context.
-        design: What is asked.
 
     Raises:
         InputError: If the deciding test does not fit a file.
@@ -131,13 +120,6 @@ def scored_rows(
     progress: Progress | None = None,
 ) -> list[Row]:
     """Score every test; direction is read from the pairs of a test that has them all.
-
-    Args:
-        planned: Tests of all benchmarks.
-        scorer: Scores for the model.
-        names: The tests asked for, the deciding one first.
-        checked: The files and what their pre-tests said.
-        progress: Called with target tokens done and in all.
 
     Raises:
         ShareScored: If this process scores a share; it is scored then.

@@ -16,14 +16,13 @@ from jaxcontam.analyses.order_files import (
     check_files,
     read_files,
 )
-from jaxcontam.analyses.saved import write_files
 from jaxcontam.analyses.scored import plan_audit
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.device_flags import ScoringFlags, open_for
 from jaxcontam.commands.dry_run import dry_run
 from jaxcontam.commands.flags import flags_of, report_name, shared_store
-from jaxcontam.commands.order_checks import print_checks
-from jaxcontam.commands.outcome import print_outcome, print_unscored
+from jaxcontam.commands.outcome import print_checks, print_outcome, print_unscored
+from jaxcontam.commands.publish import shown
 from jaxcontam.errors import InputError
 from jaxcontam.processes import is_first
 from jaxcontam.progress import progress_bar, waiting_for
@@ -162,16 +161,14 @@ class Audit(ScoringFlags, AuditDesign):
 
     def _published(self, result: AuditResult, out: Path) -> dict:
         """Write the report and print it; returns the document."""
-        document, page = write_files(result.report, result.evidence, out)
-        if self.json:
-            print(json_text(document))
-        elif not result.results:
-            print(f"report: {page}")
-        else:
-            print_outcome(list(result.results), result.report.command, page, Terminal())
+
+        def show(console: Terminal) -> None:
+            if result.results:
+                print_outcome(list(result.results), result.report.command, console)
             if earlier := result.report.earlier:
-                print(visible(looks_sentence(earlier)))
-        return document
+                console.say(looks_sentence(earlier))
+
+        return shown(lambda: result.written(out), show, as_json=self.json)
 
 
 def earlier_reports(report: Report, out: Path) -> tuple[str, ...]:

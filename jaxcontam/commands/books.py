@@ -4,7 +4,6 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from tyro.conf import Positional
 
 from jaxcontam.analyses.books import (
@@ -13,6 +12,9 @@ from jaxcontam.analyses.books import (
     shelve,
     without_copies,
 )
+from jaxcontam.analyses.finite import finite_scores
+from jaxcontam.analyses.known_texts import RunTexts
+from jaxcontam.analyses.membership_judging import Table, rows_of
 from jaxcontam.analyses.saved import write_texts
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.device_flags import ScoringFlags, open_for
@@ -36,13 +38,11 @@ from jaxcontam.data.books import (
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.methods import METHODS
 from jaxcontam.methods.membership.score import ScoreMethod
-from jaxcontam.processes import is_first
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.books import COMMAND, book_sentences, book_tables
-from jaxcontam.report.provenance import library_versions
 from jaxcontam.report.table import print_table
-from jaxcontam.report.texts import text_rows
 from jaxcontam.results import Report
+from jaxcontam.terminal import Terminal
 
 # What a snippet can be read for without a flag that this command does not have.
 _READS = {"moments", "lowercase", "neighbours", "gradients"}
@@ -107,7 +107,6 @@ class Books(ScoringFlags, ReportFlags):
         # JAX and transformers are imported once the input is known to be good.
         from jaxcontam.methods.membership.plan import score_texts
         from jaxcontam.methods.membership.text_model import text_model_of
-        from jaxcontam.scoring.scorer import NonFiniteScoreError
 
         opened = open_for(self, self.model)
         if self.scores == _SCORES and not opened.has_moments:
@@ -120,19 +119,16 @@ class Books(ScoringFlags, ReportFlags):
         model = text_model_of(
             opened, store=store_of(self, out, opened), batch_tokens=self.batch_tokens
         )
-        try:
-            with progress_bar("scoring snippets") as progress:
-                table = score_texts(
-                    texts, methods, model, seed=self.seed, progress=progress
-                )
-        except NonFiniteScoreError as e:
-            b = int(shelf.book[e.sequence])
-            number = int((shelf.book[: e.sequence + 1] == b).sum())
-            raise InputError(
-                f"{shelf.titles[b]}: snippet {number}: the model's log-probability is "
-                "not finite",
-                hint="check the checkpoint: its weights may hold NaN or be truncated",
-            ) from e
+
+        def place(n: int) -> str:
+            b = int(shelf.book[n])
+            number = int((shelf.book[: n + 1] == b).sum())
+            return f"{shelf.titles[b]}: snippet {number}: the model's log-probability"
+
+        with finite_scores(place), progress_bar("scoring snippets") as progress:
+            table = score_texts(
+                texts, methods, model, seed=self.seed, progress=progress
+            )
         found = judged_books(
             shelf,
             texts,
@@ -142,19 +138,15 @@ class Books(ScoringFlags, ReportFlags):
             seed=self.seed,
         )
         settings = {method.name: method.setting for method in methods}
-        report = Report(
-            command=(COMMAND, self.model, *self.books, *flags_of(self)),
-            seed=self.seed,
-            started=watch.started,
-            wall_seconds=watch.seconds,
-            model=opened.info,
-            device=opened.device,
-            versions=library_versions(),
-            min_effect=None,
-            results=tuple(
+        report = watch.report(
+            (COMMAND, self.model, *self.books, *flags_of(self)),
+            self.seed,
+            (
                 dataclasses.replace(row, setting=settings[row.method])
                 for row in found.results
             ),
+            model=opened.info,
+            device=opened.device,
             blind=found.blind,
             book_thresholds=found.thresholds,
             books=found.rates,
@@ -164,22 +156,24 @@ class Books(ScoringFlags, ReportFlags):
                 *book_warnings(books, shelf, self.snippets),
             ),
         )
-        rows = text_rows(
-            texts=texts,
-            roles=[shelf.roles[b] for b in shelf.book.tolist()],
-            sources=[shelf.titles[b] for b in shelf.book.tolist()],
-            clusters=shelf.book.tolist(),
+        owners = shelf.book.tolist()
+        snippets = RunTexts(
+            name=COMMAND,
+            texts=tuple(texts),
+            roles=tuple(shelf.roles[b] for b in owners),
+            clusters=tuple(owners),
+            sources=tuple(shelf.titles[b] for b in owners),
+        )
+        rows = rows_of(
+            snippets,
+            Table(table.names, table.values),
             n_tokens=table.n_tokens,
             left_out=np.zeros(len(texts), bool),
-            scores=dict(zip(table.names, table.values.T, strict=True)),
-            p_values=None,
-            p_adjusted=None,
         )
-        if not is_first():
-            return {}
-        written = write_texts(report, rows, out)
         return shown(
-            written, lambda console: _print(report, console), as_json=self.json
+            lambda: write_texts(report, rows, out),
+            lambda console: _print(report, console),
+            as_json=self.json,
         )
 
     def _load(self) -> list[Book]:
@@ -222,7 +216,7 @@ def score_methods(names: tuple[str, ...]) -> list[ScoreMethod]:
     return found
 
 
-def _print(report: Report, console: Console) -> None:
+def _print(report: Report, console: Terminal) -> None:
     rates, scores = book_tables(report)
     print_table(rates, console, most=_PRINTED)
     if len(rates.rows) > _PRINTED:
@@ -230,5 +224,4 @@ def _print(report: Report, console: Console) -> None:
     console.print()
     print_table(scores, console)
     console.print()
-    for sentence in book_sentences(report):
-        console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+    console.say(*book_sentences(report))

@@ -2,14 +2,12 @@
 
 import dataclasses
 import functools
-import time
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
 from tyro.conf import Positional
 
 from jaxcontam.analyses.saved import write_files
+from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.device_flags import ScoringFlags, open_for
 from jaxcontam.commands.flags import (
     ReportFlags,
@@ -26,16 +24,10 @@ from jaxcontam.data.templates import typed_newlines
 from jaxcontam.methods import order_method
 from jaxcontam.methods.calibration import calibrate_test
 from jaxcontam.methods.order_test import PlannedTest
-from jaxcontam.processes import is_first
 from jaxcontam.progress import progress_bar
-from jaxcontam.report.calibration import (
-    COMMAND,
-    MEANING,
-    rate_text,
-)
+from jaxcontam.report.calibration import COMMAND, MEANING, rate_text
 from jaxcontam.report.document import make_folder
-from jaxcontam.report.provenance import library_versions, utc_now
-from jaxcontam.results import Report
+from jaxcontam.report.table import bare_table
 from jaxcontam.results.calibration import CalibrationResult, DrawnPValues
 from jaxcontam.scoring.shares import each_scored
 from jaxcontam.stats.calibration import LEVELS
@@ -80,7 +72,7 @@ class Calibrate(ScoringFlags, TextFlags, ReportFlags):
 
     def run(self) -> dict:
         """Load, draw, score, count, write and print; returns the report."""
-        started, clock = utc_now(), time.monotonic()
+        watch = Stopwatch()
         benchmark = load_benchmark(
             self.benchmark,
             template=self.template,
@@ -122,51 +114,41 @@ class Calibrate(ScoringFlags, TextFlags, ReportFlags):
 
         calls = (functools.partial(calibrated, name) for name in self.test_names)
         found = list(each_scored(calls))
-        report = Report(
-            command=(COMMAND, self.model, str(self.benchmark), *flags_of(self)),
-            seed=self.seed,
-            started=started,
-            wall_seconds=time.monotonic() - clock,
+        results = [result for result, _ in found]
+        report = watch.report(
+            (COMMAND, self.model, str(self.benchmark), *flags_of(self)),
+            self.seed,
+            results,
             model=model.info,
             device=model.device,
-            versions=library_versions(),
-            min_effect=None,
-            results=tuple(result for result, _ in found),
         )
-        if not is_first():
-            return {}
-        results = [result for result, _ in found]
-        written = write_files(report, [drawn for _, drawn in found], out)
         return shown(
-            written, lambda console: _print(results, console), as_json=self.json
+            lambda: write_files(report, [drawn for _, drawn in found], out),
+            lambda console: _print(results, console),
+            as_json=self.json,
         )
 
 
 def _announce(planned: PlannedTest, n_fresh: int) -> None:
     """What is about to be scored, before it is."""
-    Terminal(stderr=True).print(
+    Terminal(stderr=True).say(
         f"{planned.method.name}: {n_fresh} fresh order{'s' * (n_fresh > 1)} of "
         f"{len(planned.benchmark):,} examples, about "
-        f"{n_fresh * planned.n_targets:,} tokens",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
+        f"{n_fresh * planned.n_targets:,} tokens"
     )
 
 
-def _print(results: list[CalibrationResult], console: Console) -> None:
-    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column("test", overflow="fold")
-    table.add_column("draws", no_wrap=True)
-    for level in LEVELS:
-        table.add_column(f"p <= {level:g}\n(95 %)", justify="right", no_wrap=True)
-    table.add_column("KS p", justify="right", no_wrap=True)
-    for result in results:
-        table.add_row(
-            result.method,
-            f"{result.n_draws:,} {result.drawn.split()[0]}",
-            *(rate_text(cell) for cell in result.rejections),
-            "-" if result.ks_p_value is None else f"{result.ks_p_value:.2g}",
-        )
-    console.print(table)
-    console.print(f"\n{MEANING}", highlight=False)
+def _print(results: list[CalibrationResult], console: Terminal) -> None:
+    levels = (f"p <= {level:g}\n(95 %)" for level in LEVELS)
+    rows = (
+        [
+            row.method,
+            f"{row.n_draws:,} {row.drawn.split()[0]}",
+            *map(rate_text, row.rejections),
+            "-" if row.ks_p_value is None else f"{row.ks_p_value:.2g}",
+        ]
+        for row in results
+    )
+    header = ("test", "draws", *levels, "KS p")
+    console.print(bare_table(header, rows, words=(0, 1)))
+    console.print(f"\n{MEANING}")

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 from tyro.conf import Positional
 
 from jaxcontam.analyses.stopwatch import Stopwatch
@@ -40,6 +38,7 @@ from jaxcontam.methods.versions import (
 )
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.numbers import p_of, p_text
+from jaxcontam.report.table import bare_table
 from jaxcontam.results import DESIGNED, Evidence, OrderResult
 from jaxcontam.stats.padding import padded
 from jaxcontam.terminal import Terminal
@@ -159,13 +158,12 @@ class Canary(DeviceFlags, ReportFlags):
         Also where each sequence of the two files stands among them, secrets first,
         and the number of secrets.
         """
-        found = []
-        for path in (self.secret, self.held_out):
-            found.append(
-                load_benchmark(
-                    path, template=self.template, text_field=self.text_field
-                ).texts
-            )
+        found = [
+            load_benchmark(
+                path, template=self.template, text_field=self.text_field
+            ).texts
+            for path in (self.secret, self.held_out)
+        ]
         held_out = {text: i for i, text in enumerate(found[1], 1)}
         for i, text in enumerate(found[0], 1):
             if text in held_out:
@@ -217,16 +215,15 @@ class Canary(DeviceFlags, ReportFlags):
             )
         ]
         write_new_files([(path, data, 0o600) for path, data, _ in files])
-        console = Terminal(highlight=False, soft_wrap=True)
+        console = Terminal()
         for path, data, n in files:
             digest = hashlib.sha256(data).hexdigest()
             sequences = "sequence" if n == 1 else "sequences"
-            console.print(f"{path}: {n:,} {sequences}, commitment sha256:{digest}")
-        console.print(
+            console.say(f"{path}: {n:,} {sequences}, commitment sha256:{digest}")
+        console.say(
             f"Put the sequences of {self.secret} into what you publish, and keep "
             f"{self.held_out} to yourself. Publish both commitments with their date: "
-            "they show later that neither file was chosen after a look at a model.",
-            markup=False,
+            "they show later that neither file was chosen after a look at a model."
         )
 
 
@@ -293,28 +290,20 @@ def canary_results(
     return results, evidence
 
 
-def _print(results: list[OrderResult], console: Console) -> None:
+def _print(results: list[OrderResult], console: Terminal) -> None:
     joint, *alone = results
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("secret", overflow="fold")
-    for name in ("p", "rank", "exposure", "of at most"):
-        table.add_column(name, justify="right", no_wrap=True)
+    rows = []
     for result in alone or [joint]:
         n, bits = result.n_orders + 1, result.numbers.exposure
         assert bits is not None
-        table.add_row(
-            result.benchmark,
-            p_text(result.numbers.log10_p),
-            f"{n * 2**-bits:.0f} of {n}",
-            f"{bits:.1f} bits",
-            f"{math.log2(n):.1f}",
-        )
-    console.print(table)
+        p, rank = p_text(result.numbers.log10_p), f"{n * 2**-bits:.0f} of {n}"
+        cells = (result.benchmark, p, rank, f"{bits:.1f} bits", f"{math.log2(n):.1f}")
+        rows.append(cells)
+    header = ("secret", "p", "rank", "exposure", "of at most")
+    console.print(bare_table(header, rows, gap=2))
     console.print(
         f"\n{joint.benchmark}: {joint.verdict}, {p_of(joint)} by an exact test "
         f"of {joint.n_strata} {'secrets' if joint.n_strata > 1 else 'secret'} against "
         f"{joint.n_examples - joint.n_strata:,} held-out sequences, if the secrets "
-        "were drawn like them.",
-        highlight=False,
-        markup=False,
+        "were drawn like them."
     )

@@ -92,10 +92,8 @@ class Compare:
         replace_files(
             {out / TABLE_NAME: table.encode(), out / PAGE_NAME: html.encode()}
         )
-        console = Terminal(highlight=False, soft_wrap=True)
-        for line in [*sentences, *[f"{w}." for w in warnings]]:
-            console.print(line)
-        console.print(f"\ncomparison: {out / PAGE_NAME}")
+        lines = [*sentences, *[f"{w}." for w in warnings]]
+        Terminal().say(*lines, f"\ncomparison: {out / PAGE_NAME}")
         return tests
 
 
@@ -103,10 +101,6 @@ def compared(
     reports: Sequence[Report], folders: Sequence[str]
 ) -> tuple[list[ComparedTest], list[str]]:
     """The deciding tests of several reports, corrected together, and what differs.
-
-    Args:
-        reports: At least one.
-        folders: Where each stands.
 
     Raises:
         InputError: If they are not of one kind that can be compared, or two are of the
@@ -213,27 +207,20 @@ def _tests_of(
     assert model is not None
     for row in _deciding(report):
         assert not isinstance(row, SetResult)
-        if isinstance(row, ScoreResult):
-            numbers, fields = None, _ranking(row)
-        else:
-            numbers, fields = row.numbers, _order_test(row)
-        p_value = row.p_value if numbers is None else numbers.p_value
-        if p_value is None or row.p_adjusted is None or row.verdict is None:
+        columns = _columns(row)
+        if None in (columns["p_value"], row.p_adjusted, row.verdict):
             raise _damaged(folder, ValueError("a deciding test without a verdict"))
         test = ComparedTest(
-            benchmark=row.benchmark,
-            model=model.name,
-            report=folder,
-            model_fingerprint=model.fingerprint,
-            benchmark_fingerprint=row.fingerprint,
-            method=row.method,
-            verdict=row.verdict,
-            p_value=p_value,
-            p_adjusted=row.p_adjusted,
-            p_adjusted_all=row.p_adjusted,
-            p_adjusted_floor=0.0,
-            comparable=True,
-            **fields,
+            **columns
+            | {
+                "model": model.name,
+                "report": folder,
+                "model_fingerprint": model.fingerprint,
+                "benchmark_fingerprint": row.fingerprint,
+                "p_adjusted_all": row.p_adjusted,
+                "p_adjusted_floor": 0.0,
+                "comparable": True,
+            }
         )
         try:
             _check_values(test)
@@ -260,44 +247,29 @@ def _check_values(test: ComparedTest) -> None:
         raise ValueError(f"effect and its interval are {ends}")
 
 
-def _ranking(row: ScoreResult) -> dict[str, Any]:
-    """The columns of a membership score."""
-    return {
-        "log10_p": math.log10(row.p_value) if row.p_value else -math.inf,
-        "p_floor": 1 / (1 + N_PERMUTATIONS),
-        "effect": row.auc,
-        "effect_se": row.auc_se,
-        "effect_low": row.auc_low,
-        "effect_high": row.auc_high,
-        "mde": None,
-        "effect_unit": "AUC",
-        "validity": None,
-        "n_examples": row.n_members + row.n_nonmembers,
-        "n_strata": None,
-        "n_orders": None,
+def _columns(row: OrderResult | ScoreResult) -> dict[str, Any]:
+    """What a test says of itself, under the names of `ComparedTest`."""
+    numbers = getattr(row, "numbers", row)
+    columns: dict[str, Any] = {
+        field.name: getattr(numbers, field.name, getattr(row, field.name, None))
+        for field in dataclasses.fields(ComparedTest)
     }
-
-
-def _order_test(row: OrderResult) -> dict[str, Any]:
-    """The columns of an order test."""
+    if isinstance(row, ScoreResult):
+        return columns | {
+            "log10_p": math.log10(row.p_value) if row.p_value else -math.inf,
+            "p_floor": 1 / (1 + N_PERMUTATIONS),
+            "effect": row.auc,
+            "effect_se": row.auc_se,
+            "effect_low": row.auc_low,
+            "effect_high": row.auc_high,
+            "effect_unit": "AUC",
+            "n_examples": row.n_members + row.n_nonmembers,
+        }
     effect, se = row.numbers.effect, row.numbers.effect_se
-    low = high = None
     if effect is not None and se is not None:
-        low, high = effect - _NORMAL * se, effect + _NORMAL * se
-    return {
-        "log10_p": row.numbers.log10_p,
-        "p_floor": row.numbers.p_floor,
-        "effect": effect,
-        "effect_se": se,
-        "effect_low": low,
-        "effect_high": high,
-        "mde": row.numbers.mde,
-        "effect_unit": row.effect_unit,
-        "validity": row.validity,
-        "n_examples": row.n_examples,
-        "n_strata": row.n_strata,
-        "n_orders": row.n_orders,
-    }
+        columns["effect_low"] = effect - _NORMAL * se
+        columns["effect_high"] = effect + _NORMAL * se
+    return columns
 
 
 def _labels(tests: Sequence[ComparedTest]) -> dict[str, str]:

@@ -28,19 +28,9 @@ _GIB = 1 << 30
 _LITTLE_DISK = 2 * _GIB
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Finding:
-    """One line of the answer.
-
-    Attributes:
-        state: `ok`; `note` for what one can do without; `fault` for what one cannot.
-        text: What was found.
-        hint: How to fix it; empty if nothing is wrong.
-    """
-
-    state: Literal["ok", "note", "fault"]
-    text: str
-    hint: str = ""
+Finding = tuple[Literal["ok", "note", "fault"], str, str]
+"""`note` is what one can do without, `fault` what one cannot; what was found; a hint
+that says how to fix it, empty where nothing is wrong."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,19 +50,19 @@ class Doctor:
 
     def run(self) -> int:
         """Print a line a check; 0, or 2 if something that is needed is missing."""
-        console = Terminal(highlight=False, soft_wrap=True)
+        console = Terminal(soft_wrap=True)
         n_faults = 0
-        for finding in self._findings():
-            console.print(f"{finding.state:<6} {finding.text}")
-            if finding.hint:
-                console.print(f"{'':<6} -> {finding.hint}")
-            n_faults += finding.state == "fault"
+        for state, text, hint in self._findings():
+            console.print(f"{state:<6} {text}")
+            if hint:
+                console.print(f"{'':<6} -> {hint}")
+            n_faults += state == "fault"
         if n_faults:
             console.print(f"\n{n_faults} to mend")
         return EXIT_FAULTS if n_faults else 0
 
     def _findings(self) -> Iterator[Finding]:
-        yield Finding("ok", f"jaxcontam {__version__}, Python {_python()}")
+        yield ("ok", f"jaxcontam {__version__}, Python {_python()}", "")
         yield from requirements()
         yield from devices()
         yield from folders()
@@ -96,7 +86,7 @@ def requirements() -> Iterator[Finding]:
     lines = _required()
     if not lines:
         hint = "pip install -c constraints.txt -e ."
-        yield Finding("fault", "jaxcontam is not installed, only on the path", hint)
+        yield ("fault", "jaxcontam is not installed, only on the path", hint)
         return
     for line in lines:
         wanted = Requirement(line)
@@ -105,14 +95,14 @@ def requirements() -> Iterator[Finding]:
         found = _version(wanted.name)
         if found is None or not wanted.specifier.contains(found, prereleases=True):
             what = "missing" if found is None else f"{found} is installed"
-            yield Finding(
+            yield (
                 "fault",
                 f"{wanted.name}{wanted.specifier}: {what}",
                 f'pip install "{wanted.name}{wanted.specifier}"',
             )
         else:
             n_right += 1
-    yield Finding("ok", f"{n_right} packages in the versions that are asked for")
+    yield ("ok", f"{n_right} packages in the versions that are asked for", "")
 
 
 def devices() -> Iterator[Finding]:
@@ -123,10 +113,10 @@ def devices() -> Iterator[Finding]:
         found = jax.devices()
     except RuntimeError as e:
         line = str(e).splitlines()[0]
-        yield Finding("fault", f"JAX finds no device: {line}", "unset JAX_PLATFORMS")
+        yield ("fault", f"JAX finds no device: {line}", "unset JAX_PLATFORMS")
         return
     kind, n = found[0].device_kind, len(found)
-    yield Finding("ok", f"JAX {jax.__version__} computes on {n} x {kind}")
+    yield ("ok", f"JAX {jax.__version__} computes on {n} x {kind}", "")
     if found[0].platform != "cpu":
         return
     cores = (
@@ -134,15 +124,15 @@ def devices() -> Iterator[Finding]:
         if hasattr(os, "sched_getaffinity")
         else os.cpu_count() or 1
     )
-    yield Finding("ok", f"{cores} cores, {_memory()}")
+    yield ("ok", f"{cores} cores, {_memory()}", "")
     if shutil.which("nvidia-smi") or Path("/proc/driver/nvidia").exists():
-        yield Finding(
+        yield (
             "note",
             "there is an NVIDIA GPU that JAX does not use",
             "pip install -c constraints.txt -e '.[cuda]'",
         )
     elif Path("/dev/accel0").exists():
-        yield Finding(
+        yield (
             "note",
             "there is a TPU that JAX does not use",
             "pip install -c constraints.txt -e '.[tpu]'",
@@ -155,22 +145,22 @@ def folders() -> Iterator[Finding]:
 
     here = Path.cwd()
     if not os.access(here, os.W_OK | os.X_OK):
-        yield Finding("note", f"{here}: not writable", "give --out a folder that is")
+        yield ("note", f"{here}: not writable", "give --out a folder that is")
     free = shutil.disk_usage(here).free
     if free < _LITTLE_DISK:
-        yield Finding("note", f"{free / _GIB:.1f} GiB free here", "make room, or --out")
+        yield ("note", f"{free / _GIB:.1f} GiB free here", "make room, or --out")
     else:
-        yield Finding("ok", f"{free / _GIB:.0f} GiB free here")
+        yield ("ok", f"{free / _GIB:.0f} GiB free here", "")
     keep_compiled()
     kept = compiled_in()
     if kept is None:
-        yield Finding(
+        yield (
             "note",
             "compiled programs are not kept, so each run compiles anew",
             "set JAX_COMPILATION_CACHE_DIR to a folder that can be written",
         )
     else:
-        yield Finding("ok", f"compiled programs are kept in {kept}")
+        yield ("ok", f"compiled programs are kept in {kept}", "")
 
 
 def extras() -> Iterator[Finding]:
@@ -189,10 +179,10 @@ def extras() -> Iterator[Finding]:
             and not one.marker.evaluate({"extra": ""})
         ]
         if all(_version(one.name) for one in needs):
-            yield Finding("ok", f"[{extra}] is installed: {gives}")
+            yield ("ok", f"[{extra}] is installed: {gives}", "")
         else:
             hint = f"pip install -c constraints.txt -e '.[{extra}]'"
-            yield Finding("note", f"[{extra}] is not installed: {gives}", hint)
+            yield ("note", f"[{extra}] is not installed: {gives}", hint)
 
 
 def hub() -> Iterator[Finding]:
@@ -200,9 +190,9 @@ def hub() -> Iterator[Finding]:
     from huggingface_hub import get_token
 
     if get_token():
-        yield Finding("ok", "a token for the Hugging Face hub is set")
+        yield ("ok", "a token for the Hugging Face hub is set", "")
     else:
-        yield Finding("note", "no token for the hub: no gated models", "hf auth login")
+        yield ("note", "no token for the hub: no gated models", "hf auth login")
 
 
 def model_findings(model: str) -> Iterator[Finding]:
@@ -222,13 +212,14 @@ def model_findings(model: str) -> Iterator[Finding]:
         files = weight_files(directory)
         read_tokenizer(directory, raw)
     except InputError as e:
-        yield Finding("fault", str(e), e.hint or "")
+        yield ("fault", str(e), e.hint or "")
         return
     size = sum(path.stat().st_size for path in files)
-    yield Finding(
+    yield (
         "ok",
         f"{model}: {raw.get('model_type')}, {_size_text(size)} of safetensors, "
         f"context {config.context:,}, vocabulary {config.vocab_size:,}",
+        "",
     )
 
 
@@ -242,22 +233,23 @@ def benchmark_findings(benchmark: str) -> Iterator[Finding]:
     try:
         found = load_benchmark(benchmark)
     except InputError as e:
-        yield Finding("fault", str(e), e.hint or "")
+        yield ("fault", str(e), e.hint or "")
         return
-    yield Finding(
+    yield (
         "ok",
         f"{benchmark}: {len(found):,} examples; the first begins "
         f"{found.texts[0][:60]!r}",
+        "",
     )
     checks = order_checks(without_repeats(found), seed=0)
     failed = [test for test in checks if not test.passed]
     if not failed:
         n_made = sum(test.applicable for test in checks)
-        yield Finding("ok", f"its order passes all {n_made} checks that apply")
+        yield ("ok", f"its order passes all {n_made} checks that apply", "")
         return
     names = "; ".join(plain_name(test.name) for test in failed)
     points = any(test.directional for test in failed)
-    yield Finding(
+    yield (
         "note",
         f"its order is not random: {names}",
         "it points forwards: no order test of this file alone is sound; "

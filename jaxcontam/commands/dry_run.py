@@ -5,15 +5,13 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from jaxcontam.commands.plan import floor_text
 from jaxcontam.errors import InputError
 from jaxcontam.methods.method import PairMethod, SequentialMethod
 from jaxcontam.methods.options import PlannedOptions
 from jaxcontam.methods.order_test import PlannedTest
 from jaxcontam.methods.power_designs import scored_design
+from jaxcontam.report.table import bare_table
 from jaxcontam.scoring.api.budget import Budget
 from jaxcontam.scoring.api.estimate import (
     ApiEstimate,
@@ -44,8 +42,6 @@ class TestEstimate:
     """What one test would cost.
 
     Attributes:
-        benchmark: Name of the file.
-        method: Name of the test.
         n_sequences: Distinct sequences, or pairs.
         n_targets: Target tokens.
         n_cached: How many of them the store holds, or will hold after the tests
@@ -76,7 +72,6 @@ class Estimate:
     """What an audit would cost.
 
     Attributes:
-        tests: One per test.
         minutes: Scoring time at the speed of a timed batch of zeros; loading,
             compiling and the analysis come on top. None for a served model.
         price: Price of those minutes, in the currency of `price_per_hour`; or None.
@@ -128,15 +123,7 @@ def estimate_tests(
     compiled_in: str | None = None,
     budget: Budget | None = None,
 ) -> Estimate:
-    """Cost of planned tests; times a batch of each kind, and scores none of theirs.
-
-    Args:
-        planned: The tests.
-        scorer: Says how batches are made and what the store holds.
-        price_per_hour: Price of the device per hour, in any currency.
-        compiled_in: Where the compiler keeps programs, if it does.
-        budget: Prices of a server's tokens.
-    """
+    """Cost of planned tests; times a batch of each kind, and scores none of theirs."""
     tests = []
     positions: collections.Counter[tuple[int, ...]] = collections.Counter()
     promised: set[bytes] = set()
@@ -181,45 +168,41 @@ def _seconds(scorer: Scorer, positions: Mapping[tuple[int, ...], int]) -> float:
     return n_batches * batch_seconds(scorer, shape)
 
 
-def print_estimate(found: Estimate, console: Console, *, as_json: bool) -> None:
+def print_estimate(found: Estimate, console: Terminal, *, as_json: bool) -> None:
     """As a table, or on standard output as JSON."""
     if as_json:
         print(json_text(dataclasses.asdict(found)))
         return
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    has_stored = any(test.n_cached for test in found.tests)
-    table.add_column("benchmark", overflow="fold")
-    table.add_column("test", no_wrap=True)
-    for name in ("tokens", *["stored"] * has_stored, "p floor", "MDE"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for test in found.tests:
-        table.add_row(
+    stored = ["stored"] * any(test.n_cached for test in found.tests)
+    header = ("benchmark", "test", "tokens", *stored, "p floor", "MDE")
+    rows = (
+        [
             test.benchmark,
             test.method,
             f"{test.n_targets:,}",
-            *[f"{test.n_cached:,}"] * has_stored,
+            *[f"{test.n_cached:,}" for _ in stored],
             floor_text(test.log10_p_floor),
-            _mde_text(test),
-        )
-    console.print(table)
+            "-"
+            if test.mde_low is None or test.mde_high is None
+            else f"{test.mde_low:.2g} to {test.mde_high:.2g}",
+        ]
+        for test in found.tests
+    )
+    console.print(bare_table(header, rows, words=(0, 1), gap=2))
     if early := [test.method for test in found.tests if test.may_stop]:
-        console.print(
-            f"\nThat is the most for {', '.join(dict.fromkeys(early))}: it may stop "
-            "long before.",
-            highlight=False,
-        )
+        names = ", ".join(dict.fromkeys(early))
+        console.print(f"\nThat is the most for {names}: it may stop long before.")
     if any(test.mde_low is not None for test in found.tests):
         console.print(
             "\nMDE: smallest gain in nats a boundary that is found with power 0.8 at "
             "p <= 0.001, if chance adds to a boundary what it added in a model of 5.8 "
             f"million parameters ({SD_OF_ORDERS[0]:g} to {SD_OF_ORDERS[1]:g} nats in "
             f"whole orders, {SD_OF_PAIRS[0]:g} to {SD_OF_PAIRS[1]:g} in pairs). This "
-            "model may differ: the report says what it was.",
-            highlight=False,
+            "model may differ: the report says what it was."
         )
     if found.requests is not None or found.minutes is None:
         words = "" if found.requests is None else sending_words(found.requests)
-        console.print(f"\n{words}", highlight=False, markup=False)
+        console.print(f"\n{words}")
         return
     if left := sum(test.n_targets - test.n_cached for test in found.tests):
         words = (
@@ -237,7 +220,7 @@ def print_estimate(found: Estimate, console: Console, *, as_json: bool) -> None:
     )
     if found.compiled_in is not None:
         words += f" Compiled programs stay in {found.compiled_in}."
-    console.print(f"\n{words}", highlight=False, markup=False)
+    console.print(f"\n{words}")
 
 
 def _mde_range(
@@ -257,12 +240,6 @@ def _mde_range(
     spreads = SD_OF_PAIRS if isinstance(test.method, PairMethod) else SD_OF_ORDERS
     low, high = (detectable_effect(design, sd, level=LEVEL) for sd in spreads)
     return low, high
-
-
-def _mde_text(test: TestEstimate) -> str:
-    if test.mde_low is None or test.mde_high is None:
-        return "-"
-    return f"{test.mde_low:.2g} to {test.mde_high:.2g}"
 
 
 def _log10_p_floor(test: PlannedTest | PlannedOptions) -> float | None:

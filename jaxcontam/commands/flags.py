@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
+from jaxcontam.analyses.flag_words import flag_of as flag_of
+from jaxcontam.analyses.flag_words import words_of
 from jaxcontam.errors import InputError
 
 if TYPE_CHECKING:
@@ -88,11 +90,6 @@ class TextFlags(Flags):
     def __post_init__(self) -> None:
         check_positive(self, "limit")
         super().__post_init__()
-
-
-def flag_of(name: str) -> str:
-    """A field's flag, as it is typed."""
-    return "--" + name.replace("_", "-")
 
 
 def check_shared_flags(seed: int, min_effect: float) -> None:
@@ -180,14 +177,7 @@ def report_name(
 def report_folder(
     command: ReportFlags, name: str, model: "OpenModel", digest: str
 ) -> Path:
-    """Make the folder of a report.
-
-    Args:
-        command: Its flags.
-        name: Name of the command.
-        model: What is asked.
-        digest: `sha256:` of what it is asked about.
-    """
+    """Make the folder of a report on what has this `sha256:` digest."""
     from jaxcontam.report.document import make_folder
 
     out = command.out or Path("runs") / name / f"{model.name}-{digest[7:15]}"
@@ -197,15 +187,12 @@ def report_folder(
 
 def flags_of(command: Any) -> tuple[str, ...]:
     """The flags that differ from their defaults, as they were typed."""
-    words: list[str] = []
-    for field in dataclasses.fields(command):
-        value = getattr(command, field.name)
-        is_positional = tyro.conf.Positional in getattr(field.type, "__metadata__", ())
-        if is_positional or field.name in _PRINTING or value == field.default:
-            continue
-        words.append(flag_of(field.name))
-        if isinstance(value, tuple):
-            words += map(str, value)
-        elif value is not True:
-            words.append(str(value))
-    return tuple(words)
+    return words_of(
+        command,
+        [
+            field.name
+            for field in dataclasses.fields(command)
+            if tyro.conf.Positional not in getattr(field.type, "__metadata__", ())
+            and field.name not in _PRINTING
+        ],
+    )

@@ -33,6 +33,7 @@ from jaxcontam.commands.flags import (
     store_of,
 )
 from jaxcontam.commands.membership_printed import print_membership
+from jaxcontam.commands.publish import shown
 from jaxcontam.data.corpus import Fault, list_corpus, read_segments
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.score import Reading
@@ -42,7 +43,7 @@ from jaxcontam.report.archive import DAMAGED_ARRAY
 from jaxcontam.report.document import replace_bytes
 from jaxcontam.report.texts import TEXTS_NAME
 from jaxcontam.scoring.api.estimate import ApiEstimate
-from jaxcontam.terminal import Terminal, json_text
+from jaxcontam.terminal import Terminal
 
 if TYPE_CHECKING:
     from jaxcontam.methods.membership.plan import Inputs
@@ -144,7 +145,7 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
             seed=self.seed,
         )
         # JAX and transformers are imported once the input is known to be good.
-        from jaxcontam.analyses.membership import score_and_judge, write_files
+        from jaxcontam.analyses.membership import score_and_judge
         from jaxcontam.methods.membership.text_model import text_model_of
 
         opened = open_for(self, self.model, plan_only=self.dry_run)
@@ -168,18 +169,12 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
                 watch=watch,
                 progress=progress,
             )
-        if not is_first():
-            return {}
-        document, page = write_files(analysis, out)
-        if self.json:
-            print(json_text(document))
-            return document
-        console = Terminal()
-        print_membership(analysis.report, console)
-        for line in (f"\nscores: {out / TEXTS_NAME}", f"report: {page}"):
-            # A folder's name may hold brackets.
-            console.print(line, soft_wrap=True, highlight=False, markup=False)
-        return document
+
+        def show(console: Terminal) -> None:
+            print_membership(analysis.report, console)
+            console.say(f"\nscores: {out / TEXTS_NAME}")
+
+        return shown(lambda: analysis.written(out), show, as_json=self.json)
 
     def _available(self) -> set[Reading]:
         """What scores can read of this model and beside it."""

@@ -43,7 +43,7 @@ class Methods:
                 raise unknown_name("method", name, known)
             console.print(name, style="bold")
             for line in [*_lines(name), *_example(name)]:
-                console.print(Padding(line, (0, 0, 0, 2)), highlight=False)
+                console.print(Padding(line, (0, 0, 0, 2)))
         if self.name:
             return
         scores = [name for name, row in METHODS.items() if isinstance(row, ScoreMethod)]
@@ -59,8 +59,7 @@ class Methods:
             for name in names:
                 given, finds = _lines(name)[:2]
                 table.add_row(name, given, finds.removeprefix("finds: "))
-            console.print(table)
-            console.print()
+            console.print(table, "")
         console.print("jaxcontam methods NAME has the rest: null, needs, source.")
 
 

@@ -1,9 +1,6 @@
-"""What an audit prints: the table, notes of each benchmark, remedies."""
+"""What an audit prints: checks, the table, notes of each benchmark, remedies."""
 
-from collections.abc import Sequence
-from pathlib import Path
-
-from rich.console import Console
+from collections.abc import Mapping, Sequence
 
 from jaxcontam.analyses.method_notes import method_words
 from jaxcontam.report.decision import AuditedFile, audited_files, why
@@ -19,57 +16,59 @@ from jaxcontam.report.plain_names import plain_name
 from jaxcontam.report.reference import scale_sentence
 from jaxcontam.report.remedies import Advice, WayOut
 from jaxcontam.report.table import print_results
-from jaxcontam.results import OrderResult, UnscoredFile
+from jaxcontam.results import OrderResult, Pretest, UnscoredFile
 from jaxcontam.results.terms import Words
+from jaxcontam.terminal import Terminal
 from jaxcontam.verdict import INCONCLUSIVE, INVALID_DESIGN, NO_EVIDENCE
 
 
-def print_outcome(
-    results: list[OrderResult], command: tuple[str, ...], page: Path, console: Console
-) -> None:
-    """Print decided results, notes of primary ones, and what to do about them.
+def print_checks(checks: Mapping[str, Sequence[Pretest]], console: Terminal) -> None:
+    """Say of each file how many checks of its order passed, and which did not."""
+    for name, pretests in checks.items():
+        counted = [test for test in pretests if test.applicable]
+        failed = [test for test in counted if not test.passed]
+        # Who reads a log wants to know what is wrong.
+        if failed or console.is_terminal:
+            console.print(
+                f"{name}: {len(counted) - len(failed)} of {len(counted)} checks of its "
+                f"order passed{':' if failed else ''}"
+            )
+        for test in failed:
+            console.say(f"  failed  p = {test.p_value:<8.2g}{plain_name(test.name)}")
 
-    Args:
-        results: Results of one run.
-        command: The command line that made them; remedies repeat it.
-        page: Where report.html stands.
-        console: Where to print.
-    """
+
+def print_outcome(
+    results: list[OrderResult], command: tuple[str, ...], console: Terminal
+) -> None:
+    """Print decided results, notes of primary ones, and what to do about them."""
     print_results(results, console)
     words = method_words()
     for file in audited_files(results):
         for note in (*file.test.warnings, *_notes(file, words)):
-            line = f"{file.test.benchmark}: {note}"
-            console.print(line, highlight=False, markup=False)
+            console.print(f"{file.test.benchmark}: {note}")
         _print_ways(Advice(command, words).about(file), console)
     silent = [row for row in results if row.primary and row.verdict == NO_EVIDENCE]
     if (scale := scale_sentence(silent, words)) is not None:
-        console.print(scale, highlight=False, markup=False)
-    console.print(f"\nreport: {page}", soft_wrap=True, highlight=False, markup=False)
+        console.print(scale)
 
 
 def print_unscored(
-    files: Sequence[UnscoredFile], command: Sequence[str], console: Console
+    files: Sequence[UnscoredFile], command: Sequence[str], console: Terminal
 ) -> None:
     """Verdict and remedy of files that were not scored."""
     for file in files:
         failed = [plain_name(test.name) for test in file.refusals]
-        console.print(
-            f"{file.benchmark}: {file.verdict}, not scored: {'; '.join(failed)}.",
-            soft_wrap=True,
-            highlight=False,
-            markup=False,
+        console.say(
+            f"{file.benchmark}: {file.verdict}, not scored: {'; '.join(failed)}."
         )
         _print_ways(Advice(command, method_words()).about_file(file), console)
         console.print("  --score-anyway scores it, and the verdict stays.")
 
 
-def _print_ways(ways: Sequence[WayOut], console: Console) -> None:
+def _print_ways(ways: Sequence[WayOut], console: Terminal) -> None:
     for i, way in enumerate(ways):
-        line = f"  {'or' if i else 'remedy'}: {way.words}"
-        if way.line is not None:
-            line += f": {way.line}"
-        console.print(line, soft_wrap=True, highlight=False, markup=False)
+        line = "" if way.line is None else f": {way.line}"
+        console.say(f"  {'or' if i else 'remedy'}: {way.words}{line}")
 
 
 def _notes(file: AuditedFile, words: Words) -> list[str]:

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
 from tyro.conf import Positional
 
 from jaxcontam.commands.flags import check_positive, flags_of
@@ -28,6 +26,7 @@ from jaxcontam.data.overlap_index import SHORT, overlap_index
 from jaxcontam.errors import InputError
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.document import make_folder, replace_files
+from jaxcontam.report.table import bare_table
 from jaxcontam.terminal import Terminal, json_text
 
 RESULT_NAME = "overlap.json"
@@ -122,7 +121,7 @@ class Overlap:
         if self.json:
             print(json_text(document))
         else:
-            _print(document, out, Terminal(soft_wrap=True, highlight=False))
+            _print(document, out, Terminal())
         return 3 if document["corpus"]["n_unreadable"] else 0
 
     def _default_out(self, benchmark: Benchmark) -> Path:
@@ -321,58 +320,49 @@ def _digest(value: object) -> str:
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()
 
 
-def _print(document: dict[str, Any], out: Path, console: Console) -> None:
+def _print(document: dict[str, Any], out: Path, console: Terminal) -> None:
     corpus, counts = document["corpus"], document["totals"]
     benchmark, rows = document["benchmark"], document["examples"]
     n = benchmark["n_examples"]
-    table = Table(title=f"{benchmark['name']}: {n} examples", title_justify="left")
-    table.add_column("rule")
-    table.add_column("examples", justify="right")
-    table.add_column("share", justify="right")
-    table.add_column("an example meets it by")
-    for rule, meaning in RULES.items():
-        table.add_row(rule, str(counts[rule]), f"{counts[rule] / n:.1%}", meaning)
-    table.add_section()
-    for name, meaning in (("found", "any of these"), ("not_found", "none of these")):
-        share = f"{counts[name] / n:.1%}"
-        table.add_row(name.replace("_", " "), str(counts[name]), share, meaning)
-    console.print(table, crop=False)
-
-    def say(line: str) -> None:
-        console.print(line, markup=False)
-
-    say(
+    either = {"found": "any of these", "not_found": "none of these"}
+    cells = [
+        (name.replace("_", " "), str(counts[name]), f"{counts[name] / n:.1%}", meaning)
+        for name, meaning in (RULES | either).items()
+    ]
+    header = ("rule", "examples", "share", "an example meets it by")
+    console.say(f"{benchmark['name']}: {n} examples")
+    console.print(bare_table(header, cells, words=(0, 3), gap=2, fold=True))
+    console.say(
         f"searched {corpus['n_bytes']:,} bytes in {corpus['n_files']} files: "
         f"{corpus['n_documents']:,} documents, {corpus['n_words']:,} words"
     )
-    if any(row["rule"] for row in rows):
-        say("found (ids count from 0):")
-    for row in [row for row in rows if row["rule"]][:_PRINTED_FOUND]:
+    found = [row for row in rows if row["rule"]]
+    if found:
+        console.say("found (ids count from 0):")
+    for row in found[:_PRINTED_FOUND]:
         words = f": {row['matched']}" if row["matched"] else ""
-        say(f"  id {row['id']} ({row['rule']}) {row['file']}:{row['line']}{words}")
+        place = f"{row['file']}:{row['line']}{words}"
+        console.say(f"  id {row['id']} ({row['rule']}) {place}")
     if counts["found_below_8_words"]:
-        say(
+        console.say(
             f"{counts['found_below_8_words']} of those found have fewer than {SHORT} "
             "words, which occur by chance."
         )
     if counts["found_by_shared_words"]:
-        say(
+        console.say(
             f"{counts['found_by_shared_words']} were found by words alone that "
             f"{_SHARED} or more examples share: perhaps the frame around them "
             "(--template chooses what is looked for)."
         )
-    if counts["without_words"]:
-        say(f"{counts['without_words']} examples have no words and are in no list.")
-    if corpus["not_read"]:
-        kinds = sorted({Path(name).suffix or name for name in corpus["not_read"]})
-        say(f"not read: {len(corpus['not_read'])} files of other kinds ({_few(kinds)})")
+    if n_without := counts["without_words"]:
+        console.say(f"{n_without} examples have no words and are in no list.")
+    if others := corpus["not_read"]:
+        kinds = sorted({Path(name).suffix or name for name in others})
+        few = ", ".join(kinds[:5]) + (", ..." if len(kinds) > 5 else "")
+        console.say(f"not read: {len(others)} files of other kinds ({few})")
     if corpus["n_unreadable"]:
-        say(f"unreadable parts, not searched: {corpus['n_unreadable']}")
+        console.say(f"unreadable parts, not searched: {corpus['n_unreadable']}")
         for fault in corpus["unreadable"][:_PRINTED_FAULTS]:
-            say(f"  {fault['file']}:{fault['line']}: {fault['reason']}")
-    say(f"\n{MEANING}")
-    say(f"\nresult: {out / RESULT_NAME} (ids also in {FOUND_NAME}, {NOT_FOUND_NAME})")
-
-
-def _few(names: list[str]) -> str:
-    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+            console.say(f"  {fault['file']}:{fault['line']}: {fault['reason']}")
+    lists = f"ids also in {FOUND_NAME}, {NOT_FOUND_NAME}"
+    console.say(f"\n{MEANING}", f"\nresult: {out / RESULT_NAME} ({lists})")

@@ -5,10 +5,6 @@ import json
 import math
 from pathlib import Path
 
-from rich.console import Console
-from rich.measure import Measurement
-from rich.table import Table
-
 from jaxcontam.commands.flags import check_positive, flag_of
 from jaxcontam.commands.pilot import Pilot, read_pilot
 from jaxcontam.errors import InputError, unknown_name
@@ -20,6 +16,7 @@ from jaxcontam.methods.power_designs import (
     power_design,
     workload,
 )
+from jaxcontam.report.table import bare_table, first_that_fits
 from jaxcontam.stats.concentrated_power import concentrated_power
 from jaxcontam.stats.power import detectable_effect, power, smallest_enough
 from jaxcontam.terminal import Terminal
@@ -35,7 +32,6 @@ class TestPlan:
     """What one test needs and finds.
 
     Attributes:
-        method: Name of the test.
         examples_needed: For the wanted power; None if no number is enough.
         n_examples: Examples that what follows is about: those at hand, else needed.
         power: With them, where every boundary carries the effect alike.
@@ -43,7 +39,6 @@ class TestPlan:
             the others none.
         mde: Smallest effect found with the wanted power; None if none is.
         log10_p_floor: log10 of the smallest p-value; None if there is no floor.
-        n_strata: K.
         n_orders: m; None where all orders of a stratum are compared.
         orders_needed: Smallest m with the wanted power; None if no number is enough,
             or there is no choice.
@@ -148,7 +143,7 @@ class Plan:
             n_examples=0,
             example_tokens=self.example_tokens
             or (pilot.example_tokens if pilot else 64),
-            context=self.context or (pilot.context if pilot else 2048),
+            context=self.context or (pilot and pilot.context) or 2048,
             symmetry=pilot.symmetry if pilot else 0.0,
         )
         examples = self.examples or (pilot.n_examples if pilot else None)
@@ -230,46 +225,29 @@ def _print(
     tests: list[TestPlan],
     found: dict,
     pilot: Pilot | None,
-    console: Console,
+    console: Terminal,
 ) -> None:
-    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column("test", no_wrap=True)
     at_hand = {test.n_examples for test in tests if test.n_examples is not None}
     here = f"\nn={at_hand.pop():,}" if len(at_hand) == 1 else ""
-    for name in (
-        "examples\nneeded",
-        f"power{here}",
-        "1 in 10\ncarry it",
-        "MDE",
-        "p floor",
-        "m",
-        "m\nneeded",
-        "scored",
-        "tokens",
-        "hours",
-    ):
-        table.add_column(name, justify="right", no_wrap=True)
-    for test in tests:
-        table.add_row(
+    header = ("test", "examples\nneeded", f"power{here}", "1 in 10\ncarry it", "MDE")
+    header += ("p floor", "m", "m\nneeded", "scored", "tokens", "hours")
+    rows = (
+        (
             test.method,
             _count(test.examples_needed),
-            *(
-                "-" if value is None else f"{value:.2f}"
-                for value in (test.power, test.power_one_in_ten)
-            ),
-            "-" if test.mde is None else f"{test.mde:.2g}",
+            _count(test.power, ".2f"),
+            _count(test.power_one_in_ten, ".2f"),
+            _count(test.mde, ".2g"),
             floor_text(test.log10_p_floor),
             "all" if test.n_orders is None and test.n_strata else _count(test.n_orders),
             _count(test.orders_needed),
             _count(test.n_sequences),
             _count(test.tokens),
-            "-" if test.device_hours is None else f"{test.device_hours:.2g}",
+            _count(test.device_hours, ".2g"),
         )
-    # A number cut short is a wrong one.
-    unbound = console.options.update(max_width=1_000)
-    needed = Measurement.get(console, unbound, table).maximum
-    if needed > console.width:
-        table.width = needed
+        for test in tests
+    )
+    table, _ = first_that_fits([bare_table(header, rows)], console)
     console.print(table, crop=False)
     spreads = sorted(set(found["sd"].values()))
     spread = f"{spreads[0]:.3g}"
@@ -281,8 +259,7 @@ def _print(
         f"{found['example_tokens']:.3g} tokens an example. The first power is where "
         "every boundary gains that, the second where one boundary in ten gains ten "
         "times that and the others nothing. A plan, not a promise: real scores have "
-        "heavier tails.",
-        highlight=False,
+        "heavier tails."
     )
     borrowed: dict[str, list[str]] = {}
     for name in found["sd"]:
@@ -291,14 +268,12 @@ def _print(
     for source, names in borrowed.items():
         console.print(
             f"Not in the pilot, planned with the spread of {source}: "
-            f"{', '.join(names)}.",
-            highlight=False,
+            f"{', '.join(names)}."
         )
     if plan.pilot is not None and plan.effect is None:
         console.print(
             "The effect is the pilot's own estimate: where the pilot was chosen "
-            "because it found something, it is too large. Plan with half of it too.",
-            highlight=False,
+            "because it found something, it is too large. Plan with half of it too."
         )
 
 
@@ -309,5 +284,5 @@ def floor_text(log10_p: float | None) -> str:
     return f"{10**log10_p:.3g}" if log10_p > -3 else f"1e{math.ceil(log10_p)}"
 
 
-def _count(value: int | None) -> str:
-    return "-" if value is None else f"{value:,}"
+def _count(value: float | None, form: str = ",") -> str:
+    return "-" if value is None else format(value, form)

@@ -8,13 +8,13 @@ import numpy as np
 import tyro
 
 from jaxcontam.analyses.prove import check_boundaries, check_cells, prove
-from jaxcontam.analyses.saved import write_files
 from jaxcontam.commands.flags import check_shared_flags, flags_of
+from jaxcontam.commands.publish import shown
 from jaxcontam.errors import InputError
 from jaxcontam.report.archive import DAMAGED_ARRAY
 from jaxcontam.report.numbers import p_of
 from jaxcontam.report.table import print_results
-from jaxcontam.terminal import Terminal, json_text
+from jaxcontam.terminal import Terminal
 from jaxcontam.verdict import MIN_EFFECT
 
 
@@ -60,21 +60,17 @@ class Prove:
         (row,) = result.results
         digest = row.fingerprint
         out = self.out or Path("runs/prove") / f"{self.matrix.stem}-{digest[7:15]}"
-        document, page = write_files(result.report, result.evidence, out)
-        if self.json:
-            print(json_text(document))
-            return document
-        console = Terminal()
-        print_results([row], console)
-        console.print(
-            f"\n{p_of(row)} by an exact test of {len(matrix_KM)} rows "
-            f"(Monte Carlo {row.numbers.p_monte_carlo:.2g}, floor "
-            f"{row.numbers.p_floor:.2g}), if every column was equally likely before "
-            "the model was trained.",
-            highlight=False,
-        )
-        console.print(f"report: {page}", soft_wrap=True)
-        return document
+
+        def show(console: Terminal) -> None:
+            print_results([row], console)
+            console.print(
+                f"\n{p_of(row)} by an exact test of {len(matrix_KM)} rows "
+                f"(Monte Carlo {row.numbers.p_monte_carlo:.2g}, floor "
+                f"{row.numbers.p_floor:.2g}), if every column was equally likely "
+                "before the model was trained."
+            )
+
+        return shown(lambda: result.written(out), show, as_json=self.json)
 
     def _boundaries(self, n_rows: int) -> np.ndarray | None:
         if self.boundaries is None:

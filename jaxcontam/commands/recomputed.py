@@ -30,11 +30,6 @@ def digest_faults(
 
     They find what changed by accident: a flipped bit, a file of another run. They are
     no signature: whoever changes a report can write new ones.
-
-    Args:
-        directory: Folder of the report.
-        document: The report.
-        evidence: Name of the file beside it.
     """
     faults = []
     text = (directory / REPORT_NAME).read_bytes()

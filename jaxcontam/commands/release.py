@@ -48,7 +48,6 @@ class Release:
     def run(self) -> None:
         """Write the reordered file and its seed, or check them."""
         _check_is_there(self.benchmark)
-        console = Terminal(highlight=False, soft_wrap=True)
         if self.check:
             release = check_release(self.benchmark, self.seed_file)
             seal = commitment(self.seed_file.read_bytes())
@@ -84,8 +83,7 @@ class Release:
                 f"Test a model with: jaxcontam audit MODEL {out} --seed-file "
                 f"{self.seed_file}",
             )
-        for line in lines:
-            console.print(line, markup=False)
+        Terminal().say(*lines)
 
 
 def _check_is_there(path: Path) -> None:

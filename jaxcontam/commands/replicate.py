@@ -8,6 +8,7 @@ from typing import Literal
 from tyro.conf import Positional
 
 from jaxcontam.analyses.measured import OverlapModel, check_sheet
+from jaxcontam.analyses.method_notes import report_words
 from jaxcontam.analyses.prompted_model import (
     PromptedModel,
     ServerSettings,
@@ -20,8 +21,6 @@ from jaxcontam.analyses.replicate import (
     ReplicationAnalysis,
     ask,
     judged_by,
-    report_of,
-    write_files,
 )
 from jaxcontam.analyses.replicate_plan import ReplicationPlan, plan_replication
 from jaxcontam.analyses.stopwatch import Stopwatch
@@ -32,8 +31,8 @@ from jaxcontam.commands.flags import (
     flag_of,
     flags_of,
 )
+from jaxcontam.commands.publish import shown
 from jaxcontam.commands.replicate_dry_run import planned_words
-from jaxcontam.commands.replicate_printed import print_replication
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.methods.replication.annotate import is_filled, read_sheet, sheet_text
@@ -42,11 +41,14 @@ from jaxcontam.progress import progress_bar
 from jaxcontam.report.document import make_folder, replace_bytes
 from jaxcontam.report.replication import (
     COMMAND,
+    replication_sentences,
+    replication_tables,
 )
+from jaxcontam.report.table import print_table
 from jaxcontam.results.replication import COMPARISONS
 from jaxcontam.scoring.api.address import PREFIX, ApiModel, parse_api
 from jaxcontam.scoring.api.budget import Budget, Spending
-from jaxcontam.terminal import Terminal, json_text
+from jaxcontam.terminal import Terminal
 
 # Flags of the run itself; all others say how a model is asked.
 _WITH_RECORDED = {
@@ -231,16 +233,12 @@ class Replicate(DtypeFlags, ReportFlags):
                 found = judged_by(found, judge, bar=_bar)
         words = [str(w) for w in (self.model, self.benchmark) if w is not None]
         found = dataclasses.replace(found, command=(COMMAND, *words, *flags_of(self)))
-        document, page = write_files(found, out)
         write_sheet(found, out)
-        if self.json:
-            print(json_text(document))
-        else:
-            console = Terminal()
-            print_replication(report_of(found), console)
-            console.print(
-                f"\nreport: {page}", soft_wrap=True, highlight=False, markup=False
-            )
+        shown(
+            lambda: found.written(out),
+            lambda console: _print(found, console),
+            as_json=self.json,
+        )
         lost = ("n_refused", "n_control_refused")
         was_refused = any(getattr(r, name, 0) for r in found.results for name in lost)
         return 3 if was_refused or not found.verdict else 0
@@ -315,7 +313,7 @@ class Replicate(DtypeFlags, ReportFlags):
         judge = None if is_local else parse_api(self.judge, flag="--judge")
         journal = out / JOURNAL_NAME
         words = planned_words(plan, model, judge=judge, journal=journal, budget=budget)
-        Terminal().print(words, highlight=False, soft_wrap=True)
+        Terminal().say(words)
 
     def _plan(self, benchmark: Path) -> ReplicationPlan:
         return plan_replication(
@@ -369,10 +367,17 @@ def write_sheet(analysis: ReplicationAnalysis, out: Path) -> None:
             sheet = out / f"annotate-{number}.csv"
     replace_bytes(sheet, sheet_text(*texts, seed=seed).encode())
     if number > 1:
-        Terminal(stderr=True).print(
+        Terminal(stderr=True).say(
             f"{out / SHEET_NAME} is no sheet of this run and was left as it is; "
-            f"this run's is {sheet}",
-            soft_wrap=True,
-            highlight=False,
-            markup=False,
+            f"this run's is {sheet}"
         )
+
+
+def _print(found: ReplicationAnalysis, console: Terminal) -> None:
+    report = found.report
+    words = report_words(report)
+    for table in replication_tables(report.results, words):
+        if table.rows:
+            print_table(table, console)
+            console.print()
+    console.say(*replication_sentences(report.results, words))

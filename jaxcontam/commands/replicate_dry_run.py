@@ -24,12 +24,7 @@ _SAMPLING_REQUESTS = 4
 
 @dataclasses.dataclass(slots=True, eq=False)
 class CountingCompleter:
-    """Answers everything with made-up words, and keeps what it was asked.
-
-    Attributes:
-        name: Name of the model that it stands in for.
-        bodies: Requests, as `ChatCompleter` makes them.
-    """
+    """Answers everything with made-up words; `bodies` are what it was asked."""
 
     name: str
     bodies: list[dict[str, Any]] = dataclasses.field(default_factory=list)
@@ -72,15 +67,7 @@ def planned_words(
     journal: Path,
     budget: Budget,
 ) -> str:
-    """What a run would ask, counted by a run whose answers are made up.
-
-    Args:
-        plan: The run's plan.
-        model: What would be asked.
-        judge: Who would judge, or None.
-        journal: Journal of an earlier run's answers.
-        budget: Prices of requests.
-    """
+    """What a run would ask, counted by a run whose answers are made up."""
     is_served = isinstance(model, ApiModel)
     counted = CountingCompleter(model.name if is_served else model.completer.name)
     stand_in = (

@@ -8,11 +8,7 @@ import tyro
 
 from jaxcontam.analyses.membership_judging import judged_again
 from jaxcontam.analyses.saved import write_page
-from jaxcontam.commands.database_flags import (
-    DatabaseFlags,
-    percents_of,
-    write_database_rows,
-)
+from jaxcontam.commands.database_row import percents_of, write_database_rows
 from jaxcontam.errors import InputError
 from jaxcontam.report.document import (
     DAMAGE,
@@ -56,22 +52,14 @@ class Report:
     """For --database-row: address of a page that describes the finding."""
 
     def __post_init__(self) -> None:
-        if self._database_flags.is_given and not self.database_row:
+        given = (self.dataset, self.source, self.split_percent, self.reference)
+        if any(given) and not self.database_row:
             raise InputError(
                 "--dataset, --source, --split-percent and --reference are for "
                 "--database-row",
                 hint="add --database-row",
             )
         percents_of(self.split_percent)
-
-    @property
-    def _database_flags(self) -> DatabaseFlags:
-        return DatabaseFlags(
-            dataset=self.dataset,
-            source=self.source,
-            split_percent=self.split_percent,
-            reference=self.reference,
-        )
 
     def run(self) -> None:
         """Write page and table beside the report, and rows where asked for."""
@@ -81,8 +69,14 @@ class Report:
         try:
             # First: what cannot become a row is said before anything is drawn.
             if self.database_row:
-                flags = self._database_flags
-                rows = write_database_rows(report, self.directory, flags)
+                rows = write_database_rows(
+                    report,
+                    self.directory,
+                    dataset=self.dataset,
+                    source=self.source,
+                    split_percent=self.split_percent,
+                    reference=self.reference,
+                )
                 print(visible(str(rows)))
             table = results_csv(report)
             pictures = ()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from tyro.conf import Positional
 
+from jaxcontam.analyses.finite import finite_scores
 from jaxcontam.commands.device_flags import ScoringFlags, open_for
 from jaxcontam.commands.flags import TextFlags
 from jaxcontam.data.benchmark import load_benchmark
@@ -48,9 +49,6 @@ class Score(ScoringFlags, TextFlags):
                 hint="its scores would take the place of the texts",
             )
         make_folder(self.out.parent)
-        # JAX and transformers are imported once the input is known to be good.
-        from jaxcontam.scoring.scorer import NonFiniteScoreError
-
         model = open_for(self, self.model)
         encoded = encode_texts(model.tokenizer, texts.texts)
         has_prefix = model.prefix_id is not None
@@ -64,15 +62,12 @@ class Score(ScoringFlags, TextFlags):
             batch_tokens=self.batch_tokens,
             moments=model.has_moments,
         )
-        try:
-            with progress_bar("scoring texts") as progress:
-                table = scorer.token_table(sequences, progress)
-        except NonFiniteScoreError as e:
-            raise InputError(
-                f"{self.texts}: text {filled[e.sequence] + 1}: the model's "
-                "log-probability is not finite",
-                hint="check the checkpoint: its weights may hold NaN or be truncated",
-            ) from e
+
+        def named(n: int) -> str:
+            return f"{self.texts}: text {filled[n] + 1}: the model's log-probability"
+
+        with finite_scores(named), progress_bar("scoring texts") as progress:
+            table = scorer.token_table(sequences, progress)
         place = {i: row for row, i in enumerate(filled)}
         lines = []
         for i, (text, ids) in enumerate(zip(texts.texts, encoded, strict=True)):

@@ -9,8 +9,10 @@ import numpy as np
 
 from jaxcontam.data.overlap import OverlapSearch
 from jaxcontam.data.records import Place
+from jaxcontam.errors import InputError
 from jaxcontam.report.archive import DAMAGED_ARRAY
 from jaxcontam.report.document import replace_bytes
+from jaxcontam.results.read import read_result
 
 STATE_NAME = "search.npz"
 
@@ -46,14 +48,7 @@ class Reached:
 def save_state(
     out: Path, key: str, reached: Reached, search: OverlapSearch | None
 ) -> None:
-    """Write the state, whole or not at all.
-
-    Args:
-        out: Folder of the run.
-        key: Digest of everything that the result depends on.
-        reached: Where the search stands.
-        search: What it has found; None once the result itself is written.
-    """
+    """Write the state, whole or not at all; no search once the result is written."""
     about = {"key": key, "reached": dataclasses.asdict(reached)}
     arrays: dict[str, np.ndarray] = {}
     if search is not None:
@@ -80,11 +75,11 @@ def load_state(out: Path, key: str, search: OverlapSearch) -> Reached:
             about = json.loads(saved["about"].tobytes())
             if about["key"] != key:
                 return Reached()
-            reached = _reached(about["reached"])
+            reached = read_result(Reached, about["reached"], STATE_NAME)
             if reached.finished is not None:
                 return reached
             arrays = {name: saved[name] for name in _arrays(search)}
-    except (OSError, KeyError, RecursionError, *DAMAGED_ARRAY):
+    except (OSError, KeyError, RecursionError, InputError, *DAMAGED_ARRAY):
         return Reached()
     for name, array in _arrays(search).items():
         array[...] = arrays[name]
@@ -102,11 +97,3 @@ def _arrays(search: OverlapSearch) -> dict[str, np.ndarray]:
         for name, one in {**marks, "texts": search.texts}.items()
         for field in dataclasses.fields(one)
     }
-
-
-def _reached(fields: dict) -> Reached:
-    place = fields.pop("place")
-    faults = tuple(NamedFault(**fault) for fault in fields.pop("faults"))
-    return Reached(
-        **fields, place=None if place is None else Place(**place), faults=faults
-    )

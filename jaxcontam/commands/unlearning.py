@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
 from tyro.conf import Positional
 
+from jaxcontam.analyses.finite import finite_scores
 from jaxcontam.analyses.method_notes import report_words
 from jaxcontam.analyses.saved import write_texts
 from jaxcontam.analyses.stopwatch import Stopwatch
@@ -39,7 +39,6 @@ from jaxcontam.errors import InputError
 from jaxcontam.methods.unlearning import BOUND, draw_arms
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.document import make_folder
-from jaxcontam.report.provenance import library_versions
 from jaxcontam.report.table import print_table
 from jaxcontam.report.unlearning import (
     COMMAND,
@@ -50,6 +49,7 @@ from jaxcontam.report.unlearning import (
 from jaxcontam.results import DeviceInfo, ModelInfo, Report
 from jaxcontam.results.unlearning import QUESTIONS
 from jaxcontam.scoring.api.address import ApiModel, key_from_environment, parse_api
+from jaxcontam.terminal import Terminal
 
 if TYPE_CHECKING:
     from jaxcontam.models.checkpoint import Checkpoint
@@ -253,7 +253,6 @@ class Unlearning(StoreFlags, ReportFlags):
         from jaxcontam.methods.membership.min_k import min_k_at
         from jaxcontam.methods.membership.plan import score_texts
         from jaxcontam.methods.membership.text_model import text_model
-        from jaxcontam.scoring.scorer import NonFiniteScoreError
 
         model = text_model(
             checkpoint,
@@ -261,20 +260,17 @@ class Unlearning(StoreFlags, ReportFlags):
             batch_tokens=self.batch_tokens,
         )
         items = [item for task in tasks for item in task.items]
-        try:
-            with progress_bar(f"scoring, {which}") as progress:
-                table = score_texts(
-                    [item.text for item in items],
-                    [min_k_at(self.k / 100), loss.METHOD],
-                    model,
-                    progress=progress,
-                )
-        except NonFiniteScoreError as e:
-            raise InputError(
-                f"{items[e.sequence].source}: the {which} model's log-probability is "
-                "not finite",
-                hint="check the checkpoint: its weights may hold NaN or be truncated",
-            ) from e
+
+        def place(n: int) -> str:
+            return f"{items[n].source}: the {which} model's log-probability"
+
+        with finite_scores(place), progress_bar(f"scoring, {which}") as progress:
+            table = score_texts(
+                [item.text for item in items],
+                [min_k_at(self.k / 100), loss.METHOD],
+                model,
+                progress=progress,
+            )
         ends = np.cumsum([len(task.items) for task in tasks])[:-1]
         return np.split(table.values, ends)
 
@@ -319,36 +315,32 @@ class Unlearning(StoreFlags, ReportFlags):
         positionals = (self.original, self.unlearned)
         if self.texts is not None:
             positionals += (self.texts,)
-        report = Report(
-            command=(COMMAND, *positionals, *flags_of(self)),
-            seed=self.seed,
-            started=watch.started,
-            wall_seconds=watch.seconds,
-            model=after,
-            device=device,
-            versions=library_versions(),
-            min_effect=None,
-            results=tuple(
+        report = watch.report(
+            (COMMAND, *positionals, *flags_of(self)),
+            self.seed,
+            (
                 row
                 for audit in audits
                 for row in audit.results(
                     k=self.k, words=self.words, n_samples=self.samples, seed=self.seed
                 )
             ),
+            model=after,
+            device=device,
             original=before,
         )
         rows = [row for audit in audits for row in audit.rows()]
-        written = write_texts(report, rows, out)
         return shown(
-            written, lambda console: _print(report, console), as_json=self.json
+            lambda: write_texts(report, rows, out),
+            lambda console: _print(report, console),
+            as_json=self.json,
         )
 
 
-def _print(report: Report, console: Console) -> None:
+def _print(report: Report, console: Terminal) -> None:
     words = report_words(report)
     found, measures = unlearning_rows(report)
     for table in unlearning_tables(found, measures, words):
         print_table(table, console)
     console.print()
-    for sentence in unlearning_sentences([*found, *measures], words):
-        console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+    console.say(*unlearning_sentences([*found, *measures], words))

@@ -3,7 +3,6 @@
 import dataclasses
 from pathlib import Path
 
-from rich.console import Console
 from tyro.conf import Positional
 
 from jaxcontam.analyses.stopwatch import Stopwatch
@@ -28,6 +27,7 @@ from jaxcontam.progress import progress_bar
 from jaxcontam.report.table import print_results
 from jaxcontam.results import Evidence, OrderResult
 from jaxcontam.stats.padding import padded
+from jaxcontam.terminal import Terminal
 
 # Effect that `no evidence` must have been able to find: a text of 50 tokens is then
 # 150 times likelier than its rewrites, as a secret is in `canary`.
@@ -115,7 +115,7 @@ class Variants(ScoringFlags, ReportFlags):
         )
 
 
-def _print(results: list[OrderResult], console: Console) -> None:
+def _print(results: list[OrderResult], console: Terminal) -> None:
     print_results(results, console)
     for warning in results[0].warnings:
-        console.print(f"{warning}.", highlight=False, markup=False)
+        console.print(f"{warning}.")

@@ -36,7 +36,7 @@ class Verify:
 
     def run(self) -> int:
         """Print what was checked; 0 if all agrees, 3 if anything does not."""
-        console = Terminal(highlight=False, soft_wrap=True)
+        console = Terminal(soft_wrap=True)
         document = read_document(self.directory / REPORT_NAME)
         for command, kind in KINDS.items():
             if is_report_of(document, command):

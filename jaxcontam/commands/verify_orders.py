@@ -113,14 +113,7 @@ def _rebuilt(
     report: Report,
     before: Sequence[OrderResult],
 ) -> OrderResult:
-    """A row with all that follows from its evidence, before verdicts are given.
-
-    Args:
-        stated: As it stands in the report.
-        evidence: Evidence of the row; None if it combines other rows.
-        report: The report.
-        before: Those that were rebuilt before.
-    """
+    """A row with all that follows from its evidence, before verdicts are given."""
     if stated.method == two_min.METHOD.name:
         parts = [row for row in before if row.benchmark == stated.benchmark]
         return combined_results(parts, primary=stated.primary)[0]

@@ -8,7 +8,11 @@ from typing import Any
 import numpy as np
 
 from jaxcontam.analyses.books import judged_books
-from jaxcontam.analyses.membership_judging import judged_again, table_from_rows
+from jaxcontam.analyses.membership_judging import (
+    judged_again,
+    rows_of,
+    table_from_rows,
+)
 from jaxcontam.analyses.partition import (
     CONTROL,
     PARTITION,
@@ -19,13 +23,7 @@ from jaxcontam.commands.recomputed import UNREADABLE, differences, digest_faults
 from jaxcontam.methods.membership.books import Shelf
 from jaxcontam.report import books, membership, replication, unlearning
 from jaxcontam.report.document import REPORT_NAME
-from jaxcontam.report.texts import (
-    ASKED,
-    SCORED,
-    TEXTS_NAME,
-    read_text_rows,
-    text_rows,
-)
+from jaxcontam.report.texts import ASKED, SCORED, TEXTS_NAME, read_text_rows
 from jaxcontam.results.replication import COMPARISONS
 
 Row = Mapping[str, Any]
@@ -84,24 +82,19 @@ def verify_texts(directory: Path, document: Row, kind: Kind) -> tuple[list[str],
 def membership_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
     """Rankings, blind baselines, thresholds and p-values of a membership report."""
     run, again = judged_again(document, rows)
-    table = table_from_rows(rows)
     sweep = None if again.sweep is None else dataclasses.asdict(again.sweep)
     return {
         "study": document["study"] | {"fingerprint": run.fingerprint, "sweep": sweep},
         "results": again.results,
         "blind": again.blind,
         "thresholds": again.thresholds,
-        TEXTS_NAME: text_rows(
-            texts=run.texts,
-            roles=run.roles,
-            sources=run.sources,
-            clusters=run.clusters,
+        TEXTS_NAME: rows_of(
+            run,
+            table_from_rows(rows),
             n_tokens=np.array([row["n_tokens"] for row in rows]),
             left_out=np.array([row["left_out"] for row in rows]),
-            scores=dict(zip(table.names, table.values.T, strict=True)),
             p_values=again.p_values,
             p_adjusted=again.p_adjusted,
-            reference=table.reference,
         ),
     }
 

@@ -24,12 +24,7 @@ _MIN_EFFECTS = {
 
 
 def with_premises(stated: OrderResult, command: Sequence[str]) -> OrderResult:
-    """A row with the provenance, null and validity that method and flags give.
-
-    Args:
-        stated: A row of the report.
-        command: The words that made the report.
-    """
+    """A row with the provenance, null and validity that method and flags give."""
     method, origin = reported_method(stated.method), stated.order_provenance
     null, validity = method.null, method.validity
     if method.name == options.METHOD.name and "--fix-answer" in command:
@@ -89,12 +84,7 @@ def pretest_faults(stated: OrderResult, *, scored: bool) -> list[str]:
 
 
 def report_faults(report: Report, rows: Sequence[OrderResult]) -> list[str]:
-    """Whether one test of each benchmark decides, by the effect that was asked for.
-
-    Args:
-        report: The report.
-        rows: Its order tests.
-    """
+    """Whether one test of each benchmark decides, by the effect that was asked for."""
     faults = []
     if len({(row.benchmark, row.method) for row in rows}) < len(rows):
         faults.append("a test stands twice")

@@ -121,7 +121,7 @@ def book_tables(report: Report) -> tuple[Table, Table]:
 
 def _figures(report: Report) -> list[Figure]:
     """Rates of books beside those of unseen ones, and how well each score ranks."""
-    from jaxcontam.report.text_plots import Interval, histogram, intervals_plot
+    from jaxcontam.report.plots import Interval, histogram, intervals_plot
 
     intervals = [
         Interval(

@@ -49,13 +49,7 @@ _CHECK = (
 def calibration_page(
     report: Report, drawn: Sequence[DrawnPValues], words: Words
 ) -> Page:
-    """The page of a calibration.
-
-    Args:
-        report: What was found.
-        drawn: The p-values of each row.
-        words: Of the tests.
-    """
+    """The page of a calibration; `drawn` are the p-values of each row."""
     rows = [row for row in report.results if isinstance(row, CalibrationResult)]
     sentences = [calibration_sentence(row) for row in rows]
     sections = [Section([Items(sentences), Paragraph(MEANING)])]

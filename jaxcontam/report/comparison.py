@@ -141,14 +141,7 @@ def design_of(
     result: OrderResult | ScoreResult,
     kind: ComparedKind,
 ) -> dict[str, object]:
-    """What must be the same for two tests of a benchmark to be comparable.
-
-    Args:
-        report: Of the test.
-        model: That was tested.
-        result: The test.
-        kind: Of the result.
-    """
+    """What must be the same for two tests of a benchmark to be comparable."""
     command = list(report.command)
     fields = dataclasses.asdict(result)
     fields |= fields.pop("numbers", {})
@@ -239,16 +232,7 @@ def comparison_page(
     command: str,
     words: Words,
 ) -> Page:
-    """The page of a comparison.
-
-    Args:
-        tests: At least one; models and benchmarks in the order in which they appear.
-        kind: Of all tests.
-        sentences: See `comparison_sentences`.
-        warnings: What makes numbers not comparable, one sentence each.
-        command: The line that made it.
-        words: Of the tests.
-    """
+    """The page of a comparison; models and benchmarks in the order they appear in."""
     models, benchmarks = _names(tests, "model"), _names(tests, "benchmark")
     by_place = {(test.benchmark, test.model): test for test in tests}
     *lines, counted = sentences
@@ -270,13 +254,11 @@ def comparison_page(
         title=f"Comparison of {_count(models, 'model')}",
         subtitle=counted,
         sections=sections,
-        assumed=kind.words.assumed,
+        kind=kind.words,
         methods=method_rows(methods),
-        limits=kind.words.limits,
         command=command,
         check=_CHECK,
         provenance=_provenance(tests),
-        proves=kind.words.proves,
     )
 
 
@@ -301,7 +283,7 @@ def _cell(test: ComparedTest | None, kind: ComparedKind) -> Cell:
 
 def _effects(tests: Sequence[ComparedTest], kind: ComparedKind) -> list[Section]:
     """Effect of every test with its interval; nothing if none has an effect."""
-    from jaxcontam.report.text_plots import Interval, intervals_plot
+    from jaxcontam.report.plots import Interval, intervals_plot
 
     rows = [
         Interval(

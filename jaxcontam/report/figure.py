@@ -1,9 +1,12 @@
 """What every figure shares: style, colours, and SVG text that repeats to the byte."""
 
+import contextlib
 import html
 import io
+from collections.abc import Iterator
 from typing import Any
 
+import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -25,6 +28,13 @@ def figure_axes(size: tuple[float, float]) -> tuple[Figure, Axes]:
     """A figure of one plot; its size is in inches."""
     figure = Figure(figsize=size, layout="constrained")
     return figure, figure.subplots()
+
+
+@contextlib.contextmanager
+def plotted(size: tuple[float, float]) -> Iterator[tuple[Figure, Axes]]:
+    """A figure of one plot for the block that draws it, in the style of reports."""
+    with matplotlib.rc_context(STYLE):
+        yield figure_axes(size)
 
 
 def svg_text(figure: Figure, label: str | None = None) -> str:

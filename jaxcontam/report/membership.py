@@ -96,14 +96,7 @@ def membership_page(
     texts: Sequence[TextScores],
     words: Words,
 ) -> Page:
-    """The page of a membership run.
-
-    Args:
-        report: What was found.
-        pictures: Of the scores; empty where no sides are known.
-        texts: Rows of `texts.jsonl`.
-        words: Of the scores.
-    """
+    """The page of a run on `texts`; `pictures` only where both sides are known."""
     study, decisive = study_of(report), decisive_row(report)
     kind = "ranking" if isinstance(decisive, ScoreResult) else "set"
     first: list[Part] = [Paragraph(_MEANINGS[kind if decisive else "scores"])]
@@ -235,7 +228,7 @@ def _plots(
     pictures: Sequence[ScorePicture], texts: Sequence[TextScores], primary: str
 ) -> list[Part]:
     """ROC curves, and the primary score of both sides."""
-    from jaxcontam.report.text_plots import histogram, roc_plot
+    from jaxcontam.report.plots import histogram, roc_plot
 
     parts: list[Part] = []
     # The primary score and the best others.

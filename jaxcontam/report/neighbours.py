@@ -4,9 +4,8 @@ Natural order puts like beside like, which attracts both ways. Memory of a file 
 the published direction alone. Both are shown, so that nobody takes one for the other.
 """
 
-import dataclasses
 import math
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from jaxcontam.report.decision import AuditedFile
 from jaxcontam.results import Neighbours, OrderResult
@@ -33,33 +32,21 @@ _CONCLUSIONS: dict[Kind, str] = {
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Gain:
-    """What an example gains beside a neighbour, in nats.
+class Gain(NamedTuple):
+    """What an example gains beside a neighbour, in nats, with its 95 % interval."""
 
-    Attributes:
-        name: `forward`, `backward` or `excess`, as in `Neighbours`.
-        mean: The estimate.
-        low: Lower end of its 95 % interval.
-        high: Upper end.
-    """
-
-    name: str
     mean: float
     low: float
     high: float
 
 
-def gains_of(test: OrderResult) -> tuple[Gain, Gain, Gain] | None:
-    """Forward, backward and excess of a test; None where no pairs were scored."""
-    found = test.numbers.neighbours
-    if found is None:
-        return None
-    return (
-        _gain("forward", found.forward, found.forward_se),
-        _gain("backward", found.backward, found.backward_se),
-        _gain("excess", found.excess, found.excess_se),
-    )
+def gains_of(found: Neighbours) -> dict[str, Gain]:
+    """`forward`, `backward` and `excess`, as in `Neighbours`."""
+    return {
+        "forward": _gain(found.forward, found.forward_se),
+        "backward": _gain(found.backward, found.backward_se),
+        "excess": _gain(found.excess, found.excess_se),
+    }
 
 
 def pair_test(file: AuditedFile) -> OrderResult | None:
@@ -72,8 +59,7 @@ def pair_test(file: AuditedFile) -> OrderResult | None:
 
 def kind_of(found: Neighbours) -> Kind:
     """What gains look like."""
-    backward = _gain("backward", found.backward, found.backward_se)
-    excess = _gain("excess", found.excess, found.excess_se)
+    _, backward, excess = gains_of(found).values()
     if excess.low > 0:
         return "both" if backward.low > 0 else "memory"
     if excess.high < 0:
@@ -93,10 +79,10 @@ def attraction_sentence(test: OrderResult, verdict: Verdict | None) -> str | Non
         test: The pair test.
         verdict: Of the file: only `contaminated` makes it memory.
     """
-    found, gains = test.numbers.neighbours, gains_of(test)
-    if found is None or gains is None:
+    found = test.numbers.neighbours
+    if found is None:
         return None
-    forward, backward, _ = gains
+    forward, backward, _ = gains_of(found).values()
     digits = _digits(found)
     return (
         "After the example published before it an example gains "
@@ -125,15 +111,15 @@ def _conclusion(test: OrderResult, kind: Kind, verdict: Verdict | None) -> str:
     return "memory looks so, and so does an order that a reader foretells"
 
 
-def _gain(name: str, mean: float, se: float) -> Gain:
-    return Gain(name=name, mean=mean, low=mean - _WIDTH * se, high=mean + _WIDTH * se)
+def _gain(mean: float, se: float) -> Gain:
+    return Gain(mean, mean - _WIDTH * se, mean + _WIDTH * se)
 
 
 def _sum_of(found: Neighbours) -> Gain:
     """Forward and backward together: Var(f + b) = 2 Var f + 2 Var b - Var(f - b)."""
     variance = 2 * found.forward_se**2 + 2 * found.backward_se**2 - found.excess_se**2
     total = found.forward + found.backward
-    return _gain("sum", total, math.sqrt(max(0.0, variance)))
+    return _gain(total, math.sqrt(max(0.0, variance)))
 
 
 def _digits(found: Neighbours) -> int:

@@ -109,13 +109,7 @@ _MOST_NAMED = 5
 def order_page(
     report: Report, pictures: Sequence[NullPicture | None], words: Words
 ) -> Page:
-    """The page of a report of order tests.
-
-    Args:
-        report: What was found.
-        pictures: One a result, None where nothing is drawn.
-        words: Of the methods.
-    """
+    """The page of order tests; a picture a result, None where nothing is drawn."""
     files, unscored = audited_files(report.results), report.unscored
     own = [proof_words(words, file.test.method) for file in files]
     drawn = {

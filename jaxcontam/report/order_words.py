@@ -231,12 +231,7 @@ def referred_test(file: AuditedFile) -> OrderResult | None:
 
 
 def side_by_side(test: OrderResult, model: str) -> list[list[str]]:
-    """The model, its reference and the difference; empty without a reference.
-
-    Args:
-        test: An order test.
-        model: Name of the model that was audited.
-    """
+    """The model, its reference and the difference; empty without a reference."""
     numbers, found = test.numbers, test.reference
     if found is None:
         return []
@@ -277,11 +272,7 @@ def reference_sentence(test: OrderResult) -> str | None:
 
 
 def own_order_rows(pretests: Sequence[Pretest]) -> list[list[str]]:
-    """A row for each kind of copying scorer; empty where none was asked.
-
-    Args:
-        pretests: Of one file.
-    """
+    """A row for each kind of copying scorer of a file; empty where none was asked."""
     found = {test.name: test for test in pretests}
     names = [name.partition(":") for name in found]
     kinds = dict.fromkeys(kind for column, _, kind in names if column in _COLUMNS)

@@ -61,13 +61,12 @@ def report_page(
         verdict=verdict,
         subtitle=f"{subtitle}. {made}" if subtitle else made,
         sections=sections,
-        assumed=kind.assumed,
+        kind=kind,
         methods=method_rows(words[n] for n in named_methods(report) if n in words),
-        limits=[*limits, *kind.limits],
+        limits=limits,
         command=command_line(report.command),
         check=check,
         provenance=[*provenance_rows(report), *more],
-        proves=kind.proves,
     )
 
 
@@ -106,9 +105,10 @@ def render(page: Page) -> str:
 
 def _last_sections(page: Page) -> list[Section]:
     """What every page ends with."""
-    found = [Section([Items(page.limits)], "What this does not show")]
-    if page.assumed:
-        found.append(Section([Items(page.assumed)], "What is assumed"))
+    limits = [*page.limits, *page.kind.limits]
+    found = [Section([Items(limits)], "What this does not show")]
+    if page.kind.assumed:
+        found.append(Section([Items(page.kind.assumed)], "What is assumed"))
     rows = [(name, _DIGEST.sub(r"\1…", value)) for name, value in page.provenance]
     provenance = Table(("of", "what"), rows, "provenance", is_text=True)
     again = [

@@ -13,7 +13,7 @@ class PageWords:
     Attributes:
         limits: What its verdict or its numbers do not show, one sentence or two each.
         assumed: What it rests on; empty where each result says so itself.
-        proves: Whether its `contaminated` is a proof.
+        proves: Whether its `contaminated` is a proof, which alone is red.
     """
 
     limits: tuple[str, ...]

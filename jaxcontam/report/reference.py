@@ -26,9 +26,6 @@ class ReferenceCurve:
 
     Attributes:
         population: Name of the models in `eval.power`.
-        method: A row of METHODS.
-        n_models: Models.
-        n_parameters: Of each.
         n_tokens: Tokens that each was trained on.
         canary_share: Share of these that was planted.
         n_examples: Of each planted set.

@@ -66,13 +66,7 @@ _MOST_SHOWN = 12
 def replication_page(
     report: Report, instances: Sequence[AskedInstance], words: Words
 ) -> Page:
-    """The page of a run of `replicate`.
-
-    Args:
-        report: What was found.
-        instances: Rows of `texts.jsonl` that stand for instances, of both arms.
-        words: Of the methods.
-    """
+    """The page of a run of `replicate` on instances of both arms."""
     judges, overlaps, comparisons = replication_rows(report.results)
     (deciding,) = (row for row in judges if row.primary)
     judge, model = deciding.method, report.model
@@ -129,12 +123,7 @@ def replication_rows(
 def replication_tables(
     rows: Sequence[Result], words: Words
 ) -> tuple[Table, Table, Table]:
-    """Tables of judges, overlaps and comparisons; the page and the terminal show them.
-
-    Args:
-        rows: Of a report.
-        words: Of the methods.
-    """
+    """Tables of judges, overlaps and comparisons, for page and terminal."""
     judges, overlaps, comparisons = replication_rows(rows)
     copies = [
         [
@@ -324,7 +313,7 @@ def _control_sentences(row: JudgeResult) -> list[str]:
 
 def _overlaps(asked: Sequence[AskedInstance], judge: str) -> list[Figure]:
     """The overlaps of each instance with both instructions."""
-    from jaxcontam.report.text_plots import overlap_plot
+    from jaxcontam.report.plots import overlap_plot
 
     points = [
         (one.rouge_l_general, one.rouge_l_guided, label)

@@ -8,6 +8,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
+from jaxcontam.report.page_words import PageWords
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Code:
@@ -63,8 +65,6 @@ class Table:
     which every number stands after the name of its column.
 
     Attributes:
-        header: Names of the columns.
-        rows: Cells of each row.
         label: What it holds, for those who cannot see it.
         words: Columns of words beside the first, which are wrapped; others are numbers.
         is_text: All cells are words.
@@ -123,27 +123,23 @@ class Page:
     """All that one HTML file shows.
 
     Attributes:
-        title: Of the page.
         verdict: Stands beside the title, if there is one.
         subtitle: What the page is of.
-        sections: In their order.
-        assumed: What it rests on; empty where each result says so itself.
+        kind: What holds for every report of its kind.
         methods: Name, what it finds, and source of each method.
-        limits: What its verdict or its numbers do not show.
+        limits: What its verdict does not show, before what its kind does not.
         command: The line that makes it again.
         check: How to check it.
         provenance: What was run on what: name and value.
-        proves: Whether `contaminated` is a proof here, which alone is red.
     """
 
     title: str
     verdict: str | None = None
     subtitle: str
     sections: Sequence[Section]
-    assumed: Sequence[str] = ()
+    kind: PageWords = PageWords(limits=(), proves=True)
     methods: Sequence[tuple[str, str, str]] = ()
-    limits: Sequence[str]
+    limits: Sequence[str] = ()
     command: str
     check: Text
     provenance: Sequence[tuple[str, str]]
-    proves: bool = True

@@ -1,8 +1,8 @@
 """Tables on the terminal: any that a page shows, and that of order tests."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
@@ -24,23 +24,63 @@ _WIDE = 100
 _NAME_WIDTH = 16
 
 
+def bare_table(
+    header: Sequence[str],
+    rows: Iterable[Sequence[RenderableType]] = (),
+    *,
+    words: Container[int] = (0,),
+    gap: int = 1,
+    fold: bool = False,
+) -> Table:
+    """A table without lines, whose first column is folded where it has no room.
+
+    Args:
+        header: Names of the columns.
+        rows: Cells.
+        words: Columns of words; others are numbers, at the right.
+        gap: Blanks between columns.
+        fold: Fold all columns.
+    """
+    table = Table(box=None, padding=(0, gap, 0, 0), header_style="bold")
+    for i, name in enumerate(header):
+        folded = fold or not i
+        table.add_column(
+            name,
+            justify="left" if i in words else "right",
+            no_wrap=not folded,
+            overflow="fold" if folded else "ellipsis",
+        )
+    for cells in rows:
+        table.add_row(*cells)
+    return table
+
+
+def first_that_fits(tables: Sequence[Table], console: Console) -> tuple[Table, int]:
+    """The first table that the terminal has room for, and the width it needs.
+
+    Where none fits the last is as wide as it must be: a number cut short is wrong.
+
+    Args:
+        tables: At least one, the widest first.
+        console: Where it is to be printed, with `crop=False`.
+    """
+    unbound = console.options.update(max_width=1_000)
+    for table in tables:
+        needed = Measurement.get(console, unbound, table).maximum
+        if needed <= console.width:
+            return table, needed
+    tables[-1].width = needed = Measurement.get(console, unbound, tables[-1]).maximum
+    return tables[-1], needed
+
+
 def print_table(
     table: section.Table, console: Console, *, most: int | None = None
 ) -> None:
-    """Print a table of words as a page shows it.
-
-    Args:
-        table: What to print.
-        console: Where.
-        most: Rows to print; all unless given.
-    """
-    shown = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-    for i, name in enumerate(table.header):
-        is_word = i == 0 or table.is_text or i in table.words
-        shown.add_column(name, justify="left" if is_word else "right", overflow="fold")
-    for cells in table.rows[:most]:
-        shown.add_row(*(Text(visible(str(cell))) for cell in cells))
-    console.print(shown)
+    """Print a table of words as a page shows it; `most` rows, all unless given."""
+    n = len(table.header)
+    words = range(n) if table.is_text else (0, *table.words)
+    cells = ([Text(visible(str(cell))) for cell in row] for row in table.rows[:most])
+    console.print(bare_table(table.header, cells, words=words, fold=True))
 
 
 def print_results(
@@ -67,15 +107,14 @@ def print_results(
         len("benchmark"), *(len(visible(result.benchmark)) for result in results)
     )
     name_width = min(longest, _NAME_WIDTH)
-    unbound = console.options.update(max_width=1_000)
-    for effect, errors in ((True, console.width >= _WIDE), (True, False), (False,) * 2):
-        table = _table(results, quoted, effect=effect, errors=errors)
+    kinds = ((True, console.width >= _WIDE), (True, False), (False, False))
+    tables = [
+        _table(results, quoted, effect=effect, errors=errors)
+        for effect, errors in kinds
+    ]
+    for table in tables:
         table.columns[0].width = name_width
-        needed = Measurement.get(console, unbound, table).maximum
-        if needed <= console.width:
-            break
-    else:
-        table.width = needed
+    table, needed = first_that_fits(tables, console)
     spare = max(0, console.width - needed)
     table.columns[0].width = min(longest, name_width + spare)
     console.print(table, crop=False)
@@ -101,17 +140,13 @@ def _table(
     has_copies = any(result.copies is not None for result in results)
     unit = primaries[0].effect_unit.replace("per example", "/")
 
-    columns = ["copies"] * has_copies
+    columns = ["benchmark", *["copies"] * has_copies]
     columns += [f"p\n{method}" for method in deciding] + ["verdict"]
     if effect:
         columns.append(f"effect\n{unit if errors else unit.split(' /')[0]}")
     columns += [f"{'AUC' if m in scores else 'p'}\n{m}" for m in beside]
     columns += [] if quoted is None else [quoted[0]]
-    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column("benchmark", overflow="fold")
-    for name in columns:
-        justify = "left" if name == "verdict" else "right"
-        table.add_column(name, justify=justify, no_wrap=True)
+    table = bare_table(columns, words=(0, columns.index("verdict")))
     for primary in primaries:
         name, verdict = primary.benchmark, primary.verdict or ""
         cells: list[str | Text] = [Text(visible(name))]

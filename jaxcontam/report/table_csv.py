@@ -77,12 +77,9 @@ def csv_cell(value: object) -> str:
 def _with_intervals(result: Result) -> dict[str, Any]:
     """A row with the ends of intervals that report.json leaves to be computed."""
     row = result_row(result)
-    gains = gains_of(result) if isinstance(result, OrderResult) else None
-    for gain in gains or ():
-        row["neighbours"] |= {
-            f"{gain.name}_low": gain.low,
-            f"{gain.name}_high": gain.high,
-        }
+    if isinstance(result, OrderResult) and (found := result.numbers.neighbours):
+        for name, gain in gains_of(found).items():
+            row["neighbours"] |= {f"{name}_low": gain.low, f"{name}_high": gain.high}
     return row
 
 

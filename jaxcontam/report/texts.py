@@ -1,7 +1,6 @@
 """`texts.jsonl`: one row a text, the evidence that a run's numbers follow from."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,56 +20,6 @@ SCORED: Mapping[str, type] = {"scores": dict, "text": str}
 """Fields of a row of scores."""
 ASKED: Mapping[str, type] = {"benchmark": str, "arm": str}
 """Fields of a row of completions."""
-
-
-def text_rows(
-    *,
-    texts: Sequence[str],
-    roles: Sequence[str],
-    sources: Sequence[str],
-    clusters: Sequence[object] | None,
-    n_tokens: np.ndarray,
-    left_out: np.ndarray,
-    scores: Mapping[str, np.ndarray],
-    p_values: np.ndarray | None,
-    p_adjusted: np.ndarray | None,
-    reference: np.ndarray | None = None,
-) -> list[dict[str, Any]]:
-    """One JSON row a text, in their order; a text without a score has null there.
-
-    Args:
-        texts: N texts.
-        roles: What is known of each.
-        sources: The file of each.
-        clusters: The document of each, or None.
-        n_tokens: (N,) scored tokens.
-        left_out: (N,) bool, texts of a prefix, which take part in no comparison.
-        scores: Method -> (N,) float64, NaN where there is none.
-        p_values: (N,) conformal p-values of the primary score, NaN where there is
-            none; or None.
-        p_adjusted: The same after Benjamini-Hochberg.
-        reference: (N, 2) what a model that saw none of the texts says of each; or None.
-    """
-    rows = []
-    for i, text in enumerate(texts):
-        row: dict[str, Any] = {
-            "id": i,
-            "source": sources[i],
-            "role": roles[i],
-            "text": text,
-            "n_tokens": int(n_tokens[i]),
-            "left_out": bool(left_out[i]),
-            "scores": {name: _number(values[i]) for name, values in scores.items()},
-        }
-        if clusters is not None:
-            row["cluster"] = clusters[i]
-        if reference is not None:
-            row[REFERENCE] = [_number(value) for value in reference[i].tolist()]
-        if p_values is not None and p_adjusted is not None:
-            row["p_value"] = _number(p_values[i])
-            row["p_adjusted"] = _number(p_adjusted[i])
-        rows.append(row)
-    return rows
 
 
 def texts_bytes(rows: Sequence[Mapping[str, Any]]) -> bytes:
@@ -141,7 +90,3 @@ def score_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
         name: np.array([row["scores"][name] for row in rows], np.float64)
         for name in rows[0]["scores"]
     }
-
-
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None

@@ -61,13 +61,7 @@ _N_CLOSEST = 3
 def unlearning_page(
     report: Report, texts: Sequence[ScreenedText], words: Words
 ) -> Page:
-    """The page of a run of `unlearning`.
-
-    Args:
-        report: What was found.
-        texts: Rows of `texts.jsonl`.
-        words: Of the screens and measures.
-    """
+    """The page of a run of `unlearning`."""
     screens, measures = unlearning_rows(report)
     sections = [Section([Paragraph(MEANING)])]
     sections += [
@@ -103,12 +97,7 @@ def unlearning_rows(
 def unlearning_sentences(
     rows: Sequence[ScreenResult | SimilarityResult], words: Words
 ) -> list[str]:
-    """What was found, and what speaks against it.
-
-    Args:
-        rows: Of one task or of all.
-        words: Of the screens and measures.
-    """
+    """What was found of one task or of all, and what speaks against it."""
     sentences = []
     said: set[tuple[str, str]] = set()
     for row in rows:
@@ -221,7 +210,7 @@ def _points(value: float, low: float | None, high: float | None) -> str:
 
 def _ratio_plot(screens: Sequence[ScreenResult], texts: Sequence[ScreenedText]) -> str:
     """Ratios of each screen, on a logarithmic axis, with the suspicious band."""
-    from jaxcontam.report.text_plots import histogram
+    from jaxcontam.report.plots import histogram
 
     bound = screens[0].bound
     furthest = max(_FURTHEST, bound**2)
@@ -244,7 +233,7 @@ def _ratio_plot(screens: Sequence[ScreenResult], texts: Sequence[ScreenedText]) 
 
 def _similarity_plot(method: str, texts: Sequence[ScreenedText], words: Words) -> str:
     """Likeness of every sample, suspicious texts beside others, as shares."""
-    from jaxcontam.report.text_plots import histogram
+    from jaxcontam.report.plots import histogram
 
     arms: dict[str, list[float]] = {"others": [], "suspicious": []}
     for text in texts:

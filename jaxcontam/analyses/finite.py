@@ -1,0 +1,28 @@
+"""A model whose scores are not finite is refused, by the place of the text."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+from jaxcontam.errors import InputError
+
+
+@contextlib.contextmanager
+def finite_scores(place: Callable[[int], str]) -> Iterator[None]:
+    """Refuse a score of the block that is not finite.
+
+    Args:
+        place: Index of a text -> where it stands, and what of it is not finite.
+
+    Raises:
+        InputError: If one is not.
+    """
+    # Imports JAX.
+    from jaxcontam.scoring.stored import NonFiniteScoreError
+
+    try:
+        yield
+    except NonFiniteScoreError as e:
+        raise InputError(
+            f"{place(e.sequence)} is not finite",
+            hint="check the checkpoint: its weights may hold NaN or be truncated",
+        ) from e
