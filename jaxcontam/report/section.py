@@ -118,6 +118,9 @@ class Section:
     is_folded: bool = False
 
 
+_OF_PROOFS = PageWords(limits=(), proves=True)
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """All that one HTML file shows.
@@ -137,7 +140,7 @@ class Page:
     verdict: str | None = None
     subtitle: str
     sections: Sequence[Section]
-    kind: PageWords = PageWords(limits=(), proves=True)
+    kind: PageWords = _OF_PROOFS
     methods: Sequence[tuple[str, str, str]] = ()
     limits: Sequence[str] = ()
     command: str
