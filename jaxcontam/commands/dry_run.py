@@ -10,6 +10,7 @@ from rich.table import Table
 
 from jaxcontam.commands.plan import floor_text
 from jaxcontam.errors import InputError
+from jaxcontam.methods.layouts import PairLayout
 from jaxcontam.methods.method import PairMethod, SequentialMethod
 from jaxcontam.methods.options import PlannedOptions
 from jaxcontam.methods.order_test import PlannedTest
@@ -140,8 +141,10 @@ def estimate_tests(
     tests = []
     positions: collections.Counter[tuple[int, ...]] = collections.Counter()
     promised: set[bytes] = set()
+    n_of_pairs = sum(isinstance(test.layout, PairLayout) for test in planned)
     for test in planned:
-        cost = test.layout.cost(scorer, promised)
+        is_alone = n_of_pairs == 1 and isinstance(test.layout, PairLayout)
+        cost = test.layout.cost(scorer, None if is_alone else promised)
         positions += cost.positions
         mde_low, mde_high = _mde_range(test)
         tests.append(
