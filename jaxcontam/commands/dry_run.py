@@ -15,6 +15,7 @@ from jaxcontam.methods.method import PairMethod, SequentialMethod
 from jaxcontam.methods.options import PlannedOptions
 from jaxcontam.methods.order_test import PlannedTest
 from jaxcontam.methods.power_designs import scored_design
+from jaxcontam.progress import waiting_for
 from jaxcontam.scoring.api.budget import Budget
 from jaxcontam.scoring.api.estimate import (
     ApiEstimate,
@@ -106,17 +107,21 @@ def dry_run(
     Raises:
         InputError: If nothing is known of what this kind of model costs.
     """
-    if isinstance(scorer, Scorer):
-        # Imports JAX, which a model of one's own has done before.
-        from jaxcontam.scoring.compiled import compiled_in
-
-        found = estimate_tests(
-            planned, scorer, price_per_hour=price_per_hour, compiled_in=compiled_in()
-        )
-    elif isinstance(scorer, RemoteScorer):
-        found = estimate_tests(planned, scorer, budget=budget)
-    else:
+    if not isinstance(scorer, Scorer | RemoteScorer):
         raise InputError("--dry-run: the cost of this kind of model is not known")
+    with waiting_for("compiling and timing a batch"):
+        if isinstance(scorer, Scorer):
+            # Imports JAX, which a model of one's own has done before.
+            from jaxcontam.scoring.compiled import compiled_in
+
+            found = estimate_tests(
+                planned,
+                scorer,
+                price_per_hour=price_per_hour,
+                compiled_in=compiled_in(),
+            )
+        else:
+            found = estimate_tests(planned, scorer, budget=budget)
     print_estimate(found, Terminal(), as_json=as_json)
     return dataclasses.asdict(found)
 
