@@ -4,10 +4,12 @@ Question: tokens a second against transformers' torch model (one by one with ful
 logits, batched with care, bfloat16) at fixed and real lengths; what moments, all
 membership scores of one pass, the store and compilation cost; what a shared prefix
 saves, and a cache when texts are written; re-draws against SciPy; orders of pair
-matrices through the exact law; forms of training many small models; a training step
-against a plain torch loop. Everything is measured in one run, ways in turn, on one
-core: ratios can be trusted where seconds cannot.
-Command: `python -m eval.speed`. Hardware: one CPU core, about 20 minutes, 4 GB.
+matrices through the exact law; how reading, checks and planning grow with a file;
+forms of training many small models; a training step against a plain torch loop.
+Everything is measured in one run, ways in turn, on one core: ratios can be trusted
+where seconds cannot.
+Command: `python -m eval.speed` (files of a million rows: `--only growth_million`,
+half an hour). Hardware: one CPU core, about 20 minutes, 4 GB.
 Needs torch (`pip install -e .[test]`). Headline: LOG.md.
 """
 
@@ -32,11 +34,13 @@ from jaxcontam.scoring.identity import cpu_name
 
 _TRAIN_ROUNDS = 5
 
-PARTS: Mapping[str, tuple[str, ...]] = {
+PARTS: Mapping[str, tuple[Any, ...]] = {
     "orders": ("host", "measure_orders"),
     "redraws": ("host", "measure_redraws"),
     "compiled": ("host", "measure_compiled"),
     "store": ("host", "measure_store"),
+    "growth": ("growth", "measure_growth", 5),
+    "growth_million": ("growth", "measure_growth", 6),
     "pairs": ("forward", "measure_pairs"),
     "generation": ("forward", "measure_generation"),
     "population": ("population", "measure_population"),
@@ -50,6 +54,9 @@ PARTS: Mapping[str, tuple[str, ...]] = {
 }
 """Part -> module of this package, its function, and the function's first arguments."""
 
+ON_DEMAND = ("growth_million",)
+"""Parts that are measured only where `--only` names them."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
@@ -60,7 +67,7 @@ class Speed:
     tiny: bool = False
     """Small models and few texts: a pulse run, whose numbers mean nothing."""
     only: tuple[str, ...] = ()
-    """Parts to measure (default: all)."""
+    """Parts to measure (default: all but growth_million)."""
     train: bool = False
     """Measure the training step alone, in five rounds."""
     out: Path = Path("runs/speed")
@@ -80,7 +87,8 @@ class Speed:
         """
         pin_to_one_core()
         make_folder(self.out)
-        parts = ("train",) if self.train else self.only or tuple(PARTS)
+        usual = tuple(name for name in PARTS if name not in ON_DEMAND)
+        parts = ("train",) if self.train else self.only or usual
         rounds = max(self.rounds, _TRAIN_ROUNDS) if self.train else self.rounds
         import_torch()
         packages = ("jax", "jaxlib", "torch", "transformers")

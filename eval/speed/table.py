@@ -221,6 +221,15 @@ def _store(found: Mapping[str, Any]) -> Iterable[str]:
     )
 
 
+def _growth(found: Mapping[str, Any]) -> Iterable[str]:
+    rows = " ".join(f"{n:>9,}" for n in found["rows"])
+    yield f"{'rows of a file':<14} {rows}  exponents"
+    for part, seconds in found["seconds"].items():
+        spent = " ".join(f"{own:7.2f} s" for own in seconds)
+        growth = ", ".join(f"{own:.2f}" for own in found["exponents"][part])
+        yield f"{part:<14} {spent}  {growth}"
+
+
 def _compiled(found: Mapping[str, Any]) -> Iterable[str]:
     yield (
         f"first scores, 30 M: {found['first_seconds']:.1f} s, in a second process "
@@ -279,6 +288,8 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any]], Iterable[str]]] = {
     "pairs": _shared_prefixes,
     "generation": _generation,
     "store": _store,
+    "growth": _growth,
+    "growth_million": _growth,
     "compiled": _compiled,
     "train": _train,
     "redraws": _redraws,

@@ -19,6 +19,7 @@ Dimension key
     Q  kinds of features, of which the best counts
 """
 
+import functools
 import itertools
 import re
 from collections.abc import Iterator, Sequence
@@ -162,15 +163,17 @@ def _vectors(rows: Sequence[str], read: ReadWords) -> Iterator["csr_array"]:
 
 def _signs(row: str) -> list[str]:
     """Signs, white space and shapes of words, each also with the one before it."""
-    found = [
-        _shape(token) if token[0].isalnum() else token for token in _SIGN.findall(row)
-    ]
+    found = [_shape(token) for token in _SIGN.findall(row)]
     pairs = itertools.pairwise(["", *found[:_AT_ENDS], *found[-_AT_ENDS:], ""])
     return [*found, *(f"{a} {b}" for a, b in pairs)]
 
 
+# Most words of a file come again and again.
+@functools.lru_cache(maxsize=2**14)
 def _shape(word: str) -> str:
-    """`a`, `A`, `Aa` or `0`: the case of a word, or that it begins with a digit."""
+    """`a`, `A`, `Aa` or `0`: the case of a word, or a digit first; a sign is itself."""
+    if not word[0].isalnum():
+        return word
     if word[0].isdigit():
         return "0"
     if word.istitle():
