@@ -25,7 +25,7 @@ from jaxcontam.methods.order_test import plan_test
 from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.scorer import Scorer
 
-_WORDS_A_ROW, _N_WORDS, _CONTEXT = 20, 5_000, 1_024
+_WORDS_A_ROW, _N_WORDS, _CONTEXT, _BATCH = 20, 5_000, 1_024, 4_096
 # What a first call imports is in no time.
 _WARM = 100
 
@@ -90,8 +90,8 @@ def _dry_run(benchmark: Benchmark) -> int:
         context=_CONTEXT,
         seed=0,
     )
-    shape = {"context": _CONTEXT, "batch_tokens": 2 * _CONTEXT}
-    scorer = Scorer(_unasked, **shape, pairs=PairScorer(_unasked, **shape))
+    pairs = PairScorer(_unasked, context=_CONTEXT, batch_tokens=_BATCH)
+    scorer = Scorer(_unasked, context=_CONTEXT, batch_tokens=_BATCH, pairs=pairs)
     return planned.layout.cost(scorer, None).n_targets
 
 

@@ -239,9 +239,8 @@ def plan_pairs(
         too_long = np.maximum(encoded.lengths[members] - length, 0)
         cut_N[members] += too_long.astype(np.int32)
         lengths_KS[k] = np.minimum(lengths_KS[k], length)
-    if wanted is None:
-        others_SS = ~np.eye(there_KS.shape[1], dtype=bool)
-        wanted = there_KS[:, :, None] & there_KS[:, None] & others_SS
+    others_SS = ~np.eye(there_KS.shape[1], dtype=bool)
+    all_KSS = there_KS[:, :, None] & there_KS[:, None] & others_SS
     start = np.array([] if prefix_id is None else [prefix_id], np.int32)
     return PairPlan(
         members=tuple(strata),
@@ -250,5 +249,5 @@ def plan_pairs(
         start=start,
         most=tuple(most),
         lengths=lengths_KS,
-        wanted=wanted,
+        wanted=all_KSS if wanted is None else wanted,
     )
