@@ -10,7 +10,7 @@ import rich.progress
 from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from jaxcontam.terminal import Terminal
+from jaxcontam.terminal import Terminal, visible
 
 Progress = Callable[[int, int], None]
 """Called with what is done and what there is in all, such as target tokens."""
@@ -53,11 +53,18 @@ def progress_bar(title: str, *, unit: str = "tok/s") -> Iterator[Progress]:
 
 
 @contextlib.contextmanager
-def waiting_for(title: str) -> Iterator[None]:
-    """Say on a terminal what a block does that cannot tell how far it is."""
+def waiting_for(title: str) -> Iterator[Callable[[str], None]]:
+    """Say on a terminal what a block does that cannot tell how far it is.
+
+    Yields:
+        A callback that takes what it does next.
+    """
     console = Terminal(stderr=True)
-    with console.status(title) if console.is_terminal else contextlib.nullcontext():
-        yield
+    if not console.is_terminal:
+        yield lambda words: None
+        return
+    with console.status(Text(title)) as status:
+        yield lambda words: status.update(Text(visible(words)))
 
 
 @contextlib.contextmanager

@@ -1,5 +1,7 @@
 """What makes the adjacency test exact: nothing in it depends on the published order."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -9,8 +11,13 @@ from jaxcontam.data.encoding import encode_examples
 from jaxcontam.methods import order_method
 from jaxcontam.methods.order_test import plan_test, score_test
 from jaxcontam.models.checkpoint import load_checkpoint
+from jaxcontam.scoring.cost import pair_cost
+from jaxcontam.scoring.identity import ScoreIdentity
 from jaxcontam.scoring.local import checkpoint_scorer
-from jaxcontam.scoring.pair_plan import ALL_TOKENS, plan_pairs
+from jaxcontam.scoring.pair_plan import ALL_TOKENS, PairPlan, plan_pairs
+from jaxcontam.scoring.pair_scorer import PairScorer
+from jaxcontam.scoring.scorer import Scorer
+from jaxcontam.scoring.store import ScoreStore
 from jaxcontam.stats.adjacency import FEWEST_EXAMPLES
 from jaxcontam.stats.strata import split_strata
 
@@ -106,3 +113,77 @@ def test_equal_examples_have_equal_rows_and_columns(model):
     others = [1, 2, 3, 4, 5]
     np.testing.assert_array_equal(matrix[0, others], matrix[6, others])
     np.testing.assert_array_equal(matrix[others, 0], matrix[others, 7])
+
+
+def planned_pairs(texts, name, **kwargs):
+    benchmark = Benchmark("x", tuple(texts), (None,) * len(texts))
+    return plan_test(
+        benchmark,
+        encoded(texts, **kwargs),
+        order_method(name),
+        prefix_id=0,
+        context=CONTEXT,
+        seed=0,
+    ).layout.plan
+
+
+def scorer_with(store):
+    def unasked(*_):
+        raise AssertionError("a dry run asks no model")
+
+    shape = {"context": CONTEXT, "batch_tokens": 512}
+    pairs = PairScorer(unasked, **shape, store=store)
+    return Scorer(unasked, **shape, pairs=pairs)
+
+
+def empty_store(folder):
+    names = [field.name for field in dataclasses.fields(ScoreIdentity)]
+    return ScoreStore(folder, ScoreIdentity(**dict.fromkeys(names, 0)))
+
+
+@pytest.mark.parametrize("name", ["adjacency", "direction"])
+def test_sizes_are_those_of_the_groups(name):
+    # Rows of up to 90 ids are cut.
+    plan = planned_pairs([*texts_of(37), "x" * 90, "y" * 90], name)
+    groups = [[len(ids) for ids in group.continuations] for group in plan.groups]
+    found = [
+        (len(group.prefix), max(own), len(own), sum(own))
+        for group, own in zip(plan.groups, groups, strict=True)
+    ]
+    sizes = plan.sizes
+    columns = (sizes.prefix, sizes.longest, sizes.n_continuations, sizes.n_targets)
+    assert sorted(zip(*map(np.ndarray.tolist, columns), strict=True)) == sorted(found)
+    assert plan.n_pairs == sum(map(len, groups))
+    assert plan.n_targets == sum(map(sum, groups))
+
+
+@pytest.mark.parametrize("name", ["adjacency", "direction"])
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_cost_of_new_pairs_lays_none_out(name, is_stored, tmp_path, monkeypatch):
+    """And it is the cost that the laid-out groups have, key by key."""
+    plan = planned_pairs(texts_of(61), name)
+    with monkeypatch.context() as patch:
+        patch.setattr(PairPlan, "_groups", None)
+        scorer = scorer_with(empty_store(tmp_path) if is_stored else None)
+        counted = pair_cost(scorer, plan, None)
+    laid_out = pair_cost(scorer_with(empty_store(tmp_path)), plan, set())
+    assert (counted.n_targets, counted.n_cached) == (laid_out.n_targets, 0)
+    assert counted.positions == laid_out.positions
+    assert counted.store_bytes == (laid_out.store_bytes if is_stored else 0)
+
+
+def test_pairs_that_are_scored_once_are_counted_once(tmp_path):
+    """Two strata of the same examples: the second costs nothing."""
+    texts = texts_of(8)
+    plan = planned_pairs([*texts, *texts], "adjacency")
+    assert plan.has_repeats and not planned_pairs(texts, "adjacency").has_repeats
+    cost = pair_cost(scorer_with(empty_store(tmp_path)), plan, None)
+    once = planned_pairs(texts, "adjacency")
+    expected = pair_cost(scorer_with(empty_store(tmp_path)), once, None)
+    assert cost.store_bytes == expected.store_bytes > 0
+
+
+def test_examples_are_repeats_where_they_are_cut_alike():
+    texts = ["same begin 1", "same begin 2", *texts_of(6)]
+    assert not planned_pairs(texts, "adjacency").has_repeats
+    assert planned_pairs(texts, "adjacency", max_example_tokens=6).has_repeats

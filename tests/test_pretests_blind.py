@@ -235,3 +235,14 @@ def test_a_gain_at_each_boundary_is_the_statistic():
 
 def refused(texts, **kwargs):
     return {test.name for test in blind_pretests(texts, **kwargs) if not test.passed}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_are_read_once_and_moved_as_numbers(kind):
+    """Also where a row, and tokens that it alone holds, are left out."""
+    texts = ["a b", "c  d!", "", "zz 9", "b a c", "d d", "e", "a", "f g"]
+    order = np.array([8, 0, 7, 2, 4, 6, 1, 5])
+    moved = copying.read_tokens(texts, kind).rows(order)
+    again = blind_matrices([texts[i] for i in order.tolist()], kind)
+    for one, other in zip(copying.matrices_of(moved, kind), again, strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from jaxcontam.stats.pretests.forward import forward_pretests
+from jaxcontam.stats.pretests import forward
+from jaxcontam.stats.pretests.forward import _handed_on, _scripts, forward_pretests
 from jaxcontam.stats.pretests.marks import numbers_by_place, scales
+from jaxcontam.stats.pretests.similarity import read_words
 from tests import pretest_files as files
 
 FORWARD = {
@@ -121,3 +123,29 @@ def test_scales_rise(earlier, later, scale):
 
 def refused(texts, **kwargs):
     return {test.name for test in forward_pretests(texts, **kwargs) if not test.passed}
+
+
+def test_words_are_handed_on_from_their_middle_place():
+    rows = ["x a b a", "a x", "c x c x", "x d"]
+    left, right = np.array([0, 2]), np.array([1, 3])
+    found = _handed_on(read_words(tuple(rows)).numbered, left, right)
+    # `a` at (1 + 3) / 2 of 3 and then at 0; `x` stands in too many rows.
+    np.testing.assert_allclose(found, [2 / 3, 0.0])
+
+
+def test_scripts_are_shares_of_letters(monkeypatch):
+    rows = ["ab é1", "", "漢b!", "aaa\ud800"]
+    found = _scripts(rows)
+    np.testing.assert_array_equal(found[0], [1 / 3, 0, 1 / 2, 0])
+    monkeypatch.setattr(forward, "_ROWS_AT_ONCE", 2)
+    np.testing.assert_array_equal(_scripts(rows), found)
+    letters = np.array([[1, 1, 1, 0], [0, 0, 0, 0], [0, 1, 0, 1], [3, 0, 0, 0]])
+    shares = letters / np.maximum(letters.sum(axis=1, keepdims=True), 1)
+    centred = shares - shares.mean(axis=0)
+    spread = np.linalg.eigvalsh(centred.T @ centred)[-2:]
+    np.testing.assert_allclose((found[1:] ** 2).sum(axis=1), spread)
+
+
+def test_digits_of_any_script_are_numbers():
+    (first, *_) = numbers_by_place(["no", "٣ birds", "4"])
+    np.testing.assert_array_equal(first, [np.nan, 3, 4])

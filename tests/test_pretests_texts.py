@@ -125,3 +125,40 @@ def test_passage_in_two_runs_is_permuted_within_instead():
     battery = pretest_battery(questions, {"passage": passages}, seed=0)
     remedies = {test.name: test.remedy for test in battery if not test.passed}
     assert remedies == {"shared_context:passage": "--group-field passage"}
+
+
+def test_vectors_are_those_of_the_formula():
+    """Entries of a row in the order in which its words come, to the last bit."""
+    rows = [["b", "a", "b"], [], ["a", "c", "a", "a"], ["c"], ["b", "d"]]
+    vectors = tfidf(rows)
+    number = {"b": 0, "a": 1, "c": 2, "d": 3}
+    df = {word: sum(word in row for row in rows) for word in number}
+    for i, row in enumerate(rows):
+        own = {
+            word: (1 + np.log(float(row.count(word)))) * np.log(len(rows) / df[word])
+            for word in dict.fromkeys(row)
+        }
+        norm = np.sqrt(sum(weight**2 for weight in own.values())) or 1.0
+        at = slice(vectors.indptr[i], vectors.indptr[i + 1])
+        assert vectors.indices[at].tolist() == [number[word] for word in own]
+        expected = np.array([weight / norm for weight in own.values()], np.float32)
+        np.testing.assert_array_equal(vectors.data[at], expected)
+
+
+def test_words_of_a_file_are_read_once_for_all_checks(monkeypatch):
+    """Also where a remedy is tried on the same rows."""
+    asked = []
+
+    def counted(text):
+        asked.append(text)
+        return words_of(text)
+
+    rng = np.random.default_rng(5)
+    texts = [" ".join(rng.choice(VOCABULARY, 10)) for _ in range(80)]
+    monkeypatch.setattr(similarity, "words_of", counted)
+    told = []
+    labels = [f"s{i // 20}" for i in range(80)]
+    pretest_battery(texts, {"label": labels}, seed=0, say=told.append)
+    assert asked == texts
+    assert told[:2] == ["words and fields", "random orders"]
+    assert "learned direction with --group-field label" in told

@@ -52,3 +52,17 @@ def test_a_function_draws_a_bar_in_a_notebook_and_is_silent_in_a_script(
     said = capsys.readouterr().err
     assert ("scoring orders: 100%" in said) == in_notebook
     assert in_notebook or said == ""
+
+
+def test_a_terminal_says_what_it_waits_for(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with progress.waiting_for("reading the files") as say:
+        say("checking [x]\x1b: words")
+    err = capsys.readouterr().err
+    assert r"checking [x]\x1b: words" in err
+
+
+def test_a_log_is_not_told_what_is_waited_for(capsys):
+    with progress.waiting_for("reading the files") as say:
+        say("checking x: words")
+    assert capsys.readouterr().err == ""

@@ -2,9 +2,9 @@
 
 Question: tokens a second against transformers' torch model (one by one with full
 logits, batched with care, bfloat16) at fixed and real lengths; what moments and all
-membership scores of one pass cost; a training step against a plain torch loop.
-Everything is measured in one run, ways in turn, on one core: ratios can be trusted
-where seconds cannot.
+membership scores of one pass cost; how reading, checks and planning grow with a file;
+a training step against a plain torch loop. Everything is measured in one run, ways in
+turn, on one core: ratios can be trusted where seconds cannot.
 Command: `python -m eval.speed`. Hardware: one CPU core, a quarter of an hour, 4 GB.
 Needs torch (`pip install -e .[test]`). Headline: LOG.md.
 """
@@ -27,7 +27,9 @@ from jaxcontam.report.document import make_folder, replace_bytes
 from jaxcontam.report.provenance import utc_now
 from jaxcontam.scoring.identity import cpu_name
 
-PARTS: Mapping[str, tuple[str, ...]] = {
+PARTS: Mapping[str, tuple[Any, ...]] = {
+    "growth": ("growth", "measure_growth", 5),
+    "growth_million": ("growth", "measure_growth", 6),
     "moments": ("scores", "measure_moments"),
     "membership": ("scores", "measure_membership"),
     "train": ("train", "measure_train"),
@@ -37,6 +39,9 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "real_124m": ("kernel", "measure_real", "124m"),
 }
 """Part -> module of this package, its function, and the function's first arguments."""
+
+ON_DEMAND = ("growth_million",)
+"""Parts that take half an hour, and are measured only where they are named."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +53,7 @@ class Speed:
     tiny: bool = False
     """Small models and few texts: a pulse run, whose numbers mean nothing."""
     only: tuple[str, ...] = ()
-    """Parts to measure (default: all)."""
+    """Parts to measure (default: all but growth_million)."""
     out: Path = Path("runs/speed")
     """Folder for speed.json."""
 
@@ -80,7 +85,7 @@ class Speed:
             "rounds": self.rounds,
             "tiny": self.tiny,
         }
-        for name in self.only or PARTS:
+        for name in self.only or [name for name in PARTS if name not in ON_DEMAND]:
             print(f"eval.speed: {name}", file=sys.stderr, flush=True)
             measured[name] = measure_part(name, self.rounds, tiny=self.tiny)
             measured["targets"] = judge(measured)

@@ -210,6 +210,13 @@ def _lines(measured: Mapping[str, Any]) -> Iterator[str]:
             f"{found['ratio_of_forwards']:.3f} x, "
             f"{found['host_us_a_text']:.0f} us a text for the scores"
         )
+    if found := measured.get("growth_million", measured.get("growth")):
+        rows = " ".join(f"{n:>9,}" for n in found["rows"])
+        yield f"{'rows of a file':<14} {rows}  exponents"
+        for part, seconds in found["seconds"].items():
+            spent = " ".join(f"{own:7.2f} s" for own in seconds)
+            growth = ", ".join(f"{own:.2f}" for own in found["exponents"][part])
+            yield f"{part:<14} {spent}  {growth}"
     if found := measured.get("train"):
         rates = found["tokens_per_second"]
         yield (

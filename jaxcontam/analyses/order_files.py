@@ -1,7 +1,7 @@
 """Files of an audit: read in published order, and their order checked."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -87,10 +87,20 @@ def read_files(texts: Texts, design: AuditDesign) -> AuditFiles:
     return AuditFiles(tuple(benchmarks), items)
 
 
-def check_files(files: AuditFiles, design: AuditDesign) -> CheckedFiles:
+def check_files(
+    files: AuditFiles,
+    design: AuditDesign,
+    *,
+    say: Callable[[str], None] = lambda words: None,
+) -> CheckedFiles:
     """Leave out repeats, run the pre-tests, and say what is to be scored.
 
     Needs no model. What `options` asks does not depend on the order of the file.
+
+    Args:
+        files: As read.
+        design: What is asked.
+        say: Told which file is looked at next, and for what.
     """
     if design.tests_options_alone:
         return CheckedFiles(files.benchmarks, {}, {}, ())
@@ -106,6 +116,7 @@ def check_files(files: AuditFiles, design: AuditDesign) -> CheckedFiles:
             seed=design.seed,
             group_field=design.group_field,
             block_field=design.block_field,
+            say=lambda words, name=file.name: say(f"checking {name}: {words}"),
         )
     if design.score_anyway or design.tests_options:
         return CheckedFiles(tuple(kept), pretests, n_repeats, ())
@@ -131,13 +142,14 @@ def order_checks(
     seed: int,
     group_field: str | None = None,
     block_field: str | None = None,
+    say: Callable[[str], None] = lambda words: None,
 ) -> tuple[Pretest, ...]:
     """The battery on a file as it is tested: in groups, or with blocks for examples."""
     if block_field is not None:
         benchmark = as_blocks(benchmark, block_starts(benchmark, block_field))
     groups = None if group_field is None else benchmark.groups(group_field)
     return pretest_battery(
-        benchmark.texts, columns(benchmark.rows), seed=seed, groups=groups
+        benchmark.texts, columns(benchmark.rows), seed=seed, groups=groups, say=say
     )
 
 

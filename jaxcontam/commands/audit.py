@@ -88,9 +88,9 @@ class Audit(ScoringFlags, AuditDesign):
         """`run` on the model that `opened` gives once the files were read."""
         watch = Stopwatch()
         command = ("audit", self.model, *map(str, self.benchmark), *flags_of(self))
-        with waiting_for("reading the files and checking their order"):
+        with waiting_for("reading the files") as say:
             files = read_files(self.benchmark, self)
-            checked = check_files(files, self)
+            checked = check_files(files, self, say=say)
         if is_first():
             console = Terminal(stderr=True)
             print_checks(checked.pretests, console)

@@ -7,10 +7,12 @@ from typing import Any
 
 from jaxcontam.commands.plan import floor_text
 from jaxcontam.errors import InputError
+from jaxcontam.methods.layouts import PairLayout
 from jaxcontam.methods.method import PairMethod, SequentialMethod
 from jaxcontam.methods.options import PlannedOptions
 from jaxcontam.methods.order_test import PlannedTest
 from jaxcontam.methods.power_designs import scored_design
+from jaxcontam.progress import waiting_for
 from jaxcontam.report.table import bare_table
 from jaxcontam.scoring.api.budget import Budget
 from jaxcontam.scoring.api.estimate import (
@@ -100,17 +102,21 @@ def dry_run(
     Raises:
         InputError: If nothing is known of what this kind of model costs.
     """
-    if isinstance(scorer, Scorer):
-        # Imports JAX, which a model of one's own has done before.
-        from jaxcontam.scoring.compiled import compiled_in
-
-        found = estimate_tests(
-            planned, scorer, price_per_hour=price_per_hour, compiled_in=compiled_in()
-        )
-    elif isinstance(scorer, RemoteScorer):
-        found = estimate_tests(planned, scorer, budget=budget)
-    else:
+    if not isinstance(scorer, Scorer | RemoteScorer):
         raise InputError("--dry-run: the cost of this kind of model is not known")
+    with waiting_for("compiling and timing a batch"):
+        if isinstance(scorer, Scorer):
+            # Imports JAX, which a model of one's own has done before.
+            from jaxcontam.scoring.compiled import compiled_in
+
+            found = estimate_tests(
+                planned,
+                scorer,
+                price_per_hour=price_per_hour,
+                compiled_in=compiled_in(),
+            )
+        else:
+            found = estimate_tests(planned, scorer, budget=budget)
     print_estimate(found, Terminal(), as_json=as_json)
     return dataclasses.asdict(found)
 
@@ -127,8 +133,10 @@ def estimate_tests(
     tests = []
     positions: collections.Counter[tuple[int, ...]] = collections.Counter()
     promised: set[bytes] = set()
+    n_of_pairs = sum(isinstance(test.layout, PairLayout) for test in planned)
     for test in planned:
-        cost = test.layout.cost(scorer, promised)
+        is_alone = n_of_pairs == 1 and isinstance(test.layout, PairLayout)
+        cost = test.layout.cost(scorer, None if is_alone else promised)
         positions += cost.positions
         mde_low, mde_high = _mde_range(test)
         tests.append(

@@ -77,6 +77,11 @@ class Records:
     def __contains__(self, key: str) -> bool:
         return key in self._places
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no value was there when the files were last read."""
+        return not self._places
+
     def refresh(self) -> None:
         """Read what other processes have added.
 

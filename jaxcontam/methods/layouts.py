@@ -85,12 +85,13 @@ class Layout(Protocol):
         """(n_examples,) int32, ids removed from each example."""
         ...
 
-    def cost(self, scorer: Costed, planned: set[bytes]) -> ScoringCost:
+    def cost(self, scorer: Costed, planned: set[bytes] | None) -> ScoringCost:
         """What scoring would cost; asks no model.
 
         Args:
             scorer: Says how batches are made and what the store holds.
-            planned: Keys that tests before this one put into the store; grows.
+            planned: Keys that tests before this one put into the store; grows. None
+                where no other test can ask for the same.
         """
         ...
 
@@ -146,7 +147,7 @@ class SequenceLayout:
         """See `Layout`."""
         return self.plan.cut
 
-    def cost(self, scorer: Costed, planned: set[bytes]) -> ScoringCost:
+    def cost(self, scorer: Costed, planned: set[bytes] | None) -> ScoringCost:
         """See `Layout`."""
         return sequence_cost(scorer, self.plan.sequences, planned)
 
@@ -214,7 +215,7 @@ class PairLayout:
     @property
     def n_scored(self) -> int:
         """See `Layout`."""
-        return sum(len(group.continuations) for group in self.plan.groups)
+        return self.plan.n_pairs
 
     @property
     def n_targets(self) -> int:
@@ -226,9 +227,9 @@ class PairLayout:
         """See `Layout`."""
         return self.plan.cut
 
-    def cost(self, scorer: Costed, planned: set[bytes]) -> ScoringCost:
+    def cost(self, scorer: Costed, planned: set[bytes] | None) -> ScoringCost:
         """See `Layout`."""
-        return pair_cost(scorer, self.plan.groups, planned)
+        return pair_cost(scorer, self.plan, planned)
 
     def score(self, scorer: SequenceScorer, progress: Progress | None) -> ScoredTest:
         """See `Layout`."""
@@ -276,7 +277,13 @@ def pair_columns(
         codes_KS: Groups within strata.
         runs_KS: Runs within strata.
     """
-    return [
-        statistic.n_orders(codes_S[row_S >= 0], runs_S[row_S >= 0])
-        for codes_S, runs_S, row_S in zip(codes_KS, runs_KS, published_KS, strict=True)
+    there_KS = published_KS >= 0
+    # Strata of a file are of few kinds.
+    kinds, of_K = np.unique(
+        np.stack([codes_KS, runs_KS, there_KS]), axis=1, return_inverse=True
+    )
+    n_columns = [
+        statistic.n_orders(codes_S[there_S > 0], runs_S[there_S > 0])
+        for codes_S, runs_S, there_S in kinds.swapaxes(0, 1)
     ]
+    return [n_columns[kind] for kind in of_K.tolist()]

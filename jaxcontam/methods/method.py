@@ -218,12 +218,7 @@ class PairMethod:
             encoded,
             prefix_id=prefix_id,
             context=file.context,
-            wanted=None
-            if whole
-            else [
-                needed_pairs(runs_S[: len(members)])
-                for runs_S, members in zip(runs_KS, strata, strict=True)
-            ],
+            wanted=None if whole else _needed_pairs(runs_KS, design.orders[:, 0]),
         )
         return PairLayout(
             design, codes_KS, runs_KS, plan, file.first_tokens, self.statistic
@@ -337,9 +332,20 @@ def stratum_runs(published_KS: np.ndarray, n_examples: int) -> np.ndarray:
     """
     length = run_length(n_examples)
     runs_KS = np.zeros(published_KS.shape, np.int64)
-    for runs_S, size in zip(runs_KS, (published_KS >= 0).sum(axis=1), strict=True):
-        runs_S[:size] = runs_of(int(size), length)
+    sizes_K = (published_KS >= 0).sum(axis=1)
+    for size in np.unique(sizes_K).tolist():
+        runs_KS[sizes_K == size, :size] = runs_of(size, length)
     return runs_KS
+
+
+def _needed_pairs(runs_KS: np.ndarray, published_KS: np.ndarray) -> np.ndarray:
+    """(K, S, S) bool, see `needed_pairs`; strata of one size have the same runs."""
+    K, S = runs_KS.shape
+    needed_KSS = np.zeros((K, S, S), bool)
+    sizes_K = (published_KS >= 0).sum(axis=1)
+    for size, k in zip(*np.unique(sizes_K, return_index=True), strict=True):
+        needed_KSS[sizes_K == size, :size, :size] = needed_pairs(runs_KS[k, :size])
+    return needed_KSS
 
 
 def pair_strata(evidence: Evidence) -> PairStrata:

@@ -111,7 +111,7 @@ class OptionLayout:
         """Nothing is cut: long items are scored in windows."""
         return np.zeros(self.n_items + self.n_without, np.int32)
 
-    def cost(self, scorer: Costed, planned: set[bytes]) -> ScoringCost:
+    def cost(self, scorer: Costed, planned: set[bytes] | None) -> ScoringCost:
         """See `Layout`."""
         return sequence_cost(scorer, self.plan.sequences, planned)
 

@@ -121,7 +121,7 @@ class DrawsInTurns:
         """See `Layout`: whole files are scored in windows, never cut."""
         return self.encoded.n_cut_ids
 
-    def cost(self, scorer: Costed, planned: set[bytes]) -> ScoringCost:
+    def cost(self, scorer: Costed, planned: set[bytes] | None) -> ScoringCost:
         """See `Layout`: of all orders, taken to cost what the first ones do."""
         first = self._plan(self._chunk(0))
         cost = sequence_cost(scorer, first.sequences, planned)

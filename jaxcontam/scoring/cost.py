@@ -10,8 +10,8 @@ from typing import Protocol
 
 import numpy as np
 
-from jaxcontam.scoring.pair_plan import PairGroup
-from jaxcontam.scoring.pair_scorer import pair_keys
+from jaxcontam.scoring.pair_plan import PairGroup, PairPlan
+from jaxcontam.scoring.pair_scorer import PairScorer, pair_keys
 from jaxcontam.scoring.rows import SUMS
 from jaxcontam.scoring.scorer import Scorer, batch_keys, n_targets
 from jaxcontam.scoring.store import ScoreStore, row_size
@@ -66,15 +66,17 @@ Costed = Scorer | Requests
 
 
 def sequence_cost(
-    scorer: Costed, sequences: Sequence[np.ndarray], planned: set[bytes]
+    scorer: Costed, sequences: Sequence[np.ndarray], planned: set[bytes] | None
 ) -> ScoringCost:
     """What `Scorer.sums` of sequences would cost; asks no model.
 
     Args:
         scorer: Its plan, and its store if it has one.
         sequences: As for `Scorer.sums`.
-        planned: Keys that plans before this one put into the store; grows.
+        planned: Keys that plans before this one put into the store; grows. None where
+            no other plan can ask for the same.
     """
+    planned = set() if planned is None else planned
     if not isinstance(scorer, Scorer):
         return scorer.sequence_cost(sequences, planned)
     rows, batches = scorer.plan(sequences)
@@ -96,13 +98,22 @@ def sequence_cost(
 
 
 def pair_cost(
-    scorer: Costed, groups: Sequence[PairGroup], planned: set[bytes]
+    scorer: Costed, plan: PairPlan, planned: set[bytes] | None
 ) -> ScoringCost:
-    """What `PairScorer.logprobs` of groups would cost; arguments as above."""
+    """What `PairScorer.logprobs` of a plan's groups would cost; arguments as above.
+
+    Where nothing can be there already, sizes say it all and no group is laid out.
+    """
+    is_alone = planned is None
+    planned = set() if planned is None else planned
     if not isinstance(scorer, Scorer):
-        return scorer.pairs.pair_cost(groups, planned)
+        return scorer.pairs.pair_cost(plan.groups, planned)
     pairs = scorer.pairs
     assert pairs is not None
+    store = pairs.store
+    if store is None or (is_alone and store.is_empty and not plan.has_repeats):
+        return _cost_of_sizes(pairs, plan)
+    groups = plan.groups
     asked = [
         _Asked(
             shape=batch.shape,
@@ -112,8 +123,22 @@ def pair_cost(
         )
         for batch in pairs.plan(groups)
     ]
-    total = sum(group.n_targets for group in groups)
-    return _cost(pairs.store, asked, total, planned)
+    return _cost(pairs.store, asked, plan.n_targets, planned)
+
+
+def _cost_of_sizes(pairs: PairScorer, plan: PairPlan) -> ScoringCost:
+    """Of pairs none of which is stored, or scored twice."""
+    sizes = plan.sizes
+    positions = {
+        shape: n * n_positions(shape) for shape, n in pairs.n_batches(sizes).items()
+    }
+    store_bytes = 0
+    if pairs.store is not None:
+        for n, times in zip(
+            *np.unique(sizes.n_targets, return_counts=True), strict=True
+        ):
+            store_bytes += int(times) * row_size(4 * int(n))
+    return ScoringCost(plan.n_targets, 0, collections.Counter(positions), store_bytes)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -8,10 +8,12 @@ Dimension key
     K  strata
     S  examples of the largest stratum
     N  examples
+    G  groups: an example and what is scored after it
     Q  choices of how many tokens of each example count
 """
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -47,26 +49,116 @@ class PairGroup:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class PairPlan:
-    """Pairs of one test.
+class GroupSizes:
+    """What the cost of groups depends on; all (G,) int64, in no order that counts.
 
     Attributes:
-        groups: One a stratum and example.
-        members: For each stratum its example indices in published order.
-        cut: (N,) int32, ids removed from each example in all.
-        n_shared: Ids at the start that all examples share; first tokens are counted
-            after them.
+        prefix: Ids of the prefix.
+        longest: Ids of the longest continuation.
+        n_continuations: How many there are.
+        n_targets: Ids that are scored.
     """
 
-    groups: tuple[PairGroup, ...]
+    prefix: np.ndarray
+    longest: np.ndarray
+    n_continuations: np.ndarray
+    n_targets: np.ndarray
+
+
+# Without slots, which leave no place for a cached property.
+@dataclasses.dataclass(frozen=True, eq=False)
+class PairPlan:
+    """Pairs of one test; their ids are laid out when they are first asked for.
+
+    Attributes:
+        members: For each stratum its example indices in published order.
+        cut: (N,) int32, ids removed from each example in all.
+        encoded: The benchmark's ids.
+        start: int32 ids before each prefix.
+        most: For each stratum the ids to which its examples are cut, or None.
+        lengths: (K, S) int64, ids of each example, cut; 0 in padding.
+        wanted: (K, S, S) bool, whether [k, i, j] is scored: j after i.
+    """
+
     members: tuple[np.ndarray, ...]
     cut: np.ndarray
-    n_shared: int
+    encoded: Encoded
+    start: np.ndarray
+    most: tuple[int | None, ...]
+    lengths: np.ndarray
+    wanted: np.ndarray
+
+    @property
+    def n_pairs(self) -> int:
+        """Pairs that are scored."""
+        return int(np.count_nonzero(self.wanted))
 
     @property
     def n_targets(self) -> int:
         """Target tokens that scoring will cost."""
-        return sum(group.n_targets for group in self.groups)
+        return int((self.wanted.sum(axis=1) * self.lengths).sum())
+
+    @property
+    def sizes(self) -> GroupSizes:
+        """What the cost of `groups` depends on."""
+        there_KS = self.lengths > 0
+        targets_KSS = self.wanted * self.lengths[:, None]
+        return GroupSizes(
+            prefix=(len(self.start) + self.lengths)[there_KS],
+            longest=targets_KSS.max(axis=2, initial=0)[there_KS],
+            n_continuations=self.wanted.sum(axis=2)[there_KS],
+            n_targets=targets_KSS.sum(axis=2)[there_KS],
+        )
+
+    @property
+    def has_repeats(self) -> bool:
+        """Whether two examples have the same ids, as they are cut."""
+        ids = {
+            self.encoded.cut(i, most).tobytes()
+            for members, most in zip(self.members, self.most, strict=True)
+            for i in members.tolist()
+        }
+        return len(ids) < sum(map(len, self.members))
+
+    @functools.cached_property
+    def groups(self) -> tuple[PairGroup, ...]:
+        """One a stratum and example."""
+        return tuple(
+            group for k in range(len(self.members)) for group in self._groups(k)
+        )
+
+    @functools.cached_property
+    def n_shared(self) -> int:
+        """Ids at the start that all examples share: those of a template.
+
+        First tokens are counted after them.
+        """
+        shortest = int(self.encoded.lengths.min())
+        first = self.encoded.ids[0][:shortest]
+        for own in self.encoded.ids:
+            differs = np.flatnonzero(own[: len(first)] != first)
+            if len(differs):
+                first = first[: int(differs[0])]
+        return len(first)
+
+    def _groups(self, k: int) -> list[PairGroup]:
+        members = self.members[k].tolist()
+        ids = [self.encoded.cut(i, self.most[k]) for i in members]
+        by_content = sorted(
+            range(len(ids)), key=lambda place: (len(ids[place]), ids[place].tobytes())
+        )
+        groups = []
+        for place in by_content:
+            others = [other for other in by_content if self.wanted[k, place, other]]
+            groups.append(
+                PairGroup(
+                    prefix=np.concatenate([self.start, ids[place]]),
+                    continuations=tuple(ids[other] for other in others),
+                    example=members[place],
+                    others=tuple(members[other] for other in others),
+                )
+            )
+        return groups
 
     def matrices(
         self, logprobs: Sequence[Sequence[np.ndarray]], first_tokens: Sequence[int]
@@ -108,7 +200,7 @@ def plan_pairs(
     *,
     prefix_id: int | None,
     context: int,
-    wanted: Sequence[np.ndarray] | None = None,
+    wanted: np.ndarray | None = None,
 ) -> PairPlan:
     """Lay out ordered pairs of each stratum: all, or those that are wanted.
 
@@ -120,52 +212,42 @@ def plan_pairs(
         encoded: The benchmark's ids.
         prefix_id: Put before each prefix if the tokenizer has one.
         context: Tokens that the model reads at once.
-        wanted: (S, S) bool for each stratum, true where [i, j] is to be scored; None
-            for all. At least one pair of each example.
+        wanted: (K, S, S) bool, true where [k, i, j] is to be scored; None for all.
+            At least one pair of each example, none with itself.
 
     Raises:
         InputError: If not even one token of each example fits.
     """
-    start = np.array([] if prefix_id is None else [prefix_id], np.int32)
+    sizes_K = np.array([len(members) for members in strata], np.int64)
+    there_KS = np.arange(sizes_K.max(initial=0)) < sizes_K[:, None]
+    lengths_KS = np.zeros(there_KS.shape, np.int64)
     cut_N = encoded.n_cut_ids.copy()
-    groups = []
-    for k, members in enumerate(strata):
-        lengths = encoded.lengths[members]
-        length = cut_to_budget(np.sort(lengths)[-2:], context - 1)
-        if length is not None:
-            if length <= len(encoded.separator):
-                raise InputError(
-                    f"no two examples fit the model's context of {context} tokens",
-                    hint="use a model with a longer context",
-                )
-            cut_N[members] += np.maximum(lengths - length, 0).astype(np.int32)
-        ids = {int(i): encoded.cut(int(i), length) for i in members}
-        by_content = sorted(ids, key=lambda i, ids=ids: (len(ids[i]), ids[i].tobytes()))
-        place = {int(i): position for position, i in enumerate(members)}
-        for example in by_content:
-            others = tuple(
-                i
-                for i in by_content
-                if i != example
-                and (wanted is None or wanted[k][place[example], place[i]])
+    most: list[int | None] = [None] * len(strata)
+    if len(strata):
+        lengths_KS[there_KS] = encoded.lengths[np.concatenate(strata)]
+    longest_K2 = np.sort(lengths_KS, axis=1)[:, -2:]
+    for k in np.flatnonzero(longest_K2.sum(axis=1) > context - 1).tolist():
+        length = cut_to_budget(longest_K2[k], context - 1)
+        assert length is not None
+        if length <= len(encoded.separator):
+            raise InputError(
+                f"no two examples fit the model's context of {context} tokens",
+                hint="use a model with a longer context",
             )
-            groups.append(
-                PairGroup(
-                    prefix=np.concatenate([start, ids[example]]),
-                    continuations=tuple(ids[i] for i in others),
-                    example=example,
-                    others=others,
-                )
-            )
-    return PairPlan(tuple(groups), tuple(strata), cut_N, _n_shared(encoded.ids))
-
-
-def _n_shared(ids: Sequence[np.ndarray]) -> int:
-    """Ids at the start that all examples share: those of a template."""
-    shortest = min(len(own) for own in ids)
-    first = ids[0][:shortest]
-    for own in ids:
-        differs = np.flatnonzero(own[: len(first)] != first)
-        if len(differs):
-            first = first[: int(differs[0])]
-    return len(first)
+        most[k] = length
+        members = strata[k]
+        too_long = np.maximum(encoded.lengths[members] - length, 0)
+        cut_N[members] += too_long.astype(np.int32)
+        lengths_KS[k] = np.minimum(lengths_KS[k], length)
+    others_SS = ~np.eye(there_KS.shape[1], dtype=bool)
+    all_KSS = there_KS[:, :, None] & there_KS[:, None] & others_SS
+    start = np.array([] if prefix_id is None else [prefix_id], np.int32)
+    return PairPlan(
+        members=tuple(strata),
+        cut=cut_N,
+        encoded=encoded,
+        start=start,
+        most=tuple(most),
+        lengths=lengths_KS,
+        wanted=all_KSS if wanted is None else wanted,
+    )

@@ -1,6 +1,7 @@
 """Pairs in, log-probabilities of every continuation out: batches, store, one host copy.
 
 Dimension key
+    G  groups
     I  prefixes of a batch
     P  ids of a prefix
     K  continuations of each prefix
@@ -15,7 +16,7 @@ import numpy as np
 
 from jaxcontam.progress import Progress
 from jaxcontam.scoring.batching import bucket_lengths
-from jaxcontam.scoring.pair_plan import PairGroup
+from jaxcontam.scoring.pair_plan import GroupSizes, PairGroup
 from jaxcontam.scoring.shares import Division, Together, divided_batches
 from jaxcontam.scoring.store import RowKeys, ScoreStore
 from jaxcontam.scoring.stored import NonFiniteScoreError, Work
@@ -161,8 +162,7 @@ class PairScorer:
         K = max((len(group.continuations) for group in groups), default=0)
         batches = []
         for length, members in sorted(of_length.items()):
-            at_once = max(1, self.batch_tokens // (length * (1 + K)))
-            n_rows = self.n_devices * _STEPS_A_BATCH * at_once
+            n_rows, _, _, at_once = self._shape(length, K)
             batches += [
                 PairBatch(
                     tuple(members[start : start + n_rows]), n_rows, K, length, at_once
@@ -170,6 +170,21 @@ class PairScorer:
                 for start in range(0, len(members), n_rows)
             ]
         return batches
+
+    def n_batches(self, sizes: GroupSizes) -> dict[tuple[int, ...], int]:
+        """How many batches of each shape `plan` makes of groups of these sizes."""
+        padded_G = _padded(sizes.prefix, sizes.longest, self.context)
+        K = int(sizes.n_continuations.max(initial=0))
+        found = {}
+        for length, n in zip(*np.unique(padded_G, return_counts=True), strict=True):
+            shape = self._shape(int(length), K)
+            found[shape] = -(-int(n) // shape[0])
+        return found
+
+    def _shape(self, length: int, K: int) -> tuple[int, int, int, int]:
+        """`PairBatch.shape` of a padded length."""
+        at_once = max(1, self.batch_tokens // (length * (1 + K)))
+        return self.n_devices * _STEPS_A_BATCH * at_once, K, length, at_once
 
 
 def groups_by_length(groups: Sequence[PairGroup], context: int) -> dict[int, list[int]]:
@@ -179,10 +194,9 @@ def groups_by_length(groups: Sequence[PairGroup], context: int) -> dict[int, lis
         ValueError: If a prefix or a continuation is empty, or the two together exceed
             the context.
     """
-    buckets = bucket_lengths(context)
-    of_length: dict[int, list[int]] = {}
+    longest_G = np.zeros(len(groups), np.int64)
     for i, group in enumerate(groups):
-        longest = max(len(ids) for ids in group.continuations)
+        longest_G[i] = longest = max(len(ids) for ids in group.continuations)
         if not len(group.prefix) or not min(len(c) for c in group.continuations):
             raise ValueError(f"group {i}: its prefix or a continuation is empty")
         if len(group.prefix) + longest > context + 1:
@@ -190,12 +204,22 @@ def groups_by_length(groups: Sequence[PairGroup], context: int) -> dict[int, lis
                 f"group {i}: {len(group.prefix)} + {longest} ids exceed the "
                 f"context of {context}"
             )
-        # One padded length for both: few programs to compile, and a prefix is a
-        # small part of the work.
-        longest = min(max(len(group.prefix), longest), context)
-        length = buckets[int(np.searchsorted(buckets, longest))]
+    prefix_G = np.array([len(group.prefix) for group in groups], np.int64)
+    of_length: dict[int, list[int]] = {}
+    for i, length in enumerate(_padded(prefix_G, longest_G, context).tolist()):
         of_length.setdefault(length, []).append(i)
     return of_length
+
+
+def _padded(prefix_G: np.ndarray, longest_G: np.ndarray, context: int) -> np.ndarray:
+    """(G,) int64, one padded length for a prefix and its longest continuation.
+
+    Few programs to compile, and a prefix is a small part of the work.
+    """
+    buckets = np.array(bucket_lengths(context))
+    return buckets[
+        np.searchsorted(buckets, np.minimum(np.maximum(prefix_G, longest_G), context))
+    ]
 
 
 def by_continuation(group: PairGroup, value: np.ndarray) -> list[np.ndarray]:

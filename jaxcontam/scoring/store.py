@@ -80,6 +80,11 @@ class ScoreStore(RowKeys):
         """Whether a row was there when the folder was last read."""
         return key.hex() in self._records
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no row was there when the folder was last read."""
+        return self._records.is_empty
+
     def holds(self, keys: Sequence[bytes]) -> bool:
         """Whether all keys are there, looking once more at the folder if not."""
         if self._knows(keys):

@@ -120,7 +120,8 @@ def published_orders(
         with a single order are left out.
     """
     codes = [_group_codes(stratum_N, groups) for stratum_N in strata]
-    kept = [k for k, own in enumerate(codes) if len(np.unique(own)) < len(own)]
+    # Codes count up from 0.
+    kept = [k for k, own in enumerate(codes) if own.max() + 1 < len(own)]
     largest = max((len(strata[k]) for k in kept), default=0)
     orders_K1S = np.full((len(kept), 1, largest), -1, np.int32)
     codes_KS = np.zeros((len(kept), largest), np.int64)

@@ -191,9 +191,14 @@ def _strata(
     matrices: Sequence[np.ndarray], codes: Sequence[np.ndarray]
 ) -> list[_Strata]:
     """Strata with more than one order, those of one pattern together."""
+    known: dict[bytes, np.ndarray] = {}
     patterns: dict[bytes, tuple[np.ndarray, list[np.ndarray]]] = {}
     for matrix_SS, codes_S in zip(matrices, codes, strict=True):
-        own_S = value_codes(codes_S.tolist()).astype(np.int64)
+        # Without groups all strata are alike.
+        written = codes_S.tobytes()
+        if written not in known:
+            known[written] = value_codes(codes_S.tolist()).astype(np.int64)
+        own_S = known[written]
         if len(own_S) < FEWEST_EXAMPLES or own_S.max() == len(own_S) - 1:
             continue
         patterns.setdefault(own_S.tobytes(), (own_S, []))[1].append(matrix_SS)

@@ -8,7 +8,7 @@ Dimension key
 import dataclasses
 import functools
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from jaxcontam.stats.pretests.null import (
     tail_p,
     value_codes,
 )
+from jaxcontam.stats.pretests.similarity import ReadWords, read_words
 
 __all__ = ["LEVEL", "pretest_battery"]
 
@@ -52,6 +53,7 @@ def pretest_battery(
     seed: int,
     groups: Sequence[object] | None = None,
     blocks: Sequence[object] | None = None,
+    say: Callable[[str], None] = lambda words: None,
 ) -> tuple[Pretest, ...]:
     """Tests of the file's order, Holm-corrected at 0.01; no model is asked.
 
@@ -78,9 +80,14 @@ def pretest_battery(
         groups: With `--group-field`: permute only among equal values, the null
             that the order test then assumes.
         blocks: With `--block-field`: permute runs of equal value as wholes.
+        say: Told what is looked at next.
     """
-    checks = checks_of(texts, fields)
-    tests = _run(checks, texts, seed=seed, groups=groups, blocks=blocks)
+    # Several checks read the same rows, and remedies read them again.
+    read = functools.lru_cache(maxsize=2)(read_words)
+    run = functools.partial(_run, seed=seed, read=read)
+    say("words and fields")
+    checks = checks_of(texts, fields, read=read)
+    tests = run(checks, texts, groups=groups, blocks=blocks, say=say)
     if groups is not None or blocks is not None:
         return tests
     works: dict[str, bool] = {}
@@ -91,13 +98,18 @@ def pretest_battery(
         if len(works) == _REMEDIES:
             break
         flag, value = shlex.split(test.remedy)
+
+        def tell(words: str, remedy: str = test.remedy) -> None:
+            say(f"{words} with {remedy}")
+
         if flag == "--group-field":
-            again = _run(checks, texts, seed=seed, groups=fields[value])
+            again = run(checks, texts, groups=fields[value], say=tell)
         elif flag == "--block-field":
-            again = _run(checks, texts, seed=seed, blocks=fields[value])
+            again = run(checks, texts, blocks=fields[value], say=tell)
         else:
             others = texts_of_flags(flag, value, fields)
-            again = _run(checks_of(others, fields), others, seed=seed)
+            tell("words and fields")
+            again = run(checks_of(others, fields, read=read), others, say=tell)
         works[test.remedy] = all(other.passed for other in again)
     # What cures the whole battery cures each of its checks.
     of_all = [remedy for remedy in works if works[remedy]]
@@ -140,20 +152,33 @@ def _run(
     texts: Sequence[str],
     *,
     seed: int,
+    read: ReadWords,
+    say: Callable[[str], None],
     groups: Sequence[object] | None = None,
     blocks: Sequence[object] | None = None,
 ) -> tuple[Pretest, ...]:
     """The checks against orders that keep to groups or blocks."""
+    say("random orders")
     found = _by_permutation(checks, len(texts), seed, groups, blocks)
     for check in checks:
         if check.matrices is not None:
             found[check.name] = _in_strata(check, len(texts), seed, groups, blocks)
     tests = [found[check.name] for check in checks]
+    say("copying scorers")
     blind = blind_pretests(texts, groups=groups, blocks=blocks, seed=seed)
-    forward = forward_pretests(texts, groups=groups, blocks=blocks, seed=seed)
+    say("what points forward")
+    forward = forward_pretests(
+        texts, groups=groups, blocks=blocks, seed=seed, read=read
+    )
     others = [*tests, *forward, *blind]
+    say("learned direction")
     learned = learned_direction(
-        texts, groups=groups, blocks=blocks, n_checks=1 + len(others), seed=seed
+        texts,
+        groups=groups,
+        blocks=blocks,
+        n_checks=1 + len(others),
+        seed=seed,
+        read=read,
     )
     return gate([*others, learned])
 

@@ -26,7 +26,7 @@ from jaxcontam.stats.pretests.attraction import (
     far_apart,
     two_sided_p,
 )
-from jaxcontam.stats.pretests.copying import KINDS, Kind, blind_matrices
+from jaxcontam.stats.pretests.copying import KINDS, Kind, matrices_of, read_tokens
 from jaxcontam.stats.pretests.gate import gate
 from jaxcontam.stats.pretests.null import joined_runs, value_codes
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE
@@ -125,15 +125,16 @@ def direction_of(
 def _of_kind(
     rows: list[str], codes_N: np.ndarray, kind: Kind, *, seed: int
 ) -> list[Pretest]:
-    matrices = blind_matrices(rows, kind)
+    tokens = read_tokens(rows, kind)
+    matrices = matrices_of(tokens, kind)
     codes = _split(codes_N, matrices)
     near, far = attraction_of(matrices, codes, seed=seed)
     order = far_apart(len(rows))
-    apart = blind_matrices([rows[i] for i in order.tolist()], kind)
+    apart = matrices_of(tokens.rows(order), kind)
     runs, _ = attraction_of(apart, _split(codes_N[order], apart), seed=seed)
     if len(matrices) < _STRATA:
         # Smaller strata before fewer signs: 2 ^ -K must not bind.
-        matrices = blind_matrices(rows, kind, size=_SMALL)
+        matrices = matrices_of(tokens, kind, size=_SMALL)
         codes = _split(codes_N, matrices)
     found = {
         "attraction": near,

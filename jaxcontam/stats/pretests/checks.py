@@ -71,14 +71,19 @@ def points_forward(kind: str) -> bool:
 
 
 def checks_of(
-    texts: Sequence[str], fields: Mapping[str, Sequence[object]]
+    texts: Sequence[str],
+    fields: Mapping[str, Sequence[object]],
+    *,
+    read: similarity.ReadWords = similarity.read_words,
 ) -> list[Check]:
     """Every check of a file; see `pretest_battery`."""
     found = look_at(fields, texts)
-    return [*_checks_of_texts(texts, found), *_checks_of_fields(found)]
+    return [*_checks_of_texts(texts, found, read), *_checks_of_fields(found)]
 
 
-def _checks_of_texts(texts: Sequence[str], fields: Sequence[Field]) -> Iterator[Check]:
+def _checks_of_texts(
+    texts: Sequence[str], fields: Sequence[Field], read: similarity.ReadWords
+) -> Iterator[Check]:
     lengths = [len(text) for text in texts]
     length_rank_N = series.centred_ranks(lengths)
     yield Check("length_autocorrelation", series.autocorrelation(length_rank_N))
@@ -95,8 +100,8 @@ def _checks_of_texts(texts: Sequence[str], fields: Sequence[Field]) -> Iterator[
         if field.is_id and field.is_read and field.n_distinct == len(texts)
     ]
     bare = without(texts, ids)
-    words = [similarity.words_of(text) for text in bare]
-    vectors_NV = similarity.tfidf(words)
+    found = read(tuple(bare))
+    words, vectors_NV = found.words, found.vectors
     if len(texts) <= similarity.MATRIX_EXAMPLES:
         yield Check("tfidf_adjacency", similarity.similar_neighbours(vectors_NV))
     else:

@@ -95,6 +95,37 @@ class _Rows:
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
 
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Tokens:
+    """Rows as a kind of scorer reads them.
+
+    Attributes:
+        tokens: (T,) int64, numbers of the tokens of all rows.
+        lengths: (N,) int64, tokens of each row.
+        n_kinds: Distinct tokens.
+    """
+
+    tokens: np.ndarray
+    lengths: np.ndarray
+    n_kinds: int
+
+    def rows(self, order: np.ndarray) -> "Tokens":
+        """Some of the rows, in an order."""
+        lengths_N = self.lengths[order]
+        starts_N = (np.cumsum(self.lengths) - self.lengths)[order]
+        shift_N = starts_N - (np.cumsum(lengths_N) - lengths_N)
+        tokens_T = self.tokens[
+            np.arange(lengths_N.sum()) + np.repeat(shift_N, lengths_N)
+        ]
+        numbers_T, n_kinds = _renumbered(tokens_T)
+        return Tokens(numbers_T, lengths_N, n_kinds)
+
+
+def read_tokens(texts: Sequence[str], kind: Kind) -> Tokens:
+    """Tokens of rows, for `matrices_of`."""
+    return _words(texts) if kind == "words" else _characters(texts)
+
+
 def blind_matrices(
     texts: Sequence[str], kind: Kind, *, size: int = BLOCK
 ) -> list[np.ndarray]:
@@ -123,12 +154,18 @@ def blind_matrices(
         Cache language model (Kuhn and De Mori 1990) over n-grams, smoothed by
         Dirichlet priors (MacKay and Peto 1995).
     """
-    if not texts:
+    return matrices_of(read_tokens(texts, kind), kind, size=size)
+
+
+def matrices_of(tokens: Tokens, kind: Kind, *, size: int = BLOCK) -> list[np.ndarray]:
+    """`blind_matrices` of rows that were read."""
+    if not len(tokens.lengths):
         return []
     cache = _CACHES[kind]
-    rows, size = _rows_of(texts, kind, cache.budget, size)
+    rows, size = _rows_of(tokens, cache.budget, size)
     heap_T = _heap(rows)
-    sizes_K = np.array([len(block) for block in split_strata(len(texts), size)])
+    n_rows = len(rows.lengths)
+    sizes_K = np.array([len(block) for block in split_strata(n_rows, size)])
     ends_K = np.cumsum(sizes_K)
     begins_K = np.append(rows.starts(), len(rows.tokens))[np.append(0, ends_K)]
     matrices: list[np.ndarray] = []
@@ -222,12 +259,9 @@ def _heap(rows: _Rows) -> np.ndarray:
     return (others_T + _HEAP / rows.n_kinds) / (n_others_T + _HEAP)
 
 
-def _rows_of(
-    texts: Sequence[str], kind: Kind, budget: int, size: int
-) -> tuple[_Rows, int]:
+def _rows_of(tokens: Tokens, budget: int, size: int) -> tuple[_Rows, int]:
     """The rows, cut to the budget, and how many of them make a block at most."""
-    read = _words if kind == "words" else _characters
-    tokens_T, lengths_N, n_kinds = read(texts)
+    tokens_T, lengths_N, n_kinds = tokens.tokens, tokens.lengths, tokens.n_kinds
     cap = cut_to_budget(lengths_N, budget)
     if cap is not None and cap < _FEWEST_TOKENS:
         size = min(size, _SMALL_BLOCK)
@@ -240,7 +274,7 @@ def _rows_of(
         cap = max(cap, 2)
         tokens_T = tokens_T[(within_T < (cap + 1) // 2) | (left_T <= cap // 2)]
         lengths_N = np.minimum(lengths_N, cap)
-    n, lengths_N = len(texts), lengths_N + 2
+    n, lengths_N = len(lengths_N), lengths_N + 2
     ends_N = np.cumsum(lengths_N)
     is_text_T = np.ones(len(tokens_T) + 2 * n, bool)
     is_text_T[ends_N - lengths_N] = is_text_T[ends_N - 1] = False
@@ -250,17 +284,24 @@ def _rows_of(
     return _Rows(framed_T, lengths_N, n_kinds + _FIRST), size
 
 
-def _words(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, int]:
-    """Numbers of the tokens of all rows, tokens of each row, distinct tokens."""
+def _words(texts: Sequence[str]) -> Tokens:
     found = [_TOKEN.findall(text) for text in texts]
     flat = [token for tokens in found for token in tokens]
     numbers = {token: i for i, token in enumerate(dict.fromkeys(flat))}
     tokens_T = np.fromiter(map(numbers.__getitem__, flat), np.int64, len(flat))
-    return tokens_T, np.array([len(tokens) for tokens in found]), len(numbers)
+    lengths_N = np.array([len(tokens) for tokens in found], np.int64)
+    return Tokens(tokens_T, lengths_N, len(numbers))
 
 
-def _characters(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, int]:
-    """The same of characters."""
+def _characters(texts: Sequence[str]) -> Tokens:
     joined = "".join(texts).encode("utf-32-le", "surrogatepass")
-    kinds, tokens_T = np.unique(np.frombuffer(joined, "<u4"), return_inverse=True)
-    return tokens_T, np.array([len(text) for text in texts]), len(kinds)
+    points_T = np.frombuffer(joined, "<u4").astype(np.int64)
+    lengths_N = np.array([len(text) for text in texts], np.int64)
+    numbers_T, n_kinds = _renumbered(points_T)
+    return Tokens(numbers_T, lengths_N, n_kinds)
+
+
+def _renumbered(numbers_T: np.ndarray) -> tuple[np.ndarray, int]:
+    """Numbers without gaps, in the same order, and how many are distinct."""
+    is_there_V = np.bincount(numbers_T) > 0
+    return (np.cumsum(is_there_V) - 1)[numbers_T], int(is_there_V.sum())

@@ -12,14 +12,18 @@ the rows beside each other are alike, as an answer and its own question are.
 
 Dimension key
     N  rows
+    T  words, or characters, of rows
+    V  distinct ones
+    E  distinct words of each row, one row after the other
     P  pairs of neighbours within a stratum
     K  strata
     Q  statistics of one kind, of which the best counts
 """
 
 import re
+import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,7 +45,7 @@ from jaxcontam.stats.pretests.null import (
     neighbour_pairs,
     value_codes,
 )
-from jaxcontam.stats.pretests.similarity import tfidf, words_of
+from jaxcontam.stats.pretests.similarity import NumberedWords, ReadWords, read_words
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -52,6 +56,8 @@ _SIZE, _SMALL, _SHORT = 8, 5, 320
 _FEW_ROWS, _RARE = 3, 0.02
 # First words that may tell speakers apart, letters that may tell languages apart.
 _SPEAKERS, _LETTERS, _COMPONENTS = 4, 64, 2
+# Code points of Unicode, and rows whose characters are in memory at once.
+_POINTS, _ROWS_AT_ONCE = sys.maxunicode + 1, 5_000
 
 _REFERS = re.compile(
     r"^\W*(?:this|that|these|those|he|she|it|they|his|her|its|their|him|them|"
@@ -72,6 +78,7 @@ def forward_pretests(
     groups: Sequence[object] | None = None,
     blocks: Sequence[object] | None = None,
     seed: int = 0,
+    read: ReadWords = read_words,
 ) -> tuple[Pretest, ...]:
     """Whether rows point forward: what counts on, what is taken up, who answers.
 
@@ -91,6 +98,7 @@ def forward_pretests(
         groups: Compare rows of equal value only.
         blocks: Take runs of equal value as rows.
         seed: Seeds the drawn signs.
+        read: Reads words.
 
     Returns:
         Directional rows that pass or not by Holm over these alone; see `gate`.
@@ -107,12 +115,10 @@ def forward_pretests(
     left_P, right_P, stratum_P = neighbour_pairs(codes_N, size)
     found: dict[str, np.ndarray] = {}
     if len(left_P):
-        words = [words_of(row) for row in rows]
-        vectors_NV = tfidf(words)
-        products = vectors_NV[left_P].multiply(vectors_NV[right_P])
-        alike_P = np.asarray(products.sum(axis=1), np.float64).ravel()
+        in_rows = read(tuple(rows))
+        alike_P = _products(in_rows.vectors[left_P], in_rows.vectors[right_P])
         for name, marks_QN in {
-            "turns": _speakers(rows, words),
+            "turns": _speakers(rows, in_rows.words),
             "translations": _scripts(rows),
         }.items():
             found[name] = alike_P * (marks_QN[:, left_P] - marks_QN[:, right_P])
@@ -123,7 +129,7 @@ def forward_pretests(
                 _made_known(rows, left_P, right_P)[None],
             ]
         )
-        found["names"] = _handed_on(words, left_P, right_P)[None]
+        found["names"] = _handed_on(in_rows.numbered, left_P, right_P)[None]
         found["numbers"] = _rises(numbers_by_place(rows), 0, left_P, right_P)
         values_QN, cycles = scales(rows)
         found["dates"] = np.concatenate(
@@ -191,30 +197,24 @@ def _rises(
 
 
 def _handed_on(
-    words: Sequence[Sequence[str]], left_P: np.ndarray, right_P: np.ndarray
+    words: NumberedWords, left_P: np.ndarray, right_P: np.ndarray
 ) -> np.ndarray:
     """(P,) how much later words of both stand in the first row than in the next."""
     from scipy.sparse import csr_array
 
-    n_rows = Counter(word for row in words for word in set(row))
-    most = max(_FEW_ROWS, _RARE * len(words))
-    rare = [word for word, n in n_rows.items() if 2 <= n <= most]
-    number = {word: i for i, word in enumerate(rare)}
-    rows: list[int] = []
-    columns: list[int] = []
-    places: list[float] = []
-    for i, row in enumerate(words):
-        last = max(len(row) - 1, 1)
-        found: dict[int, list[float]] = {}
-        for place, word in enumerate(row):
-            if word in number:
-                found.setdefault(number[word], []).append(place / last)
-        rows += [i] * len(found)
-        columns += found
-        places += [sum(at) / len(at) for at in found.values()]
-    shape = (len(words), max(1, len(number)))
-    place_NV = csr_array((np.array(places, np.float64), (rows, columns)), shape)
-    there_NV = csr_array((np.ones(len(rows)), (rows, columns)), shape)
+    row_T = words.row
+    within_T = np.arange(len(row_T)) - (np.cumsum(words.sizes) - words.sizes)[row_T]
+    place_T = within_T / np.maximum(words.sizes - 1, 1)[row_T]
+    # A word that stands in a row more than once stands in the middle of its places.
+    n_E = np.bincount(words.entry)
+    place_E = np.bincount(words.entry, place_T) / n_E
+    rows_E, words_E = row_T[words.is_first], words.numbers[words.is_first]
+    n_rows_E = np.bincount(words_E)[words_E]
+    most = max(_FEW_ROWS, _RARE * len(words.sizes))
+    rare_E = (n_rows_E >= 2) & (n_rows_E <= most)
+    at, shape = (rows_E[rare_E], words_E[rare_E]), (len(words.sizes), words.n_kinds + 1)
+    place_NV = csr_array((place_E[rare_E], at), shape)
+    there_NV = csr_array((np.ones(len(at[0])), at), shape)
     later = _products(place_NV[left_P], there_NV[right_P])
     return later - _products(there_NV[left_P], place_NV[right_P])
 
@@ -246,22 +246,46 @@ def _speakers(rows: Sequence[str], words: Sequence[Sequence[str]]) -> np.ndarray
 
 def _scripts(rows: Sequence[str]) -> np.ndarray:
     """(Q, N) share of letters beyond ASCII, and what tells rows' letters apart most."""
-    letters = [Counter(c for c in row if c.isalpha()) for row in rows]
-    total: Counter[str] = Counter()
-    for own in letters:
-        total.update(own)
-    frequent = sorted(total, key=lambda c: (-total[c], c))[:_LETTERS]
-    sizes_N = np.array([max(own.total(), 1) for own in letters], np.float64)
-    beyond_N = np.array(
-        [sum(n for c, n in own.items() if ord(c) > 127) for own in letters]
+    counts_V = sum(
+        (np.bincount(points_T, minlength=_POINTS) for points_T, _ in _points(rows)),
+        np.zeros(_POINTS, np.int64),
     )
-    shares_NV = np.array([[own[c] for c in frequent] for own in letters], np.float64)
-    shares_NV = shares_NV.reshape(len(rows), len(frequent)) / sizes_N[:, None]
+    letters = [c for c in np.flatnonzero(counts_V).tolist() if chr(c).isalpha()]
+    frequent = sorted(letters, key=lambda c: (-counts_V[c], c))[:_LETTERS]
+    # One column a frequent letter, then other letters, then what is none.
+    n_frequent = len(frequent)
+    column_V = np.full(_POINTS, n_frequent + 1)
+    column_V[letters] = n_frequent
+    column_V[frequent] = np.arange(n_frequent)
+    counts, beyond = [np.zeros((0, n_frequent + 2), np.int64)], [np.zeros(0, np.int64)]
+    for points_T, row_T in _points(rows):
+        columns_T, n = column_V[points_T], int(row_T[-1]) + 1
+        cells_T = row_T * (n_frequent + 2) + columns_T
+        found = np.bincount(cells_T, minlength=n * (n_frequent + 2))
+        counts.append(found.reshape(n, -1))
+        beyond_T = (columns_T <= n_frequent) & (points_T > 127)
+        beyond.append(np.bincount(row_T[beyond_T], minlength=n))
+    counts_NV, beyond_N = np.concatenate(counts), np.concatenate(beyond)
+    sizes_N = np.maximum(counts_NV[:, :-1].sum(axis=1), 1).astype(np.float64)
+    shares_NV = counts_NV[:, :n_frequent] / sizes_N[:, None]
     centred_NV = shares_NV - shares_NV.mean(axis=0)
     # The main directions of the letters' covariance, which no order changes.
     _, vectors_VV = np.linalg.eigh(centred_NV.T @ centred_NV)
     main_NQ = centred_NV @ vectors_VV[:, -_COMPONENTS:]
     return np.concatenate([(beyond_N / sizes_N)[None], main_NQ.T])
+
+
+def _points(rows: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Code points of a few rows at a time, and the row of each, counted from 0.
+
+    A line feed ends each row, so that every row has one.
+    """
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
+        some = rows[start : start + _ROWS_AT_ONCE]
+        text = "".join(f"{row}\n" for row in some)
+        points_T = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+        sizes_N = np.array([len(row) + 1 for row in some])
+        yield points_T.astype(np.int64), np.repeat(np.arange(len(some)), sizes_N)
 
 
 def _words_after(pattern: re.Pattern[str], row: str) -> set[str]:

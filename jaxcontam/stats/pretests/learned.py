@@ -19,6 +19,7 @@ Dimension key
     Q  kinds of features, of which the best counts
 """
 
+import functools
 import itertools
 import re
 from collections.abc import Iterator, Sequence
@@ -35,7 +36,12 @@ from jaxcontam.stats.pretests.null import (
     neighbour_pairs,
     value_codes,
 )
-from jaxcontam.stats.pretests.similarity import cosines, tfidf, words_of
+from jaxcontam.stats.pretests.similarity import (
+    ReadWords,
+    cosines,
+    read_words,
+    tfidf,
+)
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -63,6 +69,7 @@ def learned_direction(
     blocks: Sequence[object] | None = None,
     n_checks: int = 1,
     seed: int = 0,
+    read: ReadWords = read_words,
 ) -> Pretest:
     """Whether the direction of some strata foretells that of others.
 
@@ -84,6 +91,7 @@ def learned_direction(
         blocks: Take runs of equal value as rows.
         n_checks: Checks of the battery, which Holm corrects for.
         seed: Seeds the drawn signs.
+        read: Reads words.
 
     Returns:
         A directional row, one-sided; its statistic is the best one's standard score.
@@ -110,7 +118,7 @@ def learned_direction(
     rows = [ends_of(row) for row in rows]
     agreements = [
         [_agreement(vectors_NV, left_P[at], right_P[at], stratum_P[at]) for at in parts]
-        for vectors_NV in map(tfidf, _features(rows))
+        for vectors_NV in _vectors(rows, read)
     ]
     # A kind that is alike in all rows says nothing.
     agreements = [
@@ -134,32 +142,38 @@ def learned_direction(
     )
 
 
-def _features(rows: Sequence[str]) -> Iterator[Sequence[Sequence[str]]]:
+def _vectors(rows: Sequence[str], read: ReadWords) -> Iterator["csr_array"]:
     """Words; words and pairs of words; first and last words; signs. Ends count, too."""
-    words = [words_of(row) for row in rows]
-    yield words
-    yield [
-        [*row, *(f"{a} {b}" for a, b in itertools.pairwise(["", *row, ""]))]
-        for row in words
-    ]
-    yield [
-        [*(f" {w}" for w in row[:_AT_ENDS]), *(f"{w} " for w in row[-_AT_ENDS:])]
-        for row in words
-    ]
-    yield [_signs(row) for row in rows]
+    found = read(tuple(rows))
+    yield found.vectors
+    yield tfidf(
+        [
+            [*row, *(f"{a} {b}" for a, b in itertools.pairwise(["", *row, ""]))]
+            for row in found.words
+        ]
+    )
+    yield tfidf(
+        [
+            [*(f" {w}" for w in row[:_AT_ENDS]), *(f"{w} " for w in row[-_AT_ENDS:])]
+            for row in found.words
+        ]
+    )
+    yield tfidf([_signs(row) for row in rows])
 
 
 def _signs(row: str) -> list[str]:
     """Signs, white space and shapes of words, each also with the one before it."""
-    found = [
-        _shape(token) if token[0].isalnum() else token for token in _SIGN.findall(row)
-    ]
+    found = [_shape(token) for token in _SIGN.findall(row)]
     pairs = itertools.pairwise(["", *found[:_AT_ENDS], *found[-_AT_ENDS:], ""])
     return [*found, *(f"{a} {b}" for a, b in pairs)]
 
 
+# Most words of a file come again and again.
+@functools.lru_cache(maxsize=2**14)
 def _shape(word: str) -> str:
-    """`a`, `A`, `Aa` or `0`: the case of a word, or that it begins with a digit."""
+    """`a`, `A`, `Aa` or `0`: the case of a word, or a digit first; a sign is itself."""
+    if not word[0].isalnum():
+        return word
     if word[0].isdigit():
         return "0"
     if word.istitle():

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 _NUMBER = r"\d{1,3}(?:,\d{3})+(?!\d)|\d{1,15}(?:\.\d{1,6})?"
+# The quickest way to see that a row holds no number, date or time.
+_DIGIT = re.compile(r"\d")
 _AFTER_WORD = re.compile(rf"(?:([^\W\d_]+)[^\w\n]{{0,4}})?(?<!\d)({_NUMBER})")
 # The first numbers of a row, the last ones, and those after the most frequent words.
 _FIRST, _LAST, _WORDS = 6, 2, 6
@@ -57,11 +59,13 @@ def numbers_by_place(texts: Sequence[str]) -> np.ndarray:
     of the six words that stand before a number in most rows. Which words these are
     does not depend on the order of the rows.
     """
-    found = [_AFTER_WORD.findall(text) for text in texts]
+    found = [_AFTER_WORD.findall(t) if _DIGIT.search(t) else [] for t in texts]
     n_rows = Counter(word for row in found for word in {w for w, _ in row if w})
     words = sorted(n_rows, key=lambda word: (-n_rows[word], word))[:_WORDS]
     numbers_QN = np.full((_FIRST + _LAST + len(words), len(texts)), np.nan)
     for i, row in enumerate(found):
+        if not row:
+            continue
         values = [float(number.replace(",", "")) for _, number in row]
         for q, value in enumerate(values[:_FIRST]):
             numbers_QN[q, i] = value
@@ -94,6 +98,8 @@ def scales(texts: Sequence[str]) -> tuple[np.ndarray, list[int]]:
 
 
 def _date(text: str) -> float:
+    if not _DIGIT.search(text):
+        return np.nan
     for pattern, order in (
         (_ISO, (0, 1, 2)),
         (_DAY_FIRST, (2, 1, 0)),
@@ -109,7 +115,7 @@ def _date(text: str) -> float:
 
 
 def _clock(text: str) -> float:
-    match = _CLOCK.search(text)
+    match = _CLOCK.search(text) if ":" in text else None
     if match is None:
         return np.nan
     return int(match[1]) * 3600.0 + int(match[2]) * 60 + int(match[3] or 0)
@@ -121,7 +127,7 @@ def _month(text: str) -> float:
 
 
 def _weekday(text: str) -> float:
-    match = _DAY_NAME.search(text)
+    match = _DAY_NAME.search(text) if "day" in text.lower() else None
     return np.nan if match is None else float(_DAYS.index(match[1].lower()[:3]))
 
 

@@ -2,6 +2,7 @@
 
 Dimension key
     N  examples
+    T  words of all rows
     V  distinct words
     R  orders
     B  runs of examples that stay together
@@ -10,9 +11,10 @@ Dimension key
     P  pairs of examples
 """
 
+import dataclasses
+import itertools
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -52,27 +54,92 @@ def tfidf(words: Sequence[Sequence[str]]) -> "csr_array":
     A word that stands in every text weighs nothing; a text of such words alone is a
     row of zeros, like no other.
     """
+    return _tfidf(number_words(words))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class NumberedWords:
+    """The words of all rows as numbers, and the distinct ones of each row.
+
+    Attributes:
+        numbers: (T,) int64, in order of first appearance.
+        sizes: (N,) int64, words of each row.
+        n_kinds: Distinct words, V.
+        is_first: (T,) bool, whether a word stands in its row for the first time: the
+            entries of a sparse matrix, in its order.
+        entry: (T,) int64, the entry that each word counts for.
+    """
+
+    numbers: np.ndarray
+    sizes: np.ndarray
+    n_kinds: int
+    is_first: np.ndarray
+    entry: np.ndarray
+
+    @property
+    def row(self) -> np.ndarray:
+        """(T,) the row of each word."""
+        return np.repeat(np.arange(len(self.sizes)), self.sizes)
+
+
+def number_words(words: Sequence[Sequence[str]]) -> NumberedWords:
+    """Number the words of rows."""
+    flat = list(itertools.chain.from_iterable(words))
+    number = {word: i for i, word in enumerate(dict.fromkeys(flat))}
+    numbers_T = np.fromiter(map(number.__getitem__, flat), np.int64, len(flat))
+    sizes_N = np.fromiter(map(len, words), np.int64, len(words))
+    row_T = np.repeat(np.arange(len(words)), sizes_N)
+    keys_T = row_T * max(1, len(number)) + numbers_T
+    order_T = np.argsort(keys_T, kind="stable")
+    begins_T = np.diff(keys_T[order_T], prepend=-1) != 0
+    firsts_E = order_T[begins_T]
+    is_first_T = np.zeros(len(flat), bool)
+    is_first_T[firsts_E] = True
+    entry_T = np.empty(len(flat), np.int64)
+    entry_T[order_T] = (np.cumsum(is_first_T) - 1)[firsts_E][np.cumsum(begins_T) - 1]
+    return NumberedWords(numbers_T, sizes_N, len(number), is_first_T, entry_T)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class RowWords:
+    """What several checks read of the same rows.
+
+    Attributes:
+        words: Words of each row.
+        numbered: The same as numbers.
+        vectors: (N, V), their TF-IDF.
+    """
+
+    words: list[list[str]]
+    numbered: NumberedWords
+    vectors: "csr_array"
+
+
+def read_words(rows: tuple[str, ...]) -> RowWords:
+    """Words and TF-IDF of rows."""
+    words = [words_of(row) for row in rows]
+    numbered = number_words(words)
+    return RowWords(words, numbered, _tfidf(numbered))
+
+
+ReadWords = Callable[[tuple[str, ...]], RowWords]
+"""`read_words`, or the same with a memory: several checks read the same rows."""
+
+
+def _tfidf(words: NumberedWords) -> "csr_array":
     from scipy.sparse import csr_array
 
-    vocabulary: dict[str, int] = {}
-    columns: list[int] = []
-    counts: list[int] = []
-    starts = [0]
-    for of_text in words:
-        for word, count in Counter(of_text).items():
-            columns.append(vocabulary.setdefault(word, len(vocabulary)))
-            counts.append(count)
-        starts.append(len(columns))
-    n = len(words)
-    columns_E = np.array(columns, np.int32)
-    df_V = np.bincount(columns_E, minlength=max(1, len(vocabulary)))
-    weights_E = (1 + np.log(np.array(counts, np.float64))) * np.log(n / df_V[columns_E])
-    rows_E = np.repeat(np.arange(n), np.diff(starts))
+    n = len(words.sizes)
+    columns_E = words.numbers[words.is_first].astype(np.int32)
+    rows_E = words.row[words.is_first]
+    counts_E = np.bincount(words.entry, minlength=len(columns_E))
+    df_V = np.bincount(columns_E, minlength=max(1, words.n_kinds))
+    weights_E = (1 + np.log(counts_E.astype(np.float64))) * np.log(n / df_V[columns_E])
     norm_N = np.sqrt(np.bincount(rows_E, weights_E**2, minlength=n))
     weights_E /= np.maximum(norm_N, 1e-30)[rows_E]
+    starts = np.append(0, np.cumsum(np.bincount(rows_E, minlength=n)))
     return csr_array(
-        (weights_E.astype(np.float32), columns_E, np.array(starts)),
-        shape=(n, len(df_V)),
+        (weights_E.astype(np.float32), columns_E, starts), shape=(n, len(df_V))
     )
 
 

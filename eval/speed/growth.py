@@ -1,0 +1,112 @@
+"""How the work before any score grows with a file: reading it, checks, a dry run.
+
+Processor seconds of each, at ten times as many rows from step to step. An exponent of
+1 is linear; n log n is 1.1 between 1,000 and 10,000 rows.
+"""
+
+import itertools
+import json
+import math
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from jaxcontam.analyses.order_files import order_checks
+from jaxcontam.data.benchmark import Benchmark, load_benchmark
+from jaxcontam.data.encoding import encode_examples
+from jaxcontam.data.repeats import without_repeats
+from jaxcontam.methods import direction
+from jaxcontam.methods.order_test import plan_test
+from jaxcontam.scoring.pair_scorer import PairScorer
+from jaxcontam.scoring.scorer import Scorer
+
+_WORDS_A_ROW, _N_WORDS, _CONTEXT, _BATCH = 20, 5_000, 1_024, 4_096
+# What a first call imports is in no time.
+_WARM = 100
+
+
+def measure_growth(most: int, _rounds: int, *, tiny: bool) -> dict:
+    """Seconds of each part at 10^3 rows up to 10^most, and exponents between sizes.
+
+    Rows are questions of 20 random words, which every check has to look at and none
+    has much to say of; they are counted in ids of one byte.
+    """
+    sizes = [_WARM, 2 * _WARM] if tiny else [10**k for k in range(3, most + 1)]
+    seconds: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for n in (_WARM, *sizes):
+            path = _write_questions(Path(folder), n)
+            for part, spent in _seconds(path).items():
+                seconds.setdefault(part, []).append(spent)
+    seconds = {part: spent[1:] for part, spent in seconds.items()}
+    return {
+        "rows": sizes,
+        "seconds": seconds,
+        "exponents": {part: exponents(sizes, own) for part, own in seconds.items()},
+    }
+
+
+def exponents(sizes: Sequence[int], seconds: Sequence[float]) -> list[float]:
+    """Between neighbouring sizes, the power of the size by which seconds grow."""
+    logs = [
+        (math.log(n), math.log(max(spent, 1e-9)))
+        for n, spent in zip(sizes, seconds, strict=True)
+    ]
+    return [(b[1] - a[1]) / (b[0] - a[0]) for a, b in itertools.pairwise(logs)]
+
+
+def _seconds(path: Path) -> dict[str, float]:
+    found: dict[str, float] = {}
+
+    def timed(part: str, call: Callable[[], Any]) -> Any:
+        start = time.process_time()
+        result = call()
+        found[part] = time.process_time() - start
+        return result
+
+    benchmark = timed(
+        "load", lambda: without_repeats(load_benchmark(path, text_field="question"))
+    )
+    timed("checks", lambda: order_checks(benchmark, seed=0))
+    timed("plan", lambda: _dry_run(benchmark))
+    return found
+
+
+def _dry_run(benchmark: Benchmark) -> int:
+    """Target tokens of the test that is on by default, counted as a dry run does."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({c: i for i, c in enumerate(alphabet)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    planned = plan_test(
+        benchmark,
+        encode_examples(tokenizer, benchmark.texts),
+        direction.METHOD,
+        prefix_id=None,
+        context=_CONTEXT,
+        seed=0,
+    )
+    pairs = PairScorer(_unasked, context=_CONTEXT, batch_tokens=_BATCH)
+    scorer = Scorer(_unasked, context=_CONTEXT, batch_tokens=_BATCH, pairs=pairs)
+    return planned.layout.cost(scorer, None).n_targets
+
+
+def _unasked(*_: object) -> list[object]:
+    raise AssertionError("a dry run asks no model")
+
+
+def _write_questions(folder: Path, n: int) -> Path:
+    rng = np.random.default_rng(0)
+    letters = rng.integers(97, 123, (_N_WORDS, 7), np.uint8)
+    words = [row.tobytes().decode() for row in letters]
+    path = folder / f"{n}.jsonl"
+    with path.open("w") as file:
+        for _ in range(n):
+            chosen = rng.integers(_N_WORDS, size=_WORDS_A_ROW).tolist()
+            question = " ".join(words[i] for i in chosen)
+            file.write(json.dumps({"question": question}) + "\n")
+    return path
