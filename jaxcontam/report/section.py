@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-from jaxcontam.report.page_words import PageWords
+from jaxcontam.report.page_words import OF_STUDY, PageWords
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Page:
     verdict: str | None = None
     subtitle: str
     sections: Sequence[Section]
-    kind: PageWords = PageWords(limits=(), proves=True)
+    kind: PageWords = OF_STUDY
     methods: Sequence[tuple[str, str, str]] = ()
     limits: Sequence[str] = ()
     command: str
