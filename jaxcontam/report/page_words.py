@@ -21,6 +21,9 @@ class PageWords:
     proves: bool = False
 
 
+OF_STUDY = PageWords(limits=(), proves=True)
+"""Of a page that has all its limits of its own."""
+
 _LEVEL = (
     "A p-value is not the probability that the model is innocent. Of a thousand "
     "reports on models that never saw the files, at most one on average calls a file "

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-from jaxcontam.report.page_words import PageWords
+from jaxcontam.report.page_words import OF_STUDY, PageWords
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -118,9 +118,6 @@ class Section:
     is_folded: bool = False
 
 
-_OF_PROOFS = PageWords(limits=(), proves=True)
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """All that one HTML file shows.
@@ -140,7 +137,7 @@ class Page:
     verdict: str | None = None
     subtitle: str
     sections: Sequence[Section]
-    kind: PageWords = _OF_PROOFS
+    kind: PageWords = OF_STUDY
     methods: Sequence[tuple[str, str, str]] = ()
     limits: Sequence[str] = ()
     command: str
