@@ -123,6 +123,8 @@ IDLE = (RULE, Pretest("tfidf_adjacency", 0.0, 1e-3, True, applicable=False))
         ),
         # Its effect is below half of the model's, 1, with 95 % confidence.
         (LOUD, PROOF),
+        ({**LOUD, "se": float("nan")}, "suspected"),
+        ({**LOUD, "se": 1e-3}, "suspected"),
         ({**LOUD, "reference_effect": 0.33}, PROOF),
         ({**LOUD, "reference_effect": 0.34}, "suspected"),
         ({**LOUD, "se": 0.31}, "suspected"),
@@ -155,6 +157,12 @@ def test_primary_pvalues_are_corrected_over_benchmarks_and_secondary_ones_are_no
         "no evidence",
         "suspected",
     ]
+
+
+def test_a_difference_from_the_reference_counts_for_every_file():
+    rows = [result(name=name, **LOUD | {"p_difference": 6e-4}) for name in "ab"]
+    assert decide(rows[:1], min_effect=0.5)[0].verdict == PROOF
+    assert decide(rows, min_effect=0.5)[0].reasons == ("reference too close",)
 
 
 def test_secondary_test_never_decides():

@@ -158,6 +158,14 @@ def suspected(method="direction", log10_p=-6.0, **changes):
             "more than 50% of the model's, 0.30 ± 0.05.",
         ),
         (
+            [
+                suspected("adjacency"),
+                beside("direction", -9.0, reference=reference(0.005)),
+            ],
+            ["reference prefers it"],
+            "foretold by reading: it prefers the order, too, p <= 1.0e-4.",
+        ),
+        (
             [suspected(reference=dataclasses.replace(reference(1.0), effect_se=0.0))],
             ["reference ignores context"],
             "its scores hardly depend on what stands before",
@@ -187,7 +195,7 @@ def test_two_looks_ask_direction_for_half_the_level():
 
 def test_silent_reference_stands_beside_a_proof():
     row = order_row("direction", reference=reference(0.3))
-    assert "old-model, a reference model that cannot have seen" in why(file_of(row))
+    assert "on old-model, a reference model that cannot have seen" in why(file_of(row))
 
 
 def test_invalid_design_names_what_refuses_it():

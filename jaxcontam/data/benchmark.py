@@ -163,7 +163,7 @@ def _file_records(
         lines_in_json: A .json file may also hold one value per line, as on the hub.
     """
     if is_table(path):
-        found = [
+        found: list[Record] = [
             (f"{path}: row {number}", json.dumps(row, ensure_ascii=False), row)
             for number, row in enumerate(read_table(path, limit=limit), 1)
         ]

@@ -39,6 +39,7 @@ _UNKNOWN = "nobody knows that the order was drawn at random, nor how it came abo
 # Reasons that one sentence gives together.
 _OF_REFERENCE: tuple[Reason, ...] = (
     "reference ignores context",
+    "reference prefers it",
     "reference may share it",
     "reference too close",
 )
@@ -137,10 +138,10 @@ def why(file: AuditedFile) -> str:
         ]
         words += _unsettled(file)
     if test.verdict == "contaminated" and (reference := file.reference) is not None:
-        p = p_words(reference.log10_p, test.validity)
+        shown = effect_words(reference.effect, reference.effect_se)
         words.append(
-            f"{reference.name}, a reference model that cannot have seen the file, does "
-            f"not prefer its order ({p})."
+            f"The effect on {reference.name}, a reference model that cannot have seen "
+            f"the file, is {shown}: below {REFERENCE_SHARE:.0%} of the model's."
         )
     return " ".join(words)
 
@@ -254,16 +255,19 @@ def _unsettled(file: AuditedFile) -> list[str]:
     if reference is None or not open_points:
         return []
     need = f"at most {CONTAMINATED_LEVEL}"
-    if reference.difference_p <= CONTAMINATED_LEVEL:
+    differs = reference.difference_p
+    if differs <= CONTAMINATED_LEVEL:
         need += " once it is counted for every file"
     words = {
         "reference ignores context": "its scores hardly depend on what stands before",
+        "reference prefers it": f"it prefers the order, too, "
+        f"{p_words(reference.log10_p)}",
         "reference may share it": f"its own effect, "
         f"{effect_words(reference.effect, reference.effect_se)}, may be more than "
         f"{REFERENCE_SHARE:.0%} of the model's, "
         f"{effect_words(test.numbers.effect, test.numbers.effect_se)}",
-        "reference too close": f"the difference has p = "
-        f"{plain_p(reference.difference_p)}, where {need} is needed",
+        "reference too close": f"the difference has p = {plain_p(differs)}, "
+        f"where {need} is needed",
     }
     found = " and ".join(words[reason] for reason in open_points)
     return [

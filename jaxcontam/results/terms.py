@@ -19,6 +19,7 @@ Reason = Literal[
     "attraction",
     "no reference",
     "reference ignores context",
+    "reference prefers it",
     "reference may share it",
     "reference too close",
     "weak",
@@ -27,8 +28,9 @@ Reason = Literal[
 
 Its p-value is approximate; it needs a random order, and no test of direction stands
 beside it, or one that finds less; no reference model was asked, or the context changes
-none of its scores, or its own effect may be as much as `REFERENCE_SHARE` of the
-model's, or the difference of both may be chance; the p-value is too large.
+none of its scores, or it prefers the order, too, or its own effect may be as much as
+`REFERENCE_SHARE` of the model's, or the difference of both may be chance; the p-value
+is too large.
 """
 
 CONTAMINATED_LEVEL, SUSPECTED_LEVEL = 0.001, 0.05
