@@ -131,8 +131,8 @@ def _orders(run: Run) -> Grid:
         f"{run.label}: {run.n_parameters:,} parameters, {run.n_tokens:,} training "
         f"tokens, {run.canary_share:.0%} of them planted. p-values of the planted sets"
         f"{_orders_words(run)}. Verdict: {primary}, Holm over all sets and controls, "
-        "beside a reference that read the background alone: its effect, and p of the "
-        "difference."
+        "beside a reference that read the background alone, where there is one: its "
+        "effect, and p of the difference."
     )
     return Grid.of(about, run.planted, columns)
 
