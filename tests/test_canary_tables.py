@@ -165,11 +165,13 @@ def test_runs_stand_beside_each_other_by_set(tmp_path):
         ]
     )
     runs = [dataclasses.replace(run, ranked={}) for run in runs]
-    (beside,) = (one for one in grids_of(runs) if "beside each other" in one.title)
+    (beside,) = (one for one in grids_of(runs) if "each other" in one.title)
     assert column(beside, "published: copies")["piqa"] == "50"
     assert column(beside, "lower: copies")["piqa"] == "7"
     with_auc = dataclasses.replace(runs[1], ranked={"piqa": ranked | _AUC})
-    beside = next(one for one in grids_of([runs[0], with_auc]) if "beside each other" in one.title)
+    beside = next(
+        one for one in grids_of([runs[0], with_auc]) if "each other" in one.title
+    )
     assert column(beside, "lower: AUC")["piqa"] == "0.75"
     assert column(beside, "published: AUC")["piqa"] == ""
 
