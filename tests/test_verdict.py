@@ -205,6 +205,19 @@ def test_direction_beside_a_test_of_random_orders_makes_it_a_proof():
         directed = beside(p, null=FORWARD, reference=0.3)
         decided = decide([named, directed], min_effect=0.5)
         assert decided[0].verdict == verdict
+    # Two tests of each of two files.
+    of_two = [
+        row
+        for name in "ab"
+        for row in (
+            result(1e-9, name=name),
+            beside(3e-4, name=name, null=FORWARD, reference=0.3),
+        )
+    ]
+    assert decide(of_two, min_effect=0.5)[0].reasons == ("attraction",)
+    # Of two tests of direction the one with a reference counts.
+    alone, asked = (beside(1e-9, null=FORWARD, **r) for r in ({}, {"reference": 0.3}))
+    assert decide([named, alone, asked], min_effect=0.5)[0].verdict == PROOF
     # The reference of direction counts, not that of a test of random orders.
     for kwargs in (
         {"name": "y"},
