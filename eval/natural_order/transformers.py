@@ -14,7 +14,7 @@ import numpy as np
 
 from eval.natural_order.background import ALL_WORDS, background_texts
 from eval.natural_order.words import pseudoword
-from eval.planted import trained
+from eval.planted import trained_model
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.models.config import llama_shape
@@ -22,9 +22,7 @@ from jaxcontam.scoring.local import checkpoint_scorer
 from jaxcontam.scoring.pair_plan import PairGroup
 from train.earlier import MODEL_DIR
 from train.plan import PlannedSet
-from train.prepare import RunOptions
 from train.presets import Preset
-from train.pretrain import read_start
 
 
 def _shape(name: str, *, D: int, L: int, F: int, seed: int) -> "Shape":
@@ -86,16 +84,14 @@ def train_transformer(
     """
     shape = SHAPES[name]
     n_tokens = n_tokens or (_BESIDE if planted else _TOKENS)
-    start = read_start(str(model_folder(name, folder))) if planted else None
-    trained(
+    trained_model(
+        model_folder(name, folder, planted=bool(planted)).parent,
         _documents(n_tokens, seed=shape.seed),
         [PlannedSet(benchmark=file, copies=COPIES) for file in planted],
         shape.preset,
-        out=model_folder(name, folder, planted=bool(planted)).parent,
         seed=shape.seed,
-        # Rows of planted files share their words with the lists.
-        options=RunOptions(background_tokens=n_tokens, allow_overlap=True),
-        start=start,
+        background_tokens=n_tokens,
+        start=model_folder(name, folder).parent if planted else None,
     )
 
 
