@@ -4,7 +4,7 @@ Question: of files whose order nobody drew (66 kinds at two strengths), and of r
 orders (16 kinds), how many are refused, suspected, or called contaminated when a scorer
 that never saw them and copies from its context is audited; when it also knows what
 follows what (13 of the kinds); and how many are found when it remembers them?
-Command: `python -m eval.natural_order`. Hardware: 2 CPU cores, about an hour; a
+Command: `python -m eval.natural_order`. Hardware: 2 CPU cores, an hour and a half; a
 killed run goes on where it stopped. Headline: LOG.md has the table.
 
 The scorer knows no file: a background of bigrams, and a cache of what stood in the
@@ -71,7 +71,7 @@ _LONG_KINDS = ("documents", "labels_text", "key_order", "random_sentences")
 class NaturalOrder:
     """Audit clean copying scorers on files in natural order.
 
-    Hardware: 2 CPU cores, about an hour (--tiny: seconds).
+    Hardware: 2 CPU cores, an hour and a half (--tiny: seconds).
     """
 
     seed: int = 0
