@@ -145,6 +145,7 @@ REFERENCE = ReferenceResult(
     difference_se=0.5,
     difference_p=1e-4,
     difference_log10_p=-4.0,
+    scale=1.3,
     loglik_gap=-0.4,
 )
 

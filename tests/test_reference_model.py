@@ -1,6 +1,7 @@
 # ruff: noqa: F811  (a fixture of another file is an argument here)
 """`audit --reference`: a model that cannot have seen the file takes the same tests."""
 
+import dataclasses
 import itertools
 import json
 import shutil
@@ -12,7 +13,8 @@ from jaxcontam import Audit
 from jaxcontam.cli import main
 from jaxcontam.commands import audit as audit_command
 from jaxcontam.commands.verify_orders import verify_report
-from jaxcontam.methods.reference_model import loglik_gap
+from jaxcontam.methods.direction import METHOD as DIRECTION
+from jaxcontam.methods.reference_model import loglik_gap, reference_result
 from jaxcontam.report.document import (
     ARCHIVE_NAME,
     REPORT_NAME,
@@ -112,9 +114,42 @@ def test_reference_that_sees_nothing_leaves_the_proof_and_its_difference(
         assert reference["difference_p"] <= 0.001
         # What the target prefers, less what the reference does.
         assert reference["difference"] == pytest.approx(
-            row["effect"] - reference["effect"]
+            row["effect"] - reference["scale"] * reference["effect"]
         )
     assert verify_report(tmp_path) == ([], 2)
+
+
+def test_a_reference_that_reads_alike_but_gains_less_explains_as_much():
+    """Half of every score leaves no difference; memory of the target sets no scale."""
+    rng = np.random.default_rng(4)
+    orders = np.arange(320, dtype=np.int32).reshape(40, 1, 8)
+    pairs_QKSS = rng.normal(size=(1, 40, 8, 8)) * (1 - np.eye(8))
+    foretold_QKSS = pairs_QKSS + np.eye(8, k=1)
+    evidence = Evidence(
+        orders=orders,
+        pairs=foretold_QKSS,
+        reference_pairs=foretold_QKSS / 2,
+        first_tokens=np.array([-1]),
+        codes=np.zeros((40, 8), np.int64),
+        runs=np.repeat([[0, 1]], 40, axis=0).repeat(4, axis=1),
+    )
+
+    def beside(**changes):
+        changed = dataclasses.replace(evidence, **changes)
+        kwargs = {"name": "old", "fingerprint": "", "seed": 0, "content_digest": "sha256:0"}
+        return reference_result(DIRECTION, changed, **kwargs)
+
+    found = beside()
+    assert found.scale == pytest.approx(2.0)
+    assert found.difference == pytest.approx(0.0, abs=1e-12)
+    assert found.difference_p == 1.0
+    # One boundary in three remembered, with 30 nats: the scale is that of the rest.
+    memory_QKSS = 30.0 * (rng.random((1, 40, 8, 8)) < 1 / 3) * np.eye(8, k=1)
+    found = beside(pairs=pairs_QKSS + memory_QKSS, reference_pairs=pairs_QKSS / 2)
+    assert found.scale == pytest.approx(2.0)
+    assert found.difference_p < 1e-6
+    # Larger scores of a reference stay as they are.
+    assert beside(reference_pairs=foretold_QKSS * 2).scale == 1.0
 
 
 @pytest.fixture(scope="module")

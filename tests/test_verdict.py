@@ -68,6 +68,7 @@ def result(
             difference_se=0.1,
             difference_p=p_difference,
             difference_log10_p=math.log10(p_difference),
+            scale=1.0,
             loglik_gap=-0.4,
         )
     return OrderResult(**{**fields, **kwargs})

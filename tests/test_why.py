@@ -64,6 +64,7 @@ def reference(p_value):
         difference_se=None,
         difference_p=1e-6,
         difference_log10_p=-6.0,
+        scale=1.0,
         loglik_gap=-0.4,
     )
 

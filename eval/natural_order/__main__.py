@@ -11,7 +11,7 @@ The scorer knows no file: a background of bigrams, and a cache of what stood in 
 context. One that knows gives 0.5 or 2 nats to each natural sequel, published or not.
 Remembered files gain 0.5 nats at each published boundary. Each is audited beside a
 reference that has read another background, has no memory, and knows as much, half as
-much, or nothing.
+much, or nothing; and beside a flat one that knows as much but halves every score.
 
 Two small transformers, trained until they copy, are asked about a file of each kind,
 each beside the other one; then, with one file in four read 15 times, about these.
@@ -243,6 +243,9 @@ _COLUMNS = {
     "contaminated": lambda row: _share([_is(one, "contaminated") for one in row[1]]),
     "reference knows half": lambda row: _share(
         [one.verdict_half == "contaminated" for one in row[1]]
+    ),
+    "reference is flat": lambda row: _share(
+        [one.verdict_flat == "contaminated" for one in row[1]]
     ),
     "reference knows nothing": lambda row: _share(
         [one.verdict_ignorant == "contaminated" for one in row[1]]

@@ -92,6 +92,7 @@ class Record:
             and knows as well what follows what. It is asked where the p-value is at the
             level of an accusation, and nowhere else.
         verdict_half: The same beside one that gains half the nats from what it knows.
+        verdict_flat: The same beside one that knows as much, and halves every score.
         verdict_ignorant: The same beside one that knows nothing.
         log10_p: log10 p of direction.
         adjacency_log10_p: log10 p of adjacency, which decides for random orders.
@@ -105,6 +106,7 @@ class Record:
     failed: tuple[str, ...]
     verdict: str
     verdict_half: str
+    verdict_flat: str
     verdict_ignorant: str
     log10_p: float
     adjacency_log10_p: float
@@ -160,15 +162,21 @@ def audited(case: Case, own: Reader, other: Reader) -> Record:
         for method in (_ADJACENCY, _DIRECTION)
     )
     verdicts = {}
-    for name, share in (("beside", 1.0), ("half", 0.5), ("ignorant", 0.0)):
+    for name, share, flatness in (
+        ("beside", 1.0, 1.0),
+        ("half", 0.5, 1.0),
+        ("flat", 1.0, 0.5),
+        ("ignorant", 0.0, 1.0),
+    ):
         knowledge = [dataclasses.replace(k, nats=share * k.nats) for k in known]
         # No reference turns a larger p-value into an accusation.
         if forward.p_value <= CONTAMINATED_LEVEL and not forward.refusals:
             same = _planned(case, file, other)[0]
-            asked = score_test(same, other.scorer(knowledge)).evidence
+            asked = score_test(same, other.scorer(knowledge)).evidence.pairs
+            assert asked is not None
             found = reference_result(
                 _DIRECTION,
-                dataclasses.replace(scored.evidence, reference_pairs=asked.pairs),
+                dataclasses.replace(scored.evidence, reference_pairs=flatness * asked),
                 name=name,
                 fingerprint="",
                 seed=case.seed,
@@ -186,6 +194,7 @@ def audited(case: Case, own: Reader, other: Reader) -> Record:
         failed=tuple(test.name for test in pretests if not test.passed),
         verdict=verdicts["beside"],
         verdict_half=verdicts["half"],
+        verdict_flat=verdicts["flat"],
         verdict_ignorant=verdicts["ignorant"],
         log10_p=forward.numbers.log10_p,
         adjacency_log10_p=attraction.numbers.log10_p,

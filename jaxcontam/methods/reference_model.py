@@ -10,8 +10,9 @@ import dataclasses
 
 import numpy as np
 
-from jaxcontam.methods.method import PairMethod
+from jaxcontam.methods.method import PairMethod, pair_strata
 from jaxcontam.results import Evidence, ReferenceResult
+from jaxcontam.stats.direction import backward_spread
 
 
 def reference_result(
@@ -27,7 +28,10 @@ def reference_result(
 
     The statistic is linear in the pair matrix, so what the model prefers more than the
     reference does is the same test of the difference of both matrices: paired by
-    stratum, exact under the same null, and blind to order that both models see.
+    stratum, exact under the same null, and blind to order that both models see. A
+    smaller model sees it, but gains fewer nats: so the reference's matrix is first
+    multiplied by `scale`, where its scores vary less with the context than the
+    target's.
 
     Args:
         method: Method of the target.
@@ -48,14 +52,17 @@ def reference_result(
         raise ValueError("the reference was asked for other pairs")
     # Where in the file it lies enters no p-value, and takes time.
     method = dataclasses.replace(method, locates=False)
+    of_reference = dataclasses.replace(evidence, pairs=evidence.reference_pairs)
+    # Of all tokens, which the last number of first tokens is.
+    scale = max(1.0, _ratio(_spread(evidence), _spread(of_reference)))
     own, difference = (
-        method.numbers(
-            dataclasses.replace(evidence, pairs=one),
-            grouped=False,
-            seed=seed,
-            content_digest=content_digest,
+        method.numbers(one, grouped=False, seed=seed, content_digest=content_digest)
+        for one in (
+            of_reference,
+            dataclasses.replace(
+                evidence, pairs=pairs - scale * evidence.reference_pairs
+            ),
         )
-        for one in (evidence.reference_pairs, pairs - evidence.reference_pairs)
     )
     return ReferenceResult(
         name=name,
@@ -64,12 +71,22 @@ def reference_result(
         log10_p=own.log10_p,
         effect=own.effect,
         effect_se=own.effect_se,
+        scale=scale,
         difference=difference.effect,
         difference_se=difference.effect_se,
         difference_p=difference.p_value,
         difference_log10_p=difference.log10_p,
         loglik_gap=loglik_gap(evidence),
     )
+
+
+def _spread(evidence: Evidence) -> float | None:
+    return backward_spread(pair_strata(evidence).matrices(-1))
+
+
+def _ratio(target: float | None, reference: float | None) -> float:
+    """One where there is nothing to compare."""
+    return target / reference if target and reference else 1.0
 
 
 def loglik_gap(evidence: Evidence) -> float:

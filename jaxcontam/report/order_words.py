@@ -258,6 +258,11 @@ def reference_sentence(test: OrderResult) -> str | None:
         f"{effect_words(found.difference, found.difference_se)}, "
         f"{p_words(found.difference_log10_p, test.validity)}"
     )
+    if found.scale > 1:
+        said += (
+            f" (what stands before changes the reference's scores less, so they count "
+            f"{found.scale:.2g} times)"
+        )
     more = "the model prefers the order more than the reference does"
     if found.difference_p > CONTAMINATED_LEVEL:
         more = "what the model prefers more than the reference may be chance"

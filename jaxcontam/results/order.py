@@ -73,6 +73,8 @@ class ReferenceResult:
         log10_p: log10 of it.
         effect: Effect on the reference, nats per boundary.
         effect_se: Standard error.
+        scale: What the reference's scores were multiplied by for the difference: above
+            1 where the context changes them less than it changes the model's.
         difference: By how much more the model prefers the published order than the
             reference does, nats per boundary; paired by stratum.
         difference_se: Standard error.
@@ -89,6 +91,7 @@ class ReferenceResult:
     log10_p: float
     effect: float | None
     effect_se: float | None
+    scale: float
     difference: float | None
     difference_se: float | None
     difference_p: float

@@ -179,6 +179,27 @@ def neighbours(matrices: Sequence[np.ndarray]) -> Neighbours | None:
     )
 
 
+def backward_spread(matrices: Sequence[np.ndarray]) -> float | None:
+    """How much the scores of an example vary with what stands before it, in nats.
+
+    Of examples behind it alone, where a file that was read leaves no trace, and without
+    effects of single examples.
+
+    Args:
+        matrices: (S, S) pairs of each stratum, NaN where not scored.
+
+    Returns:
+        Root of the mean square over all strata; None if too few pairs were scored.
+    """
+    squares, degrees = 0.0, 0
+    for pairs_SS in matrices:
+        behind_SS = np.tril(_scored(pairs_SS), -1)
+        projection_PP = _projection(behind_SS)
+        squares += float(np.sum((projection_PP @ pairs_SS[behind_SS]) ** 2))
+        degrees += round(float(np.trace(projection_PP)))
+    return math.sqrt(squares / degrees) if degrees else None
+
+
 def _scored(pairs_SS: np.ndarray) -> np.ndarray:
     return ~np.isnan(pairs_SS) & ~np.eye(len(pairs_SS), dtype=bool)
 
