@@ -136,8 +136,14 @@ def test_a_reference_that_reads_alike_but_gains_less_explains_as_much():
 
     def beside(**changes):
         changed = dataclasses.replace(evidence, **changes)
-        kwargs = {"name": "old", "fingerprint": "", "seed": 0, "content_digest": "sha256:0"}
-        return reference_result(DIRECTION, changed, **kwargs)
+        return reference_result(
+            DIRECTION,
+            changed,
+            name="old",
+            fingerprint="",
+            seed=0,
+            content_digest="sha256:0",
+        )
 
     found = beside()
     assert found.scale == pytest.approx(2.0)
