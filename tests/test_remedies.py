@@ -188,7 +188,10 @@ def test_unscored_file_has_a_remedy():
             [suspected("direction", reasons=("no reference",))],
             [["--reference", "DIR"], ["--shuffled"]],
         ),
-        ([suspected("direction", reasons=("reference too close",))], [["--shuffled"]]),
+        (
+            [suspected("direction", reasons=("reference too close",))],
+            [["--reference", "DIR"], ["--shuffled"]],
+        ),
         ([suspected("direction", reasons=("weak",))], []),
     ],
 )

@@ -36,13 +36,13 @@ _KNOWN: dict[Provenance, str] = {
 _PUBLISHED = "the order is published and nobody knows that it was drawn at random"
 _UNKNOWN = "nobody knows that the order was drawn at random, nor how it came about"
 
-# Reasons that one sentence gives together.
-_OF_REFERENCE: tuple[Reason, ...] = (
+OF_REFERENCE: tuple[Reason, ...] = (
     "reference ignores context",
     "reference prefers it",
     "reference may share it",
     "reference too close",
 )
+"""What a reference leaves open; one sentence gives them together."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -134,7 +134,7 @@ def why(file: AuditedFile) -> str:
         words += [
             _said_of(reason, file)
             for reason in test.reasons
-            if reason not in _OF_REFERENCE
+            if reason not in OF_REFERENCE
         ]
         words += _unsettled(file)
     if test.verdict == "contaminated" and (reference := file.reference) is not None:
@@ -251,7 +251,7 @@ def _attraction_words(file: AuditedFile) -> str:
 def _unsettled(file: AuditedFile) -> list[str]:
     """What a reference model leaves open, in one sentence; nothing if it settles it."""
     test, reference = file.answering, file.reference
-    open_points = [reason for reason in file.test.reasons if reason in _OF_REFERENCE]
+    open_points = [reason for reason in file.test.reasons if reason in OF_REFERENCE]
     if reference is None or not open_points:
         return []
     need = f"at most {CONTAMINATED_LEVEL}"

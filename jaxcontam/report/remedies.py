@@ -4,7 +4,7 @@ import dataclasses
 import shlex
 from collections.abc import Sequence
 
-from jaxcontam.report.decision import AuditedFile, is_of_order
+from jaxcontam.report.decision import OF_REFERENCE, AuditedFile, is_of_order
 from jaxcontam.report.order_words import proof_words
 from jaxcontam.results import OrderResult, UnscoredFile
 from jaxcontam.results.terms import Words, base_null
@@ -26,6 +26,9 @@ _NOTHING_LEFT = (
     "order, too: ask with other texts of the same benchmark, or of their options"
 )
 _REFERENCE = "compare with a model that cannot have seen the file"
+_OTHER_REFERENCE = (
+    "compare with another such model, of the same kind and size as this one"
+)
 _POINTS = (
     "no order test of this file alone is sound; score it beside a model that cannot "
     "have seen it: the verdict stays, the difference of the two is what to look at"
@@ -137,6 +140,8 @@ class Advice:
             return [(_LET_DIRECTION, self._test_under("reversibility"))]
         if "no reference" in why:
             found.append((_REFERENCE, self._reference_flags()))
+        if why.intersection(OF_REFERENCE):
+            found.append((_OTHER_REFERENCE, ["--reference", "DIR"]))
         if why - {"weak"} and "--shuffled" not in self.command:
             # The test that then decides, if the command names another.
             other, named = file.attracting, "--tests" in self.command
