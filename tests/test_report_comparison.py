@@ -89,9 +89,7 @@ def test_benchmarks_that_differ_in_the_same_way_share_a_sentence():
     one = audit_document(*map(order_result, names), model="a")
     other = audit_document(*map(order_result, names), model="b", seed=1)
     _, warnings = compared([one, other], ["1", "2"])
-    assert warnings == [
-        "x, y, z: not comparable, the models were not tested alike (seed: 0 and 1)"
-    ]
+    assert warnings == ["x, y, z: not comparable, not tested alike (seed: 0 and 1)"]
 
 
 def test_reports_of_one_model_share_a_column():
@@ -214,16 +212,33 @@ def test_effects_in_two_units_are_told_so(tmp_path):
     assert "are in nats per example boundary or nats per letter." in page
 
 
+def test_two_tests_of_one_model_stand_side_by_side():
+    documents = [
+        audit_document(order_result(method=method), model="a")
+        for method in ("direction", "reversal")
+    ]
+    tests, (warning,) = compared(documents, ["1", "2"])
+    assert [test.model for test in tests] == ["a, direction", "a, reversal"]
+    assert "not tested alike (test: direction and reversal)" in warning
+    assert "1 benchmark, 1 model." in comparison_sentences(tests, 0.001)[-1]
+
+
 @pytest.mark.parametrize(
     ("documents", "message"),
     [
-        ([two()[0], two()[0]], r"2: the same model and benchmark as 1 \(a, boolq\)"),
+        (
+            [two()[0], two()[0]],
+            r"2: the same model, benchmark and test as 1 \(a, boolq, stratified\)",
+        ),
         *(
             ([two()[0], of_command(name)], f"2: no test of a model .* of {name}")
             for name in ("replicate", "membership", "variants", "canary")
         ),
         ([two()[0], ranking_document()], "1 has order tests, 2 has rankings of texts"),
-        ([two()[0], audit_document(order_result("c"), model="a")], "are of one model"),
+        (
+            [two()[0], audit_document(order_result("c"), model="a")],
+            "one model and",
+        ),
     ],
 )
 def test_what_cannot_be_compared_is_refused(documents, message):

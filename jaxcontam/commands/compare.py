@@ -46,11 +46,13 @@ _NORMAL = 1.96
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Compare:
-    """Put finished reports of several models or checkpoints on one page.
+    """Put finished reports of several models, checkpoints or tests on one page.
 
     Examples:
         # checkpoints side by side
         jaxcontam compare runs/audit/STEP-1000 runs/audit/STEP-2000
+        # two tests of one model
+        jaxcontam compare runs/audit/M-direction runs/audit/M-reversal
         # three models
         jaxcontam compare runs/a runs/b runs/c --out runs/compare/abc
     """
@@ -104,10 +106,10 @@ def compared(
 
     Raises:
         InputError: If they are not of one kind that can be compared, or two are of the
-            same model and benchmark, or all are of one model.
+            same model, benchmark and test, or all are one test of one model.
     """
     kind = _kind_of(reports[0], folders[0])
-    found: dict[tuple[str, str], ComparedTest] = {}
+    found: dict[tuple[str, str, str], ComparedTest] = {}
     designs: dict[str, list[dict[str, object]]] = {}
     for report, folder in zip(reports, folders, strict=True):
         if (other := _kind_of(report, folder)) is not kind:
@@ -116,19 +118,20 @@ def compared(
                 hint="compare reports of audit, or reports of membership",
             )
         for test, design in _tests_of(report, folder, kind):
-            key = (test.model_fingerprint, test.benchmark)
+            key = (test.model_fingerprint, test.method, test.benchmark)
             if key in found:
                 raise InputError(
-                    f"{folder}: the same model and benchmark as {found[key].report} "
-                    f"({test.model}, {test.benchmark})",
+                    f"{folder}: the same model, benchmark and test as "
+                    f"{found[key].report} "
+                    f"({test.model}, {test.benchmark}, {test.method})",
                     hint="name each report once",
                 )
             found[key] = test
             designs.setdefault(test.benchmark, []).append(design)
-    if len({fingerprint for fingerprint, _ in found}) < 2:
-        (name, *_) = {test.model for test in found.values()}
+    if len({key[:2] for key in found}) < 2:
+        (name, *_) = {f"{test.model}, {test.method}" for test in found.values()}
         raise InputError(
-            f"all reports are of one model ({name})",
+            f"all reports are of one model and test ({name})",
             hint="its benchmarks stand side by side if one report tests them all",
         )
     labels = _labels(list(found.values()))
@@ -139,7 +142,7 @@ def compared(
     tests = [
         dataclasses.replace(
             test,
-            model=labels[test.model_fingerprint],
+            model=labels[test.model_fingerprint, test.method],
             p_adjusted_all=adjusted,
             p_adjusted_floor=floor,
             comparable=not differences[test.benchmark],
@@ -272,13 +275,21 @@ def _columns(row: OrderResult | ScoreResult) -> dict[str, Any]:
     return columns
 
 
-def _labels(tests: Sequence[ComparedTest]) -> dict[str, str]:
-    """Fingerprint -> the model's name, with a folder where two models share it."""
+def _labels(tests: Sequence[ComparedTest]) -> dict[tuple[str, str], str]:
+    """(Fingerprint, test) -> the model's name, and what else tells it from the rest.
+
+    A folder where two models have one name, the test where a model took several.
+    """
     models = {test.model_fingerprint: test for test in reversed(tests)}
     names = [test.model for test in models.values()]
-    return {
-        fingerprint: test.model
-        if names.count(test.model) == 1
-        else f"{test.model} ({test.report})"
-        for fingerprint, test in models.items()
-    }
+    kinds = list(dict.fromkeys((t.model_fingerprint, t.method) for t in tests))
+    labels = {}
+    for fingerprint, method in kinds:
+        test = models[fingerprint]
+        words = test.model
+        if names.count(words) > 1:
+            words += f" ({test.report})"
+        if [other for other, _ in kinds].count(fingerprint) > 1:
+            words += f", {method}"
+        labels[fingerprint, method] = words
+    return labels

@@ -183,8 +183,7 @@ def difference_sentences(differences: Mapping[str, str]) -> list[str]:
         if words:
             benchmarks.setdefault(words, []).append(benchmark)
     return [
-        f"{', '.join(names)}: not comparable, the models were not tested alike "
-        f"({words})"
+        f"{', '.join(names)}: not comparable, not tested alike ({words})"
         for words, names in benchmarks.items()
     ]
 
@@ -207,7 +206,7 @@ def comparison_sentences(tests: Sequence[ComparedTest], level: float) -> list[st
     found = [test for test in tests if test.verdict in _STRONGEST]
     kept = sum(test.p_adjusted_all <= level for test in found)
     benchmarks = _count(_names(tests, "benchmark"), "benchmark")
-    models = _count(_names(tests, "model"), "model")
+    models = _count(_names(tests, "model_fingerprint"), "model")
     lines.append(
         f"{len(tests)} tests were made: {benchmarks}, {models}. Verdicts are those of "
         "the reports, each corrected for its own benchmarks alone. Corrected for all "
@@ -251,7 +250,7 @@ def comparison_page(
     ]
     methods = [words[name] for name in _names(tests, "method") if name in words]
     return Page(
-        title=f"Comparison of {_count(models, 'model')}",
+        title=f"Comparison of {_count(_names(tests, 'model_fingerprint'), 'model')}",
         subtitle=counted,
         sections=sections,
         kind=kind.words,

@@ -11,7 +11,8 @@ class ComparedTest:
 
     Attributes:
         benchmark: Its name.
-        model: The model's name, with its report's folder where two have one name.
+        model: The model's name, with its report's folder where two have one name, and
+            with the test where it took several.
         report: Folder of the report.
         model_fingerprint: Fingerprint of the model.
         benchmark_fingerprint: Fingerprint of the examples in their order.
