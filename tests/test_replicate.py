@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from jaxcontam.analyses.prompted_model import open_prompted
 from jaxcontam.cli import main
 from jaxcontam.report.texts import ASKED, read_text_rows
 from tests.membership_model import MEMBERS, OTHERS, save_overfitted
@@ -231,3 +232,12 @@ def test_samples_of_a_base_model_end_where_its_completions_do(model, tmp_path):
         w.startswith("1 of 4 instances are empty or too short")
         for w in found["judge_local"]["warnings"]
     )
+
+
+def test_instructions_to_a_base_model_are_warned_of(model):
+    def notes(**kwargs):
+        with open_prompted(model, **kwargs) as one:
+            return one.notes()
+
+    assert "has no chat template" in notes()[0]
+    assert notes(is_plain=True) == ()

@@ -142,6 +142,12 @@ def _local(
         layout = read_chat_layout(model_directory(str(model)))
         # A base model reads a prompt as it reads any text.
         chat = None if layout.tokenizer is None else layout
+    notes = ()
+    if chat is None and not is_plain:
+        notes = (
+            f"{opened.name} has no chat template: it reads instructions as any text "
+            "and may follow none; --task plain asks without instructions",
+        )
     completer = LocalCompleter(
         checkpoint=checkpoint, journal=journal(opened.name), chat=chat
     )
@@ -154,6 +160,7 @@ def _local(
         tokenize=lambda text: encode(text, add_special_tokens=False).ids,
         read=completer.ids,
         context=opened.context,
+        notes=lambda: notes,
     )
 
 
