@@ -8,7 +8,7 @@ from flax import nnx
 
 from jaxcontam.models.config import DecoderConfig, ExpertShape, gpt2_shape, llama_shape
 from jaxcontam.models.decoder import Decoder
-from train.flops import forward_flops, product_weights
+from jaxcontam.models.flops import forward_flops, product_weights
 
 _LLAMA = llama_shape(
     vocab_size=50, d_model=8, n_layers=3, n_heads=2, d_ff=20, context=16

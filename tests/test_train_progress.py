@@ -9,7 +9,7 @@ import pytest
 
 from jaxcontam.errors import InputError
 from jaxcontam.models.config import llama_shape
-from train.flops import forward_flops
+from jaxcontam.models.flops import forward_flops
 from train.metrics import MetricsLog, smoothed
 from train.progress import (
     TrainingProgress,

@@ -10,8 +10,8 @@ from typing import Self
 from rich.progress import BarColumn, Progress, TextColumn
 
 from jaxcontam.models.config import DecoderConfig
+from jaxcontam.models.flops import forward_flops
 from jaxcontam.terminal import Terminal
-from train.flops import forward_flops
 from train.metrics import smoothed
 
 _SECONDS_A_LINE = 60.0

@@ -8,11 +8,11 @@ writing device memory is not counted, and nothing is measured.
 import dataclasses
 from typing import Any
 
+from jaxcontam.models.flops import forward_flops
 from jaxcontam.scoring.mesh_shape import MeshShape
 from train.dry_run.collectives import Collective
 from train.dry_run.compiled import CompiledMemory, state_bytes, step_collectives
 from train.dry_run.hardware import Machine
-from train.flops import forward_flops
 from train.presets import PRESETS, Preset
 from train.progress import training_flops
 
