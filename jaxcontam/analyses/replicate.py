@@ -1,6 +1,7 @@
 """Does a model write instances of a partition by heart?
 
-Plan (`replicate_plan`), ask and measure (here), judge (`partition`).
+Plan (`replicate_plan`), ask (here), measure (`replicate_measures`),
+judge (`replicate_judging`).
 
 Dimension key
     N  instances
@@ -12,17 +13,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxcontam.analyses.measured import (
-    OverlapModel,
-    check_sheet,
-    human_labels,
-    measured,
-)
-from jaxcontam.analyses.partition import Arm, Partition
 from jaxcontam.analyses.prompted_model import (
     PromptedModel,
     judge_notes,
     open_prompted,
+)
+from jaxcontam.analyses.replicate_judging import Arm, Partition
+from jaxcontam.analyses.replicate_measures import (
+    OverlapModel,
+    check_sheet,
+    human_labels,
+    measured,
 )
 from jaxcontam.analyses.replicate_plan import ReplicationPlan, plan_replication
 from jaxcontam.analyses.saved import write_texts

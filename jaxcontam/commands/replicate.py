@@ -7,7 +7,6 @@ from typing import Literal
 
 from tyro.conf import Positional
 
-from jaxcontam.analyses.measured import OverlapModel, check_sheet
 from jaxcontam.analyses.method_notes import report_words
 from jaxcontam.analyses.prompted_model import (
     PromptedModel,
@@ -16,13 +15,14 @@ from jaxcontam.analyses.prompted_model import (
     open_prompted,
     served_name,
 )
-from jaxcontam.analyses.recorded import recorded_analysis
 from jaxcontam.analyses.replicate import (
     ReplicationAnalysis,
     ask,
     judged_by,
 )
+from jaxcontam.analyses.replicate_measures import OverlapModel, check_sheet
 from jaxcontam.analyses.replicate_plan import ReplicationPlan, plan_replication
+from jaxcontam.analyses.replicate_recorded import recorded_analysis
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.flags import (
     DtypeFlags,
