@@ -4,8 +4,6 @@ import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-
 from jaxcontam.stats.shares import wilson_interval
 
 ROUNDING = 1e-12
@@ -41,21 +39,6 @@ def n_rejected(log10_ps: Iterable[float], level: float) -> int:
 def share_rejected(log10_ps: Sequence[float], level: float) -> Share:
     """Share of p-values at or below a level, with Wilson's interval."""
     return Share.counted(n_rejected(log10_ps, level), len(log10_ps))
-
-
-def mean_interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """Mean and its 95 % interval by Student's t; a single value has width 0.
-
-    Args:
-        values: One per model (or per set of the only model).
-    """
-    from scipy.special import stdtrit
-
-    n, mean = len(values), float(np.mean(values))
-    if n < 2:
-        return mean, mean, mean
-    half = float(stdtrit(n - 1, 0.975)) * float(np.std(values, ddof=1)) / n**0.5
-    return mean, mean - half, mean + half
 
 
 def short(value: float, digits: int = 2) -> str:

@@ -65,7 +65,7 @@ from tests.test_population import PULSE, assert_same_weights, random_rows
 from train.population_forms import train_scanned, train_together
 assert len(jax.devices()) == 2
 from tests import test_population_scorer as scorer
-from jaxcontam.scoring.population import score_population
+from train.population_scores import score_population
 decoders, graphdef, states = scorer.population(range(4))
 groups = [scorer.draw_groups(9, seed) for seed in range(4)]
 found = score_population(

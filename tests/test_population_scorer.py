@@ -10,13 +10,12 @@ from jaxcontam.data.encoding import Encoded
 from jaxcontam.errors import InputError
 from jaxcontam.methods import order_method
 from jaxcontam.methods.order_test import plan_test, score_test
-from jaxcontam.methods.population import score_population_tests
 from jaxcontam.models.config import llama_shape
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.pair_plan import PairGroup
-from jaxcontam.scoring.population import score_population, stacked
 from jaxcontam.scoring.stored import NonFiniteScoreError
+from train.population_scores import score_population, score_population_tests, stacked
 
 pytestmark = pytest.mark.unoptimised
 

@@ -3,7 +3,7 @@
 import pytest
 
 from jaxcontam.analyses.method_notes import method_words
-from jaxcontam.analyses.partition import Arm, Partition
+from jaxcontam.analyses.replicate_judging import Arm, Partition
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.methods.replication.fields import find_fields
 from jaxcontam.methods.replication.instance import Completion, Instance

@@ -8,18 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from eval.replication.tables import (
+    Partition,
+    successes,
+    table_1,
+    table_2,
+)
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.judges import Judged, agreement, judge_result
 from jaxcontam.methods.replication.local_judge import judge_local
 from jaxcontam.methods.replication.overlap import ROUGE_L, overlap_scores
 from jaxcontam.methods.replication.partition import overlap_results
 from jaxcontam.methods.replication.recorded import read_recorded, read_recorded_folder
-from jaxcontam.methods.replication.tables import (
-    Partition,
-    successes,
-    table_1,
-    table_2,
-)
 
 # Completions and scores of Golchin and Surdeanu, arXiv:2308.08493: SET/PART/*.csv.
 PUBLISHED = Path(os.environ.get("JAXCONTAM_COMPLETIONS", "no completions"))

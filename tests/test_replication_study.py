@@ -22,8 +22,8 @@ from eval.replication.models import (
     take_paragraphs,
 )
 from eval.replication.recorded import recorded_partitions
+from eval.replication.tables import table_1, table_2
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.tables import table_1, table_2
 from train.plan import PlannedSet
 
 pytestmark = pytest.mark.unoptimised

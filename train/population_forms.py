@@ -22,7 +22,7 @@ from flax import nnx
 from jax.sharding import Mesh, PartitionSpec
 
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.scoring.population import models_mesh
+from train.population_scores import models_mesh
 from train.presets import Preset
 from train.step import adamw, training_step
 

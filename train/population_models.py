@@ -86,9 +86,8 @@ def train_models(job: Job, texts: Texts, seeds: Sequence[int]) -> list[TrainedMo
     import jax
     from flax import nnx
 
-    from jaxcontam.methods.population import score_population_tests
-    from jaxcontam.scoring.population import stacked
     from train.population_forms import train_scanned, train_together
+    from train.population_scores import score_population_tests, stacked
 
     start, cpu = time.monotonic(), time.process_time()
     preset = job.design.preset

@@ -27,7 +27,7 @@ from jaxcontam.methods.replication.catalogue import REPLICATION_METHODS
 
 COMMANDS = {
     "eval.power": "python -m eval.power",
-    "eval.membership": "python -m eval.membership --studies copies",
+    "eval.membership": "python -m eval.membership",
     "eval.lira": "python -m eval.lira",
     "eval.replication": "python -m eval.replication",
 }
@@ -43,7 +43,7 @@ class Evidence:
     power: Path = Path("runs/power/power.json")
     """Left by `python -m eval.power`."""
     membership: Path = Path("runs/membership-study/copies.json")
-    """Left by `python -m eval.membership --studies copies`."""
+    """Left by `python -m eval.membership`."""
     lira: Path = Path("runs/lira/lira.json")
     """Left by `python -m eval.lira`."""
     replication: Path = Path("runs/replication-study/report.json")

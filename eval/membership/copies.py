@@ -1,34 +1,186 @@
-"""Known members, by copies; detection by size of the model and length of the text.
-
-Members and non-members are drawn at random from one pool, so that whoever reads the
-texts alone is at chance.
-"""
+"""Known members, by copies: scale, models, and the scores of their texts."""
 
 import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from eval.membership.bench import Bench, resized, score_groups, score_methods
-from eval.membership.cells import Strata
-from eval.membership.downstream import Found, add_blind, model_facts
-from eval.membership.texts import drawn, pieces, without
-from eval.planted import Model, planted
-from jaxcontam.data.chunks import cut_words
-from jaxcontam.methods.membership.frequencies import token_frequencies
-from jaxcontam.methods.membership.plan import Inputs
-from jaxcontam.methods.membership.score import Reading
+import numpy as np
 
-_READS: tuple[Reading, ...] = (
-    "lowercase",
-    "neighbours",
-    "reference",
-    "corpus",
-    "nonmember_prefix",
-    "member_prefix",
-    "gradients",
+from eval.membership.cells import Cell, Strata
+from eval.membership.texts import Pool, drawn
+from eval.planted import Model, planted, trained_model
+from jaxcontam.methods import METHODS
+from jaxcontam.methods.membership.blind import blind_baselines
+from jaxcontam.methods.membership.frequencies import token_frequencies
+from jaxcontam.methods.membership.plan import Inputs, score_texts
+from jaxcontam.methods.membership.score import Reading, ScoreMethod
+from jaxcontam.methods.membership.text_model import TextModel, text_model
+from jaxcontam.models.config import llama_shape
+from train.plan import PlannedSet
+from train.presets import PRESETS, Preset
+
+Scores = Mapping[str, Mapping[str, np.ndarray]]
+"""Score -> group of texts -> one float64 per text."""
+
+# A masked model and lists of documents are not at hand.
+_READS: frozenset[Reading] = frozenset(
+    (
+        "moments",
+        "lowercase",
+        "neighbours",
+        "reference",
+        "corpus",
+        "nonmember_prefix",
+        "member_prefix",
+        "gradients",
+    )
 )
 # Width of the reference model, as a share of the width of the scored one.
 _REFERENCE_WIDTH = 0.5
 _PREFIX = "known-members"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How large the study is.
+
+    Attributes:
+        preset: Preset of the scored model.
+        copies: How often members are planted.
+        n_known: Members at each number of copies.
+        n_unknown: Non-members.
+        n_shots: Texts set aside for prefixes.
+        known_tokens: Background.
+    """
+
+    preset: Preset
+    copies: tuple[int, ...]
+    n_known: int
+    n_unknown: int
+    n_shots: int
+    known_tokens: int
+
+
+FULL = Scale(
+    preset=PRESETS["tiny"],
+    copies=(1, 2, 4, 10, 50),
+    n_known=200,
+    n_unknown=600,
+    n_shots=12,
+    known_tokens=200_000,
+)
+TINY = Scale(
+    preset=dataclasses.replace(
+        PRESETS["pulse"],
+        # A few texts and a prefix fit.
+        decoder=dataclasses.replace(PRESETS["pulse"].decoder, context=256),
+        row_tokens=64,
+    ),
+    copies=(1, 4),
+    n_known=20,
+    n_unknown=20,
+    n_shots=2,
+    known_tokens=6_000,
+)
+"""Seconds, and too small to detect anything."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Bench:
+    """A scale with its texts and a folder.
+
+    Attributes:
+        scale: See `Scale`.
+        pool: Documents and questions.
+        seeds: Seeds of splits, streams and batches, one pair of models each.
+        out: Folder of models and scores.
+        any_code: Take finished models that other code trained.
+    """
+
+    scale: Scale
+    pool: Pool
+    seeds: tuple[int, ...]
+    out: Path
+    any_code: bool
+
+    def train(
+        self, name: str, sets: Sequence[PlannedSet], preset: Preset, seed: int
+    ) -> Model:
+        """A model in its own folder; one that is there is not trained again."""
+        return trained_model(
+            self.out / "models" / name,
+            self.pool.documents,
+            sets,
+            preset,
+            seed=seed,
+            background_tokens=self.scale.known_tokens,
+            any_code=self.any_code,
+        )
+
+    def ready(self, model: Model) -> TextModel:
+        """A model with its scorers; what they score is kept under `out`."""
+        return text_model(model.checkpoint, store=self.out / "store")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What the study found.
+
+    Attributes:
+        cells: Rows of its table.
+        blind: Likewise, of classifiers that read the texts alone.
+        facts: What was trained, in words and numbers.
+    """
+
+    cells: tuple[Cell, ...]
+    blind: tuple[Cell, ...]
+    facts: Mapping[str, Any]
+
+
+def copies_study(bench: Bench) -> Found:
+    """Every score, with blind baselines, at each number of copies."""
+    strata, blind = Strata(), Strata()
+    facts: dict[str, Any] = {}
+    for seed in bench.seeds:
+        draw = _draw(bench, seed)
+        model, reference = _models(bench, draw, seed)
+        manifest = model.manifest
+        facts = {
+            "n_parameters": model.checkpoint.n_parameters,
+            "n_tokens": manifest.n_tokens,
+            "n_planted_tokens": manifest.n_canary_tokens,
+            "n_steps": manifest.n_steps,
+            "code": manifest.code,
+            "n_reference_parameters": reference.checkpoint.n_parameters,
+        }
+        scores = score_groups(
+            bench.ready(model),
+            {
+                "0": draw.unseen,
+                **{f"{copies}": texts for copies, texts in draw.members.items()},
+            },
+            inputs=Inputs(
+                reference=bench.ready(reference),
+                nonmember_prefix=tuple(draw.shots_unseen),
+                member_prefix=tuple(draw.shots_seen),
+                corpus_counts=token_frequencies(
+                    bench.pool.documents,
+                    model.checkpoint.tokenizer,
+                    model.checkpoint.config.vocab_size,
+                ),
+            ),
+            seed=seed,
+        )
+        for copies, members in draw.members.items():
+            for method, of_groups in scores.items():
+                strata.add(method, copies, of_groups[f"{copies}"], of_groups["0"])
+            texts = [*members, *draw.unseen]
+            labels_N = np.arange(len(texts)) < len(members)
+            baselines = blind_baselines(texts, labels_N, seed=seed)
+            for row, values_N in zip(baselines.rows, baselines.scores.T, strict=True):
+                blind.add(row.name, copies, values_N[labels_N], values_N[~labels_N])
+    return Found(cells=strata.cells(), blind=blind.cells(), facts=facts)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -46,48 +198,6 @@ class _Draw:
     unseen: list[str]
     shots_seen: list[str]
     shots_unseen: list[str]
-
-
-def copies_study(bench: Bench) -> Found:
-    """Every score, with blind baselines, at each number of copies."""
-    methods = score_methods(*_READS)
-    strata, blind = Strata("copies"), Strata("copies")
-    facts: dict[str, Any] = {}
-    for seed in bench.seeds:
-        draw = _draw(bench, seed)
-        model, reference = _models(bench, draw, seed)
-        facts = {
-            **model_facts(model),
-            "n_reference_parameters": reference.checkpoint.n_parameters,
-        }
-        groups = {
-            "0": draw.unseen,
-            **{f"{copies}": texts for copies, texts in draw.members.items()},
-        }
-        ready = bench.ready(model)
-        scores = score_groups(
-            ready,
-            groups,
-            methods,
-            inputs=Inputs(
-                reference=bench.ready(reference),
-                nonmember_prefix=tuple(draw.shots_unseen),
-                member_prefix=tuple(draw.shots_seen),
-                corpus_counts=token_frequencies(
-                    bench.pool.documents,
-                    model.checkpoint.tokenizer,
-                    model.checkpoint.config.vocab_size,
-                ),
-            ),
-            seed=seed,
-        )
-        for copies, members in draw.members.items():
-            setting, x = f"{copies} copies", float(copies)
-            for method, of_groups in scores.items():
-                strata.add(method, setting, x, of_groups[f"{copies}"], of_groups["0"])
-            texts = [*members, *draw.unseen]
-            add_blind(blind, setting, x, texts, len(members), seed=seed)
-    return Found(cells=strata.cells(), blind=blind.cells(), facts=facts)
 
 
 def _draw(bench: Bench, seed: int) -> _Draw:
@@ -114,78 +224,50 @@ def _draw(bench: Bench, seed: int) -> _Draw:
 
 def _models(bench: Bench, draw: _Draw, seed: int) -> tuple[Model, Model]:
     """The model, and a smaller one that was trained on the background alone."""
-    scale, documents = bench.scale, bench.pool.documents
-    copies = max(draw.members)
-    model = bench.train(
-        f"copies-{seed}",
-        documents,
-        [
-            *(planted(f"pydocs-{k}", texts, k) for k, texts in draw.members.items()),
-            planted(_PREFIX, draw.shots_seen, copies),
-        ],
-        scale.preset,
-        seed,
-        tokens=scale.known_tokens,
-    )
-    shape = scale.preset.decoder
-    small = resized(
-        scale.preset,
-        round(shape.d_model * _REFERENCE_WIDTH),
-        max(1, shape.n_layers - 1),
-        rate=scale.preset.peak_rate,
-    )
-    reference = bench.train(
-        f"reference-{seed}", documents, [], small, seed, tokens=scale.known_tokens
-    )
-    return model, reference
-
-
-def sizes_study(bench: Bench) -> Found:
-    """Every size with every length."""
-    scale = bench.scale
-    strata = Strata("sizes")
-    facts: dict[str, Any] = {}
-    for width, layers in scale.widths:
-        preset = resized(scale.preset, width, layers, rate=scale.size_rate)
-        for seed in bench.seeds:
-            texts = drawn(
-                pieces(bench.pool.documents, scale.lengths[-1]),
-                2 * scale.n_long,
-                seed=seed,
-                what=f"texts of {scale.lengths[-1]} words",
-            )
-            seen, unseen = texts[: scale.n_long], texts[scale.n_long :]
-            model = bench.train(
-                f"size-{seed}-{width}-{layers}",
-                without(bench.pool.documents, texts, scale.lengths[-1]),
-                [planted("members", seen, scale.long_copies)],
-                preset,
-                seed,
-                tokens=scale.size_tokens,
-            )
-            ready = bench.ready(model)
-            size = model.checkpoint.n_parameters
-            facts[f"{size:,} weights"] = model_facts(model)
-            groups = {
-                f"{words} {word}": [cut_words(text, words) for text in side]
-                for words in scale.lengths
-                for word, side in (("seen", seen), ("unseen", unseen))
-            }
-            scores = score_groups(ready, groups, score_methods())
-            for method, of_groups in scores.items():
-                for words in scale.lengths:
-                    strata.add(
-                        method,
-                        f"{size / 1e6:.2f} M weights, {words} words",
-                        float(size),
-                        of_groups[f"{words} seen"],
-                        of_groups[f"{words} unseen"],
-                        task=f"{words} words",
-                    )
-    # The largest model on the longest texts beside the smallest, and the shortest.
-    n_lengths = len(scale.lengths)
-    trends = [
-        strata.trends(paper="rises", paired=True, first=first)
-        for first in (n_lengths - 1, -n_lengths)
+    preset, copies = bench.scale.preset, max(draw.members)
+    sets = [
+        *(planted(f"pydocs-{k}", texts, k) for k, texts in draw.members.items()),
+        planted(_PREFIX, draw.shots_seen, copies),
     ]
-    return Found(cells=strata.cells(), trends=(*trends[0], *trends[1]), facts=facts)
+    model = bench.train(f"copies-{seed}", sets, preset, seed)
+    return model, bench.train(f"reference-{seed}", [], smaller(preset), seed)
+
+
+def smaller(preset: Preset) -> Preset:
+    """A preset of fewer weights, with the same vocabulary and rows."""
+    shape = preset.decoder
+    width, layers = round(shape.d_model * _REFERENCE_WIDTH), max(1, shape.n_layers - 1)
+    return dataclasses.replace(
+        preset,
+        name=f"{preset.name}-d{width}-l{layers}",
+        decoder=llama_shape(
+            vocab_size=shape.vocab_size,
+            d_model=width,
+            n_layers=layers,
+            n_heads=max(1, width // 32),
+            d_ff=8 * round(width / 3),
+            context=shape.context,
+        ),
+    )
+
+
+def score_groups(
+    model: TextModel,
+    groups: Mapping[str, Sequence[str]],
+    *,
+    inputs: Inputs | None = None,
+    seed: int = 0,
+) -> Scores:
+    """Every text of every group, scored together."""
+    methods = [
+        method
+        for method in METHODS.values()
+        if isinstance(method, ScoreMethod) and set(method.reads) <= _READS
+    ]
+    texts = [text for group in groups.values() for text in group]
+    table = score_texts(texts, methods, model, inputs=inputs, seed=seed)
+    ends = np.cumsum([len(group) for group in groups.values()])[:-1]
+    return {
+        name: dict(zip(groups, np.split(values_N, ends), strict=True))
+        for name, values_N in zip(table.names, table.values.T, strict=True)
+    }

@@ -40,11 +40,11 @@ from eval.replication.models import (
     take_paragraphs,
 )
 from eval.replication.recorded import recorded_partitions
+from eval.replication.tables import table_1, table_2
 from eval.study import Clock, Grid, finish_study, grouped, run_study, say
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.commands.replicate import Replicate
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.tables import table_1, table_2
 from jaxcontam.report.document import REPORT_NAME
 from jaxcontam.report.page import PAGE_NAME as REPORT_PAGE
 from train.sources import corpus_digest

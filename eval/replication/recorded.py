@@ -4,13 +4,13 @@ from pathlib import Path
 
 import numpy as np
 
+from eval.replication.tables import Partition
 from jaxcontam.methods.replication.judges import Judged, judge_result
 from jaxcontam.methods.replication.local_judge import judge_local, judge_version
 from jaxcontam.methods.replication.overlap import ROUGE_L, overlap_scores
 from jaxcontam.methods.replication.partition import overlap_results
 from jaxcontam.methods.replication.recorded import Recorded, read_recorded_folder
 from jaxcontam.methods.replication.split import instances_fingerprint
-from jaxcontam.methods.replication.tables import Partition
 from jaxcontam.results.replication import JudgeResult, OverlapResult
 
 # The test that puts the asterisks of table 2 there.

@@ -1,6 +1,7 @@
 """Does a model write instances of a partition by heart?
 
-Plan (`replicate_plan`), ask and measure (here), judge (`partition`).
+Plan (`replicate_plan`), ask (here), measure (`replicate_measures`),
+judge (`replicate_judging`).
 
 Dimension key
     N  instances
@@ -12,19 +13,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxcontam.analyses.measured import (
-    OverlapModel,
-    check_sheet,
-    human_labels,
-    measured,
-)
-from jaxcontam.analyses.partition import Arm, Partition
 from jaxcontam.analyses.prompted_model import (
     PromptedModel,
     judge_notes,
     open_prompted,
 )
-from jaxcontam.analyses.replicate_plan import ReplicationPlan, plan_replication
+from jaxcontam.analyses.replicate_judging import Arm, Partition
+from jaxcontam.analyses.replicate_measures import (
+    OverlapModel,
+    check_sheet,
+    human_labels,
+    measured,
+)
+from jaxcontam.analyses.replicate_plan import (
+    ReplicationDesign,
+    ReplicationPlan,
+    plan_replication,
+)
 from jaxcontam.analyses.saved import write_texts
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.data.benchmark import fingerprint
@@ -133,8 +138,8 @@ def replicate(
         annotated: Sheet of people's labels.
         progress: Called with prompts done and in all, part by part; None draws a bar
             where someone looks, in a terminal or a notebook.
-        **questions: As `plan_replication` takes them: task, k, control, compare, seed
-            and others.
+        **questions: Fields of `ReplicationDesign`: task, k, control, compare, seed and
+            others; `compare` may be a sequence of names.
 
     Raises:
         InputError: If a file, a field or the model is at fault.
@@ -144,7 +149,10 @@ def replicate(
     """
     bar = functools.partial(default_bar, progress)
     check_sheet(annotated)
-    plan = plan_replication(benchmark, **questions)
+    compare = questions.get("compare")
+    if compare is not None and not isinstance(compare, str):
+        questions["compare"] = ",".join(compare) or None
+    plan = plan_replication(benchmark, ReplicationDesign(**questions))
     with open_prompted(
         model,
         tokenizer=tokenizer,
@@ -162,16 +170,16 @@ def room(plan: ReplicationPlan, model: PromptedModel) -> tuple[int, tuple[str, .
         InputError: If a prompt has no token.
     """
     if model.read is None or model.tokenize is None or model.context is None:
-        return plan.new_tokens, ()
+        return plan.design.new_tokens, ()
     context = model.context
     lengths = [len(model.read(prompt)) for prompt in plan.completion_prompts]
     if min(lengths, default=1) < 1:
         raise InputError("a prompt has no token", hint="look at the template")
     references = [len(model.tokenize(text)) for text in plan.references]
     # A reference's first token may join the space before it.
-    wanted = min(plan.new_tokens, max(references, default=1) + 1)
+    wanted = min(plan.design.new_tokens, max(references, default=1) + 1)
     left = context - max(lengths, default=1)
-    new_tokens = min(plan.new_tokens, max(left, min(wanted, context // 2)))
+    new_tokens = min(plan.design.new_tokens, max(left, min(wanted, context // 2)))
     warnings = []
     if n_cut := sum(length > context - new_tokens for length in lengths):
         warnings.append(
@@ -208,7 +216,7 @@ def ask(
             found = model.completer.complete(
                 prompts,
                 max_tokens=new_tokens,
-                seed=plan.seed,
+                seed=plan.design.seed,
                 stop=plan.stop,
                 progress=progress,
             )
@@ -230,7 +238,7 @@ def ask(
         arm=arm,
         control=control,
         control_warnings=() if plan.control is None else plan.control.warnings,
-        humans=human_labels(annotated, arm, seed=plan.seed),
+        humans=human_labels(annotated, arm, seed=plan.design.seed),
         warnings=(*plan.warnings, *notes, *model.notes()),
     )
     return ReplicationAnalysis(
@@ -239,7 +247,7 @@ def ask(
         answers=tuple(answers),
         model=model.info,
         device=model.device,
-        seed=plan.seed,
+        seed=plan.design.seed,
         watch=watch,
     )
 
@@ -249,12 +257,15 @@ def _compared(
 ) -> tuple[list[ComparisonResult], list[dict[str, Any]]]:
     """Results and answers of the further methods, in the order they were named."""
     instances, completer = plan.drawn.instances, model.completer
-    names: dict[str, Any] = {"dataset": plan.dataset_name, "split": plan.split_name}
-    which: dict[str, Any] = {"benchmark": plan.benchmark.name, "seed": plan.seed}
+    names: dict[str, Any] = {
+        "dataset": plan.dataset_name,
+        "split": plan.design.split_name,
+    }
+    which: dict[str, Any] = {"benchmark": plan.benchmark.name, "seed": plan.design.seed}
     drawn = plan.drawn.fingerprint
     found: list[ComparisonResult] = []
     rows: list[dict[str, Any]] = []
-    for name in plan.compare:
+    for name in plan.design.comparisons:
         with bar(name) as progress:
             shared: dict[str, Any] = {"progress": progress}
             if name == "first_instances":
@@ -264,7 +275,7 @@ def _compared(
                     **names,
                     **shared,
                     max_tokens=most,
-                    seed=plan.seed,
+                    seed=plan.design.seed,
                 )
             elif name == "cdd":
                 result, own = cdd(
@@ -275,7 +286,7 @@ def _compared(
                     **shared,
                     fingerprint=drawn,
                     tokenize=model.tokenize,
-                    n_samples=plan.cdd_samples,
+                    n_samples=plan.design.cdd_samples,
                     max_tokens=min(_CDD_TOKENS, most),
                     stop=plan.stop,
                 )

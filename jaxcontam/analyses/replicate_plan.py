@@ -4,11 +4,12 @@ Nothing here needs a model.
 """
 
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
+from jaxcontam.analyses.flag_words import flag_of
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.options import Item, read_items
 from jaxcontam.errors import InputError, unknown_name
@@ -19,36 +20,97 @@ from jaxcontam.results.replication import COMPARISONS
 
 OPTION = "ts_guessing_option"
 
+Task = Literal["classification", "nli", "summary", "one-sentence", "plain"]
+
+
+# No slots: the command joins these fields to its own.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReplicationDesign:
+    """What a partition is asked; the fields are flags of `jaxcontam replicate`.
+
+    Raises:
+        InputError: If fields exclude each other or are out of range; names the flag.
+    """
+
+    dataset_name: str | None = None
+    """What the guided instruction calls the dataset (default: the file's name)."""
+    split_name: str = "test"
+    """What it calls the partition."""
+    task: Task = "classification"
+    """Kind of instances; plain shows a first piece alone, for base models."""
+    text_field: str | None = None
+    """Field that is the text (default: known names; nli has two, see below)."""
+    template: str | None = None
+    """Or the text of an instance, with fields in braces."""
+    first_field: str | None = None
+    """Field of a pair that the model is shown (default: known names)."""
+    second_field: str | None = None
+    """Field of a pair that it must write."""
+    label_field: str | None = None
+    """Field of the label, which the instructions then name."""
+    label_names: tuple[str, ...] = ()
+    """Names of labels that are numbers, from 0 on, separated by spaces."""
+    k: int = 50
+    """Instances, drawn at random; the paper has 10."""
+    control: Path | None = None
+    """Instances that cannot have been seen, such as newer ones; with --recorded, their
+    completions. Without them at most suspected."""
+    prompts: Path | None = None
+    """Other instructions: a .toml or .json file with guided and general templates."""
+    compare: str | None = None
+    """Further methods, comma-separated: first_instances, cdd, ts_guessing_word,
+    ts_guessing_option."""
+    cdd_samples: int = 20
+    """Samples of each instance for cdd."""
+    new_tokens: int = 500
+    """Most tokens of a completion; a small context leaves fewer."""
+    stop: tuple[str, ...] = ()
+    r"""Texts that end a completion, such as "\n" (plain: a line end, where no second
+    piece has one)."""
+    seed: int = 0
+    """Seeds every draw: folds, resamples, samples."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be asked."""
+        for name in ("k", "cdd_samples", "new_tokens"):
+            if (value := getattr(self, name)) < 1:
+                raise InputError(f"{flag_of(name)} must be at least 1, got {value}")
+        if (self.first_field is None) != (self.second_field is None):
+            raise InputError("--first-field and --second-field go together")
+        for name in self.comparisons:
+            if name not in COMPARISONS:
+                raise unknown_name("method of --compare", name, COMPARISONS)
+
+    @property
+    def comparisons(self) -> tuple[str, ...]:
+        """Methods of --compare."""
+        if self.compare is None:
+            return ()
+        return tuple(dict.fromkeys(name.strip() for name in self.compare.split(",")))
+
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ReplicationPlan:
     """What a run asks.
 
     Attributes:
+        design: As it was wanted.
         benchmark: The partition.
         drawn: Its instances, drawn and cut.
         control: Instances that cannot have been seen, or None.
         dataset_name: What the guided instruction calls the dataset.
-        split_name: What it calls the partition.
-        compare: Further methods.
-        items: Multiple-choice items for one of them.
-        cdd_samples: Samples of each instance for `cdd`.
-        new_tokens: Most tokens of a completion.
+        items: Multiple-choice items for one of the further methods.
         stop: Texts that end a completion.
     """
 
+    design: ReplicationDesign
     benchmark: Benchmark
     drawn: Drawn
     control: Drawn | None
     prompts: Prompts
     dataset_name: str
-    split_name: str
-    compare: tuple[str, ...]
     items: tuple[Item, ...]
-    cdd_samples: int
-    new_tokens: int
     stop: tuple[str, ...]
-    seed: int
 
     @property
     def arms(self) -> list[Drawn]:
@@ -63,7 +125,7 @@ class ReplicationPlan:
                 self.prompts.guided_prompt(
                     instance,
                     dataset_name=self.dataset_name,
-                    split_name=self.split_name,
+                    split_name=self.design.split_name,
                 )
                 for instance in arm.instances
             ]
@@ -111,109 +173,71 @@ class ReplicationPlan:
 
 
 def plan_replication(
-    benchmark: Path | str,
-    *,
-    task: str = "classification",
-    dataset_name: str | None = None,
-    split_name: str = "test",
-    control: Path | str | None = None,
-    prompts: Path | None = None,
-    template: str | None = None,
-    text_field: str | None = None,
-    first_field: str | None = None,
-    second_field: str | None = None,
-    label_field: str | None = None,
-    label_names: Sequence[str] = (),
-    k: int = 50,
-    compare: Sequence[str] = (),
-    cdd_samples: int = 20,
-    new_tokens: int = 500,
-    stop: Sequence[str] = (),
-    seed: int = 0,
+    benchmark: Path | str, design: ReplicationDesign
 ) -> ReplicationPlan:
-    r"""Load a partition, draw instances, cut each in two and write the prompts.
-
-    Args:
-        benchmark: File of the partition.
-        task: Kind of instances; `plain` shows a first piece alone, for base models.
-        dataset_name: What the guided instruction calls it; None is the file's name.
-        split_name: What it calls the partition.
-        control: File of instances that cannot have been seen.
-        prompts: File of other instructions.
-        template: Text of an instance, with fields in braces.
-        text_field: Field that is the text; None takes known names.
-        first_field: Field of a pair that is shown.
-        second_field: Field of a pair that must be written.
-        label_field: Field of the label, which the instructions then name.
-        label_names: Names of labels that are numbers, from 0 on.
-        k: Instances, drawn at random.
-        compare: Further methods, of `COMPARISONS`.
-        cdd_samples: Samples of each instance for `cdd`.
-        new_tokens: Most tokens of a completion.
-        stop: Texts that end one; `\n` may be spelled out. None for `plain`: a line
-            end, where no second piece has one.
-        seed: Seed of draws and cuts.
+    """Load a partition, draw instances, cut each in two and write the prompts.
 
     Raises:
         InputError: If a file, a field or a name is at fault, or instances of the
             control are those of the partition.
     """
-    for name in compare:
-        if name not in COMPARISONS:
-            raise unknown_name("method of --compare", name, COMPARISONS)
-    instructions = load_prompts(task, prompts)
+    instructions = load_prompts(design.task, design.prompts)
 
     def drawn_of(path: Path | str) -> tuple[Benchmark, Drawn]:
         found = load_benchmark(
-            path, template=template, text_field=text_field, check_fields=True
+            path,
+            template=design.template,
+            text_field=design.text_field,
+            check_fields=True,
         )
         fields = find_fields(
             found,
-            task=task,
-            text_field=text_field,
-            has_template=template is not None,
-            first_field=first_field,
-            second_field=second_field,
-            label_field=label_field,
+            task=design.task,
+            text_field=design.text_field,
+            has_template=design.template is not None,
+            first_field=design.first_field,
+            second_field=design.second_field,
+            label_field=design.label_field,
         )
         return found, draw_instances(
-            found, fields, k=k, seed=seed, label_names=tuple(label_names)
+            found,
+            fields,
+            k=design.k,
+            seed=design.seed,
+            label_names=tuple(design.label_names),
         )
 
     loaded, drawn = drawn_of(benchmark)
-    others = None if control is None else drawn_of(control)[1]
-    if others is not None:
+    control = None if design.control is None else drawn_of(design.control)[1]
+    if control is not None:
         own, theirs = (
             {(one.first_piece, one.second_piece) for one in arm.instances}
-            for arm in (drawn, others)
+            for arm in (drawn, control)
         )
         if own & theirs:
             raise InputError(
-                f"{control}: {len(own & theirs)} of its instances are those of "
+                f"{design.control}: {len(own & theirs)} of its instances are those of "
                 f"{benchmark}",
                 hint="a control holds instances that cannot have been seen",
             )
     items: list[Item] = []
-    if OPTION in compare:
+    if OPTION in design.comparisons:
         found = read_items(load_benchmark(benchmark))
-        order = np.random.default_rng(seed).permutation(len(found))
-        items = [found[i] for i in order[:k]]
-    ends = tuple(words.replace("\\n", "\n") for words in stop)
-    if not ends and task == "plain":
+        order = np.random.default_rng(design.seed).permutation(len(found))
+        items = [found[i] for i in order[: design.k]]
+    # A line end may be spelled out.
+    ends = tuple(words.replace("\\n", "\n") for words in design.stop)
+    if not ends and design.task == "plain":
         # A base model goes on with the next line.
         has_lines = any("\n" in one.second_piece for one in drawn.instances)
         ends = () if has_lines else ("\n",)
     return ReplicationPlan(
+        design=design,
         benchmark=loaded,
         drawn=drawn,
-        control=others,
+        control=control,
         prompts=instructions,
-        dataset_name=dataset_name or loaded.name,
-        split_name=split_name,
-        compare=tuple(compare),
+        dataset_name=design.dataset_name or loaded.name,
         items=tuple(items),
-        cdd_samples=cdd_samples,
-        new_tokens=new_tokens,
         stop=ends,
-        seed=seed,
     )

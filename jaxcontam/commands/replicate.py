@@ -3,11 +3,9 @@
 import dataclasses
 import functools
 from pathlib import Path
-from typing import Literal
 
 from tyro.conf import Positional
 
-from jaxcontam.analyses.measured import OverlapModel, check_sheet
 from jaxcontam.analyses.method_notes import report_words
 from jaxcontam.analyses.prompted_model import (
     PromptedModel,
@@ -16,13 +14,18 @@ from jaxcontam.analyses.prompted_model import (
     open_prompted,
     served_name,
 )
-from jaxcontam.analyses.recorded import recorded_analysis
 from jaxcontam.analyses.replicate import (
     ReplicationAnalysis,
     ask,
     judged_by,
 )
-from jaxcontam.analyses.replicate_plan import ReplicationPlan, plan_replication
+from jaxcontam.analyses.replicate_measures import OverlapModel, check_sheet
+from jaxcontam.analyses.replicate_plan import (
+    ReplicationDesign,
+    ReplicationPlan,
+    plan_replication,
+)
+from jaxcontam.analyses.replicate_recorded import recorded_analysis
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.flags import (
     DtypeFlags,
@@ -34,7 +37,7 @@ from jaxcontam.commands.flags import (
 from jaxcontam.commands.publish import shown
 from jaxcontam.commands.replicate_dry_run import planned_words
 from jaxcontam.data.journal import Journal
-from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.annotate import is_filled, read_sheet, sheet_text
 from jaxcontam.methods.replication.recorded import read_recorded
 from jaxcontam.progress import progress_bar
@@ -45,7 +48,6 @@ from jaxcontam.report.replication import (
     replication_tables,
 )
 from jaxcontam.report.table import print_table
-from jaxcontam.results.replication import COMPARISONS
 from jaxcontam.scoring.api.address import PREFIX, ApiModel, parse_api
 from jaxcontam.scoring.api.budget import Budget, Spending
 from jaxcontam.terminal import Terminal
@@ -66,7 +68,7 @@ SHEET_NAME = "annotate.csv"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Replicate(DtypeFlags, ReportFlags):
+class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
     """Ask a model for the rest of instances, and see whether it copies them.
 
     Examples:
@@ -84,49 +86,12 @@ class Replicate(DtypeFlags, ReportFlags):
     """File of the partition: .jsonl, .json, .csv, .tsv or .txt."""
     recorded: Path | None = None
     """Judge completions made elsewhere: a .csv with a row per instance."""
-    dataset_name: str | None = None
-    """What the guided instruction calls the dataset (default: the file's name)."""
-    split_name: str = "test"
-    """What it calls the partition."""
-    task: Literal["classification", "nli", "summary", "one-sentence", "plain"] = (
-        "classification"
-    )
-    """Kind of instances; plain shows a first piece alone, for base models."""
-    text_field: str | None = None
-    """Field that is the text (default: known names; nli has two, see below)."""
-    template: str | None = None
-    """Or the text of an instance, with fields in braces."""
-    first_field: str | None = None
-    """Field of a pair that the model is shown (default: known names)."""
-    second_field: str | None = None
-    """Field of a pair that it must write."""
-    label_field: str | None = None
-    """Field of the label, which the instructions then name."""
-    label_names: tuple[str, ...] = ()
-    """Names of labels that are numbers, from 0 on, separated by spaces."""
-    k: int = 50
-    """Instances, drawn at random; the paper has 10."""
-    control: Path | None = None
-    """Instances that cannot have been seen, such as newer ones; with --recorded, their
-    completions. Without them at most suspected."""
-    prompts: Path | None = None
-    """Other instructions: a .toml or .json file with guided and general templates."""
     judge: str = "local"
     """local, or a chat model api:URL#NAME beside it, which then decides."""
     bleurt: Path | None = None
     """Folder of a BLEURT checkpoint (docs/bleurt.md), a second measure of overlap."""
     embedding_model: str | None = None
     """Model whose mean hidden states are compared, a further measure."""
-    compare: str | None = None
-    """Further methods, comma-separated: first_instances, cdd, ts_guessing_word,
-    ts_guessing_option."""
-    cdd_samples: int = 20
-    """Samples of each instance for cdd."""
-    new_tokens: int = 500
-    """Most tokens of a completion; a small context leaves fewer."""
-    stop: tuple[str, ...] = ()
-    r"""Texts that end a completion, such as "\n" (plain: a line end, where no second
-    piece has one)."""
     annotated: Path | None = None
     """Sheet of people's labels, from annotate.csv of an earlier run: agreement."""
     concurrency: int = 8
@@ -143,7 +108,8 @@ class Replicate(DtypeFlags, ReportFlags):
     """Say what would be asked, in tokens and money; ask nothing."""
 
     def __post_init__(self) -> None:
-        check_positive(self, "k", "cdd_samples", "new_tokens", "concurrency")
+        ReplicationDesign.__post_init__(self)
+        check_positive(self, "concurrency")
         super().__post_init__()
         if self.recorded is not None:
             self._check_recorded()
@@ -152,17 +118,12 @@ class Replicate(DtypeFlags, ReportFlags):
                 "no model and benchmark",
                 hint="name both, or give --recorded FILE.csv",
             )
-        if (self.first_field is None) != (self.second_field is None):
-            raise InputError("--first-field and --second-field go together")
         if self.judge != "local":
             if not self.judge.startswith(PREFIX):
                 raise InputError(
                     f"--judge must be local or api:URL#NAME, got {self.judge!r}"
                 )
             parse_api(self.judge, flag="--judge")
-        for name in self.comparisons:
-            if name not in COMPARISONS:
-                raise unknown_name("method of --compare", name, COMPARISONS)
         if self.budget is not None and self.price_in is None and self.price_out is None:
             raise InputError(
                 "--budget needs --price-in and --price-out",
@@ -178,13 +139,6 @@ class Replicate(DtypeFlags, ReportFlags):
                 f"--bleurt {self.bleurt}: no such folder",
                 hint="docs/bleurt.md says how to make one",
             )
-
-    @property
-    def comparisons(self) -> tuple[str, ...]:
-        """Methods of --compare."""
-        if self.compare is None:
-            return ()
-        return tuple(dict.fromkeys(name.strip() for name in self.compare.split(",")))
 
     def _check_recorded(self) -> None:
         """Refuse flags that do not apply to existing completions."""
@@ -270,7 +224,7 @@ class Replicate(DtypeFlags, ReportFlags):
     ) -> tuple[ReplicationAnalysis, Path] | None:
         """Answers and the folder of the report; None for a dry run."""
         assert self.model is not None and self.benchmark is not None
-        plan = self._plan(self.benchmark)
+        plan = plan_replication(self.benchmark, self)
         # Faults of what is needed last are found before anything is paid for.
         check_sheet(self.annotated)
         digest = plan.drawn.fingerprint
@@ -314,28 +268,6 @@ class Replicate(DtypeFlags, ReportFlags):
         journal = out / JOURNAL_NAME
         words = planned_words(plan, model, judge=judge, journal=journal, budget=budget)
         Terminal().say(words)
-
-    def _plan(self, benchmark: Path) -> ReplicationPlan:
-        return plan_replication(
-            benchmark,
-            task=self.task,
-            dataset_name=self.dataset_name,
-            split_name=self.split_name,
-            control=self.control,
-            prompts=self.prompts,
-            template=self.template,
-            text_field=self.text_field,
-            first_field=self.first_field,
-            second_field=self.second_field,
-            label_field=self.label_field,
-            label_names=self.label_names,
-            k=self.k,
-            compare=self.comparisons,
-            cdd_samples=self.cdd_samples,
-            new_tokens=self.new_tokens,
-            stop=self.stop,
-            seed=self.seed,
-        )
 
     def _measures(self) -> list[OverlapModel]:
         """Models that measure, as far as the user named them."""

@@ -13,7 +13,7 @@ from jaxcontam.analyses.membership_judging import (
     rows_of,
     table_from_rows,
 )
-from jaxcontam.analyses.partition import (
+from jaxcontam.analyses.replicate_judging import (
     CONTROL,
     PARTITION,
     partition_from_rows,

@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.methods.layouts import Layout, PairLayout, SequenceLayout
+from jaxcontam.methods.row import MethodRow
 from jaxcontam.methods.where import where_in_orders, where_in_pairs
 from jaxcontam.results import Evidence, OrderNumbers, OrderResult
 from jaxcontam.results.terms import ORDER_WORDS, Null, ProofWords, Validity
@@ -52,11 +53,32 @@ class OrderFile:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class OrderMethod:
+class OrderTestRow(MethodRow):
+    """What tests of the order of a file have in common.
+
+    Attributes:
+        fewest_strata: Strata with more than one order that the analysis needs.
+        fewest_examples: Examples that the design needs.
+        grouped: Whether orders can keep to groups.
+        null: What is assumed of a model that never saw the file.
+        validity: `exact` (for sequential tests at their own time of stopping, or at
+            any) or `asymptotic`.
+        words: What a report says of it.
+    """
+
+    fewest_strata: int = 1
+    fewest_examples: int = 2
+    grouped: bool = True
+    null: Null
+    validity: Validity
+    words: ProofWords = ORDER_WORDS
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class OrderMethod(OrderTestRow):
     """An order test that scores whole orders.
 
     Attributes:
-        name: As typed after `--tests`.
         design: (file, m) -> orders to score.
         analyse: (loglik_KM, boundaries_K, seed) -> numbers.
         redraw: (strata, m, seed=, content_digest=) -> the orders of `design` without
@@ -65,19 +87,8 @@ class OrderMethod:
         windowed: Strata may exceed the context and are scored in windows.
         counted_boundaries: The effect counts the neighbours that its orders keep.
         locates: Say where in the file the evidence lies.
-        fewest_strata: Strata with more than one order that the analysis needs.
-        fewest_examples: Examples that the design needs.
-        grouped: Whether orders can keep to groups.
-        null: What is assumed of a model that never saw the file.
-        validity: `exact` or `asymptotic`.
-        needs: What the model must expose.
-        cost: Passes over the data.
-        finds: What it can and cannot see.
-        source: Paper.
-        words: What a report says of it.
     """
 
-    name: str
     design: Callable[[OrderFile, int], OrderDesign]
     analyse: Callable[[np.ndarray, np.ndarray, int], OrderNumbers]
     default_orders: int
@@ -85,16 +96,6 @@ class OrderMethod:
     windowed: bool = False
     counted_boundaries: bool = False
     locates: bool = False
-    fewest_strata: int = 1
-    fewest_examples: int = 2
-    grouped: bool = True
-    null: Null
-    validity: Validity
-    needs: str = "log-probabilities"
-    cost: str
-    finds: str
-    source: str
-    words: ProofWords = ORDER_WORDS
 
     def lay_out(
         self,
@@ -149,44 +150,23 @@ class OrderMethod:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class PairMethod:
+class PairMethod(OrderTestRow):
     """An order test that scores examples after others of their stratum.
 
     Attributes:
-        name: As typed after `--tests`.
         size: Most examples of a stratum.
         statistic: What it sums, and over which orders.
         analyse: (strata, seed, content_digest) -> numbers.
         whole: Score all pairs of a stratum, not only those that tell the direction.
         locates: Say where in the file the evidence lies.
-        grouped: As for `OrderMethod`, like all that follow.
-        fewest_strata: Strata with more than one order that the analysis needs.
-        fewest_examples: Examples that the design needs.
-        null: What is assumed of a model that never saw the file.
-        validity: `exact` or `asymptotic`.
-        needs: What the model must expose.
-        cost: Passes over the data.
-        finds: What it can and cannot see.
-        source: Paper.
-        words: What a report says of it.
     """
 
-    name: str
     size: int
     statistic: PairStatistic
     analyse: Callable[..., OrderNumbers]
     whole: bool = True
     locates: bool = False
-    grouped: bool = True
-    fewest_strata: int = 1
     fewest_examples: int = FEWEST_EXAMPLES
-    null: Null
-    validity: Validity
-    needs: str = "log-probabilities"
-    cost: str
-    finds: str
-    source: str
-    words: ProofWords = ORDER_WORDS
 
     def lay_out(
         self,
@@ -249,43 +229,21 @@ class PairMethod:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class SequentialMethod:
+class SequentialMethod(OrderTestRow):
     """An order test that scores in turns and may stop early.
 
     Attributes:
-        name: As typed after `--tests`.
         layout: (file, encoded, prefix_id, n_orders or None) -> what is scored.
         turns_of: What it counts while it goes on: `n_strata` or `n_orders`.
         redraw: (result, (K, M) of its scores, seed) -> the orders that were to be
             scored, in their turn, if there are no groups.
         analyse: (loglik_KM, boundaries_K, rule) -> numbers; see `Evidence.rule`.
-        fewest_examples: Examples that the design needs.
-        grouped: Whether orders can keep to groups.
-        fewest_strata: As for `OrderMethod`, like all that follow.
-        null: What is assumed of a model that never saw the file.
-        validity: `exact`: at any time of stopping, or at its own.
-        needs: What the model must expose.
-        cost: Passes over the data.
-        finds: What it can and cannot see.
-        source: Paper.
-        words: What a report says of it.
     """
 
-    name: str
     layout: Callable[[OrderFile, Encoded, int | None, int | None], Layout]
     turns_of: Literal["n_strata", "n_orders"]
     redraw: Callable[[OrderResult, tuple[int, int], int], OrderDesign]
     analyse: Callable[[np.ndarray, np.ndarray, np.ndarray], OrderNumbers]
-    fewest_examples: int = 2
-    grouped: bool = True
-    fewest_strata: int = 1
-    null: Null
-    validity: Validity
-    needs: str = "log-probabilities"
-    cost: str
-    finds: str
-    source: str
-    words: ProofWords = ORDER_WORDS
 
     def lay_out(
         self,

@@ -7,6 +7,7 @@ import numpy as np
 
 from jaxcontam.methods import adjacency, stratified
 from jaxcontam.methods.method import TestMethod
+from jaxcontam.methods.row import MethodRow
 from jaxcontam.results import OrderNumbers, OrderResult
 from jaxcontam.results.terms import Null, ProofWords, Validity
 from jaxcontam.stats.effect import LEVEL, mde_factor
@@ -18,29 +19,19 @@ _STRATUM_SIZE = 12
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class CombinedMethod:
+class CombinedMethod(MethodRow):
     """A test that is made of others, which stand beside it in a report.
 
     Attributes:
-        name: As typed after `--tests`.
         parts: Tests of the same order; the first one's effect is quoted.
         null: What is assumed of a model that never saw the file.
         validity: `exact` if all parts are.
-        needs: What the model must expose.
-        cost: Passes over the data.
-        finds: What it can and cannot see.
-        source: Paper.
         words: What a report says of it.
     """
 
-    name: str
     parts: tuple[TestMethod, ...]
     null: Null
     validity: Validity
-    needs: str = "log-probabilities"
-    cost: str
-    finds: str
-    source: str
     words: ProofWords
 
 

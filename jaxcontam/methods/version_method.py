@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from jaxcontam.methods.row import MethodRow
 from jaxcontam.results import Evidence, OrderNumbers
 from jaxcontam.results.terms import ProofWords
 from jaxcontam.stats.padding import unpadded
@@ -22,34 +23,24 @@ def version_numbers(rows: Sequence[np.ndarray], seed: int) -> OrderNumbers:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class VersionMethod:
+class VersionMethod(MethodRow):
     """A test of published versions: texts, secrets or options, not orders of a file.
 
     Attributes:
-        name: As it stands in reports.
         command: That runs it; `audit` where it is named after `--tests`.
         analyse: (rows, seed) -> numbers; rows are float64 arrays, published first.
         default_orders: m unless `--n-orders` says otherwise; None where the user gives
             the versions.
         null: What is assumed of a model that never saw the versions.
         validity: `exact`, or when it is.
-        needs: What the model must expose.
-        cost: Passes over the data.
-        finds: What it can and cannot see.
-        source: Paper.
         words: What a report says of it.
     """
 
-    name: str
     command: str
     analyse: Callable[[Sequence[np.ndarray], int], OrderNumbers] = version_numbers
     default_orders: int | None = None
     null: str
     validity: str
-    needs: str = "log-probabilities"
-    cost: str
-    finds: str
-    source: str
     words: ProofWords
 
     def numbers(

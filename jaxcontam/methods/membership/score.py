@@ -11,6 +11,8 @@ from typing import Literal
 
 import numpy as np
 
+from jaxcontam.methods.row import MethodRow
+
 LEAST_LOSS = 1e-6
 """Nats a token: what float32 resolves of a log-probability near 0, some units over."""
 
@@ -81,31 +83,21 @@ class ScoredText:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreMethod:
+class ScoreMethod(MethodRow):
     """A membership score: a ranking, not a test.
 
     Attributes:
-        name: As it stands in reports.
         label: Name in tables and sentences; empty: its name.
         score: What a model says of a text -> score, higher = member.
         reads: What it reads besides the log-probabilities of the text.
         setting: Its parameter where it has one, such as `k=20%`.
-        needs: What the model must expose, and the flags that it cannot do without.
-        cost: Passes over the data.
-        finds: What it can and cannot see.
-        source: Paper.
         departure: How it differs from the authors' code; empty where it does not.
     """
 
-    name: str
     label: str = ""
     score: Callable[[ScoredText], float]
     reads: tuple[Reading, ...] = ()
     setting: str = ""
-    needs: str = "log-probabilities"
-    cost: str
-    finds: str
-    source: str
     departure: str = ""
 
 

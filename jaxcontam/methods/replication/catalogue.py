@@ -2,29 +2,23 @@
 
 import dataclasses
 
+from jaxcontam.methods.row import MethodRow
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicationMethod:
+class ReplicationMethod(MethodRow):
     """What a method of `replicate` asks, gives and sees.
 
     Attributes:
-        name: As it stands in reports.
         label: Name in tables and sentences.
         gives: A verdict, a p-value, or a rate.
         needs: What the model must do, and the flag that asks for the method.
-        cost: Answers of a model for k instances.
-        finds: What it can and cannot see.
-        source: Paper.
         departure: How it differs from the authors' code; empty where it does not.
     """
 
-    name: str
     label: str = ""
     gives: str
     needs: str = "completions"
-    cost: str
-    finds: str
-    source: str
     departure: str = ""
 
 

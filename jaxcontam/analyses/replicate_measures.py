@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from jaxcontam.analyses.partition import Arm, Partition, rouge_overlap
+from jaxcontam.analyses.replicate_judging import Arm, Partition, rouge_overlap
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.annotate import is_filled, read_sheet
 from jaxcontam.methods.replication.overlap import Measure, overlap_scores

@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from jaxcontam.analyses.measured import OverlapModel, human_labels, measured
-from jaxcontam.analyses.partition import Arm, Partition
 from jaxcontam.analyses.replicate import ReplicationAnalysis
+from jaxcontam.analyses.replicate_judging import Arm, Partition
+from jaxcontam.analyses.replicate_measures import OverlapModel, human_labels, measured
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.people import People

@@ -1,1 +1,0 @@
-"""What order tests cannot see, and what other methods see of it."""

@@ -1,1 +1,0 @@
-"""Simulated power of order tests, beside what the planner's formulas say."""
