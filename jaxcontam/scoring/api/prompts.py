@@ -23,7 +23,7 @@ from jaxcontam.scoring.api.logprobs import (
 from jaxcontam.scoring.api.request import Body, request_key
 
 # Answers with log-probabilities are large: this many are held at once.
-_AT_ONCE = 512
+_AT_ONCE = 128
 
 
 class ServedPrompts:
