@@ -152,11 +152,12 @@ def write_sums(report: Report, directory: Path) -> None:
     """Write the digests of a report's files, once they are all there.
 
     Raises:
-        InputError: If one is missing, or the folder cannot be written.
+        InputError: If one cannot be read, or the folder cannot be written.
     """
     names = (REPORT_NAME, *report.digests, RESULTS_NAME, PAGE_NAME)
+    paths = [path for name in names if (path := directory / name).is_file()]
     try:
-        digests = {name: archive_digest(directory / name) for name in names}
+        digests = {path.name: archive_digest(path) for path in paths}
     except OSError as e:
         raise InputError(f"{e.filename}: not readable ({e.strerror})") from e
     lines = [f"{d.removeprefix('sha256:')}  {name}\n" for name, d in digests.items()]
