@@ -6,7 +6,9 @@ import functools
 import inspect
 import io
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
@@ -40,6 +42,9 @@ from jaxcontam.scoring.shares import ShareScored
 from jaxcontam.terminal import visible
 
 EXIT_DONE, EXIT_INPUT, EXIT_PARTIAL, EXIT_INTERRUPTED = 0, 2, 3, 130
+
+# Clean-ups take less.
+_AGAIN_SECONDS = 0.05
 
 # What is wrong stands at the start of a line or at its end, values between them.
 _LONGEST_LINE = 2_000
@@ -77,8 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Parse `argv` and run one command; returns the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     if words in (["--version"], ["-V"]):
-        print(__version__)
-        return EXIT_DONE
+        return run_command(lambda: print(__version__))
     if words[:1] == ["--completion"]:
         return run_command(lambda: _print_completion(words[1:]))
     return run_command(lambda: _run(words))
@@ -90,7 +94,18 @@ def entry_point() -> None:
         # A terminal without UTF-8 shows a question mark, and no traceback.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    sys.unraisablehook = _ignored
     sys.exit(main())
+
+
+def _ignored(found: Any) -> None:
+    """Send Ctrl-C again if it came in a clean-up, whose errors Python ignores."""
+    if found.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(found)
+        return
+    again = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), signal.SIGINT))
+    again.daemon = True
+    again.start()
 
 
 def run_command(command: Callable[[], object], *, name: str = "jaxcontam") -> int:
@@ -101,6 +116,8 @@ def run_command(command: Callable[[], object], *, name: str = "jaxcontam") -> in
     """
     try:
         outcome = command()
+        # Else Python fails to, at its end.
+        sys.stdout.flush()
     except (InputError, StorageError) as e:
         print(f"{name}: error: {_line(str(e))}", file=sys.stderr)
         if e.hint:

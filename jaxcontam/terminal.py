@@ -22,15 +22,16 @@ _OBEYED = re.compile(
 )
 
 
-# A spreadsheet takes a cell that begins so for a formula, and runs it; a cell that
-# begins with the mark itself gets another one, so that taking one away undoes it.
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
+# A spreadsheet takes a cell that begins so for a formula, and runs it; one that reads
+# semicolons or tabs for commas begins a cell after each. What begins with the mark
+# itself gets another one, so that taking one away undoes it.
+_FORMULA = re.compile(r"\A(?=[=+\-@\t\r\n'])|(?<=[;\t\r\n])(?=[=+\-@'])")
 _MARK = "'"
 
 
 def cell_text(text: str) -> str:
     """Text of a CSV cell: an apostrophe before what would be taken for a formula."""
-    return _MARK + text if text.startswith(_FORMULA_STARTS) else text
+    return _FORMULA.sub(_MARK, text)
 
 
 def visible(text: str) -> str:

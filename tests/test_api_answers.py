@@ -1,10 +1,14 @@
 """What a client makes of answers: other forms, orders, and errors in disguise."""
 
+import json
+
 import httpx2
 import pytest
 
 from jaxcontam.data.journal import Journal
+from jaxcontam.scoring.api.answers import read_reply
 from jaxcontam.scoring.api.errors import ApiError, RefusedError
+from jaxcontam.scoring.api.faults import Fault
 from tests.api_transport import PATH, Server, bodies, fault, opened, texts
 
 
@@ -31,7 +35,7 @@ def test_a_wrong_key_or_address_ends_at_once_and_is_no_refusal(status, hint):
         (b'{"choices": [{"index": 0, "text": "a", "x": NaN}]}', "not JSON"),
         (b'{"choices": [{"index": 0, "text": "a", "x": 1e999}]}', "not JSON"),
         (b"\xff\xfe", "not JSON"),
-        (b"[" * 100_000, "not JSON"),
+        (b"[" * 100_000, "more values than were asked for"),
         (b"[]", "not an answer of the protocol"),
         (b"{}", "not an answer of the protocol"),
         (b'{"choices": 1}', "not an answer of the protocol"),
@@ -55,7 +59,7 @@ def test_an_answer_of_another_form_is_asked_again_and_then_one_clear_line(
     assert not isinstance(e.value, RefusedError)
     assert "\n" not in str(e.value)
     assert len(server.prompts) == 3
-    assert not journal.path.exists()
+    assert journal.path.read_bytes() == b""
     server.plan = lambda _, number: (
         httpx2.Response(200, content=answer) if number == 4 else None
     )
@@ -87,3 +91,27 @@ def test_the_hint_names_the_variable_that_the_key_comes_from():
     ):
         client.post(PATH, bodies(1)[0])
     assert e.value.hint.endswith("variable JUDGE_API_KEY")
+
+
+def test_an_answer_of_more_values_than_were_asked_for_is_never_parsed(monkeypatch):
+    """Within its bytes: 2 MB of lists are 45 MB of objects; where a text is long."""
+    chat = {"messages": [{"role": "user", "content": "hi"}]}
+    bomb = b'{"choices": [{"index": 0, "message": {}, "x": [' + b"[]," * 700_000
+    for data in (bomb + b"0]}]}", bomb + b'"\\', b'"' * 100_000 + bomb):
+        read = json.loads
+        monkeypatch.setattr(json, "loads", lambda *_: pytest.fail("parsed"))
+        for status in (200, 429):
+            found = reply(chat, data, status=status)
+            assert found == Fault("garbled", "more values than were asked for")
+        monkeypatch.setattr(json, "loads", read)
+    # As many signs within a text are a text.
+    words = '[],{}\\",' * 300_000
+    data = json.dumps({"choices": [{"index": 0, "message": {"content": words}}]})
+    found = reply(chat, data.encode())
+    assert found["choices"][0]["message"]["content"] == words
+
+
+def reply(body, data, *, status=200):
+    return read_reply(
+        "url", body, status=status, headers={}, data=data, api_key=None, now=0.0
+    )

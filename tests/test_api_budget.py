@@ -21,6 +21,7 @@ from tests.api_transport import (
     Server,
     bodies,
     fault,
+    ok,
     opened,
 )
 
@@ -68,6 +69,20 @@ def test_what_a_lost_request_used_is_counted_as_its_most():
         client.post(PATH, {"prompt": "abc", "max_tokens": 50})
     # 4 + 50 of the lost one, 0 of the refused one, 3 + 2 of the answer.
     assert spending.spent == Usage(3, 7, 52)
+
+
+def test_a_server_that_reports_less_than_its_texts_show_passes_no_budget():
+    """Texts of 40 bytes, of which it reports nothing: ten tokens each way."""
+
+    def plan(prompt, _):
+        return ok(prompt.upper(), usage={"prompt_tokens": 0, "completion_tokens": 0})
+
+    spending, asked = budget(1000), [f"{i:040}" for i in range(99)]
+    with opened(Server(plan), budget=spending) as client, pytest.raises(InputError):
+        client.post_all(PATH, [{"prompt": p, "max_tokens": 20} for p in asked])
+    n = client.n_sent
+    assert spending.spent == Usage(n, 10 * n, 10 * n)
+    assert 30 * n <= 1000
 
 
 def test_a_budget_that_no_request_fits_sends_none():

@@ -69,6 +69,37 @@ def test_the_key_is_in_one_header_and_nowhere_else(tmp_path, caplog, capfd, kind
     assert KEY[:8] not in shown
 
 
+@pytest.mark.parametrize("said", [KEY[:9] + "...", "..." + KEY[-7:], KEY[:6] + "*"])
+def test_an_end_of_the_key_that_a_server_repeats_is_struck_out(said):
+    wrong = {"error": {"message": f"Incorrect API key provided: {said}"}}
+    with (
+        serving(lambda *_: (401, wrong)) as (url, _),
+        opened(url) as client,
+        pytest.raises(ApiError, match=r"provided: [.*]*\)$"),
+    ):
+        client.post(PATH, {"prompt": "p"})
+
+
+@pytest.mark.parametrize(
+    ("url", "key", "is_told"),
+    [
+        ("http://10.0.0.7/v1", KEY, True),
+        ("http://models.example/v1", KEY, True),
+        ("https://models.example/v1", KEY, False),
+        ("http://models.other/v1", None, False),
+        ("http://localhost:8000/v1", KEY, False),
+        ("http://127.0.0.9/v1", KEY, False),
+        ("http://[::1]:8000/v1", KEY, False),
+    ],
+)
+def test_a_key_that_others_can_read_on_its_way_is_told_once(capsys, url, key, is_told):
+    for _ in range(2):
+        with opened(url, api_key=key):
+            pass
+    said = f"warning: {url}: the key in API_KEY goes there unencrypted"
+    assert capsys.readouterr().err.count(said) == is_told
+
+
 def test_a_key_that_is_a_common_word_changes_no_answer(tmp_path):
     with (
         serving(lambda body, *_: (200, answer_to(body))) as (url, _),

@@ -1,5 +1,6 @@
 """Waits and the pace of requests to a server that is busy or fails."""
 
+import asyncio
 import random
 
 import httpx2
@@ -43,6 +44,24 @@ def test_a_long_wait_is_told_once_with_its_reason(capsys):
     # Waits of 1, 2, 4, 8 and 16 s; the last is the only long one.
     (line,) = capsys.readouterr().err.splitlines()
     assert "HTTP 429 (busy), 5 times; the next try is in 16 s" in line
+
+
+def test_a_server_that_says_nothing_is_told_and_what_it_asks_for_is_capped(
+    monkeypatch, capsys
+):
+    async def slow(_, number):
+        await asyncio.sleep(0.2)
+        return fault(429, Retry_After="1e9") if number == 2 else None
+
+    monkeypatch.setattr("jaxcontam.scoring.api.sender._SILENT_SECONDS", 0.05)
+    with opened(Server(slow), timeout_seconds=9.0) as client:
+        client.post(PATH, {"prompt": "hello"})
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "no whole answer for 0 s; it is given up after 9 s" in line
+        client.post_all(PATH, bodies(3))
+    told = capsys.readouterr().err.splitlines()
+    wait = "it asks for a wait of 1e+09 s; the next try is in 120 s"
+    assert sum(wait in line for line in told) == 1
 
 
 def test_waits_are_drawn_between_nothing_and_their_bound():

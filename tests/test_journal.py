@@ -10,6 +10,7 @@ import pytest
 
 from jaxcontam.data.journal import Journal, journal_key
 from jaxcontam.errors import InputError
+from tests.api_transport import PATH, Server, opened
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -66,24 +67,33 @@ from pathlib import Path
 from jaxcontam.data.journal import Journal
 
 journal = Journal(Path(sys.argv[1]))
-for i in range(200):
-    journal.add(f"{sys.argv[2]} {i}", [sys.argv[2]] * (1 + i % 7))
-    assert journal[f"{sys.argv[2]} {i}"] == [sys.argv[2]] * (1 + i % 7)
+journal.add("other", 1)
+print("written", flush=True)
+sys.stdin.read()
 """
 
 
-def test_two_processes_that_write_at_once_keep_every_line_whole(tmp_path, capsys):
-    path = tmp_path / "j.jsonl"
-    writers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, path, name], cwd=ROOT)
-        for name in "ab"
-    ]
-    assert [writer.wait() for writer in writers] == [0, 0]
+def test_a_second_process_is_refused_until_the_first_one_ends(tmp_path):
+    """Before it pays: a request is sent once its answer can be kept."""
+    path, server = tmp_path / "j.jsonl", Server()
     journal = Journal(path)
-    for name in "ab":
-        for i in range(200):
-            assert journal[f"{name} {i}"] == [name] * (1 + i % 7)
-    assert capsys.readouterr().err == ""
+    words = [sys.executable, "-c", WRITER, str(path)]
+    with subprocess.Popen(
+        words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as writer:
+        assert writer.stdout is not None and writer.stdout.readline() == b"written\n"
+        with pytest.raises(InputError, match=r"j\.jsonl: another run writes to it"):
+            journal.add("a", 1)
+        with (
+            opened(server, journal) as client,
+            pytest.raises(InputError, match="another run writes to it"),
+        ):
+            client.post(PATH, {"prompt": "p", "max_tokens": 1})
+        assert (client.n_sent, server.prompts) == (0, [])
+        # Killed, not closed.
+        writer.kill()
+    journal.add("a", 1)
+    assert (Journal(path)["a"], Journal(path)["other"]) == (1, 1)
 
 
 def test_a_file_that_another_one_replaced_gives_no_value_of_another_key(tmp_path):

@@ -262,9 +262,9 @@ def test_a_budget_ends_the_run_and_a_higher_one_goes_on(served, tmp_path, capsys
         *("--tests", "reversal", "--tokenizer", served.folder, "--out", tmp_path),
         *("--price-in", "1", "--price-out", "1", "--concurrency", "1"),
     )
-    # The probe takes some 200 tokens.
-    said = refused(capsys, *words, "--budget", "0.00035")
-    assert "budget of 0.00035 does not hold one more request" in said
+    # The probe and its rows take some 500 tokens.
+    said = refused(capsys, *words, "--budget", "0.0008")
+    assert "budget of 0.0008 does not hold one more request" in said
     assert "higher --budget" in said
     kept = (tmp_path / "requests.jsonl").read_text().splitlines()
     assert kept and not (tmp_path / "report.json").exists()

@@ -1,13 +1,23 @@
 """`results.csv`: every number of a report, and nothing that a spreadsheet runs."""
 
 import csv
+import hashlib
 import io
+import json
+import os
 
 import pytest
 
+from jaxcontam.analyses.saved import write_files
 from jaxcontam.cli import main
+from jaxcontam.commands.recomputed import digest_faults
 from jaxcontam.report.archive import archive_bytes
-from jaxcontam.report.document import to_document, write_report
+from jaxcontam.report.document import (
+    read_document,
+    replace_bytes,
+    to_document,
+    write_report,
+)
 from jaxcontam.report.table_csv import csv_cell, csv_text, results_csv
 from jaxcontam.results import Local, Neighbours
 from tests.report_documents import (
@@ -102,3 +112,55 @@ def test_report_command_writes_the_table_again(tmp_path, capsys):
     assert main(["report", str(folder)]) == 0, capsys.readouterr().err
     written = (folder / "results.csv").read_bytes().decode()
     assert written == results_csv(report_of(document))
+
+
+def test_no_separator_begins_a_formula_in_any_cell_or_name():
+    """Spreadsheets of half of Europe split cells at semicolons; others at tabs."""
+    for text in ("x;=1+1", "x\t@SUM(1)", "x\n-1", "x\r\n+1", "a;'b"):
+        marked = csv_text([{text: text, "list": [text], "number": -1}])
+        for separator in (";", "\t", "\n", "\r"):
+            for cell in marked.split(separator)[1:]:
+                assert not cell.startswith(("=", "+", "-", "@"))
+        (row,) = parsed(marked)
+        (name, *_) = row
+        assert name == row[name] != text
+        assert name.replace("'", "") == text.replace("'", "")
+        assert json.loads(row["list"]) == [text] and row["number"] == "-1"
+
+
+def test_an_edited_page_or_table_is_found(tmp_path):
+    report = audit_report(order_result(verdict="contaminated"))
+    _, page = write_files(report, [None], tmp_path)
+
+    def faults():
+        document = read_document(tmp_path / "report.json")
+        return digest_faults(tmp_path, document, "orders.npz")
+
+    names = ["report.json", "orders.npz", "results.csv", "report.html"]
+    lines = (tmp_path / "SHA256SUMS").read_text().splitlines()
+    assert [line[66:] for line in lines] == names
+    for name, line in zip(names, lines, strict=True):
+        assert hashlib.sha256((tmp_path / name).read_bytes()).hexdigest() == line[:64]
+    assert faults() == []
+    for path in (page, tmp_path / "results.csv"):
+        whole = path.read_bytes()
+        path.write_bytes(whole.replace(b"contaminated", b"no evidence"))
+        assert [fault.split(":")[0] for fault in faults()] == [path.name]
+        path.write_bytes(whole)
+    (tmp_path / "SHA256SUMS").unlink()
+    assert len(faults()) == 2
+    assert main(["report", str(tmp_path)]) == 0
+    assert faults() == []
+    # A page that nothing runs in, whatever stands in it.
+    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:;"
+    assert policy in page.read_text().partition("<title>")[0]
+
+
+def test_parts_that_a_killed_run_left_are_swept(tmp_path):
+    left, young = (tmp_path / f"report.json.{n}.partial" for n in (1, 2))
+    other = tmp_path / "mine.partial"
+    for path in (left, young, other):
+        path.write_text("half")
+    os.utime(left, (0, 0))
+    replace_bytes(tmp_path / "report.json", b"{}")
+    assert sorted(tmp_path.iterdir()) == [other, tmp_path / "report.json", young]

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from jaxcontam.data.claims import claimed
 from jaxcontam.errors import InputError
 from train.step_log import cut_rows, row_bytes
 
@@ -34,13 +35,15 @@ class MetricsLog:
             tensorboard: Folder for TensorBoard scalars as well, or None.
 
         Raises:
-            InputError: If the file holds something else, or tensorboardX is missing.
+            InputError: If the file holds something else, another process writes it, or
+                tensorboardX is missing.
         """
         # First what can be refused, then what changes the file.
         self._writer = None if tensorboard is None else _writer(tensorboard, last_step)
         self.rows = cut_rows(path, last_step=last_step)
         self._seconds_before = self.rows[-1]["seconds"] if self.rows else 0.0
         self._file = path.open("ab", buffering=0)
+        self._claim = claimed(self._file, path)
 
     def append(
         self,

@@ -59,8 +59,7 @@ from jaxcontam.data.manifest import Manifest, read_manifest
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
 from jaxcontam.progress import progress_bar
-from jaxcontam.report.document import REPORT_NAME
-from jaxcontam.report.page import PAGE_NAME
+from jaxcontam.report.document import PAGE_NAME, REPORT_NAME
 from jaxcontam.report.provenance import library_versions
 from jaxcontam.results import (
     Evidence,

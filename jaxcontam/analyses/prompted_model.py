@@ -62,6 +62,9 @@ class MemoryJournal(Journal):
     def __getitem__(self, key: str) -> Any:
         return self._kept[key]
 
+    def claim(self) -> None:
+        """Nobody else has it."""
+
     def add(self, key: str, value: Any) -> None:
         """Keep a value."""
         self._kept[key] = value

@@ -17,8 +17,14 @@ from jaxcontam.report.archive import (
     read_archive,
     read_p_values,
 )
-from jaxcontam.report.document import replace_bytes, to_document, write_report
-from jaxcontam.report.page import PAGE_NAME, render
+from jaxcontam.report.document import (
+    PAGE_NAME,
+    replace_bytes,
+    to_document,
+    write_report,
+    write_sums,
+)
+from jaxcontam.report.page import render
 from jaxcontam.report.pictures import NullPicture
 from jaxcontam.report.section import Page
 from jaxcontam.report.texts import (
@@ -86,7 +92,7 @@ def write_texts(
 def write_page(
     report: Report, directory: Path, pictures: Sequence[ScorePicture] = ()
 ) -> Path:
-    """Write report.html beside a report and what its numbers follow from.
+    """Write report.html beside a report's other files, then the digests of all.
 
     Returns:
         The page's path.
@@ -96,6 +102,7 @@ def write_page(
     """
     page = render(_page(report, directory, pictures))
     replace_bytes(directory / PAGE_NAME, page.encode())
+    write_sums(report, directory)
     return directory / PAGE_NAME
 
 

@@ -9,11 +9,16 @@ from typing import Any
 from jaxcontam.errors import InputError
 from jaxcontam.report.document import (
     DAMAGE,
+    PAGE_NAME,
     REPORT_NAME,
+    SUMS_NAME,
     archive_digest,
+    data_digest,
     is_sealed,
+    read_sums,
     result_row,
 )
+from jaxcontam.report.table_csv import RESULTS_NAME
 from jaxcontam.results.read import read_result
 
 # Sums in another version of NumPy may differ in the last digits.
@@ -39,6 +44,17 @@ def digest_faults(
     found = archive_digest(directory / evidence)
     if not isinstance(digests, Mapping) or digests.get(evidence) != found:
         faults.append(f"{evidence}: its digest is not the one in {REPORT_NAME}")
+    # Who gives away only the report and its evidence has no page to vouch for.
+    sums = read_sums(directory)
+    for name in (PAGE_NAME, RESULTS_NAME):
+        path = directory / name
+        if path.is_file() and sums.get(name) != archive_digest(path):
+            faults.append(
+                f"{name}: its digest is not the one in {SUMS_NAME} "
+                "(jaxcontam report writes page, table and digests again)"
+            )
+    if sums and sums.get(REPORT_NAME) != data_digest(text):
+        faults.append(f"{REPORT_NAME}: its digest is not the one in {SUMS_NAME}")
     return faults
 
 

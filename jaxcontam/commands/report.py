@@ -84,6 +84,7 @@ class Report:
                 document = read_document(self.directory / REPORT_NAME)
                 _, again = judged_again(document, read_text_rows(self.directory))
                 pictures = again.pictures
+            replace_bytes(self.directory / RESULTS_NAME, table.encode())
             print(visible(str(write_page(report, self.directory, pictures))))
         except (*DAMAGE, jinja2.TemplateError) as e:
             raise InputError(
@@ -91,4 +92,3 @@ class Report:
                 hint="it is damaged, or not of this version; jaxcontam verify says "
                 "what differs",
             ) from e
-        replace_bytes(self.directory / RESULTS_NAME, table.encode())

@@ -26,6 +26,8 @@ _OF_ORDERS = (
 class Verify:
     """Recompute every p-value and verdict of a report; exit 3 if one differs.
 
+    Page and table are compared with their digests in SHA256SUMS.
+
     Examples:
         # every number again, without the model
         jaxcontam verify runs/audit/FOLDER

@@ -6,8 +6,8 @@ A record is one line of JSON, its key, its value and a checksum of both:
 
 A killed writer leaves whole lines and at most part of one more, which has no newline:
 readers skip it and the next writer cuts it off. A line that ends in a newline but fails
-its checksum is damaged; only that line is lost. A file is locked while records are
-appended, and a record's key is compared whenever it is read.
+its checksum is damaged; only that line is lost. One process writes a file, from its
+first record to its end, and a record's key is compared whenever it is read.
 """
 
 import contextlib
@@ -17,10 +17,11 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from jaxcontam.data.claims import Claim, claimed
 from jaxcontam.errors import InputError
 from jaxcontam.terminal import visible
 
@@ -72,6 +73,7 @@ class Records:
         # End of the lines read so far, by file.
         self._ends: dict[Path, int] = {}
         self._warned: set[Path] = set()
+        self._claim: Claim | None = None
         self.refresh()
 
     def __contains__(self, key: str) -> bool:
@@ -123,16 +125,40 @@ class Records:
                 found.append(row["value"])
         return found
 
+    def claim(self) -> None:
+        """Keep other processes from writing the own file; creates it.
+
+        Raises:
+            InputError: If another one writes it.
+            OSError: If it cannot be written.
+        """
+        if self._claim is None:
+            with self._opened():
+                # What another one added before it ended.
+                self.refresh()
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[BinaryIO]:
+        """The own file, which nobody else writes meanwhile."""
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
+        with (
+            self._lock,
+            open(os.open(self._own, flags, 0o666), "r+b", buffering=0) as file,
+        ):
+            # Another file than before, if that was deleted.
+            self._claim = claimed(file, self._own)
+            with self._claim.writing:
+                yield file
+
     def append(self, values: Mapping[str, Any]) -> None:
         """Keep values, in the file before this returns.
 
         Raises:
+            InputError: If another process writes the own file.
             OSError: If the file cannot be written; some of the values may be kept.
         """
         with self._lock:
-            flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
-            with open(os.open(self._own, flags, 0o666), "r+b", buffering=0) as file:
-                _lock(file)
+            with self._opened() as file:
                 start = _end_of_lines(file)
                 if start == 0:
                     self._forget(self._own)
@@ -232,14 +258,28 @@ class Journal:
             raise InputError(f"{self.path}: changed while it was in use")
         return found[0]
 
+    def claim(self) -> None:
+        """Keep other processes from adding pieces, before one is paid for.
+
+        Raises:
+            InputError: As of `add`.
+        """
+        with self._writable():
+            self._records.claim()
+
     def add(self, key: str, value: Any) -> None:
         """Keep a piece, on disk before this returns.
 
         Raises:
-            InputError: If the file cannot be written.
+            InputError: If the file cannot be written, or another process writes it.
         """
-        try:
+        with self._writable():
             self._records.append({key: value})
+
+    @contextlib.contextmanager
+    def _writable(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as e:
             raise InputError(f"{self.path}: cannot be written ({e.strerror})") from e
 
@@ -277,14 +317,6 @@ def _is_whole(line: bytes) -> bool:
 def _key_of(line: bytes) -> str:
     """Key of a whole line; its value may be long, and is not needed yet."""
     return _DECODER.raw_decode(line.decode("ascii"), _KEY_AT)[0]
-
-
-def _lock(file: BinaryIO) -> None:
-    """Exclude other writers until the file is closed, where the system supports it."""
-    with contextlib.suppress(ImportError, OSError):
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX)
 
 
 def _end_of_lines(file: BinaryIO) -> int:

@@ -8,9 +8,11 @@ whoever changes a report can compute it anew.
 
 import contextlib
 import dataclasses
+import glob
 import hashlib
 import json
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,12 @@ from jaxcontam.results.read import read_result
 from jaxcontam.results.report import SCHEMA
 
 REPORT_NAME = "report.json"
+PAGE_NAME = "report.html"
+SUMS_NAME = "SHA256SUMS"
+"""Digests of all files of a report, written last; `sha256sum -c` reads it."""
+
+# No file of a report takes so long to write.
+_LEFT_SECONDS = 600.0
 
 DAMAGE = (
     *(TypeError, ValueError, KeyError, IndexError, ArithmeticError),
@@ -140,6 +148,32 @@ def _to_text(document: Mapping[str, Any]) -> str:
     return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
+def write_sums(report: Report, directory: Path) -> None:
+    """Write the digests of a report's files, once they are all there.
+
+    Raises:
+        InputError: If one cannot be read, or the folder cannot be written.
+    """
+    names = (REPORT_NAME, *report.digests, RESULTS_NAME, PAGE_NAME)
+    paths = [path for name in names if (path := directory / name).is_file()]
+    try:
+        digests = {path.name: archive_digest(path) for path in paths}
+    except OSError as e:
+        raise InputError(f"{e.filename}: not readable ({e.strerror})") from e
+    lines = [f"{d.removeprefix('sha256:')}  {name}\n" for name, d in digests.items()]
+    replace_bytes(directory / SUMS_NAME, "".join(lines).encode())
+
+
+def read_sums(directory: Path) -> dict[str, str]:
+    """Digest of each file as `write_sums` wrote it; empty if nothing can be read."""
+    try:
+        lines = (directory / SUMS_NAME).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return {}
+    pairs = [line.split("  ", 1) for line in lines if "  " in line]
+    return {name: f"sha256:{digest}" for digest, name in pairs}
+
+
 def archive_digest(path: Path) -> str:
     """SHA-256 of a file as the report carries it."""
     return data_digest(path.read_bytes())
@@ -184,7 +218,11 @@ def replace_files(files: Mapping[Path, bytes]) -> None:
     path = None
     try:
         for path, data in files.items():
+            _sweep(path)
             partials[path].write_bytes(data)
+            # A power failure after the rename would leave an empty file.
+            with partials[path].open("rb+") as file:
+                os.fsync(file.fileno())
         for path, partial in partials.items():
             partial.replace(path)
     except OSError as e:
@@ -197,6 +235,14 @@ def replace_files(files: Mapping[Path, bytes]) -> None:
         for partial in partials.values():
             with contextlib.suppress(OSError):
                 partial.unlink(missing_ok=True)
+
+
+def _sweep(path: Path) -> None:
+    """Remove parts of a file that a killed process left."""
+    for left in path.parent.glob(f"{glob.escape(path.name)}.*.partial"):
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > _LEFT_SECONDS:
+                left.unlink()
 
 
 def data_digest(data: bytes) -> str:

@@ -19,8 +19,6 @@ from jaxcontam.report.section import (
 from jaxcontam.results import Report
 from jaxcontam.results.terms import MethodWords, Words
 
-PAGE_NAME = "report.html"
-
 _TEMPLATE = "page.html.j2"
 # A browser breaks lines after a hyphen, that of 5.6e-11 as well.
 _SMALL_NUMBER = re.compile(r"\d(?:\.\d+)?e-\d+")

@@ -12,6 +12,7 @@ import csv
 import dataclasses
 import io
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -56,7 +57,7 @@ def csv_text(rows: Sequence[Mapping[str, object]]) -> str:
     names = list(dict.fromkeys(name for row in rows for name in row))
     buffer = io.StringIO()
     writer = csv.writer(buffer)
-    writer.writerow(names)
+    writer.writerow(map(csv_cell, names))
     writer.writerows([csv_cell(row.get(name)) for name in names] for row in rows)
     return buffer.getvalue()
 
@@ -71,7 +72,9 @@ def csv_cell(value: object) -> str:
         return ""
     if isinstance(value, str):
         return cell_text(value)
-    return json.dumps(value, ensure_ascii=False)
+    # Within JSON an escape does what a mark does in text.
+    words = json.dumps(value, ensure_ascii=False)
+    return re.sub("(?<=;)[=+@-]", lambda sign: f"\\u{ord(sign[0]):04x}", words)
 
 
 def _with_intervals(result: Result) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from jaxcontam.scoring.api.logprobs import PATH, Way
 from jaxcontam.scoring.api.options import ApiOptions
 from jaxcontam.scoring.api.probe import REPEATS_WITHIN, Capability, probe
 from jaxcontam.scoring.api.prompts import CountedPrompts, ServedPrompts
+from jaxcontam.scoring.api.spot import SpotChecks
 from jaxcontam.scoring.api.witness import check_after, check_before
 from jaxcontam.scoring.opened import OpenModel
 from jaxcontam.scoring.remote import BEFORE_TEXT, RemoteScorer
@@ -92,6 +93,7 @@ def open_api(word: str, options: ApiOptions, *, plan_only: bool) -> OpenModel:
         context = options.context or tokenizer.context or _CONTEXT_IDS
         context -= way.max_tokens
     opened: list[ApiClient] = []
+    tested: list[SpotChecks] = []
 
     def make_scorer(
         *, store: Path | None, batch_tokens: int | None = None, moments: bool = False
@@ -109,7 +111,9 @@ def open_api(word: str, options: ApiOptions, *, plan_only: bool) -> OpenModel:
         client = unkept(journal=journal).__enter__()
         client.fingerprints |= seen
         opened.append(client)
-        return RemoteScorer(ServedPrompts(client, way), context=context)
+        encoder = None if tokenizer is None else tokenizer.encoder
+        tested.append(SpotChecks(client, way, encoder))
+        return RemoteScorer(ServedPrompts(client, way, tested[-1]), context=context)
 
     return OpenModel(
         name=re.sub(r"[^\w.-]+", "-", model.name).strip(".-") or "model",
@@ -131,7 +135,7 @@ def open_api(word: str, options: ApiOptions, *, plan_only: bool) -> OpenModel:
         make_scorer=make_scorer,
         store_name="",
         vocab_size=None if tokenizer is None else tokenizer.vocab_size,
-        notes=functools.partial(_notes, found, opened, unkept),
+        notes=functools.partial(_notes, found, opened, tested, unkept),
     )
 
 
@@ -200,6 +204,7 @@ def _served(found: Capability, way: Way) -> ServedInfo:
 def _notes(
     found: Capability | None,
     opened: list[ApiClient],
+    tested: list[SpotChecks],
     unkept: Callable[[], ApiClient],
 ) -> tuple[str, ...]:
     """Notes on the server's answers for the report.
@@ -213,10 +218,18 @@ def _notes(
             "without --tokenizer the server cuts texts into tokens of its own, and "
             "lengths and numbers of tokens are counted in characters"
         )
-    if found is not None and found.difference > REPEATS_WITHIN:
+    difference = max(
+        [0.0 if found is None else found.difference, *(s.difference for s in tested)]
+    )
+    if difference > REPEATS_WITHIN:
         notes.append(
             "the server does not repeat itself: the same request gave a "
-            f"log-probability that differs by {found.difference:.2g} nats"
+            f"log-probability that differs by {difference:.2g} nats"
+        )
+    if any(s.n_again and not s.n_compared for s in tested):
+        notes.append(
+            "what the server writes after parts of the rows could not be read again, "
+            "so its numbers were checked on other texts alone"
         )
     notes += [warning for c in opened if (warning := snapshot_warning(c)) is not None]
     # Where nothing was asked, the probe has just compared.

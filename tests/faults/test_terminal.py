@@ -3,6 +3,8 @@
 import io
 import json
 import shutil
+import subprocess
+import sys
 
 import pytest
 from rich.table import Table
@@ -169,3 +171,43 @@ def test_words_of_a_report_from_elsewhere_are_shown(pulse, tmp_path, capsys, com
     assert_nothing_is_obeyed(captured.out + captured.err)
     if command == "report":
         assert_page_runs_nothing(tmp_path / "report.html")
+
+
+CLEANS_UP = """
+import signal, sys, time
+from jaxcontam import cli
+
+class Cleaned:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+def run():
+    Cleaned()
+    time.sleep(60)
+
+cli.main = lambda: cli.run_command(run)
+cli.entry_point()
+"""
+
+
+def test_ctrl_c_during_a_clean_up_ends_the_command():
+    """Python swallows what a `__del__` or a callback raises; JAX has such callbacks."""
+    done = subprocess.run(
+        [sys.executable, "-c", CLEANS_UP], capture_output=True, text=True, timeout=50
+    )
+    assert done.returncode == 130
+    assert done.stderr == "\njaxcontam: interrupted; run the same command again\n"
+
+
+@pytest.mark.parametrize("word", ["--version", "methods"])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_of_a_pipe_that_goes_away_is_no_error(monkeypatch, word, unbuffered):
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    words = [sys.executable, "-m", "jaxcontam", word]
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as command:
+        assert command.stdout is not None and command.stderr is not None
+        command.stdout.close()
+        assert command.stderr.read() == ""
+    assert command.returncode == 0

@@ -188,5 +188,5 @@ def _label(where: str, column: str, word: str) -> Judgement:
 
 
 def _plain(text: str) -> str:
-    """A text as it is whatever a spreadsheet does to its first sign and its spaces."""
-    return " ".join(text.lstrip("'").split())
+    """A text as it is whatever a spreadsheet does to marks and spaces."""
+    return " ".join(text.replace("'", "").split())

@@ -5,6 +5,7 @@ the user named, and is never written or printed.
 """
 
 import dataclasses
+import ipaddress
 import os
 import re
 import urllib.parse
@@ -71,6 +72,17 @@ def parse_api(words: str, *, flag: str) -> ApiModel:
     if parts.scheme not in ("http", "https") or not host:
         raise InputError(f"{flag}: not a URL: {_shown(url)!r}", hint=hint)
     return ApiModel(url.rstrip("/").removesuffix(_CHAT_PATH), name)
+
+
+def is_in_the_clear(url: str) -> bool:
+    """Whether others between here and the server could read what is sent."""
+    parts = urllib.parse.urlsplit(url)
+    host = parts.hostname or ""
+    try:
+        is_here = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_here = host == "localhost" or host.endswith(".localhost")
+    return parts.scheme == "http" and not is_here
 
 
 def _shown(words: str) -> str:

@@ -6,10 +6,12 @@ Pure functions of status and bytes. The user's key is removed from the result.
 import email.utils
 import http
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from jaxcontam.scoring.api.address import KEY_VARIABLE
+from jaxcontam.scoring.api.budget import most_values
 from jaxcontam.scoring.api.errors import ApiError, RefusedError
 from jaxcontam.scoring.api.faults import Fault, without_key
 
@@ -36,6 +38,8 @@ _NO_SECRETS = frozenset(
 )
 # A shorter one is most likely a word, or a part of one, wherever a model writes it.
 _FEWEST_WRITTEN = 8
+# A string of JSON, or one without an end; nothing in it is tried twice.
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 
 
 def read_reply(
@@ -65,6 +69,8 @@ def read_reply(
         RefusedError: If the server refuses this request and maybe not others.
         ApiError: If it refuses the key or the name, or leads elsewhere.
     """
+    if not _is_as_asked(data, most_values(body)):
+        return Fault("garbled", "more values than were asked for")
     if status != 200:
         said, code = _said(data, status, api_key)
         wait = _asked_wait(headers, now)
@@ -88,6 +94,15 @@ def read_reply(
             return _without_answer(url, code, said, None, wait, key_variable)
         return Fault("garbled", f"an error for an answer ({said})")
     return _with_choice(url, answer, body, _shown(data, api_key))
+
+
+def _is_as_asked(data: bytes, most: int) -> bool:
+    """Whether JSON has at most so many values, strings counted as one, unread."""
+
+    def n_values(text: bytes) -> int:
+        return 1 + sum(map(text.count, (b",", b"[", b"{")))
+
+    return n_values(data) <= most or n_values(_STRING.sub(b"", data)) <= most
 
 
 def _without_key(answer: Any, api_key: str | None) -> Any:

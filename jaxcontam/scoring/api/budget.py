@@ -18,6 +18,9 @@ _BYTES_PER_ANSWER_TOKEN = 256
 _LEAST_BYTES = 2**18
 # Where no field of the request bounds the answer.
 _UNBOUNDED_TOKENS = 2**17
+# Numbers, words, lists and objects that say one value of a token, bytes among them.
+_VALUES_PER_ANSWER_TOKEN = 32
+_LEAST_VALUES = 2**12
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,7 +96,7 @@ class Spending:
 
     Attributes:
         budget: The limit.
-        spent: Used so far, as servers count tokens.
+        spent: Used so far, see `used_by`.
     """
 
     def __init__(self, budget: Budget):
@@ -152,8 +155,7 @@ def most_usage(body: Body, *, is_bounded: bool = True) -> Usage:
 
 def about_usage(body: Body) -> Usage:
     """Estimated usage of one request with answers of the longest allowed length."""
-    prompts = _prompt_tokens(body, lambda n: math.ceil(n / _BYTES_PER_TOKEN))
-    return Usage(1, prompts, _most_tokens(body) or 0)
+    return Usage(1, _prompt_tokens(body, _tokens_in), _most_tokens(body) or 0)
 
 
 def most_bytes(body: Body) -> int:
@@ -163,15 +165,26 @@ def most_bytes(body: Body) -> int:
     place, and as much for each likelier token that was asked for. A longer answer is
     not read: as Python's objects it takes up to 25 times its bytes.
     """
+    n_tokens, n_shown = _shown_tokens(body)
+    return _LEAST_BYTES + _BYTES_PER_ANSWER_TOKEN * n_tokens * (1 + n_shown)
+
+
+def most_values(body: Body) -> int:
+    """Most values that the JSON of an answer can hold, its texts counted as one.
+
+    Of the bytes that `most_bytes` allows, `[],` takes three and 64 once it is read.
+    """
+    n_tokens, n_shown = _shown_tokens(body)
+    return _LEAST_VALUES + n_tokens * (1 + _VALUES_PER_ANSWER_TOKEN * n_shown)
+
+
+def used_by(answer: Mapping[str, Any], body: Body) -> Usage:
+    """Usage as the server reports it, or as its texts show if that is more.
+
+    The most that the request can use where the server reports none.
+    """
     most = most_usage(body, is_bounded=False)
-    n_tokens = most.prompt_tokens + (most.completion_tokens or _UNBOUNDED_TOKENS)
-    asked = ("logprobs", "top_logprobs", "prompt_logprobs")
-    n_shown = 1 + max(int(body.get(name) or 0) for name in asked)
-    return _LEAST_BYTES + _BYTES_PER_ANSWER_TOKEN * n_tokens * n_shown
-
-
-def used_by(answer: Mapping[str, Any], most: Usage) -> Usage:
-    """Usage as the server reports it; `most` where it reports none."""
+    least = _least_usage(answer, body, most)
     usage = answer.get("usage")
     found = usage if isinstance(usage, dict) else {}
     counts = []
@@ -181,8 +194,31 @@ def used_by(answer: Mapping[str, Any], most: Usage) -> Usage:
         if n_tokens is None and found:
             n_tokens = 0
         is_count = type(n_tokens) is int and n_tokens >= 0
-        counts.append(n_tokens if is_count else getattr(most, name))
+        reported = n_tokens if is_count else getattr(most, name)
+        counts.append(max(reported, getattr(least, name)))
     return Usage(1, *counts)
+
+
+def _least_usage(answer: Mapping[str, Any], body: Body, most: Usage) -> Usage:
+    """What the texts of a request and its answer come to, whatever is reported."""
+    (choice,) = answer["choices"]
+    written = choice.get("text") or (choice.get("message") or {}).get("content")
+    # With `echo` the prompt stands in the text, too; it is paid for as a prompt.
+    n_bytes = len(str(written or "").encode("utf-8", "replace"))
+    n_written = min(_tokens_in(n_bytes), most.completion_tokens or n_bytes)
+    return Usage(1, _prompt_tokens(body, _tokens_in, of_template=0), n_written)
+
+
+def _tokens_in(n_bytes: int) -> int:
+    return math.ceil(n_bytes / _BYTES_PER_TOKEN)
+
+
+def _shown_tokens(body: Body) -> tuple[int, int]:
+    """Most tokens of an answer, and the likelier ones that stand with each."""
+    most = most_usage(body, is_bounded=False)
+    n_tokens = most.prompt_tokens + (most.completion_tokens or _UNBOUNDED_TOKENS)
+    asked = ("logprobs", "top_logprobs", "prompt_logprobs")
+    return n_tokens, max(int(body.get(name) or 0) for name in asked)
 
 
 def _most_tokens(body: Body) -> int | None:
@@ -190,14 +226,16 @@ def _most_tokens(body: Body) -> int | None:
     return body.get("max_tokens", body.get("max_completion_tokens"))
 
 
-def _prompt_tokens(body: Body, of_bytes: Callable[[int], int]) -> int:
+def _prompt_tokens(
+    body: Body, of_bytes: Callable[[int], int], *, of_template: int = _TEMPLATE_TOKENS
+) -> int:
     """Tokens of a request's prompt: ids are counted, text by its bytes."""
 
     def of_text(text: object) -> int:
         return of_bytes(len(str(text).encode("utf-8", "replace")))
 
     messages: Iterable[Mapping[str, Any]] = body.get("messages") or ()
-    total = sum(of_text(m.get("content")) + _TEMPLATE_TOKENS for m in messages)
+    total = sum(of_text(m.get("content")) + of_template for m in messages)
     prompt = body.get("prompt", ())
     if isinstance(prompt, str):
         return total + of_text(prompt)

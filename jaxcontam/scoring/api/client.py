@@ -269,6 +269,8 @@ class ApiClient:
                 raise
             self._keep(key, answer)
 
+        if key is not None:
+            self._kept.claim()
         try:
             return await self._sender.ask(
                 call.path, body, keep=keep, stop=call.stop, tries=call.tries
@@ -318,6 +320,9 @@ class _Memory(dict[str, Any]):
     """In-memory stand-in for a journal."""
 
     add = dict.__setitem__
+
+    def claim(self) -> None:
+        """Nobody else has it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -85,8 +85,9 @@ def planned_requests(
 def sending_words(found: ApiEstimate) -> str:
     """For the terminal, after a dry run of scoring."""
     return (
-        f"{found.words()}. Some six short ones more, before and after them, show what "
-        "the server can do, and that its model stays the same. Nothing was sent."
+        f"{found.words()}. Some fifteen more, before and after them, and one in thirty "
+        "among them show what the server can do, and that its model stays the same. "
+        "Nothing was sent."
     )
 
 

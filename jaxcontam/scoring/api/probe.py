@@ -124,6 +124,27 @@ def probe(
             "without them, or is read as other tokens",
             hint=NEEDED,
         )
+    check_compared(url, errors, values)
+    return Capability(
+        way=way,
+        error=float(np.mean(errors)),
+        difference=difference,
+        n_requests=n_requests,
+        witness=witness,
+    )
+
+
+def check_compared(url: str, errors: Sequence[float], values: Sequence[float]) -> None:
+    """Refuse numbers that are not of the prompt's tokens.
+
+    Args:
+        url: For errors.
+        errors: See `Compared`; at least one.
+        values: Likewise.
+
+    Raises:
+        InputError: If they differ too much, or all are the same.
+    """
     if len(values) >= _FEWEST and len(set(values)) == 1:
         raise InputError(
             f"{url}: made-up log-probabilities: {values[0]:g} for every token",
@@ -139,13 +160,6 @@ def probe(
             "stood one token off",
             hint=NEEDED,
         )
-    return Capability(
-        way=way,
-        error=error,
-        difference=difference,
-        n_requests=n_requests,
-        witness=witness,
-    )
 
 
 def _find_way(

@@ -21,23 +21,28 @@ from jaxcontam.scoring.api.logprobs import (
     ways,
 )
 from jaxcontam.scoring.api.request import Body, request_key
+from jaxcontam.scoring.api.spot import SpotChecks
 
 # Answers with log-probabilities are large: this many are held at once.
-_AT_ONCE = 512
+_AT_ONCE = 128
+# So many tokens of no text have the same number in a model.
+_FEWEST_ALIKE = 8
 
 
 class ServedPrompts:
     """Asks a server; the client is closed with this object."""
 
-    def __init__(self, client: ApiClient, way: Way):
+    def __init__(self, client: ApiClient, way: Way, spots: SpotChecks | None = None):
         """Wrap a client.
 
         Args:
             client: Entered; its journal keeps the answers.
             way: How the server gives log-probabilities.
+            spots: Tests the server while it is asked; None: it is trusted.
         """
         self.client = client
         self._way = way
+        self._spots = spots
         # Scorers live as long as a run needs them, which no `with` block shows.
         weakref.finalize(self, client.__exit__, None, None, None)
 
@@ -67,29 +72,48 @@ class ServedPrompts:
             InputError: If the server refuses a prompt, its answer is not usable, or
                 the client raises.
         """
+        found: list[PromptScores] = []
+        for start in range(0, len(prompts), _AT_ONCE):
+            block = prompts[start : start + _AT_ONCE]
+            hears = progress_after(progress, start, len(prompts))
+            if self._spots is None or all(map(self.holds, block)):
+                found += self._asked([(prompt, 0) for prompt in block], hears)
+                continue
+            self._spots.check_rows(block)
+            asked, places = self._spots.with_repeats(block)
+            scores = self._asked(asked, hears)
+            found += self._spots.checked(block, [scores[i] for i in places])
+        return found
+
+    def _asked(
+        self, asked: Sequence[tuple[Prompt, int]], progress: Progress | None
+    ) -> list[PromptScores]:
+        """Log-probabilities of prompts, each with what tells its repeats apart."""
 
         def check(body: Body, answer: Answer) -> PromptScores:
             prompt = body["prompt"]
-            return read_prompt_scores(
+            found = read_prompt_scores(
                 answer,
                 self._way,
                 prompt if isinstance(prompt, str) else tuple(prompt[0]),
             )
+            values = found.logprobs
+            if len(values) >= _FEWEST_ALIKE and (values == values[0]).all():
+                raise ValueError(
+                    f"made-up log-probabilities: {values[0]:g} for every token"
+                )
+            return found
 
         found: list[PromptScores] = []
-        for start in range(0, len(prompts), _AT_ONCE):
-            bodies = [self._way.body(p) for p in prompts[start : start + _AT_ONCE]]
-            answers = self.client.post_all(
-                PATH,
-                bodies,
-                progress_after(progress, start, len(prompts)),
-                check=check,
-            )
-            for body, answer in zip(bodies, answers, strict=True):
-                if isinstance(answer, RefusedError):
-                    prompt = prompts[len(found)]
-                    raise InputError(f"{answer}, {_shown(prompt)}", hint=_TOO_LONG)
-                found.append(check(body, answer))
+        bodies = [self._way.body(prompt) for prompt, _ in asked]
+        repeats = [repeat for _, repeat in asked]
+        answers = self.client.post_all(
+            PATH, bodies, progress, repeats=repeats, check=check
+        )
+        for (prompt, _), body, answer in zip(asked, bodies, answers, strict=True):
+            if isinstance(answer, RefusedError):
+                raise InputError(f"{answer}, {_shown(prompt)}", hint=_TOO_LONG)
+            found.append(check(body, answer))
         return found
 
 

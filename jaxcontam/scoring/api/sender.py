@@ -6,6 +6,7 @@ timeout starts anew with each byte.
 
 import asyncio
 import dataclasses
+import functools
 import json
 import math
 import random
@@ -17,7 +18,7 @@ from collections.abc import Callable
 import httpx2
 
 from jaxcontam.errors import InputError
-from jaxcontam.scoring.api.address import ApiModel
+from jaxcontam.scoring.api.address import ApiModel, is_in_the_clear
 from jaxcontam.scoring.api.answers import Answer, read_reply
 from jaxcontam.scoring.api.budget import (
     Spending,
@@ -37,6 +38,8 @@ _CONNECT_SECONDS = 10.0
 _LOOK_SECONDS = 0.02
 # A terminal that is silent for longer looks like one that hangs.
 _TOLD_SECONDS = 10.0
+# A server that writes long texts may take as long for each.
+_SILENT_SECONDS = 60.0
 
 
 class StoppedError(Exception):
@@ -69,6 +72,9 @@ class Sender:
         # Seconds that `sleep` skipped.
         self._skipped = 0.0
         self._told_until = -math.inf
+        self._answered_at = -math.inf
+        if self.api_key is not None and is_in_the_clear(self.model.url):
+            _warn_of_clear_text(self.model.url, self.key_variable)
         self._http = _http_client(self.api_key, self.concurrency, self.transport)
         self._gate = asyncio.Lock()
 
@@ -112,7 +118,7 @@ class Sender:
                 if isinstance(outcome, Fault):
                     used = most if outcome.status is None else Usage(1)
                 else:
-                    used = used_by(outcome, most)
+                    used = used_by(outcome, body)
                     self.policy.answered()
                     try:
                         keep(outcome)
@@ -150,6 +156,8 @@ class Sender:
 
     async def _reply(self, path: str, body: Body) -> Answer | Fault:
         """One try; errors as of `read_reply` and `read_failure`."""
+        loop = asyncio.get_running_loop()
+        waiting = loop.call_later(_SILENT_SECONDS, self._tell_silence)
         try:
             async with (
                 asyncio.timeout(self.timeout_seconds),
@@ -172,6 +180,9 @@ class Sender:
                 api_key=self.api_key,
                 has_answered=self.policy.has_answered,
             )
+        finally:
+            waiting.cancel()
+        self._answered_at = loop.time()
         return read_reply(
             self.model.url,
             body,
@@ -189,9 +200,26 @@ class Sender:
         if wait < _TOLD_SECONDS or now < self._told_until:
             return
         self._told_until = now + wait
-        words = f"{self.model.url}: {faults[-1].words}, {len(faults)} times"
-        line = visible(f"jaxcontam: {words}; the next try is in {wait:.0f} s")
-        print(line, file=sys.stderr)
+        asked = faults[-1].wait or 0.0
+        asks = f"; it asks for a wait of {asked:.3g} s" if asked > wait else ""
+        self._say(
+            f"{faults[-1].words}, {len(faults)} times{asks}; "
+            f"the next try is in {wait:.0f} s"
+        )
+
+    def _tell_silence(self) -> None:
+        """Say that a request waits, where no other one was answered meanwhile."""
+        now = asyncio.get_running_loop().time()
+        if now - self._answered_at >= _SILENT_SECONDS:
+            # One line for all that wait.
+            self._answered_at = now
+            self._say(
+                f"no whole answer for {_SILENT_SECONDS:.0f} s; it is given up after "
+                f"{self.timeout_seconds:g} s"
+            )
+
+    def _say(self, words: str) -> None:
+        print(visible(f"jaxcontam: {self.model.url}: {words}"), file=sys.stderr)
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time() + self._skipped
@@ -206,6 +234,18 @@ class Sender:
             _check(stop)
             await asyncio.sleep(min(left, _LOOK_SECONDS))
         await asyncio.sleep(0)
+
+
+@functools.cache
+def _warn_of_clear_text(url: str, key_variable: str) -> None:
+    """Once a run, before the key is sent."""
+    print(
+        visible(
+            f"jaxcontam: warning: {url}: the key in {key_variable} goes there "
+            "unencrypted: name an https:// URL, or unset the variable"
+        ),
+        file=sys.stderr,
+    )
 
 
 def _check(stop: threading.Event) -> None:

@@ -23,6 +23,9 @@ logit of 16 to an eighth, and servers compute otherwise for other batches."""
 EACH_WITHIN = 0.3
 """Nats by which each of them may differ."""
 
+ANEW = "a new folder (--out or --store) begins anew and asks for every answer again"
+"""Hint where answers of two models would stand in one result."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Witness:
@@ -55,7 +58,7 @@ def check_before(journal: Journal, model: ApiModel, witness: Witness) -> None:
         raise InputError(
             f"{model.url}: another model than the one whose answers are in "
             f"{journal.path}: a text has other log-probabilities than it had then",
-            hint=_ANEW,
+            hint=ANEW,
         )
 
 
@@ -88,7 +91,7 @@ def check_after(
         raise InputError(
             f"{model.url}: the model changed during the run: a text has other "
             "log-probabilities at its end than at its start",
-            hint=_ANEW,
+            hint=ANEW,
         )
     return None
 
@@ -101,6 +104,3 @@ def is_same(first: np.ndarray, second: np.ndarray) -> bool:
     return change.max(initial=0.0) <= EACH_WITHIN and (
         change.sum() <= MEAN_WITHIN * max(1, change.size)
     )
-
-
-_ANEW = "a new folder (--out or --store) begins anew and asks for every answer again"

@@ -1,6 +1,7 @@
 """Compare log-probabilities of generated tokens with those of the same tokens read."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -144,9 +145,7 @@ def _with_written(
         starts = [len(prompt) + sum(lengths[:i]) for i in range(len(tokens))]
         return prompt + "".join(tokens), starts
     assert tokenizer is not None
-    of_letters: dict[str, list[int]] = {}
-    for i in tokenizer.get_vocab().values():
-        of_letters.setdefault(letters(_decoded(tokenizer, [i])), []).append(i)
+    of_letters = _ids_of_letters(tokenizer)
     ids = list(prompt)
     for token in tokens:
         candidates = of_letters.get(letters(token), [])
@@ -160,6 +159,15 @@ def _with_written(
             break
         ids += candidates
     return tuple(ids), list(range(len(prompt), len(ids)))
+
+
+# One run asks with one tokenizer; a vocabulary takes a second.
+@functools.lru_cache(1)
+def _ids_of_letters(tokenizer: "Tokenizer") -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for i in tokenizer.get_vocab().values():
+        found.setdefault(letters(_decoded(tokenizer, [i])), []).append(i)
+    return found
 
 
 def _decoded(tokenizer: "Tokenizer", ids: list[int]) -> str:
