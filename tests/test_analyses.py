@@ -52,6 +52,23 @@ def test_membership_of_strings_is_that_of_files(model, tmp_path, monkeypatch, ca
     assert main(["verify", str(tmp_path / "saved")]) == 0
 
 
+def test_a_ranking_prints_in_lines_that_fit_a_terminal(model):
+    found = jaxcontam.membership(model, members=MEMBERS, nonmembers=OTHERS)
+    lines = repr(found).splitlines()
+    assert found.verdict in lines[0] and "min_k" in repr(found)
+    assert len(lines) <= 4 and max(map(len, lines)) <= 80
+
+
+def test_replicate_says_what_it_cannot_use(tmp_path):
+    path = tmp_path / "seen.txt"
+    path.write_text("\n".join(MEMBERS) + "\n")
+    with pytest.raises(InputError, match="must be files, got list"):
+        jaxcontam.replicate("m", MEMBERS)
+    with pytest.raises(InputError, match="needs the weights") as caught:
+        jaxcontam.replicate(lambda pairs: [0.0] * len(pairs), path, task="plain")
+    assert "save_pretrained" in caught.value.hint
+
+
 def test_texts_of_both_kinds_are_refused_from_python_too():
     with pytest.raises(InputError, match="TEXTS and --members are both given"):
         jaxcontam.membership("m", ["a"], members=["b"], nonmembers=["c"])
@@ -72,7 +89,7 @@ def test_replicate_asks_a_model_and_writes_nothing(
         seed=1,
         progress=lambda *counts: told.append(counts),
     )
-    assert found.verdict == "suspected"
+    assert repr(found) == "<ReplicationAnalysis of seen: suspected>"
     assert told[-1] == (8, 8)
     assert capsys.readouterr() == ("", "")
     assert list(tmp_path.iterdir()) == [path]

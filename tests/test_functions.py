@@ -76,6 +76,19 @@ def test_function_that_read_the_file_is_found_and_nothing_is_printed(
     assert len(result.plot().axes) == 2
 
 
+@pytest.mark.parametrize(
+    ("published", "last"),
+    [
+        (texts(), "inconclusive"),
+        (sorted(texts(), key=len), "texts: invalid design, not scored"),
+    ],
+)
+def test_a_result_prints_as_a_table_that_fits_a_terminal(published, last):
+    lines = repr(jaxcontam.audit(reader([]), published)).splitlines()
+    assert last in lines[-1]
+    assert len(lines) <= 3 and max(map(len, lines)) <= 80
+
+
 def test_function_that_read_nothing_is_not_accused():
     result = jaxcontam.audit(reader([]), texts(), effort="quick")
     assert result.verdict != "contaminated"

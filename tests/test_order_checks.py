@@ -11,6 +11,9 @@ import pytest
 import jaxcontam
 from jaxcontam import Audit
 from jaxcontam.cli import main
+from jaxcontam.commands.outcome import print_checks
+from jaxcontam.results import Pretest
+from jaxcontam.terminal import Terminal
 from tests.stub_models import opened_stub
 from tests.test_order_path import random_bigrams, tokenizer  # noqa: F401
 
@@ -118,6 +121,31 @@ def test_one_file_of_two_is_scored(by_length, shuffled, tokenizer, tmp_path, cap
 def test_doctor_says_which_tests_a_file_allows(name, found, request, capsys):
     assert main(["doctor", str(request.getfixturevalue(name))]) == 0
     assert found in capsys.readouterr().out
+
+
+def test_doctor_advises_what_an_audit_would(tmp_path, capsys):
+    path = tmp_path / "sorted.csv"
+    items = words(np.random.default_rng(5), 80)
+    topics = np.repeat(["algebra", "biology", "law", "trade"], 20)
+    rows = [
+        f"{topic} {text},{topic}" for topic, text in zip(topics, items, strict=True)
+    ]
+    path.write_text("\n".join(["question,subject", *rows]) + "\n")
+    assert main(["doctor", str(path)]) == 0
+    line = f"jaxcontam audit MODEL {path} --group-field subject\n"
+    assert capsys.readouterr().out.endswith(line)
+
+
+def test_a_tiny_p_value_stands_apart_from_its_check(capsys):
+    failed = Pretest(
+        name="length_trend",
+        statistic=1.0,
+        p_value=2.2e-104,
+        passed=False,
+        directional=True,
+    )
+    print_checks({"x": [failed]}, Terminal())
+    assert "p = 2.2e-104 length that rises" in capsys.readouterr().out
 
 
 def test_repeats_of_an_example_are_left_out_and_counted(tokenizer, tmp_path, capsys):

@@ -265,7 +265,9 @@ def test_page_and_table_say_what_the_reports_say(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "boolq: contaminated in step-1000; no evidence in =step-2000." in said
     assert "4 tests were made: 3 benchmarks, 2 models" in said
-    assert f"comparison: {out / 'comparison.html'}" in said
+    *sentences, path = said.splitlines()
+    assert path == f"comparison: {out / 'comparison.html'}"
+    assert max(map(len, sentences)) <= 80
     page = (out / "comparison.html").read_text()
     check_page(page)
     assert "<script" not in page and page.count("not tested") == 2

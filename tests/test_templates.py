@@ -55,6 +55,13 @@ def test_attributes_and_positions_are_only_names(field):
     )
 
 
+def test_a_slip_inside_a_field_is_told_what_stands_there():
+    assert refusal(fill_template, "{data.questin}", NESTED, "set.jsonl:7") == (
+        "set.jsonl:7: no field 'data.questin' (it has: data.question, data.tags)",
+        "did you mean 'data.question'? name a field that every record has",
+    )
+
+
 @pytest.mark.parametrize("place", ["{q!r}", "{q!s}", "{q:>9}", "{q:{a}}"])
 def test_formats_are_refused(place):
     assert refusal(fill_template, f"Q: {place}", ROW, "set:1") == (

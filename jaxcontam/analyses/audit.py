@@ -153,6 +153,11 @@ class AuditResult:
             )
         return audit_figure(rows)
 
+    def __repr__(self) -> str:
+        from jaxcontam.report.notebook import summary_text
+
+        return summary_text(self.report)
+
     def _repr_html_(self) -> str:
         from jaxcontam.report.notebook import summary_html
 

@@ -9,6 +9,7 @@ Dimension key
 """
 
 import dataclasses
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -62,6 +63,12 @@ class MembershipAnalysis:
     rows: tuple[dict[str, Any], ...]
     table: Table
     pictures: tuple[ScorePicture, ...]
+
+    def __repr__(self) -> str:
+        scores = ", ".join(f"{name} {auc:.2f}" for name, auc in self.auc.items())
+        words = f"{len(self.rows)} texts, {self.verdict or 'not judged'}"
+        words += f"; AUC: {scores}" * bool(scores)
+        return textwrap.fill(f"<MembershipAnalysis: {words}>", 80)
 
     @property
     def results(self) -> tuple[ScoreResult | SetResult, ...]:

@@ -73,6 +73,9 @@ class ReplicationAnalysis:
     command: tuple[str, ...] = (COMMAND,)
     watch: Stopwatch
 
+    def __repr__(self) -> str:
+        return f"<ReplicationAnalysis of {self.partition.name}: {self.verdict}>"
+
     @property
     def results(self) -> list[OverlapResult | JudgeResult | ComparisonResult]:
         """The judge that decides, the others, overlaps, then further methods."""

@@ -184,6 +184,11 @@ def plan_replication(
     instructions = load_prompts(design.task, design.prompts)
 
     def drawn_of(path: Path | str) -> tuple[Benchmark, Drawn]:
+        if not isinstance(path, str | Path):
+            raise InputError(
+                f"a partition and its control must be files, got {type(path).__name__}",
+                hint="write the texts to a .jsonl file, each as {'text': ...}",
+            )
         found = load_benchmark(
             path,
             template=design.template,

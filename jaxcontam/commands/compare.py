@@ -95,7 +95,10 @@ class Compare:
             {out / TABLE_NAME: table.encode(), out / PAGE_NAME: html.encode()}
         )
         lines = [*sentences, *[f"{w}." for w in warnings]]
-        Terminal().say(*lines, f"\ncomparison: {out / PAGE_NAME}")
+        console = Terminal()
+        for line in lines:
+            console.print(line)
+        console.say(f"\ncomparison: {out / PAGE_NAME}")
         return tests
 
 

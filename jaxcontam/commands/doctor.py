@@ -225,39 +225,42 @@ def model_findings(model: str) -> Iterator[Finding]:
 
 def benchmark_findings(benchmark: str) -> Iterator[Finding]:
     """Whether a file is read as examples, and which tests its own order allows."""
-    from jaxcontam.analyses.order_files import order_checks
-    from jaxcontam.data.benchmark import load_benchmark
-    from jaxcontam.data.repeats import without_repeats
+    from jaxcontam.analyses.audit_design import AuditDesign
+    from jaxcontam.analyses.method_notes import method_words
+    from jaxcontam.analyses.order_files import check_files, read_files
     from jaxcontam.report.plain_names import plain_name
+    from jaxcontam.report.remedies import Advice
 
+    design = AuditDesign()
     try:
-        found = load_benchmark(benchmark)
+        files = read_files(benchmark, design)
     except InputError as e:
         yield ("fault", str(e), e.hint or "")
         return
+    (found,) = files.benchmarks
     yield (
         "ok",
         f"{benchmark}: {len(found):,} examples; the first begins "
         f"{found.texts[0][:60]!r}",
         "",
     )
-    checks = order_checks(without_repeats(found), seed=0)
+    checked = check_files(files, design)
+    (checks,) = checked.pretests.values()
     failed = [test for test in checks if not test.passed]
     if not failed:
         n_made = sum(test.applicable for test in checks)
         yield ("ok", f"its order passes all {n_made} checks that apply", "")
         return
     names = "; ".join(plain_name(test.name) for test in failed)
-    points = any(test.directional for test in failed)
-    yield (
-        "note",
-        f"its order is not random: {names}",
-        "it points forwards: no order test of this file alone is sound; "
-        "audit --reference MODEL"
-        if points
-        else "a test of random orders would accuse any model that copies; direction, "
-        "which audit asks first, does not mind",
+    hint = (
+        "a test of random orders would accuse any model that copies; direction, "
+        "which audit asks first, does not mind"
     )
+    for file in checked.unscored:
+        command = ("audit", "MODEL", benchmark)
+        (way,) = Advice(command, method_words()).about_file(file)
+        hint = f"it points forwards: {way.words}" + f": {way.line}" * bool(way.line)
+    yield ("note", f"its order is not random: {names}", hint)
 
 
 def _required() -> list[str]:

@@ -34,7 +34,7 @@ def print_checks(checks: Mapping[str, Sequence[Pretest]], console: Terminal) -> 
                 f"order passed{':' if failed else ''}"
             )
         for test in failed:
-            console.say(f"  failed  p = {test.p_value:<8.2g}{plain_name(test.name)}")
+            console.say(f"  failed  p = {test.p_value:<7.2g} {plain_name(test.name)}")
 
 
 def print_outcome(

@@ -71,14 +71,19 @@ def text_of_field(field: str, row: Mapping[str, object] | None, where: str) -> s
 def _value_inside(path: str, row: Mapping[str, object], where: str) -> object:
     """The value at `a.b[0]`, for a path that is not itself the name of a field."""
     value: Any = row
+    passed = ""
     for step, index in _STEPS.findall(path) or [(path, "")]:
         if isinstance(value, Mapping) and step in value:
             value = value[step]
+            passed += f".{step}" if passed else step
         elif isinstance(value, list) and index and int(index) < len(value):
             value = value[int(index)]
+            passed += f"[{index}]"
         else:
+            inside = isinstance(value, Mapping) and value is not row
+            has = [f"{passed}.{name}" for name in value] if inside else list(row)
             raise InputError(
-                f"{where}: no field {path!r} (it has: {', '.join(row)})",
-                hint=f"{nearest(path, row)}name a field that every record has",
+                f"{where}: no field {path!r} (it has: {', '.join(has)})",
+                hint=f"{nearest(path, has)}name a field that every record has",
             )
     return value

@@ -1,6 +1,7 @@
 """A report as a notebook shows it: a small table and a figure."""
 
 import html
+import io
 from collections.abc import Sequence
 
 import matplotlib
@@ -9,7 +10,9 @@ from matplotlib.figure import Figure
 from jaxcontam.report.figure import GREY, ORANGE, STYLE
 from jaxcontam.report.numbers import effect_words
 from jaxcontam.report.plots import draw_split
+from jaxcontam.report.table import print_results
 from jaxcontam.results import OrderResult, Report
+from jaxcontam.terminal import Terminal
 
 # p-values below are drawn here.
 _DEEPEST = 20.0
@@ -43,6 +46,17 @@ def summary_html(report: Report) -> str:
         "<p>A small p-value shows that this order was trained on; a large one does not "
         "show that the texts were not.</p>"
     )
+
+
+def summary_text(report: Report) -> str:
+    """What a console shows: the table that `jaxcontam audit` prints, in 80 columns."""
+    page = io.StringIO()
+    console = Terminal(file=page, width=80)
+    if found := [row for row in report.results if isinstance(row, OrderResult)]:
+        print_results(found, console)
+    for file in report.unscored:
+        console.print(f"{file.benchmark}: {file.verdict}, not scored")
+    return "\n".join(line.rstrip() for line in page.getvalue().splitlines())
 
 
 def audit_figure(results: Sequence[OrderResult]) -> Figure:

@@ -169,7 +169,8 @@ class OpenModel:
             raise InputError(
                 f"{purpose}: needs the weights of the model, and {self.info.name} "
                 "gives log-probabilities alone",
-                hint="name a model directory",
+                hint="name a model directory; save_pretrained of model and tokenizer "
+                "makes one of what is in memory",
             )
         return self.checkpoint
 
