@@ -8,10 +8,9 @@ import numpy as np
 
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.methods.layouts import Layout, PairLayout, SequenceLayout
-from jaxcontam.methods.row import MethodRow
 from jaxcontam.methods.where import where_in_orders, where_in_pairs
 from jaxcontam.results import Evidence, OrderNumbers, OrderResult
-from jaxcontam.results.terms import ORDER_WORDS, Null, ProofWords, Validity
+from jaxcontam.results.terms import ORDER_WORDS, MethodRow, Null, ProofWords, Validity
 from jaxcontam.scoring.pair_plan import ALL_TOKENS, plan_pairs
 from jaxcontam.scoring.plan import plan_orders
 from jaxcontam.stats.adjacency import FEWEST_EXAMPLES

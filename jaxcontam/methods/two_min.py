@@ -7,9 +7,8 @@ import numpy as np
 
 from jaxcontam.methods import adjacency, stratified
 from jaxcontam.methods.method import TestMethod
-from jaxcontam.methods.row import MethodRow
 from jaxcontam.results import OrderNumbers, OrderResult
-from jaxcontam.results.terms import Null, ProofWords, Validity
+from jaxcontam.results.terms import MethodRow, Null, ProofWords, Validity
 from jaxcontam.stats.effect import LEVEL, mde_factor
 from jaxcontam.stats.multiple import mean_e, two_min
 from jaxcontam.stats.randomisation import power_of_ten

@@ -5,9 +5,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from jaxcontam.methods.row import MethodRow
 from jaxcontam.results import Evidence, OrderNumbers
-from jaxcontam.results.terms import ProofWords
+from jaxcontam.results.terms import MethodRow, ProofWords
 from jaxcontam.stats.padding import unpadded
 from jaxcontam.stats.randomisation import randomisation_test
 

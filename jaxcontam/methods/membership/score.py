@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from jaxcontam.methods.row import MethodRow
+from jaxcontam.results.terms import MethodRow
 
 LEAST_LOSS = 1e-6
 """Nats a token: what float32 resolves of a log-probability near 0, some units over."""

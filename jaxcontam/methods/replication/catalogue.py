@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from jaxcontam.methods.row import MethodRow
+from jaxcontam.results.terms import MethodRow
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
