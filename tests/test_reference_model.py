@@ -154,6 +154,14 @@ def test_a_reference_that_reads_alike_but_gains_less_explains_as_much():
     found = beside(pairs=pairs_QKSS + memory_QKSS, reference_pairs=pairs_QKSS / 2)
     assert found.scale == pytest.approx(2.0)
     assert found.difference_p < 1e-6
+    # Turned runs are as likely under the null, so that they must not change it.
+    turned = np.array([0, 1, 2, 3, 7, 6, 5, 4])
+    noisy_QKSS = rng.normal(size=pairs_QKSS.shape) * (1 - np.eye(8))
+    turn = beside(
+        pairs=3 * noisy_QKSS[..., turned, :][..., turned],
+        reference_pairs=foretold_QKSS[..., turned, :][..., turned] / 2,
+    )
+    assert turn.scale == pytest.approx(beside(pairs=3 * noisy_QKSS).scale)
     # Larger scores of a reference stay as they are.
     assert beside(reference_pairs=foretold_QKSS * 2).scale == 1.0
 

@@ -81,7 +81,11 @@ def reference_result(
 
 
 def _spread(evidence: Evidence) -> float | None:
-    return backward_spread(pair_strata(evidence).matrices(-1))
+    strata = pair_strata(evidence)
+    runs = [
+        runs_S[:size] for runs_S, size in zip(strata.runs, strata.sizes, strict=True)
+    ]
+    return backward_spread(strata.matrices(-1), runs)
 
 
 def _ratio(target: float | None, reference: float | None) -> float:

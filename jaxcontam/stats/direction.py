@@ -179,21 +179,25 @@ def neighbours(matrices: Sequence[np.ndarray]) -> Neighbours | None:
     )
 
 
-def backward_spread(matrices: Sequence[np.ndarray]) -> float | None:
+def backward_spread(
+    matrices: Sequence[np.ndarray], runs: Sequence[np.ndarray]
+) -> float | None:
     """How much the scores of an example vary with what stands before it, in nats.
 
-    Of examples behind it alone, where a file that was read leaves no trace, and without
-    effects of single examples.
+    Of examples of later runs alone, where a file that was read leaves no trace, and
+    without effects of single examples. Reversing runs changes nothing, so a test over
+    these reversals stays exact when its scores are divided by it.
 
     Args:
         matrices: (S, S) pairs of each stratum, NaN where not scored.
+        runs: (S,) the run of each example, of each stratum.
 
     Returns:
         Root of the mean square over all strata; None if too few pairs were scored.
     """
     squares, degrees = 0.0, 0
-    for pairs_SS in matrices:
-        behind_SS = np.tril(_scored(pairs_SS), -1)
+    for pairs_SS, runs_S in zip(matrices, runs, strict=True):
+        behind_SS = _scored(pairs_SS) & (runs_S[:, None] > runs_S)
         projection_PP = _projection(behind_SS)
         squares += float(np.sum((projection_PP @ pairs_SS[behind_SS]) ** 2))
         degrees += round(float(np.trace(projection_PP)))
