@@ -184,7 +184,7 @@ def backward_spread(
 ) -> float | None:
     """How much the scores of an example vary with what stands before it, in nats.
 
-    Of examples of later runs alone, where a file that was read leaves no trace, and
+    After examples of later runs alone, where memory of a file has little part, and
     without effects of single examples. Reversing runs changes nothing, so a test over
     these reversals stays exact when its scores are divided by it.
 
