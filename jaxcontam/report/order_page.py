@@ -95,8 +95,8 @@ _NEXT: dict[Verdict, str] = {
     "suspected": "look closer; its section says what could settle it",
     "invalid design": "the file's own order would convict a clean model; its section "
     "says what to run instead",
-    "inconclusive": "nothing can be said; ask with more examples, or with jaxcontam "
-    "membership and replicate, which see other traces",
+    "inconclusive": "nothing can be said; its section says why. Ask with more "
+    "examples, or with jaxcontam membership and replicate, which see other traces",
     "no evidence": "the published order left no trace, which clears nothing; jaxcontam "
     "membership and replicate see other traces",
 }

@@ -321,7 +321,7 @@ def _check_words(test: Pretest) -> str:
 
 
 def _why_inconclusive(test: OrderResult, own: ProofWords) -> str:
-    if test.numbers.effect_se == 0.0:
+    if test.numbers.all_alike:
         return f"the model scores all {own.versions} alike"
     if test.numbers.mde is None:
         return f"this design cannot reach p = 0.001; {own.more}"
