@@ -59,6 +59,8 @@ class Audit(ScoringFlags, AuditDesign):
     out: Path | None = None
     """Folder for the report (default: runs/audit/MODEL-BENCHMARK-DIGEST, the digest of
     all that decides the result)."""
+    overwrite: bool = False
+    """Replace the report of another run in --out; scores and answers are kept."""
     dry_run: bool = False
     """Say what would be scored, how long it takes and what it could find; no scores."""
     price_per_hour: float | None = None

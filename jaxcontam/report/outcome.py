@@ -11,7 +11,7 @@ from jaxcontam.report.order_words import (
     reference_sentence,
     referred_test,
 )
-from jaxcontam.report.plain_names import plain_name
+from jaxcontam.report.plain_names import plain_name, told
 from jaxcontam.report.reference import scale_sentence
 from jaxcontam.report.remedies import Advice, WayOut
 from jaxcontam.report.table import print_results
@@ -38,12 +38,24 @@ def print_checks(checks: Mapping[str, Sequence[Pretest]], console: Terminal) -> 
 def print_outcome(
     results: list[OrderResult], command: Sequence[str], words: Words, console: Terminal
 ) -> None:
-    """Print decided results, notes of primary ones, and what to do about them."""
+    """Print decided results, notes of primary ones, and what to do about them.
+
+    What is said of several files is said once.
+    """
     print_results(results, console)
-    for file in audited_files(results):
+    files = audited_files(results)
+    advice = Advice(command, words)
+    notes: dict[str, list[str]] = {}
+    ways: dict[tuple[WayOut, ...], list[str]] = {}
+    for file in files:
+        name = file.test.benchmark
         for note in (*file.test.warnings, *_notes(file, words)):
-            console.print(f"{file.test.benchmark}: {note}")
-        _print_ways(Advice(command, words).about(file), console)
+            notes.setdefault(note, []).append(name)
+        ways.setdefault(tuple(advice.about(file)), []).append(name)
+    for note, names in notes.items():
+        console.print(f"{told(names)}: {note}")
+    for found, names in ways.items():
+        _print_ways(found, console, names if len(files) > 1 else ())
     silent = [row for row in results if row.primary and row.verdict == "no evidence"]
     if (scale := scale_sentence(silent, words)) is not None:
         console.print(scale)
@@ -65,10 +77,13 @@ def print_unscored(
         console.print("  --score-anyway scores it, and the verdict stays.")
 
 
-def _print_ways(ways: Sequence[WayOut], console: Terminal) -> None:
+def _print_ways(
+    ways: Sequence[WayOut], console: Terminal, names: Sequence[str] = ()
+) -> None:
     for i, way in enumerate(ways):
         line = "" if way.line is None else f": {way.line}"
-        console.say(f"  {'or' if i else 'remedy'}: {way.words}{line}")
+        remedy = f"remedy for {told(names)}" if names else "remedy"
+        console.say(f"  {'or' if i else remedy}: {way.words}{line}")
 
 
 def _notes(file: AuditedFile, words: Words) -> list[str]:
