@@ -164,6 +164,10 @@ def test_reference_stands_beside_the_model(tmp_path):
     alike = dataclasses.replace(REFERENCE, difference_p=0.3)
     row = dataclasses.replace(row, reference=alike)
     assert "may be chance" in (reference_sentence(row) or "")
+    assert "count 1.3 times" in (reference_sentence(row) or "")
+    # What is shown as once is no scale.
+    hardly = dataclasses.replace(row, reference=dataclasses.replace(alike, scale=1.04))
+    assert "times" not in (reference_sentence(hardly) or "")
     assert reference_sentence(order_result()) is None
 
 

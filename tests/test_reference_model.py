@@ -1,7 +1,6 @@
 # ruff: noqa: F811  (a fixture of another file is an argument here)
 """`audit --reference`: a model that cannot have seen the file takes the same tests."""
 
-import dataclasses
 import itertools
 import json
 import shutil
@@ -13,6 +12,7 @@ from jaxcontam import Audit
 from jaxcontam.cli import main
 from jaxcontam.commands import audit as audit_command
 from jaxcontam.commands.verify_orders import verify_report
+from jaxcontam.methods.adjacency import METHOD as ADJACENCY
 from jaxcontam.methods.direction import METHOD as DIRECTION
 from jaxcontam.methods.reference_model import loglik_gap, reference_result
 from jaxcontam.report.document import (
@@ -119,51 +119,71 @@ def test_reference_that_sees_nothing_leaves_the_proof_and_its_difference(
     assert verify_report(tmp_path) == ([], 2)
 
 
-def test_a_reference_that_reads_alike_but_gains_less_explains_as_much():
-    """Half of every score leaves no difference; memory of the target sets no scale."""
-    rng = np.random.default_rng(4)
-    orders = np.arange(320, dtype=np.int32).reshape(40, 1, 8)
-    pairs_QKSS = rng.normal(size=(1, 40, 8, 8)) * (1 - np.eye(8))
-    foretold_QKSS = pairs_QKSS + np.eye(8, k=1)
-    evidence = Evidence(
-        orders=orders,
-        pairs=foretold_QKSS,
-        reference_pairs=foretold_QKSS / 2,
+def forty_strata(pairs_KSS, reference_KSS):
+    """Evidence of forty strata of eight examples, all pairs."""
+    return Evidence(
+        orders=np.arange(320, dtype=np.int32).reshape(40, 1, 8),
+        pairs=pairs_KSS[None],
+        reference_pairs=reference_KSS[None],
         first_tokens=np.array([-1]),
         codes=np.zeros((40, 8), np.int64),
         runs=np.repeat([[0, 1]], 40, axis=0).repeat(4, axis=1),
     )
 
-    def beside(**changes):
-        changed = dataclasses.replace(evidence, **changes)
-        return reference_result(
-            DIRECTION,
-            changed,
-            name="old",
-            fingerprint="",
-            seed=0,
-            content_digest="sha256:0",
-        )
 
-    found = beside()
+def beside(evidence, method=DIRECTION):
+    """What the reference of some evidence shows."""
+    return reference_result(
+        method,
+        evidence,
+        name="old",
+        fingerprint="",
+        seed=0,
+        content_digest="sha256:0",
+    )
+
+
+def test_a_reference_that_reads_alike_but_gains_less_explains_as_much():
+    """Half of every score leaves no difference; memory of the target sets no scale."""
+    rng = np.random.default_rng(4)
+    pairs_KSS = rng.normal(size=(40, 8, 8)) * (1 - np.eye(8))
+    foretold_KSS = pairs_KSS + np.eye(8, k=1)
+    found = beside(forty_strata(foretold_KSS, foretold_KSS / 2))
     assert found.scale == pytest.approx(2.0)
     assert found.difference == pytest.approx(0.0, abs=1e-12)
     assert found.difference_p == 1.0
     # One boundary in three remembered, with 30 nats: the scale is that of the rest.
-    memory_QKSS = 30.0 * (rng.random((1, 40, 8, 8)) < 1 / 3) * np.eye(8, k=1)
-    found = beside(pairs=pairs_QKSS + memory_QKSS, reference_pairs=pairs_QKSS / 2)
+    memory_KSS = 30.0 * (rng.random((40, 8, 8)) < 1 / 3) * np.eye(8, k=1)
+    found = beside(forty_strata(pairs_KSS + memory_KSS, pairs_KSS / 2))
     assert found.scale == pytest.approx(2.0)
     assert found.difference_p < 1e-6
-    # Turned runs are as likely under the null, so that they must not change it.
-    turned = np.array([0, 1, 2, 3, 7, 6, 5, 4])
-    noisy_QKSS = rng.normal(size=pairs_QKSS.shape) * (1 - np.eye(8))
-    turn = beside(
-        pairs=3 * noisy_QKSS[..., turned, :][..., turned],
-        reference_pairs=foretold_QKSS[..., turned, :][..., turned] / 2,
-    )
-    assert turn.scale == pytest.approx(beside(pairs=3 * noisy_QKSS).scale)
     # Larger scores of a reference stay as they are.
-    assert beside(reference_pairs=foretold_QKSS * 2).scale == 1.0
+    assert beside(forty_strata(foretold_KSS, foretold_KSS * 2)).scale == 1.0
+
+
+@pytest.mark.parametrize(
+    ("method", "order"),
+    [(DIRECTION, [0, 1, 2, 3, 7, 6, 5, 4]), (ADJACENCY, [3, 0, 7, 1, 5, 2, 6, 4])],
+)
+def test_no_order_that_is_compared_changes_the_scale(method, order):
+    """One stratum stands otherwise: as likely under the null, so the same scale."""
+    rng = np.random.default_rng(5)
+    model_KSS, reference_KSS = rng.normal(size=(2, 40, 8, 8)) * (1 - np.eye(8))
+    turned = []
+    for scores_KSS in (model_KSS * 3, reference_KSS):
+        other_KSS = scores_KSS.copy()
+        other_KSS[:1] = other_KSS[:1, order][..., order]
+        turned.append(other_KSS)
+    found = beside(forty_strata(model_KSS * 3, reference_KSS), method)
+    assert found.scale > 2.0
+    assert beside(forty_strata(*turned), method).scale == pytest.approx(found.scale)
+
+
+def test_a_reference_that_ignores_context_is_not_scaled_by_its_rounding():
+    rng = np.random.default_rng(6)
+    model_KSS = rng.normal(size=(40, 8, 8)) * (1 - np.eye(8))
+    alone_KSS = rng.normal(-60, 5, size=(40, 1, 8)) * (1 - np.eye(8))
+    assert beside(forty_strata(model_KSS, alone_KSS)).scale == 1.0
 
 
 @pytest.fixture(scope="module")
