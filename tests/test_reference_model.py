@@ -1,6 +1,7 @@
 # ruff: noqa: F811  (a fixture of another file is an argument here)
 """`audit --reference`: a model that cannot have seen the file takes the same tests."""
 
+import dataclasses
 import itertools
 import json
 import shutil
@@ -59,8 +60,11 @@ def follower(path, tokenizer):
     return bigrams(table)
 
 
-def audited(file, tokenizer, out, target, reference, *, effort):
+def audited(file, tokenizer, out, target, reference, *, effort, context=None):
     """Audit the file by one stub beside another one; returns the report."""
+    older = opened_stub("older", reference, tokenizer)
+    if context is not None:
+        older = dataclasses.replace(older, context=context)
     command = Audit(
         model="target",
         benchmark=(file,),
@@ -73,7 +77,7 @@ def audited(file, tokenizer, out, target, reference, *, effort):
         patch.setattr(
             audit_command,
             "open_for",
-            lambda _, name, **__: opened_stub(name, reference, tokenizer),
+            lambda *_, **__: older,
         )
         return command.run_on(lambda: opened_stub("target", target, tokenizer))
 
@@ -194,6 +198,15 @@ def both_prefer(file, tokenizer, tmp_path_factory):
     return out
 
 
+def test_a_reference_that_reads_less_of_an_example_is_told(file, tokenizer, tmp_path):
+    scorer = random_bigrams(5)
+    document = audited(
+        file, tokenizer, tmp_path, scorer, scorer, effort="quick", context=40
+    )
+    ((warning,),) = [row["warnings"] for row in document["results"]]
+    assert warning.startswith("older, the reference model, reads 60 of 60 examples cut")
+
+
 def test_reference_that_prefers_the_order_leaves_no_proof(both_prefer):
     document = json.loads((both_prefer / REPORT_NAME).read_text())
     (row,) = document["results"]
@@ -264,7 +277,16 @@ def test_forged_reference_is_found(both_prefer, tmp_path, change, arrays, fault)
     assert fault in forged(out, change, arrays)
 
 
-def test_reference_of_a_test_that_has_none_is_refused(capsys):
-    words = ["audit", "m", "x.txt", "--reference", "older", "--tests", "stratified"]
-    assert main(words) == 2
-    assert "--reference goes with direction or adjacency" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--tests", "stratified"], "--reference goes with direction or adjacency"),
+        (
+            ["--first-tokens", "auto"],
+            "--reference does not go with --first-tokens auto",
+        ),
+    ],
+)
+def test_reference_of_what_takes_none_is_refused(flags, says, capsys):
+    assert main(["audit", "m", "x.txt", "--reference", "older", *flags]) == 2
+    assert says in capsys.readouterr().err
