@@ -1,0 +1,236 @@
+"""Is anything lost when a command is killed, and is the rest the same to the bit?
+
+Question: commands that are killed (SIGKILL) at random moments, some several times over,
+and run again: do they end, with the files of a run that nobody touched, and with a
+store that holds each score once?
+Command: `python -m eval.quickstart && python -m eval.kills`. Hardware: a CPU core,
+minutes. Headline: LOG.md, docs/threat_model.md.
+
+Runs are forked from one process that has imported JAX and never used it. Training is
+killed by `pytest -m slow tests/faults`.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from eval.study import Clock, Grid, finish_study, run_study
+from jaxcontam.cli import main as jaxcontam
+from jaxcontam.commands.flags import STORE_DIR, check_positive, check_seed, flags_of
+from jaxcontam.errors import InputError
+from jaxcontam.report.document import REPORT_NAME
+
+# What differs between two runs that agree: times, what was found in a store, and the
+# digests of these.
+_OF_A_RUN = {"started", "wall_seconds", "digest", "cached_tokens", "tokens_scored"}
+# Made of report.json; where a file was written is part of it.
+_DERIVED = ("report.html", "results.csv", "SHA256SUMS", "comparison.html")
+_MOST_IN_A_ROW = 3
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one command.
+
+    Attributes:
+        name: The command.
+        seconds: Of a run that nobody touched.
+        n_kills: How often it was killed.
+        n_runs: Runs that then went to their end.
+        n_failed: How many of these had another exit code.
+        n_other: How many left other results.
+        excess: Largest share by which a store was larger than that of the run that
+            nobody touched: scores kept twice, and lines that a kill cut off.
+    """
+
+    name: str
+    seconds: float
+    n_kills: int
+    n_runs: int
+    n_failed: int
+    n_other: int
+    excess: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Kills:
+    """Kill commands at random moments and compare what they leave."""
+
+    n_kills: int = 100
+    """Kills in all, spread over the commands."""
+    model: Path = Path("runs/quickstart/model")
+    """A model directory."""
+    sets: Path = Path("runs/quickstart/sets")
+    """Folder with pydocs-10.txt and pydocs-0a.txt."""
+    seed: int = 0
+    """Seeds the moments."""
+    out: Path = Path("runs/kills")
+    """Folder for what the commands write, the table and its numbers."""
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+        check_positive(self, "n_kills")
+        if not self.model.is_dir() or not self.sets.is_dir():
+            raise InputError(
+                f"{self.model}, {self.sets}: not there",
+                hint="python -m eval.quickstart makes both",
+            )
+
+    def run(self) -> dict[str, Any]:
+        """Kill, go on, compare, print; returns the numbers."""
+        clock = Clock.start()
+        # Before the first fork; its devices are not touched.
+        import jax  # noqa: F401
+
+        rng = random.Random(self.seed)
+        commands = self._commands()
+        outcomes = [
+            killed(
+                name,
+                words,
+                # Shares that add up.
+                len(range(i, self.n_kills, len(commands))),
+                rng,
+                self.out / "work" / name,
+            )
+            for i, (name, words) in enumerate(commands.items())
+        ]
+        columns = {
+            "command": "{r.name}",
+            "seconds": "{r.seconds:.1f}",
+            "kills": "{r.n_kills}",
+            "runs that went on": "{r.n_runs}",
+            "failed": "{r.n_failed}",
+            "other results": "{r.n_other}",
+            "store larger by": "{r.excess:.2%}",
+        }
+        return finish_study(
+            "kills",
+            flags_of(self),
+            clock=clock,
+            out=self.out,
+            numbers={"outcomes": [dataclasses.asdict(one) for one in outcomes]},
+            grids=[Grid.of("Killed and run again", outcomes, columns)],
+        )
+
+    def _commands(self) -> dict[str, list[str]]:
+        model, known = str(self.model), str(self.sets / "pydocs-10.txt")
+        new = str(self.sets / "pydocs-0a.txt")
+        of_sets = ["--members", known, "--nonmembers", new]
+        return {
+            "audit": ["audit", model, known, new],
+            "thorough": ["audit", model, known, "--effort", "thorough", "--shuffled"],
+            "reference": ["audit", model, known, "--reference", model, "--no-store"],
+            "membership": ["membership", model, *of_sets],
+            "replicate": ["replicate", model, known, "--task", "plain"],
+            "overlap": ["overlap", str(self.sets), known],
+        }
+
+
+def killed(
+    name: str, words: Sequence[str], n_kills: int, rng: random.Random, folder: Path
+) -> Outcome:
+    """Run a command untouched, and then as often as `n_kills` kills take.
+
+    Args:
+        name: Of the outcome.
+        words: The command, without `--out`.
+        n_kills: Kills in all.
+        rng: Gives the moments, and how many kills one run meets.
+        folder: Takes the folders of all runs.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    # The first run may compile programs that later ones find.
+    seconds, code = 0.0, 0
+    for run in ("first", "untouched"):
+        seconds, code = _run([*words, "--out", str(folder / run)], None)
+    expected, size = results(folder / "untouched"), _store_bytes(folder / "untouched")
+    done, n_runs, n_failed, n_other, excess = 0, 0, 0, 0, 0.0
+    while done < n_kills:
+        out = folder / str(n_runs)
+        for _ in range(min(n_kills - done, rng.randint(1, _MOST_IN_A_ROW))):
+            _, status = _run([*words, "--out", str(out)], seconds * rng.random())
+            done += status == -signal.SIGKILL
+        n_runs += 1
+        n_failed += _run([*words, "--out", str(out)], None)[1] != code
+        n_other += results(out) != expected
+        excess = max(excess, _store_bytes(out) / size - 1 if size else 0.0)
+        shutil.rmtree(out)
+    return Outcome(
+        name=name,
+        seconds=seconds,
+        n_kills=done,
+        n_runs=n_runs,
+        n_failed=n_failed,
+        n_other=n_other,
+        excess=excess,
+    )
+
+
+def results(out: Path) -> dict[str, str]:
+    """Digest of every file under a folder, without what differs from run to run."""
+    found = {}
+    for path in sorted(out.rglob("*")):
+        # A part of a file is swept after ten minutes: another run may write it.
+        if not path.is_file() or path.suffix in (".lock", ".partial"):
+            continue
+        if path.name in _DERIVED:
+            continue
+        if path.is_relative_to(out / STORE_DIR):
+            continue
+        data = path.read_bytes()
+        if path.name == REPORT_NAME or path.suffix == ".json":
+            data = json.dumps(_settled(json.loads(data), str(out))).encode()
+        found[str(path.relative_to(out))] = hashlib.sha256(data).hexdigest()
+    return found
+
+
+def _settled(value: Any, out: str) -> Any:
+    """A report without what belongs to one run."""
+    if isinstance(value, dict):
+        return {k: _settled(v, out) for k, v in value.items() if k not in _OF_A_RUN}
+    if isinstance(value, list):
+        return [_settled(one, out) for one in value]
+    return "OUT" if value == out else value
+
+
+def _store_bytes(out: Path) -> int:
+    return sum(path.stat().st_size for path in (out / STORE_DIR).rglob("*"))
+
+
+def _run(words: list[str], limit: float | None) -> tuple[float, int]:
+    """Run in a fork, killed after `limit` seconds; seconds it took, and its status."""
+    start = time.monotonic()
+    if (child := os.fork()) == 0:
+        quiet = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(quiet, 1)
+        os.dup2(quiet, 2)
+        code = 1
+        try:
+            code = jaxcontam(words)
+        finally:
+            os._exit(code)
+    if limit is not None:
+        time.sleep(limit)
+        # One that has ended waits to be read, and is not touched by this.
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    return time.monotonic() - start, os.waitstatus_to_exitcode(status)
+
+
+def main() -> int:
+    """Command line of `python -m eval.kills`."""
+    return run_study("kills", Kills)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
