@@ -1,11 +1,14 @@
 """What a report's evidence cannot show: its benchmark and its model are asked again."""
 
+import contextlib
 import dataclasses
+import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import tyro
 
 from jaxcontam.analyses.order_files import (
     AuditFiles,
@@ -59,13 +62,11 @@ def ask_again(
     Raises:
         InputError: If a file or a model that was given is not there, or is another.
     """
-    from jaxcontam.cli import parse
-
     report = read_report(directory / REPORT_NAME)
     try:
         if report.command[:1] != ("audit",):
             raise InputError("a report of another command than audit")
-        command = parse(Audit, report.command[1:], prog="jaxcontam audit")
+        command = _parsed(report.command[1:])
         command = dataclasses.replace(
             command, benchmark=tuple(benchmarks) or command.benchmark
         )
@@ -93,6 +94,16 @@ def ask_again(
         )
         notes.append(f"{model} scored {sample.n_asked} random rows again")
     return AskedAgain(tuple(faults), tuple(notes))
+
+
+def _parsed(words: Sequence[str]) -> Audit:
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            return tyro.cli(
+                Audit, args=list(words), config=(tyro.conf.FlagCreatePairsOff,)
+            )
+    except SystemExit as e:
+        raise InputError("the report's command cannot be read") from e
 
 
 def _check_same(report: Report, files: AuditFiles, checked: CheckedFiles) -> None:
