@@ -77,7 +77,8 @@ def curves_svg(
         level: A thin line across, such as a test's level.
         size: Inches.
     """
-    with matplotlib.rc_context(STYLE):
+    # A logarithmic axis writes powers of ten as formulas.
+    with matplotlib.rc_context({**STYLE, "text.parse_math": True}):
         figure, axes = figure_axes(size)
         for number, curve in enumerate(curves):
             _draw(axes, curve, number)

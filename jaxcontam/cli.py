@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import errno
 import functools
 import inspect
 import io
@@ -37,7 +38,7 @@ from jaxcontam.commands.unlearning import Unlearning
 from jaxcontam.commands.variants import Variants
 from jaxcontam.commands.verify import Verify
 from jaxcontam.completion import SHELLS, completion, flags_of
-from jaxcontam.errors import InputError, StorageError, unknown_name
+from jaxcontam.errors import InputError, StorageError, first_line, unknown_name
 from jaxcontam.processes import is_first, joined
 from jaxcontam.scoring.shares import ShareScored
 from jaxcontam.terminal import visible
@@ -49,6 +50,10 @@ _AGAIN_SECONDS = 0.05
 
 # What is wrong stands at the start of a line or at its end, values between them.
 _LONGEST_LINE = 2_000
+
+# What a machine refuses, wherever it is met: rights, and room.
+_DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_REFUSALS = (*_DENIED, errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 # One flag a switch; None is no word that a user types; BENCHMARK, not STR.
 _TYRO = (
@@ -136,6 +141,19 @@ def run_command(command: Callable[[], object], *, name: str = "jaxcontam") -> in
         # The reader of a pipe went away; nothing more can be printed.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         return EXIT_DONE
+    except MemoryError as e:
+        print(f"{name}: error: memory ran out ({first_line(e)})", file=sys.stderr)
+        print("  hint: fewer examples need less: --limit N", file=sys.stderr)
+        return EXIT_PARTIAL
+    except OSError as e:
+        if e.errno not in _REFUSALS:
+            raise
+        if e.filename is None:
+            # Python would try once more to write what stdout still holds.
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        place = _line(str(e.filename or "output"))
+        print(f"{name}: error: {place}: {e.strerror}", file=sys.stderr)
+        return EXIT_INPUT if e.errno in _DENIED else EXIT_PARTIAL
     return outcome if isinstance(outcome, int) else EXIT_DONE
 
 

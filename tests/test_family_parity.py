@@ -93,7 +93,7 @@ def test_unknown_and_missing_tensors_are_named(case, tmp_path):
         ("gemma2", {"layer_types": ["sliding_attention"]}, "must name 3 layers"),
         ("pythia", {"hidden_act": "quick_gelu"}, "unknown activation"),
         ("pythia", {"hidden_size": 51}, "has shape"),
-        ("mistral", {"sliding_window": 0}, "at least 1"),
+        ("mistral", {"sliding_window": 0}, "sliding_window must be a positive integer"),
     ],
 )
 def test_what_no_switch_covers_is_refused_in_one_line(case, change, error, tmp_path):

@@ -26,6 +26,7 @@ def test_no_code_and_no_pickle_is_asked_for(monkeypatch, tmp_path):
     assert model_directory(NAME) == tmp_path
     ((name, flags),) = asked
     assert name == NAME
+    assert flags.pop("revision") is None
     repository = [
         "config.json",
         "model-00001-of-00002.safetensors",
@@ -39,6 +40,18 @@ def test_no_code_and_no_pickle_is_asked_for(monkeypatch, tmp_path):
     ]
     kept = huggingface_hub.utils.filter_repo_objects(repository, **flags)
     assert list(kept) == repository[:5]
+
+
+def test_a_revision_pins_a_model(monkeypatch, tmp_path):
+    def download(name, *, revision, **flags):
+        if revision != "v1":
+            raise answer(errors.RevisionNotFoundError, 404)
+        return str(tmp_path / name / revision)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    assert model_directory(f"{NAME}@v1") == tmp_path / NAME / "v1"
+    with pytest.raises(InputError, match="org/model: the hub has no revision 'v2'"):
+        model_directory(f"{NAME}@v2")
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,12 @@ import numpy as np
 import pytest
 
 from jaxcontam.cli import main
-from jaxcontam.commands.recomputed import differences
 from jaxcontam.report.document import (
     ARCHIVE_NAME,
     REPORT_NAME,
     archive_digest,
-    result_row,
     sealed_text,
 )
-from tests.report_documents import order_result
 
 pytestmark = pytest.mark.unoptimised
 
@@ -53,7 +50,7 @@ def reports(pulse, tmp_path_factory):
 def forge(reports, tmp_path, capsys):
     """Change a report, mend its digests, verify it; returns what was printed."""
 
-    def forged(name, change, arrays=None):
+    def forged(name, change, arrays=None, *, flags=()):
         for file in (REPORT_NAME, ARCHIVE_NAME):
             shutil.copy(reports / name / file, tmp_path / file)
         document = json.loads((tmp_path / REPORT_NAME).read_text())
@@ -67,7 +64,7 @@ def forge(reports, tmp_path, capsys):
             document["digests"][ARCHIVE_NAME] = archive_digest(archive)
         (tmp_path / REPORT_NAME).write_text(sealed_text(document), encoding="utf-8")
         capsys.readouterr()
-        assert main(["verify", str(tmp_path)]) == 3
+        assert main(["verify", str(tmp_path), *flags]) == 3
         return capsys.readouterr().out
 
     return forged
@@ -92,7 +89,9 @@ def nothing(document):
 )
 def test_honest_report_is_verified(reports, name, capsys):
     assert main(["verify", str(reports / name)]) == 0
-    assert "need the benchmark and were not run again" in capsys.readouterr().out
+    is_audit = name not in ("prove", "quickstart")
+    again = "pre-tests were run again" if is_audit else "not run again (a report of"
+    assert again in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["quick", "prove"])
@@ -285,6 +284,13 @@ def change_a_pair(arrays):
     arrays["0/pairs"][0, 0, 0, 1] += 9.0
 
 
+def raise_all_pairs(arrays):
+    """Nothing that follows from a pair test is another number."""
+    for name, pairs in arrays.items():
+        if name.endswith("pairs"):
+            arrays[name] = np.where(pairs == 0, 0, pairs + 1)
+
+
 def score_a_pair_more(arrays):
     pairs = arrays["0/pairs"]
     pairs[tuple(np.argwhere(np.isnan(pairs))[0])] = -3.0
@@ -326,33 +332,58 @@ def test_counts_are_those_of_the_evidence(forge, name, field):
     assert f"{field} is 1000" in forge(name, change)
 
 
-def test_differences_are_those_beyond_rounding():
-    made = order_result()
-    row = result_row(made)
-    assert differences("row", row | {"p_value": 1e-6 * (1 + 1e-9)}, made) == []
-    assert differences("row", row | {"n_used": 3, "verdict": "suspected"}, made) == [
-        "row.verdict is 'suspected', recomputed 'contaminated'",
-        "row.n_used is 3, recomputed None",
-    ]
-    # A difference near 0 may be rounding, a p-value near 0 is none.
-    near = row | {"effect": 0.1 + 0.2 + 1e-5, "p_value": 1.1e-6}
-    (fault,) = differences("row", near, made, noise=1e-4, noisy=("effect",))
-    assert fault == "row.p_value is 1.1e-06, recomputed 1e-06"
-    assert differences("row", near, made, noise=1e-4) == []
-    assert differences("rows", [{}], [made]) == ["rows[0]: no benchmark"]
+def test_pretest_that_the_file_does_not_have_is_found(forge):
+    def change(document):
+        for row in document["results"]:
+            row["pretests"][0]["p_value"] = 0.987
+
+    assert "pydocs-50: pre-tests[0].p_value is 0.987, recomputed" in forge(
+        "quick", change
+    )
 
 
-@pytest.mark.parametrize(
-    ("stated", "again", "fault"),
-    [
-        ([1, 2], [1], "x: 2 of them, recomputed 1"),
-        ({"a": [1, 2.5]}, {"a": [1, 2.0]}, "x.a[1] is 2.5, recomputed 2.0"),
-        ({"a": 1}, {}, "x.a is 1, recomputed None"),
-        ({}, {"a": 1}, "x.a is None, recomputed 1"),
-        (True, 1, "x is True, recomputed 1"),
-        ({"a": 1}, [1], "x is {'a': 1}, recomputed [1]"),
-    ],
-)
-def test_difference_names_its_place(stated, again, fault):
-    assert differences("x", stated, again) == [fault]
-    assert differences("x", again, again) == []
+def test_pretests_of_a_file_that_is_not_at_hand_are_said_not_to_be_run(
+    reports, tmp_path, capsys
+):
+    for file in (REPORT_NAME, ARCHIVE_NAME):
+        shutil.copy(reports / "quick" / file, tmp_path / file)
+    document = json.loads((tmp_path / REPORT_NAME).read_text())
+    wrong = tmp_path / "pydocs-50.txt"
+    document["command"][2] = str(wrong)
+    (tmp_path / REPORT_NAME).write_text(sealed_text(document), encoding="utf-8")
+    capsys.readouterr()
+    assert main(["verify", str(tmp_path)]) == 0
+    line = f"pre-tests were not run again ({wrong}: no such file)"
+    assert line in capsys.readouterr().out
+    # Tasks run code, and servers get keys: a report's word for them is not followed.
+    document["command"][2] = "lm_eval:gsm8k"
+    (tmp_path / REPORT_NAME).write_text(sealed_text(document), encoding="utf-8")
+    assert main(["verify", str(tmp_path)]) == 0
+    assert "not run again (lm_eval:gsm8k: no such file" in capsys.readouterr().out
+    wrong.write_text("one\ntwo\nthree\n")
+    assert main(["verify", str(tmp_path), "--benchmark", str(wrong)]) == 2
+    assert "pydocs-50: not the file of the report" in capsys.readouterr().err
+
+
+def test_a_model_that_is_asked_again_agrees(reports, pulse, capsys):
+    flags = ["--rescore", "3", "--model", str(pulse / "model")]
+    for name in ("quick", "reversal", "thorough"):
+        assert main(["verify", str(reports / name), *flags]) == 0
+        assert "random rows again" in capsys.readouterr().out
+
+
+def test_scores_that_the_model_does_not_give_are_found(forge, pulse):
+    flags = ["--rescore", "3", "--model", str(pulse / "model")]
+    found = forge("quick", nothing, raise_all_pairs, flags=flags)
+    assert "direction: pairs: " in found
+    assert "scores differ from the model's, by up to 1 nats" in found
+
+
+def test_another_name_of_the_model_is_found_by_asking_it(forge, pulse):
+    def change(document):
+        document["model"]["name"] = "another"
+
+    flags = ["--rescore", "1", "--model", str(pulse / "model")]
+    assert "model_name is 'another', the model's is" in forge(
+        "quick", change, flags=flags
+    )

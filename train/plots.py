@@ -44,8 +44,6 @@ _PANELS = {
 }
 # The end of the colour map is too light on white.
 _LIGHTEST = 0.88
-# A set may be called `$5`.
-_STYLE = {**STYLE, "text.parse_math": False}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -92,7 +90,7 @@ def loss_figure(curve: LossCurve, sets: Sequence[SetPicture], n_tokens: int) -> 
         n_tokens: Tokens of the whole run, which may be unfinished.
     """
     planted = _planted(sets)
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure, (top, *middle, bottom) = _panels(
             [_TALL, *([_calendar_height(planted)] if planted else []), _LOW]
         )
@@ -157,7 +155,7 @@ def memorisation_figure(sets: Sequence[SetPicture], n_tokens: int) -> str:
     panels = [(method, name) for method in tests for name in ("p", "effect")]
     panels += [(method, "auc") for method in scores]
     heights = [_TALL] * len(panels)
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure, found = _panels(
             [*heights, *([_calendar_height(planted)] if planted else [])]
         )

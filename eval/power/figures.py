@@ -125,7 +125,8 @@ def _cost(rows: Sequence[PowerRow]) -> str:
     counts = sorted({row.copies for row in rows})
     shades = matplotlib.colormaps["viridis_r"]
     beside = _side_by_side({row.test: row.passes for row in rows})
-    with matplotlib.rc_context(STYLE):
+    # A logarithmic axis writes powers of ten as formulas.
+    with matplotlib.rc_context({**STYLE, "text.parse_math": True}):
         figure, axes = figure_axes((7.2, 4.2))
         for number, test in enumerate(tests):
             for row in (row for row in rows if row.test == test):

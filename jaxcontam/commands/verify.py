@@ -8,6 +8,7 @@ import tyro
 
 from jaxcontam.commands.verify_orders import verify_report
 from jaxcontam.commands.verify_texts import KINDS, verify_texts
+from jaxcontam.errors import InputError
 from jaxcontam.report.document import (
     ARCHIVE_NAME,
     REPORT_NAME,
@@ -17,8 +18,7 @@ from jaxcontam.report.document import (
 from jaxcontam.terminal import Terminal
 
 _OF_ORDERS = (
-    "recomputed from {name}: p-values, effects, verdicts and digests agree; pre-tests "
-    "and AUCs need the benchmark and were not run again"
+    "recomputed from {name}: p-values, effects, verdicts and digests agree; {more}"
 )
 
 
@@ -26,15 +26,30 @@ _OF_ORDERS = (
 class Verify:
     """Recompute every p-value and verdict of a report; exit 3 if one differs.
 
-    Page and table are compared with their digests in SHA256SUMS.
+    Page and table are compared with their digests in SHA256SUMS, and the pre-tests of
+    an audit run again where its files are at hand.
 
     Examples:
         # every number again, without the model
         jaxcontam verify runs/audit/FOLDER
+        # ask the model for 100 random rows of each test again
+        jaxcontam verify runs/audit/FOLDER --rescore 100 --model MODEL_DIR
     """
 
     directory: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
     """Folder with report.json, and orders.npz or texts.jsonl beside it."""
+
+    benchmark: tuple[Path, ...] = ()
+    """Files that were audited (default: where the report's command found them)."""
+    rescore: int = 0
+    """Random rows of each test of an audit that --model scores again."""
+    model: str | None = None
+    """The model of the report, or its reference, for --rescore."""
+
+    def __post_init__(self) -> None:
+        """Refuse half of a question."""
+        if self.rescore < 0 or (self.rescore > 0) != (self.model is not None):
+            raise InputError("--rescore N, at least 1, and --model go together")
 
     def run(self) -> int:
         """Print what was checked; 0 if all agrees, 3 if anything does not."""
@@ -46,8 +61,20 @@ class Verify:
                 unit, what = kind.unit, kind.checked
                 break
         else:
+            # The command that audits is imported once it is clear that it is needed.
+            from jaxcontam.commands.verify_again import ask_again
+
             faults, n = verify_report(self.directory)
-            unit, what = "test", _OF_ORDERS.format(name=ARCHIVE_NAME)
+            more = "other differences come first"
+            if not faults:
+                again = ask_again(
+                    self.directory,
+                    benchmarks=self.benchmark,
+                    rescore=self.rescore,
+                    model=self.model,
+                )
+                faults, more = [*again.faults], "; ".join(again.notes)
+            unit, what = "test", _OF_ORDERS.format(name=ARCHIVE_NAME, more=more)
         for fault in faults:
             console.print(f"differs: {fault}")
         if faults:

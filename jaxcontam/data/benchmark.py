@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from jaxcontam.data.csv_rows import csv_rows
-from jaxcontam.data.files import check_file
+from jaxcontam.data.files import bounded_memory, check_file
 from jaxcontam.data.hub_splits import download_split, is_hub_split, parse_hub_split
 from jaxcontam.data.lm_eval_tasks import TASK_PREFIX, read_task
 from jaxcontam.data.spans import element_spans
@@ -27,6 +27,8 @@ from jaxcontam.results.terms import Provenance
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".txt")
 """Suffixes of text files."""
+# Bytes of a file of text, and characters of an example, which no context holds.
+_MOST_BYTES, _MOST_CHARACTERS = 1 << 29, 4_000_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -136,6 +138,8 @@ def load_benchmark(
         elif text_field is not None:
             raw = text_of_field(text_field, row, where)
         check_text(raw, where)
+        if len(raw) > _MOST_CHARACTERS:
+            raise _too_long(where, f"an example of {len(raw):,} characters")
         texts.append(raw)
         rows.append(row)
     return Benchmark(name, tuple(texts), tuple(rows), provenance, left_out)
@@ -162,12 +166,21 @@ def _file_records(
         limit: Most rows that are read of a table.
         lines_in_json: A .json file may also hold one value per line, as on the hub.
     """
+    with bounded_memory(path):
+        return _bounded_records(path, limit, lines_in_json=lines_in_json)
+
+
+def _bounded_records(
+    path: Path, limit: int | None, *, lines_in_json: bool
+) -> tuple[list["Record"], tuple[str, ...]]:
     if is_table(path):
         found: list[Record] = [
             (f"{path}: row {number}", json.dumps(row, ensure_ascii=False), row)
             for number, row in enumerate(read_table(path, limit=limit), 1)
         ]
         return found, ()
+    if path.is_file():
+        _check_lengths(path)
     text = read_text(path, suffixes=(*SUFFIXES, TABLE_SUFFIX))
     suffix = _suffix(path)
     if lines_in_json and suffix == ".json" and not text.lstrip().startswith("["):
@@ -178,6 +191,30 @@ def _file_records(
         blank = sum(not line.strip() for line in _lines(text.rstrip()))
     left_out = (f"{blank} blank line{'s' * (blank > 1)} left out",) * (blank > 0)
     return parse_records(path, text, suffix=suffix, limit=limit), left_out
+
+
+def _check_lengths(path: Path) -> None:
+    """Refuse a file, and a line of it, before more than one line is in memory."""
+    if (size := path.stat().st_size) > _MOST_BYTES:
+        raise InputError(
+            f"{path}: {size:,} bytes (a file of examples has at most {_MOST_BYTES:,})",
+            hint="split it, or keep its first rows",
+        )
+    if _suffix(path) not in (".jsonl", ".txt"):
+        return
+    most = 4 * _MOST_CHARACTERS
+    with path.open("rb") as file:
+        for number, line in enumerate(iter(lambda: file.readline(most + 1), b""), 1):
+            if len(line) > most:
+                raise _too_long(f"{path}:{number}", f"a line of over {most:,} bytes")
+
+
+def _too_long(where: str, found: str) -> InputError:
+    """The refusal of an example that would fill the memory of tests and tokenizers."""
+    return InputError(
+        f"{where}: {found} (at most {_MOST_CHARACTERS:,} characters)",
+        hint="split it, or leave it out",
+    )
 
 
 def check_characters(records: Sequence["Record"]) -> None:

@@ -128,7 +128,8 @@ def list_corpus(
             ]
             for path in (Path(folder, n) for n in names if not n.startswith(".")):
                 name = _printable(path.relative_to(corpus).as_posix())
-                if _is_read(path, also):
+                # Who opens a pipe waits for ever, and a device has no end.
+                if _is_read(path, also) and path.is_file():
                     files.append(_listed(path, name))
                 else:
                     others.append(name)

@@ -4,16 +4,27 @@ Each example is tokenised alone and its separator alone, so the tokenizer never 
 the joined string, and any order of the examples has exactly the same ids.
 """
 
+import contextlib
 import dataclasses
 import functools
 import json
-from collections.abc import Sequence
+import mmap
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from tokenizers import Tokenizer
 
-from jaxcontam.errors import InputError
+from jaxcontam.errors import InputError, first_line
+
+# Bytes of text that are encoded at once, and what a tokenizer may take for them.
+_PART_BYTES = 1 << 20
+_MOST_MEMORY, _MOST_SECONDS = 1 << 30, 300.0
+_WATCH_SECONDS = 0.02
 
 
 class Encoder(Protocol):
@@ -82,9 +93,7 @@ def encode_examples(
             f"tokens, got {max_example_tokens}"
         )
     ids, n_cut_ids = [], []
-    for index, encoding in enumerate(
-        tokenizer.encode_batch(list(texts), add_special_tokens=False)
-    ):
+    for index, encoding in enumerate(_encodings(tokenizer, texts)):
         content = np.array(encoding.ids, np.int32)
         keep = len(content)
         if max_example_tokens is not None:
@@ -103,8 +112,7 @@ def encode_texts(tokenizer: Encoder, texts: Sequence[str]) -> list[np.ndarray]:
         tokenizer: As made by `plain_tokenizer`.
         texts: Any.
     """
-    encodings = tokenizer.encode_batch(list(texts), add_special_tokens=False)
-    return [np.array(encoding.ids, np.int32) for encoding in encodings]
+    return [np.array(one.ids, np.int32) for one in _encodings(tokenizer, texts)]
 
 
 def plain_tokenizer(tokenizer: Tokenizer) -> Tokenizer:
@@ -123,8 +131,71 @@ def plain_tokenizer(tokenizer: Tokenizer) -> Tokenizer:
     return plain
 
 
+def _encodings(tokenizer: Encoder, texts: Sequence[str]) -> Iterator[Any]:
+    """Encodings of texts, a part at once: they take 230 bytes of memory an id."""
+    sizes = np.cumsum([len(text.encode("utf-8", "replace")) for text in texts])
+    start = 0
+    while start < len(texts):
+        most = _PART_BYTES + (sizes[start - 1] if start else 0)
+        stop = max(start + 1, int(np.searchsorted(sizes, most, side="right")))
+        part = list(texts[start:stop])
+        yield from _watched(
+            tokenizer,
+            lambda part=part: tokenizer.encode_batch(part, add_special_tokens=False),
+        )
+        start = stop
+
+
+def _watched(tokenizer: Encoder, run: Callable[[], Any]) -> Any:
+    """Result of a tokenizer's work, unless it takes too long or too much memory.
+
+    Rules of a stranger's tokenizer can make a text longer without end, or try every
+    way to split it. Only a thread can be left alone with that.
+
+    Raises:
+        InputError: If it takes more than it may, or its rules fail.
+    """
+    if not isinstance(tokenizer, Tokenizer):
+        return run()
+    found: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue()
+
+    def work() -> None:
+        try:
+            found.put((run(), None))
+        except BaseException as e:  # A panic in Rust is no Exception.
+            found.put((None, e))
+
+    before, end = _resident_bytes(), time.monotonic() + _MOST_SECONDS
+    threading.Thread(target=work, daemon=True).start()
+    while True:
+        with contextlib.suppress(queue.Empty):
+            result, error = found.get(timeout=_WATCH_SECONDS)
+            if error is None:
+                return result
+            raise InputError(f"the tokenizer fails ({first_line(error)})") from error
+        taken = _resident_bytes() - before
+        if taken > _MOST_MEMORY or time.monotonic() > end:
+            raise InputError(
+                f"the tokenizer took over {_MOST_SECONDS:g} s, or "
+                f"{_MOST_MEMORY >> 20:,} MiB of memory, for a part of the texts",
+                hint="rules in its tokenizer.json may make texts longer, or try "
+                "too many ways to split them",
+            )
+
+
+def _resident_bytes() -> int:
+    """Memory of this process; 0 where no file says it."""
+    try:
+        pages = Path("/proc/self/statm").read_text().split()[1]
+    except OSError:
+        return 0
+    return int(pages) * mmap.PAGESIZE
+
+
 def _ids(tokenizer: Encoder, text: str) -> list[int]:
-    return tokenizer.encode(text, add_special_tokens=False).ids
+    return _watched(
+        tokenizer, lambda: tokenizer.encode(text, add_special_tokens=False).ids
+    )
 
 
 def _without_prefix(node: Any) -> Any:

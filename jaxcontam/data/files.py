@@ -1,8 +1,9 @@
 """Checks of files that a user names, with hints for misspelt paths."""
 
+import contextlib
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from jaxcontam.errors import InputError
 
 # Shared part of two names, above which one may be a misspelling of the other.
 _SPELLING = 0.8
+# Bytes of memory: a million lines with their records take 8 times their file.
+_MEMORY, _MEMORY_A_BYTE = 1 << 30, 12
 
 
 def check_file(path: Path, suffixes: Sequence[str]) -> None:
@@ -27,12 +30,50 @@ def check_file(path: Path, suffixes: Sequence[str]) -> None:
         if path.is_dir():
             raise InputError(f"{path}: is a folder", hint="name one file")
         if not path.is_file():
+            if path.exists():
+                raise InputError(
+                    f"{path}: a pipe or a device, and no file",
+                    hint="write what it gives to a file",
+                )
             raise InputError(
                 f"{path}: no such file",
                 hint=similar_path(path, lambda p: p.suffix in suffixes),
             )
     except OSError as e:
         raise InputError(f"{path}: not readable ({e.strerror})") from e
+
+
+@contextlib.contextmanager
+def bounded_memory(path: Path) -> Iterator[None]:
+    """Refuse a file that unpacks into far more memory than its size explains.
+
+    The limit holds for the process as long as the block runs, on Linux alone.
+
+    Raises:
+        InputError: If the block takes 1 GiB and 12 times the file's size.
+    """
+    try:
+        import resource
+
+        status = Path("/proc/self/status").read_text()
+        size = path.stat().st_size
+    except (ImportError, OSError):
+        yield
+        return
+    taken = int(status.partition("VmData:")[2].split()[0]) << 10
+    most = _MEMORY + _MEMORY_A_BYTE * size
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    known = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_DATA, (min([taken + most, *known]), hard))
+    try:
+        yield
+    except MemoryError as e:
+        raise InputError(
+            f"{path}: {size:,} bytes that take more than {most >> 20:,} MiB of memory",
+            hint="keep fewer or shorter examples",
+        ) from e
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 def read_json_object(path: Path) -> dict[str, Any]:

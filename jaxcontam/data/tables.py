@@ -56,6 +56,8 @@ def read_table(path: Path, *, limit: int | None = None) -> list[dict[str, Any]]:
                 rows += batch.select(kept).slice(0, missing).to_pylist()
                 if len(rows) == limit:
                     break
+    except MemoryError:
+        raise
     except (pyarrow.ArrowException, OSError, ValueError, *_NO_TIME) as e:
         line = (str(e).strip().splitlines() or [type(e).__name__])[0]
         raise InputError(f"{path}: not a readable .parquet file ({line})") from e

@@ -123,10 +123,11 @@ def load_checkpoint(
     decoder = load_decoder(directory, dtype=dtype, mesh=mesh)
     tokenizer, prefix_id, eos_id = read_tokenizer(directory, raw)
     n_rows = decoder.config.vocab_size
-    token, largest = max(tokenizer.get_vocab().items(), key=lambda item: item[1])
+    ids = tokenizer.get_vocab() | {"before a text": prefix_id or 0}
+    token, largest = max(ids.items(), key=lambda item: item[1])
     if largest >= n_rows:
         raise InputError(
-            f"{directory}: the tokenizer's token {token!r} has id {largest}, "
+            f"{directory}: the tokenizer's token {token!r} has id {largest:.7g}, "
             f"the model has {n_rows} rows"
         )
     fingerprint = fingerprint_files(files, tokenizer.to_str())
@@ -178,7 +179,7 @@ def read_decoder_config(directory: Path) -> tuple[Family, DecoderConfig]:
         raise InputError(f"{where}: {e}", hint=e.hint) from e
     except KeyError as e:
         raise InputError(f"{where}: no field {e}") from e
-    except (ValueError, TypeError, AttributeError, ZeroDivisionError) as e:
+    except (ValueError, TypeError, AttributeError, ArithmeticError) as e:
         raise InputError(f"{where}: {first_line(e)}") from e
     return family, config
 
@@ -290,7 +291,7 @@ def read_tokenizer(
     # A chat model's tokenizer may have no BOS and an EOS that no document starts with,
     # where its config still names the token that does.
     for prefix_id in (loaded.bos_token_id, config.get("bos_token_id")):
-        if isinstance(prefix_id, int):
+        if isinstance(prefix_id, int) and prefix_id >= 0:
             return plain, prefix_id, eos_id
     return plain, eos_id, eos_id
 

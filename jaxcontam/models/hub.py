@@ -13,7 +13,7 @@ def download_model(name: str) -> Path:
     """The folder of a model of the hub, downloaded unless it is here already.
 
     Args:
-        name: ORG/NAME.
+        name: ORG/NAME, or ORG/NAME@REVISION: a commit, a tag or a branch.
 
     Raises:
         InputError: If the hub cannot be reached, has no such model, or keeps it for
@@ -25,12 +25,19 @@ def download_model(name: str) -> Path:
         LocalEntryNotFoundError,
         OfflineModeIsEnabled,
         RepositoryNotFoundError,
+        RevisionNotFoundError,
     )
 
+    name, _, revision = name.partition("@")
     try:
         found = snapshot_download(
-            name, allow_patterns=list(_WANTED), ignore_patterns=list(_UNWANTED)
+            name,
+            revision=revision or None,
+            allow_patterns=list(_WANTED),
+            ignore_patterns=list(_UNWANTED),
         )
+    except RevisionNotFoundError as e:
+        raise InputError(f"{name}: the hub has no revision {revision!r} of it") from e
     except GatedRepoError as e:
         raise InputError(
             f"{name}: the hub gives it only to those who accepted its terms",

@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ _CONVERT = (
     "convert pickled ones where you trust them: AutoModelForCausalLM.from_pretrained("
     "MODEL).save_pretrained(NEW_DIR) writes safetensors"
 )
+# Types of weights that stand for themselves, without a scale in another tensor.
+_KINDS = ("F64", "F32", "F16", "BF16")
 # Weights of ours with a first axis over the layers.
 _STACKED = "blocks."
 # Bytes; what XLA asks of memory that it takes over.
@@ -109,9 +111,9 @@ def read_weights(
     for path in files:
         with _open(path) as handle:
             places |= dict.fromkeys(handle.keys(), path)
-    _check_size(directory, files, config)
     decoder = nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0)))
     shapes = {path: leaf.shape for path, leaf in _flat_state(decoder).items()}
+    _check_size(directory, files, shapes)
     sharding = None if mesh is None else mesh_sharding(nnx.state(decoder), mesh)
     names = _names_on_disk(list(places), family, config, directory)
 
@@ -122,6 +124,11 @@ def read_weights(
             if (found := tuple(tensor.get_shape())) != shape:
                 raise InputError(
                     f"{directory}: {name} has shape {found}, config.json says {shape}"
+                )
+            if (kind := tensor.get_dtype()) not in _KINDS:
+                raise InputError(
+                    f"{directory}: {name} is of type {kind}, which is not read",
+                    hint=f"quantised? convert the model to one of {', '.join(_KINDS)}",
                 )
             return tensor[cut]
 
@@ -160,16 +167,17 @@ def read_weights(
     return decoder
 
 
-def _check_size(directory: Path, files: list[Path], config: DecoderConfig) -> None:
+def _check_size(
+    directory: Path, files: list[Path], shapes: Mapping[str, tuple[int, ...]]
+) -> None:
     """Refuse a config with more weights than the files have bytes."""
-    n_least = config.d_model * (config.vocab_size + config.n_layers * config.d_ff)
-    n_least += config.n_layers * config.d_model * config.n_heads * config.head_dim
+    n_weights = sum(map(math.prod, shapes.values()))
     n_bytes = sum(path.stat().st_size for path in files)
     # The narrowest type has one byte per weight.
-    if n_least > n_bytes:
+    if n_weights > n_bytes:
         raise InputError(
-            f"{directory}: config.json describes more than {n_least:,} weights, the "
-            f"files hold {n_bytes:,} bytes",
+            f"{directory}: config.json describes {n_weights:,} weights, the files hold "
+            f"{n_bytes:,} bytes",
             hint="is a file cut short, or the config.json another model's?",
         )
 

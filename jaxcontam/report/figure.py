@@ -3,6 +3,7 @@
 import contextlib
 import html
 import io
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,8 @@ BLUE, ORANGE, GREY = "#1f5fa8", "#d9730d", "#8a8f98"
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "jaxcontam",
+    # Names of models and files hold dollar signs, which are no formulas.
+    "text.parse_math": False,
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -46,7 +49,10 @@ def svg_text(figure: Figure, label: str | None = None) -> str:
     """
     buffer = io.StringIO()
     metadata = {"Date": None} if label is None else {"Date": None, "Title": label}
-    figure.savefig(buffer, format="svg", metadata=metadata)
+    with warnings.catch_warnings():
+        # The text stands in the page, whose reader's fonts draw it.
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        figure.savefig(buffer, format="svg", metadata=metadata)
     text = buffer.getvalue()
     # The declaration before <svg> is for files of their own.
     text = text[text.index("<svg") :]

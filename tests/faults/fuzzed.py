@@ -5,6 +5,7 @@ import csv
 import dataclasses
 import io
 import json
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from jaxcontam.commands.prove import read_matrix
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.books import load_books, load_known
 from jaxcontam.data.corpus import read_segments
+from jaxcontam.data.journal import Journal
 from jaxcontam.data.labelled import load_labelled
 from jaxcontam.data.manifest import Manifest, PlantedSet, manifest_json, read_manifest
 from jaxcontam.data.options import read_items
@@ -84,6 +86,9 @@ ANSWER = {
     ],
     "usage": {"prompt_tokens": 2, "completion_tokens": 0},
 }
+
+
+KEPT = {"a": {"texts": ["é", ""]}, "b": [1.5, None], "c": "AAAA" * 20}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -275,6 +280,23 @@ def _seed_file():
     }
 
 
+def journal():
+    """Lines as a journal and a store write them."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "j.jsonl"
+        for key, value in KEPT.items():
+            Journal(path).add(key, value)
+        return path.read_bytes()
+
+
+def read_journal(path):
+    """Each value is another's never, and gone at most."""
+    kept = Journal(path)
+    for key, value in KEPT.items():
+        if key in kept:
+            assert kept[key] == value
+
+
 def release(path):
     """A file in another order."""
     make_release(path, seed=bytes(32), version="0", made="")
@@ -348,6 +370,7 @@ def targets():
             2,
             cases=changed(_texts()).map(_lines_of) | damaged(jsonl(_texts())),
         ),
+        "journal, or scores of a store": a_file("j.jsonl", read_journal, journal(), 5),
         "server's answer": Target(damaged_json(ANSWER), answered, 5),
         "words of a command": Target(
             words_with(FLAG_VALUES), parse_words, 6, is_bytes=False

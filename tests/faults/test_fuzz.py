@@ -1,11 +1,16 @@
 """Malformed inputs by the thousand: one clear line or a result, and nothing changed.
 
 Hypothesis draws them without chance, so that every run has the same ones. A few of each
-kind are tried by default, 10,000 with `pytest -m slow`.
+kind are tried by default; with `pytest -m slow` 20,000, by processes that may take 1
+GiB more than they start with, and 20 s an input.
 """
 
 import json
+import resource
 import shutil
+import signal
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -21,16 +26,18 @@ from tests.faults.fuzzed_reports import (
     report_targets,
 )
 from tests.faults.mutations import CHUNKS
+from tests.faults.test_large_files import ROOT
 
 pytestmark = pytest.mark.unoptimised
 
-FEW, MANY = 3, 100
+FEW, MANY = 3, 185
 """Inputs for each hundredth of a target's share."""
+MOST_BYTES, MOST_SECONDS = 1 << 30, 20
 TARGETS = targets()
 
 
-def fuzz(target, a_hundredth):
-    """Run a target on new inputs; returns how many there were."""
+def fuzz(target, a_hundredth, *, seconds=0):
+    """Run a target on new inputs, each in its time; returns how many there were."""
     n_inputs = 0
 
     @settings(
@@ -44,11 +51,66 @@ def fuzz(target, a_hundredth):
     def law(case):
         nonlocal n_inputs
         n_inputs += 1
+        if seconds:
+            # Nobody catches it: the process ends.
+            signal.setitimer(signal.ITIMER_REAL, seconds)
         with tempfile.TemporaryDirectory() as folder:
             target.run(Path(folder), case)
 
     law()
+    if seconds:
+        signal.setitimer(signal.ITIMER_REAL, 0)
     return n_inputs
+
+
+def confined(kind, name, a_hundredth, folders):
+    """`fuzz` in a process of its own; fails on memory and time, too.
+
+    Args:
+        kind: `files` for `targets`, `reports` for those of finished runs.
+        name: Name of the target.
+        a_hundredth: See `FEW`.
+        folders: Folders of finished runs.
+    """
+    words = [
+        kind,
+        name,
+        str(a_hundredth),
+        json.dumps({k: str(folders[k]) for k in folders}),
+    ]
+    code = "import sys; from tests.faults.test_fuzz import child; child(*sys.argv[1:])"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode != -signal.SIGALRM, f"{name}: over {MOST_SECONDS} s"
+    assert done.returncode == 0, done.stderr[-5000:]
+    n_inputs, n_bytes = map(int, done.stdout.splitlines()[-1].split())
+    assert n_bytes < MOST_BYTES, f"{name}: {n_bytes >> 20} MiB"
+    return n_inputs
+
+
+def child(kind, name, a_hundredth, folders):
+    """What `confined` runs: prints how many inputs, and the bytes that they took."""
+    found = TARGETS
+    if kind == "reports":
+        found = all_reports({k: Path(v) for k, v in json.loads(folders).items()})
+    before = _status("VmHWM")
+    # Should a reader go further, the machine must stay.
+    most = _status("VmData") + 3 * MOST_BYTES
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    n_inputs = fuzz(found[name], int(a_hundredth), seconds=MOST_SECONDS)
+    print(n_inputs, _status("VmHWM") - before)
+
+
+def _status(name):
+    text = Path("/proc/self/status").read_text()
+    return int(text.partition(f"{name}:")[2].split()[0]) << 10
+
+
+def all_reports(folders):
+    """Name -> target, of what needs finished runs."""
+    archive = {"archive": archive_target(folders["prove"])}
+    return {**report_targets(folders), **comparison_targets(), **archive}
 
 
 @pytest.fixture(scope="module")
@@ -73,33 +135,55 @@ def test_a_malformed_input_is_refused_or_read_and_changes_no_file(name):
 
 @pytest.mark.parametrize("name", [n for n in TARGETS if TARGETS[n].is_bytes])
 def test_a_file_that_is_nothing_but_a_fault_is_refused_or_read(name, tmp_path):
-    for chunk in (*CHUNKS, b"[" * 10**6, b"{" * 10**6, b'[{"a":' * 10**5, bytes(999)):
+    chunks = (*CHUNKS, b"[" * 10**6, b"{" * 10**6, b'[{"a":' * 10**5, bytes(999))
+    for i, chunk in enumerate(chunks):
         TARGETS[name].run(tmp_path, chunk)
+        # The input stands alone, and as it was given.
+        left = [path.read_bytes() for path in tmp_path.iterdir()]
+        assert left in ([chunk], []), i
 
 
 def test_a_malformed_report_is_refused_or_differs_and_changes_no_file(reports):
-    for target in [*report_targets(reports).values(), *comparison_targets().values()]:
-        fuzz(target, FEW)
-    fuzz(archive_target(reports["prove"]), FEW)
+    for name, target in all_reports(reports).items():
+        assert fuzz(target, FEW) >= 1, name
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TARGETS)
-def test_of_10_000_malformed_inputs_none_ends_in_a_traceback(name):
-    target = TARGETS[name]
-    assert fuzz(target, MANY) >= target.share * MANY
+def test_of_20_000_malformed_inputs_none_takes_memory_or_time_or_a_traceback(name):
+    n_inputs = confined("files", name, MANY, {})
+    assert n_inputs >= TARGETS[name].share * MANY
 
 
 @pytest.mark.slow
 def test_of_many_malformed_reports_none_ends_in_a_traceback(reports, pulse):
-    found = report_targets({**reports, "audit": pulse})
-    archive = archive_target(reports["prove"])
-    for target in [*found.values(), *comparison_targets().values(), archive]:
-        fuzz(target, MANY)
+    folders = {**reports, "audit": pulse}
+    for name in all_reports(folders):
+        assert confined("reports", name, MANY, folders) >= MANY
 
 
-def test_the_slow_suite_has_10_000_inputs():
-    assert MANY * sum(target.share for target in TARGETS.values()) >= 10_000
+def test_the_slow_suite_has_20_000_inputs():
+    assert MANY * sum(target.share for target in TARGETS.values()) >= 20_000
+
+
+def test_a_reader_that_takes_memory_or_time_or_raises_is_found():
+    code = (
+        "import tests.faults.test_fuzz as t, sys\n"
+        "t.MOST_SECONDS = {'slow': 1}.get(sys.argv[1], 60)\n"
+        "reader = {'slow': lambda *_: __import__('time').sleep(60),"
+        " 'large': lambda *_: len(b'x' * (1100 << 20)), 'wrong': lambda *_: 1 / 0}\n"
+        "from tests.faults.fuzzed import Target; from hypothesis import strategies\n"
+        "t.TARGETS['x'] = Target(strategies.just(b''), reader[sys.argv[1]], 1)\n"
+        "t.child('files', 'x', '1', '{}')"
+    )
+    ends = {}
+    for name in ("slow", "large", "wrong"):
+        words = [sys.executable, "-c", code, name]
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+        ends[name] = done
+    assert ends["slow"].returncode == -signal.SIGALRM
+    assert int(ends["large"].stdout.split()[1]) > MOST_BYTES
+    assert "ZeroDivisionError" in ends["wrong"].stderr
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ _IMPORTS = 700 << 20
 
 
 # What getrusage says begins with the memory of the process that was forked.
-_PEAK = (
+PEAK = (
     "[int(line.split()[1]) << 10 for line in open('/proc/self/status') "
     "if line.startswith('VmHWM')][0]"
 )
@@ -31,7 +31,7 @@ def peak(words, folder):
     """Most bytes of memory that a command took, which ends well."""
     code = (
         "import sys; from jaxcontam.cli import main; code = main(sys.argv[1:]); "
-        f"print({_PEAK}, file=sys.stderr); sys.exit(code)"
+        f"print({PEAK}, file=sys.stderr); sys.exit(code)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, words)],
@@ -102,7 +102,7 @@ def test_a_million_examples_need_memory_in_proportion_to_their_file(million):
     size = (million / "b.jsonl").stat().st_size
     code = (
         "from jaxcontam.data.benchmark import load_benchmark; "
-        f"found = load_benchmark('b.jsonl', limit=None); print(len(found), {_PEAK})"
+        f"found = load_benchmark('b.jsonl', limit=None); print(len(found), {PEAK})"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

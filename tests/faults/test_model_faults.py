@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import ml_dtypes
 import numpy as np
 import pytest
 from flax import nnx
@@ -77,13 +78,35 @@ def test_rows_of_another_vocabulary_are_refused(spoilt, capsys):
     assert "999" in refusal(spoilt, capsys)
 
 
+@pytest.mark.parametrize("kind", [np.int8, np.int64, ml_dtypes.float8_e4m3fn])
+def test_weights_of_a_quantised_model_are_named(spoilt, capsys, kind):
+    path = spoilt / "model.safetensors"
+    tensors = load_file(path)
+    name = "model.layers.0.mlp.up_proj.weight"
+    tensors[name] = tensors[name].astype(kind)
+    save_file(tensors, path)
+    message = refusal(spoilt, capsys)
+    assert f"{name} is of type" in message and "convert the model to" in message
+
+
+def test_a_first_token_beyond_the_vocabulary_is_refused(spoilt, capsys):
+    path = spoilt / "tokenizer_config.json"
+    fields = json.loads(path.read_text())
+    path.write_text(json.dumps({**fields, "bos_token": None, "eos_token": None}))
+    path = spoilt / "config.json"
+    fields = json.loads(path.read_text())
+    path.write_text(json.dumps({**fields, "bos_token_id": 10**12}))
+    message = refusal(spoilt, capsys)
+    assert "token 'before a text' has id 1e+12, the model has 280 rows" in message
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])
 @pytest.mark.parametrize(
     "content", [b"", b"{}", b"[]", b"null", b"\xff" * 99, b"[" * 99_999, bytes(99)]
 )
 def test_a_file_of_another_kind_is_refused(spoilt, capsys, name, content):
     (spoilt / name).write_bytes(content)
-    refusal(spoilt, capsys)
+    assert str(spoilt) in refusal(spoilt, capsys)
 
 
 def test_a_config_of_a_giant_is_refused_before_it_is_built(spoilt, capsys):
@@ -91,7 +114,17 @@ def test_a_config_of_a_giant_is_refused_before_it_is_built(spoilt, capsys):
     fields = json.loads(path.read_text())
     for name in ("num_hidden_layers", "hidden_size", "intermediate_size", "vocab_size"):
         path.write_text(json.dumps({**fields, name: 2**40}))
-        refusal(spoilt, capsys)
+        assert f"{name} must be at most" in refusal(spoilt, capsys)
+        path.write_text(json.dumps({**fields, name: 2**20}))
+        assert "the files hold" in refusal(spoilt, capsys)
+
+
+def test_experts_are_counted_before_any_is_built(spoilt, capsys):
+    path = spoilt / "config.json"
+    fields = json.loads(path.read_text())
+    experts = {"model_type": "mixtral", "num_local_experts": 2**20}
+    path.write_text(json.dumps({**fields, **experts}))
+    assert "weights, the files hold" in refusal(spoilt, capsys)
 
 
 def header(data):
@@ -137,4 +170,4 @@ def model_targets(model):
 @pytest.mark.parametrize("a_hundredth", [5, pytest.param(300, marks=pytest.mark.slow)])
 def test_a_malformed_model_is_refused_or_read_and_stays(model, a_hundredth):
     for target in model_targets(model).values():
-        fuzz(target, a_hundredth)
+        assert fuzz(target, a_hundredth) >= a_hundredth

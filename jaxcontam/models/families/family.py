@@ -110,6 +110,9 @@ def norm_tensors(config: DecoderConfig, names: Mapping[str, str]) -> dict[str, T
     return tensors
 
 
+# Above every count and every number of a real config.json: contexts of ten million
+# tokens, rotary bases of 10^12.
+_MOST, _LARGEST = 1 << 24, 1e15
 _ACTIVATION_NAMES = {
     "gelu": "gelu",
     "gelu_fast": "gelu_tanh",
@@ -143,7 +146,9 @@ def need(raw: Mapping[str, Any], field: str, default: int | None = None) -> int:
     if value is None:
         raise InputError(f"no field {field!r}")
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InputError(f"{field} must be a positive integer, got {value!r}")
+        raise InputError(f"{field} must be a positive integer, got {_begin(value)}")
+    if value > _MOST:
+        raise InputError(f"{field} must be at most {_MOST:,}, got {_begin(value)}")
     return value
 
 
@@ -158,9 +163,16 @@ def number(raw: Mapping[str, Any], field: str, default: float | None = None) -> 
     if value is None:
         raise InputError(f"no field {field!r}")
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not 0 < value < float("inf"):
-        raise InputError(f"{field} must be a positive number, got {value!r}")
+    if not is_number or not value > 0:
+        raise InputError(f"{field} must be a positive number, got {_begin(value)}")
+    if value > _LARGEST:
+        raise InputError(f"{field} must be at most {_LARGEST:g}, got {_begin(value)}")
     return float(value)
+
+
+def _begin(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 40 else f"{shown[:40]}..."
 
 
 def switch(raw: Mapping[str, Any], field: str, default: bool) -> bool:
@@ -241,10 +253,11 @@ def layer_windows(
         InputError: If `layer_types` holds another type of attention, or layers slide
             over a window of no size.
     """
-    if (window := raw.get("sliding_window")) is None:
+    if raw.get("sliding_window") is None:
         if "sliding_attention" in (raw.get("layer_types") or ()):
             raise InputError("layer_types names sliding layers, but not sliding_window")
         return ()
+    window = need(raw, "sliding_window")
     types = raw.get("layer_types") or [
         "sliding_attention" if is_sliding(i) else "full_attention"
         for i in range(n_layers)

@@ -37,16 +37,19 @@ def _read(raw: Mapping[str, Any]) -> DecoderConfig:
         qkv_bias=False,
         output_bias=True,
         mlp_bias=True,
-        windows=_windows(raw),
+        windows=_windows(raw, n_layers),
         attention_scale=1.0,
         tied=switch(raw, "tie_word_embeddings", True),
     )
 
 
-def _windows(raw: Mapping[str, Any]) -> tuple[int | None, ...]:
+def _windows(raw: Mapping[str, Any], n_layers: int) -> tuple[int | None, ...]:
     """Window of each layer, from groups of layer types and their repeats."""
     groups = raw.get("attention_types") or [[["global", "local"], 12]]
     try:
+        # Counted before they are laid out.
+        if (n := sum(len(group) * times for group, times in groups)) != n_layers:
+            raise InputError(f"attention_types must name {n_layers} layers, got {n}")
         kinds = [
             kind for group, times in groups for _ in range(times) for kind in group
         ]

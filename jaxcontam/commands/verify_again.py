@@ -1,0 +1,236 @@
+"""What a report's evidence cannot show: its benchmark and its model are asked again."""
+
+import contextlib
+import dataclasses
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import tyro
+
+from jaxcontam.analyses.order_files import (
+    AuditFiles,
+    CheckedFiles,
+    check_files,
+    read_files,
+)
+from jaxcontam.analyses.scored import Planned, plan_audit
+from jaxcontam.commands.audit import Audit
+from jaxcontam.commands.device_flags import open_for
+from jaxcontam.commands.recomputed import differences
+from jaxcontam.data.files import check_file
+from jaxcontam.errors import InputError
+from jaxcontam.methods.method import SequentialMethod
+from jaxcontam.report.archive import read_archive
+from jaxcontam.report.document import ARCHIVE_NAME, REPORT_NAME, read_report
+from jaxcontam.results import Evidence, ModelInfo, Report
+from jaxcontam.scoring.scorer import SequenceSums
+
+if TYPE_CHECKING:
+    from jaxcontam.scoring.opened import SequenceScorer
+
+# What other batches, devices and libraries leave of a log-likelihood: float32 rounds
+# sums of some hundred tokens by parts in 10^5, bfloat16 and servers tokens by parts in
+# 10^3. A forgery that turns a verdict moves rows by tenths of a nat.
+_EXACT, _ROUNDED = 1e-4, 1e-2
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AskedAgain:
+    """What was found: differences, and sentences on what was and was not checked."""
+
+    faults: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def ask_again(
+    directory: Path, *, benchmarks: Sequence[Path], rescore: int, model: str | None
+) -> AskedAgain:
+    """Run the checks of a report's files again, and score some of its rows again.
+
+    Nothing that the report names is opened but plain files: a stranger's report could
+    name a task, which runs code, or a server, which gets a key.
+
+    Args:
+        directory: Of a report of `audit`.
+        benchmarks: Its files; none for those that the report's command names.
+        rescore: Random rows of each test that the model scores again; 0 for none.
+        model: The model, or the reference.
+
+    Raises:
+        InputError: If a file or a model that was given is not there, or is another.
+    """
+    report = read_report(directory / REPORT_NAME)
+    try:
+        if report.command[:1] != ("audit",):
+            raise InputError("a report of another command than audit")
+        command = _parsed(report.command[1:])
+        command = dataclasses.replace(
+            command, benchmark=tuple(benchmarks) or command.benchmark
+        )
+        for path in () if benchmarks else command.benchmark:
+            check_file(path, ())
+        files = read_files(command.benchmark, command)
+        checked = check_files(files, command)
+        _check_same(report, files, checked)
+    except InputError as e:
+        if benchmarks or rescore:
+            raise
+        return AskedAgain((), (f"pre-tests were not run again ({e})",))
+    faults = list(_pretest_faults(report, checked))
+    notes = ["pre-tests were run again"]
+    if rescore and model is not None:
+        opened = open_for(command, model)
+        scorer = opened.make_scorer(store=None, batch_tokens=command.batch_tokens)
+        sample = _Sample(scorer, rescore)
+        faults += _score_again(
+            report,
+            read_archive(directory / ARCHIVE_NAME, len(report.results)),
+            opened.info,
+            plan_audit(checked.benchmarks, files, opened, command).tests,
+            sample,
+        )
+        notes.append(f"{model} scored {sample.n_asked} random rows again")
+    return AskedAgain(tuple(faults), tuple(notes))
+
+
+def _parsed(words: Sequence[str]) -> Audit:
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            return tyro.cli(
+                Audit, args=list(words), config=(tyro.conf.FlagCreatePairsOff,)
+            )
+    except SystemExit as e:
+        raise InputError("the report's command cannot be read") from e
+
+
+def _check_same(report: Report, files: AuditFiles, checked: CheckedFiles) -> None:
+    """Refuse files that are not those of the report.
+
+    Raises:
+        InputError: Names the benchmark.
+    """
+    known = {(one.name, one.fingerprint) for one in files.benchmarks}
+    known |= {(one.name, one.fingerprint) for one in checked.benchmarks}
+    known |= {(one.benchmark, one.fingerprint) for one in checked.unscored}
+    for row in (*report.results, *report.unscored):
+        # The digest of blocks is that of texts which only their test joins.
+        is_blocks = getattr(row, "block_field", None) is not None
+        if not is_blocks and (row.benchmark, row.fingerprint) not in known:
+            raise InputError(
+                f"{row.benchmark}: not the file of the report",
+                hint="name the files that were audited with --benchmark",
+            )
+
+
+def _pretest_faults(report: Report, checked: CheckedFiles) -> Iterator[str]:
+    """Pre-tests that the files do not have."""
+    for row in (*report.results, *report.unscored):
+        again = checked.pretests.get(row.benchmark)
+        stated = getattr(row, "pretests", None)
+        if again is not None and stated is not None:
+            yield from differences(
+                f"{row.benchmark}: pre-tests",
+                [dataclasses.asdict(one) for one in stated],
+                [dataclasses.asdict(one) for one in again],
+            )
+
+
+def _score_again(
+    report: Report,
+    evidence: Sequence[Evidence | None],
+    info: ModelInfo,
+    tests: Sequence[Planned],
+    sample: "_Sample",
+) -> list[str]:
+    """Differences of stored rows to those of the model, or of the reference."""
+    known, prefix = report.model, ""
+    if report.reference and report.reference.fingerprint == info.fingerprint:
+        known, prefix = report.reference, "reference_"
+    if known is None:
+        return ["model: none stands in the report"]
+    faults = [
+        f"{prefix or 'model_'}{name} is {stated!r}, the model's is {found!r}"
+        for name in ("name", "fingerprint")
+        if (stated := getattr(known, name)) != (found := getattr(info, name))
+    ]
+    exact = info.served is None and info.dtype == known.dtype == "float32"
+    for test in tests:
+        if isinstance(test.method, SequentialMethod):
+            # It looks at each score before it asks for the next.
+            continue
+        again = test.layout.score(cast("SequenceScorer", sample), None).evidence
+        for row, stored in zip(report.results, evidence, strict=True):
+            if stored is None or row.benchmark != test.benchmark.name:
+                continue
+            if stored.orders is None or again.orders is None:
+                continue
+            if not np.array_equal(stored.orders, again.orders):
+                continue
+            for field in ("pairs", "scores"):
+                faults += _row_faults(
+                    f"{row.benchmark}, {row.method}: {prefix}{field}",
+                    getattr(stored, prefix + field),
+                    getattr(again, field),
+                    _EXACT if exact else _ROUNDED,
+                )
+    return faults
+
+
+def _row_faults(
+    where: str, stored: np.ndarray | None, again: np.ndarray | None, share: float
+) -> list[str]:
+    """One line if stored scores differ from those of the model now."""
+    if stored is None or again is None or stored.shape != again.shape:
+        return []
+    both = np.isfinite(stored) & np.isfinite(again)
+    gap = np.abs(stored - again, where=both, out=np.zeros(stored.shape))
+    wrong = gap > share * (1 + np.abs(np.where(both, stored, 0)))
+    if not wrong.any():
+        return []
+    return [
+        f"{where}: {np.count_nonzero(wrong)} of {np.count_nonzero(both)} scores differ "
+        f"from the model's, by up to {gap.max():.3g} nats"
+    ]
+
+
+class _Sample:
+    """A scorer that asks another for `n` random parts of a request; NaN elsewhere."""
+
+    has_tokens = True
+
+    def __init__(self, scorer: Any, n: int):
+        self._scorer, self._n, self.n_asked = scorer, n, 0
+        # What a forger cannot know.
+        self._rng = np.random.default_rng()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._scorer, name)
+
+    @property
+    def pairs(self) -> "_Sample | None":
+        return None if self._scorer.pairs is None else self
+
+    def sums(self, sequences: Sequence[Any], progress: Any = None) -> SequenceSums:
+        chosen = self._chosen(len(sequences))
+        found = self._scorer.sums([sequences[i] for i in chosen])
+        loglik = np.full(len(sequences), np.nan)
+        loglik[chosen] = found.loglik
+        return SequenceSums(loglik, np.full(len(sequences), np.nan), 0)
+
+    def logprobs(self, groups: Sequence[Any], progress: Any = None) -> Any:
+        chosen = self._chosen(len(groups))
+        found = self._scorer.pairs.logprobs([groups[i] for i in chosen], None)
+        scores: list[Any] = [
+            [np.array([np.nan]) for _ in group.continuations] for group in groups
+        ]
+        for i, own in zip(chosen, found.logprobs, strict=True):
+            scores[i] = own
+        return dataclasses.replace(found, logprobs=scores)
+
+    def _chosen(self, n: int) -> list[int]:
+        n_asked = min(n, self._n)
+        self.n_asked += n_asked
+        return sorted(self._rng.choice(n, n_asked, replace=False).tolist())
