@@ -53,7 +53,8 @@ def effect_words(effect: float | None, se: float | None, dash: str = "-") -> str
     """An effect with its standard error, as far as there are any."""
     if effect is None:
         return dash
-    return f"{effect:.2f}" if se is None else f"{effect:.2f} ± {se:.2f}"
+    # z: what rounds to -0.00 is 0.00.
+    return f"{effect:z.2f}" if se is None else f"{effect:z.2f} ± {se:.2f}"
 
 
 def interval_words(
