@@ -2,8 +2,8 @@
 
 Question: how often does an order test find a set that a model saw 0, 1, 2, 4 or 10
 times? Command: `python -m train.population --corpus DOCS.jsonl --sets POOL.jsonl`.
-Hardware: every core makes its own models, one after the other; on an accelerator
-models are trained side by side. A killed run resumes.
+Hardware: every core makes its own models, one after the other; an accelerator
+trains models side by side, which every core tests. A killed run resumes.
 """
 
 import contextlib
@@ -86,8 +86,8 @@ class Population:
     form: Literal["auto", "scan", "vmap"] = "auto"
     """One model after the other in each process, or models side by side."""
     processes: int | None = None
-    """Processes that train models, or analyse those trained side by side (default:
-    one a core)."""
+    """Processes that train models, or test those trained side by side (default: one a
+    core)."""
     together: int = _TOGETHER
     """Models side by side of the form vmap."""
     seed: int = 0

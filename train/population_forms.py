@@ -19,10 +19,9 @@ from typing import Any
 import jax
 import numpy as np
 from flax import nnx
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import AxisType, Mesh, PartitionSpec
 
 from jaxcontam.models.decoder import Decoder
-from train.population_scores import models_mesh
 from train.presets import Preset
 from train.step import adamw, training_step
 
@@ -55,7 +54,7 @@ def train_scanned(
 
 def train_together(
     preset: Preset, rows_MRT: np.ndarray, *, seeds: Sequence[int]
-) -> tuple[nnx.GraphDef, nnx.State, np.ndarray]:
+) -> tuple[nnx.State, np.ndarray]:
     """Train models side by side, each on its own rows, in one call.
 
     As `train_scanned` for each seed but for rounding. Memory grows with the number of
@@ -68,7 +67,7 @@ def train_together(
         seeds: Seed of each model's weights.
 
     Returns:
-        The graph, weights with an axis of models in front, and (M, N) losses.
+        Weights with an axis of models in front, and (M, N) losses.
 
     Raises:
         ValueError: If there are fewer rows than one batch, or not as many seeds as
@@ -76,7 +75,7 @@ def train_together(
     """
     if len(seeds) != len(rows_MRT):
         raise ValueError(f"seeds must be {len(rows_MRT)}, got {len(seeds)}")
-    mesh = models_mesh()
+    mesh = _models_mesh()
     M = len(seeds)
     padded = [*range(M), *[M - 1] * (-M % mesh.size)]
     rows_MNBT = np.stack([_batches(preset, rows_MRT[m]) for m in padded])
@@ -84,7 +83,13 @@ def train_together(
     train = _compiled_together(graphdef, preset, rows_MNBT.shape[1], mesh)
     keys = [jax.random.key_data(jax.random.key(seeds[m])) for m in padded]
     params, losses_MN = train(np.stack(jax.device_get(keys)), rows_MNBT)
-    return graphdef, jax.tree.map(lambda x: x[:M], params), np.asarray(losses_MN)[:M]
+    return jax.tree.map(lambda x: x[:M], params), np.asarray(losses_MN)[:M]
+
+
+def _models_mesh() -> Mesh:
+    """All devices on one axis."""
+    n = len(jax.devices())
+    return jax.make_mesh((n,), ("models",), axis_types=(AxisType.Auto,))
 
 
 def _batches(preset: Preset, rows_RT: np.ndarray) -> np.ndarray:

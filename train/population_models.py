@@ -22,10 +22,8 @@ import numpy as np
 
 from jaxcontam import __version__
 from jaxcontam.data.manifest import Manifest, write_manifest
-from jaxcontam.errors import InputError
 from jaxcontam.methods import order_method
-from jaxcontam.methods.layouts import ScoredTest
-from jaxcontam.methods.order_test import PlannedTest, order_result, plan_test
+from jaxcontam.methods.order_test import order_result, plan_test, score_test
 from train.allocator import keep_freed_memory
 from train.planted import planted_sets, write_set
 from train.population_job import (
@@ -53,29 +51,25 @@ class DivergedError(ArithmeticError):
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class TrainedModel:
-    """A trained model, scored but not yet analysed or written.
+    """A trained model, neither tested nor written.
 
     Attributes:
         seed: Its seed.
         losses: (n_steps,) float32, nats per token.
-        scored: Scores of its tests, or why they cannot be scored.
         weights: Leaves of the decoder's state, in host memory.
         train_seconds: Its share of the wall time of planning and training.
-        score_seconds: Its share of the wall time of scoring.
         cpu_seconds: Its share of the process's CPU time.
     """
 
     seed: int
     losses: np.ndarray
-    scored: list[ScoredTest] | InputError
     weights: list[np.ndarray]
     train_seconds: float
-    score_seconds: float
     cpu_seconds: float
 
 
 def train_models(job: Job, texts: Texts, seeds: Sequence[int]) -> list[TrainedModel]:
-    """Train and score the models of some seeds.
+    """Train the models of some seeds.
 
     Args:
         job: A job of form `scan` takes one seed; one of form `vmap` trains all seeds
@@ -87,48 +81,35 @@ def train_models(job: Job, texts: Texts, seeds: Sequence[int]) -> list[TrainedMo
     from flax import nnx
 
     from train.population_forms import train_scanned, train_together
-    from train.population_scores import score_population_tests, stacked
 
     start, cpu = time.monotonic(), time.process_time()
     preset = job.design.preset
-    models = [plan_model(job.design, texts, seed=seed) for seed in seeds]
-    if job.is_scan:
-        (model,) = models
-        decoder, losses_N = train_scanned(preset, model.rows, seed=model.seed)
-        graphdef, state = nnx.split(decoder)
-        states, losses_MN = stacked([state]), losses_N[None]
-    else:
-        rows_MRT = np.stack([model.rows for model in models])
-        graphdef, states, losses_MN = train_together(preset, rows_MRT, seeds=seeds)
-    trained = time.monotonic()
-    scored: list[list[ScoredTest] | InputError] = [[] for _ in models]
-    if job.test is not None:
-        scored = score_population_tests(
-            [plan_tests(job, texts, model) for model in models],
-            graphdef,
-            states,
-            context=preset.decoder.context,
-            side_by_side=None if job.is_scan else True,
-        )
-    leaves = jax.device_get(jax.tree.leaves(states))
-    share = 1 / len(set(seeds))
-    shares = (
-        (trained - start) * share,
-        (time.monotonic() - trained) * share,
-        (time.process_time() - cpu) * share,
+    rows_MRT = np.stack(
+        [plan_model(job.design, texts, seed=seed).rows for seed in seeds]
     )
+    if job.is_scan:
+        decoder, losses_N = train_scanned(preset, rows_MRT[0], seed=seeds[0])
+        leaves = [leaf[None] for leaf in jax.tree.leaves(nnx.state(decoder))]
+        losses_MN = losses_N[None]
+    else:
+        states, losses_MN = train_together(preset, rows_MRT, seeds=seeds)
+        leaves = jax.tree.leaves(states)
+    leaves = jax.device_get(leaves)
+    places = {seed: m for m, seed in enumerate(seeds)}
+    seconds = (time.monotonic() - start) / len(places)
+    cpu_seconds = (time.process_time() - cpu) / len(places)
     return [
         TrainedModel(
-            seed, losses_MN[m], scored[m], [leaf[m] for leaf in leaves], *shares
+            seed, losses_MN[m], [leaf[m] for leaf in leaves], seconds, cpu_seconds
         )
-        for seed, m in {seed: m for m, seed in enumerate(seeds)}.items()
+        for seed, m in places.items()
     ]
 
 
 def trained_together(
     job: Job, chunks: Sequence[Sequence[int]]
 ) -> Iterator[TrainedModel]:
-    """Train and score models chunk by chunk, those of a chunk side by side."""
+    """Train models chunk by chunk, those of a chunk side by side."""
     _, texts = open_texts(job)
     for chunk in chunks:
         # A last chunk of another size would be another program to compile.
@@ -163,13 +144,10 @@ def open_maker(job: Job) -> Callable[[int | TrainedModel], ModelResult]:
             (task,) = train_models(job, texts, [task])
         start, cpu = time.monotonic(), time.process_time()
         loss = last_loss(task.losses)
-        if isinstance(task.scored, InputError):
-            raise task.scored
         model = plan_model(job.design, texts, seed=task.seed)
-        rows: tuple[SetResult, ...] = ()
-        if job.test is not None:
-            rows = set_results(job, plan_tests(job, texts, model), task.scored)
-        decoder = nnx.merge(graphdef, jax.tree.unflatten(structure, task.weights))
+        weights = jax.device_put(task.weights)
+        decoder = nnx.merge(graphdef, jax.tree.unflatten(structure, weights))
+        rows = set_results(job, texts, model, decoder)
         result = ModelResult(
             seed=model.seed,
             n_parameters=n_parameters(decoder),
@@ -177,7 +155,7 @@ def open_maker(job: Job) -> Callable[[int | TrainedModel], ModelResult]:
             n_canary_tokens=model.stream.n_canary_ids,
             loss=loss,
             train_seconds=task.train_seconds,
-            test_seconds=task.score_seconds + time.monotonic() - start,
+            test_seconds=time.monotonic() - start,
             cpu_seconds=task.cpu_seconds + time.process_time() - cpu,
             rows=rows,
         )
@@ -187,11 +165,18 @@ def open_maker(job: Job) -> Callable[[int | TrainedModel], ModelResult]:
     return make
 
 
-def plan_tests(job: Job, texts: Texts, model: PlannedModel) -> list[PlannedTest]:
-    """The test of every set of a model."""
-    assert job.test is not None
-    return [
-        plan_test(
+def set_results(
+    job: Job, texts: Texts, model: PlannedModel, decoder: Any
+) -> tuple[SetResult, ...]:
+    """The test of every set of a model; none if the job has no test."""
+    if job.test is None:
+        return ()
+    from jaxcontam.scoring.local import local_scorer
+
+    scorer = local_scorer(decoder)
+    rows = []
+    for planned, encoded in zip(model.sets, model.encoded, strict=True):
+        test = plan_test(
             planned.benchmark,
             encoded,
             order_method(job.test),
@@ -199,22 +184,15 @@ def plan_tests(job: Job, texts: Texts, model: PlannedModel) -> list[PlannedTest]
             context=job.design.preset.decoder.context,
             seed=model.seed,
         )
-        for planned, encoded in zip(model.sets, model.encoded, strict=True)
-    ]
-
-
-def set_results(
-    job: Job, planned: Sequence[PlannedTest], scored: Sequence[ScoredTest]
-) -> tuple[SetResult, ...]:
-    """Results of scored tests; needs no device."""
-    rows = []
-    for copies, test, one in zip(job.design.copies, planned, scored, strict=True):
-        result = order_result(test, one, primary=False, pretests=(), copies=copies)
+        scored = score_test(test, scorer)
+        result = order_result(
+            test, scored, primary=False, pretests=(), copies=planned.copies
+        )
         numbers = result.numbers
         rows.append(
             SetResult(
                 name=result.benchmark,
-                copies=copies,
+                copies=planned.copies,
                 method=result.method,
                 n_examples=result.n_examples,
                 n_strata=result.n_strata,
