@@ -190,7 +190,7 @@ def job(out: Path) -> Job:
         tokens_digest="a",
         tokenizer_digest="a",
         pool_digest="a",
-        device="scan on a CPU",
+        cpu="one",
     )
 
 
@@ -241,7 +241,7 @@ def write_result(job, one):
         {"tokens_digest": "b"},
         {"tokenizer_digest": "b"},
         {"pool_digest": "b"},
-        {"device": "vmap on a GPU"},
+        {"cpu": "another"},
     ],
 )
 def test_model_of_another_job_is_not_reused(tmp_path, change):

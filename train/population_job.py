@@ -36,7 +36,7 @@ class Job:
         tokens_digest: Digest of their ids.
         tokenizer_digest: SHA-256 of the tokenizer's JSON.
         pool_digest: Digest of the pool, in its order.
-        device: What computes: `scan` or `vmap`, and on which kind of device.
+        cpu: Its kind, which decides how sums round.
     """
 
     design: Design
@@ -50,12 +50,7 @@ class Job:
     tokens_digest: str
     tokenizer_digest: str
     pool_digest: str
-    device: str
-
-    @property
-    def is_scan(self) -> bool:
-        """Whether each process trains one model after another, by a scan."""
-        return self.device.startswith("scan")
+    cpu: str
 
     def folder(self, seed: int) -> Path:
         """Folder of one model."""
@@ -73,7 +68,7 @@ class Job:
             self.tokens_digest,
             self.tokenizer_digest,
             self.pool_digest,
-            self.device,
+            self.cpu,
         ]
         text = json.dumps(parts, sort_keys=True)
         return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
@@ -105,8 +100,7 @@ class ModelResult:
         n_tokens: Target tokens of training.
         n_canary_tokens: Ids of all copies of all sets.
         loss: Mean of the last steps, nats per token.
-        train_seconds: Wall time of planning and training, compilation included; where
-            models are trained together, a model's share.
+        train_seconds: Wall time of planning and training, compilation included.
         test_seconds: Likewise of tests.
         cpu_seconds: CPU time of both, which other programs on the machine do not
             lengthen much.

@@ -4,9 +4,6 @@ A folder is written under another name and renamed when it is complete, so a kil
 leaves complete models only.
 
 Dimension key
-    M  models
-    R  rows of a stream
-    T  targets a row
     N  steps
 """
 
@@ -15,7 +12,7 @@ import dataclasses
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -49,114 +46,35 @@ class DivergedError(ArithmeticError):
     """A model's loss is not finite."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class TrainedModel:
-    """A trained model, neither tested nor written.
-
-    Attributes:
-        seed: Its seed.
-        losses: (n_steps,) float32, nats per token.
-        weights: Leaves of the decoder's state, in host memory.
-        train_seconds: Its share of the wall time of planning and training.
-        cpu_seconds: Its share of the process's CPU time.
-    """
-
-    seed: int
-    losses: np.ndarray
-    weights: list[np.ndarray]
-    train_seconds: float
-    cpu_seconds: float
-
-
-def train_models(job: Job, texts: Texts, seeds: Sequence[int]) -> list[TrainedModel]:
-    """Train the models of some seeds.
-
-    Args:
-        job: A job of form `scan` takes one seed; one of form `vmap` trains all seeds
-            side by side.
-        texts: From `open_texts`.
-        seeds: A repeated seed is trained twice and returned once.
-    """
-    import jax
-    from flax import nnx
-
-    from train.population_forms import train_scanned, train_together
-
-    start, cpu = time.monotonic(), time.process_time()
-    preset = job.design.preset
-    rows_MRT = np.stack(
-        [plan_model(job.design, texts, seed=seed).rows for seed in seeds]
-    )
-    if job.is_scan:
-        decoder, losses_N = train_scanned(preset, rows_MRT[0], seed=seeds[0])
-        leaves = [leaf[None] for leaf in jax.tree.leaves(nnx.state(decoder))]
-        losses_MN = losses_N[None]
-    else:
-        states, losses_MN = train_together(preset, rows_MRT, seeds=seeds)
-        leaves = jax.tree.leaves(states)
-    leaves = jax.device_get(leaves)
-    places = {seed: m for m, seed in enumerate(seeds)}
-    seconds = (time.monotonic() - start) / len(places)
-    cpu_seconds = (time.process_time() - cpu) / len(places)
-    return [
-        TrainedModel(
-            seed, losses_MN[m], [leaf[m] for leaf in leaves], seconds, cpu_seconds
-        )
-        for seed, m in places.items()
-    ]
-
-
-def trained_together(
-    job: Job, chunks: Sequence[Sequence[int]]
-) -> Iterator[TrainedModel]:
-    """Train models chunk by chunk, those of a chunk side by side."""
-    _, texts = open_texts(job)
-    for chunk in chunks:
-        # A last chunk of another size would be another program to compile.
-        padding = [chunk[-1]] * (len(chunks[0]) - len(chunk))
-        yield from train_models(job, texts, [*chunk, *padding])
-
-
-def open_maker(job: Job) -> Callable[[int | TrainedModel], ModelResult]:
+def open_maker(job: Job) -> Callable[[int], ModelResult]:
     """Prepare a worker process.
 
     Returns:
-        A function that trains the model of a seed, or takes one that was trained side
-        by side with others, tests it and writes its folder.
+        A function that trains the model of a seed, tests it and writes its folder.
     """
-    import jax
-    from flax import nnx
-
-    from jaxcontam.models.decoder import Decoder
     from jaxcontam.scoring.compiled import keep_compiled
+    from train.scan import train_scanned
 
     keep_freed_memory()
     keep_compiled()
     tokenizer, texts = open_texts(job)
-    decoder = nnx.eval_shape(
-        lambda: Decoder(job.design.preset.decoder, rngs=nnx.Rngs(0))
-    )
-    graphdef, shapes = nnx.split(decoder)
-    structure = jax.tree.structure(shapes)
 
-    def make(task: int | TrainedModel) -> ModelResult:
-        if isinstance(task, int):
-            (task,) = train_models(job, texts, [task])
+    def make(seed: int) -> ModelResult:
         start, cpu = time.monotonic(), time.process_time()
-        loss = last_loss(task.losses)
-        model = plan_model(job.design, texts, seed=task.seed)
-        weights = jax.device_put(task.weights)
-        decoder = nnx.merge(graphdef, jax.tree.unflatten(structure, weights))
+        model = plan_model(job.design, texts, seed=seed)
+        decoder, losses_N = train_scanned(job.design.preset, model.rows, seed=seed)
+        loss = last_loss(losses_N)
+        trained = time.monotonic()
         rows = set_results(job, texts, model, decoder)
         result = ModelResult(
-            seed=model.seed,
+            seed=seed,
             n_parameters=n_parameters(decoder),
             n_tokens=job.design.n_tokens,
             n_canary_tokens=model.stream.n_canary_ids,
             loss=loss,
-            train_seconds=task.train_seconds,
-            test_seconds=time.monotonic() - start,
-            cpu_seconds=task.cpu_seconds + time.process_time() - cpu,
+            train_seconds=trained - start,
+            test_seconds=time.monotonic() - trained,
+            cpu_seconds=time.process_time() - cpu,
             rows=rows,
         )
         write_model(job, model, result, decoder, tokenizer)
