@@ -30,10 +30,10 @@ class Estimate:
         data: Copies of the weights.
         model: Devices that share one copy.
         state: Bytes of weights, moments and gradients on a chip; no step needs less.
-        compiled: The compiler's analysis; None if it was not asked.
         seconds: Seconds of a step.
         mfu: Share of the peak that the model's own operations reach; rematerialised
             blocks lower it.
+        compiled: The compiler's analysis; None if it was not asked.
     """
 
     preset: Preset
@@ -41,9 +41,9 @@ class Estimate:
     data: int
     model: int
     state: int
-    compiled: CompiledMemory | None
     seconds: float
     mfu: float
+    compiled: CompiledMemory | None = None
 
     @property
     def usable(self) -> int:
@@ -68,11 +68,7 @@ class Estimate:
 
 
 def estimate(
-    preset: Preset,
-    machine: Machine,
-    shape: MeshShape,
-    *,
-    efficiency: float,
+    preset: Preset, machine: Machine, shape: MeshShape, *, efficiency: float
 ) -> Estimate:
     """Estimate the memory and time of one step.
 
@@ -97,7 +93,6 @@ def estimate(
         data=data,
         model=shape.model,
         state=state_bytes(preset, shape.model),
-        compiled=None,
         seconds=flops / (efficiency * peak),
         mfu=efficiency * model_flops / flops,
     )
@@ -175,7 +170,7 @@ def estimate_lines(
     hours = found.hours(tokens)
     lines += [
         "",
-        f"{found.seconds:.3f} seconds a step, from the datasheet (nothing was measured)",
+        f"{found.seconds:.3f} s a step, from the datasheet (nothing was measured)",
         f"  assumed: {efficiency:.0%} of the peak of {on.chip.peak_tflops:.0f} TFLOP/s "
         f"in what is computed, so {found.mfu:.0%} MFU",
     ]
