@@ -192,6 +192,21 @@ def test_second_run_makes_only_what_is_missing_and_the_same_bits(
     assert (finished / "model-5" / "tests.json").stat().st_mtime_ns == kept
 
 
+@pytest.mark.slow
+def test_models_made_side_by_side_are_those_made_one_by_one(files, finished, tmp_path):
+    one = population(files, tmp_path, form="vmap", together=2)
+    assert one.run() == 0
+    for seed in (5, 6, 7):
+        rows, expected = (
+            json.loads((out / f"model-{seed}" / "tests.json").read_text())["rows"]
+            for out in (tmp_path, finished)
+        )
+        for row, other in zip(rows, expected, strict=True):
+            assert row["name"] == other["name"]
+            # Rounding of 40 steps, then of scores.
+            assert row["effect"] == pytest.approx(other["effect"], abs=2e-3)
+
+
 # Six seconds; the table and the records have tests above.
 @pytest.mark.slow
 def test_model_that_cannot_be_written_is_reported_and_costs_no_other(

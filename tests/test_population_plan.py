@@ -190,7 +190,7 @@ def job(out: Path) -> Job:
         tokens_digest="a",
         tokenizer_digest="a",
         pool_digest="a",
-        cpu="one",
+        device="scan on a CPU",
     )
 
 
@@ -241,7 +241,7 @@ def write_result(job, one):
         {"tokens_digest": "b"},
         {"tokenizer_digest": "b"},
         {"pool_digest": "b"},
-        {"cpu": "another"},
+        {"device": "vmap on a GPU"},
     ],
 )
 def test_model_of_another_job_is_not_reused(tmp_path, change):

@@ -2,8 +2,8 @@
 
 Question: how often does an order test find a set that a model saw 0, 1, 2, 4 or 10
 times? Command: `python -m train.population --corpus DOCS.jsonl --sets POOL.jsonl`.
-Hardware: CPU cores, each of which makes its own models, one after the other. A killed
-run resumes.
+Hardware: every core makes its own models, one after the other; on an accelerator
+models are trained side by side. A killed run resumes.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -26,6 +26,7 @@ from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.document import make_folder, replace_bytes
 from jaxcontam.report.provenance import library_versions, utc_now
+from jaxcontam.scoring.compiled import keep_compiled
 from jaxcontam.scoring.identity import cpu_name
 from jaxcontam.terminal import Terminal
 from train.allocator import keep_freed_memory
@@ -40,7 +41,7 @@ from train.population_job import (
     save_texts,
     source_digest,
 )
-from train.population_models import open_maker
+from train.population_models import TrainedModel, open_maker, trained_together
 from train.population_plan import Design, Texts, draw_sets, plan_model, read_pool
 from train.population_table import power_rows, print_power
 from train.population_workers import Failure, n_cores, over_processes
@@ -49,6 +50,9 @@ from train.sources import corpus_digest, open_corpus
 from train.tokens import token_cache
 
 TABLE_NAME = "population.json"
+
+# Models side by side on one accelerator: some 2 GB at 0.16 M parameters.
+_TOGETHER = 256
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +83,13 @@ class Population:
     """Order test of every set."""
     weights: bool = True
     """Keep models, sets and streams; --no-weights keeps manifests and results."""
+    form: Literal["auto", "scan", "vmap"] = "auto"
+    """One model after the other in each process, or models side by side."""
     processes: int | None = None
-    """Processes that make models (default: one a core)."""
+    """Processes that train models, or analyse those trained side by side (default:
+    one a core)."""
+    together: int = _TOGETHER
+    """Models side by side of the form vmap."""
     seed: int = 0
     """Seed of the first model; the others count up."""
     out: Path = Path("runs/population")
@@ -90,7 +99,7 @@ class Population:
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
-        check_positive(self, "models", "processes", "steps")
+        check_positive(self, "models", "processes", "together", "steps")
         check_positive(self, "n_examples", "background_tokens")
         if self.preset not in PRESETS:
             raise unknown_name("preset", self.preset, PRESETS)
@@ -138,6 +147,7 @@ class Population:
             "making_seconds": making,
             "n_made": len(seconds),
             "cpu": cpu_name(),
+            "device": job.device,
             "versions": library_versions(),
             "code": job.code,
             "corpus_digest": job.corpus_digest,
@@ -238,7 +248,7 @@ class Population:
             tokens_digest=cache.digest,
             tokenizer_digest=tokenizer_digest(plain),
             pool_digest=corpus_digest(pool),
-            cpu=cpu_name(),
+            device=self._device(),
         )
 
     def _n_steps(self, design: Design, texts: Texts) -> int:
@@ -256,14 +266,33 @@ class Population:
             background = planted
         return -(-(planted + background) // design.preset.step_tokens)
 
+    def _device(self) -> str:
+        """Form and kind of device, part of each model's key."""
+        if self.form == "scan":
+            return f"scan on {cpu_name()}"
+        import jax
+
+        backend = jax.default_backend()
+        if self.form == "auto" and backend == "cpu":
+            return f"scan on {cpu_name()}"
+        kind = cpu_name() if backend == "cpu" else jax.devices()[0].device_kind
+        return f"vmap on {kind}"
+
     def _made(
         self, job: Job, seeds: Sequence[int]
     ) -> Iterator[tuple[int, ModelResult | Failure]]:
         """Models in the order in which they are finished."""
+        tasks: Iterable[int | TrainedModel] = seeds
+        if not job.is_scan:
+            keep_compiled()
+            size = self.together
+            chunks = [seeds[i : i + size] for i in range(0, len(seeds), size)]
+            tasks = trained_together(job, chunks)
+        n_processes = self.processes or n_cores()
         with _on_cpu():
-            yield from over_processes(
-                open_maker, job, seeds, n_processes=self.processes or n_cores()
-            )
+            made = over_processes(open_maker, job, tasks, n_processes=n_processes)
+            for task, outcome in made:
+                yield task if isinstance(task, int) else task.seed, outcome
 
 
 @contextlib.contextmanager

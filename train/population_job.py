@@ -36,7 +36,7 @@ class Job:
         tokens_digest: Digest of their ids.
         tokenizer_digest: SHA-256 of the tokenizer's JSON.
         pool_digest: Digest of the pool, in its order.
-        cpu: Its kind, which decides how sums round.
+        device: What computes: `scan` or `vmap`, and on which kind of device.
     """
 
     design: Design
@@ -50,7 +50,12 @@ class Job:
     tokens_digest: str
     tokenizer_digest: str
     pool_digest: str
-    cpu: str
+    device: str
+
+    @property
+    def is_scan(self) -> bool:
+        """Whether each process trains one model after another, by a scan."""
+        return self.device.startswith("scan")
 
     def folder(self, seed: int) -> Path:
         """Folder of one model."""
@@ -68,7 +73,7 @@ class Job:
             self.tokens_digest,
             self.tokenizer_digest,
             self.pool_digest,
-            self.cpu,
+            self.device,
         ]
         text = json.dumps(parts, sort_keys=True)
         return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
@@ -100,7 +105,8 @@ class ModelResult:
         n_tokens: Target tokens of training.
         n_canary_tokens: Ids of all copies of all sets.
         loss: Mean of the last steps, nats per token.
-        train_seconds: Wall time of planning and training, compilation included.
+        train_seconds: Wall time of planning and training, compilation included; where
+            models are trained together, a model's share.
         test_seconds: Likewise of tests.
         cpu_seconds: CPU time of both, which other programs on the machine do not
             lengthen much.

@@ -4,6 +4,9 @@ A folder is written under another name and renamed when it is complete, so a kil
 leaves complete models only.
 
 Dimension key
+    M  models
+    R  rows of a stream
+    T  targets a row
     N  steps
 """
 
@@ -12,15 +15,17 @@ import dataclasses
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from jaxcontam import __version__
 from jaxcontam.data.manifest import Manifest, write_manifest
+from jaxcontam.errors import InputError
 from jaxcontam.methods import order_method
-from jaxcontam.methods.order_test import order_result, plan_test, score_test
+from jaxcontam.methods.layouts import ScoredTest
+from jaxcontam.methods.order_test import PlannedTest, order_result, plan_test
 from train.allocator import keep_freed_memory
 from train.planted import planted_sets, write_set
 from train.population_job import (
@@ -46,35 +51,134 @@ class DivergedError(ArithmeticError):
     """A model's loss is not finite."""
 
 
-def open_maker(job: Job) -> Callable[[int], ModelResult]:
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class TrainedModel:
+    """A trained model, scored but not yet analysed or written.
+
+    Attributes:
+        seed: Its seed.
+        losses: (n_steps,) float32, nats per token.
+        scored: Scores of its tests, or why they cannot be scored.
+        weights: Leaves of the decoder's state, in host memory.
+        train_seconds: Its share of the wall time of planning and training.
+        score_seconds: Its share of the wall time of scoring.
+        cpu_seconds: Its share of the process's CPU time.
+    """
+
+    seed: int
+    losses: np.ndarray
+    scored: list[ScoredTest] | InputError
+    weights: list[np.ndarray]
+    train_seconds: float
+    score_seconds: float
+    cpu_seconds: float
+
+
+def train_models(job: Job, texts: Texts, seeds: Sequence[int]) -> list[TrainedModel]:
+    """Train and score the models of some seeds.
+
+    Args:
+        job: A job of form `scan` takes one seed; one of form `vmap` trains all seeds
+            side by side.
+        texts: From `open_texts`.
+        seeds: A repeated seed is trained twice and returned once.
+    """
+    import jax
+    from flax import nnx
+
+    from train.population_forms import train_scanned, train_together
+    from train.population_scores import score_population_tests, stacked
+
+    start, cpu = time.monotonic(), time.process_time()
+    preset = job.design.preset
+    models = [plan_model(job.design, texts, seed=seed) for seed in seeds]
+    if job.is_scan:
+        (model,) = models
+        decoder, losses_N = train_scanned(preset, model.rows, seed=model.seed)
+        graphdef, state = nnx.split(decoder)
+        states, losses_MN = stacked([state]), losses_N[None]
+    else:
+        rows_MRT = np.stack([model.rows for model in models])
+        graphdef, states, losses_MN = train_together(preset, rows_MRT, seeds=seeds)
+    trained = time.monotonic()
+    scored: list[list[ScoredTest] | InputError] = [[] for _ in models]
+    if job.test is not None:
+        scored = score_population_tests(
+            [plan_tests(job, texts, model) for model in models],
+            graphdef,
+            states,
+            context=preset.decoder.context,
+            side_by_side=None if job.is_scan else True,
+        )
+    leaves = jax.device_get(jax.tree.leaves(states))
+    share = 1 / len(set(seeds))
+    shares = (
+        (trained - start) * share,
+        (time.monotonic() - trained) * share,
+        (time.process_time() - cpu) * share,
+    )
+    return [
+        TrainedModel(
+            seed, losses_MN[m], scored[m], [leaf[m] for leaf in leaves], *shares
+        )
+        for seed, m in {seed: m for m, seed in enumerate(seeds)}.items()
+    ]
+
+
+def trained_together(
+    job: Job, chunks: Sequence[Sequence[int]]
+) -> Iterator[TrainedModel]:
+    """Train and score models chunk by chunk, those of a chunk side by side."""
+    _, texts = open_texts(job)
+    for chunk in chunks:
+        # A last chunk of another size would be another program to compile.
+        padding = [chunk[-1]] * (len(chunks[0]) - len(chunk))
+        yield from train_models(job, texts, [*chunk, *padding])
+
+
+def open_maker(job: Job) -> Callable[[int | TrainedModel], ModelResult]:
     """Prepare a worker process.
 
     Returns:
-        A function that trains the model of a seed, tests it and writes its folder.
+        A function that trains the model of a seed, or takes one that was trained side
+        by side with others, tests it and writes its folder.
     """
+    import jax
+    from flax import nnx
+
+    from jaxcontam.models.decoder import Decoder
     from jaxcontam.scoring.compiled import keep_compiled
-    from train.scan import train_scanned
 
     keep_freed_memory()
     keep_compiled()
     tokenizer, texts = open_texts(job)
+    decoder = nnx.eval_shape(
+        lambda: Decoder(job.design.preset.decoder, rngs=nnx.Rngs(0))
+    )
+    graphdef, shapes = nnx.split(decoder)
+    structure = jax.tree.structure(shapes)
 
-    def make(seed: int) -> ModelResult:
+    def make(task: int | TrainedModel) -> ModelResult:
+        if isinstance(task, int):
+            (task,) = train_models(job, texts, [task])
         start, cpu = time.monotonic(), time.process_time()
-        model = plan_model(job.design, texts, seed=seed)
-        decoder, losses_N = train_scanned(job.design.preset, model.rows, seed=seed)
-        loss = last_loss(losses_N)
-        trained = time.monotonic()
-        rows = set_results(job, texts, model, decoder)
+        loss = last_loss(task.losses)
+        if isinstance(task.scored, InputError):
+            raise task.scored
+        model = plan_model(job.design, texts, seed=task.seed)
+        rows: tuple[SetResult, ...] = ()
+        if job.test is not None:
+            rows = set_results(job, plan_tests(job, texts, model), task.scored)
+        decoder = nnx.merge(graphdef, jax.tree.unflatten(structure, task.weights))
         result = ModelResult(
-            seed=seed,
+            seed=model.seed,
             n_parameters=n_parameters(decoder),
             n_tokens=job.design.n_tokens,
             n_canary_tokens=model.stream.n_canary_ids,
             loss=loss,
-            train_seconds=trained - start,
-            test_seconds=time.monotonic() - trained,
-            cpu_seconds=time.process_time() - cpu,
+            train_seconds=task.train_seconds,
+            test_seconds=task.score_seconds + time.monotonic() - start,
+            cpu_seconds=task.cpu_seconds + time.process_time() - cpu,
             rows=rows,
         )
         write_model(job, model, result, decoder, tokenizer)
@@ -83,18 +187,11 @@ def open_maker(job: Job) -> Callable[[int], ModelResult]:
     return make
 
 
-def set_results(
-    job: Job, texts: Texts, model: PlannedModel, decoder: Any
-) -> tuple[SetResult, ...]:
-    """The test of every set of a model; none if the job has no test."""
-    if job.test is None:
-        return ()
-    from jaxcontam.scoring.local import local_scorer
-
-    scorer = local_scorer(decoder)
-    rows = []
-    for planned, encoded in zip(model.sets, model.encoded, strict=True):
-        test = plan_test(
+def plan_tests(job: Job, texts: Texts, model: PlannedModel) -> list[PlannedTest]:
+    """The test of every set of a model."""
+    assert job.test is not None
+    return [
+        plan_test(
             planned.benchmark,
             encoded,
             order_method(job.test),
@@ -102,15 +199,22 @@ def set_results(
             context=job.design.preset.decoder.context,
             seed=model.seed,
         )
-        scored = score_test(test, scorer)
-        result = order_result(
-            test, scored, primary=False, pretests=(), copies=planned.copies
-        )
+        for planned, encoded in zip(model.sets, model.encoded, strict=True)
+    ]
+
+
+def set_results(
+    job: Job, planned: Sequence[PlannedTest], scored: Sequence[ScoredTest]
+) -> tuple[SetResult, ...]:
+    """Results of scored tests; needs no device."""
+    rows = []
+    for copies, test, one in zip(job.design.copies, planned, scored, strict=True):
+        result = order_result(test, one, primary=False, pretests=(), copies=copies)
         numbers = result.numbers
         rows.append(
             SetResult(
                 name=result.benchmark,
-                copies=planned.copies,
+                copies=copies,
                 method=result.method,
                 n_examples=result.n_examples,
                 n_strata=result.n_strata,

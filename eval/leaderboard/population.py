@@ -23,6 +23,7 @@ from jaxcontam.results import ModelInfo
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.opened import OpenModel, SequenceScorer
 from jaxcontam.scoring.scorer import Scorer
+from train.population_forms import train_scanned
 from train.population_models import last_loss, n_parameters
 from train.population_plan import (
     Design,
@@ -32,7 +33,6 @@ from train.population_plan import (
     read_pool,
     texts_in_memory,
 )
-from train.scan import train_scanned
 
 # Sets of unseen texts that stand beside each set; no two sets share one.
 _UNSEEN_SETS = 2

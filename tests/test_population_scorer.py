@@ -1,0 +1,170 @@
+"""A population scored in one call: the numbers of its models scored one by one."""
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.data.encoding import Encoded
+from jaxcontam.errors import InputError
+from jaxcontam.methods import order_method
+from jaxcontam.methods.order_test import plan_test, score_test
+from jaxcontam.models.config import llama_shape
+from jaxcontam.models.decoder import Decoder
+from jaxcontam.scoring.local import local_scorer
+from jaxcontam.scoring.pair_plan import PairGroup
+from jaxcontam.scoring.stored import NonFiniteScoreError
+from train.population_scores import score_population, score_population_tests, stacked
+
+pytestmark = pytest.mark.unoptimised
+
+CONTEXT, VOCABULARY = 64, 61
+SHAPE = llama_shape(
+    vocab_size=VOCABULARY, d_model=16, n_layers=1, n_heads=2, d_ff=24, context=CONTEXT
+)
+# Float32 sums in another order, weights four times as large as usual; as for a shared
+# prefix beside scoring from scratch.
+CLOSE = {"rtol": 0, "atol": 5e-5}
+
+
+def sharp(seed):
+    """A decoder whose scores depend strongly on what it reads."""
+    decoder = Decoder(SHAPE, rngs=nnx.Rngs(seed))
+    nnx.update(decoder, jax.tree.map(lambda x: 4 * x, nnx.state(decoder)))
+    return decoder
+
+
+def draw_groups(n, seed, longest=12):
+    """Prefixes of up to so many ids, one to four continuations of up to 12."""
+    rng = np.random.default_rng(seed)
+
+    def ids(most):
+        return rng.integers(0, VOCABULARY, rng.integers(1, most + 1)).astype(np.int32)
+
+    # The first has four, so that all calls have one shape and compile once.
+    sizes = [4, *rng.integers(1, 5, n - 1).tolist()]
+    return [
+        PairGroup(
+            ids(longest), tuple(ids(12) for _ in range(k)), i, tuple(range(1, k + 1))
+        )
+        for i, k in enumerate(sizes)
+    ]
+
+
+def population(seeds):
+    decoders = [sharp(seed) for seed in seeds]
+    graphdef, _ = nnx.split(decoders[0])
+    return decoders, graphdef, stacked([nnx.state(one) for one in decoders])
+
+
+def assert_as_single(decoders, groups, scored):
+    for decoder, of_model, scores in zip(decoders, groups, scored, strict=True):
+        pairs = local_scorer(decoder).pairs
+        for own, expected in zip(
+            scores.logprobs, pairs.logprobs(of_model).logprobs, strict=True
+        ):
+            for one, other in zip(own, expected, strict=True):
+                np.testing.assert_allclose(one, other, **CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("side_by_side", "batch_tokens"),
+    [pytest.param(False, None, marks=pytest.mark.slow), (True, 200)],
+)
+def test_every_model_gets_the_scores_of_its_own_scorer(side_by_side, batch_tokens):
+    decoders, graphdef, states = population((0, 1, 2))
+    # Two padded lengths, and with 200 tokens more groups than one call takes.
+    groups = [draw_groups(n, seed, 24) for seed, n in enumerate((30, 5, 41))]
+    scored = score_population(
+        graphdef,
+        states,
+        groups,
+        context=CONTEXT,
+        side_by_side=side_by_side,
+        batch_tokens=batch_tokens,
+    )
+    assert_as_single(decoders, groups, scored)
+
+
+@pytest.mark.parametrize("side_by_side", [False, True])
+def test_shared_pairs_are_scored_by_every_model(side_by_side):
+    decoders, graphdef, states = population((0, 1))
+    groups = [draw_groups(12, 3)] * 2
+    scored = score_population(
+        graphdef, states, groups, context=CONTEXT, side_by_side=side_by_side
+    )
+    assert_as_single(decoders, groups, scored)
+
+
+def test_as_many_lists_as_models_are_needed():
+    _, graphdef, states = population((0, 1))
+    with pytest.raises(ValueError, match="for 2 models, got 1"):
+        score_population(graphdef, states, [draw_groups(2, 0)], context=CONTEXT)
+
+
+def test_group_beyond_the_context_is_named():
+    _, graphdef, states = population((0,))
+    long = PairGroup(np.zeros(60, np.int32), (np.zeros(6, np.int32),), 0, (1,))
+    with pytest.raises(ValueError, match=r"group 0: 60 \+ 6 ids exceed"):
+        score_population(graphdef, states, [[long]], context=CONTEXT)
+
+
+def plan(name, n, seed):
+    rng = np.random.default_rng(seed)
+    ids = tuple(
+        rng.integers(2, VOCABULARY, rng.integers(3, 13)).astype(np.int32)
+        for _ in range(n)
+    )
+    return plan_test(
+        Benchmark(name, tuple(f"{name} {i}" for i in range(n)), (None,) * n),
+        Encoded(ids, np.array([1], np.int32), np.zeros(n, np.int32)),
+        order_method("adjacency"),
+        prefix_id=0,
+        context=CONTEXT,
+        seed=0,
+    )
+
+
+def test_tests_of_a_population_have_the_evidence_of_single_tests():
+    decoders, graphdef, states = population((0, 1))
+    planned = [[plan("a", 8, 1), plan("b", 16, 2)], [plan("c", 8, 3)]]
+    found = score_population_tests(planned, graphdef, states, context=CONTEXT)
+    for decoder, tests, scored in zip(decoders, planned, found, strict=True):
+        for test, one in zip(tests, scored, strict=True):
+            alone = score_test(test, local_scorer(decoder)).evidence
+            # Sums of up to 20 log-probabilities.
+            np.testing.assert_allclose(one.evidence.pairs, alone.pairs, atol=1e-3)
+            np.testing.assert_array_equal(one.evidence.orders, alone.orders)
+
+
+def test_model_that_diverged_costs_the_others_nothing():
+    decoders, graphdef, _ = population((0, 1, 2))
+    broken = nnx.state(decoders[1])
+    broken = jax.tree.map(lambda x: x * np.nan, broken)
+    states = stacked([nnx.state(decoders[0]), broken, nnx.state(decoders[2])])
+    planned = [[plan(f"{m}a", 8, m), plan(f"{m}b", 8, m + 9)] for m in range(3)]
+    first, failed, last = score_population_tests(
+        planned, graphdef, states, context=CONTEXT
+    )
+    assert len(first) == len(last) == 2
+    assert isinstance(failed, InputError)
+    assert str(failed).startswith("1a: example ")
+    scored = score_population(
+        graphdef, states, [draw_groups(3, m) for m in range(3)], context=CONTEXT
+    )
+    assert isinstance(scored[1], NonFiniteScoreError)
+
+
+def test_tests_that_score_whole_orders_are_refused():
+    _, graphdef, states = population((0,))
+    whole = plan_test(
+        plan("a", 12, 1).benchmark,
+        plan("a", 12, 1).encoded,
+        order_method("reversal"),
+        prefix_id=0,
+        context=CONTEXT,
+        seed=0,
+    )
+    with pytest.raises(ValueError, match="reversal scores no pairs"):
+        score_population_tests([[whole]], graphdef, states, context=CONTEXT)
