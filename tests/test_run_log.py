@@ -6,7 +6,7 @@ import pytest
 from flax import nnx
 
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.manifest import Manifest, PlantedSet
+from jaxcontam.data.manifest import Manifest, PlantedSet, write_manifest
 from jaxcontam.models.config import llama_shape
 from jaxcontam.models.decoder import Decoder
 from train.audits import plan_audit
@@ -89,7 +89,8 @@ class Killed(BaseException):
 
 def _train(out, planned, *, killed_at=None, audit_steps=(0, 12, 24)):
     """One start of a run that saves a checkpoint every 5 steps; returns its weights."""
-    _, plan = planned
+    manifest, plan = planned
+    write_manifest(manifest, out / "manifest.json")
     ids = np.random.default_rng(0).integers(0, 300, 8000, dtype=np.int32)
     starts = np.arange(4 * _N_STEPS) * 48
     checkpoints = Checkpoints(out, preset=_PRESET)
@@ -192,10 +193,12 @@ def test_without_a_plan_nothing_is_audited(tmp_path):
         assert log.audit_steps == frozenset()
         log.audit(0, _decoder(0))
     assert read_rows(tmp_path / "audits.jsonl") == []
+    assert not (tmp_path / "training.html").exists()
 
 
 def test_audits_are_not_counted_as_training(tmp_path, planned, capsys):
-    _, plan = planned
+    manifest, plan = planned
+    write_manifest(manifest, tmp_path / "manifest.json")
     ticks = iter(range(100))
     with TrainingProgress(
         n_steps=4, tokens_a_step=192, clock=lambda: 10.0 * next(ticks)

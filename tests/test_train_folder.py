@@ -126,7 +126,7 @@ def test_disks_of_other_runs_leave_a_home_as_it_is(
         assert (folder / sets).read_bytes() == begun[sets]
         assert read_manifest(folder / "manifest.json") == manifest
     assert capsys.readouterr().out == (
-        f"model: {second / 'model'}\n"
+        f"model: {second / 'model'}\ncurves: {second / 'training.html'}\n"
         f"next: jaxcontam audit {second / 'model'} {second / 'sets'}/*\n"
     )
 

@@ -15,11 +15,12 @@ from train.audit_log import AUDITS_NAME
 from train.earlier import MANIFEST_NAME
 from train.export import INIT_CONFIG_NAME, TOKENIZER_DIR
 from train.metrics import METRICS_NAME
+from train.page import PAGE_NAME
 from train.plan import PlannedSet
 from train.planted import write_set
 from train.prepare import Prepared, Start
 
-LOGS = (METRICS_NAME, AUDITS_NAME)
+LOGS = (METRICS_NAME, AUDITS_NAME, PAGE_NAME)
 
 
 def holds_run(out: Path, manifest: Manifest) -> bool:

@@ -37,6 +37,7 @@ from train.audits import DEFAULT_TESTS
 from train.beginning import holds_run
 from train.earlier import MODEL_DIR
 from train.loop import training_mesh
+from train.page import PAGE_NAME
 from train.plan import PlannedSet, planned_set, read_plan
 from train.prepare import RunOptions, Start
 from train.presets import PRESETS, Preset
@@ -221,7 +222,10 @@ class Pretrain:
             is_here = is_here and (self.out / MODEL_DIR).is_dir()
             print(f"model: {self.out if is_here else self.checkpoints}/{MODEL_DIR}")
             if is_here and manifest.sets:
-                print(f"next: jaxcontam audit {self.out}/{MODEL_DIR} {self.out}/sets/*")
+                print(
+                    f"curves: {self.out}/{PAGE_NAME}\n"
+                    f"next: jaxcontam audit {self.out}/{MODEL_DIR} {self.out}/sets/*"
+                )
         return manifest
 
     def _sets(self) -> list[PlannedSet]:

@@ -45,6 +45,7 @@ from train.disks import (
 from train.earlier import MANIFEST_NAME, MODEL_DIR, earlier_manifest
 from train.export import write_model
 from train.loop import Trained, check_rows, train, training_mesh
+from train.page import write_training_page
 from train.placement import fresh_decoder, whole_decoder
 from train.plan import PlannedSet, check_sets
 from train.prepare import Prepared, RunOptions, Start, prepare, searched
@@ -80,8 +81,8 @@ def pretrain(
         corpus: Background: files, or texts in memory.
         sets: Test sets and controls.
         preset: Model and batch; that of `start` has its shape.
-        out: Folder; `model/`, `sets/`, `manifest.json`, `stream.npy` and
-            `metrics.jsonl` are written there.
+        out: Folder; `model/`, `sets/`, `manifest.json`, `stream.npy`, `metrics.jsonl`
+            and `training.html` are written there.
         seed: The same seed gives the same weights.
         options: See `RunOptions`.
         start: Continues training this model; None begins with random weights.
@@ -187,6 +188,7 @@ def _pretrain(
         trained = _train(run, decoder, rows, plan, manifest.n_steps, options, request)
         if not trained.finished:
             if is_first():
+                write_training_page(out)
                 keep_at_home(out, home, *LOGS)
             _say(
                 f"stopped at step {trained.step:,} of {manifest.n_steps:,}; "
@@ -211,6 +213,7 @@ def _pretrain(
         )
         manifest = dataclasses.replace(manifest, finished=True)
         write_manifest(manifest, out / MANIFEST_NAME)
+        write_training_page(out)
         # Write the manifest last: it says that the rest exists.
         keep_at_home(out, home, MODEL_DIR, *LOGS, MANIFEST_NAME)
         if keep_every is None and (home / CHECKPOINTS_DIR).exists():

@@ -1,7 +1,7 @@
 """Logs of a run in progress.
 
 The training loop hands on losses in blocks, and the decoder at the steps of an audit;
-metrics.jsonl, audits.jsonl and the progress bar follow from these.
+metrics.jsonl, audits.jsonl, training.html and the progress bar follow from these.
 
 Dimension key
     N  steps
@@ -22,6 +22,7 @@ from train.audit_log import AUDITS_NAME, AuditLog, AuditRow, audit_words
 from train.audits import AuditPlan, audit_model
 from train.loop import Watch
 from train.metrics import METRICS_NAME, MetricsLog
+from train.page import write_training_page
 from train.placement import whole_decoder
 from train.presets import Preset
 from train.progress import TrainingProgress, training_flops
@@ -49,7 +50,7 @@ class RunLog:
         """Open the logs.
 
         Args:
-            out: Folder of the run.
+            out: Folder of the run; manifest.json is there if there is a plan.
             preset: What is trained.
             n_steps: Steps in all.
             last_step: Step of the checkpoint that the run resumes from; 0 starts anew.
@@ -63,7 +64,7 @@ class RunLog:
             InputError: If a log is damaged, or tensorboardX is missing.
         """
         self.audit_steps = frozenset(audit_steps if plan is not None else ())
-        self._plan, self._progress = plan, progress
+        self._out, self._plan, self._progress = out, plan, progress
         self._step_tokens = preset.step_tokens
         self._rates_N = step_rates(preset, n_steps)
         self._audits = AuditLog(out / AUDITS_NAME, last_step=last_step)
@@ -86,7 +87,7 @@ class RunLog:
             self._progress.update(last, losses_N.tolist())
 
     def audit(self, step: int, decoder: Decoder) -> None:
-        """Test every set with the weights after a step.
+        """Test every set with the weights after a step, and draw the page.
 
         Raises:
             InputError: If the model gives a number that is not finite.
@@ -105,6 +106,7 @@ class RunLog:
         tokens = step * self._step_tokens
         rows = audit_model(decoder, plan, step=step, tokens=tokens)
         self._audits.append(rows)
+        write_training_page(self._out)
         return rows
 
     def __enter__(self) -> Self:

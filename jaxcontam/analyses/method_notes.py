@@ -6,7 +6,7 @@ from typing import Any
 from jaxcontam.errors import InputError
 from jaxcontam.methods import METHODS, score_method
 from jaxcontam.methods.replication.catalogue import REPLICATION_METHODS
-from jaxcontam.report.page import named_methods
+from jaxcontam.report.page import method_rows, named_methods
 from jaxcontam.results import Report
 from jaxcontam.results.terms import MethodWords, Words
 
@@ -70,6 +70,13 @@ def method_words(names: Iterable[str] = ()) -> Words:
 def report_words(report: Report) -> Words:
     """Words of every test and of the methods of a report."""
     return method_words(named_methods(report))
+
+
+def named_rows(names: Iterable[str]) -> list[tuple[str, str, str]]:
+    """Name, what it finds, and source of each method that a page names."""
+    known = list(dict.fromkeys(names))
+    words = method_words(known)
+    return method_rows(words[name] for name in known if name in words)
 
 
 def _words_of(name: str) -> MethodWords | None:
