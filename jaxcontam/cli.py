@@ -23,6 +23,7 @@ from jaxcontam.commands.canary import Canary
 from jaxcontam.commands.compare import Compare
 from jaxcontam.commands.device_flags import MERGE, DeviceFlags
 from jaxcontam.commands.doctor import Doctor
+from jaxcontam.commands.flags import keep_other_report
 from jaxcontam.commands.membership import Membership
 from jaxcontam.commands.methods import Methods
 from jaxcontam.commands.overlap import Overlap
@@ -235,6 +236,7 @@ def _run(words: list[str]) -> object:
         raise unknown_name("command", words[0], COMMANDS)
     name, rest = words[0], words[1:]
     command = parse(COMMANDS[name], rest, prog=f"jaxcontam {name}")
+    keep_other_report(name, command)
     outcome = _run_share(command) if _is_shared(command) else command.run()
     return outcome if isinstance(outcome, int) else EXIT_DONE
 

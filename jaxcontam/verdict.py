@@ -182,18 +182,22 @@ def _unsettled(
     """What a reference leaves open; nothing where it is silent and the model is not.
 
     That its own p-value is large shows no silence: a noisy test is never small. So its
-    effect is bounded from above. Where both models gain alike, in nats and at each
-    boundary, the difference has a random sign in each stratum, so that its level is
-    that of an accusation.
+    effect is bounded from above, in nats of the model. One that prefers the reverse
+    shows that the file is not as good backwards, which the null supposes. Where both
+    models gain alike, in nats and at each boundary, the difference has a random sign in
+    each stratum, so that its level is that of an accusation.
     """
     found: list[Reason] = []
     effect, se = reference.effect or 0.0, reference.effect_se or 0.0
     if not se > REFERENCE_READS * (numbers.effect_se or 0.0):
         found.append("reference ignores context")
+    bound = reference.scale * (effect + REFERENCE_BOUND * se)
     if reference.p_value <= REFERENCE_LEVEL:
         found.append("reference prefers it")
+    elif reference.p_value >= 1 - REFERENCE_LEVEL and effect < 0:
+        found.append("reference prefers the reverse")
     # Written so that what is not a number settles nothing.
-    elif not effect + REFERENCE_BOUND * se < REFERENCE_SHARE * (numbers.effect or 0.0):
+    elif not bound < REFERENCE_SHARE * (numbers.effect or 0.0):
         found.append("reference may share it")
     if not n * reference.difference_p <= CONTAMINATED_LEVEL:
         found.append("reference too close")

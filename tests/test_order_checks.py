@@ -11,7 +11,7 @@ import pytest
 import jaxcontam
 from jaxcontam import Audit
 from jaxcontam.cli import main
-from jaxcontam.commands.outcome import print_checks
+from jaxcontam.report.outcome import print_checks
 from jaxcontam.results import Pretest
 from jaxcontam.terminal import Terminal
 from tests.stub_models import opened_stub

@@ -6,6 +6,8 @@ import importlib.metadata
 import re
 import subprocess
 import sys
+import sysconfig
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -80,6 +82,35 @@ def test_wheel_holds_every_file_of_the_package_and_its_licence(wheel):
     metadata = zipfile.ZipFile(wheel).read(f"{info}/METADATA").decode()
     assert "\nLicense-Expression: Apache-2.0\n" in metadata
     assert "\nRequires-Python: >=3.11\n" in metadata
+
+
+@pytest.mark.slow
+def test_what_is_released_installs_and_runs_in_a_fresh_environment(tmp_path):
+    """The sdist, the wheel that is built from it, and the command that it installs."""
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir"]
+    subprocess.run([*build, tmp_path, ROOT], check=True, capture_output=True)
+    (sdist,), (wheel,) = tmp_path.glob("*.tar.gz"), tmp_path.glob("*.whl")
+    assert sdist.name == f"jaxcontam-{jaxcontam.__version__}.tar.gz"
+    with tarfile.open(sdist) as archive:
+        top = {name.split("/")[1] for name in archive.getnames() if "/" in name}
+    assert {"README.md", "LICENSE", "pyproject.toml", "jaxcontam", "tests"} <= top
+    home = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", home], check=True)
+    # Dependencies of this environment behind those of the fresh one: no network.
+    (site,) = home.glob("lib/python*/site-packages")
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    pip = [home / "bin/python", "-m", "pip", "install", "--no-deps", "--no-index"]
+    subprocess.run([*pip, wheel], check=True, capture_output=True)
+    done = subprocess.run(
+        [home / "bin/jaxcontam", "methods", "direction"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "reversibility" in done.stdout
+    (installed,) = site.glob("jaxcontam-*.dist-info")
+    assert "jaxcontam/cli.py" in (installed / "RECORD").read_text()
 
 
 def test_citation_file_has_what_its_format_asks_and_the_version_of_the_package():

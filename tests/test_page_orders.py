@@ -8,14 +8,15 @@ from html import unescape
 import numpy as np
 import pytest
 
+from jaxcontam.analyses.method_notes import method_words
 from jaxcontam.analyses.saved import write_files
-from jaxcontam.commands.outcome import print_outcome
 from jaxcontam.report.order_words import (
     own_order_rows,
     own_order_sentence,
     reference_sentence,
     side_by_side,
 )
+from jaxcontam.report.outcome import print_outcome
 from jaxcontam.results import Evidence, Pretest, ReferenceResult, UnscoredFile
 from jaxcontam.stats.direction import needed_pairs, runs_of
 from jaxcontam.stats.pair_statistic import PairStrata
@@ -163,6 +164,10 @@ def test_reference_stands_beside_the_model(tmp_path):
     alike = dataclasses.replace(REFERENCE, difference_p=0.3)
     row = dataclasses.replace(row, reference=alike)
     assert "may be chance" in (reference_sentence(row) or "")
+    assert "count 1.3 times" in (reference_sentence(row) or "")
+    # What is shown as once is no scale.
+    hardly = dataclasses.replace(row, reference=dataclasses.replace(alike, scale=1.04))
+    assert "times" not in (reference_sentence(hardly) or "")
     assert reference_sentence(order_result()) is None
 
 
@@ -219,7 +224,8 @@ def test_file_that_was_not_scored_is_on_the_page(tmp_path):
 def printed(rows, width=80):
     out = io.StringIO()
     console = Terminal(file=out, width=width)
-    print_outcome(list(rows), ("audit", "model", "boolq.jsonl"), console)
+    command = ("audit", "model", "boolq.jsonl")
+    print_outcome(list(rows), command, method_words(), console)
     return out.getvalue()
 
 

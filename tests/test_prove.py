@@ -363,3 +363,19 @@ def test_same_seed_gives_the_same_numbers(save, prove):
     assert first == again
     assert first["p_monte_carlo"] != other["p_monte_carlo"]
     assert first["p_value"] == other["p_value"]
+
+
+def test_a_report_of_other_words_is_not_replaced_unasked(tmp_path, capsys):
+    np.save(tmp_path / "m.npy", np.eye(12, 4))
+    words = ["prove", str(tmp_path / "m.npy"), "--out", str(tmp_path / "out")]
+    report = tmp_path / "out" / "report.json"
+    assert main(words) == main(words) == 0
+    before = report.read_bytes()
+    capsys.readouterr()
+    assert main([*words, "--seed", "1"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"jaxcontam: error: {tmp_path / 'out'}: holds the report of")
+    assert said.endswith("--overwrite replaces it\n")
+    assert report.read_bytes() == before
+    assert main([*words, "--seed", "1", "--overwrite"]) == 0
+    assert json.loads(report.read_text())["seed"] == 1

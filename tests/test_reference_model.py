@@ -13,6 +13,7 @@ from jaxcontam import Audit
 from jaxcontam.cli import main
 from jaxcontam.commands import audit as audit_command
 from jaxcontam.commands.verify_orders import verify_report
+from jaxcontam.methods.adjacency import METHOD as ADJACENCY
 from jaxcontam.methods.direction import METHOD as DIRECTION
 from jaxcontam.methods.reference_model import loglik_gap, reference_result
 from jaxcontam.report.document import (
@@ -59,8 +60,11 @@ def follower(path, tokenizer):
     return bigrams(table)
 
 
-def audited(file, tokenizer, out, target, reference, *, effort):
+def audited(file, tokenizer, out, target, reference, *, effort, context=None):
     """Audit the file by one stub beside another one; returns the report."""
+    older = opened_stub("older", reference, tokenizer)
+    if context is not None:
+        older = dataclasses.replace(older, context=context)
     command = Audit(
         model="target",
         benchmark=(file,),
@@ -73,7 +77,7 @@ def audited(file, tokenizer, out, target, reference, *, effort):
         patch.setattr(
             audit_command,
             "open_for",
-            lambda _, name, **__: opened_stub(name, reference, tokenizer),
+            lambda *_, **__: older,
         )
         return command.run_on(lambda: opened_stub("target", target, tokenizer))
 
@@ -119,51 +123,71 @@ def test_reference_that_sees_nothing_leaves_the_proof_and_its_difference(
     assert verify_report(tmp_path) == ([], 2)
 
 
-def test_a_reference_that_reads_alike_but_gains_less_explains_as_much():
-    """Half of every score leaves no difference; memory of the target sets no scale."""
-    rng = np.random.default_rng(4)
-    orders = np.arange(320, dtype=np.int32).reshape(40, 1, 8)
-    pairs_QKSS = rng.normal(size=(1, 40, 8, 8)) * (1 - np.eye(8))
-    foretold_QKSS = pairs_QKSS + np.eye(8, k=1)
-    evidence = Evidence(
-        orders=orders,
-        pairs=foretold_QKSS,
-        reference_pairs=foretold_QKSS / 2,
+def forty_strata(pairs_KSS, reference_KSS):
+    """Evidence of forty strata of eight examples, all pairs."""
+    return Evidence(
+        orders=np.arange(320, dtype=np.int32).reshape(40, 1, 8),
+        pairs=pairs_KSS[None],
+        reference_pairs=reference_KSS[None],
         first_tokens=np.array([-1]),
         codes=np.zeros((40, 8), np.int64),
         runs=np.repeat([[0, 1]], 40, axis=0).repeat(4, axis=1),
     )
 
-    def beside(**changes):
-        changed = dataclasses.replace(evidence, **changes)
-        return reference_result(
-            DIRECTION,
-            changed,
-            name="old",
-            fingerprint="",
-            seed=0,
-            content_digest="sha256:0",
-        )
 
-    found = beside()
+def beside(evidence, method=DIRECTION):
+    """What the reference of some evidence shows."""
+    return reference_result(
+        method,
+        evidence,
+        name="old",
+        fingerprint="",
+        seed=0,
+        content_digest="sha256:0",
+    )
+
+
+def test_a_reference_that_reads_alike_but_gains_less_explains_as_much():
+    """Half of every score leaves no difference; memory of the target sets no scale."""
+    rng = np.random.default_rng(4)
+    pairs_KSS = rng.normal(size=(40, 8, 8)) * (1 - np.eye(8))
+    foretold_KSS = pairs_KSS + np.eye(8, k=1)
+    found = beside(forty_strata(foretold_KSS, foretold_KSS / 2))
     assert found.scale == pytest.approx(2.0)
     assert found.difference == pytest.approx(0.0, abs=1e-12)
     assert found.difference_p == 1.0
     # One boundary in three remembered, with 30 nats: the scale is that of the rest.
-    memory_QKSS = 30.0 * (rng.random((1, 40, 8, 8)) < 1 / 3) * np.eye(8, k=1)
-    found = beside(pairs=pairs_QKSS + memory_QKSS, reference_pairs=pairs_QKSS / 2)
+    memory_KSS = 30.0 * (rng.random((40, 8, 8)) < 1 / 3) * np.eye(8, k=1)
+    found = beside(forty_strata(pairs_KSS + memory_KSS, pairs_KSS / 2))
     assert found.scale == pytest.approx(2.0)
     assert found.difference_p < 1e-6
-    # Turned runs are as likely under the null, so that they must not change it.
-    turned = np.array([0, 1, 2, 3, 7, 6, 5, 4])
-    noisy_QKSS = rng.normal(size=pairs_QKSS.shape) * (1 - np.eye(8))
-    turn = beside(
-        pairs=3 * noisy_QKSS[..., turned, :][..., turned],
-        reference_pairs=foretold_QKSS[..., turned, :][..., turned] / 2,
-    )
-    assert turn.scale == pytest.approx(beside(pairs=3 * noisy_QKSS).scale)
     # Larger scores of a reference stay as they are.
-    assert beside(reference_pairs=foretold_QKSS * 2).scale == 1.0
+    assert beside(forty_strata(foretold_KSS, foretold_KSS * 2)).scale == 1.0
+
+
+@pytest.mark.parametrize(
+    ("method", "order"),
+    [(DIRECTION, [0, 1, 2, 3, 7, 6, 5, 4]), (ADJACENCY, [3, 0, 7, 1, 5, 2, 6, 4])],
+)
+def test_no_order_that_is_compared_changes_the_scale(method, order):
+    """One stratum stands otherwise: as likely under the null, so the same scale."""
+    rng = np.random.default_rng(5)
+    model_KSS, reference_KSS = rng.normal(size=(2, 40, 8, 8)) * (1 - np.eye(8))
+    turned = []
+    for scores_KSS in (model_KSS * 3, reference_KSS):
+        other_KSS = scores_KSS.copy()
+        other_KSS[:1] = other_KSS[:1, order][..., order]
+        turned.append(other_KSS)
+    found = beside(forty_strata(model_KSS * 3, reference_KSS), method)
+    assert found.scale > 2.0
+    assert beside(forty_strata(*turned), method).scale == pytest.approx(found.scale)
+
+
+def test_a_reference_that_ignores_context_is_not_scaled_by_its_rounding():
+    rng = np.random.default_rng(6)
+    model_KSS = rng.normal(size=(40, 8, 8)) * (1 - np.eye(8))
+    alone_KSS = rng.normal(-60, 5, size=(40, 1, 8)) * (1 - np.eye(8))
+    assert beside(forty_strata(model_KSS, alone_KSS)).scale == 1.0
 
 
 @pytest.fixture(scope="module")
@@ -172,6 +196,15 @@ def both_prefer(file, tokenizer, tmp_path_factory):
     out, seen = tmp_path_factory.mktemp("both"), follower(file, tokenizer)
     audited(file, tokenizer, out, seen, seen, effort="quick")
     return out
+
+
+def test_a_reference_that_reads_less_of_an_example_is_told(file, tokenizer, tmp_path):
+    scorer = random_bigrams(5)
+    document = audited(
+        file, tokenizer, tmp_path, scorer, scorer, effort="quick", context=40
+    )
+    ((warning,),) = [row["warnings"] for row in document["results"]]
+    assert warning.startswith("older, the reference model, reads 60 of 60 examples cut")
 
 
 def test_reference_that_prefers_the_order_leaves_no_proof(both_prefer):
@@ -244,7 +277,16 @@ def test_forged_reference_is_found(both_prefer, tmp_path, change, arrays, fault)
     assert fault in forged(out, change, arrays)
 
 
-def test_reference_of_a_test_that_has_none_is_refused(capsys):
-    words = ["audit", "m", "x.txt", "--reference", "older", "--tests", "stratified"]
-    assert main(words) == 2
-    assert "--reference goes with direction or adjacency" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--tests", "stratified"], "--reference goes with direction or adjacency"),
+        (
+            ["--first-tokens", "auto"],
+            "--reference does not go with --first-tokens auto",
+        ),
+    ],
+)
+def test_reference_of_what_takes_none_is_refused(flags, says, capsys):
+    assert main(["audit", "m", "x.txt", "--reference", "older", *flags]) == 2
+    assert says in capsys.readouterr().err

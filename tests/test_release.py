@@ -324,6 +324,7 @@ def test_audit_of_a_released_file_assumes_nothing_of_it(pulse, tmp_path, capsys)
     assert secret not in "".join([*written, said.out, said.err])
     assert main(["verify", str(out)]) == 0
     capsys.readouterr()
+    words[-1] = str(tmp_path / "other")
     assert main([*words, str(path), "--seed-file", str(seed)]) == 2
     assert capsys.readouterr().err == (
         f"jaxcontam: error: {path}: not the file that {seed} released (the same "

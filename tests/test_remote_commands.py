@@ -180,6 +180,7 @@ def test_scores_that_read_the_whole_distribution_are_left_out_or_refused(
     assert any(
         "min_k_pp, surp, gap_k left out" in w for w in document["study"]["warnings"]
     )
+    ids = (*ids[:-1], tmp_path / "other")
     said = refused(capsys, "membership", served.word, *where, *ids, "--scores", "surp")
     assert "surp: needs log-probabilities of the whole vocabulary" in said
     said = refused(

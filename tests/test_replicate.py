@@ -160,7 +160,7 @@ def test_a_sheet_that_people_filled_in_is_read_back(recorded, tmp_path):
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-    assert main([*words, "--annotated", str(filled)]) == 0
+    assert main([*words, "--annotated", str(filled), "--overwrite"]) == 0
     found = results(out)
     assert found["judge_human"]["n_exact"] == 0
     assert found["judge_local"]["agreement"] == 0.8

@@ -108,7 +108,9 @@ def test_dry_run_says_what_would_be_scored_and_writes_nothing(
     assert main([*words, "--dry-run", "--json"]) == 0
     before = json.loads(capsys.readouterr().out)
     assert sorted(tmp_path.rglob("*")) == files
-    assert [test["method"] for test in before["tests"]] == ["adjacency"]
+    # Direction, which decides, is read from the same pairs.
+    assert [test["method"] for test in before["tests"]] == ["direction", "adjacency"]
+    assert before["tests"][0]["n_sequences"] == before["tests"][0]["n_targets"] == 0
     assert before["minutes"] > 0
     for test in before["tests"]:
         assert 0 < test["mde_low"] < test["mde_high"]
@@ -120,11 +122,12 @@ def test_dry_run_says_what_would_be_scored_and_writes_nothing(
     assert path.stat().st_size - head == round(
         1000 * sum(test["store_kb"] for test in before["tests"])
     )
-    # Direction is read from the same pairs.
-    scored = [row for row in document["results"] if row["method"] == "adjacency"]
-    for test, row in zip(before["tests"], scored, strict=True):
-        assert test["n_targets"] - test["n_cached"] == row["tokens_scored"]
+    scored = {row["method"]: row for row in document["results"]}
+    for test in before["tests"]:
+        row = scored[test["method"]]
         assert 10 ** test["log10_p_floor"] == pytest.approx(row["p_floor"])
+        if test["n_sequences"]:
+            assert test["n_targets"] - test["n_cached"] == row["tokens_scored"]
     capsys.readouterr()
     assert main([*words, "--out", str(out), "--dry-run"]) == 0
     said = capsys.readouterr().out

@@ -244,7 +244,7 @@ def test_a_refused_request_is_counted_and_asked_again_only_if_wanted(
             assert main(["verify", str(tmp_path)]) == 0
         n_asked = len(asked)
         refused.clear()
-        assert main([*words, "--retry-refused"]) == 0
+        assert main([*words, "--retry-refused", "--overwrite"]) == 0
         assert len(asked) == n_asked + 1
     assert judge_row(tmp_path)["n_refused"] == 0
 
@@ -259,7 +259,7 @@ def test_a_judge_that_refuses_everything_stops_at_once(finished, capsys):
     words, _, _ = finished
     refusal = 400, {"error": {"message": "no such setting"}}
     with serving(lambda *_: refusal) as (url, seen):
-        assert main([*words, "--judge", f"api:{url}#m"]) == 2
+        assert main([*words, "--overwrite", "--judge", f"api:{url}#m"]) == 2
         assert len(seen) == 2
     assert "(no such setting), whatever it is asked" in capsys.readouterr().err
 

@@ -167,6 +167,21 @@ def suspected(method="direction", log10_p=-6.0, **changes):
             "foretold by reading: it prefers the order, too, p <= 1.0e-4.",
         ),
         (
+            # 0.06 + 1.645 x 0.05 is below half of 0.3, three times as much is not.
+            [
+                suspected(
+                    reference=dataclasses.replace(reference(0.3), effect=0.06, scale=3)
+                )
+            ],
+            ["reference may share it"],
+            "its own effect, 0.06 ± 0.05 times 3, may be more than 50%",
+        ),
+        (
+            [suspected(reference=dataclasses.replace(reference(0.995), effect=-0.2))],
+            ["reference prefers the reverse"],
+            "it prefers the order reversed, so the file is not as good backwards",
+        ),
+        (
             [suspected(reference=dataclasses.replace(reference(1.0), effect_se=0.0))],
             ["reference ignores context"],
             "its scores hardly depend on what stands before",

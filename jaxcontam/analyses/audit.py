@@ -154,9 +154,10 @@ class AuditResult:
         return audit_figure(rows)
 
     def __repr__(self) -> str:
+        from jaxcontam.analyses.method_notes import method_words
         from jaxcontam.report.notebook import summary_text
 
-        return summary_text(self.report)
+        return summary_text(self.report, method_words())
 
     def _repr_html_(self) -> str:
         from jaxcontam.report.notebook import summary_html

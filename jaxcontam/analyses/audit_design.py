@@ -186,6 +186,12 @@ class AuditDesign:
                 "--reference goes with direction or adjacency",
                 hint="--tests direction",
             )
+        if len(first_token_choices(self.first_tokens)) > 1:
+            # Each model would choose its own number, and effects of two are compared.
+            raise InputError(
+                f"--reference does not go with --first-tokens {self.first_tokens}",
+                hint="name one number, or all",
+            )
 
 
 def chosen_tests(tests: str | None, *, effort: str, known: bool) -> tuple[str, ...]:

@@ -176,16 +176,26 @@ def with_reference(
         seed: The run's seed.
     """
     of_reference = {
-        (result.benchmark, result.method): evidence for result, evidence in reference
+        (one.benchmark, one.method): (one, evidence) for one, evidence in reference
     }
     found: list[Row] = []
     for result, evidence in rows:
         method = METHODS.get(result.method)
-        other = of_reference.get((result.benchmark, result.method))
-        if isinstance(method, PairMethod) and evidence is not None and other:
+        theirs, other = of_reference.get(
+            (result.benchmark, result.method), (None, None)
+        )
+        if isinstance(method, PairMethod) and evidence is not None and theirs and other:
             evidence = dataclasses.replace(evidence, reference_pairs=other.pairs)
+            warnings = result.warnings
+            if theirs.n_cut > result.n_cut:
+                warnings += (
+                    f"{info.name}, the reference model, reads {theirs.n_cut} of "
+                    f"{theirs.n_examples} examples cut to its context, so it may miss "
+                    "what the model reads: --max-example-tokens cuts both alike",
+                )
             result = dataclasses.replace(
                 result,
+                warnings=warnings,
                 reference=reference_result(
                     method,
                     evidence,

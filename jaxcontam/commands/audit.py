@@ -10,6 +10,7 @@ from tyro.conf import Positional
 
 from jaxcontam.analyses.audit import AuditResult, ReadyAudit, run_audit
 from jaxcontam.analyses.audit_design import AuditDesign
+from jaxcontam.analyses.method_notes import method_words
 from jaxcontam.analyses.order_files import (
     AuditFiles,
     CheckedFiles,
@@ -21,13 +22,13 @@ from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.device_flags import ScoringFlags, open_for
 from jaxcontam.commands.dry_run import dry_run
 from jaxcontam.commands.flags import flags_of, report_name, shared_store
-from jaxcontam.commands.outcome import print_checks, print_outcome, print_unscored
 from jaxcontam.commands.publish import shown
 from jaxcontam.errors import InputError
 from jaxcontam.processes import is_first
 from jaxcontam.progress import progress_bar, waiting_for
 from jaxcontam.report.document import REPORT_NAME, make_folder, read_report
 from jaxcontam.report.order_page import looks_sentence
+from jaxcontam.report.outcome import print_checks, print_outcome, print_unscored
 from jaxcontam.results import OrderResult, Report
 from jaxcontam.terminal import Terminal, json_text, visible
 
@@ -58,6 +59,8 @@ class Audit(ScoringFlags, AuditDesign):
     out: Path | None = None
     """Folder for the report (default: runs/audit/MODEL-BENCHMARK-DIGEST, the digest of
     all that decides the result)."""
+    overwrite: bool = False
+    """Replace the report of another run in --out; scores and answers are kept."""
     dry_run: bool = False
     """Say what would be scored, how long it takes and what it could find; no scores."""
     price_per_hour: float | None = None
@@ -94,7 +97,7 @@ class Audit(ScoringFlags, AuditDesign):
         if is_first():
             console = Terminal(stderr=True)
             print_checks(checked.pretests, console)
-            print_unscored(checked.unscored, command, console)
+            print_unscored(checked.unscored, command, method_words(), console)
         target = reference = None
         if checked.benchmarks:
             with waiting_for("opening the model and planning"):
@@ -108,6 +111,7 @@ class Audit(ScoringFlags, AuditDesign):
                 return dry_run(
                     target.tests,
                     target.scorer,
+                    names=self.test_names,
                     price_per_hour=self.price_per_hour,
                     budget=self.api_options.limits,
                     as_json=self.json,
@@ -164,7 +168,8 @@ class Audit(ScoringFlags, AuditDesign):
 
         def show(console: Terminal) -> None:
             if result.results:
-                print_outcome(list(result.results), result.report.command, console)
+                found, said = list(result.results), result.report.command
+                print_outcome(found, said, method_words(), console)
             if earlier := result.report.earlier:
                 console.say(looks_sentence(earlier))
 

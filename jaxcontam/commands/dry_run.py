@@ -5,8 +5,10 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jaxcontam.analyses.scored import has_all_pairs
 from jaxcontam.commands.plan import floor_text
 from jaxcontam.errors import InputError
+from jaxcontam.methods import direction
 from jaxcontam.methods.layouts import PairLayout
 from jaxcontam.methods.method import PairMethod, SequentialMethod
 from jaxcontam.methods.options import PlannedOptions
@@ -44,7 +46,8 @@ class TestEstimate:
     """What one test would cost.
 
     Attributes:
-        n_sequences: Distinct sequences, or pairs.
+        n_sequences: Distinct sequences, or pairs; 0 for direction beside a test whose
+            pairs tell it.
         n_targets: Target tokens.
         n_cached: How many of them the store holds, or will hold after the tests
             before this one.
@@ -93,6 +96,7 @@ def dry_run(
     planned: Sequence[PlannedTest | PlannedOptions],
     scorer: SequenceScorer,
     *,
+    names: Sequence[str],
     price_per_hour: float | None,
     budget: Budget,
     as_json: bool,
@@ -112,11 +116,12 @@ def dry_run(
             found = estimate_tests(
                 planned,
                 scorer,
+                names=names,
                 price_per_hour=price_per_hour,
                 compiled_in=compiled_in(),
             )
         else:
-            found = estimate_tests(planned, scorer, budget=budget)
+            found = estimate_tests(planned, scorer, names=names, budget=budget)
     print_estimate(found, Terminal(), as_json=as_json)
     return dataclasses.asdict(found)
 
@@ -125,11 +130,22 @@ def estimate_tests(
     planned: Sequence[PlannedTest | PlannedOptions],
     scorer: Scorer | RemoteScorer,
     *,
+    names: Sequence[str] = (),
     price_per_hour: float | None = None,
     compiled_in: str | None = None,
     budget: Budget | None = None,
 ) -> Estimate:
-    """Cost of planned tests; times a batch of each kind, and scores none of theirs."""
+    """Cost of planned tests; times a batch of each kind, and scores none of theirs.
+
+    Args:
+        planned: Tests that score something.
+        scorer: Their model.
+        names: All tests that were asked for: direction may be read from the pairs of
+            another one.
+        price_per_hour: See `Estimate`.
+        compiled_in: See `Estimate`.
+        budget: What may be sent to a server.
+    """
     tests = []
     positions: collections.Counter[tuple[int, ...]] = collections.Counter()
     promised: set[bytes] = set()
@@ -138,21 +154,17 @@ def estimate_tests(
         is_alone = n_of_pairs == 1 and isinstance(test.layout, PairLayout)
         cost = test.layout.cost(scorer, None if is_alone else promised)
         positions += cost.positions
-        mde_low, mde_high = _mde_range(test)
-        tests.append(
-            TestEstimate(
-                benchmark=test.benchmark.name,
-                method=test.method.name,
-                n_sequences=test.layout.n_scored,
-                n_targets=cost.n_targets,
-                n_cached=cost.n_cached,
-                store_kb=cost.store_bytes / 1000,
-                log10_p_floor=_log10_p_floor(test),
-                may_stop=isinstance(test.method, SequentialMethod),
-                mde_low=mde_low,
-                mde_high=mde_high,
-            )
+        own = dataclasses.replace(
+            _free_estimate(test),
+            n_sequences=test.layout.n_scored,
+            n_targets=cost.n_targets,
+            n_cached=cost.n_cached,
+            store_kb=cost.store_bytes / 1000,
         )
+        rows = [own]
+        if direction.METHOD.name in names and has_all_pairs(test.method):
+            rows.append(_free_estimate(_direction_of(test)))
+        tests += sorted(rows, key=lambda row: names.index(row.method) if names else 0)
     if isinstance(scorer, RemoteScorer):
         assert isinstance(scorer.prompts, CountedPrompts)
         requests = planned_requests(positions, scorer.prompts, budget or Budget())
@@ -167,6 +179,31 @@ def estimate_tests(
         price=None if price_per_hour is None else price_per_hour * seconds / 3600,
         compiled_in=compiled_in,
     )
+
+
+def _free_estimate(test: PlannedTest | PlannedOptions) -> TestEstimate:
+    """What a test could find, at no cost."""
+    mde_low, mde_high = _mde_range(test)
+    return TestEstimate(
+        benchmark=test.benchmark.name,
+        method=test.method.name,
+        n_sequences=0,
+        n_targets=0,
+        n_cached=0,
+        store_kb=0.0,
+        log10_p_floor=_log10_p_floor(test),
+        may_stop=isinstance(test.method, SequentialMethod),
+        mde_low=mde_low,
+        mde_high=mde_high,
+    )
+
+
+def _direction_of(test: PlannedTest | PlannedOptions) -> PlannedTest:
+    """The direction test that is read from the pairs of another one."""
+    assert isinstance(test, PlannedTest) and isinstance(test.layout, PairLayout)
+    method = direction.METHOD
+    layout = dataclasses.replace(test.layout, statistic=method.statistic)
+    return dataclasses.replace(test, method=method, layout=layout)
 
 
 def _seconds(scorer: Scorer, positions: Mapping[tuple[int, ...], int]) -> float:
@@ -200,6 +237,10 @@ def print_estimate(found: Estimate, console: Terminal, *, as_json: bool) -> None
     if early := [test.method for test in found.tests if test.may_stop]:
         names = ", ".join(dict.fromkeys(early))
         console.print(f"\nThat is the most for {names}: it may stop long before.")
+    if read := [test for test in found.tests if not test.n_sequences]:
+        console.print(
+            f"\n{read[0].method} reads the same scores: it costs nothing more."
+        )
     if any(test.mde_low is not None for test in found.tests):
         console.print(
             "\nMDE: smallest gain in nats a boundary that is found with power 0.8 at "
@@ -207,6 +248,11 @@ def print_estimate(found: Estimate, console: Terminal, *, as_json: bool) -> None
             f"million parameters ({SD_OF_ORDERS[0]:g} to {SD_OF_ORDERS[1]:g} nats in "
             f"whole orders, {SD_OF_PAIRS[0]:g} to {SD_OF_PAIRS[1]:g} in pairs). This "
             "model may differ: the report says what it was."
+        )
+    if any(test.mde_low is None for test in found.tests):
+        console.print(
+            "\nMDE -: not known before scoring. It is planned for orders of examples "
+            "without groups, where the design can reach p <= 0.001."
         )
     if found.requests is not None or found.minutes is None:
         words = "" if found.requests is None else sending_words(found.requests)

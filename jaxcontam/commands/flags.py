@@ -21,7 +21,7 @@ STORE_DIR = "store"
 """Folder of scores under `--out`."""
 
 # Fields that change what is printed, or where, and not what is computed.
-_PRINTING = {"json", "shard"}
+_PRINTING = {"json", "shard", "overwrite"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,6 +43,8 @@ class ReportFlags(Flags):
     """Seeds every draw: folds, resamples, samples."""
     out: Path | None = None
     """Folder for the report (default: runs/COMMAND/NAME-DIGEST)."""
+    overwrite: bool = False
+    """Replace the report of another run in --out; scores and answers are kept."""
     json: bool = False
     """Print the report on standard output instead of the table."""
 
@@ -183,6 +185,40 @@ def report_folder(
     out = command.out or Path("runs") / name / f"{model.name}-{digest[7:15]}"
     make_folder(out)
     return out
+
+
+def keep_other_report(name: str, command: Any) -> None:
+    """Refuse to replace a report that other words made, before anything slow.
+
+    Args:
+        name: The command's.
+        command: Parsed; without `--out` its folder's name already tells runs apart.
+
+    Raises:
+        InputError: If `--out` holds such a report and `--overwrite` was not given.
+    """
+    from jaxcontam.report.document import REPORT_NAME, read_document
+    from jaxcontam.report.provenance import command_line
+
+    out = getattr(command, "out", None)
+    if out is None or getattr(command, "dry_run", False):
+        return
+    if getattr(command, "overwrite", True) or not (out / REPORT_NAME).is_file():
+        return
+    own = [name]
+    for field in dataclasses.fields(command):
+        value = getattr(command, field.name)
+        if tyro.conf.Positional in getattr(field.type, "__metadata__", ()) and value:
+            own += map(str, value if isinstance(value, tuple) else [value])
+    own += flags_of(command)
+    document = read_document(out / REPORT_NAME)
+    found = list(map(str, document.get("command", ())))
+    # A file that was refused has no result to lose.
+    if document.get("results") and sorted(found) != sorted(own):
+        raise InputError(
+            f"{out}: holds the report of another run ({command_line(found)})",
+            hint="--out names another folder; --overwrite replaces it",
+        )
 
 
 def flags_of(command: Any) -> tuple[str, ...]:

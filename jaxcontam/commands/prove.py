@@ -39,6 +39,8 @@ class Prove:
     """Seeds the Monte Carlo cross-check."""
     out: Path | None = None
     """Folder for report.json (default: runs/prove/NAME-DIGEST)."""
+    overwrite: bool = False
+    """Replace the report of another run in --out."""
     json: bool = False
     """Print the report on standard output instead of the table."""
 

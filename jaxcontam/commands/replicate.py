@@ -56,7 +56,7 @@ from jaxcontam.terminal import Terminal
 _WITH_RECORDED = {
     *("recorded", "control", "judge", "bleurt", "embedding_model", "annotated"),
     *("concurrency", "budget", "price_in", "price_out", "retry_refused"),
-    *("seed", "out", "json"),
+    *("seed", "out", "overwrite", "json"),
 }
 _bar = functools.partial(progress_bar, unit="answers/s")
 

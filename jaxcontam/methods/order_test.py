@@ -234,6 +234,7 @@ def order_result(
         pretests=pretests,
         warnings=(
             *_warnings(planned),
+            *[_ALL_ALIKE] * numbers.all_alike,
             *(test.note for test in pretests if test.note is not None),
         ),
         copies=copies,
@@ -254,6 +255,12 @@ def assumed_null(
     return restricted_null(
         method.null, grouped=group_field is not None, blocks=block_field is not None
     )
+
+
+_ALL_ALIKE = (
+    "all orders score the same: check that the model is given what stands before an "
+    "example"
+)
 
 
 def _warnings(planned: PlannedTest) -> tuple[str, ...]:

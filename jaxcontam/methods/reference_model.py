@@ -31,7 +31,8 @@ def reference_result(
     stratum, exact under the same null, and blind to order that both models see. A
     smaller model sees it, but gains fewer nats: so the reference's matrix is first
     multiplied by `scale`, where its scores vary less with the context than the
-    target's.
+    target's: after later runs, or after any example where all orders are compared, so
+    that no order under test changes it.
 
     Args:
         method: Method of the target.
@@ -54,7 +55,8 @@ def reference_result(
     method = dataclasses.replace(method, locates=False)
     of_reference = dataclasses.replace(evidence, pairs=evidence.reference_pairs)
     # Of all tokens, which the last number of first tokens is.
-    scale = max(1.0, _ratio(_spread(evidence), _spread(of_reference)))
+    spread = _spread(evidence, whole=method.whole)
+    scale = max(1.0, _ratio(spread, _spread(of_reference, whole=method.whole)))
     own, difference = (
         method.numbers(one, grouped=False, seed=seed, content_digest=content_digest)
         for one in (
@@ -80,8 +82,10 @@ def reference_result(
     )
 
 
-def _spread(evidence: Evidence) -> float | None:
+def _spread(evidence: Evidence, *, whole: bool) -> float | None:
     strata = pair_strata(evidence)
+    if whole:
+        return backward_spread(strata.matrices(-1), None)
     runs = [
         runs_S[:size] for runs_S, size in zip(strata.runs, strata.sizes, strict=True)
     ]

@@ -209,8 +209,13 @@ def comparison_sentences(tests: Sequence[ComparedTest], level: float) -> list[st
     models = _count(_names(tests, "model_fingerprint"), "model")
     lines.append(
         f"{len(tests)} tests were made: {benchmarks}, {models}. Verdicts are those of "
-        "the reports, each corrected for its own benchmarks alone. Corrected for all "
-        f"{len(tests)} tests (Holm), {kept} of {len(found)} with the "
+        "the reports, each corrected for its own benchmarks alone. "
+    )
+    if not found:
+        lines[-1] += "None has the strongest verdict."
+        return lines
+    lines[-1] += (
+        f"Corrected for all {len(tests)} tests (Holm), {kept} of {len(found)} with the "
         f"strongest verdict stay at or below {level:g}."
     )
     if n_unable := sum(test.p_adjusted_floor > level for test in found):

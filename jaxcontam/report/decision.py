@@ -39,6 +39,7 @@ _UNKNOWN = "nobody knows that the order was drawn at random, nor how it came abo
 OF_REFERENCE: tuple[Reason, ...] = (
     "reference ignores context",
     "reference prefers it",
+    "reference prefers the reverse",
     "reference may share it",
     "reference too close",
 )
@@ -258,13 +259,17 @@ def _unsettled(file: AuditedFile) -> list[str]:
     differs = reference.difference_p
     if differs <= CONTAMINATED_LEVEL:
         need += " once it is counted for every file"
+    # To the digits that are shown.
+    times = "" if (shown := f"{reference.scale:.2g}") == "1" else f" times {shown}"
     words = {
         "reference ignores context": "its scores hardly depend on what stands before",
         "reference prefers it": f"it prefers the order, too, "
         f"{p_words(reference.log10_p)}",
+        "reference prefers the reverse": "it prefers the order reversed, so the file "
+        "is not as good backwards, as the test supposes",
         "reference may share it": f"its own effect, "
-        f"{effect_words(reference.effect, reference.effect_se)}, may be more than "
-        f"{REFERENCE_SHARE:.0%} of the model's, "
+        f"{effect_words(reference.effect, reference.effect_se)}{times}, may be "
+        f"more than {REFERENCE_SHARE:.0%} of the model's, "
         f"{effect_words(test.numbers.effect, test.numbers.effect_se)}",
         "reference too close": f"the difference has p = {plain_p(differs)}, "
         f"where {need} is needed",

@@ -9,9 +9,10 @@ from matplotlib.figure import Figure
 
 from jaxcontam.report.figure import GREY, ORANGE, STYLE
 from jaxcontam.report.numbers import effect_words
+from jaxcontam.report.outcome import print_outcome, print_unscored
 from jaxcontam.report.plots import draw_split
-from jaxcontam.report.table import print_results
 from jaxcontam.results import OrderResult, Report
+from jaxcontam.results.terms import Words
 from jaxcontam.terminal import Terminal
 
 # p-values below are drawn here.
@@ -48,14 +49,13 @@ def summary_html(report: Report) -> str:
     )
 
 
-def summary_text(report: Report) -> str:
-    """What a console shows: the table that `jaxcontam audit` prints, in 80 columns."""
+def summary_text(report: Report, words: Words) -> str:
+    """What `jaxcontam audit` prints, in 80 columns: table, notes, what to do."""
     page = io.StringIO()
     console = Terminal(file=page, width=80)
     if found := [row for row in report.results if isinstance(row, OrderResult)]:
-        print_results(found, console)
-    for file in report.unscored:
-        console.print(f"{file.benchmark}: {file.verdict}, not scored")
+        print_outcome(found, report.command, words, console)
+    print_unscored(report.unscored, report.command, words, console)
     return "\n".join(line.rstrip() for line in page.getvalue().splitlines())
 
 

@@ -25,6 +25,7 @@ from jaxcontam.report.order_words import (
 from jaxcontam.report.page import report_page
 from jaxcontam.report.page_words import ORDER, VERSIONS
 from jaxcontam.report.pictures import NullPicture
+from jaxcontam.report.plain_names import told
 from jaxcontam.report.plots import copies_plot, evidence_plot, null_plot, split_plot
 from jaxcontam.report.provenance import model_words
 from jaxcontam.report.reference import scale_sentence
@@ -95,15 +96,14 @@ _NEXT: dict[Verdict, str] = {
     "suspected": "look closer; its section says what could settle it",
     "invalid design": "the file's own order would convict a clean model; its section "
     "says what to run instead",
-    "inconclusive": "nothing can be said; ask with more examples, or with jaxcontam "
-    "membership and replicate, which see other traces",
+    "inconclusive": "nothing can be said; its section says why. Ask with more "
+    "examples, or with jaxcontam membership and replicate, which see other traces",
     "no evidence": "the published order left no trace, which clears nothing; jaxcontam "
     "membership and replicate see other traces",
 }
 _SILENT = ("no evidence", "inconclusive")
 # Sections of more files are folded.
 _MOST_OPEN = 3
-_MOST_NAMED = 5
 
 
 def order_page(
@@ -175,11 +175,8 @@ def _next(verdicts: dict[str, Verdict | None]) -> Items:
     lines: list[Text] = []
     for verdict, words in _NEXT.items():
         names = [name for name, found in verdicts.items() if found == verdict]
-        told = ", ".join(names[:_MOST_NAMED])
-        if len(names) > _MOST_NAMED:
-            told += f" and {len(names) - _MOST_NAMED} more"
         if names:
-            lines.append((Badge(verdict), f" {told}: {words}."))
+            lines.append((Badge(verdict), f" {told(names)}: {words}."))
     return Items(lines)
 
 

@@ -258,10 +258,11 @@ def reference_sentence(test: OrderResult) -> str | None:
         f"{effect_words(found.difference, found.difference_se)}, "
         f"{p_words(found.difference_log10_p, test.validity)}"
     )
-    if found.scale > 1:
+    # To the digits that are shown.
+    if (times := f"{found.scale:.2g}") != "1":
         said += (
             f" (what stands before changes the reference's scores less, so they count "
-            f"{found.scale:.2g} times)"
+            f"{times} times)"
         )
     more = "the model prefers the order more than the reference does"
     if found.difference_p > CONTAMINATED_LEVEL:
@@ -321,7 +322,7 @@ def _check_words(test: Pretest) -> str:
 
 
 def _why_inconclusive(test: OrderResult, own: ProofWords) -> str:
-    if test.numbers.effect_se == 0.0:
+    if test.numbers.all_alike:
         return f"the model scores all {own.versions} alike"
     if test.numbers.mde is None:
         return f"this design cannot reach p = 0.001; {own.more}"

@@ -1,4 +1,6 @@
-"""Names of pre-tests in words for people."""
+"""Names in words for people: of pre-tests, and of many files."""
+
+from collections.abc import Sequence
 
 _PLAIN = {
     "length_autocorrelation": "neighbours of like length",
@@ -34,6 +36,15 @@ _PLAIN = {
     "forward_translations": "examples beside their translations",
     "learned_direction": "a rule that tells which of two examples comes first",
 }
+
+
+_MOST_TOLD = 5
+
+
+def told(names: Sequence[str]) -> str:
+    """The first names of files, and how many more there are."""
+    rest = len(names) - _MOST_TOLD
+    return ", ".join(names[:_MOST_TOLD]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def plain_name(name: str) -> str:

@@ -181,4 +181,6 @@ class Advice:
             place = words.index(flag)
             del words[place : place + 2]
         words = [word for word in words if word not in switches]
-        return shlex.join(["jaxcontam", *words, *flags])
+        # Else it would stop before a report that other words made.
+        again = ["--overwrite"] * ("--out" in words)
+        return shlex.join(["jaxcontam", *words, *flags, *again])

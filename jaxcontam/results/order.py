@@ -159,7 +159,7 @@ class OrderNumbers:
         effect_se: Standard error of `effect`; None when one stratum and one order
             leave nothing to estimate it from.
         mde: Smallest effect found with power 0.8 at level 0.001; None if no effect
-            can be, because `p_floor` exceeds 0.001.
+            can be: `p_floor` exceeds 0.001, or every order scores the same.
         scores: How log-likelihoods became scores: `centred`, `studentised` or
             `double-centred`; `smaller p` where two tests became one.
         first_tokens: Counted tokens of each example, in pair tests, after those that
@@ -199,6 +199,13 @@ class OrderNumbers:
     local: Local | None = None
     neighbours: Neighbours | None = None
     log10_p_all_orders: float | None = None
+
+    @property
+    def all_alike(self) -> bool:
+        """Whether every order scores the same, up to rounding."""
+        # Else a low floor and a known spread give `mde`, which is of level 0.001.
+        is_low = (self.p_floor or 0.0) <= 0.001
+        return self.mde is None and self.effect_se is not None and is_low
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

@@ -20,6 +20,7 @@ Reason = Literal[
     "no reference",
     "reference ignores context",
     "reference prefers it",
+    "reference prefers the reverse",
     "reference may share it",
     "reference too close",
     "weak",
@@ -28,16 +29,17 @@ Reason = Literal[
 
 Its p-value is approximate; it needs a random order, and no test of direction stands
 beside it, or one that finds less; no reference model was asked, or the context changes
-none of its scores, or it prefers the order, too, or its own effect may be as much as
-`REFERENCE_SHARE` of the model's, or the difference of both may be chance; the p-value
-is too large.
+none of its scores, or it prefers the order, too, or the reverse, or its own effect may
+be as much as `REFERENCE_SHARE` of the model's, or the difference of both may be chance;
+the p-value is too large.
 """
 
 CONTAMINATED_LEVEL, SUSPECTED_LEVEL = 0.001, 0.05
 """Levels for the adjusted p-value."""
 
 REFERENCE_LEVEL = 0.01
-"""At this p-value of a reference model the file points forward by itself."""
+"""At this p-value of a reference model the file points forward by itself, at one less
+it backwards."""
 
 REFERENCE_SHARE, REFERENCE_BOUND = 0.5, 1.645
 """A silent reference has an effect below this share of the model's, with 95 %

@@ -180,7 +180,7 @@ def neighbours(matrices: Sequence[np.ndarray]) -> Neighbours | None:
 
 
 def backward_spread(
-    matrices: Sequence[np.ndarray], runs: Sequence[np.ndarray]
+    matrices: Sequence[np.ndarray], runs: Sequence[np.ndarray] | None
 ) -> float | None:
     """How much the scores of an example vary with what stands before it, in nats.
 
@@ -190,18 +190,28 @@ def backward_spread(
 
     Args:
         matrices: (S, S) pairs of each stratum, NaN where not scored.
-        runs: (S,) the run of each example, of each stratum.
+        runs: (S,) the run of each example, of each stratum; None takes all pairs, so
+            that no order of a stratum changes anything.
 
     Returns:
-        Root of the mean square over all strata; None if too few pairs were scored.
+        Mean absolute value over all strata, which a few wild scores move less than
+        they move a root mean square; 0 if it is rounding, None if too few pairs were
+        scored.
     """
-    squares, degrees = 0.0, 0
-    for pairs_SS, runs_S in zip(matrices, runs, strict=True):
-        behind_SS = _scored(pairs_SS) & (runs_S[:, None] > runs_S)
-        projection_PP = _projection(behind_SS)
-        squares += float(np.sum((projection_PP @ pairs_SS[behind_SS]) ** 2))
+    total, degrees, largest = 0.0, 0, 0.0
+    for k, pairs_SS in enumerate(matrices):
+        used_SS = _scored(pairs_SS)
+        if runs is not None:
+            used_SS &= runs[k][:, None] > runs[k]
+        projection_PP = _projection(used_SS)
+        pairs_P = pairs_SS[used_SS]
+        total += float(np.abs(projection_PP @ pairs_P).sum())
         degrees += round(float(np.trace(projection_PP)))
-    return math.sqrt(squares / degrees) if degrees else None
+        largest = max(largest, float(np.abs(pairs_P).max(initial=0.0)))
+    if not degrees:
+        return None
+    spread = total / degrees
+    return spread if spread > _ROUNDING * largest else 0.0
 
 
 def _scored(pairs_SS: np.ndarray) -> np.ndarray:

@@ -98,8 +98,7 @@ def direction_test(
         content_digest: `sha256:...` of the sorted example digests.
 
     Raises:
-        ValueError: If an entry is infinite, or pairs are missing on one side of a
-            reversal only.
+        ValueError: If an entry is infinite.
 
     Source:
         A group of reversals in the test of Oren et al., arXiv:2310.17623.

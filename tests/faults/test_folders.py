@@ -260,6 +260,7 @@ def test_an_interruption_while_a_report_is_written_keeps_the_old_one(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Path, "replace", interrupt)
-    assert main([str(word) for word in typed(files, out, seed=1)["prove"]]) == 130
+    again = [str(word) for word in typed(files, out, seed=1)["prove"]]
+    assert main([*again, "--overwrite"]) == 130
     assert "interrupted; run the same command again" in capsys.readouterr().err
     assert contents(out) == before

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-from jaxcontam.analyses.method_notes import method_words
 from jaxcontam.report.decision import AuditedFile, audited_files, why
 from jaxcontam.report.neighbours import attraction_sentence, pair_test
 from jaxcontam.report.order_words import (
@@ -12,14 +11,13 @@ from jaxcontam.report.order_words import (
     reference_sentence,
     referred_test,
 )
-from jaxcontam.report.plain_names import plain_name
+from jaxcontam.report.plain_names import plain_name, told
 from jaxcontam.report.reference import scale_sentence
 from jaxcontam.report.remedies import Advice, WayOut
 from jaxcontam.report.table import print_results
 from jaxcontam.results import OrderResult, Pretest, UnscoredFile
 from jaxcontam.results.terms import Words
 from jaxcontam.terminal import Terminal
-from jaxcontam.verdict import INCONCLUSIVE, INVALID_DESIGN, NO_EVIDENCE
 
 
 def print_checks(checks: Mapping[str, Sequence[Pretest]], console: Terminal) -> None:
@@ -38,22 +36,36 @@ def print_checks(checks: Mapping[str, Sequence[Pretest]], console: Terminal) -> 
 
 
 def print_outcome(
-    results: list[OrderResult], command: tuple[str, ...], console: Terminal
+    results: list[OrderResult], command: Sequence[str], words: Words, console: Terminal
 ) -> None:
-    """Print decided results, notes of primary ones, and what to do about them."""
+    """Print decided results, notes of primary ones, and what to do about them.
+
+    What is said of several files is said once.
+    """
     print_results(results, console)
-    words = method_words()
-    for file in audited_files(results):
+    files = audited_files(results)
+    advice = Advice(command, words)
+    notes: dict[str, list[str]] = {}
+    ways: dict[tuple[WayOut, ...], list[str]] = {}
+    for file in files:
+        name = file.test.benchmark
         for note in (*file.test.warnings, *_notes(file, words)):
-            console.print(f"{file.test.benchmark}: {note}")
-        _print_ways(Advice(command, words).about(file), console)
-    silent = [row for row in results if row.primary and row.verdict == NO_EVIDENCE]
+            notes.setdefault(note, []).append(name)
+        ways.setdefault(tuple(advice.about(file)), []).append(name)
+    for note, names in notes.items():
+        console.print(f"{told(names)}: {note}")
+    for found, names in ways.items():
+        _print_ways(found, console, names if len(files) > 1 else ())
+    silent = [row for row in results if row.primary and row.verdict == "no evidence"]
     if (scale := scale_sentence(silent, words)) is not None:
         console.print(scale)
 
 
 def print_unscored(
-    files: Sequence[UnscoredFile], command: Sequence[str], console: Terminal
+    files: Sequence[UnscoredFile],
+    command: Sequence[str],
+    words: Words,
+    console: Terminal,
 ) -> None:
     """Verdict and remedy of files that were not scored."""
     for file in files:
@@ -61,24 +73,27 @@ def print_unscored(
         console.say(
             f"{file.benchmark}: {file.verdict}, not scored: {'; '.join(failed)}."
         )
-        _print_ways(Advice(command, method_words()).about_file(file), console)
+        _print_ways(Advice(command, words).about_file(file), console)
         console.print("  --score-anyway scores it, and the verdict stays.")
 
 
-def _print_ways(ways: Sequence[WayOut], console: Terminal) -> None:
+def _print_ways(
+    ways: Sequence[WayOut], console: Terminal, names: Sequence[str] = ()
+) -> None:
     for i, way in enumerate(ways):
         line = "" if way.line is None else f": {way.line}"
-        console.say(f"  {'or' if i else 'remedy'}: {way.words}{line}")
+        remedy = f"remedy for {told(names)}" if names else "remedy"
+        console.say(f"  {'or' if i else remedy}: {way.words}{line}")
 
 
 def _notes(file: AuditedFile, words: Words) -> list[str]:
     """What is said of a primary test: why, what was remembered, and how much."""
     test = file.test
     own = proof_words(words, test.method)
-    if test.verdict == INVALID_DESIGN and own.found is not None:
+    if test.verdict == "invalid design" and own.found is not None:
         return [invalid_sentence(test, words).removeprefix(f"{test.benchmark}: ")]
     found: list[str | None] = []
-    if test.verdict not in (NO_EVIDENCE, INCONCLUSIVE):
+    if test.verdict not in ("no evidence", "inconclusive"):
         found.append(why(file))
         if (pairs := pair_test(file)) is not None:
             found.append(attraction_sentence(pairs, test.verdict))
