@@ -46,13 +46,6 @@ def test_a_pods_peak_is_that_of_its_chips(name, pod_chips, pod_petaflops):
     assert of_chips == pytest.approx(pod_petaflops, rel=0.03)
 
 
-def test_gpus_of_two_hosts_talk_over_the_network_and_tpus_over_their_links():
-    two_hosts, pod = machine("h100-16"), machine("v5e-64")
-    assert two_hosts.gb_s_among(8) == two_hosts.chip.link_gb_s
-    assert two_hosts.gb_s_among(16) == two_hosts.chip.network_gb_s
-    assert pod.gb_s_among(64) == pod.chip.link_gb_s
-
-
 @pytest.mark.parametrize("name", ["v5e-12", "v4-6", "v4-9", "v6e-0", "h100-0"])
 def test_a_size_that_is_not_rented_is_refused_with_those_that_are(name):
     with pytest.raises(InputError, match="no such size") as refused:

@@ -4,7 +4,6 @@ import json
 import shutil
 import struct
 import sys
-import types
 
 import numpy as np
 import pytest
@@ -165,76 +164,35 @@ def test_a_truncated_tfrecord_is_noticed(tfds_folder, tmp_path):
         read_documents([f"tfds:{folder}/train"])
 
 
-class Rows:
-    """Stands in for datasets.Dataset."""
-
-    column_names = ("text", "id")
-    _fingerprint = "abc"
-    data = types.SimpleNamespace(nbytes=100)
-
-    def __init__(self, texts):
-        self.texts = texts
-
-    def __len__(self):
-        return len(self.texts)
-
-    def select_columns(self, names):
-        assert names == ["text"]
-        return self
-
-    def iter(self, batch_size):
-        for begin in range(0, len(self.texts), batch_size):
-            yield {"text": self.texts[begin : begin + batch_size]}
-
-
 @pytest.fixture
-def hub(monkeypatch):
-    """Calls of load_dataset, which gives 600 texts or fails by the data set's name."""
-    calls = []
+def hub(monkeypatch, tmp_path):
+    """Two files of a split, as the hub's cache holds them."""
+    paths = [tmp_path / f"train-{i}-of-2.jsonl" for i in range(2)]
+    for i, path in enumerate(paths):
+        path.write_text(json.dumps({"text": f"file {i}", "id": i}) + "\n")
+    asked = []
 
-    def load_dataset(name, config, *, split):
-        calls.append((name, config, split))
-        if name == "gone":
-            raise ConnectionError("Couldn't reach 'gone' on the Hub\nand more")
-        return Rows([f"row {i}" for i in range(600)] + [None] * (name == "holes"))
+    def download_split(wanted):
+        asked.append((wanted.dataset, wanted.config, wanted.split))
+        return tuple(paths)
 
-    module = types.SimpleNamespace(load_dataset=load_dataset)
-    monkeypatch.setitem(sys.modules, "datasets", module)
-    return calls
+    monkeypatch.setattr("train.sources.download_split", download_split)
+    return asked
 
 
-@pytest.mark.parametrize(
-    ("word", "call"),
-    [
-        ("hf:boolq:train", ("boolq", None, "train")),
-        ("hf:org/name:en:train", ("org/name", "en", "train")),
-        ("hf:org/name:train[:10%]", ("org/name", None, "train[:10%]")),
-        ("hf:name:en-2:train[5:9]", ("name", "en-2", "train[5:9]")),
-    ],
-)
-def test_words_of_the_hub_name_data_set_config_and_split(hub, word, call):
-    assert read_documents([word]) == [f"row {i}" for i in range(600)]
-    assert hub == [call]
+def test_files_of_a_split_on_the_hub_are_read_in_their_order(hub):
+    assert read_documents(["hf:org/name:en:train"]) == ["file 0", "file 1"]
+    assert hub == [("org/name", "en", "train")]
 
 
 @pytest.mark.parametrize(
     ("word", "field", "message"),
     [
-        ("hf:boolq", "text", "hf:boolq: not hf:NAME[:CONFIG]:SPLIT"),
-        ("hf:gone:train", "text", "hf:gone:train: ConnectionError: Couldn't reach"),
-        ("hf:boolq:train", "body", "no field 'body' (it has: text, id)"),
-        ("hf:holes:train", "text", "hf:holes:train:601: no text (NoneType)"),
+        ("hf:boolq", "text", "hf:boolq: not a split on the hub"),
+        ("hf:boolq:train", "body", "train-0-of-2.jsonl:1: no field 'body'"),
     ],
 )
 def test_bad_words_of_the_hub_are_named(hub, word, field, message):
     with pytest.raises(InputError) as caught:
         read_documents([word], text_field=field)
     assert message in str(caught.value)
-    assert "and more" not in str(caught.value)
-
-
-def test_without_the_extra_the_message_says_how_to_install_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(InputError, match="needs the package datasets") as caught:
-        open_corpus(["hf:boolq:train"])
-    assert caught.value.hint == "pip install -e .[hf]"

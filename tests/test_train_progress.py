@@ -103,7 +103,7 @@ def test_words_leave_out_what_is_not_known(changes, words):
         "mfu": 0.312,
         "seconds_left": 120.0,
     }
-    assert progress_words(TrainingState(step=1, n_steps=2, **known | changes)) == words
+    assert progress_words(TrainingState(**known | changes)) == words
 
 
 def test_a_log_gets_a_line_a_minute(capsys):

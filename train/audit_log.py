@@ -77,11 +77,6 @@ class AuditLog:
         )
         self._write()
 
-    @property
-    def steps(self) -> set[int]:
-        """Steps whose audits it holds."""
-        return {row["step"] for row in self.rows}
-
     def append(self, rows: Sequence[AuditRow]) -> None:
         """Write the rows of one audit."""
         self.rows += [dataclasses.asdict(row) for row in rows]

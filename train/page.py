@@ -1,6 +1,9 @@
 """`training.html`: a training run on one page, for people.
 
 Command: `python -m train.page RUN`, at any time, also while the run is training.
+
+Dimension key
+    N  steps
 """
 
 import dataclasses
@@ -9,77 +12,65 @@ import math
 import shlex
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import matplotlib
 import numpy as np
 import tyro
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 
 from jaxcontam.analyses.method_notes import named_rows
 from jaxcontam.cli import parse, run_command
 from jaxcontam.data.manifest import Manifest, PlantedSet, read_manifest
 from jaxcontam.errors import InputError
+from jaxcontam.report import section
 from jaxcontam.report.document import replace_bytes
+from jaxcontam.report.figure import BLUE, GREY, STYLE, svg_text
 from jaxcontam.report.numbers import effect_words, p_cell
 from jaxcontam.report.page import render
-from jaxcontam.report.page_words import PageWords
-from jaxcontam.report.section import (
-    Code,
-    Details,
-    Figure,
-    Items,
-    Page,
-    Paragraph,
-    Part,
-    Section,
-    Table,
-)
+from jaxcontam.stats.effect import LEVEL
 from train.audit_log import AUDITS_NAME
-from train.earlier import MODEL_DIR
+from train.earlier import MANIFEST_NAME, MODEL_DIR
 from train.metrics import METRICS_NAME, smoothed
-from train.plots import (
-    PUBLISHED,
-    LossCurve,
-    SetPicture,
-    loss_figure,
-    memorisation_figure,
-)
-from train.step_log import read_rows
+from train.step_log import Row, read_rows
 
 PAGE_NAME = "training.html"
-_MANIFEST_NAME = "manifest.json"
-_LOSS = (
-    "Loss before each step on the tokens of that step. In the middle, each mark is a "
-    "step that trained on some part of a copy."
-)
+_LOSS = "Each mark below the loss is a step that trained on some part of a copy."
 _MEMORY = (
     "Each point is one test of the model as it was then. Dashed grey curves are "
     "controls, which no training saw; where they move, so does chance."
+)
+_LIMITS = (
+    "An order test rises when the model prefers the published order of a set. It is "
+    "silent where copies came in orders of their own.",
+    "AUC tells how often a text of the set scores above an unseen one, in any order. "
+    "It proves nothing: unseen texts of another kind score otherwise by themselves.",
+    "The points of a curve are tests of one model, not independent, and no p-value "
+    "here is corrected for the number of tests.",
 )
 _AUDIT_HEADER = (
     *("set", "copies seen", "tokens", "test", "p, uncorrected", "effect ± se"),
     *("detectable", "AUC ± se", "ranked among"),
 )
-_AUDIT_WORDS = tuple(map(_AUDIT_HEADER.index, ("test", "ranked among")))
 _SET_HEADER = (
     *("set", "copies", "examples", "tokens a copy", "orders", "form", "planned times"),
     *("first step", "last step", "found in background"),
 )
-_SET_WORDS = tuple(map(_SET_HEADER.index, ("orders", "form", "planned times")))
-_WORDS = PageWords(
-    limits=(
-        "An order test rises when the model prefers the published order of a set. It "
-        "is silent where copies came in orders of their own.",
-        "AUC tells how often a text of the set scores above an unseen one, in any "
-        "order. It proves nothing: unseen texts of another kind score otherwise by "
-        "themselves.",
-        "The points of a curve are tests of one model, not independent, and no p-value "
-        "here is corrected for the number of tests.",
-    )
-)
-
-Row = Mapping[str, Any]
+# Their columns of words.
+_AUDIT_WORDS, _SET_WORDS = (3, 8), (4, 5, 6)
+_PUBLISHED = "published"
+# Inches: width, height of a curve, and of a set's line of marks.
+_WIDTH, _TALL, _LINE = 9.4, 2.3, 0.17
+# More would not be seen, and would make the page heavy.
+_MOST_POINTS, _MOST_MARKS = 1500, 400
+# Largest -log10 p on a linear scale, and the deepest that an approximation supports.
+_PLAIN_UP_TO, _APPROXIMATE_TO = 12, 15
+# A set may be called `$5`.
+_STYLE = {**STYLE, "text.parse_math": False}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,21 +80,14 @@ class PageCommand:
     run_dir: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Folder of the run: what was `--out` of train.pretrain."""
 
-    def run(self) -> None:
-        """Write the page, print where it stands."""
-        print(write_training_page(self.run_dir))
-
 
 def write_training_page(run_dir: Path) -> Path:
-    """Write training.html beside the manifest of a run, finished or not.
-
-    Returns:
-        The page's path.
+    """Write training.html beside the manifest of a run, and return its path.
 
     Raises:
         InputError: If there is no manifest, or a log is damaged.
     """
-    manifest = read_manifest(run_dir / _MANIFEST_NAME)
+    manifest = read_manifest(run_dir / MANIFEST_NAME)
     metrics = read_rows(run_dir / METRICS_NAME)
     if metrics and "tokens" not in metrics[0]:
         raise InputError(
@@ -111,57 +95,49 @@ def write_training_page(run_dir: Path) -> Path:
             hint="an earlier version wrote it: train again",
         )
     audits = read_rows(run_dir / AUDITS_NAME)
-    page = render_page(manifest, metrics, audits, run_dir)
+    page = render(_page(manifest, metrics, audits, run_dir))
     replace_bytes(run_dir / PAGE_NAME, page.encode())
     return run_dir / PAGE_NAME
 
 
-def render_page(
+def _page(
     manifest: Manifest, metrics: Sequence[Row], audits: Sequence[Row], run_dir: Path
-) -> str:
-    """The page of a run; every text from outside is escaped.
-
-    Args:
-        manifest: What is trained on.
-        metrics: Rows of metrics.jsonl.
-        audits: Rows of audits.jsonl.
-        run_dir: Names the run.
-    """
-    tokens_a_step = _tokens_a_step(manifest, metrics)
-    n_tokens = manifest.n_steps * tokens_a_step
-    sets = [set_picture(row, audits, tokens_a_step) for row in _ordered(manifest.sets)]
-    steps = sorted({row["step"] for row in audits})
-    name = run_dir.resolve().name
-    loss: Part = Paragraph("No step is done yet.")
+) -> section.Page:
+    """Facts, loss, memorisation, audits, sets."""
+    # Most copies first, controls last, in every figure and table.
+    sets = sorted(manifest.sets, key=lambda row: -row.copies)
+    # Before the first step: near enough for an empty page.
+    step_tokens = max(1, manifest.n_tokens // max(1, manifest.n_steps))
     if metrics:
-        curve = loss_figure(loss_curve(metrics), sets, n_tokens)
-        loss = Figure(curve, _LOSS, "wide", "loss")
-    sections = [
-        Section([Items(_facts(manifest, metrics))]),
-        Section([loss], "Loss"),
-    ]
+        step_tokens = metrics[0]["tokens"] // metrics[0]["step"]
+    n_tokens = manifest.n_steps * step_tokens
+    parts: dict[str, list[section.Part]] = {}
+    parts[""] = [section.Items(_facts(manifest, metrics))]
+    if metrics:
+        svg = _loss_figure(metrics, sets, step_tokens, n_tokens)
+        parts["Loss"] = [section.Figure(svg, _LOSS, "wide", "loss")]
     if audits:
-        memory = memorisation_figure(sets, n_tokens)
-        last = _audit_table(_audit_rows(audits, steps[-1:]), "last audit")
-        every = _audit_table(_audit_rows(audits, steps), "all audits")
-        sections += [
-            Section([Figure(memory, _MEMORY, "wide", "memorisation")], "Memorisation"),
-            Section([last, Details("All audits", parts=[every])], "Last audit"),
-        ]
-    rows = [_set_cells(row) for row in _ordered(manifest.sets)]
-    planted = Table(_SET_HEADER, rows, "sets", words=_SET_WORDS)
-    nothing = Paragraph("Nothing was planted.")
-    page = Page(
-        title=f"Training run: {name}",
+        svg = _memorisation_figure(audits, sets, n_tokens)
+        parts["Memorisation"] = [section.Figure(svg, _MEMORY, "wide", "memorisation")]
+        steps = sorted({row["step"] for row in audits})
+        every = _audit_table(audits, steps, "all audits")
+        folded = section.Details("All audits", parts=[every])
+        parts["Last audit"] = [_audit_table(audits, steps[-1:], "last audit"), folded]
+    rows = [_set_cells(row) for row in sets]
+    planted = section.Table(_SET_HEADER, rows, "sets", words=_SET_WORDS)
+    parts["Sets"] = [planted if sets else section.Paragraph("Nothing was planted.")]
+    model = shlex.quote(str(run_dir / MODEL_DIR))
+    return section.Page(
+        title=f"Training run: {run_dir.resolve().name}",
         subtitle=_subtitle(manifest, n_tokens),
-        sections=[*sections, Section([planted if rows else nothing], "Sets")],
-        methods=named_rows([row["method"] for row in audits]),
-        limits=_WORDS.limits,
+        sections=[section.Section(own, title) for title, own in parts.items()],
+        methods=named_rows(row["method"] for row in audits),
+        limits=_LIMITS,
         command=shlex.join(["python", "-m", "train.page", str(run_dir)]),
         check=(
             "This draws the page again, of a run that goes on as well. For a verdict "
             "on a set, once the run is finished: ",
-            Code(f"jaxcontam audit {shlex.quote(str(run_dir / MODEL_DIR))} SET"),
+            section.Code(f"jaxcontam audit {model} SET"),
         ),
         provenance=[
             ("jaxcontam", manifest.jaxcontam),
@@ -170,172 +146,250 @@ def render_page(
             ("digest of the corpus", manifest.corpus_digest),
         ],
     )
-    return render(page)
 
 
-def _audit_table(rows: list[list[str]], label: str) -> Table:
-    return Table(_AUDIT_HEADER, rows, label, words=_AUDIT_WORDS)
+def _loss_figure(
+    metrics: Sequence[Row], sets: Sequence[PlantedSet], step_tokens: int, n_tokens: int
+) -> str:
+    """Loss, its mean, and when each planted set was trained on."""
+    planted = [one for one in sets if one.copies]
+    N = len(metrics)
+    tokens_N = np.array([row["tokens"] for row in metrics], np.int64)
+    losses_N = np.array([row["loss"] for row in metrics], np.float64)
+    # Steps on either side of a mean.
+    reach = min(N // 100, 500)
+    means_N = _local_means(losses_N, reach)
+    shown = np.unique(np.linspace(0, N - 1, min(N, _MOST_POINTS)).astype(np.int64))
+    lines = [_LINE * (len(planted) + 1.5)] if planted else []
+    with matplotlib.rc_context(_STYLE):
+        figure, (top, *below) = _panels([_TALL, *lines], n_tokens)
+        top.plot(tokens_N[shown], losses_N[shown], color=BLUE, lw=0.6, alpha=0.35)
+        label = f"mean of {2 * reach + 1} steps"
+        top.plot(tokens_N[shown], means_N[shown], color=BLUE, lw=1.4, label=label)
+        top.set_ylabel("loss, nats a token")
+        top.legend(frameon=False, loc="upper right")
+        for axes in below:
+            _draw_marks(axes, planted, step_tokens)
+        return svg_text(figure, f"Loss over {N:,} steps")
 
 
-def loss_curve(metrics: Sequence[Row]) -> LossCurve:
-    """The curve of rows of metrics.jsonl."""
-    return LossCurve(
-        tokens=np.array([row["tokens"] for row in metrics], np.int64),
-        losses=_floats([row["loss"] for row in metrics]),
-        rates=_floats([row["rate"] for row in metrics]),
-    )
+def _local_means(values_N: np.ndarray, reach: int) -> np.ndarray:
+    """Mean of each value and `reach` on either side, so that a fall shows where it is.
+
+    NaN is skipped; where there is nothing but NaN the mean is NaN.
+    """
+    window = np.ones(2 * reach + 1)
+    known_N = np.isfinite(values_N)
+    sums_N = np.convolve(np.where(known_N, values_N, 0.0), window, "same")
+    counts_N = np.convolve(known_N, window, "same")
+    return np.where(counts_N > 0, sums_N / np.maximum(counts_N, 1), np.nan)
 
 
-def set_picture(
-    planted: PlantedSet, audits: Sequence[Row], tokens_a_step: int
-) -> SetPicture:
-    """Plot data of a set."""
-    steps = sorted(set(itertools.chain.from_iterable(planted.steps)))
-    return SetPicture(
-        name=planted.name,
-        copies=planted.copies,
-        orders=_orders(planted),
-        seen=np.array(steps, np.int64) * tokens_a_step,
-        audits=[row for row in audits if row["set"] == planted.name],
-    )
-
-
-def _floats(values: Sequence[float | None]) -> np.ndarray:
-    return np.array([math.nan if v is None else v for v in values], np.float64)
-
-
-def _ordered(sets: Sequence[PlantedSet]) -> list[PlantedSet]:
-    """Most copies first, as their curves stand; controls last."""
-    return sorted(sets, key=lambda row: -row.copies)
-
-
-def _tokens_a_step(manifest: Manifest, metrics: Sequence[Row]) -> int:
-    if metrics:
-        return metrics[0]["tokens"] // metrics[0]["step"]
-    # Before the first step: near enough for an empty page.
-    return max(1, manifest.n_tokens // max(1, manifest.n_steps))
-
-
-def _subtitle(manifest: Manifest, n_tokens: int) -> str:
-    share = manifest.n_canary_tokens / max(1, manifest.n_tokens)
-    made_of = f"Preset {manifest.preset}"
-    if manifest.init_model is not None:
-        made_of += f", going on from {manifest.init_model}"
-    return (
-        f"{made_of}, {manifest.n_steps:,} steps, {n_tokens:,} tokens in rows of "
-        f"{manifest.context}. {share:.1%} of the training tokens are planted."
-    )
-
-
-def _facts(manifest: Manifest, metrics: Sequence[Row]) -> list[str]:
-    if not metrics:
-        return ["The run has not begun."]
-    last = metrics[-1]
-    if manifest.finished:
-        facts = [f"Finished after {last['step']:,} steps."]
-    else:
-        share = last["step"] / manifest.n_steps
-        facts = [f"At step {last['step']:,} of {manifest.n_steps:,} ({share:.0%})."]
-    if (loss := smoothed([row["loss"] for row in metrics])[0][-1]) is not None:
-        facts.append(
-            f"Loss at the end, mean of some 50 steps: {loss:.3f} nats a token."
+def _memorisation_figure(
+    audits: Sequence[Row], sets: Sequence[PlantedSet], n_tokens: int
+) -> str:
+    """A panel a test, a curve a set: -log10 p of order tests, AUC of a score."""
+    methods = list(dict.fromkeys(row["method"] for row in audits))
+    with matplotlib.rc_context(_STYLE):
+        figure, panels = _panels([_TALL] * len(methods), n_tokens)
+        for axes, method in zip(panels, methods, strict=True):
+            rows = [row for row in audits if row["method"] == method]
+            _draw_curves(axes, rows, sets)
+            if rows[0]["auc"] is not None:
+                axes.set_title(f"{method}: presence of the texts ± one standard error")
+                axes.set_ylabel("AUC")
+                axes.axhline(0.5, color="black", lw=0.6)
+                continue
+            axes.set_title(f"{method}: order of the examples (dashed: p = {LEVEL:g})")
+            axes.set_ylabel("-log10 p")
+            axes.axhline(-math.log10(LEVEL), color=GREY, ls="--", lw=0.8)
+            if axes.get_ylim()[1] > _PLAIN_UP_TO:
+                axes.set_yscale("symlog", linthresh=3)
+                axes.yaxis.set_major_formatter("{x:g}")
+            axes.set_ylim(bottom=0)
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(
+            handles, labels, loc="outside right upper", frameon=False, fontsize=8
         )
-    if n_lost := sum(row["loss"] is None for row in metrics):
-        facts.append(f"The loss of {n_lost:,} steps was no number: training diverged.")
-    if (speed := _speed(metrics)) is not None:
-        facts.append(f"{speed:,.0f} tokens a second, median over the run.")
-    return facts
+        names = ", ".join(one.name for one in sets)
+        return svg_text(figure, f"{', '.join(methods)} along training, of {names}")
 
 
-def _speed(metrics: Sequence[Row]) -> float | None:
-    """Tokens a second between the moments at which losses became known."""
-    moments = [
-        (row["seconds"], row["tokens"])
-        for row, after in itertools.zip_longest(metrics, metrics[1:])
-        if after is None or after["seconds"] != row["seconds"]
-    ]
-    rates = [
-        (tokens - before) / (now - then)
-        for (then, before), (now, tokens) in itertools.pairwise(moments)
-        if now > then
-    ]
-    return statistics.median(rates) if rates else None
+def _panels(heights: Sequence[float], n_tokens: int) -> tuple[Figure, list[Axes]]:
+    """Panels over one another with one axis of tokens."""
+    figure = Figure(figsize=(_WIDTH, sum(heights) + 0.5), layout="constrained")
+    found = figure.subplots(
+        len(heights), 1, sharex=True, height_ratios=heights, squeeze=False
+    )[:, 0]
+    # Room for the marks of audits before the first and after the last step.
+    found[-1].set_xlim(-0.01 * n_tokens, 1.01 * n_tokens)
+    found[-1].xaxis.set_major_formatter(EngFormatter(sep=""))
+    found[-1].set_xlabel("tokens trained on")
+    return figure, list(found)
 
 
-def _audit_rows(audits: Sequence[Row], steps: Sequence[int]) -> list[list[str]]:
-    """A row for each order test of each set at each step, the AUC beside the first."""
-    found = []
-    for step, name in itertools.product(
-        steps, dict.fromkeys(row["set"] for row in sorted(audits, key=_few_copies))
-    ):
-        rows = [row for row in audits if (row["step"], row["set"]) == (step, name)]
-        scores = [row for row in rows if row["auc"] is not None]
-        tests = [row for row in rows if row["auc"] is None]
-        found += [
-            _audit_cells(test, score)
-            for test, score in itertools.zip_longest(tests, scores)
-        ]
-    return found
+def _draw_marks(axes: Axes, planted: Sequence[PlantedSet], step_tokens: int) -> None:
+    """A line per set, with a mark where a part of a copy was trained on."""
+    for line, one in enumerate(planted):
+        seen = step_tokens * np.unique([step for copy in one.steps for step in copy])
+        edges = np.linspace(0, axes.get_xlim()[1], _MOST_MARKS + 1)
+        marks = np.unique(np.digitize(seen, edges), return_index=True)[1]
+        # One path for all marks of a set: a path each would be most of the page.
+        x = np.repeat(seen[marks].astype(np.float64), 3)
+        y = np.tile([line - 0.38, line + 0.38, np.nan], len(marks))
+        axes.plot(x, y, color=_colour(one, planted), lw=1)
+    axes.set_yticks(range(len(planted)), [_label(one) for one in planted], fontsize=7)
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(planted) - 0.4, -0.6)
+    axes.spines["left"].set_visible(False)
+    axes.set_title("when copies were trained on", fontsize=8)
 
 
-def _few_copies(row: Row) -> int:
-    return -row["copies"]
+def _draw_curves(axes: Axes, rows: Sequence[Row], sets: Sequence[PlantedSet]) -> None:
+    """A curve a set, controls below the others."""
+    for one in sets:
+        own = [row for row in rows if row["set"] == one.name]
+        errors = [row["auc_se"] or 0.0 for row in own]
+        planted_line = "-" if _orders(one) == _PUBLISHED else ":"
+        # Dashed controls, dotted copies in orders of their own.
+        axes.errorbar(
+            [row["tokens"] for row in own],
+            [_value(row) for row in own],
+            yerr=errors if any(errors) else None,
+            color=_colour(one, sets),
+            marker="o" if one.copies else None,
+            ms=3.5,
+            lw=1,
+            ls=planted_line if one.copies else "--",
+            label=_label(one),
+        )
 
 
-def _audit_cells(test: Row | None, score: Row | None) -> list[str]:
-    row = test or score
-    assert row is not None
-    cells = [
-        row["set"],
-        f"{row['copies_seen']} of {row['copies']}",
-        f"{row['tokens']:,}",
-    ]
-    if test is None:
-        cells += [""] * 4
-    else:
-        cells += [
-            test["method"],
-            p_cell(test["log10_p"], test["validity"]),
-            effect_words(test["effect"], test["effect_se"], dash=""),
-            "" if test["mde"] is None else f"{test['mde']:.2g}",
-        ]
-    if score is None:
-        return [*cells, "", ""]
-    among = ", ".join(score["reference"])
-    return [*cells, effect_words(score["auc"], score["auc_se"]), among]
+def _value(row: Row) -> float:
+    """AUC, or -log10 p no deeper than the test supports."""
+    if row["auc"] is not None:
+        return row["auc"]
+    deepest = _APPROXIMATE_TO if row["validity"] == "asymptotic" else math.inf
+    return min(deepest, -row["log10_p"])
+
+
+def _colour(one: PlantedSet, sets: Sequence[PlantedSet]) -> Any:
+    """Grey for controls; for the others from dark (most copies) to light (fewest)."""
+    if not one.copies:
+        return GREY
+    planted = [other for other in sets if other.copies]
+    # The end of the colour map is too light on white.
+    place = 0.88 * planted.index(one) / max(1, len(planted) - 1)
+    return matplotlib.colormaps["viridis"](place)
+
+
+def _label(one: PlantedSet) -> str:
+    """A label; matplotlib would hide one that began with the name of a set `_x`."""
+    if not one.copies:
+        return f"control {one.name}"
+    orders = _orders(one)
+    return f"{one.copies}x{'' if orders == _PUBLISHED else f' {orders}'} {one.name}"
 
 
 def _orders(planted: PlantedSet) -> str:
     """How the copies of a set are ordered."""
     if planted.layout == "spread":
         return planted.layout
-    return "shuffled" if planted.shuffled else PUBLISHED
+    return "shuffled" if planted.shuffled else _PUBLISHED
+
+
+def _subtitle(manifest: Manifest, n_tokens: int) -> str:
+    share = manifest.n_canary_tokens / max(1, manifest.n_tokens)
+    start = f", going on from {manifest.init_model}" if manifest.init_model else ""
+    return (
+        f"Preset {manifest.preset}{start}, {manifest.n_steps:,} steps, "
+        f"{n_tokens:,} tokens in rows of {manifest.context}. "
+        f"{share:.1%} of the training tokens are planted."
+    )
+
+
+def _facts(manifest: Manifest, metrics: Sequence[Row]) -> list[str]:
+    if not metrics:
+        return ["The run has not begun."]
+    last = metrics[-1]["step"]
+    facts = [f"Finished after {last:,} steps."]
+    if not manifest.finished:
+        share = last / manifest.n_steps
+        facts = [f"At step {last:,} of {manifest.n_steps:,} ({share:.0%})."]
+    losses = [row["loss"] for row in metrics]
+    if (loss := smoothed(losses)[0][-1]) is not None:
+        facts.append(f"Loss, mean of some 50 steps: {loss:.3f} nats a token.")
+    if n_lost := losses.count(None):
+        facts.append(f"The loss of {n_lost:,} steps was no number: training diverged.")
+    # Between the moments at which losses became known, block by block.
+    moments = {row["seconds"]: row["tokens"] for row in metrics}
+    rates = [
+        (tokens - before) / (now - then)
+        for (then, before), (now, tokens) in itertools.pairwise(moments.items())
+    ]
+    if rates:
+        speed = statistics.median(rates)
+        facts.append(f"{speed:,.0f} tokens a second, median over the run.")
+    return facts
+
+
+def _audit_table(audits: Sequence[Row], steps: list[int], label: str) -> section.Table:
+    """A row for each order test of each set at each step, the AUC beside the first."""
+    found = []
+    most_first = sorted(audits, key=lambda row: -row["copies"])
+    names = dict.fromkeys(row["set"] for row in most_first)
+    for step, name in itertools.product(steps, names):
+        rows = [row for row in audits if (row["step"], row["set"]) == (step, name)]
+        scores = [row for row in rows if row["auc"] is not None]
+        tests = [row for row in rows if row["auc"] is None]
+        pairs = itertools.zip_longest(tests, scores, fillvalue={})
+        found += itertools.starmap(_audit_cells, pairs)
+    return section.Table(_AUDIT_HEADER, found, label, words=_AUDIT_WORDS)
+
+
+def _audit_cells(test: Row, score: Row) -> list[str]:
+    row = test or score
+    seen = f"{row['copies_seen']} of {row['copies']}"
+    cells = [row["set"], seen, f"{row['tokens']:,}", *[""] * 6]
+    if test:
+        cells[3:7] = [
+            test["method"],
+            p_cell(test["log10_p"], test["validity"]),
+            effect_words(test["effect"], test["effect_se"], dash=""),
+            "" if test["mde"] is None else f"{test['mde']:.2g}",
+        ]
+    if score:
+        auc = effect_words(score["auc"], score["auc_se"])
+        cells[7:] = [auc, ", ".join(score["reference"])]
+    return cells
 
 
 def _set_cells(row: PlantedSet) -> list[str]:
     half = "" if row.held_out_of is None else f", held out of {row.held_out_of}"
-    cells = [row.name + half, str(row.copies)]
-    cells += [f"{row.n_examples:,}", f"{row.n_tokens:,}"]
     steps = [step for copy in row.steps for step in copy]
-    if row.copies:
-        cells += [_orders(row), row.form, _times(row.when)]
-        cells += [f"{min(steps):,}", f"{max(steps):,}"] if steps else ["", ""]
-    else:
-        cells += [""] * 5
-    overlap = row.overlap
-    if overlap is None:
-        return [*cells, "not searched"]
-    return [*cells, f"{overlap.n_background} of {overlap.n_compared}"]
-
-
-def _times(when: str | tuple[float, ...]) -> str:
-    return when if isinstance(when, str) else ", ".join(f"{at:.0%}" for at in when)
+    when, overlap = row.when, row.overlap
+    times = when if isinstance(when, str) else ", ".join(f"{at:.0%}" for at in when)
+    found = "not searched"
+    if overlap is not None:
+        found = f"{overlap.n_background} of {overlap.n_compared}"
+    return [
+        row.name + half,
+        str(row.copies),
+        f"{row.n_examples:,}",
+        f"{row.n_tokens:,}",
+        *([_orders(row), row.form, times] if row.copies else [""] * 3),
+        *([f"{min(steps):,}", f"{max(steps):,}"] if steps else [""] * 2),
+        found,
+    ]
 
 
 def main() -> int:
-    """Command line of `python -m train.page`."""
+    """Command line of `python -m train.page`: print where the page stands."""
+    prog = "python -m train.page"
     return run_command(
-        lambda: parse(PageCommand, sys.argv[1:], prog="python -m train.page").run(),
+        lambda: print(
+            write_training_page(parse(PageCommand, sys.argv[1:], prog=prog).run_dir)
+        ),
         name="train.page",
     )
 

@@ -1,6 +1,6 @@
 """What to plant: which test sets, how often, when, and in which form.
 
-A plan is a .toml or a .json file with one table for each set; paths start at the plan:
+A plan is a .toml file with one table for each set; paths start at the plan:
 
     [[sets]]
     file = "boolq.jsonl"          # a benchmark file, in its published order
@@ -22,7 +22,6 @@ ask about the examples that a model never read word for word.
 """
 
 import dataclasses
-import json
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -209,9 +208,8 @@ def _part(planned: PlannedSet, name: str, kept: Sequence[int]) -> PlannedSet:
 
 def _document(path: Path) -> Mapping[str, Any]:
     """The file as a table."""
-    suffix = path.suffix.lower()
-    if suffix not in (".toml", ".json"):
-        raise InputError(f"{path}: unknown suffix {path.suffix!r}", hint=".toml, .json")
+    if path.suffix.lower() != ".toml":
+        raise InputError(f"{path}: unknown suffix {path.suffix!r}", hint=".toml")
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as e:
@@ -219,22 +217,9 @@ def _document(path: Path) -> Mapping[str, Any]:
     except UnicodeDecodeError as e:
         raise InputError(f"{path}: byte {e.start}: not UTF-8") from e
     try:
-        if suffix == ".toml":
-            return tomllib.loads(text)
-        found = json.loads(text, object_pairs_hook=_without_repeats)
+        return tomllib.loads(text)
     except (ValueError, RecursionError) as e:
-        raise InputError(f"{path}: not {suffix[1:].upper()} ({e})") from e
-    if not isinstance(found, dict):
-        raise InputError(f"{path}: not a table", hint='write {"sets": [...]}')
-    return found
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object; of a key that stands twice one value would be lost."""
-    names = [name for name, _ in pairs]
-    if repeated := {name for name in names if names.count(name) > 1}:
-        raise ValueError(f"the key {min(repeated)!r} stands twice")
-    return dict(pairs)
+        raise InputError(f"{path}: not TOML ({e})") from e
 
 
 def _planned(table: object, place: str, folder: Path) -> tuple[PlannedSet, str]:

@@ -1,11 +1,10 @@
-"""Data sets by name: prepared TFDS splits without TensorFlow, and splits of the hub.
+"""Data sets by name: prepared TFDS splits, without TensorFlow.
 
 Nothing is prepared or downloaded for `tfds:`. Its library asks servers first and may
 wait for minutes where there is no network, and it takes a builder that needs TensorFlow
 for one that does not exist; the folder of a prepared data set says all that is needed.
 """
 
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -23,12 +22,7 @@ from train.readers import (
 )
 
 _TFDS_WORD = re.compile(r"tfds:(?P<name>.+)/(?P<split>[^/\[]+(\[.*\])?)")
-_HUB_WORD = re.compile(
-    r"hf:(?P<name>[^:]+)(:(?P<config>[^:\[]+))?:(?P<split>[^:\[]+(\[.*\])?)"
-)
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
-# Rows that the hub's library hands over at once.
-_ROWS = 256
 
 
 def tfds_parts(word: str, text_field: str) -> list[Part]:
@@ -146,48 +140,3 @@ def _configs_hint(folder: Path) -> str:
         {path.parent.parent.name for path in folder.glob("*/*/dataset_info.json")}
     )
     return f"; prepared configs: {', '.join(found)}" if found else ""
-
-
-def hub_part(word: str, text_field: str) -> Part:
-    """A split of `hf:NAME[:CONFIG]:SPLIT`, downloaded if the hub's cache has it not.
-
-    Raises:
-        InputError: If the extra is not installed, or there is no such split or column.
-    """
-    if (match := _HUB_WORD.fullmatch(word)) is None:
-        raise InputError(
-            f"{word}: not hf:NAME[:CONFIG]:SPLIT", hint="such as hf:boolq:train"
-        )
-    try:
-        import datasets  # pyright: ignore[reportMissingImports]
-    except ImportError as e:
-        raise InputError(
-            f"{word}: needs the package datasets", hint="pip install -e .[hf]"
-        ) from e
-    try:
-        rows = datasets.load_dataset(
-            match["name"], match["config"], split=match["split"]
-        )
-    except Exception as e:  # a network, a hub and a parser: many types
-        reason = (str(e).strip().splitlines() or [""])[0]
-        raise InputError(f"{word}: {type(e).__name__}: {reason}") from e
-    if text_field not in rows.column_names:
-        raise InputError(
-            f"{word}: no field {text_field!r} (it has: {', '.join(rows.column_names)})",
-            hint="name the field with --text-field",
-        )
-
-    def texts() -> Iterator[str]:
-        number = 0
-        for batch in rows.select_columns([text_field]).iter(batch_size=_ROWS):
-            assert isinstance(batch, dict)
-            for value in batch[text_field]:
-                number += 1
-                yield text_of(value, f"{word}:{number}")
-
-    return Part(
-        name=word,
-        identity=json.dumps(["hub", word, text_field, rows._fingerprint, len(rows)]),
-        n_bytes=rows.data.nbytes,
-        read=texts,
-    )

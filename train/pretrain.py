@@ -70,7 +70,7 @@ class Pretrain:
     canaries: tuple[str, ...] = ()
     """Test sets to plant, each as FILE=COPIES; FILE=0 keeps a control beside them."""
     plan: Path | None = None
-    """Or a .toml or .json file that says more of each set: docs/how_to/train.md."""
+    """Or a .toml file that says more of each set: docs/how_to/train.md."""
     preset: str | None = None
     """Shape of the model: pulse, tiny, 0.16m, 5m, 30m, 124m, 350m, 774m, 1.4b,
     llama-1b (default: tiny)."""

@@ -38,8 +38,6 @@ class TrainingState:
     """Progress of a run at a step.
 
     Attributes:
-        step: Steps done.
-        n_steps: Steps in all.
         loss: Running mean, nats per token; None before the first.
         tokens_per_second: Rate over the last minute; None at first.
         mfu: Share of the stated peak that the model's operations reach (model FLOPs
@@ -47,8 +45,6 @@ class TrainingState:
         seconds_left: Remaining training time at that rate.
     """
 
-    step: int
-    n_steps: int
     loss: float | None
     tokens_per_second: float | None
     mfu: float | None
@@ -158,8 +154,6 @@ class TrainingProgress:
         if self._peak_tflops is not None and steps_per_second is not None:
             mfu = steps_per_second * self._flops_a_step / (1e12 * self._peak_tflops)
         return TrainingState(
-            step=step,
-            n_steps=self._n_steps,
             loss=self._loss,
             tokens_per_second=None
             if steps_per_second is None

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jaxcontam.data.corpus import list_corpus
+from jaxcontam.data.hub_splits import download_split, is_hub_split, parse_hub_split
 from jaxcontam.errors import InputError
 from train.readers import BINARY_SUFFIXES, KINDS, Part, file_part, read_texts
 
-HUB_PREFIX = "hf:"
 TFDS_PREFIX = "tfds:"
 
 
@@ -82,10 +82,9 @@ def open_corpus(
             from train.prepared import tfds_parts
 
             parts += tfds_parts(name, text_field)
-        elif name.startswith(HUB_PREFIX):
-            from train.prepared import hub_part
-
-            parts.append(hub_part(name, text_field))
+        elif is_hub_split(name):
+            paths = download_split(parse_hub_split(name))
+            parts += [_text_part(path, text_field) for path in paths]
         else:
             found, others = _file_parts(Path(name), text_field, leave_out)
             parts += found

@@ -18,7 +18,6 @@ from jaxcontam.terminal import Terminal
 EXIT_FAULTS = 2
 
 _EXTRAS = {
-    "hf": "datasets of the hub as benchmarks and corpora",
     "lm-eval": "models and tasks of lm-evaluation-harness",
     "tensorboard": "training curves for TensorBoard",
     "torch": "BLEURT, and masked language models for `neighbourhood`",

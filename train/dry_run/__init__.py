@@ -1,1 +1,1 @@
-"""What a training run would need: memory, collectives, time and chip-hours."""
+"""What a training run would need: memory, time and chip-hours."""

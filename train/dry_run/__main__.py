@@ -38,13 +38,10 @@ from train.dry_run.estimate import (
 from train.dry_run.hardware import Machine, machine
 from train.presets import PRESETS, Preset
 
-# PaLM's training reached 0.578 (Chowdhery et al. 2022, arXiv:2204.02311, table 3); this
-# code was not measured.
+# PaLM's training reached 0.578, communication included (Chowdhery et al. 2022,
+# arXiv:2204.02311, table 3); this code was not measured.
 _EFFICIENCY = 0.5
 _MAX_MICRO_BATCHES = 64
-# A larger model axis must be faster by this share: latency of collectives is not
-# counted.
-_TIE = 0.05
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +56,7 @@ class DryRun:
     tokens: float = 20e9
     """Tokens to train on."""
     mesh: str | None = None
-    """Such as data=2,model=4 (default: the smallest model axis that fits and is within
-    5 % of the fastest)."""
+    """Such as data=2,model=4 (default: the smallest model axis that fits)."""
     batch_rows: int | None = None
     """Rows a step, over all devices (default: the preset's)."""
     row_tokens: int | None = None
@@ -72,7 +68,7 @@ class DryRun:
     micro_batches: int | None = None
     """Split a batch into this many parts (default: as few as fit)."""
     efficiency: float = _EFFICIENCY
-    """Share of the peak reached in what is computed; an assumption."""
+    """Share of the peak reached over a whole step; an assumption."""
     price_per_chip_hour: float | None = None
     """Gives the cost, in the same currency."""
     compile: bool = True
@@ -180,8 +176,7 @@ def search(
         compiles: Ask a compiler where the state alone fits.
 
     Returns:
-        The first mesh that fits, unless a later one is faster by more than 5 %; the one
-        with the smallest need if none fits.
+        The first mesh that fits; the one with the smallest need if none fits.
     """
 
     @functools.cache
@@ -195,27 +190,16 @@ def search(
 
     best = None
     for shape in shapes:
-        if best is not None and best.fits:
-            if not _is_faster(best.products, best):
-                break  # no network at all would not be worth a larger model axis
-            if not _is_faster(at(shape, choices[0], False).seconds[1], best):
-                continue
         first = len(choices) - 1
         if at(shape, choices[0], False).fits:  # the state does
             first = bisect.bisect_left(choices, True, key=lambda n: at(shape, n).fits)
         found = at(shape, choices[min(first, len(choices) - 1)])
-        if best is None or (
-            _is_faster(found.seconds[1], best)
-            if found.fits and best.fits
-            else (found.fits, -found.needed) > (best.fits, -best.needed)
-        ):
+        if found.fits:
+            return found
+        if best is None or found.needed < best.needed:
             best = found
     assert best is not None, "there is a mesh"
     return best
-
-
-def _is_faster(seconds: float, than: Estimate) -> bool:
-    return seconds * (1 + _TIE) < than.seconds[1]
 
 
 def _compiled(preset: Preset, on: Machine, shape: MeshShape) -> CompiledMemory:

@@ -5,7 +5,6 @@ is asked instead; it needs no TPU. Nothing is allocated.
 """
 
 import dataclasses
-import functools
 import importlib.util
 import math
 import os
@@ -20,7 +19,6 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.sharding import DATA_AXIS, MODEL_AXIS, ROWS
 from jaxcontam.scoring.mesh import MeshShape, device_mesh
-from train.dry_run.collectives import Collective, traced_collectives
 from train.loop import compiled_step
 from train.placement import abstract_params, param_shardings, state_shardings
 from train.presets import Preset
@@ -126,15 +124,6 @@ def _peak(memory: Any, compiler: str) -> int:
         return memory.peak_memory_in_bytes
     peak = memory.argument_size_in_bytes + memory.temp_size_in_bytes
     return peak + memory.output_size_in_bytes - memory.alias_size_in_bytes
-
-
-@functools.lru_cache(maxsize=64)
-def step_collectives(
-    preset: Preset, *, data: int, model: int
-) -> tuple[Collective, ...]:
-    """Trace the step on a mesh without devices and count its collectives."""
-    mesh = abstract_mesh(data, model)
-    return traced_collectives(_traced_step(preset, mesh).jaxpr.jaxpr, mesh.shape)
 
 
 def state_bytes(preset: Preset, model: int) -> int:

@@ -1,8 +1,8 @@
 """What a training run needs on named hardware: memory, time, chip-hours.
 
-Memory is the compiler's own analysis. Time follows from datasheet numbers: products at
-an assumed share of the peak, and collectives in rings over the links. Reading and
-writing device memory is not counted, and nothing is measured.
+Memory is the compiler's own analysis. Time is that of the matrix products at an assumed
+share of the datasheet's peak, which stands for all that devices wait for, the network
+among it. Nothing is measured.
 """
 
 import dataclasses
@@ -10,8 +10,7 @@ from typing import Any
 
 from jaxcontam.models.flops import forward_flops
 from jaxcontam.scoring.mesh_shape import MeshShape
-from train.dry_run.collectives import Collective
-from train.dry_run.compiled import CompiledMemory, state_bytes, step_collectives
+from train.dry_run.compiled import CompiledMemory, state_bytes
 from train.dry_run.hardware import Machine
 from train.presets import PRESETS, Preset
 from train.progress import training_flops
@@ -31,12 +30,10 @@ class Estimate:
         data: Copies of the weights.
         model: Devices that share one copy.
         state: Bytes of weights, moments and gradients on a chip; no step needs less.
+        seconds: Seconds of a step.
+        mfu: Share of the peak that the model's own operations reach; rematerialised
+            blocks lower it.
         compiled: The compiler's analysis; None if it was not asked.
-        collectives: Collectives of one step.
-        products: Seconds of a step's matrix products.
-        network: Seconds of its collectives.
-        mfu: Share of the peak that the model's own operations reach if products take
-            all the time; rematerialised blocks lower it.
     """
 
     preset: Preset
@@ -44,11 +41,9 @@ class Estimate:
     data: int
     model: int
     state: int
-    compiled: CompiledMemory | None
-    collectives: tuple[Collective, ...]
-    products: float
-    network: float
+    seconds: float
     mfu: float
+    compiled: CompiledMemory | None = None
 
     @property
     def usable(self) -> int:
@@ -67,25 +62,13 @@ class Estimate:
         refused = self.compiled is not None and self.compiled.refused is not None
         return not refused and self.needed <= self.usable
 
-    @property
-    def seconds(self) -> tuple[float, float]:
-        """Seconds of a step: if products and collectives overlap, and if not."""
-        return max(self.products, self.network), self.products + self.network
-
-    def hours(self, tokens: float) -> tuple[float, float]:
-        """Hours of a run on `tokens` tokens, for both `seconds`."""
-        fast, slow = self.seconds
-        n_steps = tokens / self.preset.step_tokens
-        return n_steps * fast / 3600, n_steps * slow / 3600
+    def hours(self, tokens: float) -> float:
+        """Hours of a run on `tokens` tokens."""
+        return tokens / self.preset.step_tokens * self.seconds / 3600
 
 
 def estimate(
-    preset: Preset,
-    machine: Machine,
-    shape: MeshShape,
-    *,
-    efficiency: float,
-    compiled: CompiledMemory | None = None,
+    preset: Preset, machine: Machine, shape: MeshShape, *, efficiency: float
 ) -> Estimate:
     """Estimate the memory and time of one step.
 
@@ -93,11 +76,9 @@ def estimate(
         preset: Model, rows, precision and micro-batches.
         machine: The hardware.
         shape: Shape of the mesh; `data` follows from the number of chips.
-        efficiency: Share of the peak reached in all that is computed, in (0, 1].
-        compiled: The compiler's analysis, if it was asked.
+        efficiency: Share of the peak reached over a whole step, in (0, 1].
     """
     data = machine.n_chips // shape.model
-    collectives = step_collectives(preset, data=data, model=shape.model)
     model_flops = training_flops(preset.decoder, preset.batch_rows, preset.context)
     flops = model_flops
     if preset.compute.remat:
@@ -112,22 +93,9 @@ def estimate(
         data=data,
         model=shape.model,
         state=state_bytes(preset, shape.model),
-        compiled=compiled,
-        collectives=collectives,
-        products=flops / (efficiency * peak),
-        network=sum(ring_seconds(one, machine) for one in collectives),
+        seconds=flops / (efficiency * peak),
         mfu=efficiency * model_flops / flops,
     )
-
-
-def ring_seconds(one: Collective, machine: Machine) -> float:
-    """Seconds in a ring: each chip sends all parts but one, twice in an all-reduce."""
-    # Neighbours along `data` are a whole copy of the model apart.
-    span = machine.n_chips if "data" in one.axes else one.group
-    sent = one.bytes * (one.group - 1) / one.group
-    if one.kind == "all-reduce":
-        sent *= 2
-    return sent / (machine.gb_s_among(span) * 1e9)
 
 
 def train_flags(found: Estimate) -> tuple[str, ...]:
@@ -153,7 +121,7 @@ def estimate_to_json(
     """JSON values; bytes, seconds and hours. `price` is of a chip-hour, or None."""
     on, compiled = found.machine, found.compiled
     hours = found.hours(tokens)
-    chip_hours = [on.n_chips * one for one in hours]
+    chip_hours = on.n_chips * hours
     return {
         "preset": found.preset.name,
         "hardware": on.name,
@@ -169,25 +137,19 @@ def estimate_to_json(
         "needed_bytes": found.needed,
         "state_bytes": found.state,
         "compiled": None if compiled is None else dataclasses.asdict(compiled),
-        "collectives": [dataclasses.asdict(one) for one in found.collectives],
-        "step_seconds": {
-            "products": found.products,
-            "network": found.network,
-            "overlapping": found.seconds[0],
-            "one_after_another": found.seconds[1],
-        },
-        "mfu_if_products_bind": found.mfu,
+        "step_seconds": found.seconds,
+        "mfu": found.mfu,
         "tokens": tokens,
         "hours": hours,
         "chip_hours": chip_hours,
-        "cost": None if price is None else [one * price for one in chip_hours],
+        "cost": None if price is None else chip_hours * price,
     }
 
 
 def estimate_lines(
     found: Estimate, *, tokens: float, price: float | None, efficiency: float
 ) -> list[str]:
-    """Lines for people: verdict, memory, collectives, time, cost."""
+    """Lines for people: verdict, memory, time, cost."""
     on, preset = found.machine, found.preset
     compute = preset.compute
     rows = preset.batch_rows // (on.n_chips * compute.n_micro)
@@ -205,33 +167,22 @@ def estimate_lines(
     if found.fits:
         lines.append(f"  flags of train.pretrain: {' '.join(train_flags(found))}")
     lines += ["", "memory a chip, GiB", *_memory_lines(found)]
-    lines += ["", "collectives in one step"]
-    for one in found.collectives:
-        lines.append(
-            f"  {one.kind:16}{one.count:7,} times {one.bytes / 1e9:9.2f} GB   among "
-            f"{one.group} along {' and '.join(one.axes)}"
-        )
-    if not found.collectives:
-        lines.append("  none: one chip")
-    fast, slow = (preset.step_tokens / one for one in found.seconds)
     hours = found.hours(tokens)
     lines += [
         "",
-        "seconds a step, from the datasheet (nothing was measured)",
-        f"  products {found.products:.3f}   network {found.network:.3f}",
+        f"{found.seconds:.3f} s a step, from the datasheet (nothing was measured)",
         f"  assumed: {efficiency:.0%} of the peak of {on.chip.peak_tflops:.0f} TFLOP/s "
-        f"in what is computed, so {found.mfu:.0%} MFU if products take all the time",
+        f"in what is computed, so {found.mfu:.0%} MFU",
     ]
     if compute.dtype == "float32":
         lines.append("  the peak is bfloat16's: float32 takes longer than this")
     lines += [
-        f"  tokens a second {slow:,.0f} to {fast:,.0f}",
-        f"{tokens:,.0f} tokens: {hours[0]:,.1f} to {hours[1]:,.1f} hours, "
-        f"{on.n_chips * hours[0]:,.0f} to {on.n_chips * hours[1]:,.0f} chip-hours",
+        f"  tokens a second {preset.step_tokens / found.seconds:,.0f}",
+        f"{tokens:,.0f} tokens: {hours:,.1f} hours, "
+        f"{on.n_chips * hours:,.0f} chip-hours",
     ]
     if price is not None:
-        low, high = (on.n_chips * one * price for one in hours)
-        lines.append(f"  at {price:g} each: {low:,.0f} to {high:,.0f}")
+        lines.append(f"  at {price:g} each: {on.n_chips * hours * price:,.0f}")
     return lines
 
 

@@ -5,9 +5,8 @@ program sees chips.
 
 Source:
     TPUs: Google Cloud's pages on TPU v4, v5e, v5p and v6e (docs.cloud.google.com/tpu),
-    read November 2026; v4's links from Jouppi et al. 2023, arXiv:2304.01433, table 4:
-    six of 50 GB/s. GPUs: NVIDIA's datasheets of A100, H100 and H200 in SXM boards,
-    dense bfloat16, and of the DGX machines for what a GPU has to the outside.
+    read November 2026. GPUs: NVIDIA's datasheets of A100, H100 and H200 in SXM boards,
+    dense bfloat16.
 """
 
 import dataclasses
@@ -31,11 +30,6 @@ class Chip:
         name: Prefix of machine names.
         peak_tflops: bfloat16 products accumulated in float32, 10^12 operations/s.
         memory_bytes: Device memory.
-        link_gb_s: Bandwidth to the neighbours in a ring, 10^9 bytes/s: two of a TPU's
-            four or six links, all links of a GPU.
-        host_chips: Chips joined by the fast links; None is the whole slice.
-        network_gb_s: Bandwidth of each chip to another host, 10^9 bytes/s; None where
-            the fast links join all chips.
         name_counts: Units in a machine's name that make one chip.
         slices: TPU slices that exist: number of chips -> topology as XLA names it.
     """
@@ -43,9 +37,6 @@ class Chip:
     name: str
     peak_tflops: float
     memory_bytes: int
-    link_gb_s: float
-    host_chips: int | None = None
-    network_gb_s: float | None = None
     name_counts: int = 1
     slices: Mapping[int, str] = dataclasses.field(default_factory=dict)
 
@@ -64,43 +55,23 @@ class Machine:
         shape = self.chip.slices.get(self.n_chips)
         return None if shape is None else f"{self.chip.name}:{shape}"
 
-    def gb_s_among(self, n_neighbours: int) -> float:
-        """Bandwidth of a chip in a ring of `n_neighbours`, 10^9 bytes/s."""
-        chip = self.chip
-        if chip.host_chips is None or n_neighbours <= chip.host_chips:
-            return chip.link_gb_s
-        assert chip.network_gb_s is not None, "hosts are joined by a network"
-        return chip.network_gb_s
-
 
 _GIB = 1 << 30
 
 
-def _tpu(
-    name: str, tflops: float, gib: int, link: int, sides: str, *, cores: int = 1
-) -> Chip:
-    """A TPU whose rings use two links of `link` GB/s each, one way."""
+def _tpu(name: str, tflops: float, gib: int, sides: str, *, cores: int = 1) -> Chip:
     slices = {math.prod(map(int, word.split("x"))): word for word in sides.split()}
     return Chip(
         name=name,
         peak_tflops=tflops,
         memory_bytes=gib * _GIB,
-        link_gb_s=2 * link,
         name_counts=cores,
         slices=slices,
     )
 
 
-def _gpu(name: str, tflops: float, gib: int, link: int, network: int) -> Chip:
-    """A GPU of a machine of eight with one network adapter each."""
-    return Chip(
-        name=name,
-        peak_tflops=tflops,
-        memory_bytes=gib * _GIB,
-        link_gb_s=link,
-        host_chips=8,
-        network_gb_s=network,
-    )
+def _gpu(name: str, tflops: float, gib: int) -> Chip:
+    return Chip(name=name, peak_tflops=tflops, memory_bytes=gib * _GIB)
 
 
 # Topologies of the slices on offer.
@@ -110,19 +81,14 @@ _TORUS_3D = "2x2x1 2x2x2 2x2x4 2x4x4 4x4x4 4x4x8 4x8x8 8x8x8 8x8x16"
 CHIPS: Mapping[str, Chip] = {
     chip.name: chip
     for chip in (
-        _tpu("v4", 275, 32, 50, _TORUS_3D, cores=2),
-        # Datasheets add up all links in both directions: four links are 400 GB/s here,
-        _tpu("v5e", 197, 16, 50, _TORUS_2D),
-        # six links are 1,200 GB/s,
-        _tpu("v5p", 459, 95, 100, _TORUS_3D, cores=2),
-        # and four links are 800 GB/s.
-        _tpu("v6e", 918, 32, 100, _TORUS_2D),
-        # NVLink of 600 GB/s in both directions, adapters of 200 Gb/s.
-        _gpu("a100-40", 312, 40, 300, 25),
-        _gpu("a100-80", 312, 80, 300, 25),
-        # NVLink of 900 GB/s in both directions, adapters of 400 Gb/s.
-        _gpu("h100", 989, 80, 450, 50),
-        _gpu("h200", 989, 141, 450, 50),
+        _tpu("v4", 275, 32, _TORUS_3D, cores=2),
+        _tpu("v5e", 197, 16, _TORUS_2D),
+        _tpu("v5p", 459, 95, _TORUS_3D, cores=2),
+        _tpu("v6e", 918, 32, _TORUS_2D),
+        _gpu("a100-40", 312, 40),
+        _gpu("a100-80", 312, 80),
+        _gpu("h100", 989, 80),
+        _gpu("h200", 989, 141),
     )
 }
 

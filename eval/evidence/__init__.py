@@ -1,1 +1,0 @@
-"""What each method can prove, what it costs, and what it found: one table."""

@@ -1,1 +1,0 @@
-"""Membership with shadow models: what the scores of one model cannot exceed."""

@@ -1,1 +1,0 @@
-"""Models by benchmarks: one table of audits, corrected as a whole."""
