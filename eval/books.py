@@ -22,7 +22,7 @@ from eval.python_docs import read_python_docs
 from eval.study import Grid, grouped, print_grid, run_study, write_json
 from jaxcontam.commands.books import Books
 from jaxcontam.commands.flags import check_positive, check_seed
-from jaxcontam.report.document import make_folder, replace_bytes
+from jaxcontam.report.report_files import make_folder, replace_bytes
 from train.earlier import MODEL_DIR
 from train.prepare import RunOptions
 from train.presets import PRESETS

@@ -27,7 +27,7 @@ from eval.study import Clock, Grid, finish_study, run_study
 from jaxcontam.cli import main as jaxcontam
 from jaxcontam.commands.flags import STORE_DIR, check_positive, check_seed, flags_of
 from jaxcontam.errors import InputError
-from jaxcontam.report.document import REPORT_NAME
+from jaxcontam.report.report_files import REPORT_NAME
 
 # What differs between two runs that agree: times, what was found in a store, and the
 # digests of these.

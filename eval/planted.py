@@ -9,8 +9,8 @@ import numpy as np
 from eval.study import Records, read_fields
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
-from jaxcontam.data.manifest import Manifest, read_manifest
 from jaxcontam.data.repeats import without_repeats
+from jaxcontam.data.training_manifest import Manifest, read_manifest
 from jaxcontam.methods import order_method
 from jaxcontam.methods.order_test import order_result, plan_test, score_test
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint

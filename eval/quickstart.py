@@ -27,7 +27,7 @@ from eval.study import run_study
 from jaxcontam.analyses.saved import write_files
 from jaxcontam.commands.flags import check_seed
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.manifest import Manifest
+from jaxcontam.data.training_manifest import Manifest
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
 from jaxcontam.progress import Progress, progress_bar

@@ -18,8 +18,8 @@ from rich.table import Table
 from rich.text import Text
 
 from jaxcontam.cli import parse, run_command
-from jaxcontam.report.document import data_digest, make_folder, replace_bytes
 from jaxcontam.report.provenance import library_versions, utc_now
+from jaxcontam.report.report_files import data_digest, make_folder, replace_bytes
 from jaxcontam.scoring.identity import cpu_name
 from train.allocator import keep_freed_memory
 from train.earlier import code_version
@@ -54,7 +54,7 @@ def run_study(
     if trains:
         keep_freed_memory()
     if compiles:
-        from jaxcontam.scoring.compiled import keep_compiled
+        from jaxcontam.scoring.compilation_cache import keep_compiled
 
         keep_compiled()
     name = f"eval.{name}"

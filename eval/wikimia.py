@@ -37,7 +37,7 @@ from jaxcontam.commands.flags import check_seed
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.progress import progress_bar
-from jaxcontam.report.document import data_digest, make_folder, replace_bytes
+from jaxcontam.report.report_files import data_digest, make_folder, replace_bytes
 from jaxcontam.scoring.api.address import ApiModel, key_from_environment, parse_api
 from jaxcontam.scoring.api.chat import ChatCompleter
 from jaxcontam.scoring.api.client import ApiClient

@@ -7,7 +7,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from jaxcontam.scoring.compiled import keep_compiled
+from jaxcontam.scoring.compilation_cache import keep_compiled
 from tests.compile_mode import compile_from_now
 from tests.pulse_run import pulse_run
 

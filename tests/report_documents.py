@@ -3,7 +3,7 @@
 import dataclasses
 import json
 
-from jaxcontam.report.document import to_document
+from jaxcontam.report.report_files import to_document
 from jaxcontam.results import ModelInfo, OrderNumbers, OrderResult, Pretest, Report
 from jaxcontam.results.membership import ScoreResult
 from jaxcontam.results.read import read_result

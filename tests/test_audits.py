@@ -9,7 +9,7 @@ import pytest
 from flax import nnx
 
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
-from jaxcontam.data.manifest import Manifest, PlantedSet, read_manifest
+from jaxcontam.data.training_manifest import Manifest, PlantedSet, read_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.models.config import llama_shape

@@ -11,7 +11,7 @@ import pytest
 from eval.canaries import CANARIES, __main__, runs
 from eval.canaries.__main__ import Canaries
 from jaxcontam.commands.verify_orders import verify_report
-from jaxcontam.data.manifest import read_manifest
+from jaxcontam.data.training_manifest import read_manifest
 from jaxcontam.errors import InputError
 
 pytestmark = pytest.mark.unoptimised

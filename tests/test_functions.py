@@ -13,7 +13,7 @@ import jaxcontam
 from jaxcontam.cli import main
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import save_checkpoint
-from jaxcontam.report.document import read_document
+from jaxcontam.report.report_files import read_document
 from tests.membership_model import CONTEXT, fresh_decoder, tokenizer
 
 pytestmark = pytest.mark.unoptimised

@@ -11,7 +11,6 @@ import pytest
 from jaxcontam.analyses.method_notes import method_words
 from jaxcontam.analyses.saved import write_page
 from jaxcontam.cli import main
-from jaxcontam.report.document import read_report
 from jaxcontam.report.figure import BLUE, GREY, ORANGE
 from jaxcontam.report.numbers import p_words
 from jaxcontam.report.order_page import order_page
@@ -26,6 +25,7 @@ from jaxcontam.report.order_words import (
 from jaxcontam.report.page import render
 from jaxcontam.report.pictures import NullPicture
 from jaxcontam.report.plots import null_plot
+from jaxcontam.report.report_files import read_report
 from jaxcontam.results import Local, Pretest, Screening
 from tests.page_laws import check_page, contrast, text_contrasts
 from tests.report_documents import audit_report, changed, order_result

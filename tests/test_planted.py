@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.encoding import encode_examples
-from jaxcontam.data.manifest import (
+from jaxcontam.data.training_manifest import (
     Manifest,
     SetOverlap,
     read_manifest,
@@ -18,7 +18,7 @@ from jaxcontam.data.manifest import (
 from jaxcontam.errors import InputError
 from tests.copy_rows import steps_of_copy
 from train.plan import PlannedSet
-from train.planted import canary, planted_sets, set_file, write_set
+from train.planting_records import canary, planted_sets, set_file, write_set
 from train.presets import PRESETS
 from train.stream import build_stream, training_order
 

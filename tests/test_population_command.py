@@ -11,7 +11,7 @@ import pytest
 
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
-from jaxcontam.data.manifest import read_manifest
+from jaxcontam.data.training_manifest import read_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.methods import order_method
 from jaxcontam.methods.order_test import order_result, plan_test, score_test

@@ -11,7 +11,7 @@ from scipy import stats
 
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.errors import InputError
-from train.planted import planted_sets
+from train.planting_records import planted_sets
 from train.population_job import (
     Job,
     ModelResult,

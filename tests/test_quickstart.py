@@ -12,7 +12,7 @@ from rich.console import Console
 from eval.quickstart import Quickstart, print_headline
 from jaxcontam.cli import main
 from jaxcontam.commands.verify_orders import verify_report
-from jaxcontam.report.document import sealed_text
+from jaxcontam.report.report_files import sealed_text
 from jaxcontam.results import MembershipResult, OrderResult
 from jaxcontam.results.read import read_result
 
@@ -298,7 +298,7 @@ def test_orders_of_a_grouped_file_must_permute_their_strata(pulse, tmp_path):
         arrays = dict(archive)
     arrays["0/orders"][0, 1] = arrays["0/orders"][1, 1]
     np.savez(out / "orders.npz", **arrays)
-    from jaxcontam.report.document import ARCHIVE_NAME, archive_digest
+    from jaxcontam.report.report_files import ARCHIVE_NAME, archive_digest
 
     document = read(out)
     document["digests"] = {ARCHIVE_NAME: archive_digest(out / "orders.npz")}
@@ -333,7 +333,7 @@ def test_flipped_digit_in_the_archive_is_found(copied, array):
     np.savez(path, **arrays)
     assert main(["verify", str(copied)]) == 3
     # Even if the digests are made to fit.
-    from jaxcontam.report.document import ARCHIVE_NAME, archive_digest
+    from jaxcontam.report.report_files import ARCHIVE_NAME, archive_digest
 
     document = read(copied)
     document["digests"] = {ARCHIVE_NAME: archive_digest(path)}

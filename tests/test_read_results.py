@@ -6,7 +6,7 @@ import json
 import pytest
 
 from jaxcontam.errors import InputError
-from jaxcontam.report.document import result_row, to_document
+from jaxcontam.report.report_files import result_row, to_document
 from jaxcontam.results import (
     Local,
     MembershipResult,

@@ -3,7 +3,7 @@
 import pytest
 
 from jaxcontam.commands.recomputed import differences
-from jaxcontam.report.document import result_row
+from jaxcontam.report.report_files import result_row
 from tests.report_documents import order_result
 
 

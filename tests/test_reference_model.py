@@ -16,7 +16,7 @@ from jaxcontam.commands.verify_orders import verify_report
 from jaxcontam.methods.adjacency import METHOD as ADJACENCY
 from jaxcontam.methods.direction import METHOD as DIRECTION
 from jaxcontam.methods.reference_model import loglik_gap, reference_result
-from jaxcontam.report.document import (
+from jaxcontam.report.report_files import (
     ARCHIVE_NAME,
     REPORT_NAME,
     archive_digest,

@@ -12,7 +12,7 @@ from jaxcontam.analyses.saved import write_files
 from jaxcontam.cli import main
 from jaxcontam.commands.recomputed import digest_faults
 from jaxcontam.report.archive import archive_bytes
-from jaxcontam.report.document import (
+from jaxcontam.report.report_files import (
     read_document,
     replace_bytes,
     to_document,

@@ -6,7 +6,7 @@ import pytest
 from flax import nnx
 
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.manifest import Manifest, PlantedSet, write_manifest
+from jaxcontam.data.training_manifest import Manifest, PlantedSet, write_manifest
 from jaxcontam.models.config import llama_shape
 from jaxcontam.models.decoder import Decoder
 from train.audits import plan_audit

@@ -12,7 +12,7 @@ import pytest
 from jaxcontam.analyses.saved import write_files
 from jaxcontam.cli import main
 from jaxcontam.commands.verify_orders import verify_report
-from jaxcontam.report.document import (
+from jaxcontam.report.report_files import (
     ARCHIVE_NAME,
     REPORT_NAME,
     archive_digest,

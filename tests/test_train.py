@@ -10,7 +10,7 @@ from flax import nnx
 from eval.python_docs import read_python_docs
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
-from jaxcontam.data.manifest import read_manifest
+from jaxcontam.data.training_manifest import read_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.methods import order_method
 from jaxcontam.methods.order_test import plan_test

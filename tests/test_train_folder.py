@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxcontam.data.manifest import read_manifest, write_manifest
+from jaxcontam.data.training_manifest import read_manifest, write_manifest
 from jaxcontam.errors import InputError
 from tests.train_corpus import write_corpus
 from train.disks import alone

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from jaxcontam.data.manifest import (
+from jaxcontam.data.training_manifest import (
     Manifest,
     PlantedSet,
     SetOverlap,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxcontam.cli import parse
-from jaxcontam.data.manifest import read_manifest
+from jaxcontam.data.training_manifest import read_manifest
 from jaxcontam.models.checkpoint import load_checkpoint
 from tests.faults.test_train_kills import steps_done, write_texts
 from tests.pretrain_processes import finish_all, start_all

@@ -8,7 +8,7 @@ import pytest
 from jaxcontam.cli import main
 from jaxcontam.commands.verify_orders import verify_report
 from jaxcontam.methods.two_min import METHOD, combined_numbers
-from jaxcontam.report.document import sealed_text
+from jaxcontam.report.report_files import sealed_text
 from jaxcontam.results import OrderNumbers
 
 pytestmark = pytest.mark.unoptimised

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxcontam.cli import main
-from jaxcontam.report.document import (
+from jaxcontam.report.report_files import (
     ARCHIVE_NAME,
     REPORT_NAME,
     archive_digest,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxcontam.errors import InputError
-from jaxcontam.report.document import replace_bytes
+from jaxcontam.report.report_files import replace_bytes
 from jaxcontam.stats.effect import LEVEL
 from train.step_log import read_rows, row_bytes
 

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded, encode_examples
-from jaxcontam.data.manifest import Manifest, PlantedSet
+from jaxcontam.data.training_manifest import Manifest, PlantedSet
 from jaxcontam.errors import InputError
 from jaxcontam.methods import METHODS, order_method
 from jaxcontam.methods.membership.score import ScoredText, ScoreMethod

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from jaxcontam.data.corpus import Segment, text_segments
-from jaxcontam.data.manifest import SetOverlap
 from jaxcontam.data.ngrams import words_of
 from jaxcontam.data.occurrences import (
     RULES,
@@ -23,6 +22,7 @@ from jaxcontam.data.occurrences import (
 )
 from jaxcontam.data.overlap import OverlapSearch
 from jaxcontam.data.overlap_index import SHORT, OverlapIndex, collapsed, overlap_index
+from jaxcontam.data.training_manifest import SetOverlap
 from jaxcontam.errors import InputError
 from train.plan import PlannedSet
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from jaxcontam.data.manifest import (
+from jaxcontam.data.training_manifest import (
     Manifest,
     manifest_json,
     read_manifest,
@@ -17,7 +17,7 @@ from train.export import INIT_CONFIG_NAME, TOKENIZER_DIR
 from train.metrics import METRICS_NAME
 from train.page import PAGE_NAME
 from train.plan import PlannedSet
-from train.planted import write_set
+from train.planting_records import write_set
 from train.prepare import Prepared, Start
 
 LOGS = (METRICS_NAME, AUDITS_NAME, PAGE_NAME)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from jaxcontam.data.manifest import Manifest, read_manifest
+from jaxcontam.data.training_manifest import Manifest, read_manifest
 from jaxcontam.errors import InputError
 from train.checkpoints import CHECKPOINTS_DIR, saved_steps
 

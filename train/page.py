@@ -25,13 +25,13 @@ from matplotlib.ticker import EngFormatter
 
 from jaxcontam.analyses.method_notes import named_rows
 from jaxcontam.cli import parse, run_command
-from jaxcontam.data.manifest import Manifest, PlantedSet, read_manifest
+from jaxcontam.data.training_manifest import Manifest, PlantedSet, read_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.report import section
-from jaxcontam.report.document import replace_bytes
 from jaxcontam.report.figure import BLUE, GREY, STYLE, svg_text
 from jaxcontam.report.numbers import effect_words, p_cell
 from jaxcontam.report.page import render
+from jaxcontam.report.report_files import replace_bytes
 from jaxcontam.stats.effect import LEVEL
 from train.audit_log import AUDITS_NAME
 from train.earlier import MANIFEST_NAME, MODEL_DIR
@@ -69,8 +69,6 @@ _WIDTH, _TALL, _LINE = 9.4, 2.3, 0.17
 _MOST_POINTS, _MOST_MARKS = 1500, 400
 # Largest -log10 p on a linear scale, and the deepest that an approximation supports.
 _PLAIN_UP_TO, _APPROXIMATE_TO = 12, 15
-# A set may be called `$5`.
-_STYLE = {**STYLE, "text.parse_math": False}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +159,7 @@ def _loss_figure(
     means_N = _local_means(losses_N, reach)
     shown = np.unique(np.linspace(0, N - 1, min(N, _MOST_POINTS)).astype(np.int64))
     lines = [_LINE * (len(planted) + 1.5)] if planted else []
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure, (top, *below) = _panels([_TALL, *lines], n_tokens)
         top.plot(tokens_N[shown], losses_N[shown], color=BLUE, lw=0.6, alpha=0.35)
         label = f"mean of {2 * reach + 1} steps"
@@ -190,7 +188,7 @@ def _memorisation_figure(
 ) -> str:
     """A panel a test, a curve a set: -log10 p of order tests, AUC of a score."""
     methods = list(dict.fromkeys(row["method"] for row in audits))
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure, panels = _panels([_TALL] * len(methods), n_tokens)
         for axes, method in zip(panels, methods, strict=True):
             rows = [row for row in audits if row["method"] == method]

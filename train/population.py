@@ -24,9 +24,9 @@ from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.progress import progress_bar
-from jaxcontam.report.document import make_folder, replace_bytes
 from jaxcontam.report.provenance import library_versions, utc_now
-from jaxcontam.scoring.compiled import keep_compiled
+from jaxcontam.report.report_files import make_folder, replace_bytes
+from jaxcontam.scoring.compilation_cache import keep_compiled
 from jaxcontam.scoring.identity import cpu_name
 from jaxcontam.terminal import Terminal
 from train.allocator import keep_freed_memory

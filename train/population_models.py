@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 
 from jaxcontam import __version__
-from jaxcontam.data.manifest import Manifest, write_manifest
+from jaxcontam.data.training_manifest import Manifest, write_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.methods import order_method
 from jaxcontam.methods.layouts import ScoredTest
 from jaxcontam.methods.order_test import PlannedTest, order_result, plan_test
 from train.allocator import keep_freed_memory
-from train.planted import planted_sets, write_set
+from train.planting_records import planted_sets, write_set
 from train.population_job import (
     TESTS_NAME,
     Job,
@@ -147,7 +147,7 @@ def open_maker(job: Job) -> Callable[[int | TrainedModel], ModelResult]:
     from flax import nnx
 
     from jaxcontam.models.decoder import Decoder
-    from jaxcontam.scoring.compiled import keep_compiled
+    from jaxcontam.scoring.compilation_cache import keep_compiled
 
     keep_freed_memory()
     keep_compiled()

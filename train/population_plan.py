@@ -20,7 +20,7 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded, encode_examples, plain_tokenizer
 from jaxcontam.errors import InputError
 from train.plan import PlannedSet, When
-from train.planted import canary
+from train.planting_records import canary
 from train.presets import Preset
 from train.stream import Stream, build_stream, training_rows
 from train.tokens import TokenCache, as_cache, choose_documents

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 
 from jaxcontam import __version__
 from jaxcontam.data.encoding import encode_examples, plain_tokenizer
-from jaxcontam.data.manifest import Manifest
+from jaxcontam.data.training_manifest import Manifest
 from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.progress import progress_bar
@@ -19,7 +19,7 @@ from train.audits import DEFAULT_TESTS
 from train.background_check import check_background
 from train.earlier import code_version
 from train.plan import PlannedSet
-from train.planted import canary, planted_sets
+from train.planting_records import canary, planted_sets
 from train.presets import Preset, preset_to_json
 from train.rows import Rows
 from train.sources import Corpus

@@ -17,8 +17,8 @@ from jax.sharding import Mesh
 
 from jaxcontam.cli import parse, run_command
 from jaxcontam.commands.flags import check_positive, check_seed
-from jaxcontam.data.manifest import Manifest
 from jaxcontam.data.templates import typed_newlines
+from jaxcontam.data.training_manifest import Manifest
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.methods import order_method
 from jaxcontam.models.checkpoint import (
@@ -28,7 +28,7 @@ from jaxcontam.models.checkpoint import (
     read_fast_tokenizer,
 )
 from jaxcontam.processes import is_first, joined
-from jaxcontam.scoring.compiled import keep_compiled
+from jaxcontam.scoring.compilation_cache import keep_compiled
 from jaxcontam.scoring.mesh_shape import parse_mesh
 from jaxcontam.terminal import visible
 from train.allocator import keep_freed_memory

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from jaxcontam.data.manifest import (
+from jaxcontam.data.training_manifest import (
     Manifest,
     manifest_from_json,
     manifest_json,
@@ -24,7 +24,7 @@ from jaxcontam.data.manifest import (
 from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.processes import barrier, broadcast_bytes, is_first, process_count
-from jaxcontam.report.document import make_folder
+from jaxcontam.report.report_files import make_folder
 from train.audit_log import AUDITS_NAME, audit_steps
 from train.audits import AuditPlan, plan_audit
 from train.beginning import LOGS, beginning_files, holds_run, write_beginning

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxcontam.data.manifest import read_manifest
+from jaxcontam.data.training_manifest import read_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.processes import barrier, gather, process_count, process_index
 from train.disks import disk_leader

@@ -15,7 +15,7 @@ import numpy as np
 from eval.canaries.runs import control_of
 from eval.planted import scored_texts
 from jaxcontam.data.encoding import Encoded
-from jaxcontam.data.manifest import Manifest
+from jaxcontam.data.training_manifest import Manifest
 from jaxcontam.methods.membership.blind import blind_baselines
 from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.progress import Progress

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
-from jaxcontam.data.manifest import Manifest, read_manifest
+from jaxcontam.data.training_manifest import Manifest, read_manifest
 from jaxcontam.errors import InputError
-from jaxcontam.report.document import REPORT_NAME, is_report_of, read_document
+from jaxcontam.report.report_files import REPORT_NAME, is_report_of, read_document
 from train.earlier import MANIFEST_NAME, MODEL_DIR
 from train.plan import HELD_OUT, PlannedSet
 

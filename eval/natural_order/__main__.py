@@ -49,8 +49,8 @@ from eval.study import Clock, Grid, finish_study, grouped, run_study
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.progress import progress_bar
-from jaxcontam.report.document import make_folder
 from jaxcontam.report.figure import BLUE, ORANGE, STYLE, figure_axes, svg_text
+from jaxcontam.report.report_files import make_folder
 
 PLANTED_NATS = 0.5
 _RECORDS = "records.jsonl"

@@ -45,8 +45,8 @@ from eval.study import Clock, Grid, finish_study, grouped, run_study, say
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.commands.replicate import Replicate
 from jaxcontam.errors import InputError
-from jaxcontam.report.document import PAGE_NAME as REPORT_PAGE
-from jaxcontam.report.document import REPORT_NAME
+from jaxcontam.report.report_files import PAGE_NAME as REPORT_PAGE
+from jaxcontam.report.report_files import REPORT_NAME
 from train.sources import corpus_digest
 
 PLAIN = "plain"

@@ -16,7 +16,7 @@ from jaxcontam.methods.replication.fields import find_fields
 from jaxcontam.methods.replication.prompts import Prompts, load_prompts
 from jaxcontam.methods.replication.split import draw_instances
 from jaxcontam.models.config import llama_shape
-from jaxcontam.report.document import make_folder, replace_bytes
+from jaxcontam.report.report_files import make_folder, replace_bytes
 from train.presets import PRESETS, Preset
 
 _WORDS = range(16, 51)

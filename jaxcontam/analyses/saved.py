@@ -17,15 +17,15 @@ from jaxcontam.report.archive import (
     read_archive,
     read_p_values,
 )
-from jaxcontam.report.document import (
+from jaxcontam.report.page import render
+from jaxcontam.report.pictures import NullPicture
+from jaxcontam.report.report_files import (
     PAGE_NAME,
     replace_bytes,
     to_document,
     write_report,
     write_sums,
 )
-from jaxcontam.report.page import render
-from jaxcontam.report.pictures import NullPicture
 from jaxcontam.report.section import Page
 from jaxcontam.report.texts import (
     ASKED,

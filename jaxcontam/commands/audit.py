@@ -26,9 +26,9 @@ from jaxcontam.commands.publish import shown
 from jaxcontam.errors import InputError
 from jaxcontam.processes import is_first
 from jaxcontam.progress import progress_bar, waiting_for
-from jaxcontam.report.document import REPORT_NAME, make_folder, read_report
 from jaxcontam.report.order_page import looks_sentence
 from jaxcontam.report.outcome import print_checks, print_outcome, print_unscored
+from jaxcontam.report.report_files import REPORT_NAME, make_folder, read_report
 from jaxcontam.results import OrderResult, Report
 from jaxcontam.terminal import Terminal, json_text, visible
 

@@ -26,7 +26,7 @@ from jaxcontam.methods.calibration import calibrate_test
 from jaxcontam.methods.order_test import PlannedTest
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.calibration import COMMAND, MEANING, rate_text
-from jaxcontam.report.document import make_folder
+from jaxcontam.report.report_files import make_folder
 from jaxcontam.report.table import bare_table
 from jaxcontam.results.calibration import CalibrationResult, DrawnPValues
 from jaxcontam.scoring.shares import each_scored

@@ -25,13 +25,13 @@ from jaxcontam.report.comparison import (
     difference_sentences,
     difference_words,
 )
-from jaxcontam.report.document import (
+from jaxcontam.report.page import render
+from jaxcontam.report.report_files import (
     REPORT_NAME,
     make_folder,
     read_report,
     replace_files,
 )
-from jaxcontam.report.page import render
 from jaxcontam.report.table_csv import csv_text
 from jaxcontam.results import OrderResult, Report
 from jaxcontam.results.comparison import ComparedTest

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from jaxcontam.data.hub_splits import is_hub_split, parse_hub_split
 from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.report.document import replace_bytes
+from jaxcontam.report.report_files import replace_bytes
 from jaxcontam.report.table_csv import csv_cell
 from jaxcontam.results import Report
 

@@ -140,7 +140,7 @@ def devices() -> Iterator[Finding]:
 
 def folders() -> Iterator[Finding]:
     """Whether reports can be written here, and compiled programs kept."""
-    from jaxcontam.scoring.compiled import compiled_in, keep_compiled
+    from jaxcontam.scoring.compilation_cache import compiled_in, keep_compiled
 
     here = Path.cwd()
     if not os.access(here, os.W_OK | os.X_OK):

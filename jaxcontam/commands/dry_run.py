@@ -111,7 +111,7 @@ def dry_run(
     with waiting_for("compiling and timing a batch"):
         if isinstance(scorer, Scorer):
             # Imports JAX, which a model of one's own has done before.
-            from jaxcontam.scoring.compiled import compiled_in
+            from jaxcontam.scoring.compilation_cache import compiled_in
 
             found = estimate_tests(
                 planned,

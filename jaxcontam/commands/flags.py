@@ -180,7 +180,7 @@ def report_folder(
     command: ReportFlags, name: str, model: "OpenModel", digest: str
 ) -> Path:
     """Make the folder of a report on what has this `sha256:` digest."""
-    from jaxcontam.report.document import make_folder
+    from jaxcontam.report.report_files import make_folder
 
     out = command.out or Path("runs") / name / f"{model.name}-{digest[7:15]}"
     make_folder(out)
@@ -197,8 +197,8 @@ def keep_other_report(name: str, command: Any) -> None:
     Raises:
         InputError: If `--out` holds such a report and `--overwrite` was not given.
     """
-    from jaxcontam.report.document import REPORT_NAME, read_document
     from jaxcontam.report.provenance import command_line
+    from jaxcontam.report.report_files import REPORT_NAME, read_document
 
     out = getattr(command, "out", None)
     if out is None or getattr(command, "dry_run", False):

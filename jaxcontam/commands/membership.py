@@ -40,7 +40,7 @@ from jaxcontam.methods.membership.score import Reading
 from jaxcontam.processes import is_first
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.archive import DAMAGED_ARRAY
-from jaxcontam.report.document import replace_bytes
+from jaxcontam.report.report_files import replace_bytes
 from jaxcontam.report.texts import TEXTS_NAME
 from jaxcontam.scoring.api.estimate import ApiEstimate
 from jaxcontam.terminal import Terminal

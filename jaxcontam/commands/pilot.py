@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jaxcontam.errors import InputError
 from jaxcontam.methods.power_designs import FilePlan, scored_design, workload
-from jaxcontam.report.document import REPORT_NAME, read_report
+from jaxcontam.report.report_files import REPORT_NAME, read_report
 from jaxcontam.results import OrderResult
 from jaxcontam.stats.power import sd_from
 

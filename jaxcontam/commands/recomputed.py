@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxcontam.errors import InputError
-from jaxcontam.report.document import (
+from jaxcontam.report.report_files import (
     DAMAGE,
     PAGE_NAME,
     REPORT_NAME,

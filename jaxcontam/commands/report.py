@@ -10,14 +10,14 @@ from jaxcontam.analyses.membership_judging import judged_again
 from jaxcontam.analyses.saved import write_page
 from jaxcontam.commands.database_row import percents_of, write_database_rows
 from jaxcontam.errors import InputError
-from jaxcontam.report.document import (
+from jaxcontam.report.membership import COMMAND as MEMBERSHIP
+from jaxcontam.report.report_files import (
     DAMAGE,
     REPORT_NAME,
     read_document,
     read_report,
     replace_bytes,
 )
-from jaxcontam.report.membership import COMMAND as MEMBERSHIP
 from jaxcontam.report.table_csv import RESULTS_NAME, results_csv
 from jaxcontam.report.texts import read_text_rows
 from jaxcontam.terminal import visible

@@ -16,7 +16,7 @@ from jaxcontam.data.encoding import encode_texts
 from jaxcontam.errors import InputError
 from jaxcontam.processes import is_first
 from jaxcontam.progress import progress_bar
-from jaxcontam.report.document import make_folder, replace_bytes
+from jaxcontam.report.report_files import make_folder, replace_bytes
 from jaxcontam.terminal import visible
 
 

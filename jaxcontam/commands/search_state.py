@@ -11,7 +11,7 @@ from jaxcontam.data.overlap import OverlapSearch
 from jaxcontam.data.records import Place
 from jaxcontam.errors import InputError
 from jaxcontam.report.archive import DAMAGED_ARRAY
-from jaxcontam.report.document import replace_bytes
+from jaxcontam.report.report_files import replace_bytes
 from jaxcontam.results.read import read_result
 
 STATE_NAME = "search.npz"

@@ -38,7 +38,7 @@ from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.methods.unlearning import BOUND, draw_arms
 from jaxcontam.progress import progress_bar
-from jaxcontam.report.document import make_folder
+from jaxcontam.report.report_files import make_folder
 from jaxcontam.report.table import print_table
 from jaxcontam.report.unlearning import (
     COMMAND,
@@ -170,7 +170,7 @@ class Unlearning(StoreFlags, ReportFlags):
         api_key = None if judge is None else key_from_environment()
         # JAX and transformers are imported once the input is known to be good.
         from jaxcontam.models.checkpoint import load_checkpoint, read_identity
-        from jaxcontam.scoring.compiled import keep_compiled
+        from jaxcontam.scoring.compilation_cache import keep_compiled
         from jaxcontam.scoring.local import device_info, model_info
 
         keep_compiled()

@@ -9,7 +9,7 @@ import tyro
 from jaxcontam.commands.verify_orders import verify_report
 from jaxcontam.commands.verify_texts import KINDS, verify_texts
 from jaxcontam.errors import InputError
-from jaxcontam.report.document import (
+from jaxcontam.report.report_files import (
     ARCHIVE_NAME,
     REPORT_NAME,
     is_report_of,

@@ -24,7 +24,7 @@ from jaxcontam.data.files import check_file
 from jaxcontam.errors import InputError
 from jaxcontam.methods.method import SequentialMethod
 from jaxcontam.report.archive import read_archive
-from jaxcontam.report.document import ARCHIVE_NAME, REPORT_NAME, read_report
+from jaxcontam.report.report_files import ARCHIVE_NAME, REPORT_NAME, read_report
 from jaxcontam.results import Evidence, ModelInfo, Report
 from jaxcontam.scoring.scorer import SequenceSums
 

@@ -22,7 +22,7 @@ from jaxcontam.methods.reference_model import reference_result
 from jaxcontam.methods.two_min import combined_results
 from jaxcontam.report import calibration
 from jaxcontam.report.archive import read_archive
-from jaxcontam.report.document import (
+from jaxcontam.report.report_files import (
     ARCHIVE_NAME,
     REPORT_NAME,
     is_report_of,

@@ -22,7 +22,7 @@ from jaxcontam.analyses.unlearning_audit import audit_from_rows
 from jaxcontam.commands.recomputed import UNREADABLE, differences, digest_faults
 from jaxcontam.methods.membership.books import Shelf
 from jaxcontam.report import books, membership, replication, unlearning
-from jaxcontam.report.document import REPORT_NAME
+from jaxcontam.report.report_files import REPORT_NAME
 from jaxcontam.report.texts import ASKED, SCORED, TEXTS_NAME, read_text_rows
 from jaxcontam.results.replication import COMPARISONS
 

@@ -35,7 +35,7 @@ from jaxcontam.methods.membership import (
 )
 from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.methods.method import TestMethod
-from jaxcontam.methods.own import own_methods
+from jaxcontam.methods.plugins import own_methods
 from jaxcontam.methods.two_min import CombinedMethod
 from jaxcontam.methods.version_method import VersionMethod
 

@@ -210,7 +210,7 @@ def open_model(
 
         return open_lm_eval(word)
     from jaxcontam.models.checkpoint import load_checkpoint
-    from jaxcontam.scoring.compiled import keep_compiled
+    from jaxcontam.scoring.compilation_cache import keep_compiled
     from jaxcontam.scoring.shares import mesh_here
 
     keep_compiled()

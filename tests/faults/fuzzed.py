@@ -19,7 +19,6 @@ from jaxcontam.data.books import load_books, load_known
 from jaxcontam.data.corpus import read_segments
 from jaxcontam.data.journal import Journal
 from jaxcontam.data.labelled import load_labelled
-from jaxcontam.data.manifest import Manifest, PlantedSet, manifest_json, read_manifest
 from jaxcontam.data.options import read_items
 from jaxcontam.data.release import (
     KIND,
@@ -27,6 +26,12 @@ from jaxcontam.data.release import (
     METHOD_VERSION,
     make_release,
     read_release,
+)
+from jaxcontam.data.training_manifest import (
+    Manifest,
+    PlantedSet,
+    manifest_json,
+    read_manifest,
 )
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.prompts import load_prompts

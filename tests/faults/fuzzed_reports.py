@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 
 from jaxcontam.cli import main
 from jaxcontam.report.archive import read_archive
-from jaxcontam.report.document import ARCHIVE_NAME, PAGE_NAME, REPORT_NAME, sealed_text
+from jaxcontam.report.report_files import (
+    ARCHIVE_NAME,
+    PAGE_NAME,
+    REPORT_NAME,
+    sealed_text,
+)
 from jaxcontam.report.table_csv import RESULTS_NAME
 from tests.faults.folders import contents
 from tests.faults.fuzzed import Target, a_file

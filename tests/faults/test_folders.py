@@ -17,7 +17,7 @@ import pytest
 
 from jaxcontam.cli import main
 from jaxcontam.models.fingerprint import fingerprint_files
-from jaxcontam.report.document import replace_bytes
+from jaxcontam.report.report_files import replace_bytes
 from tests.faults.folders import contents, said
 from tests.faults.fuzzed import RECORDED, table
 
@@ -134,7 +134,7 @@ def test_a_read_only_folder_is_one_line_and_stays_empty(closed, below, capsys):
 _WRITES = """
 import sys
 from pathlib import Path
-from jaxcontam.report.document import replace_bytes
+from jaxcontam.report.report_files import replace_bytes
 
 for _ in range(40):
     replace_bytes(Path(sys.argv[1]), sys.argv[2].encode() * 100_000)

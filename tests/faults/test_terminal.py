@@ -11,7 +11,7 @@ from rich.table import Table
 
 from jaxcontam.cli import main, run_command
 from jaxcontam.errors import InputError
-from jaxcontam.report.document import ARCHIVE_NAME, REPORT_NAME, sealed_text
+from jaxcontam.report.report_files import ARCHIVE_NAME, REPORT_NAME, sealed_text
 from jaxcontam.terminal import Terminal, json_text, visible
 from tests.faults.folders import assert_nothing_is_obeyed, said
 from tests.faults.fuzzed import RECORDED, table

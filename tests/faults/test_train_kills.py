@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxcontam.data.manifest import read_manifest
+from jaxcontam.data.training_manifest import read_manifest
 from train.checkpoints import saved_steps
 
 ROOT = Path(__file__).resolve().parents[2]

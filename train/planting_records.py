@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxcontam.data.benchmark import parse_records
 from jaxcontam.data.encoding import Encoded
-from jaxcontam.data.manifest import PlantedSet
+from jaxcontam.data.training_manifest import PlantedSet
 from jaxcontam.errors import InputError
 from train.plan import PlannedSet
 from train.presets import Preset
