@@ -26,20 +26,19 @@ _OF_ORDERS = (
 class Verify:
     """Recompute every p-value and verdict of a report; exit 3 if one differs.
 
-    Page and table are compared with their digests in SHA256SUMS, and the pre-tests of
-    an audit run again where its files are at hand.
+    Pre-tests of an audit run again where its files are at hand.
 
     Examples:
         # every number again, without the model
-        jaxcontam verify runs/audit/FOLDER
+        jaxcontam verify FOLDER
         # ask the model for 100 random rows of each test again
-        jaxcontam verify runs/audit/FOLDER --rescore 100 --model MODEL_DIR
+        jaxcontam verify FOLDER --rescore 100 --model MODEL_DIR
     """
 
     directory: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
     """Folder with report.json, and orders.npz or texts.jsonl beside it."""
 
-    benchmark: tuple[Path, ...] = ()
+    benchmark: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="PATH...")] = ()
     """Files that were audited (default: where the report's command found them)."""
     rescore: int = 0
     """Random rows of each test of an audit that --model scores again."""
