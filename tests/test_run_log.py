@@ -13,9 +13,14 @@ from train.audits import plan_audit
 from train.checkpoints import Checkpoints, saved_steps
 from train.loop import train
 from train.presets import Preset
-from train.progress import TrainingProgress
 from train.rows import Rows, row_batches
-from train.run_log import RunLog, run_progress, shared_watch, step_rates
+from train.run_log import (
+    RunLog,
+    TrainingProgress,
+    run_progress,
+    shared_watch,
+    step_rates,
+)
 from train.step_log import read_rows
 from train.tokenizer import train_tokenizer
 

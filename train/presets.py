@@ -11,6 +11,7 @@ from jaxcontam.models.config import (
     gpt2_shape,
     llama_shape,
 )
+from jaxcontam.models.flops import forward_flops
 from train.step import PLAIN, Compute, Schedule
 
 
@@ -47,6 +48,15 @@ class Preset:
     def step_tokens(self) -> int:
         """Targets of a step."""
         return self.batch_rows * self.context
+
+    @property
+    def step_flops(self) -> float:
+        """Floating-point operations of a step, at least.
+
+        Three times the forward pass: the backward pass makes two products for each of
+        its products. What rematerialisation computes again is not counted.
+        """
+        return 3 * forward_flops(self.decoder, [self.context] * self.batch_rows)
 
     def changed(
         self,

@@ -34,14 +34,13 @@ from jaxcontam.terminal import visible
 from train.allocator import keep_freed_memory
 from train.audit_log import check_audit_flags
 from train.audits import DEFAULT_TESTS
-from train.beginning import holds_run
 from train.earlier import MODEL_DIR
 from train.loop import training_mesh
 from train.page import PAGE_NAME
 from train.plan import PlannedSet, planned_set, read_plan
 from train.prepare import RunOptions, Start
 from train.presets import PRESETS, Preset
-from train.run import pretrain
+from train.run import holds_run, pretrain
 from train.sources import Corpus, open_corpus
 from train.tokenizer import read_tokenizer
 

@@ -6,6 +6,7 @@ again resume from the last checkpoint, or reuse the finished model.
 
 import contextlib
 import dataclasses
+import json
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from jaxcontam.data.training_manifest import (
     Manifest,
     manifest_from_json,
     manifest_json,
+    read_manifest,
     write_manifest,
 )
 from jaxcontam.errors import InputError
@@ -27,7 +29,6 @@ from jaxcontam.processes import barrier, broadcast_bytes, is_first, process_coun
 from jaxcontam.report.report_files import make_folder
 from train.audit_log import AUDITS_NAME, audit_steps
 from train.audits import AuditPlan, plan_audit
-from train.beginning import LOGS, beginning_files, holds_run, write_beginning
 from train.checkpoints import (
     CHECKPOINTS_DIR,
     Checkpoints,
@@ -43,17 +44,25 @@ from train.disks import (
     run_home,
 )
 from train.earlier import MANIFEST_NAME, MODEL_DIR, earlier_manifest
-from train.export import write_model
-from train.loop import Trained, check_rows, train, training_mesh
-from train.page import write_training_page
+from train.export import INIT_CONFIG_NAME, TOKENIZER_DIR, write_model
+from train.loop import (
+    StopRequest,
+    Trained,
+    check_rows,
+    stop_request,
+    train,
+    training_mesh,
+)
+from train.metrics import METRICS_NAME
+from train.page import PAGE_NAME, write_training_page
 from train.placement import fresh_decoder, whole_decoder
 from train.plan import PlannedSet, check_sets
+from train.planting_records import write_set
 from train.prepare import Prepared, RunOptions, Start, prepare, searched
 from train.presets import Preset
 from train.rows import Rows, row_batches
 from train.run_log import RunLog, run_progress, shared_watch
 from train.shared_rows import place_stream, prepared_once, rows_of_run
-from train.signals import StopRequest, stop_request
 from train.sources import Corpus
 from train.step_log import read_rows
 
@@ -331,3 +340,46 @@ def _log(
 def _say(words: str) -> None:
     if is_first():
         print(words, file=sys.stderr)
+
+
+LOGS = (METRICS_NAME, AUDITS_NAME, PAGE_NAME)
+
+
+def holds_run(out: Path, manifest: Manifest) -> bool:
+    """Whether a folder says of itself that it holds this run, as far as it is."""
+    try:
+        here = read_manifest(out / MANIFEST_NAME)
+    except InputError:
+        return False
+    return manifest_json(here) == manifest_json(manifest)
+
+
+def write_beginning(
+    manifest: Manifest,
+    prepared: Prepared,
+    sets: Sequence[PlannedSet],
+    start: Start | None,
+    *,
+    out: Path,
+) -> None:
+    """Write all that is known of a run before its first step, the manifest last.
+
+    Logs of another run are deleted.
+    """
+    for name in (MANIFEST_NAME, *LOGS):
+        (out / name).unlink(missing_ok=True)
+    for planned in sets:
+        write_set(planned, out)
+    prepared.tokenizer.save_pretrained(out / TOKENIZER_DIR)
+    (out / INIT_CONFIG_NAME).unlink(missing_ok=True)
+    if start is not None:
+        text = json.dumps(dict(start.raw_config), indent=1) + "\n"
+        (out / INIT_CONFIG_NAME).write_text(text, encoding="utf-8")
+    write_manifest(manifest, out / MANIFEST_NAME)
+
+
+def beginning_files(manifest: Manifest) -> list[str]:
+    """What `write_beginning` writes; first the manifest, which says: not finished."""
+    sets = [file for row in manifest.sets for file in (row.file, row.planted_file)]
+    files = (MANIFEST_NAME, TOKENIZER_DIR, INIT_CONFIG_NAME, *sets)
+    return [file for file in files if file is not None]

@@ -36,7 +36,7 @@ from jaxcontam.stats.option_orders import (
     draw_option_orders,
 )
 from jaxcontam.stats.option_pretests import option_pretests
-from jaxcontam.stats.padding import padded
+from jaxcontam.stats.rows import padded
 
 EFFECT_UNIT = "nats per item"
 NULL: Null = "exchangeability of options"
