@@ -39,37 +39,25 @@ class Corpus:
     Attributes:
         parts: Files and splits, in the order of the names that were given.
         passed_over: Files of the folders that are of no kind that is read.
-        limit_documents: Take the first N; None takes all.
     """
 
     parts: tuple[Part, ...]
     passed_over: tuple[str, ...] = ()
-    limit_documents: int | None = None
 
     @property
     def identity(self) -> str:
-        """SHA-256 over what its parts are and how many documents are taken."""
-        known = [[part.identity for part in self.parts], self.limit_documents]
+        """SHA-256 over what its parts are, all of whose documents are taken."""
+        known = [[part.identity for part in self.parts], None]
         return hashlib.sha256(json.dumps(known).encode()).hexdigest()
 
-    def documents(self, part: Part) -> Iterator[str]:
-        """All documents of a part, whatever the limit of the corpus.
-
-        Raises:
-            InputError: At a record without text or a part that cannot be read.
-        """
-        return part.read()
-
     def __iter__(self) -> Iterator[str]:
-        every = itertools.chain.from_iterable(part.read() for part in self.parts)
-        return itertools.islice(every, self.limit_documents)
+        return itertools.chain.from_iterable(part.read() for part in self.parts)
 
 
 def open_corpus(
     names: Sequence[str | Path],
     *,
     text_field: str = "text",
-    limit_documents: int | None = None,
     leave_out: Path | None = None,
 ) -> Corpus:
     """Find the parts of a corpus; no text is read yet.
@@ -79,7 +67,6 @@ def open_corpus(
             .array_record), a folder of such files with the folders in it,
             `tfds:NAME[:VERSION]/SPLIT`, or `hf:NAME[:CONFIG]:SPLIT`.
         text_field: Field of a record, or column, that is its text.
-        limit_documents: Take the first N documents; None takes all.
         leave_out: A folder that is not searched: sets that an earlier run wrote there
             are no background of the next.
 
@@ -107,7 +94,7 @@ def open_corpus(
                 f"{part.name}: twice in the corpus", hint="name each file once"
             )
         seen.add(part.identity)
-    return Corpus(tuple(parts), tuple(passed_over), limit_documents)
+    return Corpus(tuple(parts), tuple(passed_over))
 
 
 def read_documents(

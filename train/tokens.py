@@ -339,11 +339,10 @@ def _batches_from(
 ) -> Iterator[list[str]]:
     """Batches of the documents after the first `n_done`, which are read and passed."""
     n_bytes = max(sum(part.n_bytes for part in corpus.parts), 1)
-    n_before, left = 0, corpus.limit_documents
+    n_before = 0
     for part in corpus.parts:
         n_read = 0  # characters; of a compressed part more than its bytes
-        for batch in _batches(itertools.islice(corpus.documents(part), left)):
-            left = None if left is None else left - len(batch)
+        for batch in _batches(part.read()):
             n_passed = min(n_done, len(batch))
             n_done -= n_passed
             if n_passed < len(batch):

@@ -16,6 +16,9 @@ from jaxcontam.scoring.rows import SUMS
 from jaxcontam.scoring.scorer import Scorer, batch_keys, n_targets
 from jaxcontam.scoring.store import ScoreStore, row_size
 
+# Batches that are timed.
+_ROUNDS = 3
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ScoringCost:
@@ -185,16 +188,15 @@ def n_positions(shape: tuple[int, ...]) -> int:
     return n_rows * (1 + n_continuations) * length
 
 
-def batch_seconds(scorer: Scorer, shape: tuple[int, ...], *, rounds: int = 3) -> float:
+def batch_seconds(scorer: Scorer, shape: tuple[int, ...]) -> float:
     """Median time of a batch of zeros, after one that compiles.
 
     Args:
         scorer: Its forward functions.
         shape: (B, S) of sequences, or `PairBatch.shape`.
-        rounds: Batches that are timed.
     """
     times = []
-    for _ in range(1 + rounds):
+    for _ in range(1 + _ROUNDS):
         start = time.perf_counter()
         if len(shape) == 2:
             ids_BS = np.zeros(shape, np.int32)

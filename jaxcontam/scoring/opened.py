@@ -81,18 +81,6 @@ class SequenceScorer(Protocol):
         """
         ...
 
-    def tokens(
-        self, sequences: Sequence[np.ndarray], progress: Progress | None = None
-    ) -> list[np.ndarray]:
-        """See `Scorer.tokens`; raises as `token_table` does."""
-        ...
-
-    def log_likelihoods(
-        self, sequences: Sequence[np.ndarray], progress: Progress | None = None
-    ) -> np.ndarray:
-        """See `Scorer.log_likelihoods`."""
-        ...
-
 
 class MakeScorer(Protocol):
     """Makes a model ready to score."""

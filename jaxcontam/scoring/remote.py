@@ -75,12 +75,6 @@ class RemoteScorer:
         """Scores continuations, each in a request with its prefix."""
         return RemotePairs(self.prompts)
 
-    def log_likelihoods(
-        self, sequences: Sequence[np.ndarray], progress: Progress | None = None
-    ) -> np.ndarray:
-        """See `Scorer.log_likelihoods`."""
-        return self.sums(sequences, progress).loglik
-
     def sums(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
     ) -> SequenceSums:
@@ -98,12 +92,6 @@ class RemoteScorer:
             if row.window.start == 0:
                 first[row.sequence] = own[at <= FIRST_K].sum()
         return SequenceSums(loglik, first, n_cached, n_scored)
-
-    def tokens(
-        self, sequences: Sequence[np.ndarray], progress: Progress | None = None
-    ) -> list[np.ndarray]:
-        """See `Scorer.tokens`."""
-        return self.token_table(sequences, progress).scores
 
     def token_table(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None

@@ -19,6 +19,7 @@ Statistic = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 # Resampled scores held at once; 32 MiB of float64.
 _MOST_CELLS = 1 << 22
+_ENDS = (1 - 0.95) / 2, (1 + 0.95) / 2
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -47,10 +48,9 @@ def bootstrap(
     *,
     clusters: Clusters | None = None,
     n_boot: int = 2000,
-    level: float = 0.95,
     seed: int = 0,
 ) -> BootstrapResult:
-    """Percentile interval of a statistic; both groups keep their size.
+    """95 % percentile interval of a statistic; both groups keep their size.
 
     With clusters, whole documents are drawn: those with members only, with non-members
     only, and with both are three groups that each keep their number of documents.
@@ -61,8 +61,6 @@ def bootstrap(
         nonmembers: (Q,) float64, Q >= 1.
         clusters: Documents of the texts; None: each text is its own.
         n_boot: K.
-        level: Probability with which the interval should hold the statistic's value in
-            the population; roughly so in small samples.
         seed: Seeds the resamples.
 
     Raises:
@@ -85,7 +83,7 @@ def bootstrap(
         draws_K = _of_documents(
             statistic, members_P, nonmembers_Q, clusters, n_boot, rng
         )
-    low, high = np.quantile(draws_K, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(draws_K, _ENDS)
     own = statistic(members_P[None], nonmembers_Q[None])[0]
     return BootstrapResult(
         statistic=float(own),

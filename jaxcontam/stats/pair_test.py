@@ -195,7 +195,6 @@ def sampled_columns(
     seed: int,
     content_digest: str,
     n_orders: int,
-    q: int = 0,
 ) -> list[np.ndarray]:
     """(n_orders + 1,) sums of each stratum, the published order's first.
 
@@ -205,7 +204,7 @@ def sampled_columns(
     columns = _Columns(strata, statistic, seed, content_digest)
     rng = row_generator(seed, content_digest, 2)
     rows = []
-    for sums_M in columns.sums(q):
+    for sums_M in columns.sums(0):
         drawn = rng.integers(len(sums_M), size=n_orders)
         rows.append(np.concatenate([sums_M[:1], sums_M[drawn]]))
     return rows

@@ -13,12 +13,13 @@ import numpy as np
 # Probability of the numbers that are left out as too unlikely, on each side.
 _NEGLIGIBLE = 1e-9
 _BISECTIONS = 50
+_LEVEL = 0.95
 
 
 def few_tpr_interval(
-    members: np.ndarray, nonmembers: np.ndarray, fpr: float, *, level: float = 0.95
+    members: np.ndarray, nonmembers: np.ndarray, fpr: float
 ) -> tuple[float, float]:
-    """Interval of the members' share above the threshold of a false-positive rate.
+    """95 % interval of the members' share above the threshold of a false-positive rate.
 
     The true threshold, which `fpr` of all non-members exceed, lies between two
     non-members of this sample: below the k-th largest with k binomial. For each k the
@@ -31,7 +32,6 @@ def few_tpr_interval(
         members: (P,) scores, higher = more likely a member.
         nonmembers: (Q,) likewise.
         fpr: In (0, 1).
-        level: Probability with which the interval should hold the share.
 
     Returns:
         The low and the high end.
@@ -74,7 +74,7 @@ def few_tpr_interval(
         below_K = betainc(n_high_K + 1, np.maximum(P - n_high_K, 1), share)
         return float(weight_K @ np.where(n_high_K == P, 0.0, below_K))
 
-    error = (1 - level) / 2
+    error = (1 - _LEVEL) / 2
     return _crossing(low_mass, error), _crossing(high_mass, 1 - error)
 
 
