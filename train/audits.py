@@ -119,13 +119,6 @@ def audit_model(
 ) -> list[AuditRow]:
     """Test every set and rank its texts, with the weights that a run has at a step.
 
-    Args:
-        decoder: The model; it is not changed. Audits of one shape share what is
-            compiled.
-        plan: From `plan_audit`.
-        step: Training steps done.
-        tokens: Targets trained on so far.
-
     Raises:
         InputError: If the model gives a number that is not finite.
     """

@@ -23,10 +23,6 @@ _ROOT = Path(__file__).resolve().parent.parent
 def earlier_manifest(out: Any, manifest: Manifest) -> Manifest | None:
     """Find the manifest of the same run, finished or resumable.
 
-    Args:
-        out: Folder with the checkpoints, or an `etils.epath.Path` to it.
-        manifest: Manifest of the run that is about to begin.
-
     Raises:
         InputError: If checkpoints of another run stand here, which a new run would
             take for its own or delete.

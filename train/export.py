@@ -48,11 +48,6 @@ class Export:
 def export(run_dir: Path, *, step: int | None = None, out: Path | None = None) -> Path:
     """Write the weights of a checkpoint with the run's tokenizer.
 
-    Args:
-        run_dir: Folder of the run, finished or not.
-        step: Step of the checkpoint; None is the last one.
-        out: An empty or new folder; None is one within the run, rewritten each time.
-
     Returns:
         The folder of the model.
 
@@ -89,13 +84,6 @@ def write_model(
     """`save_checkpoint`, whole or not at all.
 
     A model that stands there is replaced when the new one is complete.
-
-    Args:
-        decoder: The model.
-        tokenizer: A transformers fast tokenizer.
-        folder: Folder of the model; its parents are created.
-        model_type: A row of FAMILIES whose shape the decoder has.
-        raw_config: config.json of the model that training started from, if any.
     """
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)

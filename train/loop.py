@@ -171,8 +171,7 @@ def _agreed(is_stopped: bool, is_due: bool) -> tuple[bool, bool]:
 def training_mesh(shape: MeshShape | None = None) -> Mesh | None:
     """The devices of all processes; None where there is only one.
 
-    Args:
-        shape: None has a copy of the model on each device.
+    Without a shape each holds a copy of the model.
 
     Raises:
         InputError: If they do not make this shape.

@@ -56,13 +56,7 @@ class MetricsLog:
     ) -> None:
         """Write a block of steps; when it returns, the system has them.
 
-        Args:
-            last_step: Step of the last loss, counted from 1.
-            losses: Losses of consecutive steps.
-            rates: Learning rate of each of them.
-            tokens_a_step: Targets.
-            seconds: Since this process began to train.
-        """
+        The last step counts from 1, the seconds since this process began to train."""
         first = last_step - len(losses) + 1
         rows: list[dict[str, Any]] = [
             {

@@ -75,14 +75,7 @@ class TrainedModel:
 
 
 def train_models(job: Job, texts: Texts, seeds: Sequence[int]) -> list[TrainedModel]:
-    """Train and score the models of some seeds.
-
-    Args:
-        job: A job of form `scan` takes one seed; one of form `vmap` trains all seeds
-            side by side.
-        texts: From `open_texts`.
-        seeds: A repeated seed is trained twice and returned once.
-    """
+    """Train and score the models of some seeds."""
     import jax
     from flax import nnx
 

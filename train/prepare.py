@@ -126,16 +126,6 @@ def prepare(
 ) -> Prepared:
     """Tokenise, lay out the stream and cut it into rows; arguments as for `pretrain`.
 
-    Args:
-        corpus: Background.
-        sets: Test sets and controls.
-        preset: Model and batch.
-        stream_file: Takes the ids of the stream.
-        seed: Draws documents, places, orders.
-        options: See `RunOptions`.
-        start: The model to continue training, or None.
-        tokenizer: To encode with, or None.
-
     Raises:
         InputError: If there is too little text, or an example cannot be encoded.
     """

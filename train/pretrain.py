@@ -260,10 +260,6 @@ class Pretrain:
 def read_start(model: str, mesh: Mesh | None = None) -> Start:
     """Load a model to continue training.
 
-    Args:
-        model: Its folder, or a hub name.
-        mesh: Devices that share its weights; None is one device.
-
     Raises:
         InputError: If there is no such model, or its tokenizer has neither BOS nor EOS.
     """

@@ -101,12 +101,7 @@ class TrainingProgress:
         self._task = self._bar.add_task("training", total=n_steps, words="compiling")
 
     def update(self, step: int, losses: Sequence[float]) -> TrainingState:
-        """Report finished steps.
-
-        Args:
-            step: Steps done so far, those before a resume included.
-            losses: Losses of the steps since the last call.
-        """
+        """Report finished steps."""
         means, self._smooth = smoothed(losses, self._smooth)
         self._loss = means[-1] if means else self._loss
         now = self._clock()
@@ -130,11 +125,7 @@ class TrainingProgress:
 
     @contextlib.contextmanager
     def paused(self, words: str) -> Iterator[None]:
-        """Exclude the block's time from all rates.
-
-        Args:
-            words: Displayed during the block, such as `auditing`.
-        """
+        """Exclude the block's time from all rates."""
         start = self._clock()
         self._bar.update(self._task, words=words)
         try:
@@ -286,12 +277,7 @@ class RunLog:
 
 
 def shared_watch(log: RunLog | None, audit_steps: Sequence[int]) -> Watch:
-    """Callbacks of every process; process 0 alone keeps the logs.
-
-    Args:
-        log: The log of process 0; None in the others.
-        audit_steps: The same in every process.
-    """
+    """Callbacks of every process; process 0 alone keeps the logs."""
 
     def audit(step: int, decoder: Decoder) -> None:
         if process_count() > 1:
@@ -311,13 +297,7 @@ def shared_watch(log: RunLog | None, audit_steps: Sequence[int]) -> Watch:
 def run_progress(
     preset: Preset, n_steps: int, *, peak_tflops: float | None = None
 ) -> TrainingProgress:
-    """Progress of a preset's run.
-
-    Args:
-        preset: What is trained.
-        n_steps: Steps in all.
-        peak_tflops: See `TrainingProgress`.
-    """
+    """Progress of a preset's run."""
     return TrainingProgress(
         n_steps=n_steps,
         tokens_a_step=preset.step_tokens,

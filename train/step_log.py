@@ -18,10 +18,6 @@ Row = Mapping[str, Any]
 def read_rows(path: Path, *, last_step: int | None = None) -> list[dict[str, Any]]:
     """Rows of a log, without what an interrupted write left at its end.
 
-    Args:
-        path: A missing file has no rows.
-        last_step: Leave out the rows of later steps.
-
     Raises:
         InputError: If a whole line is no row or the steps fall; names the line.
     """

@@ -90,13 +90,7 @@ def absent_devices(slice_name: str | None) -> Sequence[Any]:
 def compiled_memory(
     preset: Preset, model: int, devices: Sequence[Any]
 ) -> CompiledMemory:
-    """Compile the step as a run makes it, and read the compiler's memory analysis.
-
-    Args:
-        preset: Model, rows and precision.
-        model: Devices that share a copy of the weights.
-        devices: All devices of the mesh.
-    """
+    """Compile the step as a run makes it, and read the compiler's memory analysis."""
     begun, compiler = time.monotonic(), devices[0].platform
     memory = refused = None
     with jax.default_device(devices[0]):  # attention chooses its kernel by it

@@ -134,12 +134,7 @@ def id_type(tokenizer: Tokenizer) -> np.dtype:
 
 
 def as_cache(documents: Sequence[str], tokenizer: Tokenizer) -> TokenCache:
-    """Tokenise texts in memory, as `token_cache` does it on disk.
-
-    Args:
-        documents: Texts.
-        tokenizer: See `token_cache`.
-    """
+    """Tokenise texts in memory, as `token_cache` does it on disk."""
     dtype = id_type(tokenizer)
     blocks = [encode(batch, tokenizer, dtype) for batch in _batches(documents)]
     ids_N = np.concatenate([np.zeros(0, dtype), *(block.ids for block in blocks)])
@@ -218,13 +213,7 @@ class Block:
 
 
 def encode(texts: Sequence[str], tokenizer: Tokenizer, dtype: np.dtype) -> Block:
-    """Tokenise texts together, each by itself, without special tokens.
-
-    Args:
-        texts: At least one.
-        tokenizer: See `token_cache`.
-        dtype: See `id_type`.
-    """
+    """Tokenise texts together, each by itself, without special tokens."""
     encodings = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
     ids = [np.array(encoding.ids, dtype) for encoding in encodings]
     digests = (hashlib.sha256(text.encode("utf-8")).digest() for text in texts)

@@ -66,10 +66,6 @@ class Benchmark:
     def groups(self, field: str, *, flag: str = "--group-field") -> list[object]:
         """The value of `field` in each example.
 
-        Args:
-            field: Field of every record.
-            flag: Flag that named it, for the error.
-
         Raises:
             InputError: If a record lacks the field, or examples are plain lines.
         """
@@ -159,13 +155,7 @@ def _hub_records(word: str, limit: int | None) -> tuple[str, list["Record"]]:
 def _file_records(
     path: Path, limit: int | None, *, lines_in_json: bool = False
 ) -> tuple[list["Record"], tuple[str, ...]]:
-    """Examples of a file, and what of it is none.
-
-    Args:
-        path: The file.
-        limit: Most rows that are read of a table.
-        lines_in_json: A .json file may also hold one value per line, as on the hub.
-    """
+    """Examples of a file, and what of it is none."""
     with bounded_memory(path):
         return _bounded_records(path, limit, lines_in_json=lines_in_json)
 
@@ -233,10 +223,6 @@ def check_characters(records: Sequence["Record"]) -> None:
 def check_text(text: str, where: str) -> None:
     """Refuse an unpaired surrogate, which UTF-8 cannot encode.
 
-    Args:
-        text: Any.
-        where: Place of the text, for the message.
-
     Raises:
         InputError: Shows the character.
     """
@@ -266,10 +252,6 @@ def _digest_of(digests: Sequence[bytes]) -> str:
 
 def read_text(path: Path, *, suffixes: Sequence[str] = SUFFIXES) -> str:
     """The text of a benchmark file, without a byte order mark.
-
-    Args:
-        path: The file.
-        suffixes: Suffixes that the caller accepts, for hints.
 
     Raises:
         InputError: If it is missing, of an unknown kind or not UTF-8.

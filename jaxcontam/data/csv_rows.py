@@ -15,11 +15,6 @@ CsvRow = tuple[str, str, dict[str, object] | None]
 def csv_rows(path: Path, text: str, delimiter: str) -> Iterator[CsvRow]:
     """Rows below the header; the raw text may span lines inside quotes.
 
-    Args:
-        path: The file, for messages.
-        text: Its content.
-        delimiter: Between cells.
-
     Raises:
         InputError: If a row has other columns than the header, or the first row holds
             data; names the line.

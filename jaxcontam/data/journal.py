@@ -236,9 +236,6 @@ class Journal:
     def __init__(self, path: Path):
         """Read what is there.
 
-        Args:
-            path: A .jsonl file; created with the first piece.
-
         Raises:
             InputError: If the file is not readable.
         """
@@ -285,11 +282,7 @@ class Journal:
 
 
 def journal_key(*parts: object) -> str:
-    """Digest of everything that a piece depends on.
-
-    Args:
-        *parts: JSON values.
-    """
+    """Digest of everything that a piece depends on."""
     words = json.dumps(parts, ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(words.encode()).hexdigest()
 

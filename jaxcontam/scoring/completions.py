@@ -126,14 +126,6 @@ def complete_ids(
 ) -> list[tuple[str, ...]]:
     """Samples that follow ids; arguments as for `complete_texts`.
 
-    Args:
-        checkpoint: The model; its stop ids are taken.
-        prompts: All that the model reads.
-        sampling: How; without stop ids.
-        journal: Where finished prompts are kept.
-        stop: A sample ends before the first of these strings.
-        progress: Receives finished prompts and their total.
-
     Raises:
         ValueError: If `new_tokens` leaves no room for a prompt, or one is empty.
     """

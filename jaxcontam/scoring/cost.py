@@ -189,12 +189,7 @@ def n_positions(shape: tuple[int, ...]) -> int:
 
 
 def batch_seconds(scorer: Scorer, shape: tuple[int, ...]) -> float:
-    """Median time of a batch of zeros, after one that compiles.
-
-    Args:
-        scorer: Its forward functions.
-        shape: (B, S) of sequences, or `PairBatch.shape`.
-    """
+    """Median time of a batch of zeros, after one that compiles."""
     times = []
     for _ in range(1 + _ROUNDS):
         start = time.perf_counter()

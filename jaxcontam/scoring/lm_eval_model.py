@@ -54,9 +54,6 @@ def open_lm_eval(word: str) -> OpenModel:
     TYPE and ARGS are what the harness's own command takes after `--model` and
     `--model_args`.
 
-    Args:
-        word: What the user typed.
-
     Raises:
         InputError: If the package is missing, the type is unknown, the object cannot be
             built, or its numbers are no log-probabilities of what is asked.

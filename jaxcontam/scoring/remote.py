@@ -61,12 +61,7 @@ class RemoteScorer:
     store = None
 
     def __init__(self, prompts: Prompts, *, context: int):
-        """Wrap a way to ask.
-
-        Args:
-            prompts: Asks, and keeps what was answered.
-            context: Most ids of a request, or characters where text is sent.
-        """
+        """Wrap a way to ask."""
         self.prompts = prompts
         self.context = context
 

@@ -111,10 +111,6 @@ def published_orders(
 ) -> tuple[OrderDesign, np.ndarray]:
     """The published order of each stratum alone, for tests that score pairs.
 
-    Args:
-        strata: Index arrays of contiguous examples.
-        groups: As in `draw_orders`.
-
     Returns:
         A design with one column and (K, s_max) int64 codes of equal groups; strata
         with a single order are left out.

@@ -45,12 +45,6 @@ def rate_test(found: int, n: int, found_control: int, n_control: int) -> RateTes
     Null hypothesis: whether an item is found does not depend on its set. Barnard's test
     is the sharper one for small samples; both are exact.
 
-    Args:
-        found: Items of the set that were found.
-        n: All of its items, at least 1.
-        found_control: The same of the control.
-        n_control: All of its items, at least 1.
-
     Raises:
         ValueError: If a count is outside 0 to its number of items.
 

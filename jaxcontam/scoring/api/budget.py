@@ -108,9 +108,6 @@ class Spending:
     def hold(self, most: Usage) -> bool:
         """Reserve a request's bound; False means wait for requests in flight.
 
-        Args:
-            most: Upper bound of the request's usage.
-
         Raises:
             InputError: If it would exceed the limit even if those used nothing.
         """
@@ -139,10 +136,6 @@ def most_usage(body: Body, *, is_bounded: bool = True) -> Usage:
     """Upper bound of one request's usage.
 
     A text has at most as many tokens as bytes, plus one at its beginning.
-
-    Args:
-        body: The request.
-        is_bounded: Whether the answer's tokens must be bounded.
 
     Raises:
         AssertionError: If nothing bounds the answer.

@@ -50,15 +50,7 @@ def estimate(
     journal: Journal | None = None,
     budget: Budget | None = None,
 ) -> ApiEstimate:
-    """Estimate a call of `ApiClient.post_all`; sends nothing.
-
-    Args:
-        model: As the client's.
-        path: After the base of the protocol.
-        bodies: Equal ones are sent once.
-        journal: As the client's.
-        budget: Its prices are used, its limits are not.
-    """
+    """Estimate a call of `ApiClient.post_all`; sends nothing."""
     of_key = {request_key(model, path, body): body for body in bodies}
     to_send = [b for key, b in of_key.items() if journal is None or key not in journal]
     usage = sum(map(about_usage, to_send), Usage())
@@ -68,13 +60,7 @@ def estimate(
 def planned_requests(
     positions: Mapping[tuple[int, ...], int], prompts: CountedPrompts, budget: Budget
 ) -> ApiEstimate:
-    """Estimate the requests of a scoring run.
-
-    Args:
-        positions: (1, length of a prompt) -> such lengths added up; see `ScoringCost`.
-        prompts: What was counted; its lengths are of ids or of characters.
-        budget: Its prices.
-    """
+    """Estimate the requests of a scoring run."""
     n_requests = sum(n // shape[-1] for shape, n in positions.items())
     total = sum(positions.values())
     n_tokens = total if prompts.ids else -(-total // _CHARACTERS_PER_TOKEN)

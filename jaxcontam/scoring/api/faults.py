@@ -52,13 +52,6 @@ def read_failure(
 ) -> Fault:
     """Classify a network error.
 
-    Args:
-        url: The server's URL.
-        error: From httpx2, or a timeout.
-        timeout: Most seconds of a request.
-        api_key: Removed from the message.
-        has_answered: Whether the server has ever given an answer.
-
     Raises:
         ApiError: If trying again would not help.
     """

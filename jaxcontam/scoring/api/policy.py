@@ -32,12 +32,7 @@ class Policy:
     """
 
     def __init__(self, concurrency: int, rng: random.Random):
-        """Start with `concurrency` requests together, which stays the highest number.
-
-        Args:
-            concurrency: Most requests on their way together.
-            rng: Draws waits, so that requests do not come back in step.
-        """
+        """Start with `concurrency` requests together, which stays the highest number."""
         self.has_answered = False
         self._most = concurrency
         self._rng = rng

@@ -137,11 +137,6 @@ def probe(
 def check_compared(url: str, errors: Sequence[float], values: Sequence[float]) -> None:
     """Refuse numbers that are not of the prompt's tokens.
 
-    Args:
-        url: For errors.
-        errors: See `Compared`; at least one.
-        values: Likewise.
-
     Raises:
         InputError: If they differ too much, or all are the same.
     """

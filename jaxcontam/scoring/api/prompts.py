@@ -33,13 +33,7 @@ class ServedPrompts:
     """Asks a server; the client is closed with this object."""
 
     def __init__(self, client: ApiClient, way: Way, spots: SpotChecks | None = None):
-        """Wrap a client.
-
-        Args:
-            client: Entered; its journal keeps the answers.
-            way: How the server gives log-probabilities.
-            spots: Tests the server while it is asked; None: it is trusted.
-        """
+        """Wrap a client."""
         self.client = client
         self._way = way
         self._spots = spots
@@ -63,10 +57,6 @@ class ServedPrompts:
         self, prompts: Sequence[Prompt], progress: Progress | None
     ) -> list[PromptScores]:
         """Log-probabilities of each prompt.
-
-        Args:
-            prompts: Equal ones are sent once.
-            progress: Receives prompts.
 
         Raises:
             InputError: If the server refuses a prompt, its answer is not usable, or
@@ -125,13 +115,7 @@ class CountedPrompts:
     """
 
     def __init__(self, model: ApiModel, way: Way, journal: Journal | None):
-        """Count requests to a model.
-
-        Args:
-            model: What would be asked.
-            way: How, as far as that is known.
-            journal: Answers that are there; or None.
-        """
+        """Count requests to a model."""
         self.lengths: dict[str, int] = {}
         self._held: set[str] = set()
         self._model = model

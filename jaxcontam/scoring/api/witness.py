@@ -43,11 +43,6 @@ class Witness:
 def check_before(journal: Journal, model: ApiModel, witness: Witness) -> None:
     """Compare with the start of the runs whose answers a journal holds.
 
-    Args:
-        journal: Keeps the witness, if it has none yet.
-        model: Where it is, and its name.
-        witness: From the start of this run.
-
     Raises:
         InputError: If the model is another one, or the journal cannot be written.
     """
@@ -69,12 +64,6 @@ def check_after(
     witness: Witness,
 ) -> str | None:
     """Ask once more at the end of a run.
-
-    Args:
-        post: Sends a request; its answer must not come from a journal.
-        way: How log-probabilities are asked for.
-        model: Where it is, and its name.
-        witness: From the start of the run.
 
     Returns:
         Why it could not be asked, in words for a report; None if all is well.
