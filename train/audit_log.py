@@ -87,7 +87,7 @@ class AuditLog:
 
 
 def audit_words(rows: Sequence[AuditRow]) -> str:
-    """One audit in a line: how many sets each order test finds at 0.001, uncorrected."""
+    """One audit in a line: sets that each order test finds at 0.001, uncorrected."""
     words = []
     for method in dict.fromkeys(row.method for row in rows if row.log10_p is not None):
         planted, controls = (

@@ -56,7 +56,8 @@ class MetricsLog:
     ) -> None:
         """Write a block of steps; when it returns, the system has them.
 
-        The last step counts from 1, the seconds since this process began to train."""
+        The last step counts from 1, the seconds since this process began to train.
+        """
         first = last_step - len(losses) + 1
         rows: list[dict[str, Any]] = [
             {

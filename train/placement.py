@@ -35,7 +35,7 @@ def param_shardings(params: Any, mesh: Mesh) -> Any:
 def state_shardings(
     optimizer: optax.GradientTransformation, params: Any, mesh: Mesh
 ) -> Any:
-    """Sharding of the optimiser state: moments like their weights, counters replicated."""
+    """Sharding of the optimiser state: moments like weights, counters replicated."""
     specs = optax.tree.map_params(
         optimizer,
         lambda _, spec: spec,

@@ -35,25 +35,7 @@ _DECODED = 256
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """Options of a run; the defaults are the command's.
-
-    Attributes:
-        background_tokens: Random documents up to this many ids; None takes all.
-        separator: Text after each example.
-        max_example_tokens: Cut of an example, separator included.
-        allow_overlap: Train although a control stands in what is trained on.
-        audit_at: Shares of training after which every set is tested.
-        audit_every: Steps, likewise.
-        audit_tests: Order tests of these audits.
-        checkpoint_steps: Save at multiples; None is every two minutes.
-        keep_every: Checkpoints at its multiples stay for `train.export`.
-        peak_tflops: Peak of all devices together, to report MFU.
-        tensorboard: Write scalars for TensorBoard as well.
-        cache: Folder of token caches, for a corpus of files.
-        mesh: How devices share weights and rows; None has all weights on each.
-        checkpoints: Folder or address that keeps checkpoints, and at the end the
-            model, where it is not `out`.
-    """
+    """Options of a run: the flags of `Pretrain`, which say what they mean."""
 
     background_tokens: int | None = None
     separator: str = "\n"

@@ -13,13 +13,12 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from jaxcontam.data.csv_rows import csv_rows
 from jaxcontam.data.files import bounded_memory, check_file
 from jaxcontam.data.hub_splits import download_split, is_hub_split, parse_hub_split
 from jaxcontam.data.lm_eval_tasks import TASK_PREFIX, read_task
 from jaxcontam.data.spans import element_spans
 from jaxcontam.data.tables import SUFFIX as TABLE_SUFFIX
-from jaxcontam.data.tables import is_table, read_table
+from jaxcontam.data.tables import csv_rows, is_table, read_table
 from jaxcontam.data.templates import fill_template, text_of_field
 from jaxcontam.errors import InputError, nearest
 from jaxcontam.results.terms import Provenance

@@ -6,9 +6,16 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.ngrams import NgramTable, shingles
+from jaxcontam.data.ngrams import (
+    LONG,
+    SHINGLE,
+    SHORT,
+    NgramTable,
+    OverlapIndex,
+    collapsed,
+    shingles,
+)
 from jaxcontam.data.overlap import NgramMarks, OverlapSearch
-from jaxcontam.data.overlap_index import LONG, SHINGLE, SHORT, OverlapIndex, collapsed
 
 RULES = {
     "exact": "the text, character for character but for white space",

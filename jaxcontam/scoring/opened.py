@@ -17,7 +17,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress
 from jaxcontam.results import DeviceInfo, ModelInfo
 from jaxcontam.scoring.api.address import PREFIX as API_PREFIX
-from jaxcontam.scoring.api.options import ApiOptions
+from jaxcontam.scoring.api.budget import ApiOptions
 from jaxcontam.scoring.mesh_shape import MeshShape
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScores

@@ -15,10 +15,9 @@ from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.results import ModelInfo, ServedInfo
 from jaxcontam.scoring.api.address import ApiModel, key_from_environment, parse_api
-from jaxcontam.scoring.api.budget import Spending
+from jaxcontam.scoring.api.budget import ApiOptions, Spending
 from jaxcontam.scoring.api.client import ApiClient, snapshot_warning
 from jaxcontam.scoring.api.logprobs import PATH, Way
-from jaxcontam.scoring.api.options import ApiOptions
 from jaxcontam.scoring.api.probe import REPEATS_WITHIN, Capability, probe
 from jaxcontam.scoring.api.prompts import CountedPrompts, ServedPrompts
 from jaxcontam.scoring.api.spot import SpotChecks

@@ -1,6 +1,6 @@
-"""Bootstrap shares for paired scores, as they were published and as they were released.
+"""Tests of paired differences: exact by sign flips, and two bootstraps.
 
-Neither is calibrated: at ten pairs the paired one calls 8 % of null sets significant at
+No bootstrap is calibrated: at ten pairs the paired one calls 8 % of null sets significant at
 0.05. They stand beside the exact test for comparison with published numbers.
 
 Dimension key

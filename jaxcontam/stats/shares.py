@@ -1,4 +1,4 @@
-"""Intervals of shares that were counted."""
+"""Shares that were counted: their intervals, and whether one is larger, exactly."""
 
 import dataclasses
 import math

@@ -12,8 +12,8 @@ from typing import Any
 
 from jaxcontam.scoring.api.address import KEY_VARIABLE
 from jaxcontam.scoring.api.budget import most_values
-from jaxcontam.scoring.api.errors import ApiError, RefusedError
-from jaxcontam.scoring.api.faults import Fault, without_key
+from jaxcontam.scoring.api.policy import Fault, without_key
+from jaxcontam.scoring.api.request import ApiError, RefusedError
 
 Answer = dict[str, Any]
 """A JSON object of the protocol with one choice."""

@@ -12,8 +12,7 @@ from typing import Any
 from jaxcontam.progress import Progress
 from jaxcontam.scoring.api.answers import Answer
 from jaxcontam.scoring.api.client import ApiClient
-from jaxcontam.scoring.api.errors import ApiError, RefusedError
-from jaxcontam.scoring.api.request import Body
+from jaxcontam.scoring.api.request import ApiError, Body, RefusedError
 from jaxcontam.scoring.completer import Completion
 
 PATH = "/chat/completions"

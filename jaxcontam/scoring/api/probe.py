@@ -14,7 +14,6 @@ import numpy as np
 
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.answers import PASSING
-from jaxcontam.scoring.api.errors import RefusedError
 from jaxcontam.scoring.api.logprobs import (
     Prompt,
     Way,
@@ -23,6 +22,7 @@ from jaxcontam.scoring.api.logprobs import (
     text_starts,
     ways,
 )
+from jaxcontam.scoring.api.request import RefusedError
 from jaxcontam.scoring.api.witness import EACH_WITHIN, MEAN_WITHIN, Witness
 from jaxcontam.scoring.api.written import (
     NEEDED,

@@ -1,11 +1,29 @@
-"""Journal keys of requests."""
+"""Requests to a server: their journal keys, and how they fail."""
 
 import json
 from collections.abc import Mapping
 from typing import Any
 
 from jaxcontam.data.journal import journal_key
+from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import ApiModel
+
+
+class ApiError(InputError):
+    """A request that the server does not answer.
+
+    Attributes:
+        status: The HTTP status that it answers with; None where there is none.
+    """
+
+    def __init__(self, message: str, *, hint: str = "", status: int | None = None):
+        super().__init__(message, hint=hint)
+        self.status = status
+
+
+class RefusedError(ApiError):
+    """The server answers, but not this request; it may answer others."""
+
 
 Body = Mapping[str, Any]
 """JSON of a request, without the model's name."""

@@ -37,10 +37,10 @@ from jaxcontam.stats.pretests.attraction import (
     law_of_best,
     two_sided_p,
 )
-from jaxcontam.stats.pretests.gate import gate
 from jaxcontam.stats.pretests.marks import numbers_by_place, scales
 from jaxcontam.stats.pretests.null import (
     ends_of,
+    gate,
     joined_runs,
     neighbour_pairs,
     value_codes,
