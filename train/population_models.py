@@ -265,7 +265,7 @@ def _manifest(job: Job, model: PlannedModel) -> Manifest:
         stream=STREAM_NAME,
         stream_digest=stream_digest(model.stream.ids),
         tokenizer_digest=job.tokenizer_digest,
-        recipe=json.loads(json.dumps(preset_to_json(design.preset))),
+        recipe=preset_to_json(design.preset),
         sets=planted_sets(
             model.sets, model.encoded, model.stream, model.starts, design.preset
         ),

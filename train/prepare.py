@@ -1,7 +1,6 @@
 """From texts to training rows, before the first step."""
 
 import dataclasses
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -151,7 +150,7 @@ def prepare(
         stream=STREAM_NAME,
         stream_digest=stream_digest(stream.ids),
         tokenizer_digest=tokenizer_digest(plain),
-        recipe=json.loads(json.dumps(preset_to_json(preset))),
+        recipe=preset_to_json(preset),
         init_model=None if start is None else start.name,
         init_fingerprint=None if start is None else start.fingerprint,
         allow_overlap=options.allow_overlap,

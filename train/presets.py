@@ -1,6 +1,7 @@
 """Model presets: shape, batch and learning rate by name."""
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -155,7 +156,7 @@ PRESETS: Mapping[str, Preset] = {
 
 def preset_to_json(preset: Preset) -> dict[str, Any]:
     """Fields of a preset as JSON values."""
-    return dataclasses.asdict(preset)
+    return json.loads(json.dumps(dataclasses.asdict(preset)))
 
 
 def preset_from_json(fields: Mapping[str, Any]) -> Preset:

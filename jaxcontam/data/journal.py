@@ -226,8 +226,8 @@ class Records:
             )
 
 
-class Journal:
-    """Finished pieces of a run in one file; see `Records`.
+class Journal(Records):
+    """Finished pieces of a run in one file, with errors in words for its user.
 
     Values stay in the file, because answers with log-probabilities may not fit into
     memory.
@@ -241,17 +241,14 @@ class Journal:
         """
         self.path = path
         try:
-            self._records = Records(path)
+            super().__init__(path)
         except OSError as e:
             raise InputError(f"{path}: not readable ({e.strerror})") from e
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._records
-
     def __getitem__(self, key: str) -> Any:
-        if key not in self._records:
+        if key not in self:
             raise KeyError(key)
-        if (found := self._records.values([key])) is None:
+        if (found := self.values([key])) is None:
             raise InputError(f"{self.path}: changed while it was in use")
         return found[0]
 
@@ -262,7 +259,7 @@ class Journal:
             InputError: As of `add`.
         """
         with self._writable():
-            self._records.claim()
+            super().claim()
 
     def add(self, key: str, value: Any) -> None:
         """Keep a piece, on disk before this returns.
@@ -271,7 +268,7 @@ class Journal:
             InputError: If the file cannot be written, or another process writes it.
         """
         with self._writable():
-            self._records.append({key: value})
+            self.append({key: value})
 
     @contextlib.contextmanager
     def _writable(self) -> Iterator[None]:

@@ -6,15 +6,18 @@ import math
 import statistics
 import time
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from jaxcontam.scoring.pair_plan import PairGroup, PairPlan
+from jaxcontam.scoring.pair_plan import PairPlan
 from jaxcontam.scoring.pair_scorer import PairScorer, pair_keys
 from jaxcontam.scoring.rows import SUMS
 from jaxcontam.scoring.scorer import Scorer, batch_keys, n_targets
 from jaxcontam.scoring.store import ScoreStore, row_size
+
+if TYPE_CHECKING:
+    from jaxcontam.scoring.remote import RemoteScorer
 
 # Batches that are timed.
 _ROUNDS = 3
@@ -39,33 +42,8 @@ class ScoringCost:
     store_bytes: int
 
 
-class PairRequests(Protocol):
-    """Says which requests pairs would take."""
-
-    def pair_cost(
-        self, groups: Sequence[PairGroup], planned: set[bytes]
-    ) -> ScoringCost:
-        """See `pair_cost`; a request has the shape (1, length of its prompt)."""
-        ...
-
-
-class Requests(Protocol):
-    """Says which requests scoring would take, in place of batches on a device."""
-
-    @property
-    def pairs(self) -> PairRequests:
-        """The same of pairs."""
-        ...
-
-    def sequence_cost(
-        self, sequences: Sequence[np.ndarray], planned: set[bytes]
-    ) -> ScoringCost:
-        """See `sequence_cost`; a request has the shape (1, length of its prompt)."""
-        ...
-
-
-Costed = Scorer | Requests
-"""What can say what scoring would cost."""
+Costed: TypeAlias = "Scorer | RemoteScorer"
+"""What can say what scoring would cost; a request has the shape (1, its length)."""
 
 
 def sequence_cost(

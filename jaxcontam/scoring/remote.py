@@ -11,13 +11,13 @@ it would in the whole text.
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
 from jaxcontam.data.characters import text_of
 from jaxcontam.progress import Progress
-from jaxcontam.scoring.api.logprobs import Prompt, PromptScores
+from jaxcontam.scoring.api.logprobs import Prompt
+from jaxcontam.scoring.api.prompts import CountedPrompts, ServedPrompts
 from jaxcontam.scoring.cost import ScoringCost
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScores
@@ -28,31 +28,8 @@ BEFORE_TEXT = 0x110000
 """Stands for what a server puts before a text; one above the last code point."""
 
 
-class Prompts(Protocol):
-    """Asks for log-probabilities of prompts."""
-
-    @property
-    def ids(self) -> bool:
-        """Whether prompts are token ids; else they are text."""
-        ...
-
-    def key(self, prompt: Prompt) -> str:
-        """Equal for equal requests."""
-        ...
-
-    def holds(self, prompt: Prompt) -> bool:
-        """Whether the answer is there already."""
-        ...
-
-    def scores(
-        self, prompts: Sequence[Prompt], progress: Progress | None
-    ) -> list[PromptScores]:
-        """Log-probabilities of each prompt; progress counts prompts.
-
-        Raises:
-            InputError: If the server refuses one, or its answer is not usable.
-        """
-        ...
+Prompts = ServedPrompts | CountedPrompts
+"""Asks for log-probabilities of prompts, or counts what would be asked."""
 
 
 class RemoteScorer:
@@ -76,7 +53,7 @@ class RemoteScorer:
         """See `Scorer.sums`.
 
         Raises:
-            InputError: See `Prompts.scores`.
+            InputError: See `ServedPrompts.scores`.
         """
         n = len(sequences)
         loglik, first, n_scored = np.zeros(n), np.zeros(n), np.zeros(n, np.int64)
@@ -94,7 +71,7 @@ class RemoteScorer:
         """See `Scorer.token_table`; where text is sent, of the server's tokens alone.
 
         Raises:
-            InputError: See `Prompts.scores`.
+            InputError: See `ServedPrompts.scores`.
         """
         rows, found, n_cached = self._ask(sequences, progress)
         logprobs: list[list[np.ndarray]] = [[] for _ in sequences]
@@ -167,7 +144,7 @@ class RemotePairs:
         first character, and other characters have 0.
 
         Raises:
-            InputError: See `Prompts.scores`.
+            InputError: See `ServedPrompts.scores`.
         """
         asked = self._prompts(groups)
         n_cached = sum(n for prompt, n in asked if self.prompts.holds(prompt))

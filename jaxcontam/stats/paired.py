@@ -1,7 +1,7 @@
 """Tests of paired differences: exact by sign flips, and two bootstraps.
 
-No bootstrap is calibrated: at ten pairs the paired one calls 8 % of null sets significant at
-0.05. They stand beside the exact test for comparison with published numbers.
+No bootstrap is calibrated: at ten pairs the paired one calls 8 % of null sets
+significant at 0.05. They stand beside the exact test, for published numbers.
 
 Dimension key
     N  pairs
