@@ -67,6 +67,7 @@ from train.sources import Corpus
 from train.step_log import read_rows
 
 TENSORBOARD_DIR = "tensorboard"
+LOGS = (METRICS_NAME, AUDITS_NAME, PAGE_NAME)
 
 
 def pretrain(
@@ -126,21 +127,17 @@ def pretrain(
             locks.enter_context(alone(out, "--out"))
             if "://" not in str(home) and not is_same_folder(out, home):
                 locks.enter_context(alone(Path(home), "--checkpoints"))
-        run = _Run(sets=sets, preset=preset, mesh=mesh, out=out, home=home, seed=seed)
+        common = {"seed": seed, "options": options, "start": start}
         return _pretrain(
-            run,
+            _Run(sets=sets, preset=preset, mesh=mesh, out=out, home=home, **common),
             lambda stream_file: prepare(
                 corpus,
                 sets,
                 preset,
                 stream_file=stream_file,
-                seed=seed,
-                options=options,
-                start=start,
                 tokenizer=tokenizer,
+                **common,
             ),
-            options,
-            start,
         )
 
 
@@ -154,21 +151,18 @@ class _Run:
     out: Path
     home: Any
     seed: int
+    options: RunOptions
+    start: Start | None
 
 
-def _pretrain(
-    run: _Run,
-    prepare_here: Callable[[Path], Prepared],
-    options: RunOptions,
-    start: Start | None,
-) -> Manifest:
+def _pretrain(run: _Run, prepare_here: Callable[[Path], Prepared]) -> Manifest:
     """`pretrain`, once the folder is locked."""
-    sets, preset, out, home = run.sets, run.preset, run.out, run.home
+    sets, preset, start, out, home = run.sets, run.preset, run.start, run.out, run.home
     plan = None
     with prepared_once(out, prepare_here) as prepared:
         told = b""
         if prepared is not None and is_first():
-            plan = _audit_plan(prepared, run, options)
+            plan = _audit_plan(prepared, run)
             manifest = earlier_manifest(home, prepared.manifest)
             is_new = manifest is None
             manifest = searched(prepared, sets) if is_new else manifest
@@ -192,9 +186,10 @@ def _pretrain(
     )
     # Until the end: a signal while the model is written waits for it.
     with stop_request() as request:
-        keep_every = options.keep_every or kept_every(home)
-        options = dataclasses.replace(options, keep_every=keep_every)
-        trained = _train(run, decoder, rows, plan, manifest.n_steps, options, request)
+        keep_every = run.options.keep_every or kept_every(home)
+        options = dataclasses.replace(run.options, keep_every=keep_every)
+        run = dataclasses.replace(run, options=options)
+        trained = _train(run, decoder, rows, plan, manifest.n_steps, request)
         if not trained.finished:
             if is_first():
                 write_training_page(out)
@@ -230,8 +225,8 @@ def _pretrain(
         return manifest
 
 
-def _audit_plan(prepared: Prepared, run: _Run, options: RunOptions) -> AuditPlan | None:
-    if not (options.audit_at or options.audit_every):
+def _audit_plan(prepared: Prepared, run: _Run) -> AuditPlan | None:
+    if not (run.options.audit_at or run.options.audit_every):
         return None
     return plan_audit(
         [planned.benchmark for planned in run.sets],
@@ -240,7 +235,7 @@ def _audit_plan(prepared: Prepared, run: _Run, options: RunOptions) -> AuditPlan
         prefix_id=prepared.prefix_id,
         context=run.preset.decoder.context,
         seed=run.seed,
-        tests=options.audit_tests,
+        tests=run.options.audit_tests,
     )
 
 
@@ -250,10 +245,10 @@ def _train(
     rows: Rows,
     plan: AuditPlan | None,
     n_steps: int,
-    options: RunOptions,
     request: StopRequest,
 ) -> Trained:
     """Train all steps, or until a stop request; logged and checkpointed."""
+    options = run.options
     batches = row_batches(
         rows,
         batch_rows=run.preset.batch_rows,
@@ -279,9 +274,7 @@ def _train(
         steps = audit_steps(options.audit_at, options.audit_every, n_steps)
         log = None
         if is_first():
-            log = stack.enter_context(
-                _log(run, plan, n_steps, last_step, steps, options, stack)
-            )
+            log = stack.enter_context(_log(run, plan, n_steps, last_step, steps, stack))
         watch = shared_watch(log, steps)
 
         def audit(step: int, decoder: Decoder) -> None:
@@ -311,7 +304,6 @@ def _log(
     n_steps: int,
     last_step: int,
     audit_steps: Sequence[int],
-    options: RunOptions,
     stack: contextlib.ExitStack,
 ) -> RunLog:
     """Open the logs of a run that resumes after `last_step`, and say so."""
@@ -323,7 +315,7 @@ def _log(
     if missed := [step for step in over if step not in done]:
         _say(f"not audited, since they are over: steps {', '.join(map(str, missed))}")
     progress = stack.enter_context(
-        run_progress(run.preset, n_steps, peak_tflops=options.peak_tflops)
+        run_progress(run.preset, n_steps, peak_tflops=run.options.peak_tflops)
     )
     return RunLog(
         run.out,
@@ -333,16 +325,13 @@ def _log(
         plan=plan,
         audit_steps=audit_steps,
         progress=progress,
-        tensorboard=run.out / TENSORBOARD_DIR if options.tensorboard else None,
+        tensorboard=run.out / TENSORBOARD_DIR if run.options.tensorboard else None,
     )
 
 
 def _say(words: str) -> None:
     if is_first():
         print(words, file=sys.stderr)
-
-
-LOGS = (METRICS_NAME, AUDITS_NAME, PAGE_NAME)
 
 
 def holds_run(out: Path, manifest: Manifest) -> bool:
