@@ -60,12 +60,7 @@ class AuditLog:
     """Writes audits.jsonl; each audit is written whole or not at all."""
 
     def __init__(self, path: Path, *, last_step: int = 0):
-        """Open the log.
-
-        Args:
-            path: Its file.
-            last_step: Step of the checkpoint that the run resumes from: rows of later
-                steps are cut off. 0 starts anew.
+        """Open the log, without rows after the step that the run resumes from.
 
         Raises:
             InputError: If the file holds something else.

@@ -26,13 +26,7 @@ class MetricsLog:
     def __init__(
         self, path: Path, *, last_step: int = 0, tensorboard: Path | None = None
     ):
-        """Open the log.
-
-        Args:
-            path: Its file.
-            last_step: Step of the checkpoint that the run resumes from: rows of later
-                steps are cut off. 0 starts anew.
-            tensorboard: Folder for TensorBoard scalars as well, or None.
+        """Open the log, without rows after the step that the run resumes from.
 
         Raises:
             InputError: If the file holds something else, another process writes it, or

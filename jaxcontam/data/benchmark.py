@@ -290,12 +290,6 @@ def parse_records(
 ) -> list[Record]:
     """The examples of a file in their order.
 
-    Args:
-        path: The file, for messages.
-        text: Its content, see `read_text`.
-        suffix: Names the format, such as `.jsonl`; None takes the file's own.
-        limit: Most examples that are parsed; None parses all.
-
     Raises:
         InputError: If the text is not of that format; names the line.
     """

@@ -106,12 +106,7 @@ def encode_examples(
 
 
 def encode_texts(tokenizer: Encoder, texts: Sequence[str]) -> list[np.ndarray]:
-    """Ids of each text alone, without special tokens; an empty text has none.
-
-    Args:
-        tokenizer: As made by `plain_tokenizer`.
-        texts: Any.
-    """
+    """Ids of each text alone, without special tokens; an empty text has none."""
     return [np.array(one.ids, np.int32) for one in _encodings(tokenizer, texts)]
 
 

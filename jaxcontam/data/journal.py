@@ -278,6 +278,19 @@ class Journal(Records):
             raise InputError(f"{self.path}: cannot be written ({e.strerror})") from e
 
 
+def journal_in(folder: Path, name: str) -> Journal:
+    """The journal of a name in a folder, which is made.
+
+    Raises:
+        InputError: If the folder cannot be made, or the file not read.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise InputError(f"{folder}: cannot be made ({e.strerror})") from e
+    return Journal(folder / name)
+
+
 def journal_key(*parts: object) -> str:
     """Digest of everything that a piece depends on."""
     words = json.dumps(parts, ensure_ascii=True, allow_nan=False)

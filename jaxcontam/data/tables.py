@@ -35,10 +35,6 @@ def read_table(path: Path, *, limit: int | None = None) -> list[dict[str, Any]]:
     Columns of bytes, such as images, are not read; types that JSON lacks, such as
     dates, decimal numbers and UUIDs, become strings.
 
-    Args:
-        path: A .parquet file.
-        limit: Most rows that are read; None reads all.
-
     Raises:
         InputError: If there is no such file, it cannot be read, two columns have one
             name, or it has no rows or only columns of bytes.

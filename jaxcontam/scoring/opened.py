@@ -147,9 +147,6 @@ class OpenModel:
     def weights(self, purpose: str) -> "Checkpoint":
         """The weights, for what needs more than scores.
 
-        Args:
-            purpose: What needs them, to begin the error.
-
         Raises:
             InputError: If they are not here.
         """

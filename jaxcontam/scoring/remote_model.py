@@ -11,7 +11,7 @@ from typing import Any
 
 from jaxcontam.data.characters import CharacterTokenizer
 from jaxcontam.data.files import read_json_object
-from jaxcontam.data.journal import Journal
+from jaxcontam.data.journal import Journal, journal_in
 from jaxcontam.errors import InputError
 from jaxcontam.results import ModelInfo, ServedInfo
 from jaxcontam.scoring.api.address import ApiModel, key_from_environment, parse_api
@@ -100,11 +100,10 @@ def open_api(word: str, options: ApiOptions, *, plan_only: bool) -> OpenModel:
         del batch_tokens
         if moments:
             raise InputError(f"{word}: a served model gives no means and variances")
-        journal = None if store is None else Journal(store / JOURNAL_NAME)
         if plan_only:
+            journal = None if store is None else Journal(store / JOURNAL_NAME)
             return RemoteScorer(CountedPrompts(model, way, journal), context=context)
-        if store is not None:
-            _make_folder(store)
+        journal = None if store is None else journal_in(store, JOURNAL_NAME)
         if journal is not None and found is not None:
             check_before(journal, model, found.witness)
         client = unkept(journal=journal).__enter__()
@@ -162,13 +161,6 @@ def read_local_tokenizer(directory: Path) -> LocalTokenizer:
         vocab_size=max(encoder.get_vocab().values()) + 1,
         digest=hashlib.sha256(encoder.to_str().encode()).hexdigest(),
     )
-
-
-def _make_folder(store: Path) -> None:
-    try:
-        store.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise InputError(f"{store}: cannot be made ({e.strerror})") from e
 
 
 def _probed(client: ApiClient, tokenizer: LocalTokenizer | None) -> Capability:

@@ -135,12 +135,6 @@ def smallest_enough(
 
     Found by doubling and halving: where the rule for stratum sizes makes the power
     dip a little, one lower number may do as well.
-
-    Args:
-        power_of: Number -> power.
-        wanted: Power.
-        smallest: First number to try.
-        largest: Give up here and return None.
     """
     high = smallest
     while power_of(high) < wanted:

@@ -146,11 +146,6 @@ def direction_design(
 ) -> PowerDesign:
     """Runs that stand forwards or backwards, from the pairs that tell the direction.
 
-    Args:
-        n_examples: N, at least 4 a stratum.
-        n_strata: K.
-        symmetry: Correlation of [i, j] with [j, i] by chance.
-
     Source:
         The statistic is linear in the pairs: its noise is the squared length of their
         weights, and each run has its share of a stratum's gain and noise.

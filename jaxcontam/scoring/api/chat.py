@@ -70,15 +70,6 @@ class ChatCompleter:
     ) -> list[tuple[Completion, ...]]:
         """As `Completer.complete`; one request a sample.
 
-        Args:
-            prompts: Each is the one message of a user.
-            max_tokens: None leaves it to the server.
-            temperature: 0 takes the likeliest tokens, as far as servers are exact.
-            n_samples: Answers to each prompt, each from its own seed.
-            seed: See `answer_seed`.
-            stop: See `Completer`.
-            progress: Receives answers done and in total.
-
         Raises:
             ApiError: If the server refuses everything, keeps failing, or gives the
                 same sample each time.
@@ -228,12 +219,7 @@ class ChatCompleter:
 
 
 def answer_seed(seed: int, sample: int) -> int:
-    """The seed of a sample, in [0, 2**31): samples of near seeds have none in common.
-
-    Args:
-        seed: The run's seed.
-        sample: From 0. Equal for all prompts, because a request holds its prompt.
-    """
+    """The seed of a sample, in [0, 2**31); those of near seeds have nothing in common."""
     digest = hashlib.sha256(f"{seed} {sample}".encode()).digest()
     return int.from_bytes(digest[:4], "big") & 0x7FFFFFFF
 

@@ -169,12 +169,6 @@ class Policy:
         The wait is exponential with full jitter (uniform between 0 and a bound that
         doubles), or what the server asks for, up to two minutes.
 
-        Args:
-            faults: All of this request, this one last.
-            sent: When it left.
-            now: When it failed.
-            tries: Most tries; None: as many as the fault deserves.
-
         Returns:
             Seconds before the next try, or None if there is none.
         """

@@ -30,14 +30,7 @@ Body = Mapping[str, Any]
 
 
 def request_key(model: ApiModel, path: str, body: Body, *, repeat: int = 0) -> str:
-    """Digest of what decides an answer: no key of the user's and no number of tries.
-
-    Args:
-        model: Where it is, and its name.
-        path: After the base of the protocol, such as `/completions`.
-        body: In any order of its fields.
-        repeat: Tells apart equal requests whose answers may differ.
-    """
+    """Digest of what decides an answer: no key of the user's and no number of tries."""
     words = json.dumps(body, sort_keys=True, allow_nan=False)
     parts = [repeat] if repeat else []
     return journal_key("api", model.url, model.name, path, words, *parts)

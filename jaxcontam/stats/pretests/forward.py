@@ -93,13 +93,6 @@ def forward_pretests(
 
     Each is the best of several statistics, two-sided, by max-T over shared signs.
 
-    Args:
-        texts: Rows in published order.
-        groups: Compare rows of equal value only.
-        blocks: Take runs of equal value as rows.
-        seed: Seeds the drawn signs.
-        read: Reads words.
-
     Returns:
         Directional rows that pass or not by Holm over these alone; see `gate`.
 

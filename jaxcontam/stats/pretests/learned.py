@@ -85,14 +85,6 @@ def learned_direction(
     what happens once: an effect after its cause, events by their dates. Fewer than some
     60 rows teach no rule: p is at least two in 2 ** K.
 
-    Args:
-        texts: Rows in published order; of long ones both ends are read.
-        groups: Compare rows of equal value only.
-        blocks: Take runs of equal value as rows.
-        n_checks: Checks of the battery, which Holm corrects for.
-        seed: Seeds the drawn signs.
-        read: Reads words.
-
     Returns:
         A directional row, one-sided; its statistic is the best one's standard score.
 
