@@ -67,7 +67,8 @@ def _run_words(earlier: Manifest | None, manifest: Manifest) -> str:
     state = "a finished run" if earlier.finished else "an unfinished run"
     if run_inputs(earlier) == run_inputs(manifest):
         return f"{state} of other code"
-    return f"{state} of other inputs ({_difference(earlier, manifest)})"
+    difference = _first_difference(run_inputs(earlier), run_inputs(manifest), "")
+    return f"{state} of other inputs ({difference})"
 
 
 def run_inputs(manifest: Manifest) -> dict[str, Any]:
@@ -80,12 +81,8 @@ def run_inputs(manifest: Manifest) -> dict[str, Any]:
     return fields
 
 
-def _difference(earlier: Manifest, manifest: Manifest) -> str:
-    """The first input that differs, in words."""
-    return _first_difference(run_inputs(earlier), run_inputs(manifest), "")
-
-
 def _first_difference(before: Any, now: Any, name: str) -> str:
+    """The first input that differs, in words."""
     if isinstance(before, dict) and isinstance(now, dict):
         key = next(key for key in before | now if before.get(key) != now.get(key))
         path = f"{name}.{key}" if name else key

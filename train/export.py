@@ -57,8 +57,12 @@ def export(run_dir: Path, *, step: int | None = None, out: Path | None = None) -
     """
     if not run_dir.is_dir():
         raise InputError(f"{run_dir}: no such folder", hint="name the folder of a run")
-    if out is not None:
-        _check_free(out)
+    if (
+        out is not None
+        and out.exists()
+        and not (out.is_dir() and not any(out.iterdir()))
+    ):
+        raise InputError(f"{out}: is not empty", hint="--out names a new folder")
     tokenizer = read_run_tokenizer(run_dir)
     preset, step, decoder = restore_params(run_dir, step)
     if out is None:
@@ -120,12 +124,6 @@ def read_run_tokenizer(run_dir: Path):
     return AutoTokenizer.from_pretrained(
         folder, local_files_only=True, trust_remote_code=False
     )
-
-
-def _check_free(out: Path) -> None:
-    """Refuse to write over anything."""
-    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise InputError(f"{out}: is not empty", hint="--out names a new folder")
 
 
 def main() -> int:

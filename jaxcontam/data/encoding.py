@@ -86,7 +86,10 @@ def encode_examples(
         InputError: If the separator alone fills `max_example_tokens`, or an example
             and its separator give no ids.
     """
-    separator_ids = np.array(_ids(tokenizer, separator), np.int32)
+    encoded = _watched(
+        tokenizer, lambda: tokenizer.encode(separator, add_special_tokens=False)
+    )
+    separator_ids = np.array(encoded.ids, np.int32)
     if max_example_tokens is not None and max_example_tokens <= len(separator_ids):
         raise InputError(
             f"--max-example-tokens must exceed the separator's {len(separator_ids)} "
@@ -185,12 +188,6 @@ def _resident_bytes() -> int:
     except OSError:
         return 0
     return int(pages) * mmap.PAGESIZE
-
-
-def _ids(tokenizer: Encoder, text: str) -> list[int]:
-    return _watched(
-        tokenizer, lambda: tokenizer.encode(text, add_special_tokens=False).ids
-    )
 
 
 def _without_prefix(node: Any) -> Any:

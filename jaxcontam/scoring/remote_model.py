@@ -126,7 +126,15 @@ def open_api(word: str, options: ApiOptions, *, plan_only: bool) -> OpenModel:
             dtype="unknown",
             precision="unknown",
             context=context,
-            served=None if found is None else _served(found, way),
+            served=None
+            if found is None
+            else ServedInfo(
+                way=way.words,
+                has_bos=None if way.ids else way.bos,
+                read_write_difference=found.error,
+                repeat_difference=found.difference,
+                n_probe_requests=found.n_requests,
+            ),
         ),
         device=None,
         checkpoint=None,
@@ -180,16 +188,6 @@ def _fingerprint(model: ApiModel, tokenizer: LocalTokenizer | None) -> str:
     """Digest of what is known of a served model; its weights are not."""
     parts = [model.url, model.name, None if tokenizer is None else tokenizer.digest]
     return f"sha256:{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}"
-
-
-def _served(found: Capability, way: Way) -> ServedInfo:
-    return ServedInfo(
-        way=way.words,
-        has_bos=None if way.ids else way.bos,
-        read_write_difference=found.error,
-        repeat_difference=found.difference,
-        n_probe_requests=found.n_requests,
-    )
 
 
 def _notes(

@@ -219,7 +219,7 @@ class ChatCompleter:
 
 
 def answer_seed(seed: int, sample: int) -> int:
-    """The seed of a sample, in [0, 2**31); those of near seeds have nothing in common."""
+    """The seed of a sample, in [0, 2**31); near seeds share none."""
     digest = hashlib.sha256(f"{seed} {sample}".encode()).digest()
     return int.from_bytes(digest[:4], "big") & 0x7FFFFFFF
 
