@@ -30,16 +30,12 @@ _N_HALVINGS = 80
 _N_QUANTILES = 64
 
 
-def z_score(design: PowerDesign, effect: float, sd: float) -> float:
-    """Expected effect in standard errors; 0.5 power is at the level's quantile.
-
-    For random orders (effect / sd) sqrt(N) (1 - 1/s) / sqrt(1 + 1/m).
-    """
-    return effect / standard_error(design, sd)
-
-
 def standard_error(design: PowerDesign, sd: float) -> float:
-    """Standard error of the effect, nats per boundary, that a report will show."""
+    """Standard error of the effect, nats per boundary, that a report will show.
+
+    For random orders (sd / sqrt(N)) sqrt(1 + 1/m) / (1 - 1/s). An effect of the level's
+    quantile times as much is found with power 0.5.
+    """
     variance = sum(kind.count * kind.noise for kind in design.kinds)
     extra = 1.0 if design.n_orders is None else 1 + 1 / design.n_orders
     return sd * math.sqrt(variance * extra) / design.boundaries
