@@ -61,7 +61,7 @@ from train.planting_records import write_set
 from train.prepare import Prepared, RunOptions, Start, prepare, searched
 from train.presets import Preset
 from train.rows import Rows, row_batches
-from train.run_log import RunLog, run_progress, shared_watch
+from train.run_log import RunLog, shared_watch
 from train.shared_rows import place_stream, prepared_once, rows_of_run
 from train.sources import Corpus
 from train.step_log import read_rows
@@ -274,7 +274,7 @@ def _train(
         steps = audit_steps(options.audit_at, options.audit_every, n_steps)
         log = None
         if is_first():
-            log = stack.enter_context(_log(run, plan, n_steps, last_step, steps, stack))
+            log = stack.enter_context(_log(run, plan, n_steps, last_step, steps))
         watch = shared_watch(log, steps)
 
         def audit(step: int, decoder: Decoder) -> None:
@@ -304,7 +304,6 @@ def _log(
     n_steps: int,
     last_step: int,
     audit_steps: Sequence[int],
-    stack: contextlib.ExitStack,
 ) -> RunLog:
     """Open the logs of a run that resumes after `last_step`, and say so."""
     if last_step:
@@ -314,9 +313,6 @@ def _log(
     over = [step for step in audit_steps if last_step and step <= last_step]
     if missed := [step for step in over if step not in done]:
         _say(f"not audited, since they are over: steps {', '.join(map(str, missed))}")
-    progress = stack.enter_context(
-        run_progress(run.preset, n_steps, peak_tflops=run.options.peak_tflops)
-    )
     return RunLog(
         run.out,
         run.preset,
@@ -324,7 +320,7 @@ def _log(
         last_step=last_step,
         plan=plan,
         audit_steps=audit_steps,
-        progress=progress,
+        peak_tflops=run.options.peak_tflops,
         tensorboard=run.out / TENSORBOARD_DIR if run.options.tensorboard else None,
     )
 

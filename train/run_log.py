@@ -23,7 +23,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.processes import barrier, process_count
 from jaxcontam.terminal import Terminal
-from train.audit_log import AUDITS_NAME, AuditLog, AuditRow, audit_words
+from train.audit_log import AUDITS_NAME, AuditLog, audit_words
 from train.audits import AuditPlan, audit_model
 from train.loop import Watch
 from train.metrics import METRICS_NAME, MetricsLog, smoothed
@@ -190,7 +190,7 @@ def _duration(seconds: float) -> str:
 
 
 class RunLog:
-    """Writes the logs of one run; a context manager.
+    """Writes the logs of one run and shows its progress; a context manager.
 
     `losses`, `audit` and `audit_steps` are what the training loop asks of a watch.
     """
@@ -204,7 +204,7 @@ class RunLog:
         last_step: int = 0,
         plan: AuditPlan | None = None,
         audit_steps: Sequence[int] = (),
-        progress: TrainingProgress | None = None,
+        peak_tflops: float | None = None,
         tensorboard: Path | None = None,
     ):
         """Open the logs.
@@ -217,19 +217,25 @@ class RunLog:
                 Rows of later steps are cut off.
             plan: What an audit scores; None audits nothing.
             audit_steps: See `train.audit_log.audit_steps`.
-            progress: Receives losses; waits while an audit runs.
+            peak_tflops: As of `TrainingProgress`.
             tensorboard: Folder for TensorBoard scalars, or None.
 
         Raises:
             InputError: If a log is damaged, or tensorboardX is missing.
         """
         self.audit_steps = frozenset(audit_steps if plan is not None else ())
-        self._out, self._plan, self._progress = out, plan, progress
+        self._out, self._plan = out, plan
         self._step_tokens = preset.step_tokens
         self._rates_N = step_rates(preset, n_steps)
         self._audits = AuditLog(out / AUDITS_NAME, last_step=last_step)
         self._metrics = MetricsLog(
             out / METRICS_NAME, last_step=last_step, tensorboard=tensorboard
+        )
+        self.progress = TrainingProgress(
+            n_steps=n_steps,
+            tokens_a_step=preset.step_tokens,
+            flops_a_step=preset.step_flops,
+            peak_tflops=peak_tflops,
         )
         self._start = time.monotonic()
 
@@ -243,8 +249,7 @@ class RunLog:
             tokens_a_step=self._step_tokens,
             seconds=time.monotonic() - self._start,
         )
-        if self._progress is not None:
-            self._progress.update(last, losses_N.tolist())
+        self.progress.update(last, losses_N.tolist())
 
     def audit(self, step: int, decoder: Decoder) -> None:
         """Test every set with the weights after a step, and draw the page.
@@ -254,26 +259,21 @@ class RunLog:
         """
         if self._plan is None:
             return
-        if self._progress is None:
-            self._audit(step, decoder, self._plan)
-            return
-        with self._progress.paused("auditing"):
-            rows = self._audit(step, decoder, self._plan)
+        with self.progress.paused("auditing"):
+            tokens = step * self._step_tokens
+            rows = audit_model(decoder, self._plan, step=step, tokens=tokens)
+            self._audits.append(rows)
+            write_training_page(self._out)
         if rows:
-            self._progress.say(audit_words(rows))
-
-    def _audit(self, step: int, decoder: Decoder, plan: AuditPlan) -> list[AuditRow]:
-        tokens = step * self._step_tokens
-        rows = audit_model(decoder, plan, step=step, tokens=tokens)
-        self._audits.append(rows)
-        write_training_page(self._out)
-        return rows
+            self.progress.say(audit_words(rows))
 
     def __enter__(self) -> Self:
+        self.progress.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._metrics.__exit__()
+        self.progress.__exit__()
 
 
 def shared_watch(log: RunLog | None, audit_steps: Sequence[int]) -> Watch:
@@ -292,18 +292,6 @@ def shared_watch(log: RunLog | None, audit_steps: Sequence[int]) -> Watch:
     if log is None:
         return Watch(audit=audit, audit_steps=frozenset(audit_steps))
     return Watch(losses=log.losses, audit=audit, audit_steps=log.audit_steps)
-
-
-def run_progress(
-    preset: Preset, n_steps: int, *, peak_tflops: float | None = None
-) -> TrainingProgress:
-    """Progress of a preset's run."""
-    return TrainingProgress(
-        n_steps=n_steps,
-        tokens_a_step=preset.step_tokens,
-        flops_a_step=preset.step_flops,
-        peak_tflops=peak_tflops,
-    )
 
 
 def step_rates(preset: Preset, n_steps: int) -> np.ndarray:
