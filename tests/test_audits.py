@@ -14,13 +14,6 @@ from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.models.config import llama_shape
 from jaxcontam.models.decoder import Decoder
-from train.audit_log import (
-    AuditLog,
-    AuditRow,
-    audit_steps,
-    audit_words,
-    check_audit_flags,
-)
 from train.audits import (
     MEMBERSHIP,
     audit_model,
@@ -28,6 +21,13 @@ from train.audits import (
     encode_planted,
     plan_audit,
     references_of,
+)
+from train.step_log import (
+    AuditLog,
+    AuditRow,
+    audit_steps,
+    audit_words,
+    check_audit_flags,
 )
 from train.tokenizer import train_tokenizer
 

@@ -10,14 +10,13 @@ import pytest
 from jaxcontam.errors import InputError
 from jaxcontam.models.config import llama_shape
 from jaxcontam.models.flops import forward_flops
-from train.metrics import MetricsLog, smoothed
 from train.presets import Preset
 from train.run_log import (
     TrainingProgress,
     TrainingState,
     progress_words,
 )
-from train.step_log import cut_rows, read_rows
+from train.step_log import MetricsLog, cut_rows, read_rows, smoothed
 
 _CONFIG = llama_shape(
     vocab_size=64, d_model=8, n_layers=1, n_heads=2, d_ff=16, context=32

@@ -30,7 +30,7 @@ from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.scoring.stored import NonFiniteScoreError
 from jaxcontam.stats.roc import auc_delong
-from train.audit_log import AuditRow
+from train.step_log import AuditRow
 
 MEMBERSHIP = "min_k"
 """The membership score: Min-K% with the least likely 20 % of a text's tokens."""

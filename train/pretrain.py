@@ -32,7 +32,6 @@ from jaxcontam.scoring.compilation_cache import keep_compiled
 from jaxcontam.scoring.mesh_shape import parse_mesh
 from jaxcontam.terminal import visible
 from train.allocator import keep_freed_memory
-from train.audit_log import check_audit_flags
 from train.audits import DEFAULT_TESTS
 from train.earlier import MODEL_DIR
 from train.loop import training_mesh
@@ -42,6 +41,7 @@ from train.prepare import RunOptions, Start
 from train.presets import PRESETS, Preset
 from train.run import holds_run, pretrain
 from train.sources import Corpus, open_corpus
+from train.step_log import check_audit_flags
 from train.tokenizer import read_tokenizer
 
 # Defaults of continued training: the rate of Shi et al., arXiv:2310.16789, section 6.1.

@@ -27,7 +27,6 @@ from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.processes import barrier, broadcast_bytes, is_first, process_count
 from jaxcontam.report.report_files import make_folder
-from train.audit_log import AUDITS_NAME, audit_steps
 from train.audits import AuditPlan, plan_audit
 from train.checkpoints import (
     CHECKPOINTS_DIR,
@@ -53,7 +52,6 @@ from train.loop import (
     train,
     training_mesh,
 )
-from train.metrics import METRICS_NAME
 from train.page import PAGE_NAME, write_training_page
 from train.placement import fresh_decoder, whole_decoder
 from train.plan import PlannedSet, check_sets
@@ -64,7 +62,7 @@ from train.rows import Rows, row_batches
 from train.run_log import RunLog, shared_watch
 from train.shared_rows import place_stream, prepared_once, rows_of_run
 from train.sources import Corpus
-from train.step_log import read_rows
+from train.step_log import AUDITS_NAME, METRICS_NAME, audit_steps, read_rows
 
 TENSORBOARD_DIR = "tensorboard"
 LOGS = (METRICS_NAME, AUDITS_NAME, PAGE_NAME)

@@ -23,14 +23,20 @@ from rich.progress import BarColumn, Progress, TextColumn
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.processes import barrier, process_count
 from jaxcontam.terminal import Terminal
-from train.audit_log import AUDITS_NAME, AuditLog, audit_words
 from train.audits import AuditPlan, audit_model
 from train.loop import Watch
-from train.metrics import METRICS_NAME, MetricsLog, smoothed
 from train.page import write_training_page
 from train.placement import whole_decoder
 from train.presets import Preset
 from train.step import learning_rate
+from train.step_log import (
+    AUDITS_NAME,
+    METRICS_NAME,
+    AuditLog,
+    MetricsLog,
+    audit_words,
+    smoothed,
+)
 
 _SECONDS_A_LINE = 60.0
 # Window of the displayed rate.
@@ -216,7 +222,7 @@ class RunLog:
             last_step: Step of the checkpoint that the run resumes from; 0 starts anew.
                 Rows of later steps are cut off.
             plan: What an audit scores; None audits nothing.
-            audit_steps: See `train.audit_log.audit_steps`.
+            audit_steps: See `train.step_log.audit_steps`.
             peak_tflops: As of `TrainingProgress`.
             tensorboard: Folder for TensorBoard scalars, or None.
 

@@ -137,6 +137,10 @@ _VERSION = re.compile(r"\d+\.\d+\.\d+")
 def tfds_parts(word: str, text_field: str) -> list[Part]:
     """Files of `tfds:NAME[/CONFIG][:VERSION]/SPLIT`, or of a prepared folder.
 
+    Nothing is prepared or downloaded: the library asks servers first and may wait for
+    minutes where there is no network, and it takes a builder that needs TensorFlow for
+    one that does not exist. The folder of a prepared data set says all that is needed.
+
     Splits may be sliced and added as TFDS does it, such as `train[:10%]`; only the
     rows asked for are read, whatever the format of the files.
 

@@ -23,8 +23,8 @@ from jaxcontam.results import Evidence, OrderResult
 from jaxcontam.results.terms import Null, ProofWords
 from jaxcontam.scoring.cost import Costed, ScoringCost, sequence_cost
 from jaxcontam.scoring.opened import SequenceScorer
+from jaxcontam.scoring.plan import VersionPlan, plan_versions
 from jaxcontam.scoring.scorer import NonFiniteScoreError, n_targets
-from jaxcontam.scoring.versions import VersionPlan, plan_versions
 from jaxcontam.stats.option_orders import (
     NUMERIC,
     ONE_ORDER,

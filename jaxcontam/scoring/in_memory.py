@@ -11,8 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontam.data.characters import CharacterTokenizer, text_of
-from jaxcontam.data.encoding import Encoder, plain_tokenizer
+from jaxcontam.data.encoding import (
+    CharacterTokenizer,
+    Encoder,
+    plain_tokenizer,
+    text_of,
+)
 from jaxcontam.errors import InputError
 from jaxcontam.results import ModelInfo
 from jaxcontam.scoring.asked import (

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxcontam.data.characters import CharacterTokenizer, text_of
+from jaxcontam.data.encoding import CharacterTokenizer, text_of
 from jaxcontam.data.journal import Journal, journal_in, journal_key
 from jaxcontam.errors import InputError, first_line, unknown_name
 from jaxcontam.results import ModelInfo

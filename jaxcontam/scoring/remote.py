@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxcontam.data.characters import text_of
+from jaxcontam.data.encoding import text_of
 from jaxcontam.progress import Progress
 from jaxcontam.scoring.api.logprobs import Prompt
 from jaxcontam.scoring.api.prompts import CountedPrompts, ServedPrompts

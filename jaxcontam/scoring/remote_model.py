@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jaxcontam.data.characters import CharacterTokenizer
+from jaxcontam.data.encoding import CharacterTokenizer
 from jaxcontam.data.files import read_json_object
 from jaxcontam.data.journal import Journal, journal_in
 from jaxcontam.errors import InputError
@@ -18,10 +18,15 @@ from jaxcontam.scoring.api.address import ApiModel, key_from_environment, parse_
 from jaxcontam.scoring.api.budget import ApiOptions, Spending
 from jaxcontam.scoring.api.client import ApiClient, snapshot_warning
 from jaxcontam.scoring.api.logprobs import PATH, Way
-from jaxcontam.scoring.api.probe import REPEATS_WITHIN, Capability, probe
+from jaxcontam.scoring.api.probe import (
+    REPEATS_WITHIN,
+    Capability,
+    check_after,
+    check_before,
+    probe,
+)
 from jaxcontam.scoring.api.prompts import CountedPrompts, ServedPrompts
 from jaxcontam.scoring.api.spot import SpotChecks
-from jaxcontam.scoring.api.witness import check_after, check_before
 from jaxcontam.scoring.opened import OpenModel
 from jaxcontam.scoring.remote import BEFORE_TEXT, RemoteScorer
 

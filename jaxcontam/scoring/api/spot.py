@@ -16,9 +16,8 @@ import numpy as np
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.client import ApiClient
 from jaxcontam.scoring.api.logprobs import PATH, Prompt, PromptScores, Way
-from jaxcontam.scoring.api.probe import check_compared
+from jaxcontam.scoring.api.probe import ANEW, MEAN_WITHIN, check_compared
 from jaxcontam.scoring.api.request import RefusedError
-from jaxcontam.scoring.api.witness import ANEW, MEAN_WITHIN
 from jaxcontam.scoring.api.written import written_and_read
 
 if TYPE_CHECKING:

@@ -1,4 +1,10 @@
-"""What is looked at: the checks that a file's texts and fields call for."""
+"""What is looked at: the checks that a file's texts and fields call for.
+
+Dimension key
+    N  examples
+    S  neighbours, S = N - 1
+    R  orders
+"""
 
 import dataclasses
 import functools
