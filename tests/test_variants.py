@@ -18,7 +18,7 @@ from jaxcontam.methods.versions import (
     score_texts,
 )
 from jaxcontam.scoring.scorer import Scorer
-from jaxcontam.stats.places import draw_places
+from jaxcontam.stats.orders import draw_places
 from jaxcontam.stats.rows import padded, unpadded
 from jaxcontam.verdict import decide
 

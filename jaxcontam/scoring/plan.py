@@ -18,10 +18,10 @@ from jaxcontam.data.encoding import Encoded
 from jaxcontam.errors import InputError
 from jaxcontam.stats.orders import (
     OrderDesign,
+    draw_places,
     from_scoring_columns,
     to_scoring_columns,
 )
-from jaxcontam.stats.places import draw_places
 from jaxcontam.stats.strata import cut_to_budget
 
 

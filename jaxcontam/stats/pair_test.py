@@ -28,6 +28,7 @@ from jaxcontam.stats.effect import mde_of
 from jaxcontam.stats.evalue import LAMBDAS
 from jaxcontam.stats.lattice import lattice_tail
 from jaxcontam.stats.max_t import max_t
+from jaxcontam.stats.orders import row_generator
 from jaxcontam.stats.pair_statistic import (
     ADJACENCY,
     DIRECTION,
@@ -35,7 +36,6 @@ from jaxcontam.stats.pair_statistic import (
     PairStatistic,
     PairStrata,
 )
-from jaxcontam.stats.places import row_generator
 from jaxcontam.stats.randomisation import (
     LOG10_E_MAX,
     MODEL_TOLERANCE,

@@ -21,8 +21,7 @@ from typing import Literal
 import numpy as np
 
 from jaxcontam.stats.evalue import log_wealth
-from jaxcontam.stats.orders import OrderDesign, draw_orders
-from jaxcontam.stats.places import row_generator
+from jaxcontam.stats.orders import OrderDesign, draw_orders, row_generator
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE
 
 # The bet's mixture spans success probabilities up to this share of the level: then
