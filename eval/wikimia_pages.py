@@ -24,9 +24,9 @@ from pathlib import Path
 from jaxcontam.data.benchmark import Benchmark, check_text
 from jaxcontam.data.chunks import count_words, cut_words
 from jaxcontam.data.corpus import Segment, text_segments
+from jaxcontam.data.ngrams import collapsed, overlap_index
 from jaxcontam.data.occurrences import forms_of, occurrences
 from jaxcontam.data.overlap import OverlapSearch
-from jaxcontam.data.overlap_index import collapsed, overlap_index
 from jaxcontam.errors import InputError
 
 NOT_EVENT = "no event"

@@ -7,8 +7,8 @@ import pytest
 
 from jaxcontam.data.journal import Journal
 from jaxcontam.scoring.api.answers import read_reply
-from jaxcontam.scoring.api.errors import ApiError, RefusedError
-from jaxcontam.scoring.api.faults import Fault
+from jaxcontam.scoring.api.policy import Fault
+from jaxcontam.scoring.api.request import ApiError, RefusedError
 from tests.api_transport import PATH, Server, bodies, fault, opened, texts
 
 

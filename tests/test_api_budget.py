@@ -14,7 +14,7 @@ from jaxcontam.scoring.api.budget import (
     about_usage,
     most_usage,
 )
-from jaxcontam.scoring.api.estimate import estimate
+from jaxcontam.scoring.api.prompts import estimate
 from tests.api_transport import (
     MODEL,
     PATH,

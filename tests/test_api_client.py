@@ -8,8 +8,7 @@ from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import ApiModel
 from jaxcontam.scoring.api.client import snapshot_warning
-from jaxcontam.scoring.api.errors import ApiError, RefusedError
-from jaxcontam.scoring.api.request import request_key
+from jaxcontam.scoring.api.request import ApiError, RefusedError, request_key
 from tests.api_transport import (
     MODEL,
     PATH,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxcontam.data.journal import Journal
-from jaxcontam.scoring.api.errors import ApiError
+from jaxcontam.scoring.api.request import ApiError
 from tests.api_clients import KEY, PATH, answer_to, opened, text_of
 from tests.api_server import serving
 

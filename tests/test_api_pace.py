@@ -6,9 +6,8 @@ import random
 import httpx2
 import pytest
 
-from jaxcontam.scoring.api.errors import ApiError
-from jaxcontam.scoring.api.faults import Fault
-from jaxcontam.scoring.api.policy import Policy
+from jaxcontam.scoring.api.policy import Fault, Policy
+from jaxcontam.scoring.api.request import ApiError
 from tests.api_transport import PATH, Server, bodies, fault, opened, texts
 
 

@@ -5,9 +5,8 @@ import pytest
 from scipy.stats import norm, rankdata
 
 from jaxcontam.methods.membership.operating import operating_point
-from jaxcontam.stats.bootstrap import bootstrap, tpr_statistic
+from jaxcontam.stats.bootstrap import bootstrap, few_tpr_interval, tpr_statistic
 from jaxcontam.stats.roc import auc_delong, tpr_at_fpr
-from jaxcontam.stats.tpr_interval import few_tpr_interval
 
 
 def difference_of_means(members_KP, nonmembers_KQ):

@@ -9,8 +9,8 @@ import scipy.stats
 
 from jaxcontam.methods.power_designs import PLANNED, FilePlan, power_design
 from jaxcontam.stats.adjacency import double_centred, path_sums
-from jaxcontam.stats.concentrated_power import concentrated_power
-from jaxcontam.stats.power import drawn_design, pair_design, power, reversal_design
+from jaxcontam.stats.power import power
+from jaxcontam.stats.power_design import drawn_design, pair_design, reversal_design
 from jaxcontam.stats.randomisation import randomisation_test
 
 SHARE = 0.1
@@ -59,7 +59,7 @@ def test_strata_of_drawn_orders():
         ]
     )
     design = drawn_design(s * K, K, m)
-    assert agrees(found, concentrated_power(design, effect, 1.0, level=level), n)
+    assert agrees(found, power(design, effect, 1.0, share=SHARE, level=level), n)
     assert refutes(found, power(design, effect, 1.0, level=level), n)
 
 
@@ -78,7 +78,7 @@ def test_all_orders_of_pairs():
         p = (1 + np.count_nonzero(null_B >= published - 1e-9)) / (n_draws + 1)
         rejected += p <= level
     design = pair_design(s * K, K, log10_orders=lambda s: math.log10(math.factorial(s)))
-    expected = concentrated_power(design, effect, 1.0, level=level)
+    expected = power(design, effect, 1.0, share=SHARE, level=level)
     assert agrees(rejected / n, expected, n)
     assert refutes(rejected / n, power(design, effect, 1.0, level=level), n)
 
@@ -94,7 +94,7 @@ def test_reversed_strata():
         above = signs_BK @ forward_K >= forward_K.sum() - 1e-9
         rejected += np.mean(above) <= level
     design = reversal_design(s * K, K)
-    expected = concentrated_power(design, effect, 1.0, level=level)
+    expected = power(design, effect, 1.0, share=SHARE, level=level)
     assert agrees(rejected / n, expected, n)
     assert refutes(rejected / n, power(design, effect, 1.0, level=level), n)
 
@@ -107,7 +107,7 @@ def test_the_t_test_over_shards():
     p = scipy.stats.ttest_1samp(gains_NK, 0, axis=1, alternative="greater").pvalue
     design = drawn_design(s * K, K, m, rule="t")
     found = float(np.mean(p <= level))
-    assert agrees(found, concentrated_power(design, effect, 1.0, level=level), n)
+    assert agrees(found, power(design, effect, 1.0, share=SHARE, level=level), n)
     assert refutes(found, power(design, effect, 1.0, level=level), n)
 
 
@@ -118,7 +118,7 @@ def test_the_rank_of_one_order():
     n_above_N = np.count_nonzero(scores_NM[:, 1:] >= scores_NM[:, :1], axis=1)
     found = float(np.mean((1 + n_above_N) / (m + 1) <= level))
     design = drawn_design(s, 1, m, rule="rank")
-    assert agrees(found, concentrated_power(design, effect, 1.0, level=level), n)
+    assert agrees(found, power(design, effect, 1.0, share=SHARE, level=level), n)
     assert refutes(found, power(design, effect, 1.0, level=level), n)
 
 
@@ -128,13 +128,12 @@ def test_where_every_boundary_carries_it_the_power_is_the_planned_one(name):
     design = power_design(name, file, 1_999 if name == "permutation" else None)
     evenly = power(design, 0.4, 2.0)
     assert 0.05 < evenly < 0.999
-    assert concentrated_power(design, 0.4, 2.0, share=1.0) == evenly
-    # The law of the mixture, not the case apart, tends to it.
-    nearly = concentrated_power(design, 0.4, 2.0, share=1 - 1e-9)
+    # The law of the mixture tends to it.
+    nearly = power(design, 0.4, 2.0, share=1 - 1e-9)
     assert nearly == pytest.approx(evenly, abs=1e-6)
 
 
 def test_no_share_and_no_floor_that_allows_the_level():
     with pytest.raises(ValueError, match="share must be in"):
-        concentrated_power(reversal_design(60, 10), 1.0, 1.0, share=0.0)
-    assert concentrated_power(reversal_design(54, 9), 100.0, 1.0) == 0
+        power(reversal_design(60, 10), 1.0, 1.0, share=0.0)
+    assert power(reversal_design(54, 9), 100.0, 1.0, share=SHARE) == 0

@@ -10,18 +10,17 @@ import pytest
 from jaxcontam.cli import parse
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
-from train.dry_run import __main__ as command
-from train.dry_run.__main__ import DryRun, main, search
-from train.dry_run.compiled import (
+from train import dry_run as command
+from train.dry_run import DryRun, Estimate, main, search
+from train.hardware import machine
+from train.presets import PRESETS
+from train.pretrain import Pretrain
+from train.step import Compute
+from train.step_memory import (
     CompiledMemory,
     has_tpu_compiler,
     state_bytes,
 )
-from train.dry_run.estimate import estimate
-from train.dry_run.hardware import machine
-from train.presets import PRESETS
-from train.pretrain import Pretrain
-from train.step import Compute
 
 
 def _said(capsys, *words: str) -> str:
@@ -86,7 +85,7 @@ def test_flags_of_the_answer_train_what_was_estimated(capsys, words):
     _, _, flags = line.partition("train.pretrain: ")
     asked = parse(Pretrain, ["--corpus", "docs", *flags.split()], prog="pretrain")
     assert asked._preset(None, None) == answer.preset
-    assert parse_mesh(asked.mesh) == MeshShape(answer.data, answer.model)
+    assert parse_mesh(asked.mesh) == answer.shape
 
 
 def test_assumptions_are_printed(capsys):
@@ -134,10 +133,19 @@ def test_weights_are_counted_as_the_presets_are_named():
     assert parts[1] == pytest.approx(parts[0] / 4, rel=0.02)
 
 
+def _estimate(preset, on, *, efficiency):
+    return Estimate(
+        preset=preset,
+        machine=machine(on),
+        shape=MeshShape(),
+        efficiency=efficiency,
+        state=0,
+    )
+
+
 def test_half_of_the_chips_take_twice_the_time():
     slow, fast = (
-        estimate(PRESETS["124m"], machine(on), MeshShape(), efficiency=0.5)
-        for on in ("v5e-8", "v5e-16")
+        _estimate(PRESETS["124m"], on, efficiency=0.5) for on in ("v5e-8", "v5e-16")
     )
     assert slow.seconds == pytest.approx(2 * fast.seconds)
 
@@ -145,10 +153,7 @@ def test_half_of_the_chips_take_twice_the_time():
 def test_rematerialised_blocks_lower_the_mfu_by_a_quarter_at_most():
     preset = dataclasses.replace(PRESETS["124m"], compute=Compute())
     again = dataclasses.replace(preset, compute=Compute(remat=True))
-    plain, remat = (
-        estimate(one, machine("v4-8"), MeshShape(), efficiency=0.4)
-        for one in (preset, again)
-    )
+    plain, remat = (_estimate(one, "v4-8", efficiency=0.4) for one in (preset, again))
     assert plain.mfu == 0.4 and 0.75 * 0.4 < remat.mfu < 0.4
     assert remat.seconds * remat.mfu == pytest.approx(plain.seconds * 0.4)
 
@@ -156,8 +161,8 @@ def test_rematerialised_blocks_lower_the_mfu_by_a_quarter_at_most():
 def test_the_fewest_micro_batches_that_the_compiler_accepts_are_chosen(monkeypatch):
     asked = []
 
-    def compiled(preset, on, shape):
-        n_micro = preset.compute.n_micro
+    def compiled(found):
+        n_micro = found.preset.compute.n_micro
         asked.append(n_micro)
         return CompiledMemory(
             compiler="cpu",
@@ -181,7 +186,7 @@ def test_the_fewest_micro_batches_that_the_compiler_accepts_are_chosen(monkeypat
 _ASK = """
 import dataclasses, json, jax
 from tests.test_dry_run import small_preset
-from train.dry_run.compiled import compiled_memory, use_virtual_devices
+from train.step_memory import compiled_memory, use_virtual_devices
 use_virtual_devices(4)
 found = [compiled_memory(small_preset(n), 2, jax.devices()) for n in (1, 4)]
 print(json.dumps([dataclasses.asdict(one) for one in found]))

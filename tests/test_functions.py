@@ -257,7 +257,7 @@ def test_vllm_is_read_at_the_continuation(monkeypatch):
     llm, table_VV = vllm_engine(monkeypatch)
     scorer = jaxcontam.load(llm).make_scorer(store=None)
     ids = np.array([0, 7, 300, 5], np.int32)
-    (scores,) = scorer.tokens([ids])
+    (scores,) = scorer.token_table([ids]).scores
     assert scores[0] == pytest.approx(table_VV[ids[:-1], ids[1:]], abs=1e-6)
     assert jaxcontam.audit(llm, texts(), **SHORT).report.model.dtype == "bfloat16"
 

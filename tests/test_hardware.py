@@ -3,7 +3,7 @@
 import pytest
 
 from jaxcontam.errors import InputError
-from train.dry_run.hardware import CHIPS, machine
+from train.hardware import CHIPS, machine
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_an_object_without_a_tokenizer_scores_texts():
     ids = [np.array([ord(c) for c in text], np.int32) for text in texts]
     scorer = model.make_scorer(store=None)
     expected = [lm._logprob("", text) for text in texts]
-    np.testing.assert_allclose(scorer.log_likelihoods(ids), expected, rtol=1e-12)
+    np.testing.assert_allclose(scorer.sums(ids).loglik, expected, rtol=1e-12)
     (found,) = scorer.pairs.logprobs([PairGroup(ids[0], (ids[1],), 0, (1,))]).logprobs
     assert found[0].item() == pytest.approx(lm._logprob(texts[0], texts[1]))
 
@@ -146,11 +146,11 @@ def test_what_is_missing_is_asked_and_of_a_local_model_its_batch(tmp_path, is_se
     calls = counted(lm)
     scorer = opened_lm(lm, word="mine").make_scorer(store=tmp_path)
     asked = [np.array([ord(c) for c in text], np.int32) for text in drawn_texts(3, 1)]
-    first = scorer.log_likelihoods(asked[1:])
-    again = scorer.log_likelihoods(asked)
+    first = scorer.sums(asked[1:]).loglik
+    again = scorer.sums(asked).loglik
     assert calls == [2, 1 if is_served else 3]
     assert again[1:].tolist() == first.tolist()
-    assert scorer.log_likelihoods(asked).tolist() == again.tolist()
+    assert scorer.sums(asked).loglik.tolist() == again.tolist()
     assert len(calls) == 2
 
 

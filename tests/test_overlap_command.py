@@ -15,9 +15,9 @@ from jaxcontam.commands.search_state import Reached, load_state, save_state
 from jaxcontam.data import corpus
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.corpus import list_corpus
+from jaxcontam.data.ngrams import overlap_index
 from jaxcontam.data.occurrences import forms_of, occurrences
 from jaxcontam.data.overlap import OverlapSearch
-from jaxcontam.data.overlap_index import overlap_index
 from tests.overlap_texts import sentence
 
 

@@ -4,7 +4,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from jaxcontam.data.encoding import plain_tokenizer
-from jaxcontam.data.pieces import continuation_text
+from jaxcontam.scoring.completions import continuation_text
 from tests.served_model import TEXTS, byte_tokenizer
 
 EMOJI = "a 👩‍👩‍👧 b\u0301 漢"

@@ -19,6 +19,7 @@ from train.population_job import (
     cache_folder,
     finished_result,
     open_texts,
+    power_rows,
     save_texts,
 )
 from train.population_models import DivergedError, last_loss
@@ -28,7 +29,6 @@ from train.population_plan import (
     plan_model,
     read_pool,
 )
-from train.population_table import power_rows
 from train.presets import PRESETS
 from train.sources import open_corpus
 from train.tokenizer import prefix_id, train_tokenizer

@@ -20,15 +20,12 @@ from jaxcontam.stats.adjacency import double_centred, path_sums
 from jaxcontam.stats.direction import needed_pairs, run_length, runs_of
 from jaxcontam.stats.power import (
     detectable_effect,
-    drawn_design,
-    pair_design,
     power,
-    reversal_design,
     sd_from,
     smallest_enough,
     standard_error,
-    z_score,
 )
+from jaxcontam.stats.power_design import drawn_design, pair_design, reversal_design
 from jaxcontam.stats.randomisation import randomisation_test
 
 LEVEL = 0.001
@@ -53,10 +50,12 @@ def matrices(design, effect, n, rng):
 def test_z_is_the_formula_of_strata_of_equal_size():
     n, s, m, effect, sd = 400, 10, 9, 0.3, 1.5
     expected = effect / sd * math.sqrt(n) * (1 - 1 / s) / math.sqrt(1 + 1 / m)
-    assert z_score(drawn_design(n, n // s, m), effect, sd) == pytest.approx(expected)
+    assert effect / standard_error(drawn_design(n, n // s, m), sd) == pytest.approx(
+        expected
+    )
     rho = 0.6
     expected = effect / sd * math.sqrt(n * (1 - 1 / s) / (2 * (1 - rho)))
-    found = z_score(reversal_design(n, n // s, symmetry=rho), effect, sd)
+    found = effect / standard_error(reversal_design(n, n // s, symmetry=rho), sd)
     assert found == pytest.approx(expected)
 
 
@@ -96,7 +95,7 @@ def test_power_of_reversal_is_that_of_sign_flips(symmetry):
     assert within(rejected / n, expected, n)
     # What z alone would promise is refuted by the same simulation.
     promised = scipy.stats.norm.cdf(
-        z_score(design, effect, 1.0) - scipy.stats.norm.isf(level)
+        effect / standard_error(design, 1.0) - scipy.stats.norm.isf(level)
     )
     assert not within(rejected / n, promised, n)
 
@@ -224,7 +223,7 @@ def test_planned_strata_are_those_of_the_test_itself(name, n):
 def test_more_orders_help_no_further_than_their_spread_hides():
     few, many = drawn_design(500, 50, 1), drawn_design(500, 50, 10**6)
     # The mean of m orders carries 1/m of the variance of one.
-    assert z_score(many, 1, 1) / z_score(few, 1, 1) == pytest.approx(
+    assert standard_error(few, 1) / standard_error(many, 1) == pytest.approx(
         math.sqrt(2), rel=1e-5
     )
 

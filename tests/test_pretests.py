@@ -14,15 +14,15 @@ from jaxcontam.stats.pretests import (
     gate,
     pretest_battery,
 )
-from jaxcontam.stats.pretests.fields import natural_order, numbers
-from jaxcontam.stats.pretests.null import draw_orders, permutation_p, tail_p
-from jaxcontam.stats.pretests.series import (
+from jaxcontam.stats.pretests.checks import (
     autocorrelation,
     centred_ranks,
     equal_neighbours,
     steps,
     trend,
 )
+from jaxcontam.stats.pretests.fields import natural_order, numbers
+from jaxcontam.stats.pretests.null import draw_orders, permutation_p, tail_p
 from tests.pretest_files import VOCABULARY, duplicated, failed, sentences
 
 

@@ -12,7 +12,7 @@ from jaxcontam.methods.replication.overlap import (
 )
 from jaxcontam.methods.replication.partition import OVERLAP_TESTS, overlap_results
 from jaxcontam.report.replication import replication_sentences
-from jaxcontam.stats.sign_flip import sign_flip_test
+from jaxcontam.stats.paired import sign_flip_test
 
 
 def instance(second="the cat sat on the mat", cut="inside", first="Yesterday"):

@@ -13,9 +13,13 @@ from train.audits import plan_audit
 from train.checkpoints import Checkpoints, saved_steps
 from train.loop import train
 from train.presets import Preset
-from train.progress import TrainingProgress
 from train.rows import Rows, row_batches
-from train.run_log import RunLog, run_progress, shared_watch, step_rates
+from train.run_log import (
+    RunLog,
+    TrainingProgress,
+    shared_watch,
+    step_rates,
+)
 from train.step_log import read_rows
 from train.tokenizer import train_tokenizer
 
@@ -200,29 +204,21 @@ def test_audits_are_not_counted_as_training(tmp_path, planned, capsys):
     manifest, plan = planned
     write_manifest(manifest, tmp_path / "manifest.json")
     ticks = iter(range(100))
-    with TrainingProgress(
-        n_steps=4, tokens_a_step=192, clock=lambda: 10.0 * next(ticks)
-    ) as progress:
-        with RunLog(
-            tmp_path,
-            _PRESET,
-            n_steps=4,
-            plan=plan,
-            audit_steps=(2,),
-            progress=progress,
-        ) as log:
-            log.losses(0, _LOSSES[:2])
-            log.audit(2, _decoder(2))
-            log.losses(2, _LOSSES[2:4])
-        state = progress.update(4, [])
+    with RunLog(tmp_path, _PRESET, n_steps=4, plan=plan, audit_steps=(2,)) as log:
+        log.progress = TrainingProgress(
+            n_steps=4, tokens_a_step=192, clock=lambda: 10.0 * next(ticks)
+        )
+        log.losses(0, _LOSSES[:2])
+        log.audit(2, _decoder(2))
+        log.losses(2, _LOSSES[2:4])
+        state = log.progress.update(4, [])
     # Calls of the clock: 0 to begin, 1, 2 and 3 around the audit, 4, 5.
     assert state.tokens_per_second == pytest.approx(2 * 192 / (40 - 10), rel=1e-12)
     assert capsys.readouterr().err.startswith("audit at step 2: adjacency p <= 0.001")
 
 
-def test_progress_of_a_preset_knows_its_operations():
-    progress = run_progress(_PRESET, 10, peak_tflops=1e-6)
-    with progress:
-        state = progress.update(1, [3.0])
+def test_progress_of_a_preset_knows_its_operations(tmp_path):
+    with RunLog(tmp_path, _PRESET, n_steps=10, peak_tflops=1e-6) as log:
+        state = log.progress.update(1, [3.0])
         assert state.mfu is None
-        assert progress.update(2, [3.0]).mfu > 0
+        assert log.progress.update(2, [3.0]).mfu > 0

@@ -13,8 +13,12 @@ from jaxcontam.data.encoding import encode_examples
 from jaxcontam.methods import order_method, sequential
 from jaxcontam.methods.order_test import order_result, plan_test, score_test
 from jaxcontam.scoring.scorer import Scorer
-from jaxcontam.stats.sequential import fewest_draws
-from jaxcontam.stats.turns import looks, strata_turns, whole_file_orders
+from jaxcontam.stats.sequential import (
+    fewest_draws,
+    looks,
+    strata_turns,
+    whole_file_orders,
+)
 from tests.test_order_path import (
     CONTEXT,
     PREFIX,

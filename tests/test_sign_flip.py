@@ -5,10 +5,13 @@ import itertools
 import numpy as np
 import pytest
 
-from jaxcontam.stats.pair_bootstrap import paired_bootstrap_p, unpaired_bootstrap_p
+from jaxcontam.stats.paired import (
+    paired_bootstrap_p,
+    sign_flip_test,
+    unpaired_bootstrap_p,
+)
 from jaxcontam.stats.randomisation import randomisation_test
-from jaxcontam.stats.sign_flip import sign_flip_test
-from jaxcontam.stats.two_rates import rate_test
+from jaxcontam.stats.shares import rate_test
 
 
 def enumerated(units):

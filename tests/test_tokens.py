@@ -176,14 +176,6 @@ def test_another_text_or_tokenizer_is_another_cache(files, tokenizer, tmp_path):
     assert len(list((tmp_path / "cache").glob("*/cache.json"))) == 3
 
 
-@pytest.mark.parametrize("limit", [1, 25, 26, 41, 42, 100])
-def test_a_limit_takes_the_first_documents(files, tokenizer, tmp_path, limit):
-    corpus = open_corpus([files], limit_documents=limit)
-    cache = token_cache(corpus, tokenizer, tmp_path / "cache")
-    assert_holds_texts(cache, TEXTS[:limit], tokenizer)
-    assert list(corpus) == TEXTS[:limit]
-
-
 def test_progress_grows_to_all_bytes(files, tokenizer, tmp_path, monkeypatch):
     monkeypatch.setattr("train.tokens._BATCH_TEXTS", 5)
     calls = []

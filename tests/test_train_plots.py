@@ -16,9 +16,8 @@ from jaxcontam.data.training_manifest import (
 )
 from jaxcontam.errors import InputError
 from tests.page_laws import check_page
-from train.audit_log import AuditLog, AuditRow
-from train.metrics import MetricsLog
 from train.page import _local_means, main, write_training_page
+from train.step_log import AuditLog, AuditRow, MetricsLog
 
 _STEP_TOKENS = 64
 _N_STEPS = 40

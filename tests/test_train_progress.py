@@ -10,14 +10,13 @@ import pytest
 from jaxcontam.errors import InputError
 from jaxcontam.models.config import llama_shape
 from jaxcontam.models.flops import forward_flops
-from train.metrics import MetricsLog, smoothed
-from train.progress import (
+from train.presets import Preset
+from train.run_log import (
     TrainingProgress,
     TrainingState,
     progress_words,
-    training_flops,
 )
-from train.step_log import cut_rows, read_rows
+from train.step_log import MetricsLog, cut_rows, read_rows, smoothed
 
 _CONFIG = llama_shape(
     vocab_size=64, d_model=8, n_layers=1, n_heads=2, d_ff=16, context=32
@@ -44,7 +43,8 @@ def _append(log, steps, losses=None, seconds=1.0):
 
 
 def test_training_costs_three_forward_passes_of_full_rows():
-    assert training_flops(_CONFIG, 5, 24) == 3 * forward_flops(_CONFIG, [24] * 5)
+    preset = Preset(name="x", decoder=_CONFIG, batch_rows=5, row_tokens=24, peak_rate=1)
+    assert preset.step_flops == 3 * forward_flops(_CONFIG, [24] * 5)
 
 
 def test_rates_leave_out_compilation_and_pauses():

@@ -18,8 +18,8 @@ from jaxcontam.methods.versions import (
     score_texts,
 )
 from jaxcontam.scoring.scorer import Scorer
-from jaxcontam.stats.padding import padded, unpadded
-from jaxcontam.stats.places import draw_places
+from jaxcontam.stats.orders import draw_places
+from jaxcontam.stats.rows import padded, unpadded
 from jaxcontam.verdict import decide
 
 pytestmark = pytest.mark.unoptimised

@@ -27,10 +27,10 @@ from jaxcontam.methods.order_test import (
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.progress import Progress
 from jaxcontam.scoring.local import local_scorer
-from jaxcontam.scoring.scorer import Scorer, n_targets
+from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.scoring.stored import NonFiniteScoreError
 from jaxcontam.stats.roc import auc_delong
-from train.audit_log import AuditRow
+from train.step_log import AuditRow
 
 MEMBERSHIP = "min_k"
 """The membership score: Min-K% with the least likely 20 % of a text's tokens."""
@@ -56,13 +56,6 @@ class AuditPlan:
     tests: tuple[PlannedTest, ...]
     texts: Mapping[str, list[np.ndarray]]
     references: Mapping[str, tuple[str, ...]]
-
-    @property
-    def n_targets(self) -> int:
-        """Target tokens that one audit scores."""
-        return sum(test.n_targets for test in self.tests) + sum(
-            n_targets(sequences) for sequences in self.texts.values()
-        )
 
 
 def plan_audit(
@@ -123,35 +116,20 @@ def audit_model(
     *,
     step: int,
     tokens: int,
-    progress: Progress | None = None,
 ) -> list[AuditRow]:
     """Test every set and rank its texts, with the weights that a run has at a step.
-
-    Args:
-        decoder: The model; it is not changed. Audits of one shape share what is
-            compiled.
-        plan: From `plan_audit`.
-        step: Training steps done.
-        tokens: Targets trained on so far.
-        progress: Called with target tokens done and in all.
 
     Raises:
         InputError: If the model gives a number that is not finite.
     """
     # Other processes of the run wait at a barrier.
     scorer = local_scorer(decoder)
-    done, rows = 0, []
-
-    def moved(now: int, _: int) -> None:
-        if progress is not None:
-            progress(done + now, plan.n_targets)
-
+    rows = []
     for test in plan.tests:
         try:
-            scored = score_test(test, scorer, moved)
+            scored = score_test(test, scorer)
         except InputError as e:
             raise InputError(f"audit at step {step}: {e}", hint=_DIVERGED) from e
-        done += test.n_targets
         result = order_result(test, scored, primary=False, pretests=())
         row = _row(plan.sets[test.benchmark.name], result.method, step, tokens)
         numbers = {name: getattr(result.numbers, name) for name in _NUMBERS}
@@ -159,14 +137,13 @@ def audit_model(
     scores = {}
     for name, sequences in plan.texts.items():
         try:
-            scores[name] = text_scores(scorer, sequences, moved)
+            scores[name] = text_scores(scorer, sequences)
         except NonFiniteScoreError as e:
             raise InputError(
                 f"audit at step {step}: {name}: example {e.sequence + 1}: the model's "
                 "log-probability is not finite",
                 hint=_DIVERGED,
             ) from e
-        done += n_targets(sequences)
     for name, reference in plan.references.items():
         unseen = np.concatenate([scores[other] for other in reference])
         auc, auc_se = auc_delong(scores[name], unseen)

@@ -12,7 +12,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from jaxcontam.data.corpus import Segment, text_segments
-from jaxcontam.data.ngrams import words_of
+from jaxcontam.data.ngrams import (
+    SHORT,
+    OverlapIndex,
+    collapsed,
+    overlap_index,
+    words_of,
+)
 from jaxcontam.data.occurrences import (
     RULES,
     Form,
@@ -21,7 +27,6 @@ from jaxcontam.data.occurrences import (
     occurrences,
 )
 from jaxcontam.data.overlap import OverlapSearch
-from jaxcontam.data.overlap_index import SHORT, OverlapIndex, collapsed, overlap_index
 from jaxcontam.data.training_manifest import SetOverlap
 from jaxcontam.errors import InputError
 from train.plan import PlannedSet

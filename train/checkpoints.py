@@ -149,11 +149,6 @@ class Checkpoints:
     ) -> Restored | None:
         """The newest checkpoint, on the devices of `params`; None if there is none.
 
-        Args:
-            params: Weights, or shapes, with the shardings wanted.
-            opt_state: Likewise.
-            batches: Set to the place in the data.
-
         Raises:
             InputError: If the checkpoint is damaged.
             StorageError: If it cannot be read now.
@@ -196,10 +191,6 @@ def restore_params(
     run_dir: Any, step: int | None = None
 ) -> tuple[Preset, int, Decoder]:
     """Weights at a checkpoint of a run, for export.
-
-    Args:
-        run_dir: Folder of the run, or an `etils.epath.Path` to it.
-        step: Step of the checkpoint; None is the newest.
 
     Returns:
         The preset, the step, and a decoder with the weights.

@@ -34,9 +34,6 @@ def disk_leader(folder: Path) -> int:
     """The first of the processes that see this process's folder; itself where alone.
 
     All processes ask at the same time, each for its own folder of this name.
-
-    Args:
-        folder: Exists.
     """
     if process_count() == 1:
         return 0
@@ -60,10 +57,6 @@ def disk_leader(folder: Path) -> int:
 
 def run_home(word: str | None, out: Path) -> Any:
     """Where checkpoints are kept, and all that must outlive the disk of `out`.
-
-    Args:
-        word: A folder or an address such as gs://bucket/run; None is `out`.
-        out: Folder of the run.
 
     Returns:
         An `etils.epath.Path`.
@@ -134,10 +127,6 @@ def is_of_bucket(error: Exception, place: Any) -> bool:
 @contextlib.contextmanager
 def alone(folder: Path, flag: str) -> Iterator[None]:
     """Keep other processes out of a run's folder; a killed one holds nothing.
-
-    Args:
-        folder: Folder of the run.
-        flag: Flag that names it.
 
     Raises:
         InputError: If one trains there now.

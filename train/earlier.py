@@ -23,10 +23,6 @@ _ROOT = Path(__file__).resolve().parent.parent
 def earlier_manifest(out: Any, manifest: Manifest) -> Manifest | None:
     """Find the manifest of the same run, finished or resumable.
 
-    Args:
-        out: Folder with the checkpoints, or an `etils.epath.Path` to it.
-        manifest: Manifest of the run that is about to begin.
-
     Raises:
         InputError: If checkpoints of another run stand here, which a new run would
             take for its own or delete.
@@ -71,7 +67,8 @@ def _run_words(earlier: Manifest | None, manifest: Manifest) -> str:
     state = "a finished run" if earlier.finished else "an unfinished run"
     if run_inputs(earlier) == run_inputs(manifest):
         return f"{state} of other code"
-    return f"{state} of other inputs ({_difference(earlier, manifest)})"
+    difference = _first_difference(run_inputs(earlier), run_inputs(manifest), "")
+    return f"{state} of other inputs ({difference})"
 
 
 def run_inputs(manifest: Manifest) -> dict[str, Any]:
@@ -84,12 +81,8 @@ def run_inputs(manifest: Manifest) -> dict[str, Any]:
     return fields
 
 
-def _difference(earlier: Manifest, manifest: Manifest) -> str:
-    """The first input that differs, in words."""
-    return _first_difference(run_inputs(earlier), run_inputs(manifest), "")
-
-
 def _first_difference(before: Any, now: Any, name: str) -> str:
+    """The first input that differs, in words."""
     if isinstance(before, dict) and isinstance(now, dict):
         key = next(key for key in before | now if before.get(key) != now.get(key))
         path = f"{name}.{key}" if name else key

@@ -48,11 +48,6 @@ class Export:
 def export(run_dir: Path, *, step: int | None = None, out: Path | None = None) -> Path:
     """Write the weights of a checkpoint with the run's tokenizer.
 
-    Args:
-        run_dir: Folder of the run, finished or not.
-        step: Step of the checkpoint; None is the last one.
-        out: An empty or new folder; None is one within the run, rewritten each time.
-
     Returns:
         The folder of the model.
 
@@ -62,8 +57,12 @@ def export(run_dir: Path, *, step: int | None = None, out: Path | None = None) -
     """
     if not run_dir.is_dir():
         raise InputError(f"{run_dir}: no such folder", hint="name the folder of a run")
-    if out is not None:
-        _check_free(out)
+    if (
+        out is not None
+        and out.exists()
+        and not (out.is_dir() and not any(out.iterdir()))
+    ):
+        raise InputError(f"{out}: is not empty", hint="--out names a new folder")
     tokenizer = read_run_tokenizer(run_dir)
     preset, step, decoder = restore_params(run_dir, step)
     if out is None:
@@ -89,13 +88,6 @@ def write_model(
     """`save_checkpoint`, whole or not at all.
 
     A model that stands there is replaced when the new one is complete.
-
-    Args:
-        decoder: The model.
-        tokenizer: A transformers fast tokenizer.
-        folder: Folder of the model; its parents are created.
-        model_type: A row of FAMILIES whose shape the decoder has.
-        raw_config: config.json of the model that training started from, if any.
     """
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -132,12 +124,6 @@ def read_run_tokenizer(run_dir: Path):
     return AutoTokenizer.from_pretrained(
         folder, local_files_only=True, trust_remote_code=False
     )
-
-
-def _check_free(out: Path) -> None:
-    """Refuse to write over anything."""
-    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise InputError(f"{out}: is not empty", hint="--out names a new folder")
 
 
 def main() -> int:

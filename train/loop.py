@@ -5,10 +5,14 @@ Dimension key
     T  targets a row
 """
 
+import contextlib
 import dataclasses
 import functools
+import signal
+import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from types import FrameType
 from typing import Any
 
 import grain
@@ -167,8 +171,7 @@ def _agreed(is_stopped: bool, is_due: bool) -> tuple[bool, bool]:
 def training_mesh(shape: MeshShape | None = None) -> Mesh | None:
     """The devices of all processes; None where there is only one.
 
-    Args:
-        shape: None has a copy of the model on each device.
+    Without a shape each holds a copy of the model.
 
     Raises:
         InputError: If they do not make this shape.
@@ -290,3 +293,44 @@ class _Losses:
                 )
             self._done += len(losses)
             self._waiting = self._waiting[len(losses) :]
+
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class StopRequest:
+    """Whether somebody asked this process to end.
+
+    Attributes:
+        signal: SIGTERM or SIGINT once it came; None before.
+    """
+
+    def __init__(self) -> None:
+        self.signal: signal.Signals | None = None
+
+    def __bool__(self) -> bool:
+        return self.signal is not None
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        if self.signal is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt  # asked twice: do not wait for the checkpoint
+        self.signal = signal.Signals(number)
+
+
+@contextlib.contextmanager
+def stop_request() -> Iterator[StopRequest]:
+    """Keep SIGTERM and Ctrl-C for the block, which looks at the request when it can.
+
+    A second Ctrl-C interrupts at once. Outside of the main thread, which alone receives
+    signals, nothing changes.
+    """
+    request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request
+        return
+    before = {number: signal.signal(number, request._receive) for number in _SIGNALS}
+    try:
+        yield request
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -33,10 +33,8 @@ from jaxcontam.report.numbers import effect_words, p_cell
 from jaxcontam.report.page import render
 from jaxcontam.report.report_files import replace_bytes
 from jaxcontam.stats.effect import LEVEL
-from train.audit_log import AUDITS_NAME
 from train.earlier import MANIFEST_NAME, MODEL_DIR
-from train.metrics import METRICS_NAME, smoothed
-from train.step_log import Row, read_rows
+from train.step_log import AUDITS_NAME, METRICS_NAME, Row, read_rows, smoothed
 
 PAGE_NAME = "training.html"
 _LOSS = "Each mark below the loss is a step that trained on some part of a copy."

@@ -35,13 +35,7 @@ def param_shardings(params: Any, mesh: Mesh) -> Any:
 def state_shardings(
     optimizer: optax.GradientTransformation, params: Any, mesh: Mesh
 ) -> Any:
-    """Sharding of the optimiser state: moments like their weights, counters replicated.
-
-    Args:
-        optimizer: Its state is sharded.
-        params: Weights or their shapes.
-        mesh: With axes `data` and `model`.
-    """
+    """Sharding of the optimiser state: moments like weights, counters replicated."""
     specs = optax.tree.map_params(
         optimizer,
         lambda _, spec: spec,
@@ -57,11 +51,6 @@ def fresh_decoder(config: DecoderConfig, *, seed: int, mesh: Mesh | None) -> Dec
 
     The numbers do not depend on the mesh. Without one they are computed eagerly, which
     rounds some of them differently, by one unit in the last place.
-
-    Args:
-        config: Shape.
-        seed: The same seed gives the same weights.
-        mesh: Devices of this and other processes; None is one device.
     """
     if mesh is None:
         return Decoder(config, rngs=nnx.Rngs(seed))
@@ -87,9 +76,7 @@ def _abstract(config: DecoderConfig) -> Decoder:
 def placed(params: Any, mesh: Mesh) -> Any:
     """Move weights to their shardings on a mesh; those already there stay.
 
-    Args:
-        params: Equal on every process, or on this mesh.
-        mesh: With axes `data` and `model`.
+    They are equal on every process, or on this mesh.
     """
 
     def put(leaf: jax.Array, sharding: NamedSharding) -> jax.Array:
@@ -102,13 +89,9 @@ def placed(params: Any, mesh: Mesh) -> Any:
 
 
 def whole_decoder(decoder: Decoder, *, keep: bool = True) -> Decoder | None:
-    """Gather the decoder in host memory, piece by piece.
+    """Gather the decoder in host memory, piece by piece; None without `keep`.
 
     Every process of the mesh has to call it, since each holds shards.
-
-    Args:
-        decoder: Decoder with weights sharded on a mesh.
-        keep: Whether this process wants the result; the others return None.
     """
     graphdef, params = nnx.split(decoder)
     leaves, form = jax.tree.flatten(params)

@@ -24,12 +24,7 @@ _TEXT_FIELD = "text"
 
 
 def canary(planned: PlannedSet, encoded: Encoded) -> Canary:
-    """A planned set for `build_stream`.
-
-    Args:
-        planned: The set.
-        encoded: Ids of `planned.planted`.
-    """
+    """A planned set for `build_stream`."""
     return Canary(
         name=planned.name,
         encoded=encoded,

@@ -38,12 +38,13 @@ from train.population_job import (
     ModelResult,
     cache_folder,
     finished_result,
+    power_rows,
+    print_power,
     save_texts,
     source_digest,
 )
 from train.population_models import TrainedModel, open_maker, trained_together
 from train.population_plan import Design, Texts, draw_sets, plan_model, read_pool
-from train.population_table import power_rows, print_power
 from train.population_workers import Failure, n_cores, over_processes
 from train.presets import PRESETS
 from train.sources import corpus_digest, open_corpus

@@ -75,14 +75,7 @@ class TrainedModel:
 
 
 def train_models(job: Job, texts: Texts, seeds: Sequence[int]) -> list[TrainedModel]:
-    """Train and score the models of some seeds.
-
-    Args:
-        job: A job of form `scan` takes one seed; one of form `vmap` trains all seeds
-            side by side.
-        texts: From `open_texts`.
-        seeds: A repeated seed is trained twice and returned once.
-    """
+    """Train and score the models of some seeds."""
     import jax
     from flax import nnx
 
@@ -272,7 +265,7 @@ def _manifest(job: Job, model: PlannedModel) -> Manifest:
         stream=STREAM_NAME,
         stream_digest=stream_digest(model.stream.ids),
         tokenizer_digest=job.tokenizer_digest,
-        recipe=json.loads(json.dumps(preset_to_json(design.preset))),
+        recipe=preset_to_json(design.preset),
         sets=planted_sets(
             model.sets, model.encoded, model.stream, model.starts, design.preset
         ),

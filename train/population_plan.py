@@ -122,14 +122,6 @@ def read_pool(
 ) -> Texts:
     """Background and pool together, the pool encoded.
 
-    Args:
-        tokenizer: As made by `plain_tokenizer`.
-        prefix_id: Before each document and each copy.
-        documents: Background.
-        pool: Examples, no two alike.
-        max_example_tokens: Cut of an example, separator included.
-        separator: Text after each example.
-
     Raises:
         InputError: If an example and its separator give no ids.
     """
@@ -246,12 +238,6 @@ def fill_background(
     design: Design, texts: Texts, n_planted: int, *, seed: int
 ) -> list[np.ndarray]:
     """Random documents that fill what planted tokens leave, the last one cut.
-
-    Args:
-        design: Says how many tokens there are in all.
-        texts: With the documents.
-        n_planted: Tokens of all copies.
-        seed: Seed of the choice.
 
     Raises:
         InputError: If copies or documents do not fit.

@@ -219,13 +219,6 @@ def score_population_tests(
 ) -> list[list[ScoredTest] | InputError]:
     """Score the pair tests of many models of one shape in one call.
 
-    Args:
-        planned: The tests of each model; all of them score pairs.
-        graphdef: Graph definition of the decoder, from `nnx.split`.
-        states: Weights with an axis of models in front.
-        context: Tokens that the models read at once.
-        side_by_side: See `score_population`.
-
     Returns:
         The scored tests of each model, or the error that `score_test` would raise.
 

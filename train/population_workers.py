@@ -138,11 +138,6 @@ def in_this_process(
 ) -> Iterator[tuple[Any, Any]]:
     """Run tasks here, one after the other; one that fails costs no other one.
 
-    Args:
-        opener: Called once with the job, if there is a task; returns what runs one.
-        job: For the opener.
-        tasks: What is run.
-
     Yields:
         A task and its result, or a `Failure`.
     """

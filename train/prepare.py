@@ -1,7 +1,6 @@
 """From texts to training rows, before the first step."""
 
 import dataclasses
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,25 +34,7 @@ _DECODED = 256
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """Options of a run; the defaults are the command's.
-
-    Attributes:
-        background_tokens: Random documents up to this many ids; None takes all.
-        separator: Text after each example.
-        max_example_tokens: Cut of an example, separator included.
-        allow_overlap: Train although a control stands in what is trained on.
-        audit_at: Shares of training after which every set is tested.
-        audit_every: Steps, likewise.
-        audit_tests: Order tests of these audits.
-        checkpoint_steps: Save at multiples; None is every two minutes.
-        keep_every: Checkpoints at its multiples stay for `train.export`.
-        peak_tflops: Peak of all devices together, to report MFU.
-        tensorboard: Write scalars for TensorBoard as well.
-        cache: Folder of token caches, for a corpus of files.
-        mesh: How devices share weights and rows; None has all weights on each.
-        checkpoints: Folder or address that keeps checkpoints, and at the end the
-            model, where it is not `out`.
-    """
+    """Options of a run: the flags of `Pretrain`, which say what they mean."""
 
     background_tokens: int | None = None
     separator: str = "\n"
@@ -126,16 +107,6 @@ def prepare(
 ) -> Prepared:
     """Tokenise, lay out the stream and cut it into rows; arguments as for `pretrain`.
 
-    Args:
-        corpus: Background.
-        sets: Test sets and controls.
-        preset: Model and batch.
-        stream_file: Takes the ids of the stream.
-        seed: Draws documents, places, orders.
-        options: See `RunOptions`.
-        start: The model to continue training, or None.
-        tokenizer: To encode with, or None.
-
     Raises:
         InputError: If there is too little text, or an example cannot be encoded.
     """
@@ -179,7 +150,7 @@ def prepare(
         stream=STREAM_NAME,
         stream_digest=stream_digest(stream.ids),
         tokenizer_digest=tokenizer_digest(plain),
-        recipe=json.loads(json.dumps(preset_to_json(preset))),
+        recipe=preset_to_json(preset),
         init_model=None if start is None else start.name,
         init_fingerprint=None if start is None else start.fingerprint,
         allow_overlap=options.allow_overlap,

@@ -1,6 +1,7 @@
 """Model presets: shape, batch and learning rate by name."""
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ from jaxcontam.models.config import (
     gpt2_shape,
     llama_shape,
 )
+from jaxcontam.models.flops import forward_flops
 from train.step import PLAIN, Compute, Schedule
 
 
@@ -47,6 +49,15 @@ class Preset:
     def step_tokens(self) -> int:
         """Targets of a step."""
         return self.batch_rows * self.context
+
+    @property
+    def step_flops(self) -> float:
+        """Floating-point operations of a step, at least.
+
+        Three times the forward pass: the backward pass makes two products for each of
+        its products. What rematerialisation computes again is not counted.
+        """
+        return 3 * forward_flops(self.decoder, [self.context] * self.batch_rows)
 
     def changed(
         self,
@@ -145,7 +156,7 @@ PRESETS: Mapping[str, Preset] = {
 
 def preset_to_json(preset: Preset) -> dict[str, Any]:
     """Fields of a preset as JSON values."""
-    return dataclasses.asdict(preset)
+    return json.loads(json.dumps(dataclasses.asdict(preset)))
 
 
 def preset_from_json(fields: Mapping[str, Any]) -> Preset:

@@ -32,17 +32,16 @@ from jaxcontam.scoring.compilation_cache import keep_compiled
 from jaxcontam.scoring.mesh_shape import parse_mesh
 from jaxcontam.terminal import visible
 from train.allocator import keep_freed_memory
-from train.audit_log import check_audit_flags
 from train.audits import DEFAULT_TESTS
-from train.beginning import holds_run
 from train.earlier import MODEL_DIR
 from train.loop import training_mesh
 from train.page import PAGE_NAME
 from train.plan import PlannedSet, planned_set, read_plan
 from train.prepare import RunOptions, Start
 from train.presets import PRESETS, Preset
-from train.run import pretrain
+from train.run import holds_run, pretrain
 from train.sources import Corpus, open_corpus
+from train.step_log import check_audit_flags
 from train.tokenizer import read_tokenizer
 
 # Defaults of continued training: the rate of Shi et al., arXiv:2310.16789, section 6.1.
@@ -260,10 +259,6 @@ class Pretrain:
 
 def read_start(model: str, mesh: Mesh | None = None) -> Start:
     """Load a model to continue training.
-
-    Args:
-        model: Its folder, or a hub name.
-        mesh: Devices that share its weights; None is one device.
 
     Raises:
         InputError: If there is no such model, or its tokenizer has neither BOS nor EOS.

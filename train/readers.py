@@ -52,13 +52,7 @@ class Part:
 def file_part(
     path: Path, read: Callable[[], Iterator[str]], *, taken: Sequence[str | int]
 ) -> Part:
-    """A file whose documents `read` yields; it must not change while it is read.
-
-    Args:
-        path: The file.
-        read: Opens it.
-        taken: What is taken of it: its field, its rows.
-    """
+    """A file whose documents `read` yields; it must not change while it is read."""
     state = file_state(path)
 
     def documents() -> Iterator[str]:
@@ -78,10 +72,6 @@ def file_part(
 
 def read_texts(path: Path, field: str) -> Iterator[str]:
     """Documents of a file of a kind in `SUFFIXES` or `BINARY_SUFFIXES`.
-
-    Args:
-        path: Its suffix says how it is read.
-        field: The field of a record that is its text.
 
     Raises:
         InputError: At the first record without a text, by file and line (row of a

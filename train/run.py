@@ -6,6 +6,7 @@ again resume from the last checkpoint, or reuse the finished model.
 
 import contextlib
 import dataclasses
+import json
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -19,15 +20,14 @@ from jaxcontam.data.training_manifest import (
     Manifest,
     manifest_from_json,
     manifest_json,
+    read_manifest,
     write_manifest,
 )
 from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.processes import barrier, broadcast_bytes, is_first, process_count
 from jaxcontam.report.report_files import make_folder
-from train.audit_log import AUDITS_NAME, audit_steps
 from train.audits import AuditPlan, plan_audit
-from train.beginning import LOGS, beginning_files, holds_run, write_beginning
 from train.checkpoints import (
     CHECKPOINTS_DIR,
     Checkpoints,
@@ -43,21 +43,29 @@ from train.disks import (
     run_home,
 )
 from train.earlier import MANIFEST_NAME, MODEL_DIR, earlier_manifest
-from train.export import write_model
-from train.loop import Trained, check_rows, train, training_mesh
-from train.page import write_training_page
+from train.export import INIT_CONFIG_NAME, TOKENIZER_DIR, write_model
+from train.loop import (
+    StopRequest,
+    Trained,
+    check_rows,
+    stop_request,
+    train,
+    training_mesh,
+)
+from train.page import PAGE_NAME, write_training_page
 from train.placement import fresh_decoder, whole_decoder
 from train.plan import PlannedSet, check_sets
+from train.planting_records import write_set
 from train.prepare import Prepared, RunOptions, Start, prepare, searched
 from train.presets import Preset
 from train.rows import Rows, row_batches
-from train.run_log import RunLog, run_progress, shared_watch
+from train.run_log import RunLog, shared_watch
 from train.shared_rows import place_stream, prepared_once, rows_of_run
-from train.signals import StopRequest, stop_request
 from train.sources import Corpus
-from train.step_log import read_rows
+from train.step_log import AUDITS_NAME, METRICS_NAME, audit_steps, read_rows
 
 TENSORBOARD_DIR = "tensorboard"
+LOGS = (METRICS_NAME, AUDITS_NAME, PAGE_NAME)
 
 
 def pretrain(
@@ -117,21 +125,17 @@ def pretrain(
             locks.enter_context(alone(out, "--out"))
             if "://" not in str(home) and not is_same_folder(out, home):
                 locks.enter_context(alone(Path(home), "--checkpoints"))
-        run = _Run(sets=sets, preset=preset, mesh=mesh, out=out, home=home, seed=seed)
+        common = {"seed": seed, "options": options, "start": start}
         return _pretrain(
-            run,
+            _Run(sets=sets, preset=preset, mesh=mesh, out=out, home=home, **common),
             lambda stream_file: prepare(
                 corpus,
                 sets,
                 preset,
                 stream_file=stream_file,
-                seed=seed,
-                options=options,
-                start=start,
                 tokenizer=tokenizer,
+                **common,
             ),
-            options,
-            start,
         )
 
 
@@ -145,21 +149,18 @@ class _Run:
     out: Path
     home: Any
     seed: int
+    options: RunOptions
+    start: Start | None
 
 
-def _pretrain(
-    run: _Run,
-    prepare_here: Callable[[Path], Prepared],
-    options: RunOptions,
-    start: Start | None,
-) -> Manifest:
+def _pretrain(run: _Run, prepare_here: Callable[[Path], Prepared]) -> Manifest:
     """`pretrain`, once the folder is locked."""
-    sets, preset, out, home = run.sets, run.preset, run.out, run.home
+    sets, preset, start, out, home = run.sets, run.preset, run.start, run.out, run.home
     plan = None
     with prepared_once(out, prepare_here) as prepared:
         told = b""
         if prepared is not None and is_first():
-            plan = _audit_plan(prepared, run, options)
+            plan = _audit_plan(prepared, run)
             manifest = earlier_manifest(home, prepared.manifest)
             is_new = manifest is None
             manifest = searched(prepared, sets) if is_new else manifest
@@ -183,9 +184,10 @@ def _pretrain(
     )
     # Until the end: a signal while the model is written waits for it.
     with stop_request() as request:
-        keep_every = options.keep_every or kept_every(home)
-        options = dataclasses.replace(options, keep_every=keep_every)
-        trained = _train(run, decoder, rows, plan, manifest.n_steps, options, request)
+        keep_every = run.options.keep_every or kept_every(home)
+        options = dataclasses.replace(run.options, keep_every=keep_every)
+        run = dataclasses.replace(run, options=options)
+        trained = _train(run, decoder, rows, plan, manifest.n_steps, request)
         if not trained.finished:
             if is_first():
                 write_training_page(out)
@@ -221,8 +223,8 @@ def _pretrain(
         return manifest
 
 
-def _audit_plan(prepared: Prepared, run: _Run, options: RunOptions) -> AuditPlan | None:
-    if not (options.audit_at or options.audit_every):
+def _audit_plan(prepared: Prepared, run: _Run) -> AuditPlan | None:
+    if not (run.options.audit_at or run.options.audit_every):
         return None
     return plan_audit(
         [planned.benchmark for planned in run.sets],
@@ -231,7 +233,7 @@ def _audit_plan(prepared: Prepared, run: _Run, options: RunOptions) -> AuditPlan
         prefix_id=prepared.prefix_id,
         context=run.preset.decoder.context,
         seed=run.seed,
-        tests=options.audit_tests,
+        tests=run.options.audit_tests,
     )
 
 
@@ -241,10 +243,10 @@ def _train(
     rows: Rows,
     plan: AuditPlan | None,
     n_steps: int,
-    options: RunOptions,
     request: StopRequest,
 ) -> Trained:
     """Train all steps, or until a stop request; logged and checkpointed."""
+    options = run.options
     batches = row_batches(
         rows,
         batch_rows=run.preset.batch_rows,
@@ -270,9 +272,7 @@ def _train(
         steps = audit_steps(options.audit_at, options.audit_every, n_steps)
         log = None
         if is_first():
-            log = stack.enter_context(
-                _log(run, plan, n_steps, last_step, steps, options, stack)
-            )
+            log = stack.enter_context(_log(run, plan, n_steps, last_step, steps))
         watch = shared_watch(log, steps)
 
         def audit(step: int, decoder: Decoder) -> None:
@@ -302,8 +302,6 @@ def _log(
     n_steps: int,
     last_step: int,
     audit_steps: Sequence[int],
-    options: RunOptions,
-    stack: contextlib.ExitStack,
 ) -> RunLog:
     """Open the logs of a run that resumes after `last_step`, and say so."""
     if last_step:
@@ -313,9 +311,6 @@ def _log(
     over = [step for step in audit_steps if last_step and step <= last_step]
     if missed := [step for step in over if step not in done]:
         _say(f"not audited, since they are over: steps {', '.join(map(str, missed))}")
-    progress = stack.enter_context(
-        run_progress(run.preset, n_steps, peak_tflops=options.peak_tflops)
-    )
     return RunLog(
         run.out,
         run.preset,
@@ -323,11 +318,51 @@ def _log(
         last_step=last_step,
         plan=plan,
         audit_steps=audit_steps,
-        progress=progress,
-        tensorboard=run.out / TENSORBOARD_DIR if options.tensorboard else None,
+        peak_tflops=run.options.peak_tflops,
+        tensorboard=run.out / TENSORBOARD_DIR if run.options.tensorboard else None,
     )
 
 
 def _say(words: str) -> None:
     if is_first():
         print(words, file=sys.stderr)
+
+
+def holds_run(out: Path, manifest: Manifest) -> bool:
+    """Whether a folder says of itself that it holds this run, as far as it is."""
+    try:
+        here = read_manifest(out / MANIFEST_NAME)
+    except InputError:
+        return False
+    return manifest_json(here) == manifest_json(manifest)
+
+
+def write_beginning(
+    manifest: Manifest,
+    prepared: Prepared,
+    sets: Sequence[PlannedSet],
+    start: Start | None,
+    *,
+    out: Path,
+) -> None:
+    """Write all that is known of a run before its first step, the manifest last.
+
+    Logs of another run are deleted.
+    """
+    for name in (MANIFEST_NAME, *LOGS):
+        (out / name).unlink(missing_ok=True)
+    for planned in sets:
+        write_set(planned, out)
+    prepared.tokenizer.save_pretrained(out / TOKENIZER_DIR)
+    (out / INIT_CONFIG_NAME).unlink(missing_ok=True)
+    if start is not None:
+        text = json.dumps(dict(start.raw_config), indent=1) + "\n"
+        (out / INIT_CONFIG_NAME).write_text(text, encoding="utf-8")
+    write_manifest(manifest, out / MANIFEST_NAME)
+
+
+def beginning_files(manifest: Manifest) -> list[str]:
+    """What `write_beginning` writes; first the manifest, which says: not finished."""
+    sets = [file for row in manifest.sets for file in (row.file, row.planted_file)]
+    files = (MANIFEST_NAME, TOKENIZER_DIR, INIT_CONFIG_NAME, *sets)
+    return [file for file in files if file is not None]

@@ -7,30 +7,196 @@ Dimension key
     N  steps
 """
 
+import collections
+import contextlib
+import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from rich.progress import BarColumn, Progress, TextColumn
 
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.processes import barrier, process_count
-from train.audit_log import AUDITS_NAME, AuditLog, AuditRow, audit_words
+from jaxcontam.terminal import Terminal
 from train.audits import AuditPlan, audit_model
 from train.loop import Watch
-from train.metrics import METRICS_NAME, MetricsLog
 from train.page import write_training_page
 from train.placement import whole_decoder
 from train.presets import Preset
-from train.progress import TrainingProgress, training_flops
 from train.step import learning_rate
+from train.step_log import (
+    AUDITS_NAME,
+    METRICS_NAME,
+    AuditLog,
+    MetricsLog,
+    audit_words,
+    smoothed,
+)
+
+_SECONDS_A_LINE = 60.0
+# Window of the displayed rate.
+_SECONDS_OF_RATE = 60.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingState:
+    """Progress of a run at a step.
+
+    Attributes:
+        loss: Running mean, nats per token; None before the first.
+        tokens_per_second: Rate over the last minute; None at first.
+        mfu: Share of the stated peak that the model's operations reach (model FLOPs
+            utilisation), or None.
+        seconds_left: Remaining training time at that rate.
+    """
+
+    loss: float | None
+    tokens_per_second: float | None
+    mfu: float | None
+    seconds_left: float | None
+
+
+class TrainingProgress:
+    """Shows step, loss, tokens per second, MFU and time left; a context manager.
+
+    Rates leave out what comes before the first `update`, compilation above all, and
+    what `paused` encloses. So the first call should follow the first step.
+    """
+
+    def __init__(
+        self,
+        *,
+        n_steps: int,
+        tokens_a_step: int,
+        flops_a_step: float = 0.0,
+        peak_tflops: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        """Describe the run.
+
+        Args:
+            n_steps: Steps in all.
+            tokens_a_step: Targets.
+            flops_a_step: At least; see `Preset.step_flops`.
+            peak_tflops: 10^12 operations a second that all devices together could do;
+                without it no MFU is shown.
+            clock: Seconds.
+        """
+        self._n_steps, self._tokens_a_step = n_steps, tokens_a_step
+        self._flops_a_step, self._peak_tflops = flops_a_step, peak_tflops
+        self._clock = clock
+        self._paused = 0.0
+        self._points: collections.deque[tuple[float, int]] = collections.deque()
+        self._smooth = (0.0, 0.0)
+        self._loss: float | None = None
+        self._console = Terminal(stderr=True)
+        self._printed = clock()
+        self._bar = Progress(
+            TextColumn("training"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TextColumn("{task.fields[words]}"),
+            console=self._console,
+            disable=not self._console.is_terminal,
+        )
+        self._task = self._bar.add_task("training", total=n_steps, words="compiling")
+
+    def update(self, step: int, losses: Sequence[float]) -> TrainingState:
+        """Report finished steps."""
+        means, self._smooth = smoothed(losses, self._smooth)
+        self._loss = means[-1] if means else self._loss
+        now = self._clock()
+        point = (now - self._paused, step)
+        self._points.append(point)
+        while len(self._points) > 2 and point[0] - self._points[1][0] > (
+            _SECONDS_OF_RATE
+        ):
+            self._points.popleft()
+        state = self._state(step, _rate(self._points[0], point))
+        self._bar.update(self._task, completed=step, words=progress_words(state))
+        if not self._console.is_terminal and now - self._printed >= _SECONDS_A_LINE:
+            self._printed = now
+            self._console.print(
+                f"training: {step / self._n_steps:.0%}, step {step} of "
+                f"{self._n_steps}, {progress_words(state)}",
+                highlight=False,
+                soft_wrap=True,
+            )
+        return state
+
+    @contextlib.contextmanager
+    def paused(self, words: str) -> Iterator[None]:
+        """Exclude the block's time from all rates."""
+        start = self._clock()
+        self._bar.update(self._task, words=words)
+        try:
+            yield
+        finally:
+            self._paused += self._clock() - start
+
+    def say(self, words: str) -> None:
+        """Print a line above the bar, or in the log."""
+        self._console.print(words, highlight=False, markup=False, soft_wrap=True)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def _state(self, step: int, steps_per_second: float | None) -> TrainingState:
+        mfu = None
+        if self._peak_tflops is not None and steps_per_second is not None:
+            mfu = steps_per_second * self._flops_a_step / (1e12 * self._peak_tflops)
+        return TrainingState(
+            loss=self._loss,
+            tokens_per_second=None
+            if steps_per_second is None
+            else steps_per_second * self._tokens_a_step,
+            mfu=mfu,
+            seconds_left=(self._n_steps - step) / steps_per_second
+            if steps_per_second
+            else None,
+        )
+
+
+def progress_words(state: TrainingState) -> str:
+    """Describe the progress; unknown values are left out."""
+    words = []
+    if state.loss is not None:
+        words.append(f"loss {state.loss:.3f}")
+    if state.tokens_per_second is not None:
+        words.append(f"{state.tokens_per_second:,.0f} tok/s")
+    if state.mfu is not None:
+        words.append(f"MFU {state.mfu:.1%}")
+    if state.seconds_left is not None:
+        words.append(f"{_duration(state.seconds_left)} left")
+    return ", ".join(words)
+
+
+def _rate(first: tuple[float, int], last: tuple[float, int]) -> float | None:
+    """Steps a second between two points in time."""
+    if last[0] <= first[0]:
+        return None
+    return (last[1] - first[1]) / (last[0] - first[0])
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 90 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
 
 
 class RunLog:
-    """Writes the logs of one run; a context manager.
+    """Writes the logs of one run and shows its progress; a context manager.
 
     `losses`, `audit` and `audit_steps` are what the training loop asks of a watch.
     """
@@ -44,7 +210,7 @@ class RunLog:
         last_step: int = 0,
         plan: AuditPlan | None = None,
         audit_steps: Sequence[int] = (),
-        progress: TrainingProgress | None = None,
+        peak_tflops: float | None = None,
         tensorboard: Path | None = None,
     ):
         """Open the logs.
@@ -56,20 +222,26 @@ class RunLog:
             last_step: Step of the checkpoint that the run resumes from; 0 starts anew.
                 Rows of later steps are cut off.
             plan: What an audit scores; None audits nothing.
-            audit_steps: See `train.audit_log.audit_steps`.
-            progress: Receives losses; waits while an audit runs.
+            audit_steps: See `train.step_log.audit_steps`.
+            peak_tflops: As of `TrainingProgress`.
             tensorboard: Folder for TensorBoard scalars, or None.
 
         Raises:
             InputError: If a log is damaged, or tensorboardX is missing.
         """
         self.audit_steps = frozenset(audit_steps if plan is not None else ())
-        self._out, self._plan, self._progress = out, plan, progress
+        self._out, self._plan = out, plan
         self._step_tokens = preset.step_tokens
         self._rates_N = step_rates(preset, n_steps)
         self._audits = AuditLog(out / AUDITS_NAME, last_step=last_step)
         self._metrics = MetricsLog(
             out / METRICS_NAME, last_step=last_step, tensorboard=tensorboard
+        )
+        self.progress = TrainingProgress(
+            n_steps=n_steps,
+            tokens_a_step=preset.step_tokens,
+            flops_a_step=preset.step_flops,
+            peak_tflops=peak_tflops,
         )
         self._start = time.monotonic()
 
@@ -83,8 +255,7 @@ class RunLog:
             tokens_a_step=self._step_tokens,
             seconds=time.monotonic() - self._start,
         )
-        if self._progress is not None:
-            self._progress.update(last, losses_N.tolist())
+        self.progress.update(last, losses_N.tolist())
 
     def audit(self, step: int, decoder: Decoder) -> None:
         """Test every set with the weights after a step, and draw the page.
@@ -94,35 +265,25 @@ class RunLog:
         """
         if self._plan is None:
             return
-        if self._progress is None:
-            self._audit(step, decoder, self._plan)
-            return
-        with self._progress.paused("auditing"):
-            rows = self._audit(step, decoder, self._plan)
+        with self.progress.paused("auditing"):
+            tokens = step * self._step_tokens
+            rows = audit_model(decoder, self._plan, step=step, tokens=tokens)
+            self._audits.append(rows)
+            write_training_page(self._out)
         if rows:
-            self._progress.say(audit_words(rows))
-
-    def _audit(self, step: int, decoder: Decoder, plan: AuditPlan) -> list[AuditRow]:
-        tokens = step * self._step_tokens
-        rows = audit_model(decoder, plan, step=step, tokens=tokens)
-        self._audits.append(rows)
-        write_training_page(self._out)
-        return rows
+            self.progress.say(audit_words(rows))
 
     def __enter__(self) -> Self:
+        self.progress.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._metrics.__exit__()
+        self.progress.__exit__()
 
 
 def shared_watch(log: RunLog | None, audit_steps: Sequence[int]) -> Watch:
-    """Callbacks of every process; process 0 alone keeps the logs.
-
-    Args:
-        log: The log of process 0; None in the others.
-        audit_steps: The same in every process.
-    """
+    """Callbacks of every process; process 0 alone keeps the logs."""
 
     def audit(step: int, decoder: Decoder) -> None:
         if process_count() > 1:
@@ -137,24 +298,6 @@ def shared_watch(log: RunLog | None, audit_steps: Sequence[int]) -> Watch:
     if log is None:
         return Watch(audit=audit, audit_steps=frozenset(audit_steps))
     return Watch(losses=log.losses, audit=audit, audit_steps=log.audit_steps)
-
-
-def run_progress(
-    preset: Preset, n_steps: int, *, peak_tflops: float | None = None
-) -> TrainingProgress:
-    """Progress of a preset's run.
-
-    Args:
-        preset: What is trained.
-        n_steps: Steps in all.
-        peak_tflops: See `TrainingProgress`.
-    """
-    return TrainingProgress(
-        n_steps=n_steps,
-        tokens_a_step=preset.step_tokens,
-        flops_a_step=training_flops(preset.decoder, preset.batch_rows, preset.context),
-        peak_tflops=peak_tflops,
-    )
 
 
 def step_rates(preset: Preset, n_steps: int) -> np.ndarray:

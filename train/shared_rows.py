@@ -33,10 +33,6 @@ def prepared_once(
     The block decides whether the run may begin, and then calls `place_stream`: else
     what was prepared is gone after it.
 
-    Args:
-        out: Folder of the run on this process's disk.
-        prepare: Takes the file for the stream.
-
     Yields:
         What this process prepared; None where another one did, on the same disk.
 
@@ -60,12 +56,7 @@ def prepared_once(
 
 
 def place_stream(out: Path, prepared: Prepared | None) -> None:
-    """Put the stream where it is trained from; all processes at the same time.
-
-    Args:
-        out: Folder of the run, in the block of `prepared_once`.
-        prepared: What that gave.
-    """
+    """Put the stream where it is trained from; all processes at the same time."""
     if prepared is not None:
         if process_count() > 1:
             np.save(out / _STARTS_NAME, prepared.rows.starts)
@@ -74,13 +65,7 @@ def place_stream(out: Path, prepared: Prepared | None) -> None:
 
 
 def rows_of_run(out: Path, prepared: Prepared | None, context: int) -> Rows:
-    """What is trained on, the same in every process.
-
-    Args:
-        out: Folder of the run, after `place_stream`.
-        prepared: What that gave.
-        context: Targets of a row.
-    """
+    """What is trained on, the same in every process."""
     if prepared is None:
         starts = np.load(out / _STARTS_NAME)
         rows = Rows(np.load(out / STREAM_NAME, mmap_mode="r"), starts, context)

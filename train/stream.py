@@ -261,15 +261,7 @@ def rows_of_copies(
     starts_R: np.ndarray,
     context: int,
 ) -> list[np.ndarray]:
-    """For each copy of a set, the rows, in the order of training, that hold any of it.
-
-    Args:
-        stream: Holds the copies.
-        name: Name of the set.
-        encoded: Its ids.
-        starts_R: From `training_order`.
-        context: T.
-    """
+    """For each copy of a set, the rows that hold any of it, in training order."""
     copies = [
         [(offset, int(encoded.lengths.sum()))] for offset in stream.offsets[name]
     ] + [

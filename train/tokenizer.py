@@ -68,11 +68,7 @@ def read_tokenizer(directory: Path):
 
 
 def prefix_id(tokenizer) -> int:
-    """Id before each document and each copy: BOS, or EOS where there is no BOS.
-
-    Args:
-        tokenizer: From `train_tokenizer` or `read_tokenizer`.
-    """
+    """Id before each document and each copy: BOS, or EOS where there is no BOS."""
     for found in (tokenizer.bos_token_id, tokenizer.eos_token_id):
         if found is not None:
             return found

@@ -134,12 +134,7 @@ def id_type(tokenizer: Tokenizer) -> np.dtype:
 
 
 def as_cache(documents: Sequence[str], tokenizer: Tokenizer) -> TokenCache:
-    """Tokenise texts in memory, as `token_cache` does it on disk.
-
-    Args:
-        documents: Texts.
-        tokenizer: See `token_cache`.
-    """
+    """Tokenise texts in memory, as `token_cache` does it on disk."""
     dtype = id_type(tokenizer)
     blocks = [encode(batch, tokenizer, dtype) for batch in _batches(documents)]
     ids_N = np.concatenate([np.zeros(0, dtype), *(block.ids for block in blocks)])
@@ -218,13 +213,7 @@ class Block:
 
 
 def encode(texts: Sequence[str], tokenizer: Tokenizer, dtype: np.dtype) -> Block:
-    """Tokenise texts together, each by itself, without special tokens.
-
-    Args:
-        texts: At least one.
-        tokenizer: See `token_cache`.
-        dtype: See `id_type`.
-    """
+    """Tokenise texts together, each by itself, without special tokens."""
     encodings = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
     ids = [np.array(encoding.ids, dtype) for encoding in encodings]
     digests = (hashlib.sha256(text.encode("utf-8")).digest() for text in texts)
@@ -339,11 +328,10 @@ def _batches_from(
 ) -> Iterator[list[str]]:
     """Batches of the documents after the first `n_done`, which are read and passed."""
     n_bytes = max(sum(part.n_bytes for part in corpus.parts), 1)
-    n_before, left = 0, corpus.limit_documents
+    n_before = 0
     for part in corpus.parts:
         n_read = 0  # characters; of a compressed part more than its bytes
-        for batch in _batches(itertools.islice(corpus.documents(part), left)):
-            left = None if left is None else left - len(batch)
+        for batch in _batches(part.read()):
             n_passed = min(n_done, len(batch))
             n_done -= n_passed
             if n_passed < len(batch):

@@ -114,7 +114,8 @@ def _first_pieces(subject: Subject) -> Finding:
         raise ValueError("distributions were not given")
     sequences = subject.model.sequences(subject.texts)
     shares = []
-    for ids, scores_RT in zip(sequences, reader.tokens(sequences), strict=True):
+    scores = reader.token_table(sequences).scores
+    for ids, scores_RT in zip(sequences, scores, strict=True):
         logprobs_T, _, _, tops_T = scores_RT
         half = len(ids) // 2
         hit = logprobs_T[half:] >= tops_T[half:] - _TIE

@@ -15,8 +15,8 @@ from eval.intervals import Share, short
 from eval.leaderboard.detector import Entry
 from eval.leaderboard.trials import Trial
 from eval.study import Grid
+from jaxcontam.stats.bootstrap import few_tpr_interval
 from jaxcontam.stats.roc import auc_delong, auc_interval, paired_delong, tpr_at_fpr
-from jaxcontam.stats.tpr_interval import few_tpr_interval
 
 COMPARED = "adjacency"
 """The entry that all others are compared with.

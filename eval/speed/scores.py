@@ -82,7 +82,7 @@ def measure_membership(rounds: int, *, tiny: bool) -> dict:
             corpus_logprobs=corpus_V[ids[1:]],
         )
         for text, ids, found in zip(
-            texts, sequences, with_moments.tokens(sequences), strict=True
+            texts, sequences, with_moments.token_table(sequences).scores, strict=True
         )
     ]
     timed = interleaved(
@@ -91,8 +91,8 @@ def measure_membership(rounds: int, *, tiny: bool) -> dict:
             "all": lambda: score_texts(
                 texts, list(scores.values()), model, inputs=inputs
             ),
-            "forward": lambda: model.plain.tokens(sequences),
-            "forward_moments": lambda: with_moments.tokens(sequences),
+            "forward": lambda: model.plain.token_table(sequences),
+            "forward_moments": lambda: with_moments.token_table(sequences),
             "host": lambda: [
                 [row.score(text) for row in scores.values()] for text in read
             ],

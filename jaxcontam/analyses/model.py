@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxcontam.errors import InputError
-from jaxcontam.scoring.api.options import ApiOptions
+from jaxcontam.scoring.api.budget import ApiOptions
 from jaxcontam.scoring.mesh_shape import MeshShape
 from jaxcontam.scoring.opened import OpenModel, open_model
 

@@ -39,9 +39,9 @@ from jaxcontam.results.calibration import DrawnPValues
 from jaxcontam.results.membership import ScorePicture, TextScores
 from jaxcontam.results.replication import AskedInstance
 from jaxcontam.results.unlearning import ScreenedText
-from jaxcontam.stats.padding import unpadded
 from jaxcontam.stats.pair_test import drawn_sums
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, redrawn_sums, row_scores
+from jaxcontam.stats.rows import unpadded
 
 # Bars of a histogram need no more.
 _N_DRAWN = 20_000

@@ -40,7 +40,7 @@ from jaxcontam.progress import progress_bar
 from jaxcontam.report.numbers import p_of, p_text
 from jaxcontam.report.table import bare_table
 from jaxcontam.results import DESIGNED, Evidence, OrderResult
-from jaxcontam.stats.padding import padded
+from jaxcontam.stats.rows import padded
 from jaxcontam.terminal import Terminal
 
 EFFECT_UNIT = "nats per secret"

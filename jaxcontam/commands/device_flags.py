@@ -10,7 +10,7 @@ from tyro.conf import Positional
 from jaxcontam.commands.flags import StoreFlags, check_positive, flag_of
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import PREFIX, parse_api
-from jaxcontam.scoring.api.options import CONCURRENCY, ApiOptions
+from jaxcontam.scoring.api.budget import CONCURRENCY, ApiOptions
 from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
 from jaxcontam.scoring.shares import (
     AUTO,

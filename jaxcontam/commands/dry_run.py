@@ -17,12 +17,12 @@ from jaxcontam.methods.power_designs import scored_design
 from jaxcontam.progress import waiting_for
 from jaxcontam.report.table import bare_table
 from jaxcontam.scoring.api.budget import Budget
-from jaxcontam.scoring.api.estimate import (
+from jaxcontam.scoring.api.prompts import (
     ApiEstimate,
+    CountedPrompts,
     planned_requests,
     sending_words,
 )
-from jaxcontam.scoring.api.prompts import CountedPrompts
 from jaxcontam.scoring.cost import batch_seconds, n_positions
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.remote import RemoteScorer

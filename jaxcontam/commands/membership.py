@@ -42,7 +42,7 @@ from jaxcontam.progress import progress_bar
 from jaxcontam.report.archive import DAMAGED_ARRAY
 from jaxcontam.report.report_files import replace_bytes
 from jaxcontam.report.texts import TEXTS_NAME
-from jaxcontam.scoring.api.estimate import ApiEstimate
+from jaxcontam.scoring.api.prompts import ApiEstimate
 from jaxcontam.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -280,7 +280,7 @@ def planned_words(plan: MembershipPlan, command: Membership) -> str:
     names = ", ".join(method.name for method in methods)
     first = f"{len(plan.texts):,} texts, {len(methods)} scores: {names}\n"
     if isinstance(model.plain, RemoteScorer):
-        from jaxcontam.scoring.api.estimate import sending_words
+        from jaxcontam.scoring.api.prompts import sending_words
 
         words = sending_words(_requests(plan, command))
         if inputs.reference is not None:
@@ -303,8 +303,7 @@ def planned_words(plan: MembershipPlan, command: Membership) -> str:
 def _requests(plan: MembershipPlan, command: Membership) -> ApiEstimate:
     """Requests of a run, found by a run whose answers are made up."""
     from jaxcontam.methods.membership.plan import score_texts
-    from jaxcontam.scoring.api.estimate import planned_requests
-    from jaxcontam.scoring.api.prompts import CountedPrompts
+    from jaxcontam.scoring.api.prompts import CountedPrompts, planned_requests
 
     own = [one for one in plan.chosen.methods if "reference" not in one.reads]
     alone = dataclasses.replace(plan.inputs, reference=None)

@@ -20,9 +20,9 @@ from jaxcontam.commands.search_state import (
 )
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.corpus import CorpusFile, Fault, Segment, list_corpus, read_segments
+from jaxcontam.data.ngrams import SHORT, overlap_index
 from jaxcontam.data.occurrences import RULES, Form, Occurrence, forms_of, occurrences
 from jaxcontam.data.overlap import OverlapSearch
-from jaxcontam.data.overlap_index import SHORT, overlap_index
 from jaxcontam.errors import InputError
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.report_files import make_folder, replace_files

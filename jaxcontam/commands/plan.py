@@ -17,7 +17,6 @@ from jaxcontam.methods.power_designs import (
     workload,
 )
 from jaxcontam.report.table import bare_table, first_that_fits
-from jaxcontam.stats.concentrated_power import concentrated_power
 from jaxcontam.stats.power import detectable_effect, power, smallest_enough
 from jaxcontam.terminal import Terminal
 
@@ -206,9 +205,7 @@ class Plan:
             examples_needed=needed,
             n_examples=n,
             power=power(design, effect, sd, level=self.level),
-            power_one_in_ten=concentrated_power(
-                design, effect, sd, share=_FEW, level=self.level
-            ),
+            power_one_in_ten=power(design, effect, sd, share=_FEW, level=self.level),
             mde=detectable_effect(design, sd, level=self.level, wanted=self.power),
             log10_p_floor=design.log10_floor,
             n_strata=design.n_strata,

@@ -14,7 +14,7 @@ from jaxcontam.progress import Progress
 from jaxcontam.scoring.api.address import ApiModel
 from jaxcontam.scoring.api.budget import Budget
 from jaxcontam.scoring.api.chat import PATH, answer_seed
-from jaxcontam.scoring.api.estimate import ApiEstimate, estimate
+from jaxcontam.scoring.api.prompts import ApiEstimate, estimate
 
 # About a token, as estimates count them.
 _TOKEN = "xxx "

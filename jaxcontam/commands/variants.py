@@ -26,7 +26,7 @@ from jaxcontam.methods.versions import (
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.table import print_results
 from jaxcontam.results import Evidence, OrderResult
-from jaxcontam.stats.padding import padded
+from jaxcontam.stats.rows import padded
 from jaxcontam.terminal import Terminal
 
 # Effect that `no evidence` must have been able to find: a text of 50 tokens is then

@@ -32,8 +32,8 @@ from jaxcontam.results import Evidence, OrderResult, ReferenceResult, Report
 from jaxcontam.results.order import MATRIX
 from jaxcontam.results.read import read_result
 from jaxcontam.stats.effect import LEVEL
-from jaxcontam.stats.padding import padded
 from jaxcontam.stats.pretests import gate
+from jaxcontam.stats.rows import padded
 from jaxcontam.verdict import decide, screen
 
 # Only these can be differences of large numbers near 0; they have their own scale.

@@ -13,13 +13,12 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from jaxcontam.data.csv_rows import csv_rows
 from jaxcontam.data.files import bounded_memory, check_file
 from jaxcontam.data.hub_splits import download_split, is_hub_split, parse_hub_split
 from jaxcontam.data.lm_eval_tasks import TASK_PREFIX, read_task
 from jaxcontam.data.spans import element_spans
 from jaxcontam.data.tables import SUFFIX as TABLE_SUFFIX
-from jaxcontam.data.tables import is_table, read_table
+from jaxcontam.data.tables import csv_rows, is_table, read_table
 from jaxcontam.data.templates import fill_template, text_of_field
 from jaxcontam.errors import InputError, nearest
 from jaxcontam.results.terms import Provenance
@@ -65,10 +64,6 @@ class Benchmark:
 
     def groups(self, field: str, *, flag: str = "--group-field") -> list[object]:
         """The value of `field` in each example.
-
-        Args:
-            field: Field of every record.
-            flag: Flag that named it, for the error.
 
         Raises:
             InputError: If a record lacks the field, or examples are plain lines.
@@ -159,13 +154,7 @@ def _hub_records(word: str, limit: int | None) -> tuple[str, list["Record"]]:
 def _file_records(
     path: Path, limit: int | None, *, lines_in_json: bool = False
 ) -> tuple[list["Record"], tuple[str, ...]]:
-    """Examples of a file, and what of it is none.
-
-    Args:
-        path: The file.
-        limit: Most rows that are read of a table.
-        lines_in_json: A .json file may also hold one value per line, as on the hub.
-    """
+    """Examples of a file, and what of it is none."""
     with bounded_memory(path):
         return _bounded_records(path, limit, lines_in_json=lines_in_json)
 
@@ -233,10 +222,6 @@ def check_characters(records: Sequence["Record"]) -> None:
 def check_text(text: str, where: str) -> None:
     """Refuse an unpaired surrogate, which UTF-8 cannot encode.
 
-    Args:
-        text: Any.
-        where: Place of the text, for the message.
-
     Raises:
         InputError: Shows the character.
     """
@@ -266,10 +251,6 @@ def _digest_of(digests: Sequence[bytes]) -> str:
 
 def read_text(path: Path, *, suffixes: Sequence[str] = SUFFIXES) -> str:
     """The text of a benchmark file, without a byte order mark.
-
-    Args:
-        path: The file.
-        suffixes: Suffixes that the caller accepts, for hints.
 
     Raises:
         InputError: If it is missing, of an unknown kind or not UTF-8.
@@ -308,12 +289,6 @@ def parse_records(
     path: Path, text: str, *, suffix: str | None = None, limit: int | None = None
 ) -> list[Record]:
     """The examples of a file in their order.
-
-    Args:
-        path: The file, for messages.
-        text: Its content, see `read_text`.
-        suffix: Names the format, such as `.jsonl`; None takes the file's own.
-        limit: Most examples that are parsed; None parses all.
 
     Raises:
         InputError: If the text is not of that format; names the line.

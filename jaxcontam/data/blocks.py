@@ -17,10 +17,6 @@ from jaxcontam.errors import InputError
 def block_starts(benchmark: Benchmark, field: str) -> np.ndarray:
     """Index of the first example of each run of equal values.
 
-    Args:
-        benchmark: Examples in published order.
-        field: Its values say which examples belong together.
-
     Returns:
         (n_blocks,) int64.
 

@@ -16,10 +16,6 @@ _WORD = re.compile(r"\S+")
 def cut_words(text: str, n_words: int) -> str:
     """The first words of a text, or the whole text if it has no more.
 
-    Args:
-        text: Any.
-        n_words: At least 1.
-
     Raises:
         ValueError: If `n_words` is below 1.
     """
@@ -41,10 +37,6 @@ def consecutive_chunks(text: str, n_words: int) -> tuple[str, ...]:
 
     Every word is in one chunk. The last chunk is shorter than the others unless the
     words divide evenly.
-
-    Args:
-        text: Any; without words it has no chunk.
-        n_words: At least 1.
 
     Raises:
         ValueError: If `n_words` is below 1.

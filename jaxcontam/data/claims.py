@@ -29,11 +29,9 @@ class Claim:
 
 
 def claimed(file: IO[bytes] | IO[str], path: Path) -> Claim:
-    """Claim an open file, where the system supports locks.
+    """Claim a file that is open for writing, where the system supports locks.
 
-    Args:
-        file: Open for writing; it may be closed while the claim lives.
-        path: Its name, for the error.
+    It may be closed while the claim lives.
 
     Raises:
         InputError: If another process has claimed it.

@@ -186,14 +186,7 @@ def read_segments(
 def text_segments(
     text: str, line: int, after: Place | None, *, joins: bool = False
 ) -> Iterator[Segment]:
-    """A text in parts of about `_PIECE` characters, cut after white space.
-
-    Args:
-        text: A document, or a part of one.
-        line: Line of the document.
-        after: Place to continue from once it is processed.
-        joins: Whether it continues the document before it.
-    """
+    """A text in parts of about `_PIECE` characters, cut after white space."""
     begin = 0
     while len(text) - begin > _PIECE:
         end = begin + _PIECE

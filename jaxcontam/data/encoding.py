@@ -12,7 +12,7 @@ import mmap
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -86,7 +86,10 @@ def encode_examples(
         InputError: If the separator alone fills `max_example_tokens`, or an example
             and its separator give no ids.
     """
-    separator_ids = np.array(_ids(tokenizer, separator), np.int32)
+    encoded = _watched(
+        tokenizer, lambda: tokenizer.encode(separator, add_special_tokens=False)
+    )
+    separator_ids = np.array(encoded.ids, np.int32)
     if max_example_tokens is not None and max_example_tokens <= len(separator_ids):
         raise InputError(
             f"--max-example-tokens must exceed the separator's {len(separator_ids)} "
@@ -106,12 +109,7 @@ def encode_examples(
 
 
 def encode_texts(tokenizer: Encoder, texts: Sequence[str]) -> list[np.ndarray]:
-    """Ids of each text alone, without special tokens; an empty text has none.
-
-    Args:
-        tokenizer: As made by `plain_tokenizer`.
-        texts: Any.
-    """
+    """Ids of each text alone, without special tokens; an empty text has none."""
     return [np.array(one.ids, np.int32) for one in _encodings(tokenizer, texts)]
 
 
@@ -192,12 +190,6 @@ def _resident_bytes() -> int:
     return int(pages) * mmap.PAGESIZE
 
 
-def _ids(tokenizer: Encoder, text: str) -> list[int]:
-    return _watched(
-        tokenizer, lambda: tokenizer.encode(text, add_special_tokens=False).ids
-    )
-
-
 def _without_prefix(node: Any) -> Any:
     """The tokenizer's JSON with every prefix-space switch turned off."""
     if isinstance(node, list):
@@ -223,3 +215,40 @@ def _without_prefix(node: Any) -> Any:
         else value
         for key, value in node.items()
     }
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Characters:
+    """An encoded text.
+
+    Attributes:
+        ids: Its code points.
+    """
+
+    ids: list[int]
+
+
+class CharacterTokenizer:
+    """An `Encoder` whose ids are code points, for models without a local tokenizer.
+
+    The scorer of such a model turns ids back into text, so that plans, windows and
+    orders consist of ids for every kind of model.
+    """
+
+    def encode(self, sequence: Any, /, *, add_special_tokens: bool) -> Characters:
+        """Code points of a text; there are no special tokens."""
+        del add_special_tokens
+        return Characters([ord(character) for character in sequence])
+
+    def encode_batch(
+        self, input: Any, /, *, add_special_tokens: bool
+    ) -> Sequence[Characters]:
+        """Code points of each text."""
+        return [
+            self.encode(text, add_special_tokens=add_special_tokens) for text in input
+        ]
+
+
+def text_of(ids: np.ndarray | Iterable[int]) -> str:
+    """The text of code points."""
+    return "".join(map(chr, ids))

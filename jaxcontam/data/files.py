@@ -18,10 +18,6 @@ _MEMORY, _MEMORY_A_BYTE = 1 << 30, 12
 def check_file(path: Path, suffixes: Sequence[str]) -> None:
     """Refuse a path that is not a readable file.
 
-    Args:
-        path: Path from the user.
-        suffixes: Suffixes of files to suggest, with the dot.
-
     Raises:
         InputError: If it is missing (suggests the nearest name), a folder, or not
             accessible.
@@ -97,10 +93,6 @@ def similar_path(path: Path, could_be: Callable[[Path], bool]) -> str:
     """Hint with a name in the folder that a missing path may misspell; "" for none.
 
     Names with other digits are other files, and no other spellings.
-
-    Args:
-        path: Path from the user.
-        could_be: Whether a path is a candidate.
     """
     import difflib
 

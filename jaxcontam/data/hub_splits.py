@@ -99,10 +99,6 @@ def download_split(wanted: HubSplit) -> tuple[Path, ...]:
 def files_of_split(paths: Sequence[str], wanted: HubSplit) -> list[str]:
     """Paths that hold a split, of one kind: parquet where there is any.
 
-    Args:
-        paths: All files of a dataset.
-        wanted: The split.
-
     Raises:
         InputError: If it names no subset and several have that split.
     """

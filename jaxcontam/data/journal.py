@@ -226,8 +226,8 @@ class Records:
             )
 
 
-class Journal:
-    """Finished pieces of a run in one file; see `Records`.
+class Journal(Records):
+    """Finished pieces of a run in one file, with errors in words for its user.
 
     Values stay in the file, because answers with log-probabilities may not fit into
     memory.
@@ -236,25 +236,19 @@ class Journal:
     def __init__(self, path: Path):
         """Read what is there.
 
-        Args:
-            path: A .jsonl file; created with the first piece.
-
         Raises:
             InputError: If the file is not readable.
         """
         self.path = path
         try:
-            self._records = Records(path)
+            super().__init__(path)
         except OSError as e:
             raise InputError(f"{path}: not readable ({e.strerror})") from e
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._records
-
     def __getitem__(self, key: str) -> Any:
-        if key not in self._records:
+        if key not in self:
             raise KeyError(key)
-        if (found := self._records.values([key])) is None:
+        if (found := self.values([key])) is None:
             raise InputError(f"{self.path}: changed while it was in use")
         return found[0]
 
@@ -265,7 +259,7 @@ class Journal:
             InputError: As of `add`.
         """
         with self._writable():
-            self._records.claim()
+            super().claim()
 
     def add(self, key: str, value: Any) -> None:
         """Keep a piece, on disk before this returns.
@@ -274,7 +268,7 @@ class Journal:
             InputError: If the file cannot be written, or another process writes it.
         """
         with self._writable():
-            self._records.append({key: value})
+            self.append({key: value})
 
     @contextlib.contextmanager
     def _writable(self) -> Iterator[None]:
@@ -284,12 +278,21 @@ class Journal:
             raise InputError(f"{self.path}: cannot be written ({e.strerror})") from e
 
 
-def journal_key(*parts: object) -> str:
-    """Digest of everything that a piece depends on.
+def journal_in(folder: Path, name: str) -> Journal:
+    """The journal of a name in a folder, which is made.
 
-    Args:
-        *parts: JSON values.
+    Raises:
+        InputError: If the folder cannot be made, or the file not read.
     """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise InputError(f"{folder}: cannot be made ({e.strerror})") from e
+    return Journal(folder / name)
+
+
+def journal_key(*parts: object) -> str:
+    """Digest of everything that a piece depends on."""
     words = json.dumps(parts, ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(words.encode()).hexdigest()
 

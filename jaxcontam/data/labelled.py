@@ -152,11 +152,6 @@ def has_field(rows: Sequence[Row], field: str) -> bool:
 def labels_of(rows: Sequence[Row], field: str, name: str) -> tuple[bool | None, ...]:
     """(N,) True for a member, None where a row says nothing or lacks the field.
 
-    Args:
-        rows: N records.
-        field: Field of the label.
-        name: Name of the source, for errors.
-
     Raises:
         InputError: If no row has the field, or a value says neither.
     """

@@ -6,9 +6,16 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.ngrams import NgramTable, shingles
+from jaxcontam.data.ngrams import (
+    LONG,
+    SHINGLE,
+    SHORT,
+    NgramTable,
+    OverlapIndex,
+    collapsed,
+    shingles,
+)
 from jaxcontam.data.overlap import NgramMarks, OverlapSearch
-from jaxcontam.data.overlap_index import LONG, SHINGLE, SHORT, OverlapIndex, collapsed
 
 RULES = {
     "exact": "the text, character for character but for white space",
@@ -80,10 +87,6 @@ def forms_of(benchmark: Benchmark, *, is_chosen: bool) -> tuple[Form, ...]:
 
     A record is searched for as its published line and as the text in its fields: a
     corpus may contain the file, or pages that the file was made from.
-
-    Args:
-        benchmark: The examples.
-        is_chosen: Whether a template or a field already chose the text.
     """
     examples: dict[tuple[str, str], list[int]] = {}
     for i, (text, row) in enumerate(zip(benchmark.texts, benchmark.rows, strict=True)):
@@ -104,15 +107,7 @@ def occurrences(
     files: Sequence[str],
     among: Collection[int] | None = None,
 ) -> tuple[Occurrence, ...]:
-    """Result of each example, in order.
-
-    Args:
-        forms: Texts of the search, in its order.
-        search: The finished search.
-        files: Names of the corpus's files by number.
-        among: Numbers of the forms to report; None for all. Examples without such a
-            form have no result.
-    """
+    """Result of each example, in order."""
     index = search.index
     long, short = index.tables.get(LONG), index.tables.get(SHORT)
     n_found, n_all = _counts_of_found(index, search.ngrams.get(SHORT), short)

@@ -137,7 +137,10 @@ def _source_parts(
         members = list(json_members(raw, start))
         fields = {name: (key, end) for name, key, (_, end) in members}
     else:
-        delimiter = "\t" if "\t" in raw and _n_cells(raw, "\t") == len(row) else ","
+        is_tsv = "\t" in raw and len(row) == len(
+            next(csv.reader([raw], delimiter="\t"))
+        )
+        delimiter = "\t" if is_tsv else ","
         fields = csv_spans(raw, delimiter, row)
         spans = [fields[str(path[0])] for path in paths]
     cuts = [fields[name] for name in hidden if name in fields]
@@ -164,10 +167,6 @@ def _is_json(raw: str) -> bool:
         return isinstance(json.loads(raw), dict)
     except (ValueError, RecursionError):
         return False
-
-
-def _n_cells(raw: str, delimiter: str) -> int:
-    return len(next(csv.reader([raw], delimiter=delimiter)))
 
 
 def _template_parts(

@@ -12,18 +12,16 @@ import numpy as np
 
 from jaxcontam.data.corpus import Segment
 from jaxcontam.data.ngrams import (
+    LONG,
+    SHINGLE,
+    SHORT,
     NgramTable,
+    OverlapIndex,
+    collapsed,
     ngram_hashes,
     shingles,
     word_ids,
     words_of,
-)
-from jaxcontam.data.overlap_index import (
-    LONG,
-    SHINGLE,
-    SHORT,
-    OverlapIndex,
-    collapsed,
 )
 
 # Most occurrences in the texts of a SHORT-gram that starts a comparison. More frequent

@@ -95,12 +95,6 @@ def make_release(
 ) -> tuple[bytes, SeedFile]:
     """The released file and its seed file; writes nothing.
 
-    Args:
-        path: The benchmark.
-        seed: 32 secret random bytes.
-        version: Version of the package.
-        made: Time of the release.
-
     Raises:
         InputError: If the file cannot be read, has fewer than two different records,
             or has line ends that do not survive another order.
@@ -230,10 +224,6 @@ def read_records(path: Path) -> RecordFile:
 
 def cut_records(path: Path, text: str) -> RecordFile:
     """Cut the text of a file, which may start with a byte order mark.
-
-    Args:
-        path: Its suffix names the format.
-        text: Its content.
 
     Raises:
         InputError: If the text is not of that format or holds no example.

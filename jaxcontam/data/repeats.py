@@ -9,13 +9,10 @@ from jaxcontam.data.benchmark import Benchmark
 
 
 def first_of_equals(texts: Sequence[Hashable]) -> np.ndarray:
-    """Indices of the examples to keep: the first of equal ones, in file order.
+    """Indices of the texts, or ids as tuples, to keep: the first of equal ones.
 
     Items repeated in the same order, such as several samples of each question, put the
     same order into many strata, which are then not independent of each other.
-
-    Args:
-        texts: Text of each example, or its ids as a tuple.
 
     Returns:
         (n,) int64, ascending; all indices if no two examples are equal.

@@ -25,10 +25,6 @@ class RougeL:
 def rouge_l(reference: str, candidate: str) -> RougeL:
     """ROUGE-L of a candidate against a reference.
 
-    Args:
-        reference: Reference text, such as the true continuation.
-        candidate: Candidate text, such as a model's completion.
-
     Source:
         Lin 2004, "ROUGE: A Package for Automatic Evaluation of Summaries". Words and
         the weight of F (beta = 1) are those of the Python package rouge_score without

@@ -71,13 +71,7 @@ def json_members(raw: str, start: int) -> Iterator[tuple[str, int, tuple[int, in
 def csv_spans(
     raw: str, delimiter: str, header: Mapping[str, object]
 ) -> dict[str, tuple[int, int]]:
-    """Span of each cell of a row, quotes included.
-
-    Args:
-        raw: One row that has as many cells as the header.
-        delimiter: Between cells.
-        header: Names of the columns, in order.
-    """
+    """Span of each cell of a row, quotes included."""
     spans, start = {}, 0
     for name in header:
         end, quoted = start, raw[start : start + 1] == '"'

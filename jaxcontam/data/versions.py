@@ -16,12 +16,6 @@ def load_versions(
 ) -> tuple[list[tuple[str, ...]], list[str], int]:
     """Read rows such as `{"text": "...", "variants": ["...", "..."]}`.
 
-    Args:
-        path: The file.
-        text_field: Field of the published text.
-        variants_field: Field of its rewrites, a list of strings.
-        limit: Most rows, from the start.
-
     Returns:
         The versions of each row, the published one first; the place of each row; and
         the number of rows left out because no rewrite differs from the text.

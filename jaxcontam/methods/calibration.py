@@ -27,7 +27,7 @@ from jaxcontam.stats.calibration import (
     relabelled_normal_p_values,
     relabelled_p_values,
 )
-from jaxcontam.stats.places import row_generator
+from jaxcontam.stats.orders import row_generator
 
 # Streams 0 to 2 of a file's draws are those of the tests.
 _STREAM = 3

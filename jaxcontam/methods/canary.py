@@ -17,7 +17,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.methods.version_method import VersionMethod, version_numbers
 from jaxcontam.results import DESIGNED, OrderNumbers
 from jaxcontam.results.terms import ProofWords
-from jaxcontam.stats.places import row_generator
+from jaxcontam.stats.orders import row_generator
 
 CanaryKind = Literal["words", "digits"]
 

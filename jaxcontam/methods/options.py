@@ -23,8 +23,8 @@ from jaxcontam.results import Evidence, OrderResult
 from jaxcontam.results.terms import Null, ProofWords
 from jaxcontam.scoring.cost import Costed, ScoringCost, sequence_cost
 from jaxcontam.scoring.opened import SequenceScorer
+from jaxcontam.scoring.plan import VersionPlan, plan_versions
 from jaxcontam.scoring.scorer import NonFiniteScoreError, n_targets
-from jaxcontam.scoring.versions import VersionPlan, plan_versions
 from jaxcontam.stats.option_orders import (
     NUMERIC,
     ONE_ORDER,
@@ -36,7 +36,7 @@ from jaxcontam.stats.option_orders import (
     draw_option_orders,
 )
 from jaxcontam.stats.option_pretests import option_pretests
-from jaxcontam.stats.padding import padded
+from jaxcontam.stats.rows import padded
 
 EFFECT_UNIT = "nats per item"
 NULL: Null = "exchangeability of options"

@@ -19,8 +19,8 @@ from jaxcontam.stats.sequential import (
     fewest_draws,
     mixture_wealth,
     order_losses,
+    whole_file_orders,
 )
-from jaxcontam.stats.turns import whole_file_orders
 
 # Most draws unless the user says otherwise, in units of the fewest that can reject.
 _DRAWS_FACTOR = 2

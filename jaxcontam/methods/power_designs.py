@@ -16,9 +16,9 @@ from jaxcontam.methods.sharded_t import N_SHARDS
 from jaxcontam.methods.stratified import METHOD as STRATIFIED
 from jaxcontam.stats.all_orders import n_stratum_orders
 from jaxcontam.stats.direction import needed_pairs, run_length, runs_of
-from jaxcontam.stats.direction_power import direction_design
-from jaxcontam.stats.power import (
+from jaxcontam.stats.power_design import (
     PowerDesign,
+    direction_design,
     drawn_design,
     pair_design,
     reversal_design,

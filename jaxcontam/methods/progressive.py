@@ -25,8 +25,14 @@ from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.plan import ScoringPlan, plan_orders
 from jaxcontam.scoring.scorer import NonFiniteScoreError, SequenceSums, n_targets
 from jaxcontam.stats.orders import OrderDesign, from_scoring_columns
-from jaxcontam.stats.sequential import DrawnTest, e_process, order_losses
-from jaxcontam.stats.turns import looks, n_chunks, whole_file_chunk
+from jaxcontam.stats.sequential import (
+    DrawnTest,
+    e_process,
+    looks,
+    n_chunks,
+    order_losses,
+    whole_file_chunk,
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

@@ -8,9 +8,8 @@ from jaxcontam.methods.method import PairMethod, SequentialMethod, stratum_runs
 from jaxcontam.methods.version_method import VersionMethod
 from jaxcontam.results import Evidence, OrderResult
 from jaxcontam.stats.direction import needed_pairs
-from jaxcontam.stats.orders import published_orders
-from jaxcontam.stats.padding import unpadded
-from jaxcontam.stats.places import draw_places
+from jaxcontam.stats.orders import draw_places, published_orders
+from jaxcontam.stats.rows import unpadded
 
 
 def counts(method: str, evidence: Evidence) -> tuple[int, int]:

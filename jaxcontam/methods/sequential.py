@@ -15,8 +15,7 @@ from jaxcontam.scoring.plan import plan_orders
 from jaxcontam.stats.effect import order_effect
 from jaxcontam.stats.orders import OrderDesign, draw_orders
 from jaxcontam.stats.randomisation import LOG10_E_MAX, MODEL_TOLERANCE, power_of_ten
-from jaxcontam.stats.sequential import Stop, e_process
-from jaxcontam.stats.turns import strata_turns
+from jaxcontam.stats.sequential import Stop, e_process, strata_turns
 
 # Standard errors of an effect that is found with probability 0.8 at level 0.001: by
 # simulation 5.0 at 50 to 1,000 strata of normal scores and 5.1 at 20, where the test of

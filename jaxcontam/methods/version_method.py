@@ -7,8 +7,8 @@ import numpy as np
 
 from jaxcontam.results import Evidence, OrderNumbers
 from jaxcontam.results.terms import MethodRow, ProofWords
-from jaxcontam.stats.padding import unpadded
 from jaxcontam.stats.randomisation import randomisation_test
+from jaxcontam.stats.rows import unpadded
 
 
 def version_numbers(rows: Sequence[np.ndarray], seed: int) -> OrderNumbers:

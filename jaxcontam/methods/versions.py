@@ -16,8 +16,8 @@ from jaxcontam.data.encoding import Encoder, encode_examples
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress
 from jaxcontam.scoring.opened import SequenceScorer
+from jaxcontam.scoring.plan import VersionPlan, plan_versions
 from jaxcontam.scoring.scorer import NonFiniteScoreError, n_targets
-from jaxcontam.scoring.versions import VersionPlan, plan_versions
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -63,12 +63,6 @@ class AskedScorer:
         """Scores continuations, each in a request with its prefix."""
         return AskedPairs(self)
 
-    def log_likelihoods(
-        self, sequences: Sequence[np.ndarray], progress: Progress | None = None
-    ) -> np.ndarray:
-        """See `Scorer.log_likelihoods`."""
-        return self.sums(sequences, progress).loglik
-
     def sums(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
     ) -> SequenceSums:
@@ -84,12 +78,6 @@ class AskedScorer:
             if start == 0 and self.has_tokens:
                 first[sequence] = values[:FIRST_K].sum(dtype=np.float64)
         return SequenceSums(loglik, first, 0)
-
-    def tokens(
-        self, sequences: Sequence[np.ndarray], progress: Progress | None = None
-    ) -> list[np.ndarray]:
-        """See `Scorer.tokens`."""
-        return self.token_table(sequences, progress).scores
 
     def token_table(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None

@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
+from tokenizers import Tokenizer
 
 from jaxcontam.data.journal import Journal, journal_key
-from jaxcontam.data.pieces import continuation_text
 from jaxcontam.models.chat import ChatLayout
 from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.models.generation import (
@@ -126,14 +126,6 @@ def complete_ids(
 ) -> list[tuple[str, ...]]:
     """Samples that follow ids; arguments as for `complete_texts`.
 
-    Args:
-        checkpoint: The model; its stop ids are taken.
-        prompts: All that the model reads.
-        sampling: How; without stop ids.
-        journal: Where finished prompts are kept.
-        stop: A sample ends before the first of these strings.
-        progress: Receives finished prompts and their total.
-
     Raises:
         ValueError: If `new_tokens` leaves no room for a prompt, or one is empty.
     """
@@ -188,3 +180,33 @@ def _before(text: str, stop: tuple[str, ...]) -> str:
     """A text up to the first of some strings."""
     places = [place for words in stop if (place := text.find(words)) >= 0]
     return text[: min(places)] if places else text
+
+
+# Ids of left context that a continuation is decoded with (a space, a split letter).
+_BEFORE = 8
+# Most bytes of a letter.
+_LETTER = 4
+# What an unfinished letter is decoded to.
+_UNFINISHED = "\ufffd"
+
+
+def continuation_text(
+    tokenizer: Tokenizer, before: Sequence[int], ids: Sequence[int]
+) -> str:
+    """Text that ids add after others, all decoded at once."""
+    before = _last(tokenizer, before)
+    return _decode(tokenizer, [*before, *ids])[len(_decode(tokenizer, before)) :]
+
+
+def _last(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
+    """The last ids of a text, from where a letter begins if that is near."""
+    starts = [max(0, len(ids) - _BEFORE - more) for more in range(_LETTER)]
+    for start in starts:
+        for n in range(1, _LETTER + 1):
+            if _UNFINISHED not in _decode(tokenizer, ids[start : start + n]):
+                return list(ids[start:])
+    return list(ids[starts[0] :])
+
+
+def _decode(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
+    return tokenizer.decode(list(ids), skip_special_tokens=True)

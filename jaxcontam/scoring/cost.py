@@ -6,15 +6,21 @@ import math
 import statistics
 import time
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from jaxcontam.scoring.pair_plan import PairGroup, PairPlan
+from jaxcontam.scoring.pair_plan import PairPlan
 from jaxcontam.scoring.pair_scorer import PairScorer, pair_keys
 from jaxcontam.scoring.rows import SUMS
 from jaxcontam.scoring.scorer import Scorer, batch_keys, n_targets
 from jaxcontam.scoring.store import ScoreStore, row_size
+
+if TYPE_CHECKING:
+    from jaxcontam.scoring.remote import RemoteScorer
+
+# Batches that are timed.
+_ROUNDS = 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,33 +42,8 @@ class ScoringCost:
     store_bytes: int
 
 
-class PairRequests(Protocol):
-    """Says which requests pairs would take."""
-
-    def pair_cost(
-        self, groups: Sequence[PairGroup], planned: set[bytes]
-    ) -> ScoringCost:
-        """See `pair_cost`; a request has the shape (1, length of its prompt)."""
-        ...
-
-
-class Requests(Protocol):
-    """Says which requests scoring would take, in place of batches on a device."""
-
-    @property
-    def pairs(self) -> PairRequests:
-        """The same of pairs."""
-        ...
-
-    def sequence_cost(
-        self, sequences: Sequence[np.ndarray], planned: set[bytes]
-    ) -> ScoringCost:
-        """See `sequence_cost`; a request has the shape (1, length of its prompt)."""
-        ...
-
-
-Costed = Scorer | Requests
-"""What can say what scoring would cost."""
+Costed: TypeAlias = "Scorer | RemoteScorer"
+"""What can say what scoring would cost; a request has the shape (1, its length)."""
 
 
 def sequence_cost(
@@ -185,16 +166,10 @@ def n_positions(shape: tuple[int, ...]) -> int:
     return n_rows * (1 + n_continuations) * length
 
 
-def batch_seconds(scorer: Scorer, shape: tuple[int, ...], *, rounds: int = 3) -> float:
-    """Median time of a batch of zeros, after one that compiles.
-
-    Args:
-        scorer: Its forward functions.
-        shape: (B, S) of sequences, or `PairBatch.shape`.
-        rounds: Batches that are timed.
-    """
+def batch_seconds(scorer: Scorer, shape: tuple[int, ...]) -> float:
+    """Median time of a batch of zeros, after one that compiles."""
     times = []
-    for _ in range(1 + rounds):
+    for _ in range(1 + _ROUNDS):
         start = time.perf_counter()
         if len(shape) == 2:
             ids_BS = np.zeros(shape, np.int32)

@@ -28,10 +28,6 @@ def text_embeddings(checkpoint: Checkpoint, texts: Sequence[str]) -> np.ndarray:
     model are high for any two texts of one language: compare them with those of
     unrelated texts.
 
-    Args:
-        checkpoint: Any decoder.
-        texts: Texts, truncated to the context.
-
     Returns:
         (N, D) float32; zeros for a text without tokens, whose cosines are 0.
 

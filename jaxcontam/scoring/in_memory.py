@@ -11,8 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontam.data.characters import CharacterTokenizer, text_of
-from jaxcontam.data.encoding import Encoder, plain_tokenizer
+from jaxcontam.data.encoding import (
+    CharacterTokenizer,
+    Encoder,
+    plain_tokenizer,
+    text_of,
+)
 from jaxcontam.errors import InputError
 from jaxcontam.results import ModelInfo
 from jaxcontam.scoring.asked import (
@@ -121,13 +125,12 @@ def opened_vllm(llm: Any) -> OpenModel:
     )
 
 
-def opened_decoder(decoder: Any, tokenizer: Any, *, name: str = "decoder") -> OpenModel:
+def opened_decoder(decoder: Any, tokenizer: Any) -> OpenModel:
     """A decoder of `jaxcontam.models`, such as one that is being trained.
 
     Args:
         decoder: A `Decoder`.
         tokenizer: The `tokenizers.Tokenizer` or fast tokenizer of its ids.
-        name: What reports call it.
 
     Raises:
         InputError: If the tokenizer is no fast one.
@@ -150,7 +153,7 @@ def opened_decoder(decoder: Any, tokenizer: Any, *, name: str = "decoder") -> Op
     ]
     fingerprint = _digest(repr(decoder.config), *parts)
     return opened_checkpoint(
-        Checkpoint(name, decoder, encoder, prefix_id, fingerprint)  # pyright: ignore
+        Checkpoint("decoder", decoder, encoder, prefix_id, fingerprint)  # pyright: ignore
     )
 
 

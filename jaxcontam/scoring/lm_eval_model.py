@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxcontam.data.characters import CharacterTokenizer, text_of
-from jaxcontam.data.journal import Journal, journal_key
+from jaxcontam.data.encoding import CharacterTokenizer, text_of
+from jaxcontam.data.journal import Journal, journal_in, journal_key
 from jaxcontam.errors import InputError, first_line, unknown_name
 from jaxcontam.results import ModelInfo
 from jaxcontam.scoring.asked import AskedScorer, Request, make_asked_scorer
@@ -54,9 +54,6 @@ def open_lm_eval(word: str) -> OpenModel:
     TYPE and ARGS are what the harness's own command takes after `--model` and
     `--model_args`.
 
-    Args:
-        word: What the user typed.
-
     Raises:
         InputError: If the package is missing, the type is unknown, the object cannot be
             built, or its numbers are no log-probabilities of what is asked.
@@ -69,10 +66,6 @@ def open_lm_eval(word: str) -> OpenModel:
 
 def opened_lm(lm: "LM", *, word: str) -> OpenModel:
     """A model object of the harness, however it was built.
-
-    Args:
-        lm: The object.
-        word: What reports call it; with the files of a local model its identity.
 
     Raises:
         InputError: If its numbers are no log-probabilities of what is asked.
@@ -92,7 +85,7 @@ def opened_lm(lm: "LM", *, word: str) -> OpenModel:
     def make_scorer(
         *, store: Path | None, batch_tokens: int | None = None, moments: bool = False
     ) -> AskedScorer:
-        journal = None if store is None else _journal(store)
+        journal = None if store is None else journal_in(store, JOURNAL_NAME)
         ask = functools.partial(_kept_answers, lm, journal, fingerprint)
         made.append(
             AskedScorer(ask, name=word, context=context, ids=False, has_tokens=False)
@@ -190,14 +183,6 @@ def _check(lm: "LM", word: str) -> None:
             f"{word}: the same number whatever follows a context ({values[0]:.4f})",
             hint="its numbers may belong to the token before; audit the model itself",
         )
-
-
-def _journal(store: Path) -> Journal:
-    try:
-        store.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise InputError(f"{store}: cannot be made ({e.strerror})") from e
-    return Journal(store / JOURNAL_NAME)
 
 
 def _kept_answers(

@@ -145,11 +145,7 @@ def score_identity(checkpoint: Checkpoint, *, moments: bool) -> ScoreIdentity:
 
 
 def device_info(mesh: Mesh | None = None) -> DeviceInfo:
-    """The devices that `local_scorer` uses.
-
-    Args:
-        mesh: On which the weights lie; None is all devices of this process.
-    """
+    """The devices that `local_scorer` uses."""
     mesh = data_mesh(jax.local_devices()) if mesh is None else mesh
     device = mesh.devices.flat[0]
     return DeviceInfo(

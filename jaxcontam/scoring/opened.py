@@ -17,7 +17,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress
 from jaxcontam.results import DeviceInfo, ModelInfo
 from jaxcontam.scoring.api.address import PREFIX as API_PREFIX
-from jaxcontam.scoring.api.options import ApiOptions
+from jaxcontam.scoring.api.budget import ApiOptions
 from jaxcontam.scoring.mesh_shape import MeshShape
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScores
@@ -79,18 +79,6 @@ class SequenceScorer(Protocol):
         Raises:
             InputError: If the model gives sums alone.
         """
-        ...
-
-    def tokens(
-        self, sequences: Sequence[np.ndarray], progress: Progress | None = None
-    ) -> list[np.ndarray]:
-        """See `Scorer.tokens`; raises as `token_table` does."""
-        ...
-
-    def log_likelihoods(
-        self, sequences: Sequence[np.ndarray], progress: Progress | None = None
-    ) -> np.ndarray:
-        """See `Scorer.log_likelihoods`."""
         ...
 
 
@@ -158,9 +146,6 @@ class OpenModel:
 
     def weights(self, purpose: str) -> "Checkpoint":
         """The weights, for what needs more than scores.
-
-        Args:
-            purpose: What needs them, to begin the error.
 
         Raises:
             InputError: If they are not here.

@@ -11,13 +11,13 @@ it would in the whole text.
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
-from jaxcontam.data.characters import text_of
+from jaxcontam.data.encoding import text_of
 from jaxcontam.progress import Progress
-from jaxcontam.scoring.api.logprobs import Prompt, PromptScores
+from jaxcontam.scoring.api.logprobs import Prompt
+from jaxcontam.scoring.api.prompts import CountedPrompts, ServedPrompts
 from jaxcontam.scoring.cost import ScoringCost
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScores
@@ -28,31 +28,8 @@ BEFORE_TEXT = 0x110000
 """Stands for what a server puts before a text; one above the last code point."""
 
 
-class Prompts(Protocol):
-    """Asks for log-probabilities of prompts."""
-
-    @property
-    def ids(self) -> bool:
-        """Whether prompts are token ids; else they are text."""
-        ...
-
-    def key(self, prompt: Prompt) -> str:
-        """Equal for equal requests."""
-        ...
-
-    def holds(self, prompt: Prompt) -> bool:
-        """Whether the answer is there already."""
-        ...
-
-    def scores(
-        self, prompts: Sequence[Prompt], progress: Progress | None
-    ) -> list[PromptScores]:
-        """Log-probabilities of each prompt; progress counts prompts.
-
-        Raises:
-            InputError: If the server refuses one, or its answer is not usable.
-        """
-        ...
+Prompts = ServedPrompts | CountedPrompts
+"""Asks for log-probabilities of prompts, or counts what would be asked."""
 
 
 class RemoteScorer:
@@ -61,12 +38,7 @@ class RemoteScorer:
     store = None
 
     def __init__(self, prompts: Prompts, *, context: int):
-        """Wrap a way to ask.
-
-        Args:
-            prompts: Asks, and keeps what was answered.
-            context: Most ids of a request, or characters where text is sent.
-        """
+        """Wrap a way to ask."""
         self.prompts = prompts
         self.context = context
 
@@ -75,19 +47,13 @@ class RemoteScorer:
         """Scores continuations, each in a request with its prefix."""
         return RemotePairs(self.prompts)
 
-    def log_likelihoods(
-        self, sequences: Sequence[np.ndarray], progress: Progress | None = None
-    ) -> np.ndarray:
-        """See `Scorer.log_likelihoods`."""
-        return self.sums(sequences, progress).loglik
-
     def sums(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
     ) -> SequenceSums:
         """See `Scorer.sums`.
 
         Raises:
-            InputError: See `Prompts.scores`.
+            InputError: See `ServedPrompts.scores`.
         """
         n = len(sequences)
         loglik, first, n_scored = np.zeros(n), np.zeros(n), np.zeros(n, np.int64)
@@ -99,19 +65,13 @@ class RemoteScorer:
                 first[row.sequence] = own[at <= FIRST_K].sum()
         return SequenceSums(loglik, first, n_cached, n_scored)
 
-    def tokens(
-        self, sequences: Sequence[np.ndarray], progress: Progress | None = None
-    ) -> list[np.ndarray]:
-        """See `Scorer.tokens`."""
-        return self.token_table(sequences, progress).scores
-
     def token_table(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
     ) -> TokenTable:
         """See `Scorer.token_table`; where text is sent, of the server's tokens alone.
 
         Raises:
-            InputError: See `Prompts.scores`.
+            InputError: See `ServedPrompts.scores`.
         """
         rows, found, n_cached = self._ask(sequences, progress)
         logprobs: list[list[np.ndarray]] = [[] for _ in sequences]
@@ -184,7 +144,7 @@ class RemotePairs:
         first character, and other characters have 0.
 
         Raises:
-            InputError: See `Prompts.scores`.
+            InputError: See `ServedPrompts.scores`.
         """
         asked = self._prompts(groups)
         n_cached = sum(n for prompt, n in asked if self.prompts.holds(prompt))

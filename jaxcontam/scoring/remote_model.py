@@ -9,20 +9,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jaxcontam.data.characters import CharacterTokenizer
+from jaxcontam.data.encoding import CharacterTokenizer
 from jaxcontam.data.files import read_json_object
-from jaxcontam.data.journal import Journal
+from jaxcontam.data.journal import Journal, journal_in
 from jaxcontam.errors import InputError
 from jaxcontam.results import ModelInfo, ServedInfo
 from jaxcontam.scoring.api.address import ApiModel, key_from_environment, parse_api
-from jaxcontam.scoring.api.budget import Spending
+from jaxcontam.scoring.api.budget import ApiOptions, Spending
 from jaxcontam.scoring.api.client import ApiClient, snapshot_warning
 from jaxcontam.scoring.api.logprobs import PATH, Way
-from jaxcontam.scoring.api.options import ApiOptions
-from jaxcontam.scoring.api.probe import REPEATS_WITHIN, Capability, probe
+from jaxcontam.scoring.api.probe import (
+    REPEATS_WITHIN,
+    Capability,
+    check_after,
+    check_before,
+    probe,
+)
 from jaxcontam.scoring.api.prompts import CountedPrompts, ServedPrompts
 from jaxcontam.scoring.api.spot import SpotChecks
-from jaxcontam.scoring.api.witness import check_after, check_before
 from jaxcontam.scoring.opened import OpenModel
 from jaxcontam.scoring.remote import BEFORE_TEXT, RemoteScorer
 
@@ -101,11 +105,10 @@ def open_api(word: str, options: ApiOptions, *, plan_only: bool) -> OpenModel:
         del batch_tokens
         if moments:
             raise InputError(f"{word}: a served model gives no means and variances")
-        journal = None if store is None else Journal(store / JOURNAL_NAME)
         if plan_only:
+            journal = None if store is None else Journal(store / JOURNAL_NAME)
             return RemoteScorer(CountedPrompts(model, way, journal), context=context)
-        if store is not None:
-            _make_folder(store)
+        journal = None if store is None else journal_in(store, JOURNAL_NAME)
         if journal is not None and found is not None:
             check_before(journal, model, found.witness)
         client = unkept(journal=journal).__enter__()
@@ -128,7 +131,15 @@ def open_api(word: str, options: ApiOptions, *, plan_only: bool) -> OpenModel:
             dtype="unknown",
             precision="unknown",
             context=context,
-            served=None if found is None else _served(found, way),
+            served=None
+            if found is None
+            else ServedInfo(
+                way=way.words,
+                has_bos=None if way.ids else way.bos,
+                read_write_difference=found.error,
+                repeat_difference=found.difference,
+                n_probe_requests=found.n_requests,
+            ),
         ),
         device=None,
         checkpoint=None,
@@ -165,13 +176,6 @@ def read_local_tokenizer(directory: Path) -> LocalTokenizer:
     )
 
 
-def _make_folder(store: Path) -> None:
-    try:
-        store.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise InputError(f"{store}: cannot be made ({e.strerror})") from e
-
-
 def _probed(client: ApiClient, tokenizer: LocalTokenizer | None) -> Capability:
     """Probe the server anew each run, since servers change."""
     prefix_id = None if tokenizer is None else tokenizer.prefix_id
@@ -189,16 +193,6 @@ def _fingerprint(model: ApiModel, tokenizer: LocalTokenizer | None) -> str:
     """Digest of what is known of a served model; its weights are not."""
     parts = [model.url, model.name, None if tokenizer is None else tokenizer.digest]
     return f"sha256:{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}"
-
-
-def _served(found: Capability, way: Way) -> ServedInfo:
-    return ServedInfo(
-        way=way.words,
-        has_bos=None if way.ids else way.bos,
-        read_write_difference=found.error,
-        repeat_difference=found.difference,
-        n_probe_requests=found.n_requests,
-    )
 
 
 def _notes(

@@ -326,12 +326,7 @@ def each_scored(calls: Iterable[Callable[[], T]]) -> Iterator[T]:
 
 
 def share_of_process(shape: "MeshShape") -> Share | None:
-    """The share of a joined process; None where it is alone or has a part of a copy.
-
-    Args:
-        shape: How devices share the work; a copy on more devices than a process has
-            spans processes.
-    """
+    """The share of a joined process; None where it is alone or has a part of a copy."""
     if process_count() == 1 or _spans(shape):
         return None
     return Share(process_index(), process_count())

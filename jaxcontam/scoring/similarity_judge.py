@@ -72,14 +72,6 @@ def judge_similarities(
     An empty sample gets a 1 without a request. Answers, with a grade or without, and
     refusals of the server are stored in the journal as they come in.
 
-    Args:
-        judge: The chat model.
-        triples: (beginning, original continuation, sample).
-        journal: Store of the answers.
-        api_key: See `key_from_environment`.
-        retry_refused: Send again what the server refused in an earlier run.
-        progress: Called with answers received and in all.
-
     Raises:
         InputError: If the server refuses everything, or keeps failing.
 

@@ -54,10 +54,6 @@ class ScoreStore(RowKeys):
     def __init__(self, directory: Path, identity: ScoreIdentity):
         """Read what is there; nothing is written before the first commit.
 
-        Args:
-            directory: Need not exist.
-            identity: Files of other identities are left alone.
-
         Raises:
             InputError: If the path is no folder, or not readable.
         """

@@ -20,12 +20,7 @@ LEVELS = (0.05, 0.01)
 
 
 def rejection(p_values_R: np.ndarray, level: float) -> Rejection:
-    """Share of p-values at or below a level, with its Clopper-Pearson interval.
-
-    Args:
-        p_values_R: (R,) p-values, R >= 1.
-        level: In (0, 1).
-    """
+    """Share of p-values at or below a level, with its Clopper-Pearson interval."""
     from scipy import stats
 
     n, k = len(p_values_R), int(np.count_nonzero(p_values_R <= level))

@@ -16,6 +16,8 @@ import numpy as np
 
 # As for true-positive rates: products such as 0.05 * 100 are not exact.
 _SLACK = 1e-9
+# Of the 95 % interval of the rate, given the pool.
+_ENDS = (1 - 0.95) / 2, (1 + 0.95) / 2
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,7 +80,6 @@ def threshold_at_fpr(
     fpr: float,
     *,
     clusters: np.ndarray | None = None,
-    level: float = 0.95,
 ) -> ConformalThreshold:
     """The threshold above which a text has a conformal p-value of at most `fpr`.
 
@@ -86,7 +87,6 @@ def threshold_at_fpr(
         pool: (L,) float64 scores of non-members.
         fpr: Wanted false-positive rate, in (0, 1).
         clusters: As for `conformal_p_values`.
-        level: Level of the interval of the rate, given this pool.
 
     Raises:
         ValueError: If `fpr` is outside (0, 1), or the pool holds fewer than
@@ -116,9 +116,7 @@ def threshold_at_fpr(
     if len(pool_L) > D:
         rate = (1 + float(weight_L[pool_L > threshold].sum())) / (D + 1)
         return ConformalThreshold(threshold, rate, None, None)
-    low, high = (
-        float(betaincinv(k, D + 1 - k, q)) for q in ((1 - level) / 2, (1 + level) / 2)
-    )
+    low, high = (float(betaincinv(k, D + 1 - k, q)) for q in _ENDS)
     return ConformalThreshold(threshold, k / (D + 1), low, high)
 
 

@@ -90,10 +90,6 @@ def directed_sums(matrix_SS: np.ndarray, orders_MS: np.ndarray) -> np.ndarray:
 
     A model that read a file expects an example after the one before it most, but also,
     less and less, after those before that: on planted models about as 1 / distance.
-
-    Args:
-        matrix_SS: From `antisymmetric`.
-        orders_MS: Orders of positions.
     """
     n, _ = matrix_SS.shape
     flat = np.ascontiguousarray(matrix_SS).ravel()
@@ -122,10 +118,6 @@ def direction_weights(runs_S: np.ndarray) -> np.ndarray:
 
 def flipped_orders(codes_S: np.ndarray, runs_S: np.ndarray) -> np.ndarray:
     """Orders in which some runs are reversed: (M, S) positions, no two alike.
-
-    Args:
-        codes_S: The group of each example: a run is reversed within each group.
-        runs_S: The run of each example.
 
     Returns:
         Row 0 is 0, 1, ..., S - 1.

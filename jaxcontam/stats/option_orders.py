@@ -26,7 +26,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxcontam.stats.places import row_generator
+from jaxcontam.stats.orders import row_generator
 
 # Why items are left out, in words that follow their number.
 REPEATED, PLACED, NUMERIC = "repeat an option", "refer to places", "are numbers"

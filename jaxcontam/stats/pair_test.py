@@ -28,6 +28,7 @@ from jaxcontam.stats.effect import mde_of
 from jaxcontam.stats.evalue import LAMBDAS
 from jaxcontam.stats.lattice import lattice_tail
 from jaxcontam.stats.max_t import max_t
+from jaxcontam.stats.orders import row_generator
 from jaxcontam.stats.pair_statistic import (
     ADJACENCY,
     DIRECTION,
@@ -35,7 +36,6 @@ from jaxcontam.stats.pair_statistic import (
     PairStatistic,
     PairStrata,
 )
-from jaxcontam.stats.places import row_generator
 from jaxcontam.stats.randomisation import (
     LOG10_E_MAX,
     MODEL_TOLERANCE,
@@ -195,7 +195,6 @@ def sampled_columns(
     seed: int,
     content_digest: str,
     n_orders: int,
-    q: int = 0,
 ) -> list[np.ndarray]:
     """(n_orders + 1,) sums of each stratum, the published order's first.
 
@@ -205,7 +204,7 @@ def sampled_columns(
     columns = _Columns(strata, statistic, seed, content_digest)
     rng = row_generator(seed, content_digest, 2)
     rows = []
-    for sums_M in columns.sums(q):
+    for sums_M in columns.sums(0):
         drawn = rng.integers(len(sums_M), size=n_orders)
         rows.append(np.concatenate([sums_M[:1], sums_M[drawn]]))
     return rows

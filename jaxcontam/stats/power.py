@@ -1,171 +1,41 @@
 """Power of order tests before anything is scored: how much data finds how much effect.
 
-The model behind it: each published boundary gains `effect` nats, and what chance adds
-to one boundary has standard deviation `sd` and no memory. Real scores have heavier
-tails and strata of unequal spread, so read the numbers as a plan, not as a promise.
+Real scores have heavier tails than `PowerDesign` supposes and strata of unequal spread,
+so read the numbers as a plan, not as a promise.
+
+A model that read a part of a file, or learned few of its neighbours by heart, gains
+much at few boundaries. The mean effect is the same and the power is not: the number of
+boundaries that carry anything is up to chance, and what they gain widens the null law,
+since random orders keep some of them.
+
+Dimension key
+    Q  numbers of carrying boundaries
 """
 
-import dataclasses
+import functools
 import math
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from jaxcontam.stats.adjacency import boundaries_matrix, path_moments
+from jaxcontam.stats.adjacency import boundaries_matrix, double_centred, path_moments
+from jaxcontam.stats.power_design import PowerDesign, StratumKind
 
 _LARGEST_SEARCH = 10**8
 # Halvings of an interval: more than float64 resolves.
 _N_HALVINGS = 80
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class StratumKind:
-    """Strata of one size.
-
-    Attributes:
-        count: How many there are.
-        gain: Boundaries that the published order has over the mean order.
-        noise: Variance of one order's score in units of sd^2.
-        size: Examples.
-        signal: Variance over all orders that an effect of 1 itself adds; 0 where the
-            orders are drawn, for there it follows from `gain`.
-    """
-
-    count: int
-    gain: float
-    noise: float
-    size: int
-    signal: float = 0.0
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class PowerDesign:
-    """What the power of a test depends on, besides effect and spread.
-
-    Attributes:
-        rule: `sum`: exact law of a sum over strata; `rank`: rank of one order among
-            m; `t`: t-test over strata.
-        kinds: The strata.
-        n_orders: m; None where all orders are columns.
-        log10_floor: log10 of the smallest p-value; None if there is no floor.
-    """
-
-    rule: Literal["sum", "rank", "t"]
-    kinds: tuple[StratumKind, ...]
-    n_orders: int | None
-    log10_floor: float | None
-
-    @property
-    def n_strata(self) -> int:
-        """K."""
-        return sum(kind.count for kind in self.kinds)
-
-    @property
-    def boundaries(self) -> float:
-        """Boundaries gained in all: the effect's divisor."""
-        return sum(kind.count * kind.gain for kind in self.kinds)
-
-
-def drawn_design(
-    n_examples: int,
-    n_strata: int,
-    n_orders: int,
-    *,
-    rule: Literal["sum", "rank", "t"] = "sum",
-) -> PowerDesign:
-    """Strata with m random orders each: stratified, permutation or sharded_t."""
-    kinds = tuple(
-        StratumKind(
-            count=count,
-            gain=(s - 1) ** 2 / s,
-            # A random path of independent entries, given those entries.
-            noise=(s - 1) ** 2 / s,
-            size=s,
-        )
-        for s, count in stratum_sizes(n_examples, n_strata)
-    )
-    return PowerDesign(
-        rule=rule,
-        kinds=kinds,
-        n_orders=n_orders,
-        log10_floor=None if rule == "t" else _drawn_floor(kinds, n_orders),
-    )
-
-
-def reversal_design(
-    n_examples: int, n_strata: int, *, symmetry: float = 0.0
-) -> PowerDesign:
-    """Strata in two orders; `symmetry` is the correlation of [i, j] with [j, i]."""
-    kinds = tuple(
-        StratumKind(count=count, gain=s - 1, noise=(s - 1) * (1 - symmetry), size=s)
-        for s, count in stratum_sizes(n_examples, n_strata)
-    )
-    return PowerDesign(
-        rule="sum", kinds=kinds, n_orders=1, log10_floor=_drawn_floor(kinds, 1)
-    )
-
-
-def pair_design(
-    n_examples: int,
-    n_strata: int,
-    *,
-    symmetry: float = 0.0,
-    log10_orders: Callable[[int], float],
-) -> PowerDesign:
-    """Strata whose pairs are scored and whose orders all are columns: adjacency.
-
-    Args:
-        n_examples: N, at least 4 a stratum.
-        n_strata: K.
-        symmetry: Correlation of [i, j] with [j, i] by chance.
-        log10_orders: Stratum size -> log10 of its columns.
-
-    Source:
-        Double centring projects a matrix onto s^2 - 3s + 1 dimensions, and the path
-        statistic is the product with the projected neighbours: their squared length
-        is both its gain and, for independent entries, its variance.
-    """
-    kinds, log10_floor = [], 0.0
-    for s, count in stratum_sizes(n_examples, n_strata):
-        kept = boundaries_matrix(s)
-        gain = float(np.trace(kept, 1))
-        kinds.append(
-            StratumKind(
-                count=count,
-                gain=gain,
-                noise=gain + symmetry * float(np.trace(kept, -1)),
-                size=s,
-                signal=path_moments(kept)[1],
-            )
-        )
-        log10_floor -= count * log10_orders(s)
-    return PowerDesign(
-        rule="sum", kinds=tuple(kinds), n_orders=None, log10_floor=log10_floor
-    )
-
-
-def stratum_sizes(n_examples: int, n_strata: int) -> list[tuple[int, int]]:
-    """(size, count) of contiguous strata, sizes differing by at most 1, from 2 on."""
-    small, n_large = divmod(n_examples, n_strata)
-    sizes = [(small + 1, n_large), (small, n_strata - n_large)]
-    return [(size, count) for size, count in sizes if count and size > 1]
-
-
-def _drawn_floor(kinds: tuple[StratumKind, ...], n_orders: int) -> float:
-    return -sum(kind.count for kind in kinds) * math.log10(n_orders + 1)
-
-
-def z_score(design: PowerDesign, effect: float, sd: float) -> float:
-    """Expected effect in standard errors; 0.5 power is at the level's quantile.
-
-    For random orders (effect / sd) sqrt(N) (1 - 1/s) / sqrt(1 + 1/m).
-    """
-    return effect / standard_error(design, sd)
+# Equally likely values of the number of carriers; its law is smooth and so is the
+# power, so that more of them change no second digit.
+_N_QUANTILES = 64
 
 
 def standard_error(design: PowerDesign, sd: float) -> float:
-    """Standard error of the effect, nats per boundary, that a report will show."""
+    """Standard error of the effect, nats per boundary, that a report will show.
+
+    For random orders (sd / sqrt(N)) sqrt(1 + 1/m) / (1 - 1/s). An effect of the level's
+    quantile times as much is found with power 0.5.
+    """
     variance = sum(kind.count * kind.noise for kind in design.kinds)
     extra = 1.0 if design.n_orders is None else 1 + 1 / design.n_orders
     return sd * math.sqrt(variance * extra) / design.boundaries
@@ -177,7 +47,12 @@ def sd_from(design: PowerDesign, effect_se: float) -> float:
 
 
 def power(
-    design: PowerDesign, effect: float, sd: float, *, level: float = 0.001
+    design: PowerDesign,
+    effect: float,
+    sd: float,
+    *,
+    share: float = 1.0,
+    level: float = 0.001,
 ) -> float:
     """Probability that the test's p-value is at most `level`.
 
@@ -187,30 +62,46 @@ def power(
     With fewer than 15 strata it may be too low by .04, with strata of two or three
     examples off by .03 either way.
 
+    Each published boundary gains `effect / share` with probability `share`, else
+    nothing: the mean gain is `effect`. Given the number of carriers the gains are as
+    good as independent, and the moments of the score and of its null law follow from
+    those of a binomial; the power is the mean over that number. For reversal, with a
+    dozen carriers, it is too low by .05.
+
     Args:
         design: Strata and orders.
-        effect: Gain of each published boundary, nats.
+        effect: Mean gain of a published boundary, nats.
         sd: Standard deviation of what chance adds to a boundary, nats.
+        share: Share of boundaries that carry the effect, in (0, 1].
         level: Significance level of the test.
 
     Raises:
-        ValueError: If sd or level are out of range.
+        ValueError: If share, sd or level are out of range.
     """
+    if not 0 < share <= 1:
+        raise ValueError(f"share must be in (0, 1], got {share}")
     if not sd > 0:
         raise ValueError(f"sd must be positive, got {sd}")
     if not 0 < level < 1:
         raise ValueError(f"level must be in (0, 1), got {level}")
     # 1 / (m + 1) and the level may differ in the last bit.
     floor = design.log10_floor
-    if floor is not None and floor > math.log10(level) + 1e-12:
+    no_way = floor is not None and floor > math.log10(level) + 1e-12
+    if no_way or not design.kinds:
         return 0.0
-    if not design.kinds:
-        return 0.0
-    if design.rule == "rank":
-        return _rank_power(design, effect, sd, level)
-    if design.rule == "t":
-        return _t_power(design, effect, sd, level)
-    return _sum_power(design, effect, sd, level)
+    rule = {"sum": _sum_power, "rank": _rank_power, "t": _t_power}[design.rule]
+    if share == 1:
+        return rule(design, 1.0, effect, sd, level)
+    from scipy import stats
+
+    n_boundaries = sum(kind.count * (kind.size - 1) for kind in design.kinds)
+    chances_Q = (np.arange(_N_QUANTILES) + 0.5) / _N_QUANTILES
+    carriers_Q = stats.binom.ppf(chances_Q, n_boundaries, share)
+    found = {
+        n: rule(design, n / n_boundaries, effect / share, sd, level)
+        for n in np.unique(carriers_Q).tolist()
+    }
+    return float(np.mean([found[n] for n in carriers_Q.tolist()]))
 
 
 def detectable_effect(
@@ -240,12 +131,6 @@ def smallest_enough(
 
     Found by doubling and halving: where the rule for stratum sizes makes the power
     dip a little, one lower number may do as well.
-
-    Args:
-        power_of: Number -> power.
-        wanted: Power.
-        smallest: First number to try.
-        largest: Give up here and return None.
     """
     high = smallest
     while power_of(high) < wanted:
@@ -260,17 +145,6 @@ def smallest_enough(
         else:
             high = middle
     return high
-
-
-def _sum_power(design: PowerDesign, effect: float, sd: float, level: float) -> float:
-    moments = [
-        _all_orders_moments(kind, effect, sd)
-        if design.n_orders is None
-        else _drawn_moments(effect * kind.gain, kind.noise * sd**2, design.n_orders + 1)
-        for kind in design.kinds
-    ]
-    counts_K = np.array([kind.count for kind in design.kinds])
-    return second_order_power(Moments(*(counts_K @ np.array(moments))), level)
 
 
 class Moments(NamedTuple):
@@ -315,69 +189,180 @@ def second_order_power(total: Moments, level: float) -> float:
     return float(stats.norm.cdf(reach / math.sqrt(spread)))
 
 
-def _drawn_moments(shift: float, noise: float, n_columns: int) -> Moments:
-    """M centred normal scores of variance `noise`, one of them raised by `shift`."""
-    M = n_columns
-    rest = 1 - 1 / M
-    centrality = shift**2 * rest / noise
-    law = noise * (M - 1 + centrality) / M
+def _kept(kind: StratumKind) -> float:
+    """Chance that a random order keeps a boundary; a reversed one keeps none."""
+    return max(0.0, 1 - kind.gain / (kind.size - 1))
+
+
+def _sum_power(
+    design: PowerDesign, share: float, gain: float, sd: float, level: float
+) -> float:
+    """Power where this very share of the boundaries gains this much."""
+    if share == 0:
+        return level
+    total = np.zeros(len(Moments._fields))
+    # Covariances of score, law and number of carriers over ways to place these.
+    placed_33 = np.zeros((3, 3))
+    for kind in design.kinds:
+        moments, own_33 = (
+            _all_orders(kind, share, gain, sd)
+            if design.n_orders is None
+            else _drawn(kind, share, gain, sd, design.n_orders + 1)
+        )
+        total += kind.count * np.array(moments)
+        placed_33 += kind.count * own_33
+    if placed_33[2, 2] > 0:
+        # Their number is given: what goes with it does not vary.
+        placed_33 -= np.outer(placed_33[2], placed_33[2]) / placed_33[2, 2]
+    sums = Moments(*total)
+    return second_order_power(
+        sums._replace(
+            variance=sums.variance + placed_33[0, 0],
+            law_variance=sums.law_variance + placed_33[1, 1],
+            covariance=sums.covariance + placed_33[0, 1],
+        ),
+        level,
+    )
+
+
+def _drawn(
+    kind: StratumKind, share: float, gain: float, sd: float, n_columns: int
+) -> tuple[Moments, np.ndarray]:
+    """Normal scores of M columns, one raised by what its carriers gain.
+
+    Returns:
+        Moments given the gains, in the mean over these, and (3, 3) covariances of
+        score, law and number of carriers over the gains.
+    """
+    M, rest, noise = n_columns, 1 - 1 / n_columns, kind.noise * sd**2
+    n_boundaries, kept = kind.size - 1, _kept(kind)
+    raw = _binomial_moments(n_boundaries, share)
+    # What a carrier adds to the published score over that of a random order.
+    unit = gain * kind.gain / n_boundaries
+    shift = [unit**j * raw[j] for j in range(5)]
+    # A random order keeps other carriers than the next; the mean is in the shift.
+    other = n_boundaries * gain**2 * (share - share**2) * kept * (1 - kept)
+    centrality = shift[2] * rest / noise
+    law = noise * (M - 1 + centrality) / M + other * rest**2
     law_variance = noise**2 * (2 * (M - 1) + 4 * centrality) / M**2
-    cubes = rest**3 - (M - 1) / M**3
-    fourths = rest**4 + (M - 1) / M**4
     fourth_moment = (
-        shift**4 * fourths
-        + 6 * shift**2 * noise * rest * rest
+        shift[4] * (rest**4 + (M - 1) / M**4)
+        + 6 * shift[2] * noise * rest * rest
         + 3 * M * (noise * rest) ** 2
     ) / M
-    return Moments(
-        mean=shift * rest,
-        variance=noise * rest,
+    # The score goes with their number, the law with its square.
+    powers = (1, 2, 1)
+    placed_33 = np.array(
+        [[raw[i + j] - raw[i] * raw[j] for j in powers] for i in powers]
+    )
+    scale_3 = np.array([unit * rest, unit**2 * rest / M, 1.0])
+    placed_33 *= np.outer(scale_3, scale_3)
+    law_placed = float(placed_33[1, 1])
+    moments = Moments(
+        mean=shift[1] * rest,
+        variance=noise * rest + other * (M - 1) / M**2,
         law=law,
         law_variance=law_variance,
-        covariance=2 * noise * shift * rest / M,
-        third=shift**3 * cubes / M,
-        fourth=fourth_moment - 3 * (law_variance + law**2),
+        covariance=2 * noise * shift[1] * rest / M,
+        third=shift[3] * (rest**3 - (M - 1) / M**3) / M,
+        fourth=fourth_moment - 3 * (law_variance + law_placed + law**2),
     )
+    return moments, placed_33
 
 
-def _all_orders_moments(kind: StratumKind, effect: float, sd: float) -> Moments:
-    """Path sums over all orders of a pair matrix with raised neighbours."""
-    n_dimensions, n_neighbours = kind.size**2 - 3 * kind.size + 1, kind.size - 1
-    return Moments(
-        mean=effect * kind.gain,
+def _all_orders(
+    kind: StratumKind, share: float, gain: float, sd: float
+) -> tuple[Moments, np.ndarray]:
+    """Path sums over all orders of a pair matrix with some neighbours raised."""
+    s, n_neighbours = kind.size, kind.size - 1
+    mean_gain, spread = gain * share, gain**2 * (share - share**2)
+    weights = np.diagonal(boundaries_matrix(s), 1)
+    squares, scatter = _single_boundaries(s)
+    length = mean_gain**2 * kind.gain + spread * squares
+    # A random order keeps a boundary with chance 1 / s: its third cumulant.
+    skew = (1 / s) * (1 - 1 / s) * (1 - 2 / s)
+    moments = Moments(
+        mean=mean_gain * kind.gain,
         variance=kind.noise * sd**2,
-        law=kind.noise * sd**2 + effect**2 * kind.signal,
-        law_variance=(2 * n_dimensions * sd**4 + 4 * (sd * effect) ** 2 * kind.gain)
+        law=kind.noise * sd**2 + mean_gain**2 * kind.signal + spread * scatter,
+        law_variance=(2 * (s**2 - 3 * s + 1) * sd**4 + 4 * sd**2 * length)
         / n_neighbours**2,
-        covariance=2 * sd**2 * effect * kind.gain / n_neighbours,
-        third=0.0,
+        covariance=2 * sd**2 * mean_gain * kind.gain / n_neighbours,
+        third=n_neighbours * gain**3 * (share - share**3) * skew,
         fourth=0.0,
     )
+    placed_33 = np.zeros((3, 3))
+    count_spread = share - share**2
+    placed_33[0, 0] = spread * float(weights @ weights)
+    placed_33[0, 2] = placed_33[2, 0] = gain * count_spread * kind.gain
+    placed_33[2, 2] = n_neighbours * count_spread
+    return moments, placed_33
 
 
-def _rank_power(design: PowerDesign, effect: float, sd: float, level: float) -> float:
+@functools.cache
+def _single_boundaries(n: int) -> tuple[float, float]:
+    """What gains of 1, each at one boundary alone, add to gain and variance in all."""
+    squares = scatter = 0.0
+    for i in range(n - 1):
+        raised_SS = np.zeros((n, n))
+        raised_SS[i, i + 1] = 1.0
+        centred_SS = double_centred(raised_SS)
+        squares += float(centred_SS[i, i + 1])
+        scatter += path_moments(centred_SS)[1]
+    return squares, scatter
+
+
+def _binomial_moments(n: int, p: float) -> list[float]:
+    """E[X^j] for j = 0..4 of X binomial."""
+    falling = [1.0]
+    for j in range(4):
+        falling.append(falling[-1] * (n - j) * p)
+    _, f1, f2, f3, f4 = falling
+    return [1.0, f1, f2 + f1, f3 + 3 * f2 + f1, f4 + 6 * f3 + 7 * f2 + f1]
+
+
+def _rank_power(
+    design: PowerDesign, share: float, gain: float, sd: float, level: float
+) -> float:
     """Probability that so few of m orders score as high as the published one."""
     from scipy import stats
 
     assert design.n_orders is not None
     (kind,) = design.kinds
-    shift = effect * kind.gain / (sd * math.sqrt(kind.noise))
+    kept = _kept(kind)
+    noise = kind.noise * sd**2
+    other = (kind.size - 1) * gain**2 * (share - share**2) * kept * (1 - kept)
     allowed = math.floor(level * (design.n_orders + 1) + 1e-9) - 1
     nodes, weights = np.polynomial.hermite_e.hermegauss(201)
-    found = stats.binom.cdf(allowed, design.n_orders, stats.norm.sf(nodes + shift))
+    reach = (nodes * math.sqrt(noise) + gain * share * kind.gain) / math.sqrt(
+        noise + other
+    )
+    found = stats.binom.cdf(allowed, design.n_orders, stats.norm.sf(reach))
     return float(np.clip(weights @ found / weights.sum(), 0.0, 1.0))
 
 
-def _t_power(design: PowerDesign, effect: float, sd: float, level: float) -> float:
-    """Noncentral t over strata of equal size."""
+def _t_power(
+    design: PowerDesign, share: float, gain: float, sd: float, level: float
+) -> float:
+    """Noncentral t over strata of equal size, which differ by their carriers."""
     from scipy import stats
 
-    degrees = design.n_strata - 1
-    if degrees < 1:
+    assert design.n_orders is not None
+    K = design.n_strata
+    if K < 2:
         return 0.0
-    z = z_score(design, effect, sd)
-    quantile = float(stats.t.isf(level, degrees))
+    own = between = mean = 0.0
+    for kind in design.kinds:
+        n_boundaries, kept = kind.size - 1, _kept(kind)
+        carriers = n_boundaries * gain**2 * (share - share**2)
+        noise = kind.noise * sd**2
+        other = carriers * kept * (1 - kept)
+        own += kind.count * (noise + (noise + other) / design.n_orders) / K
+        between += kind.count * carriers * (1 - kept) ** 2 / K
+        mean += kind.count * gain * share * kind.gain / K
+    quantile = float(stats.t.isf(level, K - 1)) * math.sqrt(1 + between / own)
+    z = mean * math.sqrt(K / own)
     # Far out the noncentral law is not computed to any accuracy, nor is it needed.
     if z > quantile + 12:
         return 1.0
-    return float(stats.nct.sf(quantile, degrees, z))
+    return float(stats.nct.sf(quantile, K - 1, z))

@@ -28,13 +28,6 @@ def stratum_size(
     A function of the unordered file alone. Packing examples greedily in file
     order would depend on the order under test, and the test would not be exact.
 
-    Args:
-        n_examples: Examples in the file, at least 2.
-        n_ids: Ids of all examples together, separators included.
-        context: Tokens that the model reads at once.
-        n_orders: m, random orders per stratum.
-        limit: The method's own upper limit, if it has one.
-
     Returns:
         The size, at least 2.
     """

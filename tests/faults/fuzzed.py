@@ -38,8 +38,8 @@ from jaxcontam.methods.replication.prompts import load_prompts
 from jaxcontam.methods.replication.recorded import read_recorded
 from jaxcontam.report.texts import read_text_rows
 from jaxcontam.scoring.api.answers import read_reply
-from jaxcontam.scoring.api.errors import ApiError, RefusedError
 from jaxcontam.scoring.api.logprobs import Way, read_prompt_scores
+from jaxcontam.scoring.api.request import ApiError, RefusedError
 from tests.faults.folders import allowed, contents
 from tests.faults.fuzzed_words import FLAG_VALUES, parse_words, words_with
 from tests.faults.mutations import as_json, changed, damaged, damaged_json

@@ -8,10 +8,9 @@ Dimension key
 import numpy as np
 
 from jaxcontam.results.membership import OperatingPoint
-from jaxcontam.stats.bootstrap import bootstrap, tpr_statistic
+from jaxcontam.stats.bootstrap import bootstrap, few_tpr_interval, tpr_statistic
 from jaxcontam.stats.roc import Clusters, Convention, tpr_at_fpr
 from jaxcontam.stats.shares import wilson_interval
-from jaxcontam.stats.tpr_interval import few_tpr_interval
 
 # With fewer expected false positives than these, bootstrap intervals of 95 % held the
 # true rate in 79 to 90 % of simulated samples; from here on in 92 % and more.

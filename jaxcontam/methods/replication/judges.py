@@ -6,8 +6,7 @@ from typing import Literal
 
 from jaxcontam.methods.replication.partition import ALPHA, LEVEL
 from jaxcontam.results.replication import JudgeResult, ReplicationVerdict
-from jaxcontam.stats.shares import wilson_interval
-from jaxcontam.stats.two_rates import rate_test
+from jaxcontam.stats.shares import rate_test, wilson_interval
 
 Judgement = Literal["exact", "near", "no"]
 """An exact copy of the reference, a near-exact one, or none."""

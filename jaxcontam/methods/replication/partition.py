@@ -7,8 +7,11 @@ Dimension key
 import numpy as np
 
 from jaxcontam.results.replication import OverlapResult, ReplicationVerdict
-from jaxcontam.stats.pair_bootstrap import paired_bootstrap_p, unpaired_bootstrap_p
-from jaxcontam.stats.sign_flip import sign_flip_test
+from jaxcontam.stats.paired import (
+    paired_bootstrap_p,
+    sign_flip_test,
+    unpaired_bootstrap_p,
+)
 
 ALPHA = 0.05
 """Level of the paper's tests, and of the word `suspected`."""

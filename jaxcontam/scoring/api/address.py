@@ -94,9 +94,6 @@ def _shown(words: str) -> str:
 def key_from_environment(variable: str = KEY_VARIABLE) -> str | None:
     """The key, or None where the server needs none.
 
-    Args:
-        variable: Name of the environment variable.
-
     Raises:
         InputError: If it holds what no header can; says not what.
     """

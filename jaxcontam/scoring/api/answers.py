@@ -12,8 +12,8 @@ from typing import Any
 
 from jaxcontam.scoring.api.address import KEY_VARIABLE
 from jaxcontam.scoring.api.budget import most_values
-from jaxcontam.scoring.api.errors import ApiError, RefusedError
-from jaxcontam.scoring.api.faults import Fault, without_key
+from jaxcontam.scoring.api.policy import Fault, without_key
+from jaxcontam.scoring.api.request import ApiError, RefusedError
 
 Answer = dict[str, Any]
 """A JSON object of the protocol with one choice."""
@@ -53,17 +53,7 @@ def read_reply(
     key_variable: str = KEY_VARIABLE,
     now: float,
 ) -> Answer | Fault:
-    """Read a reply that arrived whole.
-
-    Args:
-        url: The server's URL, for errors.
-        body: The request.
-        status: HTTP status.
-        headers: By lower-case name.
-        data: The reply's body.
-        api_key: Removed from the result, since servers may repeat it.
-        key_variable: Environment variable of the key, for hints.
-        now: Seconds since 1970, for a date in Retry-After.
+    """Read a reply that arrived whole; headers by lower-case name, now since 1970.
 
     Raises:
         RefusedError: If the server refuses this request and maybe not others.

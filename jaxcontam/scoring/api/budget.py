@@ -1,8 +1,9 @@
-"""Token usage and cost of requests, and a spending limit that none may exceed."""
+"""Settings of a served model; usage and cost of requests, and a spending limit."""
 
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from jaxcontam.errors import InputError
@@ -108,9 +109,6 @@ class Spending:
     def hold(self, most: Usage) -> bool:
         """Reserve a request's bound; False means wait for requests in flight.
 
-        Args:
-            most: Upper bound of the request's usage.
-
         Raises:
             InputError: If it would exceed the limit even if those used nothing.
         """
@@ -139,10 +137,6 @@ def most_usage(body: Body, *, is_bounded: bool = True) -> Usage:
     """Upper bound of one request's usage.
 
     A text has at most as many tokens as bytes, plus one at its beginning.
-
-    Args:
-        body: The request.
-        is_bounded: Whether the answer's tokens must be bounded.
 
     Raises:
         AssertionError: If nothing bounds the answer.
@@ -240,3 +234,44 @@ def _prompt_tokens(
     if isinstance(prompt, str):
         return total + of_text(prompt)
     return total + sum(map(len, prompt))
+
+
+CONCURRENCY = 8
+"""Requests that are under way at once unless the user says otherwise."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ApiOptions:
+    """Settings of a served model.
+
+    Attributes:
+        tokenizer: Folder with the model's tokenizer.json, whose ids are sent; None
+            sends text, and the server's own tokens are scored.
+        context: Tokens of a request at most, or characters without a tokenizer; None
+            takes a default.
+        concurrency: Requests that are under way at once.
+        budget: Most that the run may cost, in the currency of the prices; None is no
+            limit.
+        price_in: Price of a million prompt tokens.
+        price_out: Price of a million tokens that the model writes.
+    """
+
+    tokenizer: Path | None = None
+    context: int | None = None
+    concurrency: int = CONCURRENCY
+    budget: float | None = None
+    price_in: float | None = None
+    price_out: float | None = None
+
+    @property
+    def limits(self) -> Budget:
+        """Budget and prices.
+
+        Raises:
+            InputError: If a number is out of its range, or a budget has no prices.
+        """
+        return Budget(
+            max_cost=self.budget,
+            price_in=self.price_in or 0.0,
+            price_out=self.price_out or 0.0,
+        )

@@ -12,8 +12,7 @@ from typing import Any
 from jaxcontam.progress import Progress
 from jaxcontam.scoring.api.answers import Answer
 from jaxcontam.scoring.api.client import ApiClient
-from jaxcontam.scoring.api.errors import ApiError, RefusedError
-from jaxcontam.scoring.api.request import Body
+from jaxcontam.scoring.api.request import ApiError, Body, RefusedError
 from jaxcontam.scoring.completer import Completion
 
 PATH = "/chat/completions"
@@ -70,15 +69,6 @@ class ChatCompleter:
         progress: Progress | None = None,
     ) -> list[tuple[Completion, ...]]:
         """As `Completer.complete`; one request a sample.
-
-        Args:
-            prompts: Each is the one message of a user.
-            max_tokens: None leaves it to the server.
-            temperature: 0 takes the likeliest tokens, as far as servers are exact.
-            n_samples: Answers to each prompt, each from its own seed.
-            seed: See `answer_seed`.
-            stop: See `Completer`.
-            progress: Receives answers done and in total.
 
         Raises:
             ApiError: If the server refuses everything, keeps failing, or gives the
@@ -229,12 +219,7 @@ class ChatCompleter:
 
 
 def answer_seed(seed: int, sample: int) -> int:
-    """The seed of a sample, in [0, 2**31): samples of near seeds have none in common.
-
-    Args:
-        seed: The run's seed.
-        sample: From 0. Equal for all prompts, because a request holds its prompt.
-    """
+    """The seed of a sample, in [0, 2**31); near seeds share none."""
     digest = hashlib.sha256(f"{seed} {sample}".encode()).digest()
     return int.from_bytes(digest[:4], "big") & 0x7FFFFFFF
 

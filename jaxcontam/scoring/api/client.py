@@ -24,8 +24,7 @@ from jaxcontam.progress import Progress
 from jaxcontam.scoring.api.address import KEY_VARIABLE, ApiModel
 from jaxcontam.scoring.api.answers import Answer
 from jaxcontam.scoring.api.budget import Budget, Spending
-from jaxcontam.scoring.api.errors import RefusedError
-from jaxcontam.scoring.api.request import Body, request_key
+from jaxcontam.scoring.api.request import Body, RefusedError, request_key
 from jaxcontam.scoring.api.sender import Sender, StoppedError
 
 _T = TypeVar("_T")

@@ -88,11 +88,6 @@ def read_prompt_scores(
 ) -> PromptScores:
     """Take the prompt's log-probabilities out of an answer.
 
-    Args:
-        answer: The server's answer.
-        way: How it was asked.
-        prompt: What was sent.
-
     Raises:
         ValueError: If there is not one finite number for each token; says where.
     """

@@ -27,10 +27,8 @@ from jaxcontam.scoring.api.budget import (
     most_usage,
     used_by,
 )
-from jaxcontam.scoring.api.errors import ApiError
-from jaxcontam.scoring.api.faults import Fault, read_failure
-from jaxcontam.scoring.api.policy import Policy
-from jaxcontam.scoring.api.request import Body
+from jaxcontam.scoring.api.policy import Fault, Policy, read_failure
+from jaxcontam.scoring.api.request import ApiError, Body
 from jaxcontam.terminal import visible
 
 _CONNECT_SECONDS = 10.0

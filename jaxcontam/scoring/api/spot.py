@@ -15,10 +15,9 @@ import numpy as np
 
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.client import ApiClient
-from jaxcontam.scoring.api.errors import RefusedError
 from jaxcontam.scoring.api.logprobs import PATH, Prompt, PromptScores, Way
-from jaxcontam.scoring.api.probe import check_compared
-from jaxcontam.scoring.api.witness import ANEW, MEAN_WITHIN
+from jaxcontam.scoring.api.probe import ANEW, MEAN_WITHIN, check_compared
+from jaxcontam.scoring.api.request import RefusedError
 from jaxcontam.scoring.api.written import written_and_read
 
 if TYPE_CHECKING:
@@ -49,14 +48,7 @@ class SpotChecks:
         tokenizer: "Tokenizer | None",
         rng: random.Random | None = None,
     ):
-        """Nothing is sent yet.
-
-        Args:
-            client: Entered.
-            way: How the server gives log-probabilities.
-            tokenizer: The model's, where prompts are ids.
-            rng: Draws rows and places; by default nobody can foresee them.
-        """
+        """Nothing is sent yet."""
         self.n_again, self.n_compared, self.difference = 0, 0, 0.0
         self._client, self._way, self._tokenizer = client, way, tokenizer
         self._rng = rng or random.SystemRandom()
@@ -86,10 +78,6 @@ class SpotChecks:
         self, prompts: Sequence[Prompt], scores: Sequence[PromptScores]
     ) -> list[PromptScores]:
         """Compare repeats with first answers, and give those of the prompts.
-
-        Args:
-            prompts: A block.
-            scores: Of its prompts, then of its repeats.
 
         Raises:
             InputError: If they cannot be of one model; says by how much they differ.

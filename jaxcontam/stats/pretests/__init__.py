@@ -13,7 +13,7 @@ from jaxcontam.stats.pretests.battery import (
 from jaxcontam.stats.pretests.blind import blind_pretests
 from jaxcontam.stats.pretests.copying import blind_matrices
 from jaxcontam.stats.pretests.fields import columns
-from jaxcontam.stats.pretests.gate import gate
+from jaxcontam.stats.pretests.null import gate
 
 __all__ = [
     "blind_matrices",

@@ -18,10 +18,11 @@ from jaxcontam.stats.pretests.blind import blind_pretests
 from jaxcontam.stats.pretests.checks import Check, checks_of, points_forward
 from jaxcontam.stats.pretests.fields import texts_of_flags
 from jaxcontam.stats.pretests.forward import forward_pretests
-from jaxcontam.stats.pretests.gate import LEVEL, gate
 from jaxcontam.stats.pretests.learned import learned_direction
 from jaxcontam.stats.pretests.null import (
+    LEVEL,
     draw_orders,
+    gate,
     null_distributions,
     permutation_p,
     run_starts,

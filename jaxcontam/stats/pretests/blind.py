@@ -27,8 +27,7 @@ from jaxcontam.stats.pretests.attraction import (
     two_sided_p,
 )
 from jaxcontam.stats.pretests.copying import KINDS, Kind, matrices_of, read_tokens
-from jaxcontam.stats.pretests.gate import gate
-from jaxcontam.stats.pretests.null import joined_runs, value_codes
+from jaxcontam.stats.pretests.null import gate, joined_runs, value_codes
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE
 
 # Fewer strata than this have fewer rows each where only their signs count.

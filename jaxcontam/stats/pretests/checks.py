@@ -1,13 +1,20 @@
-"""What is looked at: the checks that a file's texts and fields call for."""
+"""What is looked at: the checks that a file's texts and fields call for.
+
+Dimension key
+    N  examples
+    S  neighbours, S = N - 1
+    R  orders
+"""
 
 import dataclasses
 import functools
+import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from jaxcontam.stats.pretests import series, similarity
+from jaxcontam.stats.pretests import similarity
 from jaxcontam.stats.pretests.attraction import STRATUM
 from jaxcontam.stats.pretests.fields import (
     Field,
@@ -20,6 +27,70 @@ from jaxcontam.stats.pretests.fields import (
     without,
 )
 from jaxcontam.stats.pretests.null import Statistic, value_codes
+
+
+def centred_ranks(values: Sequence[float] | np.ndarray) -> np.ndarray:
+    """`ranks_N`: mid-ranks less their mean; 0 where the value is missing (nan)."""
+    from scipy.stats import rankdata
+
+    values_N = np.asarray(values, np.float64)
+    there_N = ~np.isnan(values_N)
+    ranks_N = np.zeros(len(values_N))
+    if there_N.any():
+        ranks = rankdata(values_N[there_N])
+        ranks_N[there_N] = ranks - ranks.mean()
+    return ranks_N
+
+
+def autocorrelation(ranks_N: np.ndarray) -> Statistic:
+    """Correlation of centred ranks with those of the next example."""
+    total = max(float(ranks_N @ ranks_N), 1e-300)
+
+    def statistic(orders_RN: np.ndarray) -> np.ndarray:
+        values_RN = ranks_N[orders_RN]
+        return np.einsum("rn,rn->r", values_RN[:, :-1], values_RN[:, 1:]) / total
+
+    return statistic
+
+
+def trend(ranks_N: np.ndarray) -> Statistic:
+    """Spearman's rho of centred ranks with the place in the file."""
+    place_N = np.arange(len(ranks_N)) - (len(ranks_N) - 1) / 2
+    scale = math.sqrt(max(float(place_N @ place_N) * float(ranks_N @ ranks_N), 1e-300))
+    return lambda orders_RN: ranks_N[orders_RN] @ place_N / scale
+
+
+def steps(values: Sequence[float] | np.ndarray) -> Statistic:
+    """Steps up less steps down between neighbours; missing values (nan) take none.
+
+    Unlike a trend it sees an order that starts again and again, such as the turns of
+    many dialogues; read backwards it changes its sign.
+    """
+    from scipy.stats import rankdata
+
+    # Ranks, since float32 is quick to move and large ids would collide in it.
+    ranks = rankdata(values, "dense", nan_policy="omit")
+    ranks_N = np.asarray(ranks, np.float32)
+
+    def statistic(orders_RN: np.ndarray) -> np.ndarray:
+        values_RN = ranks_N[orders_RN]
+        left, right = values_RN[:, :-1], values_RN[:, 1:]
+        ups = np.count_nonzero(right > left, axis=1)
+        return (ups - np.count_nonzero(right < left, axis=1)).astype(np.float64)
+
+    return statistic
+
+
+def equal_neighbours(codes_N: np.ndarray) -> Statistic:
+    """Number of examples whose next one has the same code."""
+
+    def statistic(orders_RN: np.ndarray) -> np.ndarray:
+        values_RN = codes_N[orders_RN]
+        same_RS = values_RN[:, :-1] == values_RN[:, 1:]
+        return np.count_nonzero(same_RS, axis=1).astype(np.float64)
+
+    return statistic
+
 
 # Statistics with a direction: reading the file backwards reverses them.
 # Neighbours that are alike are alike in both directions, and a file sorted by a label
@@ -85,11 +156,11 @@ def _checks_of_texts(
     texts: Sequence[str], fields: Sequence[Field], read: similarity.ReadWords
 ) -> Iterator[Check]:
     lengths = [len(text) for text in texts]
-    length_rank_N = series.centred_ranks(lengths)
-    yield Check("length_autocorrelation", series.autocorrelation(length_rank_N))
-    yield Check("length_trend", series.trend(length_rank_N))
-    yield Check("length_steps", series.steps(lengths))
-    yield Check("alphabetical_trend", series.trend(_alphabetical_ranks(texts)))
+    length_rank_N = centred_ranks(lengths)
+    yield Check("length_autocorrelation", autocorrelation(length_rank_N))
+    yield Check("length_trend", trend(length_rank_N))
+    yield Check("length_steps", steps(lengths))
+    yield Check("alphabetical_trend", trend(_alphabetical_ranks(texts)))
     numbers_N = first_numbers(texts)
     if numbers_N is not None and not _stand_in_a_field(numbers_N, fields):
         yield from _checks_of_numbers("", numbers_N)
@@ -141,20 +212,20 @@ def _checks_of_fields(fields: Sequence[Field]) -> Iterator[Check]:
             yield from _checks_of_numbers(f":{field.name}", order_N, remedy=less)
         else:
             ranks_N = _alphabetical_ranks([str(value) for value in field.values])
-            yield Check(f"alphabetical_trend:{field.name}", series.trend(ranks_N))
+            yield Check(f"alphabetical_trend:{field.name}", trend(ranks_N))
 
 
 def _checks_of_label(field: Field) -> Iterator[Check]:
     codes_N = value_codes(field.values)
     order_N = natural_order(field.values)
-    rank_N = series.centred_ranks(order_N)
+    rank_N = centred_ranks(order_N)
     found = {
-        "equal_neighbours": series.equal_neighbours(codes_N),
-        "label_trend": series.trend(rank_N),
+        "equal_neighbours": equal_neighbours(codes_N),
+        "label_trend": trend(rank_N),
     }
     if _has_an_order(field):
-        found["label_autocorrelation"] = series.autocorrelation(rank_N)
-        found["label_steps"] = series.steps(order_N)
+        found["label_autocorrelation"] = autocorrelation(rank_N)
+        found["label_steps"] = steps(order_N)
     strata = shlex.join(["--group-field", field.name])
     for kind, statistic in found.items():
         counts = kind == "equal_neighbours"
@@ -164,14 +235,14 @@ def _checks_of_label(field: Field) -> Iterator[Check]:
 def _checks_of_numbers(
     suffix: str, numbers_N: np.ndarray, remedy: str = ""
 ) -> Iterator[Check]:
-    ranks_N = series.centred_ranks(numbers_N)
-    yield Check(f"number_trend{suffix}", series.trend(ranks_N), remedy=remedy)
-    yield Check(f"number_steps{suffix}", series.steps(numbers_N), remedy=remedy)
+    ranks_N = centred_ranks(numbers_N)
+    yield Check(f"number_trend{suffix}", trend(ranks_N), remedy=remedy)
+    yield Check(f"number_steps{suffix}", steps(numbers_N), remedy=remedy)
 
 
 def _gathered(name: str, codes_N: np.ndarray, remedy: str = "") -> Check:
     """More equal neighbours than chance gives; scattered ones are no fault."""
-    statistic = series.equal_neighbours(codes_N)
+    statistic = equal_neighbours(codes_N)
     return Check(name, statistic, two_sided=False, counts=True, remedy=remedy)
 
 
@@ -195,4 +266,4 @@ def _stand_in_a_field(numbers_N: np.ndarray, fields: Sequence[Field]) -> bool:
 
 def _alphabetical_ranks(texts: Sequence[str]) -> np.ndarray:
     rank = {text: i for i, text in enumerate(sorted(set(texts)))}
-    return series.centred_ranks([rank[text] for text in texts])
+    return centred_ranks([rank[text] for text in texts])

@@ -37,10 +37,10 @@ from jaxcontam.stats.pretests.attraction import (
     law_of_best,
     two_sided_p,
 )
-from jaxcontam.stats.pretests.gate import gate
 from jaxcontam.stats.pretests.marks import numbers_by_place, scales
 from jaxcontam.stats.pretests.null import (
     ends_of,
+    gate,
     joined_runs,
     neighbour_pairs,
     value_codes,
@@ -92,13 +92,6 @@ def forward_pretests(
     - `forward_translations`: so is a row in another script or language.
 
     Each is the best of several statistics, two-sided, by max-T over shared signs.
-
-    Args:
-        texts: Rows in published order.
-        groups: Compare rows of equal value only.
-        blocks: Take runs of equal value as rows.
-        seed: Seeds the drawn signs.
-        read: Reads words.
 
     Returns:
         Directional rows that pass or not by Holm over these alone; see `gate`.

@@ -85,14 +85,6 @@ def learned_direction(
     what happens once: an effect after its cause, events by their dates. Fewer than some
     60 rows teach no rule: p is at least two in 2 ** K.
 
-    Args:
-        texts: Rows in published order; of long ones both ends are read.
-        groups: Compare rows of equal value only.
-        blocks: Take runs of equal value as rows.
-        n_checks: Checks of the battery, which Holm corrects for.
-        seed: Seeds the drawn signs.
-        read: Reads words.
-
     Returns:
         A directional row, one-sided; its statistic is the best one's standard score.
 
@@ -187,14 +179,7 @@ def _agreement(
     right_P: np.ndarray,
     stratum_P: np.ndarray,
 ) -> np.ndarray:
-    """(K, K) float32, half of <phi_k, phi_l> of the strata; 0 on the diagonal.
-
-    Args:
-        vectors_NV: Unit rows of the file.
-        left_P: First row of each pair of neighbours.
-        right_P: The row after it.
-        stratum_P: Its stratum, ascending.
-    """
+    """(K, K) float32, half of <phi_k, phi_l> of the strata; 0 on the diagonal."""
     rows_C = np.unique(np.concatenate([left_P, right_P]))
     cosines_CC = cosines(_in_use(vectors_NV[rows_C]))
     a_P, b_P = np.searchsorted(rows_C, left_P), np.searchsorted(rows_C, right_P)

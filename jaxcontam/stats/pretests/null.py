@@ -1,4 +1,4 @@
-"""Seeded random orders of a file, block by block, and p-values against them.
+"""Seeded random orders of a file, p-values against them, and which of them reject.
 
 Dimension key
     N  examples
@@ -6,10 +6,13 @@ Dimension key
     B  blocks that move as wholes
 """
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from jaxcontam.results import Pretest
+from jaxcontam.stats.multiple import holm
 from jaxcontam.stats.randomisation import SMALLEST_P
 from jaxcontam.stats.strata import split_strata
 
@@ -183,3 +186,23 @@ def ends_of(text: str) -> str:
     if len(text) <= 2 * _CHARACTERS:
         return text
     return f"{text[:_CHARACTERS]}\n{text[-_CHARACTERS:]}"
+
+
+LEVEL = 0.01
+"""Familywise level of the battery."""
+
+
+def gate(pretests: Sequence[Pretest]) -> tuple[Pretest, ...]:
+    """The same checks, passed or not at the familywise `LEVEL`.
+
+    Args:
+        pretests: Checks of one file. What is not applicable always passes and is no
+            test to correct for.
+    """
+    counted = [i for i, test in enumerate(pretests) if test.applicable]
+    adjusted = holm(np.array([pretests[i].p_value for i in counted], np.float64))
+    failed = {i for i, p in zip(counted, adjusted.tolist(), strict=True) if p <= LEVEL}
+    return tuple(
+        dataclasses.replace(test, passed=i not in failed)
+        for i, test in enumerate(pretests)
+    )

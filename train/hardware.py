@@ -22,23 +22,29 @@ _HALF_NAMES = ("a100-40", "a100-80")
 _ALSO = {"v5litepod": "v5e", "a100": "a100-80"}
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Chip:
     """Datasheet of one accelerator.
 
     Attributes:
         name: Prefix of machine names.
         peak_tflops: bfloat16 products accumulated in float32, 10^12 operations/s.
-        memory_bytes: Device memory.
+        memory_gib: Device memory.
+        topologies: TPU slices on offer, as XLA names them.
         name_counts: Units in a machine's name that make one chip.
-        slices: TPU slices that exist: number of chips -> topology as XLA names it.
     """
 
     name: str
     peak_tflops: float
-    memory_bytes: int
+    memory_gib: int
+    topologies: str = ""
     name_counts: int = 1
-    slices: Mapping[int, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def slices(self) -> Mapping[int, str]:
+        """Number of chips -> topology; empty for GPUs."""
+        words = self.topologies.split()
+        return {math.prod(map(int, word.split("x"))): word for word in words}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,39 +62,20 @@ class Machine:
         return None if shape is None else f"{self.chip.name}:{shape}"
 
 
-_GIB = 1 << 30
-
-
-def _tpu(name: str, tflops: float, gib: int, sides: str, *, cores: int = 1) -> Chip:
-    slices = {math.prod(map(int, word.split("x"))): word for word in sides.split()}
-    return Chip(
-        name=name,
-        peak_tflops=tflops,
-        memory_bytes=gib * _GIB,
-        name_counts=cores,
-        slices=slices,
-    )
-
-
-def _gpu(name: str, tflops: float, gib: int) -> Chip:
-    return Chip(name=name, peak_tflops=tflops, memory_bytes=gib * _GIB)
-
-
-# Topologies of the slices on offer.
 _TORUS_2D = "1x1 2x2 2x4 4x4 4x8 8x8 8x16 16x16"
 _TORUS_3D = "2x2x1 2x2x2 2x2x4 2x4x4 4x4x4 4x4x8 4x8x8 8x8x8 8x8x16"
 
 CHIPS: Mapping[str, Chip] = {
     chip.name: chip
     for chip in (
-        _tpu("v4", 275, 32, _TORUS_3D, cores=2),
-        _tpu("v5e", 197, 16, _TORUS_2D),
-        _tpu("v5p", 459, 95, _TORUS_3D, cores=2),
-        _tpu("v6e", 918, 32, _TORUS_2D),
-        _gpu("a100-40", 312, 40),
-        _gpu("a100-80", 312, 80),
-        _gpu("h100", 989, 80),
-        _gpu("h200", 989, 141),
+        Chip("v4", 275, 32, _TORUS_3D, 2),
+        Chip("v5e", 197, 16, _TORUS_2D),
+        Chip("v5p", 459, 95, _TORUS_3D, 2),
+        Chip("v6e", 918, 32, _TORUS_2D),
+        Chip("a100-40", 312, 40),
+        Chip("a100-80", 312, 80),
+        Chip("h100", 989, 80),
+        Chip("h200", 989, 141),
     )
 }
 
@@ -110,8 +97,7 @@ def machine(name: str) -> Machine:
         error = unknown_name("hardware", name, CHIPS)
         hint = f"{error.hint}; each with its number, such as v4-8 or h100-8"
         raise InputError(str(error), hint=hint)
-    chip = CHIPS[kind]
-    number = int(found[2])
+    chip, number = CHIPS[kind], int(found[2])
     n_chips, rest = divmod(number, chip.name_counts)
     if number < 1 or rest or (chip.slices and n_chips not in chip.slices):
         sizes = [f"{kind}-{n * chip.name_counts}" for n in chip.slices] or [f"{kind}-1"]

@@ -1,4 +1,4 @@
-"""The training step, traced and compiled for devices that are absent.
+"""Memory of a training step, compiled for devices that are absent.
 
 Virtual CPU devices stand for any hardware. Where libtpu is installed, the TPU compiler
 is asked instead; it needs no TPU. Nothing is allocated.
@@ -16,6 +16,7 @@ import jax
 from flax import nnx
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 
+from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.sharding import DATA_AXIS, MODEL_AXIS, ROWS
 from jaxcontam.scoring.mesh import MeshShape, device_mesh
@@ -89,26 +90,18 @@ def absent_devices(slice_name: str | None) -> Sequence[Any]:
 def compiled_memory(
     preset: Preset, model: int, devices: Sequence[Any]
 ) -> CompiledMemory:
-    """Compile the step as a run makes it, and read the compiler's memory analysis.
-
-    Args:
-        preset: Model, rows and precision.
-        model: Devices that share a copy of the weights.
-        devices: All devices of the mesh.
-    """
-    begun = time.monotonic()
+    """Compile the step as a run makes it, and read the compiler's memory analysis."""
+    begun, compiler = time.monotonic(), devices[0].platform
+    memory = refused = None
     with jax.default_device(devices[0]):  # attention chooses its kernel by it
         mesh = device_mesh(MeshShape(model=model), devices)
         lowered = _traced_step(preset, mesh).lower()
-    compiler = devices[0].platform
     try:
         memory = lowered.compile().memory_analysis()
     except jax.errors.JaxRuntimeError as e:
         if "RESOURCE_EXHAUSTED" not in str(e):
             raise
-        memory, refused = None, str(e).splitlines()[0]
-    else:
-        refused = None
+        refused = str(e).splitlines()[0]
     return CompiledMemory(
         compiler=compiler,
         argument_bytes=0 if memory is None else memory.argument_size_in_bytes,
@@ -132,30 +125,35 @@ def state_bytes(preset: Preset, model: int) -> int:
     Raises:
         InputError: If `model` devices cannot share the weights.
     """
+    mesh: Any = AbstractMesh((1, model), (DATA_AXIS, MODEL_AXIS), (AxisType.Auto,) * 2)
     shapes = abstract_params(preset.decoder)
-    shardings = param_shardings(shapes, abstract_mesh(1, model))
     n_weights = jax.tree.map(
         lambda leaf, sharding: math.prod(sharding.shard_shape(leaf.shape)),
         shapes,
-        shardings,
+        param_shardings(shapes, mesh),
     )
     return 4 * _FLOAT * sum(jax.tree.leaves(n_weights))
 
 
-def abstract_mesh(data: int, model: int) -> Any:
-    """A mesh without devices."""
-    axes = (DATA_AXIS, MODEL_AXIS)
-    return AbstractMesh((data, model), axes, (AxisType.Auto,) * 2)
+def divides(preset: Preset, model: int) -> bool:
+    """Whether `model` devices can share the weights."""
+    try:
+        state_bytes(preset, model)
+    except InputError:
+        return False
+    return True
 
 
 def _traced_step(preset: Preset, mesh: Any) -> Any:
-    """The step as a run jits it, traced for a concrete or an abstract mesh."""
+    """The step as a run jits it."""
     decoder = nnx.eval_shape(lambda: Decoder(preset.decoder, rngs=nnx.Rngs(0)))
     graphdef, shapes = nnx.split(decoder)
     optimizer = adamw(preset.peak_rate, _N_STEPS, shapes, schedule=preset.schedule)
     rows = jax.ShapeDtypeStruct((preset.batch_rows, preset.context + 1), "int32")
     arguments = jax.tree.map(
-        _placed,
+        lambda leaf, sharding: jax.ShapeDtypeStruct(
+            leaf.shape, leaf.dtype, sharding=sharding
+        ),
         (shapes, jax.eval_shape(optimizer.init, shapes), rows),
         (
             param_shardings(shapes, mesh),
@@ -165,7 +163,3 @@ def _traced_step(preset: Preset, mesh: Any) -> Any:
     )
     _, update = compiled_step(graphdef, preset, _N_STEPS, mesh)
     return update.trace(*arguments)
-
-
-def _placed(leaf: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)

@@ -1,1 +1,0 @@
-"""What a training run would need: memory, time and chip-hours."""
