@@ -12,17 +12,22 @@ import pytest
 
 from jaxcontam.errors import InputError
 from jaxcontam.methods import SCORES, score_method
-from jaxcontam.methods.membership.con_recall import con_recall
-from jaxcontam.methods.membership.dc_pdd import dc_pdd
 from jaxcontam.methods.membership.frequencies import token_frequencies
-from jaxcontam.methods.membership.gap_k import gap_k
-from jaxcontam.methods.membership.min_k import METHOD as MIN_K
-from jaxcontam.methods.membership.min_k import min_k, min_k_at, n_lowest
-from jaxcontam.methods.membership.min_k_pp import min_k_pp, min_k_pp_at
 from jaxcontam.methods.membership.plan import Inputs, score_texts
 from jaxcontam.methods.membership.score import ScoredText
-from jaxcontam.methods.membership.surp import surp
 from jaxcontam.methods.membership.text_model import text_model
+from jaxcontam.methods.membership.text_scores import con_recall
+from jaxcontam.methods.membership.token_scores import (
+    MIN_K,
+    dc_pdd,
+    gap_k,
+    min_k,
+    min_k_at,
+    min_k_pp,
+    min_k_pp_at,
+    n_lowest,
+    surp,
+)
 from jaxcontam.scoring.kernel import target_scores
 from tests.membership_model import (
     MEMBERS,

@@ -1,4 +1,4 @@
-"""Detection methods: one module each, one row each in `METHODS`."""
+"""Detection methods, one row each in `METHODS`."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,21 +18,7 @@ from jaxcontam.methods import (
     two_min,
     variants,
 )
-from jaxcontam.methods.membership import (
-    compression,
-    con_recall,
-    dc_pdd,
-    gap_k,
-    gradient_norm,
-    loss,
-    lowercase,
-    min_k,
-    min_k_pp,
-    neighbourhood,
-    recall,
-    reference,
-    surp,
-)
+from jaxcontam.methods.membership import text_scores, token_scores
 from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.methods.method import TestMethod
 from jaxcontam.methods.plugins import own_methods
@@ -58,19 +44,19 @@ _HERE: Mapping[str, TestMethod | VersionMethod | CombinedMethod | ScoreMethod] =
         variants.METHOD,
         canary.METHOD,
         canary.ALONE,
-        min_k.METHOD,
-        min_k_pp.METHOD,
-        loss.METHOD,
-        compression.METHOD,
-        surp.METHOD,
-        gap_k.METHOD,
-        dc_pdd.METHOD,
-        lowercase.METHOD,
-        neighbourhood.METHOD,
-        reference.METHOD,
-        recall.METHOD,
-        con_recall.METHOD,
-        gradient_norm.METHOD,
+        token_scores.MIN_K,
+        token_scores.MIN_K_PP,
+        text_scores.LOSS,
+        text_scores.ZLIB,
+        token_scores.SURP,
+        token_scores.GAP_K,
+        token_scores.DC_PDD,
+        text_scores.LOWERCASE,
+        text_scores.NEIGHBOURHOOD,
+        text_scores.REFERENCE,
+        text_scores.RECALL,
+        text_scores.CON_RECALL,
+        text_scores.GRADIENT_NORM,
     )
 }
 
@@ -107,10 +93,9 @@ def score_method(name: str) -> ScoreMethod:
     if name in SCORES:
         return SCORES[name]
     kind, _, percent = name.rpartition("_")
-    make = {"min_k": min_k.min_k_at, "min_k_pp": min_k_pp.min_k_pp_at}.get(kind)
     try:
-        if make is not None and 0 < float(percent) <= 100:
-            return make(float(percent) / 100)
+        if kind in token_scores.AT_K and 0 < float(percent) <= 100:
+            return token_scores.AT_K[kind](float(percent) / 100)
     except ValueError:
         pass
     raise unknown_name("score", name, SCORES)

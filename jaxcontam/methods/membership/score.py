@@ -13,9 +13,6 @@ import numpy as np
 
 from jaxcontam.results.terms import MethodRow
 
-LEAST_LOSS = 1e-6
-"""Nats a token: what float32 resolves of a log-probability near 0, some units over."""
-
 Reading = Literal[
     "moments",
     "lowercase",
@@ -113,17 +110,3 @@ def moments_of(text: ScoredText) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         part.astype(np.float64) for part in (text.means, text.variances, text.tops)
     )
     return means_T, variances_T, tops_T
-
-
-def at_least_loss(mean: float) -> float:
-    """A mean log-probability, as if no text were known better than `LEAST_LOSS`."""
-    return min(mean, -LEAST_LOSS)
-
-
-def ratio(numerator: float, text: ScoredText) -> float:
-    """A number over a text's mean log-probability.
-
-    A text that the model knows by heart has a mean of 0 after rounding; it counts as
-    `LEAST_LOSS`, so that its ratio is large and finite.
-    """
-    return numerator / at_least_loss(text.mean_logprob)

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxcontam.methods.membership.documents import codes_of
-from jaxcontam.methods.membership.min_k import min_k_at
-from jaxcontam.methods.membership.min_k_pp import min_k_pp_at
 from jaxcontam.methods.membership.score import ScoreMethod
+from jaxcontam.methods.membership.token_scores import min_k_at, min_k_pp_at
 from jaxcontam.stats.roc import auc_delong
 
 FRACTIONS = (0.1, 0.2, 0.3, 0.4, 0.5)
