@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxcontam.analyses.membership_judging import Table
 from jaxcontam.data.benchmark import fingerprint
 from jaxcontam.data.books import MEMBER, NONMEMBER, TESTED, Book, snippets_of
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.books import Shelf, judge_books
+from jaxcontam.methods.membership.score import Scores
 from jaxcontam.results.books import BookRate, BookThreshold
 from jaxcontam.results.membership import BlindBaseline, ScoreResult
 
@@ -171,7 +171,7 @@ def judged_books(
     results = judge(
         "known books",
         fingerprint(known),
-        Table(tuple(names), values[known_N]),
+        Scores(tuple(names), values[known_N]),
         labels,
         texts=known,
         clusters=documents,

@@ -8,7 +8,6 @@ Dimension key
 """
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from jaxcontam.methods.membership.documents import (
     rows_of,
 )
 from jaxcontam.methods.membership.operating import operating_point
+from jaxcontam.methods.membership.score import Scores
 from jaxcontam.methods.membership.verdicts import reference_warnings, score_verdict
 from jaxcontam.results.membership import (
     N_PERMUTATIONS,
@@ -48,20 +48,6 @@ FEW_FALSE = 10
 _NO_BASELINE = (
     "no blind baseline was made: the texts alone may tell the labels apart",
 )
-
-
-class Scores(Protocol):
-    """A table of scores, such as `score_texts` gives."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The M scores."""
-        ...
-
-    @property
-    def values(self) -> np.ndarray:
-        """(N, M) float64, higher = member; a text without a score is a row of NaN."""
-        ...
 
 
 def judge(
@@ -112,7 +98,7 @@ def judge(
         ValueError: If lengths differ, `primary` is not in the table, or a text has
             some of its scores only.
     """
-    values_NM = np.asarray(table.values, np.float64)
+    values_NM = table.values
     labels_N = np.asarray(labels, bool)
     N = len(values_NM)
     if primary not in table.names:
@@ -215,7 +201,7 @@ def score_pictures(table: Scores, labels: np.ndarray) -> tuple[ScorePicture, ...
         table: N texts, M scores.
         labels: (N,) bool, True = member.
     """
-    values_NM = np.asarray(table.values, np.float64)
+    values_NM = table.values
     scored_N = scored_texts(values_NM)
     is_member_N = np.asarray(labels, bool)
     pictures = []

@@ -11,7 +11,6 @@ text itself.
 
 Dimension key
     N  texts
-    M  scores
     T  scored tokens of a text
     V  vocabulary
 """
@@ -39,7 +38,12 @@ from jaxcontam.methods.membership.readings import (
     sequences_of,
     token_scores,
 )
-from jaxcontam.methods.membership.score import Reading, ScoredText, ScoreMethod
+from jaxcontam.methods.membership.score import (
+    Reading,
+    ScoredText,
+    ScoreMethod,
+    Scores,
+)
 from jaxcontam.methods.membership.text_model import TextModel
 from jaxcontam.progress import Progress, progress_after
 from jaxcontam.scoring.scorer import Scorer
@@ -71,26 +75,18 @@ class Inputs:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class ScoreTable:
-    """Scores of texts.
+class ScoreTable(Scores):
+    """Scores of texts, and what they cost.
 
     Attributes:
-        names: Names of the M scores, in the order asked.
-        values: (N, M) float64, higher = member; NaN in the rows of texts without a
-            scored token, and nowhere else.
         n_tokens: (N,) int64, scored tokens of each text.
         tokens_scored: Target tokens of all passes, those in the store among them.
         n_cached: Those whose scores the store held.
-        reference: (N, 2) float64, `fluency_of` each text under the reference model, NaN
-            where it has no token of it or the text has no score; None without one.
     """
 
-    names: tuple[str, ...]
-    values: np.ndarray
     n_tokens: np.ndarray
     tokens_scored: int
     n_cached: int
-    reference: np.ndarray | None = None
 
 
 def score_texts(

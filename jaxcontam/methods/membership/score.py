@@ -1,6 +1,8 @@
 """What a membership score reads of a text, and what a row of METHODS says of it.
 
 Dimension key
+    N  texts
+    M  scores
     T  scored tokens of a text
     R  rewrites of a text, such as its neighbours
 """
@@ -77,6 +79,48 @@ class ScoredText:
         """
         (value,) = self.rewrite(reading)
         return float(value)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """Scores of some texts.
+
+    Attributes:
+        names: The M scores, in the order asked.
+        values: (N, M) float64, higher = member; NaN in the rows of texts without a
+            scored token, and nowhere else.
+        reference: (N, 2) float64, `fluency_of` each text under a model that saw none of
+            them, NaN where it has no token of it or the text has no score; None without
+            such a model.
+    """
+
+    names: tuple[str, ...]
+    values: np.ndarray
+    reference: np.ndarray | None = None
+
+    def rows(self, chosen_N: np.ndarray) -> "Scores":
+        """The scores of some of the texts."""
+        reference = self.reference
+        return Scores(
+            self.names,
+            self.values[chosen_N],
+            None if reference is None else reference[chosen_N],
+        )
+
+    def among(self, chosen_N: np.ndarray) -> "Scores":
+        """These scores as those of the chosen ones among N texts, NaN elsewhere."""
+
+        def spread(rows: np.ndarray) -> np.ndarray:
+            whole = np.full((len(chosen_N), rows.shape[1]), np.nan)
+            whole[chosen_N] = rows
+            return whole
+
+        reference = self.reference
+        return Scores(
+            self.names,
+            spread(self.values),
+            None if reference is None else spread(reference),
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
