@@ -17,7 +17,7 @@ from jaxcontam.methods import (
     options,
     two_min,
 )
-from jaxcontam.methods.method import PairMethod
+from jaxcontam.methods.pair_method import PairMethod
 from jaxcontam.scoring.pair_plan import ALL_TOKENS
 from jaxcontam.verdict import MIN_EFFECT
 

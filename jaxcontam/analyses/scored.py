@@ -12,7 +12,7 @@ from jaxcontam.data.blocks import as_blocks, block_starts, encoded_blocks
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.methods import METHODS, direction, methods_to_score, two_min
-from jaxcontam.methods.method import PairMethod, TestMethod
+from jaxcontam.methods.method import TestMethod
 from jaxcontam.methods.options import PlannedOptions, options_result, plan_options
 from jaxcontam.methods.order_test import (
     NothingToPermuteError,
@@ -21,9 +21,9 @@ from jaxcontam.methods.order_test import (
     plan_test,
     score_test,
 )
+from jaxcontam.methods.pair_method import PairMethod
 from jaxcontam.methods.reference_model import reference_result
 from jaxcontam.methods.two_min import combined_results
-from jaxcontam.methods.version_method import VersionMethod
 from jaxcontam.progress import Progress, progress_after
 from jaxcontam.results import Evidence, ModelInfo, OrderResult
 from jaxcontam.scoring.shares import each_scored
@@ -74,7 +74,7 @@ def plan_audit(
             benchmark = as_blocks(benchmark, starts)
             encoded = encoded_blocks(encoded, starts)
         for method in methods:
-            if isinstance(method, VersionMethod):
+            if not isinstance(method, TestMethod):
                 assert items is not None
                 test = plan_options(
                     benchmark,

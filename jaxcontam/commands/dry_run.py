@@ -10,9 +10,9 @@ from jaxcontam.commands.plan import floor_text
 from jaxcontam.errors import InputError
 from jaxcontam.methods import direction
 from jaxcontam.methods.layouts import PairLayout
-from jaxcontam.methods.method import PairMethod, SequentialMethod
-from jaxcontam.methods.options import PlannedOptions
+from jaxcontam.methods.method import Planned
 from jaxcontam.methods.order_test import PlannedTest
+from jaxcontam.methods.pair_method import PairMethod
 from jaxcontam.methods.power_designs import scored_design
 from jaxcontam.progress import waiting_for
 from jaxcontam.report.table import bare_table
@@ -93,7 +93,7 @@ class Estimate:
 
 
 def dry_run(
-    planned: Sequence[PlannedTest | PlannedOptions],
+    planned: Sequence[Planned],
     scorer: SequenceScorer,
     *,
     names: Sequence[str],
@@ -127,7 +127,7 @@ def dry_run(
 
 
 def estimate_tests(
-    planned: Sequence[PlannedTest | PlannedOptions],
+    planned: Sequence[Planned],
     scorer: Scorer | RemoteScorer,
     *,
     names: Sequence[str] = (),
@@ -181,7 +181,7 @@ def estimate_tests(
     )
 
 
-def _free_estimate(test: PlannedTest | PlannedOptions) -> TestEstimate:
+def _free_estimate(test: Planned) -> TestEstimate:
     """What a test could find, at no cost."""
     mde_low, mde_high = _mde_range(test)
     return TestEstimate(
@@ -192,13 +192,13 @@ def _free_estimate(test: PlannedTest | PlannedOptions) -> TestEstimate:
         n_cached=0,
         store_kb=0.0,
         log10_p_floor=_log10_p_floor(test),
-        may_stop=isinstance(test.method, SequentialMethod),
+        may_stop=test.method.may_stop,
         mde_low=mde_low,
         mde_high=mde_high,
     )
 
 
-def _direction_of(test: PlannedTest | PlannedOptions) -> PlannedTest:
+def _direction_of(test: Planned) -> PlannedTest:
     """The direction test that is read from the pairs of another one."""
     assert isinstance(test, PlannedTest) and isinstance(test.layout, PairLayout)
     method = direction.METHOD
@@ -278,10 +278,10 @@ def print_estimate(found: Estimate, console: Terminal, *, as_json: bool) -> None
 
 
 def _mde_range(
-    test: PlannedTest | PlannedOptions,
+    test: Planned,
 ) -> tuple[float | None, float | None]:
     """Detectable effects at both ends of the spreads that were seen."""
-    if isinstance(test, PlannedOptions) or test.group_field is not None:
+    if not isinstance(test, PlannedTest) or test.group_field is not None:
         return None, None
     design = scored_design(
         test.method.name,
@@ -296,7 +296,7 @@ def _mde_range(
     return low, high
 
 
-def _log10_p_floor(test: PlannedTest | PlannedOptions) -> float | None:
+def _log10_p_floor(test: Planned) -> float | None:
     """The published order is best in every stratum, and nothing ties with it."""
     if test.method.validity != "exact":
         return None

@@ -9,8 +9,6 @@ from jaxcontam.methods import (
     direction,
     options,
     permutation,
-    permutation_besag_clifford,
-    permutation_sequential,
     reversal,
     sequential,
     sharded_t,
@@ -20,12 +18,10 @@ from jaxcontam.methods import (
 )
 from jaxcontam.methods.membership import text_scores, token_scores
 from jaxcontam.methods.membership.score import ScoreMethod
-from jaxcontam.methods.method import TestMethod
+from jaxcontam.methods.method import TestMethod, TestRow
 from jaxcontam.methods.plugins import own_methods
-from jaxcontam.methods.two_min import CombinedMethod
-from jaxcontam.methods.version_method import VersionMethod
 
-_HERE: Mapping[str, TestMethod | VersionMethod | CombinedMethod | ScoreMethod] = {
+_HERE: Mapping[str, TestRow | ScoreMethod] = {
     method.name: method
     for method in (
         direction.METHOD,
@@ -35,8 +31,8 @@ _HERE: Mapping[str, TestMethod | VersionMethod | CombinedMethod | ScoreMethod] =
         reversal.METHOD,
         permutation.METHOD,
         sequential.METHOD,
-        permutation_sequential.METHOD,
-        permutation_besag_clifford.METHOD,
+        permutation.SEQUENTIAL,
+        permutation.BESAG_CLIFFORD,
         adjacency.NORMAL,
         sharded_t.METHOD,
         sharded_t.RELEASED,
@@ -63,7 +59,7 @@ _HERE: Mapping[str, TestMethod | VersionMethod | CombinedMethod | ScoreMethod] =
 OWN: Mapping[str, TestMethod | ScoreMethod] = own_methods(_HERE)
 """Those of other packages."""
 
-METHODS: Mapping[str, TestMethod | VersionMethod | CombinedMethod | ScoreMethod] = {
+METHODS: Mapping[str, TestRow | ScoreMethod] = {
     **_HERE,
     **OWN,
 }
@@ -73,11 +69,10 @@ SCORES: Mapping[str, ScoreMethod] = {
 }
 """The membership scores among them."""
 
-TESTS: Mapping[str, TestMethod | VersionMethod | CombinedMethod] = {
+TESTS: Mapping[str, TestRow] = {
     name: row
     for name, row in METHODS.items()
-    if not isinstance(row, ScoreMethod)
-    and (not isinstance(row, VersionMethod) or row.command == "audit")
+    if isinstance(row, TestRow) and row.command == "audit"
 }
 """What may follow `--tests`."""
 
@@ -101,7 +96,7 @@ def score_method(name: str) -> ScoreMethod:
     raise unknown_name("score", name, SCORES)
 
 
-def methods_to_score(names: Sequence[str]) -> list[TestMethod | VersionMethod]:
+def methods_to_score(names: Sequence[str]) -> list[TestRow]:
     """Tests that names after `--tests` ask for: a combined one for its parts, once.
 
     A test that is also a part of a combined one is scored as that part.
@@ -109,16 +104,14 @@ def methods_to_score(names: Sequence[str]) -> list[TestMethod | VersionMethod]:
     Raises:
         InputError: If there is no such test; suggests the nearest one.
     """
-    asked: dict[str, TestMethod | VersionMethod] = {}
-    parts: dict[str, TestMethod | VersionMethod] = {}
+    asked: dict[str, TestRow] = {}
+    parts: dict[str, TestRow] = {}
     for name in names:
         if name not in TESTS:
             raise unknown_name("test", name, TESTS)
         method = TESTS[name]
-        if isinstance(method, CombinedMethod):
-            parts |= {part.name: part for part in method.parts}
-        else:
-            asked[name] = method
+        to_score = asked if method.scored_as == (method,) else parts
+        to_score |= {part.name: part for part in method.scored_as}
     return list((asked | parts).values())
 
 
@@ -128,20 +121,19 @@ def order_method(name: str) -> TestMethod:
     Raises:
         InputError: If there is none of that name; suggests the nearest one.
     """
-    method = METHODS.get(name)
-    if isinstance(method, TestMethod):
-        return method
-    tests = [key for key, row in METHODS.items() if isinstance(row, TestMethod)]
-    raise unknown_name("test", name, tests)
+    tests = {key: row for key, row in METHODS.items() if isinstance(row, TestMethod)}
+    if name not in tests:
+        raise unknown_name("test", name, tests)
+    return tests[name]
 
 
-def reported_method(name: str) -> TestMethod | VersionMethod:
+def reported_method(name: str) -> TestRow:
     """Look up the test that a row of a report names.
 
     Raises:
         InputError: If there is none of that name; suggests the nearest one.
     """
     method = METHODS.get(name)
-    if method is None or isinstance(method, ScoreMethod | CombinedMethod):
-        raise unknown_name("test", name, METHODS)
-    return method
+    if isinstance(method, TestRow) and method.scored_as == (method,):
+        return method
+    raise unknown_name("test", name, METHODS)

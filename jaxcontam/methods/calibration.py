@@ -7,8 +7,9 @@ import numpy as np
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
-from jaxcontam.methods.method import OrderMethod, PairMethod, TestMethod, pair_strata
+from jaxcontam.methods.method import OrderMethod, TestMethod
 from jaxcontam.methods.order_test import PlannedTest, plan_test, score_test
+from jaxcontam.methods.pair_method import PairMethod, pair_strata
 from jaxcontam.progress import Progress, progress_after
 from jaxcontam.results import Evidence
 from jaxcontam.results.calibration import (
@@ -232,7 +233,7 @@ def p_values(
     else:
         assert evidence.pairs is not None
         opposite = dataclasses.replace(evidence, pairs=-evidence.pairs)
-    if not isinstance(method, OrderMethod | PairMethod):
+    if method.may_stop:
         return p_value, None
     return p_value, randomised(p_value, _p_value(method, planned, opposite), uniform)
 

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from jaxcontam.errors import InputError
-from jaxcontam.methods.version_method import VersionMethod, version_numbers
+from jaxcontam.methods.versions import VersionMethod, version_numbers
 from jaxcontam.results import DESIGNED, OrderNumbers
 from jaxcontam.results.terms import ProofWords
 from jaxcontam.stats.places import row_generator
@@ -193,6 +193,7 @@ METHOD = VersionMethod(
     name="canary",
     command="canary",
     analyse=_joint_numbers,
+    in_random_places=False,
     null=DESIGNED,
     validity="exact",
     cost="each secret and each held-out sequence once",
@@ -205,6 +206,7 @@ ALONE = VersionMethod(
     name="canary_alone",
     command="canary",
     analyse=_alone_numbers,
+    in_random_places=False,
     null=DESIGNED,
     validity="exact",
     cost="no more than canary",

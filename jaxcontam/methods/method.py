@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.methods.layouts import Layout, SequenceLayout
 from jaxcontam.results import Evidence, Local, OrderNumbers, OrderResult
@@ -155,6 +156,21 @@ class TestMethod(TestRow):
         raise NotImplementedError
 
 
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Planned:
+    """A test of one benchmark, ready to be scored."""
+
+    benchmark: Benchmark
+    method: TestRow
+    layout: Layout
+    seed: int
+
+    @property
+    def n_targets(self) -> int:
+        """Target tokens that scoring will cost."""
+        return self.layout.n_targets
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OrderMethod(TestMethod):
     """An order test that scores whole orders.
@@ -171,17 +187,17 @@ class OrderMethod(TestMethod):
 
     design: Callable[[OrderFile, int], OrderDesign]
     analyse: Callable[[np.ndarray, np.ndarray, int], OrderNumbers]
-    default_orders: int
+    default_orders: int  # pyright: ignore[reportGeneralTypeIssues]
     redraw: Callable[..., OrderDesign] = draw_orders
     windowed: bool = False
     counted_boundaries: bool = False
     locates: bool = False
 
-    def lay_out(self, file: OrderFile, encoded: Encoded) -> Layout:
+    def lay_out(self, file: OrderFile, encoded: Encoded) -> SequenceLayout:
         """Orders of the file as sequences."""
         # A method with one fixed counterfactual, such as reversal, keeps its own m.
         fixed = self.default_orders == 1
-        m = self.default_orders if fixed else file.n_orders or self.default_orders
+        m = self.default_orders if file.n_orders is None or fixed else file.n_orders
         design = self.design(file, m)
         plan = plan_orders(
             design,
@@ -312,6 +328,7 @@ def where_in_orders(
 
 
 def in_examples(run: Run, published_KS: np.ndarray) -> Local:
+    """A run of strata as numbers of examples."""
     last_S = published_KS[run.last]
     return Local(
         first_example=int(published_KS[run.first, 0]) + 1,

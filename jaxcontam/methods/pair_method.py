@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from jaxcontam.data.encoding import Encoded
-from jaxcontam.methods.layouts import Layout, PairLayout, pair_columns
+from jaxcontam.methods.layouts import PairLayout, pair_columns
 from jaxcontam.methods.method import OrderFile, TestMethod, in_examples, strata_of
 from jaxcontam.results import Evidence, Local, OrderNumbers, OrderResult
 from jaxcontam.scoring.pair_plan import plan_pairs
@@ -48,7 +48,7 @@ class PairMethod(TestMethod):
     locates: bool = False
     fewest_examples: int = FEWEST_EXAMPLES
 
-    def lay_out(self, file: OrderFile, encoded: Encoded) -> Layout:
+    def lay_out(self, file: OrderFile, encoded: Encoded) -> PairLayout:
         """Pairs of each stratum; its orders are columns, whatever n_orders.
 
         With groups all pairs are scored: a run that keeps to its groups has other

@@ -99,7 +99,9 @@ def _in_turns(
 
 
 def _bet_layout(file: OrderFile, encoded: Encoded) -> Layout:
-    n_orders = file.n_orders or _DRAWS_FACTOR * fewest_draws(file.level)
+    n_orders = file.n_orders
+    if n_orders is None:
+        n_orders = _DRAWS_FACTOR * fewest_draws(file.level)
     floor = _bet_floor(n_orders, file.level)
     return _in_turns(file, encoded, n_orders, _bet, floor)
 
@@ -141,7 +143,9 @@ def bet_on_draws(
 
 
 def _counted_layout(file: OrderFile, encoded: Encoded) -> Layout:
-    n_orders = file.n_orders or math.ceil(_LOSSES_AT_LEVEL / file.level) - 1
+    n_orders = file.n_orders
+    if n_orders is None:
+        n_orders = math.ceil(_LOSSES_AT_LEVEL / file.level) - 1
     return _in_turns(file, encoded, n_orders, _count, -math.log10(n_orders + 1))
 
 

@@ -10,7 +10,7 @@ import dataclasses
 
 import numpy as np
 
-from jaxcontam.methods.method import PairMethod, pair_strata
+from jaxcontam.methods.pair_method import PairMethod, pair_strata
 from jaxcontam.results import Evidence, ReferenceResult
 from jaxcontam.stats.direction import backward_spread
 

@@ -2,8 +2,7 @@
 
 from typing import Literal
 
-from jaxcontam.methods.version_method import VersionMethod
-from jaxcontam.methods.versions import ScoredVersions, VersionSet
+from jaxcontam.methods.versions import ScoredVersions, VersionMethod, VersionSet
 from jaxcontam.results import DESIGNED, OrderResult
 from jaxcontam.results.terms import Null, ProofWords
 
