@@ -21,6 +21,7 @@ from jaxcontam.methods.replication.questions import (
     MASKED_OPTION,
     MASKED_WORD,
     UNSPACED,
+    Names,
     answer_forms,
     filled,
     is_answer,
@@ -54,11 +55,8 @@ _OBVIOUS = frozenset(_OBVIOUS_WORDS.split())
 def ts_guessing_word(
     instances: Sequence[Instance],
     completer: Completer,
+    names: Names,
     *,
-    benchmark: str,
-    fingerprint: str,
-    dataset: str,
-    split: str,
     max_tokens: int = 20,
     seed: int = 0,
     progress: Progress | None = None,
@@ -72,10 +70,7 @@ def ts_guessing_word(
     Args:
         instances: Instances of the split.
         completer: The model.
-        benchmark: Name, for the result.
-        fingerprint: Digest of the instances.
-        dataset: Name, for the question.
-        split: Name of the split, for the question.
+        names: Of the split.
         max_tokens: Most tokens of an answer.
         seed: With a text's own characters it decides its word.
         progress: Receives answers done and in total.
@@ -102,13 +97,10 @@ def ts_guessing_word(
         asked,
         MASKED_WORD,
         completer,
+        names,
         method="ts_guessing_word",
         n_all=len(instances),
         what="text",
-        benchmark=benchmark,
-        fingerprint=fingerprint,
-        dataset=dataset,
-        split=split,
         max_tokens=max_tokens,
         seed=seed,
         progress=progress,
@@ -118,11 +110,8 @@ def ts_guessing_word(
 def ts_guessing_option(
     items: Sequence[Item],
     completer: Completer,
+    names: Names,
     *,
-    benchmark: str,
-    fingerprint: str,
-    dataset: str,
-    split: str,
     max_tokens: int = 50,
     seed: int = 0,
     progress: Progress | None = None,
@@ -137,10 +126,7 @@ def ts_guessing_option(
     Args:
         items: From `read_items`.
         completer: The model.
-        benchmark: Name, for the result.
-        fingerprint: Digest of the items.
-        dataset: Name, for the question.
-        split: Name of the split, for the question.
+        names: Of the split.
         max_tokens: Most tokens of an answer.
         seed: With an item's own characters it decides its hidden option.
         progress: Receives answers done and in total.
@@ -164,13 +150,10 @@ def ts_guessing_option(
         asked,
         MASKED_OPTION,
         completer,
+        names,
         method="ts_guessing_option",
         n_all=len(items),
         what="item",
-        benchmark=benchmark,
-        fingerprint=fingerprint,
-        dataset=dataset,
-        split=split,
         max_tokens=max_tokens,
         seed=seed,
         progress=progress,
@@ -282,14 +265,11 @@ def _ask(
     asked: list[tuple[int, str, str]],
     template: str,
     completer: Completer,
+    names: Names,
     *,
     method: str,
     n_all: int,
     what: str,
-    benchmark: str,
-    fingerprint: str,
-    dataset: str,
-    split: str,
     max_tokens: int,
     seed: int,
     progress: Progress | None,
@@ -297,11 +277,11 @@ def _ask(
     """Ask for each hidden text; `asked` holds (index, masked text, what is hidden)."""
     if not asked:
         raise InputError(
-            f"{benchmark}: {method}: no {what} of {n_all} has anything to hide",
+            f"{names.benchmark}: {method}: no {what} of {n_all} has anything to hide",
             hint="leave this method out for this benchmark",
         )
     prompts = [
-        filled(template, mask=MASK, text=text, dataset=dataset, split=split)
+        filled(template, mask=MASK, text=text, dataset=names.dataset, split=names.split)
         for _, text, _ in asked
     ]
     answers = [
@@ -314,7 +294,7 @@ def _ask(
         _row(index, hidden, answer)
         for (index, _, hidden), answer in zip(asked, answers, strict=True)
     ]
-    return _result(rows, method, n_all, what, benchmark, fingerprint), rows
+    return _result(rows, method, n_all, what, names), rows
 
 
 def _row(index: int, hidden: str, answer: Completion) -> dict:
@@ -332,12 +312,7 @@ def _row(index: int, hidden: str, answer: Completion) -> dict:
 
 
 def _result(
-    rows: list[dict],
-    method: str,
-    n_all: int,
-    what: str,
-    benchmark: str,
-    fingerprint: str,
+    rows: list[dict], method: str, n_all: int, what: str, names: Names
 ) -> ComparisonResult:
     answered = [row for row in rows if not row["refused"]]
     n_found = sum(row["found"] for row in answered)
@@ -361,8 +336,8 @@ def _result(
             "of a set that cannot have been seen."
         )
     return ComparisonResult(
-        benchmark=benchmark,
-        fingerprint=fingerprint,
+        benchmark=names.benchmark,
+        fingerprint=names.fingerprint,
         method=method,
         n_instances=len(rows),
         n_found=n_found,
