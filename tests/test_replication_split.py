@@ -9,11 +9,11 @@ import pytest
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.fields import Fields, find_fields
-from jaxcontam.methods.replication.sentences import sentence_starts
 from jaxcontam.methods.replication.split import (
     cut_text,
     draw_instances,
     instances_fingerprint,
+    sentence_starts,
 )
 
 TEXT = Fields()

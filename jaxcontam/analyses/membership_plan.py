@@ -231,7 +231,7 @@ def plan_membership(
 
 def _fitted(run: RunTexts, chosen: ChosenScores, model: "TextModel") -> ChosenScores:
     """Shots that fit before the longest text; `all` goes without where none does."""
-    from jaxcontam.methods.membership.prefix import fitting_shots
+    from jaxcontam.methods.membership.readings import fitting_shots
 
     scored = run.texts_of(~left_out(run, chosen.shown))
     for reading, some in chosen.shots.items():

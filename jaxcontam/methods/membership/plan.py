@@ -27,12 +27,12 @@ from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.fluency import fluency_of
 from jaxcontam.methods.membership.frequencies import corpus_logprobs
 from jaxcontam.methods.membership.neighbours import edited
-from jaxcontam.methods.membership.prefix import prefix_of
 from jaxcontam.methods.membership.readings import (
     Pass,
     Sequences,
     gradient_pass,
     means_pass,
+    prefix_of,
     prefix_pass,
     reference_pass,
     sequences_of,

@@ -16,8 +16,7 @@ import numpy as np
 
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.instance import Completion, Instance
-from jaxcontam.methods.replication.judges import Judgement, judgement_of
-from jaxcontam.methods.replication.people import People
+from jaxcontam.methods.replication.judges import Judgement, People, judgement_of
 from jaxcontam.terminal import cell_text
 
 ANNOTATORS = ("label_1", "label_2")

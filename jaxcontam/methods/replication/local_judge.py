@@ -12,9 +12,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxcontam.data.rouge import common_words
-from jaxcontam.methods.replication.instance import Completion, Instance
+from jaxcontam.methods.replication.instance import (
+    Completion,
+    Instance,
+    possible_pieces,
+    words_of,
+)
 from jaxcontam.methods.replication.judges import Judged, Judgement
-from jaxcontam.methods.replication.new_piece import possible_pieces, words_of
 
 JUDGE_VERSION = "local-2"
 """Name of the judge, which changes with any constant or rule of this module."""
