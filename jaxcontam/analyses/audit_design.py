@@ -197,11 +197,6 @@ class AuditDesign:
 def chosen_tests(tests: str | None, *, effort: str, known: bool) -> tuple[str, ...]:
     """Order tests that flags ask for, the deciding one first.
 
-    Args:
-        tests: Names, comma-separated; None where they were left out.
-        effort: Chooses then.
-        known: The order is known to be random: by `--shuffled` or `--seed-file`.
-
     Raises:
         KeyError: If there is no such effort.
     """

@@ -53,11 +53,6 @@ def write_files(
 ) -> tuple[dict[str, Any], Path]:
     """Write a report whose numbers follow from arrays, and its page.
 
-    Args:
-        report: What was found.
-        evidence: One a result, None where a result has none.
-        out: Folder, made if missing.
-
     Returns:
         The document of report.json, and the page's path.
 

@@ -167,14 +167,7 @@ def has_all_pairs(method: object) -> bool:
 def with_reference(
     rows: Sequence[Row], reference: Sequence[Row], info: ModelInfo, *, seed: int
 ) -> list[Row]:
-    """Rows of pair tests beside the same tests of a reference model.
-
-    Args:
-        rows: Rows of the model.
-        reference: Rows of the reference, from the same benchmarks and tests.
-        info: The reference model.
-        seed: The run's seed.
-    """
+    """Rows of pair tests beside the same tests of a reference model."""
     of_reference = {
         (one.benchmark, one.method): (one, evidence) for one, evidence in reference
     }

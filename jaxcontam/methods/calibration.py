@@ -184,15 +184,7 @@ def fresh_order(
     draw: int,
     groups: list[object] | None = None,
 ) -> FreshOrder:
-    """The `draw`-th random order of a file.
-
-    Args:
-        benchmark: In any order.
-        encoded: Its ids.
-        seed: The run's seed.
-        draw: Number of the draw; each is independent of the others.
-        groups: One value per example; examples then move among places of equal value.
-    """
+    """The `draw`-th random order of a file."""
     rng = row_generator(seed, benchmark.content_digest, _STREAM, draw)
     order = np.arange(len(benchmark))
     places: dict[object, list[int]] = {}

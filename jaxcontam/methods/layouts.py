@@ -224,14 +224,7 @@ def pair_columns(
     codes_KS: np.ndarray,
     runs_KS: np.ndarray,
 ) -> list[int]:
-    """Orders of each stratum that a pair test compares, the published one included.
-
-    Args:
-        statistic: Says which orders are compared.
-        published_KS: Example indices of each stratum, -1 in padding.
-        codes_KS: Groups within strata.
-        runs_KS: Runs within strata.
-    """
+    """Orders of each stratum that a pair test compares, the published one included."""
     there_KS = published_KS >= 0
     # Strata of a file are of few kinds.
     kinds, of_K = np.unique(

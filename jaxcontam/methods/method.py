@@ -146,10 +146,6 @@ class TestMethod(TestRow):
     def lay_out(self, file: OrderFile, encoded: Encoded) -> Layout:
         """Design the test of a file; asks no model.
 
-        Args:
-            file: What the design may depend on.
-            encoded: The ids of its examples.
-
         Raises:
             InputError: If no two examples fit the context.
         """
@@ -315,13 +311,7 @@ def _rule(evidence: Evidence) -> np.ndarray:
 def where_in_orders(
     loglik_KM: np.ndarray, orders_KMS: np.ndarray, *, seed: int
 ) -> Local:
-    """The best run of strata of a test that scores whole orders.
-
-    Args:
-        loglik_KM: (K, m + 1) float64, nats, column 0 published, rows in file order.
-        orders_KMS: See `OrderDesign`.
-        seed: Seeds the re-draws.
-    """
+    """The best run of strata, which stand in file order, by scores of whole orders."""
     ties_K = MODEL_TOLERANCE * np.abs(loglik_KM).max(axis=1)
     found = local_evidence(loglik_KM, ties_K, seed=seed)
     return in_examples(found.scan, orders_KMS[:, 0])

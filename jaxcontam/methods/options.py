@@ -196,11 +196,6 @@ def options_result(
     `fixed`, none that moves the right option), independently over items: so of items
     with the same set of options one takes part. The test sees each item alone, so it
     needs nothing of the order of the file.
-
-    Args:
-        planned: The test.
-        scored: Its scores.
-        primary: Whether this test decides.
     """
     layout, digest = planned.layout, planned.content_digest
     used = [planned.items[i] for i in layout.drawn.items.tolist()]

@@ -179,13 +179,6 @@ def where_in_pairs(
     """The best run of strata of a pair test, by its first choice of tokens.
 
     Any of the others would do as well, but not the one that turned out best.
-
-    Args:
-        strata: Pair matrices in file order.
-        statistic: What is summed over an order.
-        orders_KMS: Column 0 is the published order.
-        seed: The run's seed.
-        content_digest: Digest of the benchmark's content.
     """
     rows = sampled_columns(
         strata,

@@ -91,13 +91,7 @@ def fewest_examples(name: str) -> int:
 
 
 def power_design(name: str, file: FilePlan, n_orders: int | None) -> PowerDesign:
-    """Strata and orders of a test, by the same rules as for a real file.
-
-    Args:
-        name: One of `PLANNED`.
-        file: Its size.
-        n_orders: m; None is the method's own.
-    """
+    """Strata and orders of a test, by the same rules as for a real file."""
     row = PLANNED[name]
     own = row.method.default_orders or 0
     m = n_orders if has_free_orders(name) and n_orders else own
@@ -112,15 +106,7 @@ def scored_design(
     *,
     symmetry: float = 0.0,
 ) -> PowerDesign | None:
-    """The design of a test of a real file; None for tests that cannot be planned.
-
-    Args:
-        name: A row of METHODS.
-        n_examples: N.
-        n_strata: Strata that the file was split into.
-        n_orders: m.
-        symmetry: As in `FilePlan`.
-    """
+    """The design of a test of a real file; None for tests that cannot be planned."""
     row = PLANNED.get(name)
     if row is None or n_strata < 1 or n_examples < row.smallest * n_strata:
         return None

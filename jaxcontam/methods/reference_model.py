@@ -34,14 +34,6 @@ def reference_result(
     target's: after later runs, or after any example where all orders are compared, so
     that no order under test changes it.
 
-    Args:
-        method: Method of the target.
-        evidence: The target's, with `reference_pairs`.
-        name: Name of the reference.
-        fingerprint: Fingerprint of the reference.
-        seed: The run's seed.
-        content_digest: Digest of the benchmark's content.
-
     Raises:
         ValueError: If a matrix is missing or not finite.
     """

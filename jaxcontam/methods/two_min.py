@@ -60,9 +60,6 @@ def combined_numbers(parts: Sequence[OrderNumbers]) -> OrderNumbers:
     The p-value is twice the smaller one (Bonferroni); the e-value is the mean, which
     is an e-value under any dependence. The effect is that of the first part, and so is
     the detectable one, unless only the second part can reach half the level.
-
-    Args:
-        parts: Numbers of both tests.
     """
     first, second = parts
     log10_p = two_min(first.log10_p, second.log10_p)

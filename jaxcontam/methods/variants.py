@@ -32,14 +32,6 @@ def variants_result(
     Versions differ in length, and a sum over tokens mostly ranks lengths; the mean a
     token is the default. The null holds for any score of the text alone.
 
-    Args:
-        texts: The versions.
-        scored: Their scores.
-        randomised: The published version was drawn at random.
-        unit: What `scored` holds.
-        n_left_out: Rows without a rewrite that differs.
-        seed: The run's seed.
-
     Source:
         The paired comparison of STAMP and of PaCoST (Zhang et al. 2024), with the
         exact law of the sum in place of a t-test.

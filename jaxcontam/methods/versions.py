@@ -155,14 +155,7 @@ def score_texts(
     per_token: bool,
     progress: Progress | None = None,
 ) -> ScoredVersions:
-    """Score every version.
-
-    Args:
-        texts: For messages.
-        plan: Their sequences.
-        scorer: The model.
-        per_token: Divide each log-likelihood by its tokens.
-        progress: See `Progress`.
+    """Score every version; `per_token` divides each log-likelihood by its tokens.
 
     Raises:
         InputError: If the model gives a number that is not finite; names the row.

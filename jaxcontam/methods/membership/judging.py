@@ -195,11 +195,9 @@ def judge(
 
 
 def score_pictures(table: Scores, labels: np.ndarray) -> tuple[ScorePicture, ...]:
-    """Curves and scores of every score, for plots; texts without a score are left out.
+    """Curves and scores of every score, for plots, of the texts that have scores.
 
-    Args:
-        table: N texts, M scores.
-        labels: (N,) bool, True = member.
+    `labels` is (N,) bool, True = member.
     """
     values_NM = table.values
     scored_N = scored_texts(values_NM)

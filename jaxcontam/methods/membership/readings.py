@@ -172,12 +172,7 @@ def means_pass(
 
 
 def reference_pass(scorer: SequenceScorer, own: Sequences) -> Pass:
-    """`fluency_of` the texts under another model; NaN of a text without a target.
-
-    Args:
-        scorer: That model's.
-        own: Sequences of the texts, by its tokenizer.
-    """
+    """`fluency_of` the texts under another model; NaN of a text without a target."""
 
     def read(_: Mapping[bytes, float], progress: Progress | None) -> Found:
         table, n_cached = token_scores(scorer, own, progress)
@@ -287,13 +282,7 @@ def prefix_of(
 def fitting_shots(
     shots: Sequence[str], texts: Sequence[str], model: TextModel
 ) -> list[int]:
-    """Which shots fit the context with the longest text; one too long is passed over.
-
-    Args:
-        shots: In the order of their draw.
-        texts: Those that will stand behind them.
-        model: What reads them.
-    """
+    """Shots that fit the context with the longest text; too long ones are passed by."""
     lengths = [len(ids) - model.n_before for ids in model.sequences(texts)]
     return _fitting(_shot_ids(shots, model), max(lengths, default=0), model)
 

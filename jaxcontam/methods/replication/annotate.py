@@ -45,13 +45,7 @@ def sheet_text(
     *,
     seed: int,
 ) -> str:
-    """The empty sheet as CSV, with the mark of UTF-8 before it.
-
-    Args:
-        instances: What was asked for.
-        guided: Completions with the guided instruction; refused ones are left out.
-        seed: Seed of the row order.
-    """
+    """The empty sheet as CSV, with the mark of UTF-8 before it."""
     rows = _rows(instances, guided, seed)
     order = np.random.default_rng([seed, len(rows)]).permutation(len(rows))
     buffer = io.StringIO(newline="")

@@ -1,14 +1,16 @@
-"""An instance in two pieces; see `scoring.completer` for who writes after the first."""
+"""An instance in two pieces, and what a completion adds to the first.
+
+See `scoring.completer` for who writes after it.
+"""
 
 import dataclasses
 import re
 from typing import Literal
 
 from jaxcontam.methods.replication.questions import UNSPACED
-from jaxcontam.progress import Progress
 from jaxcontam.scoring.completer import Completer, Completion, without_thoughts
 
-__all__ = ["Completer", "Completion", "Cut", "Instance", "Progress"]
+__all__ = ["Completer", "Completion", "Cut", "Instance"]
 
 Cut = Literal["sentence", "inside", "pair"]
 """Where the second piece begins: after a sentence of several, inside the only one, or

@@ -80,11 +80,6 @@ def algorithm_2(n_exact: int, n_near: int, n_judged: int) -> bool:
     """Whether these copies make a partition contaminated.
 
     One exact copy, or `fewest_near` near-exact ones.
-
-    Args:
-        n_exact: Exact copies.
-        n_near: Near-exact ones.
-        n_judged: Completions that were judged.
     """
     return n_exact >= _FEWEST_EXACT or n_near >= fewest_near(n_judged)
 
@@ -95,9 +90,6 @@ def fewest_near(n_judged: int) -> int:
     With more completions, the smallest number that chance alone reaches no more often
     than two of ten, if 4 % are false: five of fifty, where two would be reached by
     chance in six of ten partitions.
-
-    Args:
-        n_judged: Completions that were judged.
 
     Source:
         Golchin and Surdeanu, arXiv:2308.08493, algorithm 2; they have ten instances.

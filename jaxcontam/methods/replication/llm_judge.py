@@ -94,13 +94,6 @@ def judge_llm(
     What a completion repeats of its prompt, and its thoughts, are left out. Empty
     completions are no copies, and nobody is asked about them.
 
-    Args:
-        completer: The judge.
-        instances: What was asked for.
-        completions: One each, in their order.
-        seed: Seed of the answers, where the model accepts one.
-        progress: Receives answers done and in total.
-
     Returns:
         Labels; answers that are none of the three and requests that were refused are
         None and counted.

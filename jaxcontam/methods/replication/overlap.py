@@ -42,11 +42,6 @@ def overlap_scores(
 ) -> np.ndarray:
     """Overlap of each completion with its reference.
 
-    Args:
-        measure: ROUGE-L or another.
-        instances: What was asked for.
-        completions: One each, in their order.
-
     Returns:
         float64 (N,); nan where the request was refused or the measure cannot read the
         reference. An empty completion is an answer, and is scored like any other.

@@ -67,9 +67,6 @@ class Recorded:
 def read_recorded(path: Path) -> Recorded:
     """Read one partition.
 
-    Args:
-        path: A .csv file, or another kind that benchmarks may have.
-
     Raises:
         InputError: If the file is no table, lacks a column, or a cell is not what its
             column holds; names the line and the column.

@@ -123,10 +123,6 @@ def cut_text(text: str, *, seed: int) -> tuple[str, str, Cut] | None:
     Both pieces keep their characters, but for the space around the text and the one
     run of space at the cut.
 
-    Args:
-        text: Any text.
-        seed: With the text it makes the cut.
-
     Returns:
         First piece, second piece and kind of cut; None for fewer than two words.
     """
@@ -234,9 +230,6 @@ def sentence_starts(text: str) -> list[int]:
     before a space and what is no small letter; not after an abbreviation, an initial or
     letters with dots between them; and before a blank line. It misses sentences without
     a space between them, and those that begin with a small letter.
-
-    Args:
-        text: Any text; a language with spaces between its words.
 
     Returns:
         Character offsets, ascending, each at a character that is no space.

@@ -193,10 +193,6 @@ def rate_by_chance(
 ) -> float | None:
     """Rate at which answers match what was hidden in other items.
 
-    Args:
-        hidden: What was hidden in each of n items.
-        given: Readings of the answer to each.
-
     Returns:
         The mean over the n (n - 1) pairs of different items; None for fewer than two.
     """
