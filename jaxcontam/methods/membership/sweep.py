@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxcontam.methods.membership.documents import codes_of
 from jaxcontam.methods.membership.score import ScoreMethod
-from jaxcontam.methods.membership.token_scores import min_k_at, min_k_pp_at
+from jaxcontam.methods.membership.token_scores import min_k_at
 from jaxcontam.results.membership import Sweep
 from jaxcontam.stats.roc import auc_delong
 
@@ -19,12 +19,9 @@ FRACTIONS = (0.1, 0.2, 0.3, 0.4, 0.5)
 """The sweep of the paper."""
 
 
-def sweep_methods(
-    fractions: Sequence[float] = FRACTIONS, *, standardised: bool = False
-) -> list[ScoreMethod]:
-    """Min-K% at each share, or Min-K%++ if `standardised`; one pass serves them all."""
-    make = min_k_pp_at if standardised else min_k_at
-    return [make(fraction) for fraction in fractions]
+def sweep_methods() -> list[ScoreMethod]:
+    """Min-K% at each share; one pass serves them all."""
+    return [min_k_at(fraction) for fraction in FRACTIONS]
 
 
 def sweep_min_k(

@@ -177,15 +177,11 @@ RECALL = ScoreMethod(
 )
 
 
-def con_recall(text: ScoredText, *, gamma: float = GAMMA) -> float:
-    """(LL after non-members - gamma * LL after members) / LL of the text alone.
+def con_recall(text: ScoredText) -> float:
+    """(LL after non-members - GAMMA * LL after members) / LL of the text alone.
 
     Each LL is a mean log-probability, at most 0. Higher is more likely a member: for
     those the prefix of non-members costs much and that of members little.
-
-    Args:
-        text: Its log-probabilities and both prefixed ones are read.
-        gamma: Weight of the prefix of members; with 0 it is `recall`.
 
     Source:
         Wang et al., arXiv:2409.03363, as in their code, which tries nine weights on the
@@ -193,7 +189,7 @@ def con_recall(text: ScoredText, *, gamma: float = GAMMA) -> float:
     """
     after_nonmembers = _at_least_loss(text.only("nonmember_prefix"))
     after_members = _at_least_loss(text.only("member_prefix"))
-    return _ratio(after_nonmembers - gamma * after_members, text)
+    return _ratio(after_nonmembers - GAMMA * after_members, text)
 
 
 CON_RECALL = ScoreMethod(

@@ -148,33 +148,25 @@ WINDOW = 3
 """Neighbouring tokens whose gaps are averaged; the default of the authors' code."""
 
 
-def gap_k(
-    text: ScoredText, *, fraction: float = FRACTION, window: int = WINDOW
-) -> float:
+def gap_k(text: ScoredText) -> float:
     """Mean of the lowest smoothed gaps to the model's likeliest tokens.
 
     A token's gap is (log p(x_t) - max_v log p(v)) / sigma_t, with sigma_t the standard
     deviation of log p under the model's own distribution there; gaps are averaged over
-    each run of `window` tokens. At most 0, and 0 for a greedy text; higher is more
+    each run of `WINDOW` tokens. At most 0, and 0 for a greedy text; higher is more
     likely a member. A text shorter than the window is not smoothed.
 
-    Args:
-        text: Its log-probabilities and moments are read.
-        fraction: Share of runs to keep, in (0, 1]; see `n_lowest`.
-        window: Tokens a run, at least 1.
-
     Raises:
-        ValueError: If `fraction` is outside (0, 1], there is no token, or there are no
-            moments.
+        ValueError: If there is no token, or there are no moments.
 
     Source:
         Kwak and Kim, arXiv:2601.19936. Their code clamps the variance at 1e-8.
     """
     _, variances_T, tops_T = moments_of(text)
     gaps_T = (text.logprobs - tops_T) / np.sqrt(np.maximum(variances_T, LEAST_VARIANCE))
-    if len(gaps_T) >= window:
-        gaps_T = np.convolve(gaps_T, np.full(window, 1 / window), mode="valid")
-    return mean_of_lowest(gaps_T, fraction)
+    if len(gaps_T) >= WINDOW:
+        gaps_T = np.convolve(gaps_T, np.full(WINDOW, 1 / WINDOW), mode="valid")
+    return mean_of_lowest(gaps_T, FRACTION)
 
 
 GAP_K = ScoreMethod(
@@ -194,9 +186,7 @@ MOST_ENTROPY = 2.0
 """Nats below which the model counts as sure."""
 
 
-def surp(
-    text: ScoredText, *, fraction: float = FRACTION, most_entropy: float = MOST_ENTROPY
-) -> float:
+def surp(text: ScoredText) -> float:
     """Mean log-probability of a text's surprising tokens.
 
     A token is surprising if it is among the least likely ones of the text and the
@@ -204,14 +194,8 @@ def surp(
     text without a surprising token is given the mean of its least likely tokens, as if
     every entropy were low: the score of `min_k`, on the same scale.
 
-    Args:
-        text: Its log-probabilities and means are read.
-        fraction: Share of tokens among which the surprising ones are, in (0, 1];
-            see `n_lowest`.
-        most_entropy: Nats; an entropy must be below it.
-
     Raises:
-        ValueError: If `fraction` is outside (0, 1], or there are no moments.
+        ValueError: If there are no moments.
 
     Source:
         Zhang and Wu, arXiv:2407.21248. Ported code gives -100 to a text without a
@@ -219,9 +203,9 @@ def surp(
     """
     means_T, _, _ = moments_of(text)
     logprobs_T = text.logprobs.astype(np.float64)
-    keep = n_lowest(len(logprobs_T), fraction)
+    keep = n_lowest(len(logprobs_T), FRACTION)
     lowest = np.argsort(logprobs_T, kind="stable")[:keep]
-    sure = lowest[-means_T[lowest] < most_entropy]
+    sure = lowest[-means_T[lowest] < MOST_ENTROPY]
     return float(logprobs_T[sure if len(sure) else lowest].mean())
 
 
@@ -242,15 +226,11 @@ BOUND = 0.01
 """Most that one token may count; the default of the authors' code."""
 
 
-def dc_pdd(text: ScoredText, *, bound: float = BOUND) -> float:
-    """Mean over distinct tokens of min(p(x_t) * -log f(x_t), bound).
+def dc_pdd(text: ScoredText) -> float:
+    """Mean over distinct tokens of min(p(x_t) * -log f(x_t), BOUND).
 
     f is the smoothed frequency of a token in the corpus; of a token that comes again,
     its first place counts. Between 0 and the bound; higher is more likely a member.
-
-    Args:
-        text: Its ids, log-probabilities and corpus log-frequencies are read.
-        bound: Most that one token may count, above 0.
 
     Raises:
         ValueError: If there are no corpus frequencies.
@@ -263,7 +243,7 @@ def dc_pdd(text: ScoredText, *, bound: float = BOUND) -> float:
         raise ValueError("no corpus frequencies were read for this text")
     _, first = np.unique(text.ids, return_index=True)
     probs = np.exp(text.logprobs[first].astype(np.float64))
-    return float(np.minimum(probs * -text.corpus_logprobs[first], bound).mean())
+    return float(np.minimum(probs * -text.corpus_logprobs[first], BOUND).mean())
 
 
 DC_PDD = ScoreMethod(

@@ -134,53 +134,49 @@ def peakedness(
     samples: Sequence[Sequence[Hashable]],
     *,
     alpha: float = ALPHA,
-    length: int = LENGTH,
 ) -> float:
     """Share of samples that are copies of the greedy answer.
 
     A copy differs in at most `alpha` times the tokens of the longest answer, the
-    greedy one among them; each is cut to `length`.
+    greedy one among them; each is cut to `LENGTH`.
 
     Raises:
         ValueError: If there are no samples.
     """
     if not samples:
         raise ValueError("samples must be at least one, got 0")
-    longest = max(min(len(answer), length) for answer in [greedy, *samples])
+    longest = max(min(len(answer), LENGTH) for answer in [greedy, *samples])
     # A product such as 0.29 * 100 is just below its whole number.
     most = math.floor(alpha * longest + 1e-9)
-    distances = token_distances(greedy, samples, length=length)
+    distances = token_distances(greedy, samples)
     return sum(distance <= most for distance in distances) / len(samples)
 
 
 def ted_kept(
     greedy: Sequence[Hashable],
     samples: Sequence[Sequence[Hashable]],
-    *,
-    tau: int = TAU,
-    length: int = LENGTH,
 ) -> tuple[int, ...]:
     """Places of the samples that TED keeps.
 
-    It leaves out what is within `tau` tokens of the greedy answer, and of equal samples
+    It leaves out what is within `TAU` tokens of the greedy answer, and of equal samples
     all but the first: what remains stands for a model that had not learnt the answer.
     """
-    distances = token_distances(greedy, samples, length=length)
+    distances = token_distances(greedy, samples)
     kept: dict[tuple[Hashable, ...], int] = {}
     for place, (sample, distance) in enumerate(zip(samples, distances, strict=True)):
-        if distance > tau:
-            kept.setdefault(tuple(sample[:length]), place)
+        if distance > TAU:
+            kept.setdefault(tuple(sample[:LENGTH]), place)
     return tuple(kept.values())
 
 
 def token_distances(
-    greedy: Sequence[Hashable], samples: Sequence[Sequence[Hashable]], *, length: int
+    greedy: Sequence[Hashable], samples: Sequence[Sequence[Hashable]]
 ) -> list[int]:
     """Fewest tokens to insert, delete or replace, from the greedy answer to each."""
     from rapidfuzz.distance import Levenshtein
 
-    first = list(greedy[:length])
-    return [Levenshtein.distance(first, list(one[:length])) for one in samples]
+    first = list(greedy[:LENGTH])
+    return [Levenshtein.distance(first, list(one[:LENGTH])) for one in samples]
 
 
 def words_and_marks(text: str) -> list[str]:
@@ -222,7 +218,7 @@ def _row(
     share = peakedness(first, tokens)
     kept = ted_kept(first, tokens)
     row |= {
-        "distances": token_distances(first, tokens, length=LENGTH),
+        "distances": token_distances(first, tokens),
         "peakedness": share,
         "found": share > XI,
         "n_kept": len(kept),

@@ -32,21 +32,17 @@ class Drawn:
 
     Attributes:
         instances: In the order of the draw.
-        fields: Where the texts come from.
         n_rows: Examples of the file.
         n_too_short: Texts of one word, and pairs with an empty side; never drawn.
         n_duplicates: Examples whose text stands in the file before; never drawn.
-        n_without_label: Instances without a label, where a label field is named.
         fingerprint: See `instances_fingerprint`.
         warnings: What the reader should know, one sentence each.
     """
 
     instances: tuple[Instance, ...]
-    fields: Fields
     n_rows: int
     n_too_short: int
     n_duplicates: int
-    n_without_label: int
     fingerprint: str
     warnings: tuple[str, ...]
 
@@ -107,11 +103,9 @@ def draw_instances(
         warnings.append(f"{n_unlabelled} of {len(instances)} instances have no label")
     return Drawn(
         instances=instances,
-        fields=fields,
         n_rows=len(benchmark),
         n_too_short=n_too_short,
         n_duplicates=len(benchmark) - n_too_short - len(rows),
-        n_without_label=n_unlabelled,
         fingerprint=instances_fingerprint(instances),
         warnings=tuple(warnings),
     )
