@@ -58,7 +58,7 @@ def plan_audit(
     tests: list[Planned] = []
     left_out: list[str] = []
     methods = methods_to_score(design.test_names)
-    if any(has_all_pairs(method) for method in methods):
+    if any(method.whole for method in methods):
         # Direction is read from these pairs.
         methods = [method for method in methods if method is not direction.METHOD]
     for benchmark in benchmarks:
@@ -139,7 +139,7 @@ def scored_rows(
             continue
         own: TestMethod = test.method
         read: list[TestMethod | None] = [None]
-        if direction.METHOD.name in names and has_all_pairs(own):
+        if direction.METHOD.name in names and own.whole:
             read.append(direction.METHOD)
         for method in read:
             result = order_result(
@@ -157,11 +157,6 @@ def scored_rows(
         primary = two_min.METHOD.name == names[0]
         rows += [(row, None) for row in combined_results(parts, primary=primary)]
     return rows
-
-
-def has_all_pairs(method: object) -> bool:
-    """Whether a test scores all pairs of its strata."""
-    return isinstance(method, PairMethod) and method.whole
 
 
 def with_reference(

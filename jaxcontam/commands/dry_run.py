@@ -5,14 +5,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxcontam.analyses.scored import has_all_pairs
 from jaxcontam.commands.plan import floor_text
 from jaxcontam.errors import InputError
 from jaxcontam.methods import direction
 from jaxcontam.methods.layouts import PairLayout
 from jaxcontam.methods.method import Planned
 from jaxcontam.methods.order_test import PlannedTest
-from jaxcontam.methods.pair_method import PairMethod
 from jaxcontam.methods.power_designs import scored_design
 from jaxcontam.progress import waiting_for
 from jaxcontam.report.table import bare_table
@@ -162,7 +160,7 @@ def estimate_tests(
             store_kb=cost.store_bytes / 1000,
         )
         rows = [own]
-        if direction.METHOD.name in names and has_all_pairs(test.method):
+        if direction.METHOD.name in names and test.method.whole:
             rows.append(_free_estimate(_direction_of(test)))
         tests += sorted(rows, key=lambda row: names.index(row.method) if names else 0)
     if isinstance(scorer, RemoteScorer):
@@ -291,7 +289,7 @@ def _mde_range(
     )
     if design is None:
         return None, None
-    spreads = SD_OF_PAIRS if isinstance(test.method, PairMethod) else SD_OF_ORDERS
+    spreads = SD_OF_PAIRS if test.method.scores_pairs else SD_OF_ORDERS
     low, high = (detectable_effect(design, sd, level=LEVEL) for sd in spreads)
     return low, high
 

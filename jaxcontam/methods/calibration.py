@@ -102,10 +102,8 @@ def calibrate_test(
     groups = None if group_field is None else benchmark.groups(group_field)
     n_fresh = 1
     if is_exact:
-        is_cheap = (
-            not method.whole
-            if isinstance(method, PairMethod)
-            else getattr(method, "default_orders", None) == 1
+        is_cheap = method.default_orders == 1 or (
+            method.scores_pairs and not method.whole
         )
         n_fresh = n_draws or (_N_FRESH_CHEAP if is_cheap else _N_FRESH)
     n_scored = n_cached = n_targets = 0
@@ -251,12 +249,14 @@ def relabelled(planned: PlannedTest, evidence: Evidence, *, n_draws: int) -> np.
 
 
 def _p_value(method: TestMethod, planned: PlannedTest, evidence: Evidence) -> float:
-    if isinstance(method, OrderMethod | PairMethod):
-        # Where in the file the evidence lies enters no p-value, and takes time.
-        method = dataclasses.replace(method, locates=False)
-    return method.numbers(
-        evidence,
-        grouped=planned.group_field is not None,
-        seed=planned.seed,
-        content_digest=planned.benchmark.content_digest,
-    ).p_value
+    # Where in the file the evidence lies enters no p-value, and takes time.
+    return (
+        dataclasses.replace(method, locates=False)
+        .numbers(
+            evidence,
+            grouped=planned.group_field is not None,
+            seed=planned.seed,
+            content_digest=planned.benchmark.content_digest,
+        )
+        .p_value
+    )

@@ -59,17 +59,20 @@ class TestRow(MethodRow):
         words: What a report says of it.
         command: That runs it; `audit` where it is named after `--tests`.
         default_orders: m unless `--n-orders` says otherwise; None where it is fixed.
+        whole: Scores all pairs of a stratum, not only those that tell the direction.
     """
 
     __test__: ClassVar[bool] = False  # pytest takes the name for that of its own.
     is_of_order: ClassVar[bool] = True
     may_stop: ClassVar[bool] = False
+    scores_pairs: ClassVar[bool] = False
 
     null: str
     validity: str
     words: ProofWords = ORDER_WORDS
     command: str = "audit"
     default_orders: int | None = None
+    whole: bool = False
 
     @property
     def scored_as(self) -> "tuple[TestRow, ...]":
@@ -135,11 +138,13 @@ class TestMethod(TestRow):
         fewest_strata: Strata with more than one order that the analysis needs.
         fewest_examples: Examples that the design needs.
         grouped: Whether orders can keep to groups.
+        locates: Say where in the file the evidence lies.
     """
 
     fewest_strata: int = 1
     fewest_examples: int = 2
     grouped: bool = True
+    locates: bool = False
     null: Null
     validity: Validity
 
@@ -178,7 +183,6 @@ class OrderMethod(TestMethod):
             groups, from what a report holds: `verify` compares with them.
         windowed: Strata may exceed the context and are scored in windows.
         counted_boundaries: The effect counts the neighbours that its orders keep.
-        locates: Say where in the file the evidence lies.
     """
 
     design: Callable[[OrderFile, int], OrderDesign]
@@ -187,7 +191,6 @@ class OrderMethod(TestMethod):
     redraw: Callable[..., OrderDesign] = draw_orders
     windowed: bool = False
     counted_boundaries: bool = False
-    locates: bool = False
 
     def lay_out(self, file: OrderFile, encoded: Encoded) -> SequenceLayout:
         """Orders of the file as sequences."""

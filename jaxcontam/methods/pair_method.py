@@ -7,6 +7,7 @@ Dimension key
 
 import dataclasses
 from collections.abc import Callable
+from typing import ClassVar
 
 import numpy as np
 
@@ -37,15 +38,14 @@ class PairMethod(TestMethod):
         size: Most examples of a stratum.
         statistic: What it sums, and over which orders.
         analyse: (strata, seed, content_digest) -> numbers.
-        whole: Score all pairs of a stratum, not only those that tell the direction.
-        locates: Say where in the file the evidence lies.
     """
+
+    scores_pairs: ClassVar[bool] = True
 
     size: int
     statistic: PairStatistic
     analyse: Callable[..., OrderNumbers]
     whole: bool = True
-    locates: bool = False
     fewest_examples: int = FEWEST_EXAMPLES
 
     def lay_out(self, file: OrderFile, encoded: Encoded) -> PairLayout:

@@ -25,7 +25,7 @@ def _ratio(numerator: float, text: ScoredText) -> float:
 
 
 def loss(text: ScoredText) -> float:
-    """Mean log-probability of a text's tokens, nats, at most 0.
+    """Mean log-probability of a text's tokens, nats, at most 0: minus log perplexity.
 
     Higher is more likely a member, and also more likely a plain text: common phrases
     score high in any model. The ranking is that of perplexity, exp(-score).

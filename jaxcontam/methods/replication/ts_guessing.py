@@ -347,6 +347,7 @@ def _result(
     )
 
 
+# Words of English that say little by themselves; shorter ones are never hidden.
 _WORDS = """
 about above across after again against almost along already also although always
 among another anyone anything around aren't because been before behind being below
