@@ -172,7 +172,6 @@ def test_a_label_without_a_name_is_refused():
     [
         ({"a": "x y"}, {}, "no field of a known name .it has: a"),
         ({"text": "x y"}, {"task": "nli"}, "no field of a known name"),
-        ({"text": "x y"}, {"first_field": "text"}, "need each other"),
         (
             {"a": "x", "b": "y"},
             {"first_field": "a", "second_field": "b", "text_field": "a"},

@@ -22,6 +22,7 @@ from jaxcontam.methods.membership.judging import (
     constant_warnings,
     is_constant,
     scored_texts,
+    unscored_warnings,
 )
 from jaxcontam.methods.membership.score import Scores
 from jaxcontam.methods.membership.verdicts import (
@@ -286,13 +287,7 @@ def _warnings(
     set_result: SetResult | None,
     blind: Blind,
 ) -> tuple[str, ...]:
-    found = []
-    n_unscored = int((~is_scored_N).sum() + (~is_scored_L).sum())
-    if n_unscored:
-        found.append(
-            f"texts without a score, which are left out: {n_unscored} (empty, or "
-            "without a token that could be scored)"
-        )
+    found = unscored_warnings(int((~is_scored_N).sum() + (~is_scored_L).sum()))
     unit = "non-members" if codes_L is None else "documents of non-members"
     for fpr in fprs:
         if fpr * (n_pool + 1) < 1:
