@@ -12,7 +12,7 @@ from jaxcontam.data.blocks import as_blocks, block_starts, encoded_blocks
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.methods import METHODS, direction, methods_to_score, two_min
-from jaxcontam.methods.method import TestMethod
+from jaxcontam.methods.method import Planned, TestMethod
 from jaxcontam.methods.options import PlannedOptions, options_result, plan_options
 from jaxcontam.methods.order_test import (
     NothingToPermuteError,
@@ -32,7 +32,6 @@ from jaxcontam.stats.effect import LEVEL
 if TYPE_CHECKING:
     from jaxcontam.scoring.opened import OpenModel, SequenceScorer
 
-Planned = PlannedTest | PlannedOptions
 Row = tuple[OrderResult, Evidence | None]
 
 
@@ -137,7 +136,8 @@ def scored_rows(
             result = options_result(test, scored, primary=primary)
             rows.append((result, scored.evidence))
             continue
-        own: TestMethod = test.method
+        assert isinstance(test, PlannedTest)
+        own = test.method
         read: list[TestMethod | None] = [None]
         if direction.METHOD.name in names and own.whole:
             read.append(direction.METHOD)

@@ -63,7 +63,7 @@ class Workload:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class PowerRow:
     """A test that can be planned.
 
     Attributes:
@@ -162,32 +162,34 @@ def _n_strata(file: FilePlan, n_orders: int, *, limit: int | None = None) -> int
     return math.ceil(file.n_examples / size)
 
 
-PLANNED: Mapping[str, Planned] = {
+PLANNED: Mapping[str, PowerRow] = {
     row.method.name: row
     for row in (
-        Planned(
+        PowerRow(
             method=DIRECTION,
             n_strata=_pair_strata,
             design=lambda n, k, _, symmetry: direction_design(n, k, symmetry=symmetry),
             smallest=3,
         ),
-        Planned(method=ADJACENCY, n_strata=_pair_strata, design=_adjacency, smallest=3),
-        Planned(
+        PowerRow(
+            method=ADJACENCY, n_strata=_pair_strata, design=_adjacency, smallest=3
+        ),
+        PowerRow(
             method=STRATIFIED,
             n_strata=_n_strata,
             design=lambda n, k, m, _: drawn_design(n, k, m),
         ),
-        Planned(
+        PowerRow(
             method=REVERSAL,
             n_strata=functools.partial(_n_strata, limit=LARGEST_STRATUM),
             design=lambda n, k, _, symmetry: reversal_design(n, k, symmetry=symmetry),
         ),
-        Planned(
+        PowerRow(
             method=SHARDED_T,
             n_strata=lambda file, _: min(N_SHARDS, file.n_examples // 2),
             design=lambda n, k, m, _: drawn_design(n, k, m, rule="t"),
         ),
-        Planned(
+        PowerRow(
             method=PERMUTATION,
             n_strata=lambda file, _: 1,
             design=lambda n, k, m, _: drawn_design(n, k, m, rule="rank"),
